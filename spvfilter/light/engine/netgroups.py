@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from spvfilter.wire.messages.addresses import NetId
 
+NAMES = "names"  # the group of host names
 _OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _IPV4 = re.compile(r"\.".join([_OCTET] * 4))  # as `ipaddress` reads it, which takes ten times as long
 _MIXED = frozenset(
@@ -29,7 +30,8 @@ _SERVICE_PORTS = frozenset(  # above 1,023, of services that no stranger may hav
 def netgroup(host: str) -> str:
     """The part of a host's address that one party is likely to own as a whole: /16 of IPv4, /32 of IPv6, all onion addresses together.
 
-    A host name, as a proxy resolves it, is a group of its own (Core netgroup.cpp, without its map of autonomous systems).
+    So are all host names that only a proxy resolves: two of them may lead to one node. The rest is as in Core's netgroup.cpp, without its
+    map of autonomous systems.
     """
     if host.endswith(".onion"):
         return "onion"
@@ -38,7 +40,7 @@ def netgroup(host: str) -> str:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return host.lower()
+        return NAMES
     if address.version == 6:
         mapped = address.ipv4_mapped
         if mapped is None:
@@ -52,8 +54,11 @@ def dialling_group(host: str) -> str:
     """The group of which at most one address is dialled: the network group, of onion addresses one of 16 (Core netgroup.cpp).
 
     Onion addresses cost nothing, so all of them prove as little as one; but a client that reaches nothing else needs several.
+    A host name is one of its own.
     """
-    return f"onion {'abcdefghijklmnopqrstuvwxyz234567'.find(host[0]) // 2}" if host.endswith(".onion") else netgroup(host)
+    if (group := netgroup(host)) == NAMES:
+        return host.lower()
+    return f"onion {'abcdefghijklmnopqrstuvwxyz234567'.find(host[0]) // 2}" if host.endswith(".onion") else group
 
 
 def host_of(address: str) -> str:

@@ -9,7 +9,7 @@ from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import UselessPeerError
 from spvfilter.light.engine.addresses import Discovery, DismissedError, Neighbour, Purpose
 from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
-from spvfilter.light.engine.netgroups import dialling_group, host_of, netgroup, port_of
+from spvfilter.light.engine.netgroups import NAMES, dialling_group, host_of, netgroup, port_of
 from spvfilter.light.engine.options import Patience
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.places import Place
@@ -274,7 +274,7 @@ class PeerPool:
 
     def _slot(self, address: str, since: float) -> Slot:
         host = self._places[address].host or host_of(address)
-        return Slot(address, host, netgroup(host), since)
+        return Slot(address, host, host.lower() if (group := netgroup(host)) == NAMES else group, since)
 
     def _begin(self, address: str, purpose: Purpose, now: Instant) -> None:
         number = self.take_number()

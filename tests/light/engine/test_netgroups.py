@@ -8,7 +8,8 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, strategies as st
 
-from spvfilter.light.engine.netgroups import _IPV4, is_public, netgroup
+from light.engine.test_slots import Pool
+from spvfilter.light.engine.netgroups import _IPV4, NAMES, dialling_group, is_public, netgroup
 from spvfilter.wire.messages.addresses import NetId, PeerAddress
 
 OCTETS = st.sampled_from((0, 1, 2, 88, 99, 255)) | st.integers(0, 255)
@@ -64,3 +65,14 @@ def test_an_ipv6_address_is_of_a_group_as_ipaddress_has_it(packed: bytes) -> Non
     address = ipaddress.IPv6Address(packed)
     if address.ipv4_mapped is None:
         assert netgroup(str(address)) == str(ipaddress.ip_network((packed, 32), strict=False))
+
+
+def test_names_that_only_a_proxy_resolves_prove_as_little_as_one_and_are_dialled_each() -> None:
+    names = ["one.example", "two.example", "Two.Example"]
+    assert {netgroup(name) for name in names} == {NAMES}
+    assert len({dialling_group(name) for name in names}) == 2
+    pool = Pool([f"{name}:1" for name in names[:2]] + ["10.1.0.1:1", "10.1.0.2:1"], 3)
+    pool.hosts = {f"{name}:1": name for name in names}
+    pool.pass_time(2)
+    assert {"one.example:1", "two.example:1"} < pool.there
+    assert len({peer.group for peer in pool.ready()}) == 2
