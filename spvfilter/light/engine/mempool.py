@@ -45,7 +45,7 @@ class _Stand:
     """What was announced by one peer."""
 
     asked: dict[bytes, None] = field(default_factory=dict)  # txid or wtxid
-    announced: deque[InvItem] = field(default_factory=lambda: deque(maxlen=MAX_INVENTORY))  # not asked for yet
+    announced: deque[bytes] = field(default_factory=lambda: deque(maxlen=MAX_INVENTORY))  # not asked for yet; see _packed
     was_asked_for_all: bool = False  # by a mempool message
     heard: dict[bytes, None] = field(default_factory=dict)  # txids and wtxids that it announced, the latest last
     later: set[bytes] = field(default_factory=set)  # txids of what came later than its rival, as it told
@@ -87,7 +87,7 @@ class MempoolWatch:
         self._order(peer, stand, items)
         link = self._bloom.link(peer)
         if link.filter is None:
-            stand.announced.extend(items)
+            stand.announced.extend(map(_packed, items))
             self._context.changed()
             return
         unasked = [item for item in items if item.hash not in stand.asked]
@@ -146,7 +146,7 @@ class MempoolWatch:
         if not by_filter:
             wanted: dict[bytes, InvItem] = {}
             while stand.announced and len(wanted) + len(stand.asked) < MAX_ASKED_UNFILTERED:
-                item = stand.announced.popleft()
+                item = _unpacked(stand.announced.popleft())
                 if item.hash not in stand.asked and item.hash not in self._heard:
                     wanted[item.hash] = item
             self._ask(peer, stand, wanted.values())
@@ -192,7 +192,7 @@ class MempoolWatch:
     def _put(self, peer: Peer, stand: _Stand, tx: Transaction) -> None:
         gone = self._queue.put(tx.raw, peer.group)
         if gone is None:  # it is asked for again when there is room
-            stand.announced.append(InvItem(InvType.WITNESS_TX, tx.txid))
+            stand.announced.append(_packed(InvItem(InvType.WITNESS_TX, tx.txid)))
             stand.was_asked_for_all = False
             return
         for raw in gone:  # it may come again
@@ -212,7 +212,7 @@ class MempoolWatch:
                 continue
             link = self._bloom.link(peer)
             if link.filter is None:
-                stand.announced.append(item)
+                stand.announced.append(_packed(item))
             elif len(stand.asked) < MAX_ASKED:
                 link.unanswered.add(tx.txid)
                 self._ask(peer, stand, [item])
@@ -272,6 +272,15 @@ class MempoolWatch:
         self._context.out.emit(*events)
         self._scripts.add_pending((txid,))
         self._bloom.teach()
+
+
+def _packed(item: InvItem) -> bytes:
+    """An item of a transaction in one object: the hash (32 bytes) and the number of its kind. A peer may announce 50,000."""
+    return item.hash + bytes((_KINDS.index(item.kind),))
+
+
+def _unpacked(packed: bytes) -> InvItem:
+    return InvItem(_KINDS[packed[32]], packed[:32])
 
 
 def _fetched_as(kind: int) -> InvType:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from simulation.weight import weigh
 from spvfilter.chain import HeaderChain
 from spvfilter.filters.bip158 import filter_header
 from spvfilter.hashes import sha256d
@@ -138,6 +139,15 @@ def test_an_announcement_as_large_as_the_protocol_allows_costs_little() -> None:
         begun = time.thread_time()
         run.do(Heard(1, message))
         assert time.thread_time() - begun < 0.1
+
+
+def test_of_an_announcement_as_large_as_the_protocol_allows_one_object_is_kept_an_item() -> None:
+    run = Run(Mode.COMPACT)
+    before = weigh(run.engine)
+    run.do(Heard(1, wire.Inv(tuple(InvItem(InvType.WTX, RNG.randbytes(32)) for _ in range(50_000)))))
+    after = weigh(run.engine)
+    assert 40_000 < after.objects - before.objects < 60_000
+    assert after.size - before.size < 2_000_000
 
 
 def test_of_unknown_blocks_in_one_announcement_a_bounded_number_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
