@@ -75,6 +75,10 @@ class DismissedError(Exception):
     """The end of a connection for no fault of the peer's; it is told to nobody."""
 
 
+class IdleError(DismissedError):
+    """The same of a peer that was of no use beside the others: it gets no place beyond their number for a while."""
+
+
 class Neighbour(NamedTuple):
     """What discovery needs to know of a peer."""
 

@@ -394,9 +394,9 @@ class Engine:
             return
         self.status.report_headers_done()
         self._choose_way()
+        pool.settle(BLOOM if self._way is Way.BLOOM else COMPACT_FILTERS, context.now, self._headers.is_behind)
         if self._way is Way.WAIT:
             return
-        pool.settle(COMPACT_FILTERS if self._way is Way.COMPACT else BLOOM, context.now, self._headers.is_behind)
         if context.books.searched < 0 and not context.is_held and not self.changes.begin_search():
             self.status.somebody_has_tip()  # else they are named
             return

@@ -7,7 +7,7 @@ from enum import Enum
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import UselessPeerError
-from spvfilter.light.engine.addresses import Discovery, DismissedError, Neighbour, Purpose
+from spvfilter.light.engine.addresses import Discovery, DismissedError, IdleError, Neighbour, Purpose
 from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
 from spvfilter.light.engine.netgroups import NAMES, dialling_group, host_of, netgroup, port_of
 from spvfilter.light.engine.options import Patience
@@ -227,7 +227,7 @@ class PeerPool:
 
     def _due(self, slot: Slot, now: Instant) -> float:
         """When a named address may be connected, by the monotonic clock."""
-        return max(slot.since, now.monotonic + self._places[slot.address].banned_until - now.wall)
+        return self._places[slot.address].due(now, is_full=self._slots.is_full)
 
     def try_another(self, now: Instant) -> bool:
         """Connect a named address beyond the limit, the one not tried for longest, until `settle` lets one go; whether there is one."""
@@ -238,7 +238,7 @@ class PeerPool:
         named = [peer for peer in self._peers.values() if peer.purpose is Purpose.NAMED]
         lacking = [peer for peer in named if not peer.serves(service)]
         if lacking and all(peer.is_ready for peer in named) and self._begin_instead(now, lambda place: place.may_offer(service, now.wall)):
-            self.drop(lacking[-1], DismissedError("another may offer more"), now)
+            self.drop(lacking[-1], IdleError("another may offer more"), now)
 
     def _begin_instead(self, now: Instant, is_wanted: Callable[[Place], bool]) -> bool:
         """Begin a connection to a named address though all slots are taken, whatever it is worth; not while one is beyond the limit."""
@@ -258,8 +258,10 @@ class PeerPool:
             return
         named = [peer for peer in self._peers.values() if peer.purpose is Purpose.NAMED]
         if len(named) > self._slots.most and named[-1].is_ready:
-            address = self._named().given_up({peer.address for peer in self.ready(service) if not is_behind(peer)}).address
-            self.drop(next(peer for peer in named if peer.address == address), DismissedError("others are connected"), now)
+            useful = {peer.address for peer in self.ready(service) if not is_behind(peer)}
+            address = self._named().given_up(useful).address
+            kind = DismissedError if address in useful else IdleError
+            self.drop(next(peer for peer in named if peer.address == address), kind("others are connected"), now)
 
     def _named(self) -> Slots:
         """Addresses that the user named: those that are connected, and those that are not, with the time before which none is tried."""
@@ -389,10 +391,8 @@ class PeerPool:
         self._lists.clear()
         self._out.gone(peer.number)
         place = self._places[peer.address]
-        place.was_tried = True
-        if not isinstance(error, DismissedError) and (peer.purpose is Purpose.NAMED or peer.profile is not None):
-            place.failures = min(place.failures + 1, 64)
-        place.next_try = now.monotonic + place.pause_s(self._patience)
+        is_failure = not isinstance(error, DismissedError) and (peer.purpose is Purpose.NAMED or peer.profile is not None)
+        place.left(now.monotonic, self._patience, is_failure=is_failure, is_idle=isinstance(error, IdleError))
         lied = is_lie(error)
         until = now.wall + self._patience.ban_s if lied else 0.0
         if lied and peer.purpose is Purpose.NAMED:

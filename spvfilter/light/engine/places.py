@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spvfilter._dataclass import dataclass
+from spvfilter.light.engine.inputs import Instant
 from spvfilter.light.engine.options import Patience
 
 _MAX_FAILURES = 1  # of an address in succession, after which nothing is put off for its sake
@@ -15,6 +16,7 @@ class Place:
     """What is known of an address."""
 
     next_try: float = 0.0
+    idle_until: float = 0.0  # before which nobody is let go for its sake: it was connected and of no use
     failures: int = 0
     chances: int = 0  # given to it since it was last of use
     banned_until: float = 0.0  # seconds since 1970
@@ -34,9 +36,17 @@ class Place:
             return False
         return not self.was_tried or (self.services is not None and self.services & service != 0 and self.is_reliable)
 
-    def pause_s(self, patience: Patience) -> float:
-        """For how many seconds it is left alone now."""
-        return min(patience.retry_s * 2.0 ** max(0, self.failures - 1), patience.max_retry_s)
+    def left(self, now: float, patience: Patience, *, is_failure: bool, is_idle: bool) -> None:
+        """Its connection has ended, or could not be made: it is left alone for a while."""
+        self.was_tried = True
+        self.failures = min(self.failures + is_failure, 64)
+        self.next_try = now + min(patience.retry_s * 2.0 ** max(0, self.failures - 1), patience.max_retry_s)
+        if is_idle:
+            self.idle_until = now + patience.max_retry_s
+
+    def due(self, now: Instant, *, is_full: bool) -> float:
+        """When it may be connected, by the monotonic clock, while others have all slots or not."""
+        return max(self.next_try, now.monotonic + self.banned_until - now.wall, self.idle_until if is_full else 0.0)
 
     def lasts(self, seconds: float) -> None:
         """Its connection has lasted for so long and owes nothing: in time that is a chance."""

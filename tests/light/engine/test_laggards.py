@@ -19,7 +19,7 @@ from spvfilter.node.responder import Responder
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import Message
 from spvfilter.wire.session import Session
-from support.stage import Prompt, Stage, stage
+from support.stage import Prompt, Stage, at, stage
 from support.swarm import WITH_FILTERS, Client, Swarm
 
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT, Mode.AUTO])
@@ -70,6 +70,26 @@ def test_who_is_behind_for_long_makes_room_even_if_another_has_the_tip(mode: Mod
         assert _ready(world) == {1, 2, 3}
         world.pass_time(300)
         assert {3, 4} <= _ready(world)
+        assert not world.banned
+
+
+@MODES
+def test_who_is_let_go_for_being_behind_does_not_come_back_at_once_for_its_network(mode: Mode, tmp_path: Path) -> None:
+    """Its network lacks while another has several, so it would be connected beyond the limit, and let go again, every second."""
+    with stage(tmp_path, mode, at(Prompt, 1, net=1), at(Prompt, 2, net=1), at(Lags, 3, net=2), max_peers=2) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        world.truth.mine(2)
+        world.wait_synced(within=60)
+        world.pass_time(CATCH_UP_S + 100)
+        (laggard,) = world.nodes[2].addresses
+        assert world.process is not None
+        engine = world.process.engine
+        assert isinstance(engine, Engine)
+        assert laggard not in {peer.address for peer in engine.pool.ready()}
+        before = engine.pool.take_number()
+        world.pass_time(600)
+        assert engine.pool.take_number() - before < 5
         assert not world.banned
 
 

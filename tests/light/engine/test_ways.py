@@ -26,7 +26,7 @@ from spvfilter.wire.messages.filters import GetCFCheckpt, GetCFHeaders, GetCFilt
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from support.build import TxIn, TxOut, tx
 from support.locks import key
-from support.stage import Prompt, stage
+from support.stage import Prompt, at, stage
 from support.swarm import client
 
 
@@ -110,6 +110,25 @@ def test_auto_goes_back_to_compact_filters_when_a_peer_that_failed_often_has_bec
         (steady,) = [each for each in world.process.connections.values() if each.node is world.nodes[0]]
         assert steady.sent["getcfilters"]
         assert world.has_found_all()
+
+
+def test_a_network_that_lacks_leaves_room_for_a_peer_with_compact_filters(tmp_path: Path) -> None:
+    """While it is waited for, nobody was let go who is there beyond the limit: it was never connected, and no block searched again."""
+    others = [at(NoFilters, 2, net=1), at(NoFilters, 3, net=1), at(NoFilters, 4, net=2)]
+    with stage(tmp_path, Mode.AUTO, at(Prompt, 1, net=1), *others, max_peers=2) as world:
+        first, late = world.nodes[0], world.nodes[3]
+        late.is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        late.is_up = True
+        first.hang_up()
+        world.pass_time(10)
+        world.truth.receive()
+        world.truth.mine()
+        world.wait_synced(within=60)
+        assert world.has_found_all()
+        assert world.process is not None
+        assert len(world.process.connections) == 2
 
 
 class _Inventing(Responder):
