@@ -45,6 +45,7 @@ class _Errand:
     address: str
     until: float
     tried: list[str] = field(default_factory=list)
+    is_again: bool = False  # after a day or so; nobody waits to hear of it
     is_handed: bool = False
 
 
@@ -99,10 +100,10 @@ class PrivateRelay:
             return f"{MAX_AT_ONCE} others are under way"
         return None
 
-    def _set_out(self, own: OwnTx, address: str, tried: list[str]) -> None:
+    def _set_out(self, own: OwnTx, address: str, tried: list[str], *, is_again: bool = False) -> None:
         number = self._context.pool.take_number()
         until = self._context.now.monotonic + self._context.options.patience.reply_s / MAX_TRIES
-        self._errands[number] = _Errand(own, number, address, until, [*tried, address])
+        self._errands[number] = _Errand(own, number, address, until, [*tried, address], is_again)
         self._context.out.connect(number, address, is_private=True)
         self._context.changed()
 
@@ -176,10 +177,12 @@ class PrivateRelay:
         self._end(errand)
         own, tried = errand.own, errand.tried
         is_wanted = own.is_called and not own.is_taken
+        if errand.is_again:
+            is_wanted = not errand.is_handed and own.private is not None and self._own.find(own.tx.txid) is own
         address = self._context.pool.stranger(tried, self._context.now, is_proxied=self._context.options.is_proxied) if is_wanted else None
         if address is not None and len(tried) < MAX_TRIES:
-            self._set_out(own, address, tried)
-        elif not is_wanted:
+            self._set_out(own, address, tried, is_again=errand.is_again)
+        elif not is_wanted or errand.is_again:
             return
         elif own.refused:
             self._outcomes.give_up(own)
@@ -213,13 +216,14 @@ class PrivateRelay:
                 self._let_go(txid)
 
     def _send_again(self, own: OwnTx) -> None:
-        """It was on its way, and no block has it: another stranger gets it, if there is one now."""
+        """It was on its way, and no block has it: a stranger gets it, if there is one now, rather one that this run has not given it."""
         own.free_at = self._context.now.monotonic + self._context.random.uniform(*SLOW_S)
         own.due.clear()
         self._hold(own)
-        address = self._context.pool.stranger((), self._context.now, is_proxied=self._context.options.is_proxied)
+        now, is_proxied, stranger = self._context.now, self._context.options.is_proxied, self._context.pool.stranger
+        address = stranger(own.sent, now, is_proxied=is_proxied) or stranger((), now, is_proxied=is_proxied)
         if address is not None and len(self._errands) < MAX_AT_ONCE:
-            self._set_out(own, address, [])
+            self._set_out(own, address, [], is_again=True)
 
     def _hold(self, own: OwnTx) -> None:
         """Others are not offered it before `free_at`."""

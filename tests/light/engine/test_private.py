@@ -112,6 +112,29 @@ def test_one_that_no_block_has_for_long_is_given_to_another_stranger(restarts: b
         assert txid in mempool
 
 
+@pytest.mark.parametrize("away", ["who was given it", "the others"])
+def test_one_that_no_block_has_for_long_does_not_depend_on_a_stranger_that_is_away(away: str, tmp_path: Path) -> None:
+    """The first of those that are not connected was tried each day, and no other."""
+    with stage(tmp_path, Mode.COMPACT, *[Prompt] * 5, max_peers=2) as world:
+        synced(world)
+        txid = send(world, is_private=True)
+        world.pass_time(130)
+        known = answer(world, txid)
+        assert isinstance(known, Broadcast)
+        (given,) = named(world, known.sent)
+        assert world.process is not None
+        free = [node for node in world.nodes if all(each.node is not node for each in world.process.connections.values())]
+        for node in free:
+            node.is_up = (node is given) is (away == "the others")
+        mempool = world.truth.regtest.mempool
+        mempool.remove_for([next(tx for tx in mempool if tx.txid == txid)])  # no node has it any more
+        others = [node for node in free if node is not given]
+        if away != "the others":
+            others[0].is_up = False  # of two that are left one is up
+        world.pass_time(40 * 3_600)
+        assert txid in mempool
+
+
 def test_what_a_stranger_sends_together_with_something_else_is_heard_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)
