@@ -354,9 +354,9 @@ class Engine:
         self._bloom.entries_changed()
         if are_removed:
             self._compact.entries_removed()
-        if self._way is Way.COMPACT:
-            self._load_scripts()
         context.out.emit(*context.books.entries_added(UNITS_AT_ONCE))
+        if self._way is Way.COMPACT:
+            self._load_scripts()  # and what unconfirmed transactions spend, those included that match since now
         self._mempool.forget()
         self.status.unsynced()
         context.changed()

@@ -1,8 +1,9 @@
-"""What a peer tells of the order of unconfirmed transactions that spend the same moves few matches, however often it tells it."""
+"""Transactions that spend the same: what a peer tells of their order moves few matches, and a block with one of them ends the other."""
 
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +12,16 @@ from spvfilter.light.engine import mempool
 from spvfilter.light.engine.effects import Effect, Emit
 from spvfilter.light.engine.inputs import Heard, Tick
 from spvfilter.light.events import Mode
+from spvfilter.node.build import build_tx
+from spvfilter.node.scripts import p2wpkh
+from spvfilter.primitives import OutPoint
 from spvfilter.transaction import Transaction
+from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType
 from support.build import TxIn, TxOut, tx
+from support.locks import key
+from support.stage import Prompt, stage
 
 RNG = random.Random(1)
 MATCHES, PAIRS = 50, 20
@@ -102,3 +109,27 @@ def test_rivals_are_found_by_their_wtxids_without_reading_transactions(monkeypat
     run.do(Heard(1, wire.Inv((InvItem(InvType.WTX, new.wtxid), InvItem(InvType.WTX, old.wtxid)))))
     unconfirmed = run.engine.books.unconfirmed
     assert (unconfirmed.is_live(old.txid), unconfirmed.is_live(new.txid)) == (True, False)
+
+
+def test_a_block_contradicts_an_unconfirmed_payment_to_what_was_not_watched_when_it_came(tmp_path: Path) -> None:
+    """By compact filters its block is found by what the payment spends."""
+    payer, other, lock = p2wpkh(key(78)), p2wpkh(key(79)), p2wpkh(key(77))
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt) as world:
+        regtest = world.truth.regtest
+        coin = payer.spends(OutPoint(regtest.pay(payer.pays(50_000)), 0))
+        regtest.mine()
+        world.boot()
+        world.wait_synced(within=60)
+        paid = regtest.submit_tx(build_tx([coin], [lock.pays(40_000)]))
+        world.pass_time(60)
+        world.watch_lock(lock)
+        world.wait_synced(within=60)
+        world.pass_time(10)
+        assert [event.match.height for event in world.told if isinstance(event, MatchFound) and event.match.txid == paid] == [None]
+        rival = build_tx([coin], [other.pays(45_000)])
+        regtest.mempool.remove_for([Transaction.parse(rival)])
+        regtest.submit_tx(rival)
+        regtest.mine()
+        world.wait_synced(within=60)
+        ended = [event.reason for event in world.told if isinstance(event, MatchWithdrawn) and event.match.txid == paid]
+        assert ended == [Reason.CONFLICT]
