@@ -10,6 +10,7 @@ unconfirmed payments.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
 from itertools import islice
 from math import inf
 from typing import NamedTuple
@@ -33,6 +34,7 @@ MAX_DISPLACED_MATCHES = 1_000  # matches of these, where it is ours; ours
 MAX_INVENTED_MATCHES = 200  # the same where anybody may have invented it: it displaces more only once a block has it; ours
 MAX_DISPLACED_OUTPUTS = 10_000  # of these and of what spends from them; three of Core's largest standard transactions have fewer; ours
 MAX_SPARED = 25  # transactions that make room for one that other peers tell of, Core's longest chain of unconfirmed ones
+_RANKED = 50  # rivals of which the oldest are found for a unit of work
 MAX_FAMILY = 100  # ancestors that count again with a transaction that spends from them; Core allows 25, clusters have 64
 
 
@@ -419,9 +421,11 @@ class Unconfirmed:
             groups.append((list(self._rivals), MAX_RIVALS))
         found: dict[bytes, None] = {}
         for rivals, most in groups:
+            if len(rivals) <= most:
+                continue
+            self.unfinished.spend(len(rivals) / _RANKED)
             others = [txid for txid in rivals if not self.pending[txid].own and txid not in found]
-            others.sort(key=lambda txid: (self.words.is_of_several(txid), self._ages[txid]))
-            for txid in others[: max(0, len(others) - most)]:
+            for txid in nsmallest(len(others) - most, others, key=lambda txid: (self.words.is_of_several(txid), self._ages[txid])):
                 if txid in found:
                     continue
                 family = self.descendants([txid])

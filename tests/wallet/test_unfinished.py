@@ -62,6 +62,19 @@ def test_what_was_not_recorded_when_the_process_ended_is_recorded_by_the_next_on
     assert not go_on(wallet)
 
 
+def test_what_is_looked_through_to_forget_the_oldest_rivals_is_work_too(wallet: Wallet) -> None:
+    """Else whoever invents rivals has a thousand of them sorted some twenty times in one step."""
+    unfinished, spent = wallet.books.unconfirmed.unfinished, list[float]()
+    for number in range(unconfirmed.MAX_RIVALS + 5):
+        for value in (2, 1):
+            unfinished.left = 60
+            wallet.books.add_unconfirmed(tx([TxIn(number.to_bytes(32, "big"), 7)], [TxOut(value, OURS)]), 1_700_000_000)
+        spent.append(60 - unfinished.left)
+    assert max(spent[: unconfirmed.MAX_RIVALS]) < 5
+    assert min(spent[unconfirmed.MAX_RIVALS :]) > 20
+    assert len(wallet.books.unconfirmed) == 2 * unconfirmed.MAX_RIVALS + 5
+
+
 @pytest.mark.parametrize("units", [40, 90, NUMBER])
 def test_a_block_that_has_it_meanwhile_confirms_each_match_once(wallet: Wallet, units: int) -> None:
     begin(wallet, wide(NUMBER), units)
