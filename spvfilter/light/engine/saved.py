@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple  # JSON
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred
@@ -100,8 +100,13 @@ class Saved:
             events=store.events.log,
             has_filters=store.compact_filters.has_any,
             anchors=[str(address) for address in json.loads(store.note(ANCHORS_NOTE) or b"[]")],
-            private={str(txid): Held(*held) for txid, held in json.loads(store.note(PRIVATE_NOTE) or b"{}").items()},
+            private={str(txid): _held(held) for txid, held in json.loads(store.note(PRIVATE_NOTE) or b"{}").items()},
         )
+
+
+def _held(told: list[Any] | float) -> Held:
+    """From the note; a number alone, as it was written before, is until when."""
+    return Held(*told) if isinstance(told, list) else Held(told, is_on_its_way=False, strangers=[])
 
 
 def _timed(matches: Iterable[StoredMatch], chain: HeaderChain) -> Iterator[StoredMatch]:

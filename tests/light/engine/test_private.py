@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -12,9 +13,12 @@ from light.engine.test_own import answer, send, spend, status, steps, synced
 from simulation.behaviours.relay import Drops, FalseEcho, NeverEchoes
 from simulation.node import Node
 from spvfilter.errors import PrivacyError, TxConflictError, UselessPeerError
+from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.inputs import Heard, HeardTogether, Input
+from spvfilter.light.engine.saved import PRIVATE_NOTE
 from spvfilter.light.events import Broadcast, BroadcastStep, Mode
 from spvfilter.node.build import build_tx
+from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wire.events import Received
@@ -179,6 +183,25 @@ def test_a_private_transaction_that_is_not_heard_of_is_offered_to_the_rest_after
         world.pass_time(900)
         assert txid in world.truth.regtest.mempool
         assert status(world, txid) is TxStatus.PENDING
+
+
+def test_a_database_that_tells_only_until_when_it_is_held_back_can_be_opened(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
+        synced(world)
+        txid = send(world, is_private=True)
+        world.pass_time(10)
+        assert world.process is not None
+        until = world.true_wall() + 100
+        world.process.disk.store.commit(Batch(notes={PRIVATE_NOTE: json.dumps({txid.hex(): until}).encode()}))
+        world.kill()
+        world.pass_time(60)
+        assert world.process is not None
+        engine = world.process.engine
+        assert isinstance(engine, Engine)
+        own = engine._mempool.own.find(txid)
+        assert own is not None
+        assert own.private is not None
+        assert own.free_at > world.timeline.now
 
 
 def test_where_it_cannot_be_private_an_error_says_why(tmp_path: Path) -> None:
