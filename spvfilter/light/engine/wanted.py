@@ -85,13 +85,13 @@ class WantedScripts:
         known = self._queries.get(start)
         if known is not None and known[0] == upto:
             return lambda: known[1]
-        wanted = self._list[start:upto]
+        wanted, queries = self._list[start:upto], self._queries  # after a reset the next ones are others, of as many other scripts
 
         def make() -> GcsQuery:
             made = GcsQuery(wanted)
-            self._queries[start] = upto, made
-            while len(self._queries) > 4:
-                self._queries.pop(next(iter(self._queries)))
+            queries[start] = upto, made
+            while len(queries) > 4:
+                queries.pop(next(iter(queries)))
             return made
 
         return make

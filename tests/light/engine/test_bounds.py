@@ -10,7 +10,8 @@ import pytest
 
 from simulation.weight import weigh
 from spvfilter.chain import HeaderChain
-from spvfilter.filters.bip158 import filter_header
+from spvfilter.filters.batch import match_filters
+from spvfilter.filters.bip158 import basic_data, filter_header
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import EntryKind
 from spvfilter.light.engine.blocks import MAX_NAMED
@@ -80,6 +81,19 @@ def test_scripts_of_invented_payments_are_wanted_in_a_bounded_number_and_our_own
     before = len(wanted)
     wanted.add_pending([Transaction.parse(own).txid])
     assert len(wanted) == before + 1
+
+
+def test_a_query_of_before_entries_were_removed_is_no_query_of_as_many_others() -> None:
+    """It may be made in a thread after another entry has come: blocks would count as searched for that one."""
+    wanted = WantedScripts(books())
+    wanted.add(p2wpkh(b"\x01" * 20))
+    make = wanted.query(0)
+    wanted.reset()
+    wanted.add(other := p2wpkh(b"\x02" * 20))
+    make()
+    query = wanted.query(0)()
+    block_hash = RNG.randbytes(32)
+    assert list(match_filters([(block_hash, basic_data(block_hash, [other]))], query)) == [block_hash]
 
 
 class Run:
