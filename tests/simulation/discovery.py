@@ -14,7 +14,7 @@ from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.addresses import NetId, PeerAddress
 
 _SEEDS = ("seed1.example", "seed2.example", "seed3.example")
-_NOBODIES = 12  # most hosts of an answer of a seed that are not there
+_NOBODIES = 5  # most hosts of an answer of a seed that are not there: more hide a single honest one for hours
 _MADE_UP = 50  # addresses that a node tells of and that are of nobody; a liar tells of twenty times as many
 _SLOWEST_S = 3.0  # before somebody answers
 _AGAIN_S = 1_200.0  # on average, before a liar tells of more, unasked

@@ -23,6 +23,7 @@ from spvfilter.wire.messages.table import FilterLoad, Message
 if TYPE_CHECKING:
     from simulation.host import EngineLike, Process
     from simulation.world import World
+    from spvfilter.node.blocktree import TreeBlock
 
 _PROMPT_S = 90.0  # for which an honest, prompt peer must have been connected before the client must know what that one knows
 _MOST_SKEW_S = 70 * 60  # Core timeoffsets.h
@@ -224,21 +225,25 @@ def check_end(world: World) -> None:
 
 
 def check_waiting(world: World) -> None:
-    """True: nothing is told as unconfirmed that a block of the best chain has; no payment of the mempool that one contradicts."""
+    """True: nothing is told as unconfirmed that a block of the best chain has; no payment of the mempool that one contradicts.
+
+    What was on its way when that block came cannot be known to be contradicted: filters do not have what foreign payments spend.
+    """
     assert world.process is not None
     waiting, unconfirmed = world.process.books.waiting(), world.process.disk.unconfirmed()
-    spender: dict[bytes, bytes] = {}
+    spent: dict[bytes, TreeBlock] = {}  # in which block, by outpoint
     confirmed: set[bytes] = set()
     for block in world.truth.regtest.chain.active:
         for tx in oracle.read_block(block.raw):
             confirmed.add(tx.txid)
-            spender.update((outpoint, tx.txid) for outpoint in tx.spends)
+            spent.update((outpoint, block) for outpoint in tx.spends)
     for txid, pending in unconfirmed.items():
         if txid in confirmed:
             raise Violation("true", f"an unconfirmed transaction is in a block: {txid[::-1].hex()}")
         if world.options.mode is not Mode.COMPACT:
             continue  # a peer's filter does not have what foreign payments spend
-        if txid in world.truth.relayed and any(outpoint in spender for outpoint in oracle.spends(pending.raw)):
+        rivals = [spent[outpoint] for outpoint in oracle.spends(pending.raw) if outpoint in spent]
+        if txid in world.truth.relayed and not all(world.came_after(txid, block) for block in rivals):
             raise Violation("true", f"an unconfirmed transaction contradicts a block: {txid[::-1].hex()}")
     if unknown := waiting - unconfirmed.keys():
         raise Violation("true", f"unconfirmed matches of {len(unknown)} transactions that are not in the database")

@@ -27,6 +27,7 @@ from spvfilter.light.engine.coverage import WITNESSES
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.requests import Request
 from spvfilter.light.events import Broadcast as Known, Event, Mode, PeerWarning, Synced
+from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.scripts import Lock
 from spvfilter.wallet.events import MatchFound
 
@@ -81,6 +82,7 @@ class World:
         self.privacy = invariants.Privacy(self)
         self.restarts = 0
         self.answered: dict[bytes, bytes] = {}  # transactions of ours, by txid, of which the user was told that a peer has them
+        self.searched: dict[bytes, bytes] = {}  # last block searched when a transaction was first told as unconfirmed, by txid
         self.log = Log(options.from_height)
         self._rivals_at = 0.0  # when they are next looked at
         self.process: Process | None = None
@@ -166,6 +168,9 @@ class World:
         process.books.take(event)
         process.books.compare(event, process.disk.store)
         self.log.told(event, process.disk.store)
+        if isinstance(event, MatchFound) and event.match.height is None:
+            active, cursor = self.truth.regtest.chain.active, process.engine.books.cursor
+            self.searched.setdefault(event.match.txid, active[cursor].hash if 0 <= cursor < len(active) else b"")
         if isinstance(event, MatchFound) and event.match.height is None and self.timeline.now >= self._rivals_at:
             self._rivals_at = self.timeline.now + _RIVALS_S
             check_rivals(process.disk.unconfirmed())
@@ -173,6 +178,11 @@ class World:
             if self.keychain is not None:
                 self.keychain.check_kept(process)
             invariants.check_synced(self, process, event)
+
+    def came_after(self, txid: bytes, block: TreeBlock) -> bool:
+        """Whether a transaction was first told as unconfirmed when a block had been searched, which is not searched for it any more."""
+        tip = self.truth.block(self.searched.get(txid, b""))
+        return tip is not None and tip.height >= block.height and self.truth.regtest.chain.ancestor(tip, block.height) is block
 
     def is_of_keychain(self, script: bytes) -> bool:
         """Whether the keychain has a script."""
