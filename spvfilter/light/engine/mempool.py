@@ -269,6 +269,7 @@ class MempoolWatch:
 
     def _recorded(self, txid: bytes, events: Sequence[WalletEvent]) -> None:
         """A transaction of ours has entered the books."""
+        self.private.came_back(txid)
         self._context.out.emit(*events)
         self._scripts.add_pending((txid,))
         self._bloom.teach()

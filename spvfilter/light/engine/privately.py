@@ -33,6 +33,7 @@ else:
     json = deferred("json")
 
 MAX_TRIES = 4  # strangers that are tried for a transaction; ours
+MAX_HELD = 1_000  # transactions of which it is remembered that peers are not told, those in blocks included; ours
 MAX_AT_ONCE = 8  # transactions that are being sent privately; ours
 
 
@@ -68,6 +69,13 @@ class PrivateRelay:
             left = min(held.until - self._context.lived, most)
             if own is not None:
                 own.private, own.free_at = Private(set(held.strangers)), self._context.now.monotonic + max(0.0, left)
+
+    def came_back(self, txid: bytes) -> None:
+        """A transaction of ours is unconfirmed again: one that was on its way is told to no peer, but soon to a stranger."""
+        own, held = self._own.find(txid), self._held.get(txid)
+        if own is not None and own.private is None and held is not None and held.is_on_its_way:
+            soon = self._context.random.uniform(0.0, self._context.options.patience.reply_s)
+            own.private, own.free_at = Private(set(held.strangers)), self._context.now.monotonic + soon
 
     def begin(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_told: bool) -> None:
         """Send a transaction privately, for a call that waits. `is_told`: a peer has a filter of what is ours, or may get one."""
@@ -205,6 +213,8 @@ class PrivateRelay:
                 self._failed(errand)
         for txid, held in list(self._held.items()):
             own = self._own.find(txid)
+            if own is None and held.is_on_its_way and self._context.books.in_block(txid) is not None:
+                continue  # it may come back with a reorganisation
             if own is None or own.private is None:  # ended, or broadcast again to all
                 self._let_go(txid)
             elif own.is_on_its_way and not held.is_on_its_way:
@@ -231,6 +241,8 @@ class PrivateRelay:
         until = self._context.lived + own.free_at - self._context.now.monotonic
         is_on_its_way = own.is_on_its_way or (held is not None and held.is_on_its_way)
         self._held[own.tx.txid] = Held(until, is_on_its_way, sorted(own.private.strangers) if own.private is not None else [])
+        while len(self._held) > MAX_HELD:
+            del self._held[next(iter(self._held))]
         self._write()
 
     def _let_go(self, txid: bytes) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from light.engine.test_own import answer, send, spend, status, steps, synced
 from simulation.behaviours.relay import Drops, FalseEcho, NeverEchoes
+from simulation.connection import Connection
 from simulation.node import Node
 from spvfilter.errors import PrivacyError, TxConflictError, UselessPeerError
 from spvfilter.light.engine.engine import Engine
@@ -98,6 +99,38 @@ def test_one_liar_does_not_keep_a_private_transaction_from_all(tmp_path: Path) -
         assert txid not in world.truth.regtest.mempool
         world.pass_time(200)
         assert txid in world.truth.regtest.mempool
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_one_that_a_reorganisation_took_out_of_its_block_is_told_to_no_peer(
+    restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
+        told: list[bool] = []  # whether to a stranger
+        send_on = Connection.send
+
+        def sent(connection: Connection, message: Message) -> None:
+            if isinstance(message, Inv) and wtxid in {item.hash for item in message.items}:
+                told.append(world.process is not None and connection.number in world.process.private)
+            send_on(connection, message)
+
+        monkeypatch.setattr(Connection, "send", sent)
+        synced(world)
+        raw = spend(world)
+        wtxid = Transaction.parse(raw).wtxid
+        txid = send(world, is_private=True, raw=raw)
+        world.pass_time(130)
+        world.truth.mine()
+        world.pass_time(60)
+        assert status(world, txid) is TxStatus.CONFIRMED
+        if restarts:
+            world.kill()
+            world.pass_time(60)
+        world.truth.regtest.reorg(1)
+        world.wait_synced(within=300)
+        world.pass_time(2_000)
+        assert status(world, txid) is TxStatus.PENDING
+        assert told == [True, True][: 1 + restarts]  # soon to a stranger again, unless peers announce it again: that was while we were away
 
 
 @pytest.mark.parametrize("restarts", [False, True])
