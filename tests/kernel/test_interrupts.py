@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import threading
@@ -56,7 +57,18 @@ class Calls:
         self._process: subprocess.Popen[str] | None = None
 
     def interrupted(self, call: str, kernel: str = "native", after: float = 0.1) -> float:
-        """How long after the signal the call was interrupted; `call` makes a function and what it is given. `after` is in seconds."""
+        """How long after the signal the call was interrupted, the least of up to five times, as the machine may be busy.
+
+        `call` makes a function and what it is given. `after` is in seconds.
+        """
+        least = math.inf
+        for _ in range(5):
+            least = min(least, self._interrupted_once(call, kernel, after))
+            if least < LIMIT:
+                break
+        return least
+
+    def _interrupted_once(self, call: str, kernel: str, after: float) -> float:
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT

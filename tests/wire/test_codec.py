@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 import traceback
 import tracemalloc
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from spvfilter.network import MAINNET, NETWORKS, REGTEST, Network
 from spvfilter.protocol import MAX_PAYLOAD_SIZE
 from spvfilter.wire.codec import Decoder, Frame, encode_message
 from support.build import sha256d
+from support.growth import LIMIT, growth
 from support.vectors import vector_cases, vector_file
 
 MAGIC = REGTEST.magic
@@ -219,21 +219,22 @@ def test_memory_is_given_back() -> None:
 
 @pytest.mark.parametrize("cut", ["one message in small pieces", "many messages in one piece"])
 def test_the_work_grows_with_the_bytes_and_not_their_square(cut: str) -> None:
-    def work(size: int) -> float:
+    def prepare(size: int) -> Callable[[], object]:
         if cut == "one message in small pieces":
             stream, step = encode_message(MAGIC, "block", bytes(size)), 32
         else:
             stream, step = encode_message(MAGIC, "verack", b"") * (size // 24), size
         decoder = Decoder(MAGIC)
-        started = time.process_time()
-        for at in range(0, len(stream), step):
-            decoder.feed(stream[at : at + step])
-            while decoder.next_frame() is not None:
-                pass
-        return time.process_time() - started
 
-    small, large = (min(work(size) for _ in range(3)) for size in (100_000, 1_000_000))
-    assert large < 40 * small  # of 10 times the bytes; the square would be 100
+        def decode() -> None:
+            for at in range(0, len(stream), step):
+                decoder.feed(stream[at : at + step])
+                while decoder.next_frame() is not None:
+                    pass
+
+        return decode
+
+    assert growth(prepare, (100_000, 1_000_000)) < LIMIT
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
