@@ -103,7 +103,7 @@ class Unconfirmed:
     def crowded_out(self, tx: Transaction, groups: Groups) -> list[bytes] | None:
         """Which transactions make room for one of a stranger's, on the word of network groups; None if there is none for it.
 
-        Who invents payments has at most its share: the room is taken from the group on whose word alone there are most.
+        Who invents payments has at most its share: the room is taken from what few groups tell, and from those who tell most of it.
         """
         if self.has_room(tx.raw):
             return []
@@ -111,7 +111,8 @@ class Unconfirmed:
         parents = self._parents(tx)
         for txid in self.words.spare(groups):
             family = self.descendants([txid], MAX_SPARED)
-            if len({*gone, *family}) <= MAX_SPARED and parents.isdisjoint(family) and not any(map(self._is_kept, family)):
+            is_kept = any(self.pending[each].own or self.words.number(each) > max(self.words.number(txid), 1) for each in family)
+            if len({*gone, *family}) <= MAX_SPARED and parents.isdisjoint(family) and not is_kept:
                 gone.update(dict.fromkeys(family))
                 if self._has_room(len(tx.raw), gone):
                     self.words.made_room(*gone, *map(self._wtxids.__getitem__, gone))
@@ -126,10 +127,6 @@ class Unconfirmed:
         self.words.said(txid, *groups)
         if any(outpoint in self._spenders for outpoint in self.outpoints(txid)):
             self.words.spare_last(txid)
-
-    def _is_kept(self, txid: bytes) -> bool:
-        """Whether it is ours, or on the word of several."""
-        return self.pending[txid].own or self.words.is_of_several(txid)
 
     def find(self, tx_hash: bytes) -> bytes | None:
         """The txid of a transaction by its txid or wtxid."""

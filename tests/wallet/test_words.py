@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 
@@ -10,8 +11,9 @@ from spvfilter.wallet import unconfirmed
 from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
 from spvfilter.wallet.queue import Queue
 from spvfilter.wallet.unconfirmed import MAX_SPARED
-from spvfilter.wallet.words import Words
+from spvfilter.wallet.words import MANY, Words
 from support.build import txid
+from support.vectors import effort
 from wallet.test_rivals import Wallet, coin, out, pay
 
 
@@ -29,17 +31,26 @@ def test_room_is_made_by_the_group_on_whose_word_alone_there_are_most() -> None:
     assert next(words.spare(["c"])) == name(8)  # the latest, but for those that were given before
 
 
-def test_what_several_groups_say_makes_no_room() -> None:
+def test_what_fewer_groups_say_makes_room_first_and_what_many_say_makes_none() -> None:
     words = Words([])
-    for number in range(4):
+    for number in range(10):
         words.said(name(number), "a")
-    for number in (2, 3):
+    for number in range(2, 10):
         words.said(name(number), "b")
+    for number in range(4, 10):
+        words.said(name(number), "a", "c")
+    for number in range(6, 10):
+        words.said(name(number), "d")
     assert words.is_of_several(name(3))
-    assert set(words.spare(["c"])) == {name(0), name(1)}
-    assert set(words.spare(["a", "c"])) == {name(0), name(1)}  # what two say is kept before what one says
+    assert [words.number(name(number)) for number in (1, 3, 5, 7)] == [1, 2, 3, MANY]
+    assert list(words.spare(["e"])) == [name(1), name(0), name(3), name(2), name(5), name(4)]
+    assert set(words.spare(["a"])) == set()  # it would have as many as any party
+    words.said(name(10), "a", "b")
+    assert set(words.spare(["a", "c"])) == set(map(name, (0, 1, 2, 3, 10, 4, 5)))  # what two say is kept before what one says
     words.forget(name(1))
-    assert list(words.spare(["c"])) == []  # it would have as many
+    words.forget(name(5))
+    assert set(words.spare(["e"])) == set(map(name, (2, 3, 10)))  # those of one group, and of three, have as many as it would have
+    assert set(words.spare("efgh")) == set(map(name, (2, 3, 10)))
 
 
 def test_what_an_earlier_run_has_left_is_on_nobodys_word_until_it_is_told_again() -> None:
@@ -52,21 +63,73 @@ def test_what_an_earlier_run_has_left_is_on_nobodys_word_until_it_is_told_again(
 
 
 def test_words_that_are_kept_are_those_of_what_is_kept() -> None:
-    rng, words, kept = random.Random(2), Words([]), dict[bytes, set[str]]()
-    for _ in range(5_000):
-        txid, group = name(rng.randrange(40)), rng.choice("abc")
+    rng, words, kept = random.Random(2), Words([]), dict[bytes, frozenset[str]]()
+    levels = Counter[int]()
+    for _ in range(effort(2_000, 5_000, 100_000)):
+        txid, group = name(rng.randrange(60)), rng.choice("abcde")
         if rng.random() < 0.3:
             words.forget(txid)
             kept.pop(txid, None)
         else:
             words.said(txid, group)
-            kept.setdefault(txid, set()).add(group)
-        assert all(words.is_of_several(each) is (len(groups) > 1) for each, groups in kept.items())
-        alone = {each: [txid for txid, groups in kept.items() if groups == {each}] for each in "abc"}
-        given = list(words.spare(["d"]))
-        most = max(map(len, alone.values()))
-        assert bool(given) is (most > 1)
-        assert not given or any(set(given) <= set(txids) and len(txids) == most for txids in alone.values())
+            kept[txid] = kept.get(txid, frozenset()) | {group}
+        assert len(words) == len(kept)
+        assert all(words.number(each) == min(len(groups), MANY) for each, groups in kept.items())
+        parties: dict[frozenset[str], set[bytes]] = {}
+        for each, groups in kept.items():
+            parties.setdefault(groups, set()).add(each)
+        given = set(words.spare(["f"]))
+        for number in range(1, MANY):
+            most = max((len(txids) for groups, txids in parties.items() if len(groups) == number), default=0)
+            of_it = {each for each in given if len(kept[each]) == number}
+            assert len(of_it) == (min(most, 8) if most > 1 else 0)
+            assert not of_it or any(of_it <= txids and len(txids) == most for txids in parties.values())
+            levels[number] += bool(of_it)
+        assert all(len(kept[each]) < MANY for each in given)
+    assert min(levels[number] for number in range(1, MANY)) > 100
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3])
+def test_who_speaks_for_several_groups_and_invents_payments_keeps_no_others_out(monkeypatch: pytest.MonkeyPatch, groups: int) -> None:
+    """Each of them is on the word of all these groups; a payment of others is first on the word of one."""
+    monkeypatch.setattr(unconfirmed, "MAX_PENDING", 40)
+    wallet, invented = Wallet(), [pay(1, coin(number)) for number in range(1, 100)]
+    books, liars = wallet.books, [f"10.{number}.0.0/16" for number in range(groups)]
+
+    def flood() -> None:
+        for raw in invented:
+            tell(wallet, raw, liars[0])
+            if txid(raw) in books.unconfirmed.pending:
+                books.unconfirmed.words.said(txid(raw), *liars)
+
+    flood()
+    assert len(books.unconfirmed) == 40
+    honest = [pay(7, coin(number)) for number in range(101, 111)]
+    for raw in honest:
+        assert any(isinstance(event, MatchFound) for event in tell(wallet, raw, "10.77.0.0/16"))
+        flood()
+        for word in ("10.78.0.0/16", "10.79.0.0/16", "10.80.0.0/16"):
+            books.unconfirmed.words.said(txid(raw), word)
+        flood()
+    assert all(txid(raw) in books.unconfirmed.pending for raw in honest)
+    assert len(books.unconfirmed) == 40
+
+
+def test_what_cannot_make_room_keeps_what_more_groups_tell_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three on one group's word that cannot go first, since what spends from them is on the word of two."""
+    monkeypatch.setattr(unconfirmed, "MAX_PENDING", 20)
+    wallet = Wallet()
+    parents = [pay(9, coin(number)) for number in (1, 2, 3)]
+    children = [pay(8, out(raw)) for raw in parents]
+    others = [pay(1, coin(number)) for number in range(4, 18)]
+    for raw in (*parents, *others, *children):
+        tell(wallet, raw, "a")
+    for raw in (*others, *children):
+        wallet.books.unconfirmed.words.said(txid(raw), "b")
+    assert len(wallet.books.unconfirmed) == 20
+    for number in range(50, 55):
+        assert any(isinstance(event, MatchFound) for event in tell(wallet, pay(5, coin(number)), "c"))
+    assert len(wallet.books.unconfirmed) == 20
 
 
 def test_who_invents_payments_keeps_no_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +259,8 @@ def test_a_chain_whose_end_is_on_the_word_of_several_keeps_the_rest_of_its_group
     for raw in others:
         tell(wallet, raw, "a")
     for each in chain[:-1]:  # they are tried first
-        wallet.books.unconfirmed.words._alone["a"].move_to_end(each)
+        words = wallet.books.unconfirmed.words
+        words._party[each].txids.move_to_end(each)
     found = [tell(wallet, pay(5, coin(number)), "b") for number in range(52, 102)]
     assert sum(any(isinstance(event, MatchFound) for event in events) for events in found) >= 20
     assert all(each in wallet.books.unconfirmed.pending for each in chain)
