@@ -67,7 +67,7 @@ class Batch:
     searched: bytes | None = None  # which blocks were searched for which entries: Searched.encode
     addresses: dict[str, KnownAddress | None] = field(default_factory=dict)  # of peers, by address; None deletes
     events: list[StoredEvent] = field(default_factory=list)  # that tell of these changes, numbered on from the last one
-    told: int | None = None  # height up to which events have told of connected blocks
+    told: int | None = None  # height of the highest block that is connected by the events so far
 
     @property
     def is_empty(self) -> bool:

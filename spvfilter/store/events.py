@@ -1,7 +1,7 @@
 """Events in the wallet's database: each has a number, the next after the one before it, and is written with the change that it tells of.
 
 What an event is the wallet knows; here it is a kind and bytes. The latest are kept. The named value "events" has the number of the first
-one kept, which marks what was dropped, that of the last one, and the height up to which events told of connected blocks.
+one kept, which marks what was dropped, that of the last one, and the height of the highest block that they have connected.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class EventLog(NamedTuple):
 
     first: int = 1
     last: int = 0
-    told: int = -1  # height up to which events told of connected blocks
+    told: int = -1  # height of the highest block that is connected by the events
 
     @classmethod
     def parse(cls, raw: bytes | None) -> EventLog:

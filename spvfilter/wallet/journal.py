@@ -43,9 +43,10 @@ class Journal:
     `connected` is that block: it waits for the next event, and a later block takes its place.
     """
 
-    def __init__(self, sequence: int = 0, untold: BlockConnected | None = None) -> None:
-        """`sequence` is the number of the last event; `untold` what the last run could not tell any more."""
+    def __init__(self, sequence: int = 0, told: int = -1, untold: BlockConnected | None = None) -> None:
+        """`sequence` is the number of the last event, `told` as the database has it; `untold` what the last run could not tell any more."""
         self.sequence = sequence
+        self._told = told
         self.now = 0  # seconds since 1970
         self.connected = untold
 
@@ -68,9 +69,9 @@ class Journal:
         numbered: WalletEvent = cls(*_values(event), sequence=self.sequence)
         batch.events.append(StoredEvent(self.sequence, self.now, _NAMES[type(event)], encode(event)))
         if isinstance(event, BlockConnected):
-            batch.told = event.height
+            batch.told = self._told = max(self._told, event.height)
         elif isinstance(event, BlockDisconnected):
-            batch.told = event.height - 1
+            batch.told = self._told = min(self._told, event.height - 1)
         return numbered
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -10,8 +11,12 @@ import pytest
 
 from spvfilter.errors import EventGapError, FormatError, ParameterError, StoreCorruptError, StoreError
 from spvfilter.light.engine.effects import Commit, Emit
+from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.inputs import Instant
+from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.outbox import Outbox
-from spvfilter.light.events import Event, Synced
+from spvfilter.light.engine.saved import Saved
+from spvfilter.light.events import Event, Mode, Synced
 from spvfilter.network import REGTEST
 from spvfilter.primitives import OutPoint
 from spvfilter.store import events
@@ -26,6 +31,7 @@ from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.match import Completeness, Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
 from support.headerchains import chain_of
+from support.stores import opened
 
 TXID = bytes(range(32))
 BARE = Match(MatchKind.INPUT, TXID, 3, OutPoint(TXID, 0xFFFFFFFF), None, None, None, None, None, None)
@@ -89,6 +95,68 @@ def test_a_block_that_waits_is_committed_with_the_cursor_that_moves_back() -> No
     assert isinstance(commit, Commit)
     assert (commit.batch.cursor, commit.batch.told) == (2, 5)
     assert told == Emit(BlockConnected(5, TXID))
+
+
+def engine_on(store: Store, *scripts: bytes) -> Engine:
+    watch = WatchList(REGTEST)
+    for script in scripts:
+        watch.add_script(script)
+    return Engine(Options(Mode.COMPACT), watch, Saved.read(store, watch), ["10.1.0.1:1"], random.Random(1))
+
+
+def events_at_the_start(store: Store, engine: Engine) -> list[WalletEvent]:
+    """What a new run tells at once; it is committed."""
+    effects = engine.start(Instant(0.0, 1_700_000_000.0))
+    for effect in effects:
+        if isinstance(effect, Commit):
+            store.commit(effect.batch)
+    return [effect.event for effect in effects if isinstance(effect, Emit) and isinstance(effect.event, WalletEvent)]
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_a_block_that_waited_is_told_of_by_the_next_run_though_that_searches_it_again(tmp_path: Path, runs: int) -> None:
+    """The next run has an entry more: its search begins again below, and the block may be disconnected before it is searched again.
+
+    That run, too, may end before it tells anything.
+    """
+    store = opened(tmp_path / "wallet.db")
+    chain = chain_of(7)
+    store.commit(Batch(headers=chain.headers(0, 8)))
+    engine = engine_on(store, b"\x51")
+    engine.books.connect_empty(5)
+    engine._context.out.emit(BlockConnected(4, chain.hash_at(4)), BlockConnected(5, chain.hash_at(5)))
+    for effect in engine._context.out.take():
+        assert isinstance(effect, Commit)  # and tells nothing: the headers are those of 7 blocks
+        store.commit(effect.batch)
+    for _ in range(runs):
+        engine = engine_on(store, b"\x51", b"\x52")
+        assert (engine.books.cursor, engine.books.searched) == (-1, 5)
+    assert events_at_the_start(store, engine) == [BlockConnected(5, chain.hash_at(5))]
+    assert not events_at_the_start(store, engine_on(store, b"\x51", b"\x52"))  # once
+
+
+def test_what_was_told_of_is_not_told_of_again_by_the_next_run_however_far_the_search_went_back(tmp_path: Path) -> None:
+    store = opened(tmp_path / "wallet.db")
+    chain = chain_of(7)
+    store.commit(Batch(headers=chain.headers(0, 8)))
+    engine = engine_on(store, b"\x51")
+    engine.books.connect_empty(7)
+    engine._context.out.emit(BlockConnected(7, chain.hash_at(7)))
+    for effect in engine._context.out.take():
+        if isinstance(effect, Commit):
+            store.commit(effect.batch)
+    engine.books.search_again(2)
+    engine.books.connect_empty(3)
+    engine._context.out.emit(BlockConnected(3, chain.hash_at(3)), MatchFound(FULL))
+    for effect in engine._context.out.take():
+        if isinstance(effect, Commit):
+            store.commit(effect.batch)
+    assert [decode(each) for each in store.events.read(0, 10)] == [
+        BlockConnected(7, chain.hash_at(7)),
+        BlockConnected(3, chain.hash_at(3)),
+        MatchFound(FULL),
+    ]
+    assert not events_at_the_start(store, engine_on(store, b"\x51"))
 
 
 @pytest.mark.parametrize(

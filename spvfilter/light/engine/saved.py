@@ -59,10 +59,13 @@ class Saved:
     has_filters: bool = False  # whether any compact filter is kept
 
     def journal(self) -> Journal:
-        """The journal, which goes on behind the last event. Of the latest blocks connected none may have been told."""
-        cursor = self.books.cursor
-        is_untold = self.events.told < cursor <= self.chain.height
-        return Journal(self.events.last, BlockConnected(cursor, self.chain.hash_at(cursor)) if is_untold else None)
+        """The journal, which goes on behind the last event. Of the latest blocks connected none may have been told.
+
+        These count however far the search has gone back since, for what is new to the watch list: they may be disconnected.
+        """
+        last, told, height = self.events.last, self.events.told, self.books.searched
+        is_untold = told < height <= self.chain.height
+        return Journal(last, told, BlockConnected(height, self.chain.hash_at(height)) if is_untold else None)
 
     @classmethod
     def read(cls, store: Store, watch: WatchList, since: int | None = None, chain: HeaderChain | None = None) -> Saved:
