@@ -111,7 +111,7 @@ class Unconfirmed:
         parents = self._parents(tx)
         for txid in self.words.spare(groups):
             family = self.descendants([txid], MAX_SPARED)
-            is_kept = any(self.pending[each].own or self.words.number(each) > max(self.words.number(txid), 1) for each in family)
+            is_kept = any(self.pending[each].own or self.words.rank(each) > self.words.rank(txid) for each in family)
             if len({*gone, *family}) <= MAX_SPARED and parents.isdisjoint(family) and not is_kept:
                 gone.update(dict.fromkeys(family))
                 if self._has_room(len(tx.raw), gone):
@@ -410,7 +410,7 @@ class Unconfirmed:
     def excess(self, replaced: Iterable[bytes]) -> list[bytes]:
         """What is to be forgotten once these were replaced: the oldest rivals of a coin, or of all, with what spends from them.
 
-        Those on one group's word go first: who invents rivals has none forgotten that others tell of.
+        Those on the word of fewest groups go first: who invents rivals has none forgotten that more groups tell of.
         """
         coins = {outpoint for txid in replaced for outpoint in Transaction.parse(self.pending[txid].raw).inputs}
         groups = [([txid for txid in self._spenders[outpoint] if txid in self._rivals], MAX_RIVALS_OF_COIN) for outpoint in coins]
@@ -422,7 +422,7 @@ class Unconfirmed:
                 continue
             self.unfinished.spend(len(rivals) / _RANKED)
             others = [txid for txid in rivals if not self.pending[txid].own and txid not in found]
-            for txid in nsmallest(len(others) - most, others, key=lambda txid: (self.words.is_of_several(txid), self._ages[txid])):
+            for txid in nsmallest(len(others) - most, others, key=lambda txid: (self.words.rank(txid), self._ages[txid])):
                 if txid in found:
                     continue
                 family = self.descendants([txid])

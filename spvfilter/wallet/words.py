@@ -45,14 +45,10 @@ class Words:
     def _of(self, names: tuple[str, ...]) -> _Parties:
         return self._parties[max(len(names), 1) - 1]
 
-    def number(self, txid: bytes) -> int:
-        """How many groups have announced it, of which up to `MANY` are counted."""
+    def rank(self, txid: bytes) -> int:
+        """How many groups have announced it, up to `MANY`; 1 also for none, as of a transaction that an earlier run has left."""
         party = self._party.get(txid)
-        return 0 if party is None else len(party.names)
-
-    def is_of_several(self, txid: bytes) -> bool:
-        """Whether more than one group has announced it."""
-        return self.number(txid) > 1
+        return 1 if party is None else max(len(party.names), 1)
 
     def leave_out(self, *hashes: bytes) -> None:
         """There is no room for a transaction, told by txid and wtxid."""

@@ -41,8 +41,7 @@ def test_what_fewer_groups_say_makes_room_first_and_what_many_say_makes_none() -
         words.said(name(number), "a", "c")
     for number in range(6, 10):
         words.said(name(number), "d")
-    assert words.is_of_several(name(3))
-    assert [words.number(name(number)) for number in (1, 3, 5, 7)] == [1, 2, 3, MANY]
+    assert [words.rank(name(number)) for number in (1, 3, 5, 7)] == [1, 2, 3, MANY]
     assert list(words.spare(["e"])) == [name(1), name(0), name(3), name(2), name(5), name(4)]
     assert set(words.spare(["a"])) == set()  # it would have as many as any party
     words.said(name(10), "a", "b")
@@ -57,9 +56,9 @@ def test_what_an_earlier_run_has_left_is_on_nobodys_word_until_it_is_told_again(
     words = Words(map(name, range(5)))
     assert set(words.spare(["a"])) == set(map(name, range(5)))
     words.said(name(0), "a")
-    assert not words.is_of_several(name(0))
+    assert words.rank(name(0)) == 1
     words.said(name(0), "b")
-    assert words.is_of_several(name(0))
+    assert words.rank(name(0)) == 2
 
 
 def test_words_that_are_kept_are_those_of_what_is_kept() -> None:
@@ -74,7 +73,7 @@ def test_words_that_are_kept_are_those_of_what_is_kept() -> None:
             words.said(txid, group)
             kept[txid] = kept.get(txid, frozenset()) | {group}
         assert len(words) == len(kept)
-        assert all(words.number(each) == min(len(groups), MANY) for each, groups in kept.items())
+        assert all(words.rank(each) == min(len(groups), MANY) for each, groups in kept.items())
         parties: dict[frozenset[str], set[bytes]] = {}
         for each, groups in kept.items():
             parties.setdefault(groups, set()).add(each)
@@ -323,12 +322,15 @@ def test_who_has_half_of_what_another_has_is_asked_for_more_though_the_queue_is_
     assert not queue.has_much_room("b")
 
 
-def test_who_invents_rivals_has_no_payment_forgotten_that_others_tell_of() -> None:
+@pytest.mark.parametrize("groups", [1, 2, 3])
+def test_who_invents_rivals_has_no_payment_forgotten_that_more_tell_of(groups: int) -> None:
     wallet = Wallet()
     honest = pay(1_000, coin(1))
-    wallet.tell(wallet.books.add_unconfirmed(honest, wallet.now, words=["a", "b"]))
+    words = ["a", "b", "c", "d"]
+    wallet.tell(wallet.books.add_unconfirmed(honest, wallet.now, words=words[: groups + 1]))
+    liars = ["x", "y", "z"][:groups]
     for value in range(3 * unconfirmed.MAX_RIVALS_OF_COIN):
-        tell(wallet, pay(value, coin(1)), "c")
+        wallet.tell(wallet.books.add_unconfirmed(pay(value, coin(1)), wallet.now, words=liars))
     assert wallet.statuses()[txid(honest)] == "replaced"
     assert len(wallet.books.unconfirmed) == unconfirmed.MAX_RIVALS_OF_COIN + 1
     wallet.mine(honest)
