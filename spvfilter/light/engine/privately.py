@@ -24,6 +24,7 @@ from spvfilter.light.engine.own import SLOW_S, OwnTxs
 from spvfilter.light.engine.owntx import OwnTx, Private, is_refusal, reason_of
 from spvfilter.light.engine.saved import PRIVATE_NOTE, Held
 from spvfilter.primitives import hash_to_hex
+from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, Message, Reject, Tx
 
@@ -104,6 +105,9 @@ class PrivateRelay:
             parent = self._own.find(txid)
             if parent is not None and not parent.echoed:
                 return f"it spends from {hash_to_hex(txid)}, which nobody is known to have from others than us: wait until it is echoed"
+            ended = books.ended.own(txid)
+            if ended is not None and ended.status is TxStatus.REFUSED:
+                return f"it spends from {hash_to_hex(txid)}, which was refused, and would be offered again to all peers"
         if len(self._errands) >= MAX_AT_ONCE:
             return f"{MAX_AT_ONCE} others are under way"
         return None

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from light.engine.test_own import answer, send, spend, status, steps, synced
-from simulation.behaviours.relay import Drops, FalseEcho, NeverEchoes
+from simulation.behaviours.relay import Drops, FalseEcho, NeverEchoes, Rejects
 from simulation.connection import Connection
 from simulation.node import Node
 from spvfilter.errors import PrivacyError, TxConflictError, UselessPeerError
@@ -19,6 +19,7 @@ from spvfilter.light.engine.inputs import Heard, HeardTogether, Input
 from spvfilter.light.engine.saved import PRIVATE_NOTE
 from spvfilter.light.events import Broadcast, BroadcastStep, Mode
 from spvfilter.node.build import build_tx
+from spvfilter.primitives import OutPoint
 from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
@@ -307,3 +308,31 @@ def test_a_private_transaction_that_came_into_conflict_meanwhile_is_given_to_nob
         assert process.connections.keys().isdisjoint(process.private)
         world.pass_time(900)
         assert steps(world, txid) == []
+
+
+def test_the_parent_of_a_private_transaction_that_strangers_refused_is_offered_to_no_peer(tmp_path: Path) -> None:
+    """The child cannot be private: without its parent nobody takes it."""
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Rejects, max_peers=2) as world:
+        announced: list[bytes] = []
+
+        def sent(message: Message) -> None:
+            if isinstance(message, Inv):
+                announced.extend(item.hash for item in message.items)
+
+        world.privacy.sent = sent  # type: ignore[method-assign]
+        synced(world)
+        while stranger(world).behaviour.name != "Rejects":  # which of them are connected is chance
+            world.kill()
+            world.pass_time(60)
+        raw = spend(world)
+        parent = Transaction.parse(raw)
+        send(world, is_private=True, raw=raw)
+        world.pass_time(30)
+        assert status(world, parent.txid) is TxStatus.REFUSED
+        assert announced.count(parent.wtxid) == 1  # to the stranger
+        child = build_tx([LOCKS[0].spends(OutPoint(parent.txid, 0))], [LOCKS[0].pays(parent.outputs[0].value - 5_000)])
+        txid = send(world, is_private=True, raw=child)
+        world.pass_time(60)
+        assert isinstance(answer(world, txid), PrivacyError)
+        assert announced.count(parent.wtxid) == 1
+        assert status(world, txid) is None
