@@ -307,13 +307,13 @@ class Store:
 
     def ended(self) -> list[Ended]:
         """What became neither confirmed nor is unconfirmed any more, the oldest first."""
-        query = "SELECT txid, status, length(raw) FROM transactions WHERE status NOT IN ('confirmed', ?, ?) ORDER BY place"
+        query = "SELECT txid, status, length(raw) FROM transactions WHERE status NOT IN ('confirmed', ?, ?) ORDER BY place, rowid"
         kinds = tuple(status.value for status in UNCONFIRMED)
         own = self._transactions("own = 1 AND status NOT IN ('confirmed', ?, ?)", kinds)
         return [Ended(txid, TxStatus(status), size, own.get(txid)) for txid, status, size in self._rows_of(query, kinds)]
 
     def _transactions(self, where: str, values: tuple[object, ...]) -> dict[bytes, StoredTx]:
-        query = f"SELECT {MARKED['transactions']} FROM transactions WHERE {where} ORDER BY place"  # noqa: S608
+        query = f"SELECT {MARKED['transactions']} FROM transactions WHERE {where} ORDER BY place, rowid"  # noqa: S608
         return {row[0]: stored_tx(row) for row in self._rows_of(query, values)}
 
     def note(self, name: str) -> bytes | None:

@@ -149,7 +149,7 @@ class Books:
         yield from self._follow_coins(made_by(hits))
         for coinbase in dict.fromkeys(hit.txid for hit in fresh if hit.position == 0 and not hit.spend):
             for tx in self.ended.regain(coinbase, self.batch):
-                yield from self.add_unconfirmed(tx.raw, tx.since or 0, own=tx.own, seen=tx.seen)
+                yield from self._bring_back(tx, tx.since or 0, tx)
 
     def _keep_transactions(self, block: ScannedBlock, hits: Iterable[Hit]) -> None:
         """Keep matched transactions: a reorganisation makes them unconfirmed again, but for coinbases."""
@@ -265,8 +265,16 @@ class Books:
                 for child in (each for index in range(len(tx.span.outputs)) for each in self.unconfirmed.spenders(tx.outpoint(index))):
                     events += self._end(child, end, freed)
             else:
-                events += self.add_unconfirmed(kept.raw, now, own=kept.own, seen=kept.seen)
+                events += self._bring_back(kept, now, end.of(kept._replace(since=now), ()))
         return [*events, *self._counting.come_back(freed)]
+
+    def _bring_back(self, kept: StoredTx, since: int, otherwise: StoredTx) -> Iterator[WalletEvent]:
+        """What was in a block, or in conflict with one, is unconfirmed again; of ours something is kept, `otherwise` as what has ended."""
+        tx, seen = Transaction.parse(kept.raw), since if kept.seen is None else kept.seen
+        yield from self._add(tx, seen, since, kept.own, (), moves_all=kept.own or kept.status is TxStatus.CONFIRMED)
+        yield from self._add_late()
+        if kept.own and not self.has_tx(tx.txid) and tx.txid not in self.ended:
+            self.ended.put(tx.txid, otherwise, self.batch)
 
     def _forget_tx(self, txid: bytes) -> StoredTx | None:
         kept = self._kept.forget(txid)
@@ -303,7 +311,9 @@ class Books:
             return events
         return list(self._add_late())
 
-    def _add(self, tx: Transaction, seen: int, since: int, own: bool, words: Groups, age: int | None = None) -> list[WalletEvent]:
+    def _add(
+        self, tx: Transaction, seen: int, since: int, own: bool, words: Groups, age: int | None = None, *, moves_all: bool = False
+    ) -> list[WalletEvent]:
         before = self.unconfirmed.pending.get(tx.txid)
         if before is not None:
             if own and not before.own:
@@ -323,7 +333,7 @@ class Books:
                 self.ended.put_conflict(tx.txid, made, hits, spender, self._kept.get(spender), self.batch)
             return []
         was = None if own else self.ended.own(tx.txid)  # ours, which had expired or was refused, and now others have it
-        contest = self.unconfirmed.contest(tx, own=own or was is not None)
+        contest = self.unconfirmed.contest(tx, own=own or was is not None, moves_all=moves_all)
         later = None if age is None or contest is None else self.unconfirmed.seen_after(tx, age, contest)
         if not hits and not own:
             self.unconfirmed.set_aside(tx, since, age)
@@ -338,7 +348,7 @@ class Books:
             return []
         if crowded_out:
             gone = self._end_all(crowded_out, TxStatus.EXPIRED, Reason.SIZELIMIT)
-            return gone + self._add(tx, seen, since, own, words, age)
+            return gone + self._add(tx, seen, since, own, words, age, moves_all=moves_all)
         spending = self.unconfirmed.spending(tx) if later is not None else set()
         if spending is None:
             return []

@@ -261,15 +261,18 @@ class Unconfirmed:
                         members.add(child)
                         family.append(child)
 
-    def _displaced(self, rivals: Iterable[bytes], most: int) -> set[bytes] | None:
-        """Those and their descendants, where they count, of at most so many matches; None as soon as it is too much, however much it is."""
+    def _displaced(self, rivals: Iterable[bytes], most: float) -> set[bytes] | None:
+        """Those and their descendants, where they count, of at most so many matches; None as soon as it is too much, however much it is.
+
+        With no limit to the matches there is none at all.
+        """
         displaced, outputs, matches = set[bytes](), 0, 0
         for txid, count in self._family(rivals):
             outputs += count
             if self.is_live(txid):
                 displaced.add(txid)
                 matches += len(self.hits(txid))
-            if len(displaced) > MAX_DISPLACED or matches > most or outputs > MAX_DISPLACED_OUTPUTS:
+            if matches > most or (most < inf and (len(displaced) > MAX_DISPLACED or outputs > MAX_DISPLACED_OUTPUTS)):
                 return None
         return displaced
 
@@ -284,13 +287,14 @@ class Unconfirmed:
 
     # Rivals
 
-    def contest(self, tx: Transaction, *, own: bool = False) -> Contest | None:
+    def contest(self, tx: Transaction, *, own: bool = False, moves_all: bool = False) -> Contest | None:
         """What becomes of others if a transaction counts; None if it cannot.
 
         That is so if it spends what one of its ancestors spends, or from two that spend the same, if too many ancestors would have to
-        count again, or if too much would count no more: a few bytes of a stranger's are not to move thousands of matches.
+        count again, or if too much would count no more: a few bytes of a stranger's are not to move thousands of matches. What a
+        reorganisation brings back `moves_all`, as its block did.
         """
-        most = MAX_DISPLACED_MATCHES if own else MAX_INVENTED_MATCHES
+        most = inf if moves_all else MAX_DISPLACED_MATCHES if own else MAX_INVENTED_MATCHES
         family = self._replaced_ancestors(tx)
         if family is None:
             return None
@@ -302,7 +306,7 @@ class Unconfirmed:
                 return None
             spent |= inputs
         rivals = {txid for outpoint in spent for txid in self._spenders.get(outpoint, ()) if self.is_live(txid)} - {tx.txid}
-        if len(rivals) > MAX_DISPLACED:
+        if len(rivals) > MAX_DISPLACED and not moves_all:
             return None
         displaced = self._displaced(rivals, most)
         if displaced is None or any(parent in displaced for member in members for parent in self._parents(member)):

@@ -6,11 +6,13 @@ import pytest
 
 from spvfilter.errors import ParameterError, TxConflictError
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
+from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.endings import MAX_ENDED
 from spvfilter.wallet.events import MatchWithdrawn, Reason
 from spvfilter.wallet.refusals import check_abandon, check_broadcast
-from support.build import TxIn, TxOut, tx, txid
+from spvfilter.wallet.unconfirmed import MAX_INVENTED_MATCHES
+from support.build import TxIn, TxOut, coinbase, tx, txid
 from wallet.test_rivals import OURS, THEIRS, Wallet, coin, out, pay
 
 
@@ -236,3 +238,58 @@ def test_what_was_refused_counts_no_more_and_what_it_replaced_counts_again(walle
     assert wallet.books.unconfirmed.pending[txid(bump)].own
     wallet.mine(bump)
     assert wallet.statuses()[txid(bump)] == "confirmed"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("is_own", [False, True])
+def test_what_a_reorganisation_takes_out_of_its_block_is_unconfirmed_however_much_a_stranger_has_put_in_its_way(
+    wallet: Wallet, is_own: bool, restarts: bool
+) -> None:
+    """A chain of more payments than one transaction may displace, which comes back before it."""
+    ours, rivals = pay(50, coin(1)), [pay(40, coin(1))]
+    wallet.hear(ours, own=is_own)
+    for number in range(MAX_INVENTED_MATCHES):
+        rivals.append(pay(1_000 + number, out(rivals[-1])))
+    for raw in rivals:
+        wallet.hear(raw)
+    wallet.mine(ours)
+    assert wallet.pending == 0
+    if restarts:
+        wallet.restart()
+    wallet.reorganise()
+    assert wallet.pending == 50
+    assert wallet.books.unconfirmed.pending[txid(ours)].own is is_own
+    assert all(wallet.books.unconfirmed.pending[txid(raw)].status is TxStatus.REPLACED for raw in rivals)
+    wallet.mine(ours)
+    assert wallet.store.views.balance().confirmed == 50
+
+
+def test_an_own_transaction_whose_other_parent_is_in_conflict_stays_in_the_history_when_its_coinbase_returns(wallet: Wallet) -> None:
+    wallet.mine(pay(9, coin(1)))
+    reward = coinbase(2, [TxOut(5, OURS)], b"c")
+    wallet.mine(reward=reward)
+    late = pay(8, coin(1))
+    own = pay(3, out(reward), out(late))
+    wallet.hear(own, own=True)
+    wallet.reorganise()
+    wallet.hear(late)
+    assert (wallet.statuses()[txid(own)], wallet.statuses()[txid(late)]) == ("conflicted", "conflicted")
+    wallet.mine(reward=reward)
+    wallet.restart()
+    assert wallet.statuses()[txid(own)] == "conflicted"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_of_own_rivals_that_return_from_a_conflict_the_latest_is_offered(wallet: Wallet, restarts: bool) -> None:
+    """After a restart as before it, whatever their txids are."""
+    funding = pay(1_000, coin(1))
+    wallet.mine(funding)
+    first = pay(500, out(funding))
+    bump = next(raw for value in range(400) if txid(raw := pay(value, out(funding))) < txid(first))
+    for raw in (first, bump):
+        wallet.hear(raw, own=True)
+    wallet.mine(pay(5, out(funding), to=THEIRS))
+    if restarts:
+        wallet.restart()
+    wallet.reorganise()
+    assert [each for each, _ in wallet.books.own_unconfirmed()] == [txid(bump)]
