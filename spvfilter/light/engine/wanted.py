@@ -11,6 +11,7 @@ from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 
 MAX_INVENTED = 5_000  # scripts wanted for unconfirmed transactions of others; ours
+MAX_LEFT = 1_000  # transactions that are remembered though they are gone, beside as many as there are; ours
 
 
 class WantedScripts:
@@ -63,7 +64,10 @@ class WantedScripts:
             self._list.append(script)
 
     def add_pending(self, txids: Iterable[bytes]) -> None:
-        """Want the scripts of unconfirmed transactions."""
+        """Want the scripts of unconfirmed transactions. Those that are gone are forgotten when they have become many, not their scripts."""
+        there = self._books.unconfirmed.pending.keys()
+        if len(self._pending) > 2 * len(there) + MAX_LEFT:
+            self._pending &= there
         for txid in txids:
             pending = self._books.unconfirmed.pending.get(txid)
             if pending is None or txid in self._pending:

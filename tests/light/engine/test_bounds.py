@@ -27,9 +27,10 @@ from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import Peer, PeerPool
 from spvfilter.light.engine.requests import AddEntries, Start
 from spvfilter.light.engine.saved import Saved
-from spvfilter.light.engine.wanted import MAX_INVENTED, WantedScripts
+from spvfilter.light.engine.wanted import MAX_INVENTED, MAX_LEFT, WantedScripts
 from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
+from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import MatchFound, WalletEvent
@@ -81,6 +82,20 @@ def test_scripts_of_invented_payments_are_wanted_in_a_bounded_number_and_our_own
     before = len(wanted)
     wanted.add_pending([Transaction.parse(own).txid])
     assert len(wanted) == before + 1
+
+
+def test_invented_payments_that_are_gone_and_whose_scripts_were_wanted_anyway_are_forgotten() -> None:
+    made = books()
+    wanted = WantedScripts(made)
+    wanted.load()
+    scripts = len(wanted)
+    for number in range(2 * MAX_LEFT):
+        payment = tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)])
+        made.add_unconfirmed(payment, number)
+        wanted.add_pending([Transaction.parse(payment).txid])
+        made.expire(number + MEMPOOL_EXPIRY_S)
+    assert len(wanted) == scripts
+    assert len(wanted._pending) <= MAX_LEFT + 1
 
 
 def test_a_query_of_before_entries_were_removed_is_no_query_of_as_many_others() -> None:
