@@ -26,7 +26,7 @@ from spvfilter.wallet.invented import InventedOutpoints
 from spvfilter.wallet.kept import KeptTransactions, confirmed, filter_elements
 from spvfilter.wallet.saved import Filtered, SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
-from spvfilter.wallet.unconfirmed import Unconfirmed, identity, made_by, why_impossible
+from spvfilter.wallet.unconfirmed import MAX_SPARED, Unconfirmed, identity, made_by, why_impossible
 from spvfilter.wallet.words import Groups
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
@@ -304,6 +304,8 @@ class Books:
 
     def go_on(self) -> list[WalletEvent]:
         """Do some of what is `unfinished`."""
+        if (expired := self.unconfirmed.unfinished.take_expired()) is not None:
+            return self._expire(*expired)
         if (found := self.unconfirmed.unfinished.take_match()) is not None:
             txid, hits = found
             events, made = self._counting.record(hits if hits and self.unconfirmed.is_live(txid) else self._counting.hits_of(txid))
@@ -419,10 +421,31 @@ class Books:
         unfinished.left = inf
         return events
 
-    def expire(self, now: int, began: int = 0, proven: int = 1 << 62) -> list[WalletEvent]:
-        """Withdraw transactions that have been unconfirmed for 336 hours; those seen before `began` only if it is also `proven` so late."""
+    def expire(self, now: int, began: int = 0, proven: int = 1 << 62, units: float = inf) -> list[WalletEvent]:
+        """Withdraw transactions that have been unconfirmed for 336 hours; those seen before `began` only if it is also `proven` so late.
+
+        What is more than so many `units` of work is `unfinished`.
+        """
         old = self.unconfirmed.older_than(now - MEMPOOL_EXPIRY_S, began, proven - MEMPOOL_EXPIRY_S)
-        return self._end_all(old, TxStatus.EXPIRED, Reason.EXPIRED)
+        unfinished, events = self.unconfirmed.unfinished, list[WalletEvent]()
+        unfinished.add_expired((txid, self.unconfirmed.pending[txid].since or 0) for txid in old)
+        unfinished.left = units
+        while (expired := unfinished.take_expired()) is not None:
+            events += self._expire(*expired)
+        unfinished.left = inf
+        return events
+
+    def _expire(self, txid: bytes, since: int) -> list[WalletEvent]:
+        """Withdraw one that arrived then and what spends from it; where that is much, the last of it first."""
+        unconfirmed = self.unconfirmed
+        known = unconfirmed.pending.get(txid)
+        if known is None or (known.since or 0) != since:
+            return []
+        family = unconfirmed.descendants([txid], MAX_SPARED)
+        if len(family) > MAX_SPARED:
+            unconfirmed.unfinished.first_expired((each, unconfirmed.pending[each].since or 0) for each in family)
+            return []
+        return self._end_all([txid], TxStatus.EXPIRED, Reason.EXPIRED)
 
     def abandon(self, txid: bytes, *, refused: bool = False) -> list[WalletEvent]:
         """Give up an own unconfirmed transaction (`check_abandon`), its descendants and, unless `refused`, ours that it replaced."""

@@ -24,9 +24,10 @@ class Unfinished:
         self.matches: dict[bytes, Sequence[Hit] | None] = dict.fromkeys(txids)  # those that are not recorded; None: it is to be scanned
         self._again: list[bytes] = []  # txids of what is to be scanned for new entries; a list of 100,000 is made within a millisecond
         self.late = OrderedDict[bytes, Arrival]()  # transactions whose parents have become known, by txid; the oldest first
+        self._expired = OrderedDict[bytes, int]()  # what is to be withdrawn for its age, by txid, with when it arrived; the oldest first
 
     def __len__(self) -> int:
-        return len(self.matches) + len(self._again) + len(self.late)
+        return len(self.matches) + len(self._again) + len(self.late) + len(self._expired)
 
     def match_again(self) -> None:
         """The entries of the watch list have other numbers."""
@@ -52,6 +53,20 @@ class Unfinished:
     def take_late(self) -> Arrival | None:
         """A transaction whose parent has become known, if it may be looked at now."""
         return self.late.popitem(last=False)[1] if self.late and self.left > 0 else None
+
+    def add_expired(self, found: Iterable[tuple[bytes, int]]) -> None:
+        """These txids are to be withdrawn, unless they arrive again; the oldest first."""
+        self._expired = OrderedDict(found)
+
+    def first_expired(self, found: Iterable[tuple[bytes, int]]) -> None:
+        """These come before all others, the last one first."""
+        for txid, since in found:
+            self._expired[txid] = since
+            self._expired.move_to_end(txid, last=False)
+
+    def take_expired(self) -> tuple[bytes, int] | None:
+        """What is to be withdrawn next, if it may be now, and when it arrived."""
+        return self._expired.popitem(last=False) if self._expired and self.left > 0 else None
 
     def spend(self, units: float) -> None:
         """So much is being done."""

@@ -370,7 +370,7 @@ class Engine:
         self._laggards.try_another()
         if self._timers.is_expiry_due(context.now.monotonic):
             chain, began = context.chain, int(self._timers.started.wall)
-            context.out.emit(*context.books.expire(int(context.lived), began, chain.median_time_at(chain.height)))
+            context.out.emit(*context.books.expire(int(context.lived), began, chain.median_time_at(chain.height), UNITS_AT_ONCE))
         context.changed()
 
     # Decisions

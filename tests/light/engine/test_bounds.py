@@ -33,7 +33,7 @@ from spvfilter.network import REGTEST
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
-from spvfilter.wallet.events import MatchFound, WalletEvent
+from spvfilter.wallet.events import MatchFound, MatchWithdrawn, WalletEvent
 from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
@@ -358,6 +358,21 @@ def test_hundreds_of_unconfirmed_payments_are_matched_against_a_new_entry_in_man
     assert max(map(len, steps)) <= MAX_TOLD
     found = [event.match.txid for step in steps for event in step if isinstance(event, MatchFound)]
     assert sorted(found) == sorted(Transaction.parse(raw).txid for raw in payments)
+
+
+@pytest.mark.parametrize("is_chain", [False, True])
+def test_hundreds_of_unconfirmed_payments_expire_in_many_steps(is_chain: bool) -> None:
+    run, payments = Run(Mode.COMPACT), [invented(1, [RNG.randbytes(32)])]
+    for _ in range(2 * MAX_TOLD):
+        payments.append(invented(1, [Transaction.parse(payments[-1]).txid if is_chain else RNG.randbytes(32)]))
+    hear(run, *payments)
+    late = Instant(NOW.monotonic + MEMPOOL_EXPIRY_S + 60, NOW.wall + MEMPOOL_EXPIRY_S + 60)
+    steps = [told(run.engine.step(Tick(), late))]
+    while run.engine.books.unconfirmed.pending:
+        steps.append(told(run.commit()))
+    assert max(map(len, steps)) <= MAX_TOLD
+    gone = [event.match.txid for step in steps for event in step if isinstance(event, MatchWithdrawn) and event.match.kind == "output"]
+    assert sorted(gone) == sorted(Transaction.parse(raw).txid for raw in payments)
 
 
 def test_what_spends_from_a_payment_that_comes_late_is_recorded_in_many_steps() -> None:
