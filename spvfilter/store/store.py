@@ -411,6 +411,8 @@ class Store:
             self.keychains.change(change)
         for at, label in batch.labels.items():
             self._relabel(self._ids[at], label)
+        if batch.removed:
+            self._ledger.settle()  # what earlier batches have changed, by the labels of the entries that it matched
         self._remove_entries([self._ids[at] for at in batch.removed])
         for identity in batch.withdrawn:
             self._ledger.withdraw(identity)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spvfilter.errors import ParameterError, TxConflictError
+from spvfilter.kernel import EntryKind
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
@@ -12,7 +13,7 @@ from spvfilter.wallet.endings import MAX_ENDED
 from spvfilter.wallet.events import MatchWithdrawn, Reason
 from spvfilter.wallet.refusals import check_abandon, check_broadcast
 from spvfilter.wallet.unconfirmed import MAX_INVENTED_MATCHES
-from support.build import TxIn, TxOut, coinbase, tx, txid
+from support.build import TxIn, TxOut, coinbase, p2wpkh, tx, txid
 from wallet.test_rivals import OURS, THEIRS, Wallet, coin, out, pay
 
 
@@ -293,3 +294,24 @@ def test_of_own_rivals_that_return_from_a_conflict_the_latest_is_offered(wallet:
         wallet.restart()
     wallet.reorganise()
     assert [each for each, _ in wallet.books.own_unconfirmed()] == [txid(bump)]
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+@pytest.mark.parametrize("end", ["expired", "replaced"])
+def test_what_ends_and_the_entry_that_it_matched_may_leave_in_one_commit(wallet: Wallet, end: str, is_own: bool) -> None:
+    """As they do where the database is slower than the network and the user."""
+    other = p2wpkh(b"\x77" * 20)
+    wallet.books.store_entries([(EntryKind.SCRIPT, other, "other")])
+    wallet.tell(())
+    number = wallet.books.watch.table.add(EntryKind.SCRIPT, other)
+    raw = pay(1_000, coin(1), to=other)
+    wallet.hear(raw, own=is_own)
+    if end == "expired":
+        events = wallet.books.expire(wallet.now + MEMPOOL_EXPIRY_S)
+    else:
+        events = wallet.books.add_unconfirmed(pay(900, coin(1)), wallet.now)
+    wallet.books.remove_entries([number], lambda *told: events.extend(told))
+    wallet.tell(events)
+    assert wallet.statuses().get(txid(raw)) == (end if is_own or end == "expired" else None)
+    wallet.restart()
+    assert len(wallet.books.watch) == 1
