@@ -322,6 +322,8 @@ class Books:
                 before = self.batch.transactions[tx.txid] = before._replace(raw=tx.raw, own=True)
                 self.unconfirmed.replace(tx.txid, before)
                 self.unconfirmed.words.forget(tx.txid)
+                for outpoint in self.unconfirmed.outpoints(tx.txid):
+                    self._invented.discard(outpoint)
             return self.see_again(tx.txid) if own else []
         if why_impossible(tx) is not None:
             return []

@@ -315,3 +315,13 @@ def test_what_ends_and_the_entry_that_it_matched_may_leave_in_one_commit(wallet:
     assert wallet.statuses().get(txid(raw)) == (end if is_own or end == "expired" else None)
     wallet.restart()
     assert len(wallet.books.watch) == 1
+
+
+def test_the_change_of_what_we_broadcast_after_a_stranger_is_in_the_filter_as_after_a_restart(wallet: Wallet) -> None:
+    raw = pay(1_000, coin(1))
+    wallet.hear(raw)
+    assert out(raw) not in wallet.books.bloom_elements()  # anybody may have invented it
+    wallet.hear(raw, own=True)
+    for _ in range(2):
+        assert {out(raw), coin(1)} <= set(wallet.books.bloom_elements())
+        wallet.restart()
