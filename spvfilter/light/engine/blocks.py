@@ -28,7 +28,7 @@ MAX_NAMED = 1_000  # addresses that are not named twice for lack of old blocks, 
 class _Wanted:
     height: int
     then: list[Callable[[bytes], None]]
-    asked: set[Peer] = field(default_factory=set)
+    asked: set[Peer] = field(default_factory=set)  # peers that owe it
     lacking: set[Peer] = field(default_factory=set)  # peers that said that they do not have it
     is_checked: bool = False  # whether one has come and is being checked
 
@@ -129,7 +129,10 @@ class BlockRequests:
         self._context.pool.answered(peer, ("block", block_hash), self._context.now)
         self._context.changed()
         wanted = self._wanted.get(block_hash)
-        if wanted is None or wanted.is_checked:
+        if wanted is None:
+            return
+        wanted.asked.discard(peer)  # it owes nothing more: it is asked again if the copy that is being checked is false
+        if wanted.is_checked:
             return
         wanted.is_checked = True
         check = partial(_flaw, raw, wanted.height >= self._context.chain.network.segwit_height)

@@ -107,6 +107,47 @@ def test_blocks_are_asked_for_together_and_small_ones_are_checked_at_once(
     assert came == [block.raw for block in blocks]
 
 
+def test_a_block_that_two_sent_at_once_is_asked_for_again_where_the_first_one_is_false(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the second one sent while the first was being checked went unused: it owed nothing, and nobody was asked any more."""
+    regtest = Regtest()
+    regtest.mine(3)
+    chain = HeaderChain(REGTEST)
+    chain.accept(b"".join(block.raw[:80] for block in regtest.chain.active[1:]), 4_000_000_000)
+    block = regtest.chain.active[2]
+    books = Books(WatchList(REGTEST), SavedBooks())
+    out = Outbox(books, chain, Journal())
+    patience = Patience(small_block=0)
+    pool = PeerPool(["10.1.0.1:1", "10.2.0.2:1"], {}, 8, patience, out)
+    context = Context(Options(patience=patience), chain, FilterRows(), books, pool, out, random.Random(1), NOW, NOW.wall)
+    pool.advance(NOW)
+    for peer in pool:
+        pool.welcome(Connected(peer.number, peer.address.split(":")[0], 0x4D, 3, True, True, "/test/", int(NOW.wall)), NOW)
+        pool.move(peer, PeerState.READY)
+    headers = Headers(context, lambda update: None)
+    monkeypatch.setattr(headers, "knows", lambda peer: 3)
+    requests = BlockRequests(context, headers)
+    came: list[bytes] = []
+    requests.want(2, block.hash, came.append)
+    requests.advance()
+    (liar,) = (peer for peer in pool if peer.questions)
+    (honest,) = (peer for peer in pool if not peer.questions)
+    pool.move(liar, PeerState.SUSPECT)
+    requests.advance()
+    assert honest.questions
+    requests.take(liar, block.raw[:80] + regtest.chain.active[3].raw[80:])
+    (check,) = (effect for effect in out.take() if isinstance(effect, Work))
+    requests.take(honest, block.raw)
+    out.done(check.token, check.function())
+    assert not pool.has(liar)
+    requests.advance()
+    assert honest.questions
+    requests.take(honest, block.raw)
+    (check,) = (effect for effect in out.take() if isinstance(effect, Work))
+    out.done(check.token, check.function())
+    assert came == [block.raw]
+    assert pool.has(honest)
+
+
 def test_a_block_without_its_witnesses_proves_nothing_and_bans_nobody(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Strips, Strips, Prompt) as world:
         world.boot()
