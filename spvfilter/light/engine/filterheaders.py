@@ -80,6 +80,7 @@ class FilterHeaders:
         self._next = 0  # height from which the leader is asked next
         self._undecided: dict[str, set[bytes]] = {}  # blocks that a peer (by address) disputed without a decision
         self._alone_since: float | None = None  # when the last peer that stood by our filter headers was gone, where others are stated
+        self._forsaken = 0  # how often ours were given up though some stood by them, since all was searched
         self._stood: dict[str, int] = {}  # heights up to which peers that are gone stood by our filter headers, the latest last
         context.pool.on_gone(self._gone)
         context.pool.on_lie(self._lied)
@@ -166,23 +167,35 @@ class FilterHeaders:
     def _check_allies(self) -> None:
         """Give our headers up where peers state others and nobody that is left stands by ours, or has the block to say so.
 
-        Who stood by them may have lost its connection, and come back in a moment: all would be fetched and searched twice.
+        Who stood by them may have lost its connection, and come back in a moment: all would be fetched and searched twice. So it is where
+        those that stand by ours do not bring us on, by headers or filters, and one that states others can: these pauses double.
         """
-        apart = [standing.apart.first for standing in self._standings.values() if standing.apart is not None]
-        first, now = min(apart, default=0), self._context.now.monotonic
-        if not apart or any(self._standing(peer).apart is None and self._headers.knows(peer) >= first for peer in self.members):
+        apart = {peer: standing.apart.first for peer, standing in self._standings.items() if standing.apart is not None}
+        first, now, context = min(apart.values(), default=0), self._context.now.monotonic, self._context
+        is_done = context.rows.height == context.books.cursor == context.chain.height
+        self._forsaken *= not is_done
+        allies = [peer for peer in self.members if peer not in apart and self._headers.knows(peer) >= first]
+        is_forsaken = not is_done and any(map(self._brings_on, apart)) and not any(map(self._brings_on, allies))
+        if not apart or (allies and not is_forsaken):
             self._alone_since = None
             return
         self._alone_since = now if self._alone_since is None else self._alone_since
-        stood = {address: height for address, height in self._stood.items() if height >= first}
-        allowed = self._context.options.patience.answer_s if stood else 0.0
+        standing_by = {peer.address: self._standing(peer).vouched for peer in allies}
+        stood = {address: height for address, height in (self._stood | standing_by).items() if height >= first}
+        allowed = self._context.options.patience.answer_s * 2.0**self._forsaken if stood or allies else 0.0
         if now - self._alone_since < allowed or any(standing.is_asked for standing in self._standings.values()):
             return
+        self._forsaken = min(self._forsaken + bool(allies), 12)
         last, disputed = self._context.rows.height, self._coverage.disputed.copy()
         self._give_up(first)
         self._coverage.left_alone(first, last, stood)
         for height, block_hash in disputed.items():  # those that state others are no more right for being the last
             self._coverage.dispute(height, block_hash)
+
+    def _brings_on(self, peer: Peer) -> bool:
+        """Whether a peer answers promptly, and has the block after our last filter header, if there is one."""
+        context = self._context
+        return peer.state is PeerState.READY and self._headers.knows(peer) >= min(context.rows.height + 1, context.chain.height)
 
     def _give_up(self, height: int) -> None:
         """Take back our filter headers from a height on, and what was searched by them."""

@@ -68,6 +68,10 @@ class FilterQuestions:
         """The number of flights of filters that a peer owes."""
         return self._of(peer).flights
 
+    def owes(self, peer: Peer, block_hash: bytes) -> bool:
+        """Whether a peer owes the filter of a block."""
+        return block_hash in self._of(peer).filters
+
     def _of(self, peer: Peer) -> _Open:
         owed = self._open.get(peer)
         if owed is None:

@@ -96,8 +96,13 @@ class Verdicts:
         return self._cases.get(case.peer) is case
 
     def _may_come(self, case: Case) -> bool:
-        allies = self._allies(case.height)
-        return not case.is_read or any(ally.state is PeerState.READY or ally not in case.allies_asked for ally in allies)
+        """Whether our filter may come: a peer that stands by it answers promptly, or can yet be asked."""
+
+        def is_late(ally: Peer) -> bool:
+            is_asked = ally in case.allies_asked or self._questions.owes(ally, case.block_hash)
+            return is_asked and ally.state is not PeerState.READY
+
+        return not case.is_read or not all(map(is_late, self._allies(case.height)))
 
     def _ask_theirs(self, case: Case) -> None:
         flight = FilterFlight(case.height, [case.block_hash], [case.digest], partial(self._their_filter, case))

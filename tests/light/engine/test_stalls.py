@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from simulation.behaviours.bloom import Liar
+from simulation.behaviours.compact import FalseFilters
 from simulation.behaviours.schemes import Lags, Misleads
 from simulation.node import Node
 from simulation.pipe import Quality
+from simulation.truth import copy_chain
 from spvfilter.filters.bip37 import MatchedTx
+from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.options import Patience
 from spvfilter.light.engine.peers import PeerState
 from spvfilter.light.events import Mode
@@ -21,7 +25,7 @@ from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.wire.messages import table as wire
-from spvfilter.wire.messages.filters import CFilter, GetCFilters
+from spvfilter.wire.messages.filters import CFilter, GetCFHeaders, GetCFilters
 from spvfilter.wire.messages.table import InvType, Message
 from spvfilter.wire.session import Session
 from support.stage import Prompt, stage
@@ -86,16 +90,17 @@ class Drips(Liar):
     """Sends one compact filter after the other, each just before that would be a stall."""
 
     responder = _Dripping
+    step_s = 1.5
 
     def begin(self, node: Node) -> None:
-        self.world.timeline.after(1.5, lambda: self._drip(node))
+        self.world.timeline.after(self.step_s, lambda: self._drip(node))
 
     def _drip(self, node: Node) -> None:
         for end in list(node.ends):
             if end.is_open and isinstance(end.responder, _Dripping) and end.responder.held:
                 end.session.send(end.responder.held.popleft())
                 end.work()
-        self.world.timeline.after(1.5, lambda: self._drip(node))
+        self.world.timeline.after(self.step_s, lambda: self._drip(node))
 
 
 @pytest.mark.parametrize("drips", [1, 2])
@@ -216,3 +221,113 @@ def test_a_peer_without_the_block_does_not_keep_up_a_false_filter_header_of_one_
         world.wait_synced(within=400)
         assert world.has_found_all()
         assert world.banned == set(liar.addresses)
+
+
+class OneTooMany(FalseFilters):
+    """Has one element too many where no block can show it."""
+
+    def quality(self) -> Quality:
+        return Prompt.quality(Prompt(self.rng, self.world))
+
+    def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
+        spent = {coin.script_pubkey for coin in (block.spent or {}).values()}
+        paid = {out.script_pubkey for tx in self.world.truth.regtest.chain.txs(block) for out in tx.outputs}
+        has_room = any(script[:1] == b"\x51" for script in spent & paid)
+        return elements | {b"\x00\x14" + sha256(block.hash).digest()[:20]} if has_room else elements
+
+
+class StaysBehind(OneTooMany):
+    """Gets no new blocks, and stays connected."""
+
+    def view(self) -> Regtest:
+        return copy_chain(self.world.truth.regtest, self.world.true_wall)
+
+
+def test_a_peer_that_stays_behind_does_not_keep_up_a_filter_header_that_it_alone_stands_by(tmp_path: Path) -> None:
+    """Who contradicts it may not extend its filter headers, and it has no block to extend them by."""
+    with stage(tmp_path, Mode.COMPACT, StaysBehind, Prompt) as world:
+        honest = world.nodes[1]
+        honest.is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        honest.is_up = True
+        world.pass_time(400)
+        engine = world.process.engine  # type: ignore[union-attr]
+        assert isinstance(engine, Engine)
+        assert engine.coverage.disputed
+        for within in (60, 10):
+            world.truth.receive()
+            world.truth.mine()
+            world.wait_synced(within)
+            assert world.has_found_all()
+            assert world.synced[-1].peers == tuple(honest.addresses)
+            assert not world.synced[-1].disputed
+        assert not world.banned
+
+
+class DripsForHours(OneTooMany, Drips):
+    """Sends a compact filter every 100 seconds: each just before it would be given up."""
+
+    step_s = 100.0
+
+
+def test_a_peer_that_sends_filters_one_by_one_does_not_keep_up_a_filter_header_that_it_alone_stands_by(tmp_path: Path) -> None:
+    """Nobody else is asked for the filters above it, and its own is lacking for a verdict about it."""
+    with stage(tmp_path, Mode.COMPACT, DripsForHours, Prompt) as world:
+        world.truth.mine(500)
+        honest = world.nodes[1]
+        honest.is_up = False
+        world.boot()
+        world.pass_time(5)
+        honest.is_up = True
+        world.wait_synced(within=200)
+        assert world.has_found_all()
+        assert world.synced[-1].peers == tuple(honest.addresses)
+        assert world.synced[-1].disputed[0][1] == world.truth.height  # until the other's filters have come
+        assert not world.banned
+
+
+class _Holding(_Dripping):
+    """Holds compact filters back, but single ones, until it is asked for filter headers, as it is where its own were given up."""
+
+    is_holding = False
+
+    def on_message(self, message: Message) -> None:
+        if isinstance(message, GetCFilters):
+            self.is_holding = message.start_height < self.regtest.chain.blocks[message.stop_hash].height
+        super().on_message(message)
+        while isinstance(message, GetCFHeaders) and self.held:
+            Responder.send(self, self.held.popleft())
+
+    def send(self, message: Message) -> None:
+        if self.is_holding:
+            super().send(message)
+        else:
+            Responder.send(self, message)
+
+
+class Holds(OneTooMany):
+    """Sends its compact filters when they are of no use any more."""
+
+    responder = _Holding
+
+
+class SlowFilters(Drips):
+    """Honest, and sends a compact filter a second."""
+
+    step_s = 1.0
+
+
+def test_two_that_contradict_each_other_and_are_slow_do_not_undo_each_other_for_ever(tmp_path: Path) -> None:
+    """The honest one needs minutes for filters: each time that it is given up for the other one it has twice as long."""
+    with stage(tmp_path, Mode.COMPACT, Holds, SlowFilters) as world:
+        world.truth.mine(500)
+        honest = world.nodes[1]
+        honest.is_up = False
+        world.boot()
+        world.pass_time(5)
+        honest.is_up = True
+        world.wait_synced(within=3_600)
+        assert world.has_found_all()
+        assert world.synced[-1].peers == tuple(honest.addresses)
+        assert not world.banned
