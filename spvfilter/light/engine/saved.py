@@ -80,11 +80,13 @@ class Saved:
         coverage = Coverage.parse(store.note(COVERAGE_NOTE))
         if store.cursor < cursor:
             coverage.forgive(store.cursor)
+        rows = FilterRows(store.compact_filters.pieces())
+        coverage.proven = min(coverage.proven, rows.height)  # what left the chain may be stored in a commit before the note
         known = json.loads(store.note(BANS_NOTE) or b"{}")
         chain = chain or HeaderChain.restore(store.network, store.headers(1))
         return cls(
             chain=chain,
-            rows=FilterRows(store.compact_filters.pieces()),
+            rows=rows,
             books=SavedBooks(
                 matches=list(_timed(store.matches(), chain)),
                 unconfirmed=store.unconfirmed(),

@@ -9,9 +9,16 @@ import pytest
 from simulation.behaviours.bloom import Liar, OmitsAll, OmitsTxs
 from simulation.behaviours.compact import OmitsScripts
 from simulation.node import Node
+from simulation.truth import copy_chain
+from spvfilter.light.engine.effects import Commit
+from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.inputs import HeardTogether, Instant
 from spvfilter.light.events import Mode
+from spvfilter.node.regtest import Regtest
 from spvfilter.wallet.events import MatchConfirmed, MatchFound
 from spvfilter.watch.match import Completeness
+from spvfilter.wire.events import Received
+from spvfilter.wire.messages.table import Headers
 from support.stage import Prompt, Stage, at, stage
 
 
@@ -87,3 +94,45 @@ def test_what_one_peer_alone_answered_for_is_asked_of_others_after_a_restart(mod
         world.pass_time(300)
         world.wait_synced(within=60)
         assert world.has_found_all()
+
+
+def branch(world: Stage, depth: int, blocks: int) -> Regtest:
+    """A node of its own, whose last blocks are others that pay us."""
+    made = copy_chain(world.truth.regtest, world.true_wall)
+    for block in made.chain.active[: -depth - 1 : -1]:
+        made.chain._disconnect(block)
+        del made.chain.blocks[block.hash]
+    made._wallet.recount()
+    made.mine(blocks, to=world.truth.locks[blocks].script_pubkey)
+    world.truth.others_blocks.update((block.hash, block) for block in made.chain.active[-blocks:])
+    return made
+
+
+def test_what_was_proven_of_blocks_that_left_the_chain_is_not_proven_of_others_after_a_crash(tmp_path: Path) -> None:
+    """Two reorganisations came together: the process is killed when the first of them is stored."""
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        world.pass_time(60)
+        fork = world.truth.height - 5
+        chains = [branch(world, 5, blocks) for blocks in (6, 7)]
+        assert world.process is not None
+        engine, disk = world.process.engine, world.process.disk
+        assert isinstance(engine, Engine)
+        assert engine.coverage.proven == world.truth.height
+        assert not disk.waiting
+        told = (Received(Headers(tuple(block.raw[:80] for block in chain.chain.active[fork + 1 :]))) for chain in chains)
+        effects = engine.step(HeardTogether(next(iter(engine.pool)).number, tuple(told)), Instant(world.timeline.now, world.wall()))
+        first, second = (effect for effect in effects if isinstance(effect, Commit))
+        assert first.batch.fork == second.batch.fork == fork
+        disk.store.commit(first.batch)
+        world.kill()
+        world.nodes[0].view = chains[0]
+        world.nodes[1].go_down()
+        told_before = len(world.synced)
+        world.boot()
+        world.pass_time(60)
+        (synced,) = world.synced[told_before:]
+        assert synced.height == fork + 6
+        assert synced.peers == tuple(world.nodes[0].addresses)
+        assert synced.proven_height == fork
