@@ -8,7 +8,7 @@ fewer than three independent peers have answered for are a debt, which is paid w
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 
@@ -54,12 +54,22 @@ class _Part:
 class BloomSearch:
     """The search above the cursor, and of what lacks witnesses below it."""
 
-    def __init__(self, context: Context, headers: Headers, blocks: BlockRequests, coverage: Coverage, filters: BloomFilters) -> None:
+    def __init__(
+        self,
+        context: Context,
+        headers: Headers,
+        blocks: BlockRequests,
+        coverage: Coverage,
+        filters: BloomFilters,
+        found: Callable[[bytes | None], None],
+    ) -> None:
+        """`found` is called with the scripts of what is found, so that another way of searching can find what spends it."""
         self._context = context
         self._headers = headers
         self._blocks = blocks
         self._coverage = coverage
         self._filters = filters
+        self._found = found
         self._links: dict[Peer, BloomLink] = {}
         self._parts: deque[_Part] = deque()  # ascending; those that are recorded and still compared come first
         self._debts: list[_Part] = []  # recorded in an earlier run or before a peer came
@@ -318,7 +328,10 @@ class BloomSearch:
                             self._blocks.want(block.height, block.hash, partial(self._raw_came, block.hash))
                         return False
                     block.raw = raw
-                self._context.out.emit(*books.connect(block, block.hits(books.watch.table)))
+                hits = block.hits(books.watch.table)
+                self._context.out.emit(*books.connect(block, hits))
+                for hit in hits:
+                    self._found(hit.script)
         return True
 
     def _record_empty(self, blocks: Sequence[ScannedBlock]) -> None:

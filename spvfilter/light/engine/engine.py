@@ -100,9 +100,8 @@ class Engine:
             context, self._headers, questions, self._blocks, self.coverage, lambda height: self._compact.turned(height)
         )
         self._compact = FilterSearch(context, self._filter_headers, questions, self._blocks, self.coverage, has_filters=saved.has_filters)
-        self._bloom = BloomSearch(
-            context, self._headers, self._blocks, self.coverage, BloomFilters(context, saved.bip37_parameters, saved.secret)
-        )
+        bloom_filters = BloomFilters(context, saved.bip37_parameters, saved.secret)
+        self._bloom = BloomSearch(context, self._headers, self._blocks, self.coverage, bloom_filters, self._compact.scripts.add)
         self._mempool = MempoolWatch(context, self._compact.scripts, self._bloom, saved.private)
         self.status = Status(context, self._headers, self.coverage)
         self._laggards = Laggards(context, self._headers)

@@ -17,8 +17,9 @@ from spvfilter.light.engine.engine import Engine, Way
 from spvfilter.light.engine.inputs import Asked, Instant
 from spvfilter.light.engine.requests import AddEntries, Start
 from spvfilter.light.events import Mode
+from spvfilter.node.build import build_tx
 from spvfilter.node.responder import Responder
-from spvfilter.node.scripts import Lock, p2wpkh
+from spvfilter.node.scripts import Lock, multisig, p2wpkh
 from spvfilter.transaction import Transaction
 from spvfilter.wire.events import Service
 from spvfilter.wire.messages import table as wire
@@ -79,6 +80,33 @@ def test_where_auto_goes_over_to_compact_filters_peers_lose_the_filter_and_annou
         (connection,) = world.process.connections.values()
         assert connection.sent["filterclear"] == 1
         assert not world.warnings
+
+
+def test_where_auto_goes_over_to_compact_filters_the_spend_of_a_bare_multisig_output_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No entry shows its script: it was learned when BIP-37 found the output."""
+    way, lock = [Way.BLOOM], multisig(1, [key(70), key(71)])
+    monkeypatch.setattr(Engine, "_preferred_way", lambda engine: way[0])
+    with stage(tmp_path, Mode.AUTO, Prompt, mempool=False) as world:
+        monkeypatch.setattr(world.wishes, "answered", lambda token, value: None)
+        world.boot()
+        assert world.process is not None
+        world.process.ask(1, AddEntries(((EntryKind.MULTISIG_KEY, key(70), None),), Start()))
+        world.truth.learn(lock)
+        world.wait_synced(within=120)
+        world.truth.receive(lock)
+        world.truth.mine()
+        world.wait_synced(within=120)
+        assert world.has_found_all()
+        way[0] = Way.COMPACT
+        world.truth.mine()
+        world.wait_synced(within=120)
+        outpoint = world.truth.coins[-1].outpoint
+        world.truth.regtest.submit_tx(build_tx([lock.spends(outpoint)], [p2wpkh(key(99)).pays(5_000)]))
+        world.truth.mine()
+        world.wait_synced(within=120)
+        assert world.has_found_all()
 
 
 def test_auto_is_not_led_back_and_forth_by_a_peer_that_only_offers_compact_filters(tmp_path: Path) -> None:
