@@ -94,8 +94,8 @@ class WantedScripts:
         def make() -> GcsQuery:
             made = GcsQuery(wanted)
             queries[start] = upto, made
-            while len(queries) > 4:
-                queries.pop(next(iter(queries)))
+            for oldest in list(queries)[:-4]:  # other threads may do the same
+                queries.pop(oldest, None)
             return made
 
         return make

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from spvfilter.chain import HeaderChain
 from spvfilter.filters.batch import match_filters
 from spvfilter.filters.bip158 import basic_data, filter_header
 from spvfilter.hashes import sha256d
-from spvfilter.kernel import EntryKind
+from spvfilter.kernel import EntryKind, GcsQuery
 from spvfilter.light.engine.blocks import MAX_NAMED
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.effects import Commit, Connect, Effect, Emit, Fence, Send
@@ -109,6 +110,24 @@ def test_a_query_of_before_entries_were_removed_is_no_query_of_as_many_others() 
     query = wanted.query(0)()
     block_hash = RNG.randbytes(32)
     assert list(match_filters([(block_hash, basic_data(block_hash, [other]))], query)) == [block_hash]
+
+
+class _Shared(dict[int, tuple[int, GcsQuery]]):
+    """Of what is removed here, another thread has removed the same just before."""
+
+    def pop(self, key: int, *default: Any) -> Any:
+        super().pop(key)
+        return super().pop(key, *default)
+
+
+def test_queries_that_are_made_in_several_threads_at_once_are_let_go_of_once() -> None:
+    """The second thread ended the client with a KeyError."""
+    wanted = WantedScripts(books())
+    wanted._queries = kept = _Shared()
+    for number in range(8):
+        wanted.add(p2wpkh(bytes((number,)) * 20))
+        wanted.query(number)()
+    assert list(kept) == [4, 5, 6, 7]
 
 
 class Run:
