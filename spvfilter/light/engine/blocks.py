@@ -60,6 +60,11 @@ class BlockRequests:
         """Whether a block is on its way."""
         return block_hash in self._wanted
 
+    def is_to_be_had(self, height: int) -> bool:
+        """Whether a connected peer keeps blocks of that height."""
+        depth = self._context.chain.height - height
+        return any(peer.has_block(depth) and self._headers.knows(peer) >= height for peer in self._context.pool.ready())
+
     def turned(self, fork: int) -> None:
         """Give up blocks above a height: they left the best chain, or are to be searched again."""
         for block_hash in [block_hash for block_hash, wanted in self._wanted.items() if wanted.height > fork]:

@@ -138,7 +138,7 @@ class Coverage:
 
     def doubt(self, first: int, last: int) -> None:
         """A dispute about a range was ended without a decision."""
-        self.doubted = [*(each for each in self.doubted if each[0] < first), (first, last)]
+        self.doubted = [(*each,) for each in join(BlockRange(*each) for each in (*self.doubted, (first, last)))]
         self.is_changed = True
 
     def contest(self, address: str, compared: int, stated: int) -> None:

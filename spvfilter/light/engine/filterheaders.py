@@ -202,7 +202,7 @@ class FilterHeaders:
         context = self._context
         context.rows.cut(height - 1)
         context.books.change_filters(CompactFilterBatch(fork=height - 1))
-        context.books.rewind(height - 1)
+        context.books.rewind(max(height, context.books.blocks.start or 0) - 1)
         self._leader = None
         self._limit(height - 1)
         self._given_up(height - 1)
@@ -415,7 +415,7 @@ class FilterHeaders:
             self._end_dispute(peer, height, header)
             return
         self._standing(peer).is_asked = True
-        self.verdicts.open(Case(peer, height, block_hash, digest, header, self._judged))
+        self.verdicts.open(Case(peer, height, block_hash, digest, header, self._judged, self._context.now.monotonic))
 
     def _judged(self, case: Case, outcome: Outcome, reason: str) -> None:
         standing = self._standing(case.peer)
@@ -430,7 +430,10 @@ class FilterHeaders:
         if outcome is Outcome.UNDECIDED:
             if standing.apart is None or standing.apart.resumed is None:
                 self._undecided_of(case.peer.address).add(case.block_hash)
-            self._search_whole(case.height, case.block_hash)
+            if case.raw is not None:
+                self._search_whole(case.height, case.block_hash)
+            else:
+                self._coverage.doubt(case.height, case.height)  # nobody has the block, so it cannot be searched whole
             self._coverage.compared(case.peer.address, case.height)
             if standing.apart is None:
                 standing.apart = _Apart(case.height, case.height, case.header)

@@ -1,7 +1,8 @@
 """Verdicts: which of two filters of one block is false, judged by the block itself.
 
 A verdict needs the block and both filters. It condemns a filter only if the block proves it false, for every valid block: an output script
-is missing, or a script that is known to be spent, or there are too many elements. Otherwise both remain possible, and nobody is condemned.
+is missing, or a script that is known to be spent, or there are too many elements. Otherwise both remain possible, and nobody is condemned;
+so it is where no connected peer keeps the block any more.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Case:
     digest: bytes  # hash of the filter that the peer commits to
     header: bytes  # the peer's filter header
     then: Callable[[Case, Outcome, str], None]
+    since: float  # when the last connected peer that keeps such old blocks was there, or the case was opened
     theirs: bytes | None = None
     ours: bytes | None = None
     raw: bytes | None = None
@@ -89,11 +91,21 @@ class Verdicts:
                 self._ask_ours(case)
             if not self._blocks.is_wanted(case.block_hash) and case.raw is None:
                 self._blocks.want(case.height, case.block_hash, partial(self._block, case))
+            if case.raw is None and not self._may_have_block(case):
+                self._judged(case, (Outcome.UNDECIDED, ""))
+                continue
             if case.raw is not None and case.theirs is not None and (case.ours is not None or not self._may_come(case)):
                 self._judge(case)
 
     def _is_open(self, case: Case) -> bool:
         return self._cases.get(case.peer) is case
+
+    def _may_have_block(self, case: Case) -> bool:
+        """Whether the block may come: nobody is waited for who does not keep it (BIP-159), but for others that may be connected soon."""
+        now = self._context.now.monotonic
+        if self._blocks.is_to_be_had(case.height):
+            case.since = now
+        return now - case.since < self._context.options.patience.answer_s
 
     def _may_come(self, case: Case) -> bool:
         """Whether our filter may come: a peer that stands by it answers promptly, or can yet be asked."""

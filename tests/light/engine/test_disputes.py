@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from simulation.behaviours.compact import FalseFilters
+from simulation.behaviours.faulty import Pruned
 from spvfilter.light.engine import filterheaders
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.events import Mode
@@ -145,4 +146,38 @@ def test_of_equal_sides_one_makes_room_for_a_peer_that_tips_the_balance(tmp_path
         while trusted(world) != {1, 2}:
             assert world.timeline.now - begun < 7_200
             world.pass_time(1)
+        assert not world.banned
+
+
+class PrunedLiar(FalseFilters):
+    """Has one element too many in the filter of a block that no pruned node keeps."""
+
+    services = Pruned.services
+    responder = Pruned.responder
+
+    def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
+        return elements | {b"\x00\x14" + sha256(block.hash).digest()[:20]} if block.height == 5 else elements
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_disputed_block_that_nobody_keeps_is_in_doubt_and_keeps_nobody_waiting(late: int, tmp_path: Path) -> None:
+    """Nothing was recorded until somebody came who has it; where headers were given up, blocks below the wallet's start were searched."""
+    with stage(tmp_path, Mode.COMPACT, Pruned, PrunedLiar, from_height=150) as world:
+        first, second = world.nodes[1 - late], world.nodes[late]
+        world.truth.mine(200)
+        second.is_up = False
+        world.boot()
+        world.pass_time(0.7)
+        second.is_up = True
+        world.wait_synced(within=60)
+        world.pass_time(200)
+        for there, gone in ((first, second), (second, first)):
+            there.is_up = True
+            gone.go_down()
+            world.truth.receive()
+            world.truth.mine()
+            world.wait_synced(within=400)
+            assert world.synced[-1].peers == tuple(there.addresses)
+            assert world.synced[-1].disputed[0][0] == 5
+            assert world.synced[-1].skipped == ((0, 149),)
         assert not world.banned
