@@ -205,7 +205,7 @@ def conflicts_stay_pending() -> list[Change]:
 
 @bug(Mode.COMPACT, "Honest", seed=5)
 def what_was_replaced_counts_on() -> list[Change]:
-    return [(Unconfirmed, "contest", lambda self, tx, own=False: Contest([], []))]
+    return [(Unconfirmed, "contest", lambda self, tx, own=False, moves_all=False: Contest([], []))]
 
 
 @bug(Mode.COMPACT)
