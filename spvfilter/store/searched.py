@@ -156,6 +156,11 @@ class Searched:
         """Whether a block was searched for any entry."""
         return any(first <= height <= last for group in self.groups() for first, last in group.ranges)
 
+    @property
+    def lowest(self) -> int | None:
+        """The lowest block that was searched for any entry; None if there is none."""
+        return min((ranges[0].first for _, ranges in self.groups() if ranges), default=None)
+
     def skipped(self, height: int) -> Ranges:
         """The blocks up to a height that were not searched for every entry."""
         return join(gap for group in self.groups() for gap in gaps(group.ranges, height))

@@ -193,6 +193,12 @@ class Books:
         self._are_blocks_changed = True
         self.search_again(height)
 
+    def doubt(self, height: int) -> None:
+        """What was found in blocks from a height on is in doubt: those that were searched for any entry are searched again, none below."""
+        lowest = self.blocks.lowest
+        first = self.cursor + 1 if lowest is None else min(lowest, self.cursor + 1)
+        self.rewind(max(height, first) - 1)
+
     def search_again(self, height: int) -> None:
         """Move the cursor back, so that blocks above `height` are searched again; what was found in them stands."""
         if height < self.cursor:

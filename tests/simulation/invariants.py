@@ -227,15 +227,19 @@ def check_end(world: World) -> None:
 def check_waiting(world: World) -> None:
     """True: nothing is told as unconfirmed that a block of the best chain has; no payment of the mempool that one contradicts.
 
-    What was on its way when that block came cannot be known to be contradicted: filters do not have what foreign payments spend.
+    What was on its way when that block came cannot be known to be contradicted: filters do not have what foreign payments spend. Blocks
+    that are told as skipped were not searched.
     """
     assert world.process is not None
+    synced = world.process.books.synced
+    skipped = {height for first, last in (synced.skipped if synced is not None else ()) for height in range(first, last + 1)}
     waiting, unconfirmed = world.process.books.waiting(), world.process.disk.unconfirmed()
     spent: dict[bytes, TreeBlock] = {}  # in which block, by outpoint
     confirmed: set[bytes] = set()
     for block in world.truth.regtest.chain.active:
         for tx in oracle.read_block(block.raw):
-            confirmed.add(tx.txid)
+            if block.height not in skipped:
+                confirmed.add(tx.txid)
             spent.update((outpoint, block) for outpoint in tx.spends)
     for txid, pending in unconfirmed.items():
         if txid in confirmed:

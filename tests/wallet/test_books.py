@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from spvfilter.kernel import EntryKind
 from spvfilter.light.events import Event
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
@@ -369,3 +370,24 @@ def test_a_spend_that_came_before_what_it_spends_expires_by_the_time_when_it_cam
     assert txid(spending) in model.told.waiting()
     model.tell(model.books.expire(model.now + MEMPOOL_EXPIRY_S))
     assert txid(spending) not in model.told.waiting()
+
+
+def test_blocks_in_doubt_are_searched_again_from_the_lowest_that_was_searched_for_any_entry() -> None:
+    """Not from the wallet's start, below which an entry may have been searched for, and not from below all, where nothing was."""
+    books = Books(WatchList(REGTEST), SavedBooks())
+    books.store_entries([(EntryKind.SCRIPT, b"\x51", None)])
+    books.begin_at(10)
+    books.skip_to(9)
+    books.connect_empty(15)
+    books.doubt(4)
+    assert (books.cursor, books.blocks.lowest) == (9, None)
+    books.doubt(12)
+    assert books.cursor == 9
+    books.connect_empty(15)
+    books.doubt(12)
+    assert (books.cursor, books.blocks.lowest) == (11, 10)
+    books.search_again(1)
+    books.connect_empty(15)
+    assert (books.blocks.start, books.blocks.lowest) == (10, 2)
+    books.doubt(4)
+    assert books.cursor == 3

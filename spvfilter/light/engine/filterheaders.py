@@ -202,7 +202,7 @@ class FilterHeaders:
         context = self._context
         context.rows.cut(height - 1)
         context.books.change_filters(CompactFilterBatch(fork=height - 1))
-        context.books.rewind(max(height, context.books.blocks.start or 0) - 1)
+        context.books.doubt(height)
         self._leader = None
         self._limit(height - 1)
         self._given_up(height - 1)
