@@ -26,6 +26,7 @@ WITNESSES = 3  # independent peers that answer for a block in BIP-37, where ther
 MAX_ADDRESSES = 8  # of those who answered for a block that are remembered; when there are so many, only other groups are asked; ours
 MAX_DEBTS = 1_000  # ranges that lack witnesses; ours
 MAX_DISPUTED = 1_000  # blocks searched whole since their filters are disputed; ours
+MAX_DOUBTED = 100  # ranges in which a dispute was ended without a decision; ours
 MAX_CONTESTS = 8  # addresses that are remembered since they stated other filter headers than ours; ours
 NOTE = "coverage"
 
@@ -137,9 +138,12 @@ class Coverage:
         return self.disputed.get(height) == block_hash
 
     def doubt(self, first: int, last: int) -> None:
-        """A dispute about a range was ended without a decision."""
-        self.doubted = [(*each,) for each in join(BlockRange(*each) for each in (*self.doubted, (first, last)))]
-        self.is_changed = True
+        """A dispute about a range was ended without a decision. Of too many ranges the two that are nearest become one."""
+        doubted = [(*each,) for each in join(BlockRange(*each) for each in (*self.doubted, (first, last)))]
+        while len(doubted) > MAX_DOUBTED:
+            at = min(range(1, len(doubted)), key=lambda each: doubted[each][0] - doubted[each - 1][1])
+            doubted[at - 1 : at + 1] = [(doubted[at - 1][0], doubted[at][1])]
+        self.doubted, self.is_changed = doubted, True
 
     def contest(self, address: str, compared: int, stated: int) -> None:
         """A peer has stated another filter header than ours at height `stated`, and was compared with ours up to height `compared`."""

@@ -12,7 +12,7 @@ import pytest
 
 from simulation.behaviours.compact import FalseFilters, HidesBehindDoubt
 from simulation.world import World
-from spvfilter.light.engine.coverage import MAX_CONTESTS, Coverage
+from spvfilter.light.engine.coverage import MAX_CONTESTS, MAX_DOUBTED, Coverage
 from spvfilter.light.engine.effects import Connect
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.inputs import Connected, Lost, Tick
@@ -36,6 +36,19 @@ def covered(height: int = 100) -> Coverage:
     coverage = Coverage()
     coverage.agreed(height)
     return coverage
+
+
+def test_doubt_of_many_ranges_is_bounded_and_none_of_it_is_lost() -> None:
+    """Peers that nobody can judge may differ in any block: the ranges that are nearest become one."""
+    coverage, rng, doubted = covered(1_000_000), random.Random(4), set[int]()
+    for _ in range(3 * MAX_DOUBTED):
+        doubted.add(height := rng.randrange(1_000_000))
+        coverage.doubt(height, height)
+        assert len(coverage.doubted) <= MAX_DOUBTED
+        assert coverage.doubted == sorted(coverage.doubted)
+    assert all(coverage.completeness(height) is Completeness.ONE_PEER for height in doubted)
+    assert Coverage.parse(coverage.encode()).doubted == coverage.doubted
+    assert sum(last - first + 1 for first, last in coverage.doubted) < 500_000
 
 
 def test_what_was_not_compared_is_in_doubt() -> None:
