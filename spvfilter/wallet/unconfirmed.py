@@ -34,6 +34,7 @@ MAX_DISPLACED_MATCHES = 1_000  # matches of these, where it is ours; ours
 MAX_INVENTED_MATCHES = 200  # the same where anybody may have invented it: it displaces more only once a block has it; ours
 MAX_DISPLACED_OUTPUTS = 10_000  # of these and of what spends from them; three of Core's largest standard transactions have fewer; ours
 MAX_SPARED = 25  # transactions that make room for one that other peers tell of, Core's longest chain of unconfirmed ones
+MAX_SPARED_MATCHES = 3_300  # of these; one of Core's largest standard transactions, if all its outputs pay us, has fewer; ours
 _RANKED = 50  # rivals of which the oldest are found for a unit of work
 MAX_FAMILY = 100  # ancestors that count again with a transaction that spends from them; Core allows 25, clusters have 64
 
@@ -112,15 +113,21 @@ class Unconfirmed:
         for txid in self.words.spare(groups):
             family = self.descendants([txid], MAX_SPARED)
             is_kept = any(self.pending[each].own or self.words.rank(each) > self.words.rank(txid) for each in family)
-            if len({*gone, *family}) <= MAX_SPARED and parents.isdisjoint(family) and not is_kept:
+            is_much = self._is_much_to_spare({*gone, *family})
+            if not is_much and parents.isdisjoint(family) and not is_kept:
                 gone.update(dict.fromkeys(family))
                 if self._has_room(len(tx.raw), gone):
                     self.words.made_room(*gone, *map(self._wtxids.__getitem__, gone))
                     return list(gone)
-            elif len(family) > MAX_SPARED:
+            elif is_much and self._is_much_to_spare(family):
                 self.words.spare_before(txid, family[-1])
         self.words.leave_out(tx.txid, tx.wtxid)
         return None
+
+    def _is_much_to_spare(self, txids: Collection[bytes]) -> bool:
+        """Whether these are too many to make room at once, or have too many matches; one alone may always."""
+        matches = sum(len(self.hits(txid)) for txid in txids)
+        return len(txids) > MAX_SPARED or (len(txids) > 1 and matches > MAX_SPARED_MATCHES)
 
     def rest(self, txid: bytes, groups: Groups) -> None:
         """A new transaction rests on the word of groups. One that came after what spends from it goes after that: few go with each."""

@@ -12,9 +12,9 @@ from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
 from spvfilter.wallet.queue import Queue
 from spvfilter.wallet.unconfirmed import MAX_SPARED
 from spvfilter.wallet.words import MANY, Words
-from support.build import txid
+from support.build import TxIn, TxOut, tx, txid
 from support.vectors import effort
-from wallet.test_rivals import Wallet, coin, out, pay
+from wallet.test_rivals import OURS, Wallet, coin, out, pay
 
 
 def name(number: int) -> bytes:
@@ -224,6 +224,24 @@ def test_a_chain_that_came_in_the_reverse_order_makes_room_from_its_end(monkeypa
     for number in range(2, 42):
         assert any(isinstance(event, MatchFound) for event in tell(wallet, pay(5, coin(number)), "b"))
     assert len(wallet.books.unconfirmed) == 100
+
+
+def test_what_makes_room_with_what_spends_from_it_has_no_more_matches_than_one_of_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a few bytes of another peer's would have 70,000 matches withdrawn in one step."""
+    monkeypatch.setattr(unconfirmed, "MAX_PENDING", 4)
+    monkeypatch.setattr(unconfirmed, "MAX_SPARED_MATCHES", 30)
+    wallet = Wallet()
+    raws, spent = list[bytes](), coin(1)
+    for _ in range(4):
+        raws.append(tx([TxIn(spent[:32], 0)], [TxOut(1, OURS) for _ in range(20)]))
+        spent = out(raws[-1])
+        tell(wallet, raws[-1], "a")
+    words = wallet.books.unconfirmed.words
+    words._party[txid(raws[0])].txids.move_to_end(txid(raws[0]))  # it is tried first, with all that spends from it
+    *withdrawn, found = tell(wallet, pay(5, coin(9)), "b")
+    assert isinstance(found, MatchFound)
+    assert {event.match.txid for event in withdrawn if isinstance(event, MatchWithdrawn)} == {txid(raws[-1])}
+    assert len(wallet.books.unconfirmed) == 4
 
 
 def chain_of_an_earlier_run(wallet: Wallet, length: int) -> list[bytes]:
