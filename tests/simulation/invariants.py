@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from simulation import oracle
@@ -227,30 +228,45 @@ def check_end(world: World) -> None:
 def check_waiting(world: World) -> None:
     """True: nothing is told as unconfirmed that a block of the best chain has; no payment of the mempool that one contradicts.
 
-    What was on its way when that block came cannot be known to be contradicted: filters do not have what foreign payments spend. Blocks
-    that are told as skipped were not searched.
+    What was on its way when that block came cannot be known to be contradicted: filters do not have what foreign payments spend. Nor can
+    it where the input that spends a coin does not show the coin's script, as with bare multisig, unless that is watched. Blocks that are
+    told as skipped were not searched.
     """
     assert world.process is not None
     synced = world.process.books.synced
     skipped = {height for first, last in (synced.skipped if synced is not None else ()) for height in range(first, last + 1)}
     waiting, unconfirmed = world.process.books.waiting(), world.process.disk.unconfirmed()
     spent: dict[bytes, TreeBlock] = {}  # in which block, by outpoint
+    scripts: dict[bytes, bytes] = {}  # of the outputs, by outpoint
     confirmed: set[bytes] = set()
     for block in world.truth.regtest.chain.active:
         for tx in oracle.read_block(block.raw):
             if block.height not in skipped:
                 confirmed.add(tx.txid)
             spent.update((outpoint, block) for outpoint in tx.spends)
+            scripts.update((tx.txid + index.to_bytes(4, "little"), script) for index, script in enumerate(tx.pays))
     for txid, pending in unconfirmed.items():
         if txid in confirmed:
             raise Violation("true", f"an unconfirmed transaction is in a block: {txid[::-1].hex()}")
         if world.options.mode is not Mode.COMPACT:
             continue  # a peer's filter does not have what foreign payments spend
-        rivals = [spent[outpoint] for outpoint in oracle.spends(pending.raw) if outpoint in spent]
+        rivals = [
+            spent[outpoint]
+            for outpoint in oracle.spends(pending.raw)
+            if outpoint in spent and (_is_shown(scripts[outpoint]) or scripts[outpoint] in world.process.watch)
+        ]
         if txid in world.truth.relayed and not all(world.came_after(txid, block) for block in rivals):
             raise Violation("true", f"an unconfirmed transaction contradicts a block: {txid[::-1].hex()}")
     if unknown := waiting - unconfirmed.keys():
         raise Violation("true", f"unconfirmed matches of {len(unknown)} transactions that are not in the database")
+
+
+_ANYONE = b"\x00\x20" + sha256(b"\x51").digest()  # P2WSH of OP_TRUE
+
+
+def _is_shown(script: bytes) -> bool:
+    """Whether the input that spends a coin shows the coin's script: P2PKH, P2SH, P2WPKH, and P2WSH of what asks for a signature."""
+    return script.startswith((b"\x76\xa9\x14", b"\xa9\x14", b"\x00\x14", b"\x00\x20")) and script != _ANYONE
 
 
 class Privacy:

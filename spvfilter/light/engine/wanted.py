@@ -18,9 +18,9 @@ class WantedScripts:
     """Scripts of the watch list, of what it has learned, and of unconfirmed transactions of ours. They only grow, until `reset`.
 
     A block with an unconfirmed transaction, or with one in conflict with it, is wanted whoever it pays. Its inputs tell which scripts they
-    spend, except for taproot and bare ones. This has a price: who invents an unconfirmed payment to an address, with a second output to a
-    script of their own, sees from the blocks that we fetch later whether the address is ours. It is bounded: each script that is wanted
-    makes more filters match by chance, and a million of them would match every block.
+    spend, except for taproot, bare ones, and hashes of scripts that do not end in a signature check. This has a price: who invents an
+    unconfirmed payment to an address, with a second output to a script of their own, sees from the blocks that we fetch later whether the
+    address is ours. It is bounded: each script that is wanted makes more filters match by chance, and a million would match every block.
     """
 
     def __init__(self, books: Books) -> None:
