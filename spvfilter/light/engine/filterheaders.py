@@ -182,7 +182,7 @@ class FilterHeaders:
         self._alone_since = now if self._alone_since is None else self._alone_since
         standing_by = {peer.address: self._standing(peer).vouched for peer in allies}
         stood = {address: height for address, height in (self._stood | standing_by).items() if height >= first}
-        allowed = self._context.options.patience.answer_s * (2.0**self._forsaken if allies else bool(stood))
+        allowed = context.options.patience.answer_s * (2.0**self._forsaken if allies else 1.0 if stood else 0.0)
         if now - self._alone_since < allowed or any(standing.is_asked for standing in self._standings.values()):
             return
         self._forsaken = min(self._forsaken + bool(allies), 12)

@@ -17,6 +17,7 @@ from spvfilter.light.engine.effects import Send, Work
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.inputs import Connected, Instant
+from spvfilter.light.engine.netgroups import host_of
 from spvfilter.light.engine.options import Options, Patience
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool, PeerState
@@ -36,24 +37,33 @@ from support.stage import Prompt, stage
 NOW = Instant(0.0, 1_700_000_000.0)
 
 
+class Staged:
+    """Block requests over a chain of three blocks, with peers that are ready and know all of it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *addresses: str, small_block: int = 100_000) -> None:
+        patience = Patience(small_block=small_block)
+        regtest = Regtest()
+        regtest.mine(3)
+        chain = HeaderChain(REGTEST)
+        self.blocks = regtest.chain.active
+        chain.accept(b"".join(block.raw[:80] for block in self.blocks[1:]), 4_000_000_000)
+        books = Books(WatchList(REGTEST), SavedBooks())
+        self.out = out = Outbox(books, chain, Journal())
+        self.pool = pool = PeerPool(addresses, {}, 8, patience, out)
+        context = Context(Options(patience=patience), chain, FilterRows(), books, pool, out, random.Random(1), NOW, NOW.wall)
+        pool.advance(NOW)
+        for peer in pool:
+            pool.welcome(Connected(peer.number, host_of(peer.address), 0x4D, 3, True, True, "/test/", int(NOW.wall)), NOW)
+            pool.move(peer, PeerState.READY)
+        headers = Headers(context, lambda update: None)
+        monkeypatch.setattr(headers, "knows", lambda peer: 3)
+        self.requests = BlockRequests(context, headers)
+
+
 def test_a_block_that_is_wanted_again_while_a_peer_owes_it_is_not_asked_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second answer would be one that nobody asked for: an honest peer was banned for it."""
-    regtest = Regtest()
-    regtest.mine(3)
-    chain = HeaderChain(REGTEST)
-    chain.accept(b"".join(block.raw[:80] for block in regtest.chain.active[1:]), 4_000_000_000)
-    block = regtest.chain.active[2]
-    books = Books(WatchList(REGTEST), SavedBooks())
-    out = Outbox(books, chain, Journal())
-    pool = PeerPool(["10.1.0.1:1"], {}, 8, Patience(), out)
-    context = Context(Options(), chain, FilterRows(), books, pool, out, random.Random(1), NOW, NOW.wall)
-    pool.advance(NOW)
-    peer = pool.welcome(Connected(1, "10.1.0.1", 0x4D, 3, True, True, "/test/", int(NOW.wall)), NOW)
-    assert peer is not None
-    pool.move(peer, PeerState.READY)
-    headers = Headers(context, lambda update: None)
-    monkeypatch.setattr(headers, "knows", lambda peer: 3)
-    requests = BlockRequests(context, headers)
+    world = Staged(monkeypatch, "10.1.0.1:1")
+    requests, out, block, (peer,) = world.requests, world.out, world.blocks[2], world.pool
     came: list[bytes] = []
     for _ in range(2):
         requests.want(2, block.hash, came.append)
@@ -72,24 +82,10 @@ def test_a_block_that_is_wanted_again_while_a_peer_owes_it_is_not_asked_for_twic
 def test_blocks_are_asked_for_together_and_small_ones_are_checked_at_once(
     small_block: int, works: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    regtest = Regtest()
-    regtest.mine(3)
-    chain = HeaderChain(REGTEST)
-    chain.accept(b"".join(block.raw[:80] for block in regtest.chain.active[1:]), 4_000_000_000)
-    out = Outbox(Books(WatchList(REGTEST), SavedBooks()), chain, Journal())
-    patience = Patience(small_block=small_block)
-    pool = PeerPool(["10.1.0.1:1"], {}, 8, patience, out)
-    books = Books(WatchList(REGTEST), SavedBooks())
-    context = Context(Options(patience=patience), chain, FilterRows(), books, pool, out, random.Random(1), NOW, NOW.wall)
-    pool.advance(NOW)
-    peer = pool.welcome(Connected(1, "10.1.0.1", 0x4D, 3, True, True, "/test/", int(NOW.wall)), NOW)
-    assert peer is not None
-    pool.move(peer, PeerState.READY)
-    headers = Headers(context, lambda update: None)
-    monkeypatch.setattr(headers, "knows", lambda peer: 3)
-    requests = BlockRequests(context, headers)
+    world = Staged(monkeypatch, "10.1.0.1:1", small_block=small_block)
+    requests, out, (peer,) = world.requests, world.out, world.pool
     came: list[bytes] = []
-    blocks = regtest.chain.active[1:]
+    blocks = world.blocks[1:]
     for height, block in enumerate(blocks, 1):
         requests.want(height, block.hash, came.append)
     requests.advance()
@@ -109,23 +105,8 @@ def test_blocks_are_asked_for_together_and_small_ones_are_checked_at_once(
 
 def test_a_block_that_two_sent_at_once_is_asked_for_again_where_the_first_one_is_false(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the second one sent while the first was being checked went unused: it owed nothing, and nobody was asked any more."""
-    regtest = Regtest()
-    regtest.mine(3)
-    chain = HeaderChain(REGTEST)
-    chain.accept(b"".join(block.raw[:80] for block in regtest.chain.active[1:]), 4_000_000_000)
-    block = regtest.chain.active[2]
-    books = Books(WatchList(REGTEST), SavedBooks())
-    out = Outbox(books, chain, Journal())
-    patience = Patience(small_block=0)
-    pool = PeerPool(["10.1.0.1:1", "10.2.0.2:1"], {}, 8, patience, out)
-    context = Context(Options(patience=patience), chain, FilterRows(), books, pool, out, random.Random(1), NOW, NOW.wall)
-    pool.advance(NOW)
-    for peer in pool:
-        pool.welcome(Connected(peer.number, peer.address.split(":")[0], 0x4D, 3, True, True, "/test/", int(NOW.wall)), NOW)
-        pool.move(peer, PeerState.READY)
-    headers = Headers(context, lambda update: None)
-    monkeypatch.setattr(headers, "knows", lambda peer: 3)
-    requests = BlockRequests(context, headers)
+    world = Staged(monkeypatch, "10.1.0.1:1", "10.2.0.2:1", small_block=0)
+    requests, out, pool, block = world.requests, world.out, world.pool, world.blocks[2]
     came: list[bytes] = []
     requests.want(2, block.hash, came.append)
     requests.advance()
@@ -134,7 +115,7 @@ def test_a_block_that_two_sent_at_once_is_asked_for_again_where_the_first_one_is
     pool.move(liar, PeerState.SUSPECT)
     requests.advance()
     assert honest.questions
-    requests.take(liar, block.raw[:80] + regtest.chain.active[3].raw[80:])
+    requests.take(liar, block.raw[:80] + world.blocks[3].raw[80:])
     (check,) = (effect for effect in out.take() if isinstance(effect, Work))
     requests.take(honest, block.raw)
     out.done(check.token, check.function())

@@ -58,21 +58,27 @@ def test_a_private_transaction_goes_to_one_stranger_alone(tmp_path: Path) -> Non
         assert {peer for peer, step in told if step is BroadcastStep.ECHOED}
 
 
+def announced_beside(world: Stage, name: str) -> list[bytes]:
+    """Sync until the stranger, the one that is not connected, behaves so: the hashes of what the client announces from then on."""
+    announced: list[bytes] = []
+
+    def sent(message: Message) -> None:
+        if isinstance(message, Inv):
+            announced.extend(item.hash for item in message.items)
+
+    world.privacy.sent = sent  # type: ignore[method-assign]
+    synced(world)
+    while stranger(world).behaviour.name != name:  # which of them are connected is chance
+        world.kill()
+        world.pass_time(60)
+    return announced
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_private_transaction_that_is_on_its_way_is_told_to_no_peer(restarts: bool, tmp_path: Path) -> None:
     """We announce nothing but our own: a peer that says nothing of it would learn whose it is."""
     with stage(tmp_path, Mode.COMPACT, Prompt, NeverEchoes, Prompt, Prompt, max_peers=3) as world:
-        announced: list[bytes] = []
-
-        def sent(message: Message) -> None:
-            if isinstance(message, Inv):
-                announced.extend(item.hash for item in message.items)
-
-        world.privacy.sent = sent  # type: ignore[method-assign]
-        synced(world)
-        while stranger(world).behaviour.name != "Prompt":  # which of them are connected is chance
-            world.kill()
-            world.pass_time(60)
+        announced = announced_beside(world, "Prompt")
         raw = spend(world)
         txid, wtxid = send(world, is_private=True, raw=raw), Transaction.parse(raw).wtxid
         world.pass_time(130)
@@ -313,17 +319,7 @@ def test_a_private_transaction_that_came_into_conflict_meanwhile_is_given_to_nob
 def test_the_parent_of_a_private_transaction_that_strangers_refused_is_offered_to_no_peer(tmp_path: Path) -> None:
     """The child cannot be private: without its parent nobody takes it."""
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Rejects, max_peers=2) as world:
-        announced: list[bytes] = []
-
-        def sent(message: Message) -> None:
-            if isinstance(message, Inv):
-                announced.extend(item.hash for item in message.items)
-
-        world.privacy.sent = sent  # type: ignore[method-assign]
-        synced(world)
-        while stranger(world).behaviour.name != "Rejects":  # which of them are connected is chance
-            world.kill()
-            world.pass_time(60)
+        announced = announced_beside(world, "Rejects")
         raw = spend(world)
         parent = Transaction.parse(raw)
         send(world, is_private=True, raw=raw)

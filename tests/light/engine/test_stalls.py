@@ -28,7 +28,7 @@ from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.filters import CFilter, GetCFHeaders, GetCFilters
 from spvfilter.wire.messages.table import InvType, Message
 from spvfilter.wire.session import Session
-from support.stage import Prompt, stage
+from support.stage import Prompt, Stage, stage
 
 
 class _Withholding(Responder):
@@ -265,6 +265,20 @@ def test_a_peer_that_stays_behind_does_not_keep_up_a_filter_header_that_it_alone
         assert not world.banned
 
 
+def synced_once_the_honest_one_came(world: Stage, within: float) -> None:
+    """The first node is alone until it has stated filter headers; then the second one is there as well."""
+    world.truth.mine(500)
+    honest = world.nodes[1]
+    honest.is_up = False
+    world.boot()
+    world.pass_time(5)
+    honest.is_up = True
+    world.wait_synced(within)
+    assert world.has_found_all()
+    assert world.synced[-1].peers == tuple(honest.addresses)
+    assert not world.banned
+
+
 class DripsForHours(OneTooMany, Drips):
     """Sends a compact filter every 100 seconds: each just before it would be given up."""
 
@@ -274,17 +288,8 @@ class DripsForHours(OneTooMany, Drips):
 def test_a_peer_that_sends_filters_one_by_one_does_not_keep_up_a_filter_header_that_it_alone_stands_by(tmp_path: Path) -> None:
     """Nobody else is asked for the filters above it, and its own is lacking for a verdict about it."""
     with stage(tmp_path, Mode.COMPACT, DripsForHours, Prompt) as world:
-        world.truth.mine(500)
-        honest = world.nodes[1]
-        honest.is_up = False
-        world.boot()
-        world.pass_time(5)
-        honest.is_up = True
-        world.wait_synced(within=200)
-        assert world.has_found_all()
-        assert world.synced[-1].peers == tuple(honest.addresses)
+        synced_once_the_honest_one_came(world, within=200)
         assert world.synced[-1].disputed[0][1] == world.truth.height  # until the other's filters have come
-        assert not world.banned
 
 
 class _Holding(_Dripping):
@@ -321,13 +326,4 @@ class SlowFilters(Drips):
 def test_two_that_contradict_each_other_and_are_slow_do_not_undo_each_other_for_ever(tmp_path: Path) -> None:
     """The honest one needs minutes for filters: each time that it is given up for the other one it has twice as long."""
     with stage(tmp_path, Mode.COMPACT, Holds, SlowFilters) as world:
-        world.truth.mine(500)
-        honest = world.nodes[1]
-        honest.is_up = False
-        world.boot()
-        world.pass_time(5)
-        honest.is_up = True
-        world.wait_synced(within=3_600)
-        assert world.has_found_all()
-        assert world.synced[-1].peers == tuple(honest.addresses)
-        assert not world.banned
+        synced_once_the_honest_one_came(world, within=3_600)
