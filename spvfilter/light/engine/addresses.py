@@ -44,7 +44,8 @@ EXTRA_S = 600.0  # between two further connections while the tip is stale, Core 
 _EXTRA_RETRY_S = 15.0  # after one of them that could not be made, or had not what is needed; ours
 EXTRA_CHANCE_S = 120.0  # that each of them has to bring a new block; ours
 ANCHOR_S = 600.0  # that a peer must have been connected to be an anchor; ours
-MAX_HOPES = 64  # attempts to find a peer with compact filters, after which mode "auto" waits for none; ours
+MAX_HOPES = 512  # attempts to find a peer with compact filters, after which mode "auto" waits for none: a quarter of an hour; ours
+_ANSWERED = 8  # attempts for which one counts that was answered
 
 _TOKENS_AT_ONCE = 1_000.0  # addresses taken of one peer, Core net_processing.cpp MAX_ADDR_PROCESSING_TOKEN_BUCKET
 _TOKENS_PER_S = 0.1  # Core MAX_ADDR_RATE_PER_SECOND
@@ -125,7 +126,7 @@ class Discovery:
         self._seeds = Seeds()
         self._tokens: dict[int, _Tokens] = {}
         self._resting: dict[str, float] = {}  # addresses, and until when by the monotonic clock; for ever if they are our own
-        self._hopes = 0  # connections that brought no compact filters since any brought some
+        self._hopes = 0  # attempts that brought no compact filters since any brought some
         self._tip = (b"", 0.0)  # and since when it is
         self._due = {"feeler": 0.0, "extra": 0.0, "look": 0.0, "write": 0.0}  # by the monotonic clock
 
@@ -326,7 +327,7 @@ class Discovery:
         if purpose is Purpose.FEELER:
             return DismissedError("it is there")
         if purpose is not Purpose.NAMED and not self.serves(profile.services):
-            self._hopes += 1
+            self._hopes += _ANSWERED
             self._rest(host_of(address), now.monotonic + _REST_S)
             self._no_anchor(address)
             return DismissedError(f"services 0x{profile.services:x}")
@@ -345,7 +346,7 @@ class Discovery:
                 self._rest(address, now.monotonic + _REST_S)
             return
         if purpose is Purpose.DISCOVERED and (was_connected or self._tokens):  # else we may be offline
-            self._hopes += 1
+            self._hopes += _ANSWERED if was_connected else 1
         if isinstance(error, SessionError) and error.cause is Cause.SELF_CONNECTION:
             self.book.forget(address)
             self._rest(address, float("inf"))

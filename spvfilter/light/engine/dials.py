@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _FREE_DIALS = 16  # attempts that fail in succession before they are slowed down; ours
 DIAL_S = 0.5  # the first pause, as between Core's connections
-_MAX_DIAL_S = 30.0
+_MAX_DIAL_S = 2.0  # the longest; a liar may have told of a thousand addresses that are not there; ours
 
 
 class Dials:

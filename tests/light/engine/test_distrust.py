@@ -31,9 +31,10 @@ def book_in(engine: Engine) -> AddressBook:
 
 
 class Pretending:
-    """A named honest peer without compact filters, and addresses that claim filters, greet well and answer no question about them."""
+    """A named honest peer without compact filters, and addresses that claim them and, if they are there, answer no question about them."""
 
-    def __init__(self, addresses: list[str]) -> None:
+    def __init__(self, addresses: list[str], *, are_there: bool = True) -> None:
+        self.are_there = are_there
         self.client = Client(Swarm(1), named=[NAMED], mode=Mode.AUTO)
         self.client.options = Options(mode=Mode.AUTO, reach=Reach.DIRECT)
         self.engine = self.client._make()
@@ -51,6 +52,8 @@ class Pretending:
         step: Callable[[object], None] = lambda event: self.queue.extend(self.engine.step(event, self.instant()))  # type: ignore[arg-type] # noqa: E731
         while self.queue:
             match self.queue.popleft():
+                case Connect(peer, address) if address != NAMED and not self.are_there:
+                    step(Lost(peer, TimeoutError("no connection")))
                 case Connect(peer, address):
                     services = 0x40D if address == NAMED else 0x449
                     step(Connected(peer, host_of(address), services, 0, True, True, "/x/", int(START + self.now)))
@@ -85,6 +88,15 @@ def test_one_host_that_only_claims_compact_filters_holds_auto_up_for_a_while_and
     world.ways(2 * 3_600)
     later = world.ways(2 * 3_600)
     assert later[Way.BLOOM] > 0.8 * later.total()
+    world.client.store.close()
+
+
+def test_a_thousand_addresses_that_claim_compact_filters_and_are_not_there_hold_auto_up_for_a_quarter_of_an_hour() -> None:
+    world = Pretending([f"{20 + number // 200}.{number % 200}.1.1:8333" for number in range(1_000)], are_there=False)
+    assert world.ways(600)[Way.BLOOM] == 0
+    world.ways(600)
+    later = world.ways(3_600)
+    assert later[Way.BLOOM] > 0.95 * later.total()
     world.client.store.close()
 
 
