@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from simulation import oracle
 from simulation.behaviours.compact import FalseFilters, HidesBehindDoubt
+from simulation.truth import LATE_LOCKS, late_lock
 from simulation.world import World
 from spvfilter.light.engine.coverage import MAX_CONTESTS, MAX_DOUBTED, Coverage
 from spvfilter.light.engine.effects import Connect
@@ -24,6 +26,7 @@ from support.discovery import Run
 from support.stage import Prompt, Stage, stage
 from support.swarm import START
 
+LATE = {late_lock(number).script_pubkey for number in range(LATE_LOCKS)}
 ONE, OTHER = "10.1.0.1:1", "10.2.0.1:1"
 
 
@@ -334,6 +337,35 @@ def test_where_nobody_is_left_who_stood_by_ours_that_is_told_until_one_is_heard_
             assert not world.synced[-1].disputed
         assert world.has_found_all()
         assert not world.banned
+
+
+class HidesLate(FalseFilters):
+    """Leaves what the wallet watches later out of all filters."""
+
+    def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
+        return elements - LATE
+
+
+def test_a_lie_below_the_start_has_all_searched_again_that_was_searched_for_any_entry(tmp_path: Path) -> None:
+    """An entry may have been added with a lower start than the wallet's."""
+    with stage(tmp_path, Mode.COMPACT, Prompt, HidesLate, from_height=150) as world:
+        honest, _ = world.nodes
+        blocks = [block.raw for block in world.truth.regtest.chain.active]
+        hidden = oracle.scan(blocks[:150], LATE)
+        honest.is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        for number in range(LATE_LOCKS):
+            world.watch_lock(late_lock(number), 10)
+        world.wait_synced(within=60)
+        world.pass_time(60)
+        assert world.process is not None
+        assert not hidden <= world.process.books.confirmed()
+        honest.is_up = True
+        world.pass_time(600)
+        world.truth.mine()
+        world.wait_synced(within=120)
+        assert hidden <= world.process.books.confirmed()
 
 
 def test_who_leads_with_our_filter_headers_withdraws_what_it_stated(tmp_path: Path) -> None:
