@@ -255,10 +255,7 @@ class LightClient:
 
         Raises NotRunningError, StoreError.
         """
-        running = self._checked()
-        stored = await running.in_store(lambda store: Snapshot(store.timed_matches(), store.events.log.last))
-        books = running.engine.books
-        return Snapshot((MatchFound(books.match_of(each.hit, each), each.completeness) for each in stored), stored.sequence)
+        return await self._checked().matches()
 
     async def wait_synced(self) -> Synced:
         """Wait until every block up to the tip was searched, and return the Synced that says so; at once if that is so now.

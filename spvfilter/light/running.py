@@ -40,9 +40,9 @@ from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
-from spvfilter.store.views import SearchedEntries, Views
+from spvfilter.store.views import SearchedEntries, Snapshot, Views
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.events import WalletEvent
+from spvfilter.wallet.events import MatchFound, WalletEvent
 from spvfilter.wallet.reader import decoded
 from spvfilter.wallet.refusals import check_abandon, check_broadcast
 from spvfilter.watch.watchlist import WatchList
@@ -281,6 +281,15 @@ class Running:
     async def read(self, function: Callable[[Views], T]) -> T:
         """Views of the database, with everything that was told. Raises StoreError."""
         return await self.in_store(lambda store: function(store.views))
+
+    async def matches(self) -> Snapshot[MatchFound]:
+        """Every match of the database, as the watch list names its entry. Raises StoreError, NotRunningError."""
+        books = self.engine.books
+        while True:
+            stored, ids = await self.in_store(lambda store: (Snapshot(store.timed_matches(), store.events.log.last), store.ids))
+            if ids[-1:] == books.ids[len(ids) - 1 : len(ids)]:  # else entries were removed since, and those behind have other numbers
+                return Snapshot((MatchFound(books.match_of(each.hit, each), each.completeness) for each in stored), stored.sequence)
+            self.check()
 
     async def in_store(self, function: Callable[[Store], T]) -> T:
         """Call a function with the database, in its thread. Raises StoreError, NotRunningError."""

@@ -102,6 +102,23 @@ async def test_what_matched_a_removed_entry_leaves_the_books_and_comes_back_with
     check_stored(path, world)
 
 
+async def test_matches_have_their_own_labels_while_an_entry_before_theirs_is_removed() -> None:
+    """The list has the entry no more, and the database still has it, since it is busy with another change."""
+    world = World(31)
+    for lock in world.locks:
+        world.receive(lock)
+    world.regtest.mine()
+    labels = {lock.script_pubkey: f"lock {number}" for number, lock in enumerate(world.locks)}
+    first, *_, last = labels
+    async with Node(world.regtest) as node, running(world, node) as run:
+        await run.synced(world)
+        changes = run.client.relabel(last, labels[last]), run.client.remove(first)
+        *_, there = await asyncio.gather(*changes, run.client.matches())
+        assert {each.match.script_pubkey: each.match.label for each in there} == {
+            script: label for script, label in labels.items() if script != first
+        }
+
+
 async def test_several_entries_of_every_kind_are_removed_together_or_not_at_all() -> None:
     world = World(32)
     world.grow(20)
