@@ -345,7 +345,7 @@ class Books:
         was = None if own else self.ended.own(tx.txid)  # ours, which had expired or was refused, and now others have it
         contest = self.unconfirmed.contest(tx, own=own or was is not None, moves_all=moves_all)
         later = None if age is None or contest is None else self.unconfirmed.seen_after(tx, age, contest)
-        if not hits and not own:
+        if not hits and not own and was is None:
             self.unconfirmed.set_aside(tx, since, age)
             if contest is None or contest.revived or later is not None:
                 return []

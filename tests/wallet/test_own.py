@@ -241,6 +241,22 @@ def test_what_was_refused_counts_no_more_and_what_it_replaced_counts_again(walle
     assert wallet.statuses()[txid(bump)] == "confirmed"
 
 
+@pytest.mark.parametrize("to", [OURS, THEIRS])
+def test_what_was_refused_counts_again_when_others_have_it_whomever_it_pays(wallet: Wallet, to: bytes) -> None:
+    raw = pay(900, coin(1), to=to)
+    wallet.hear(raw, own=True)
+    for is_refused in (True, False):
+        books = wallet.books
+        wallet.tell(books.abandon(txid(raw), refused=True) if is_refused else books.expire(wallet.now + MEMPOOL_EXPIRY_S))
+        assert wallet.books.unconfirmed.pending.keys() == set()
+        wallet.hear(raw)
+        assert wallet.books.own_unconfirmed() == [(txid(raw), raw)]
+        assert wallet.statuses()[txid(raw)] == "pending"
+    wallet.tell(wallet.books.abandon(txid(raw)))
+    wallet.hear(raw)
+    assert wallet.statuses()[txid(raw)] == "abandoned"
+
+
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("is_own", [False, True])
 def test_what_a_reorganisation_takes_out_of_its_block_is_unconfirmed_however_much_a_stranger_has_put_in_its_way(
