@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from spvfilter._public import deferred, public
-from spvfilter.light.events import Event, PeerChanged, PeerWarning, Progress, Synced
+from spvfilter.light.events import BroadcastChanged, Event, PeerChanged, PeerWarning, Progress, Synced
 from spvfilter.wallet.events import WalletEvent
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class EventHub:
         self._trace: TracebackType | None = None
         self.sequence = sequence  # of the last event that was told
         self.synced: Synced | None = None  # the last one
+        self.outcomes = 0  # how often something was told of what became of a transaction of ours, which may have nothing in the books
         self.given = Position(sequence)  # behind the last event that a stream without `since` gave
         self.changed = asyncio.Event()  # set, and replaced by another, whenever something is told, and at the end
         self._load = load
@@ -79,6 +80,8 @@ class EventHub:
                 self.sequence = event.sequence
             elif isinstance(event, Synced):
                 self.synced = event
+            elif isinstance(event, BroadcastChanged):
+                self.outcomes += 1
             self._held.append(Told(self.sequence, self._order, event))
             self._order += 1
         while len(self._held) > MAX_HELD:

@@ -39,15 +39,15 @@ async def wait_synced(running: Running) -> Synced:
 
 
 async def wait_confirmed(running: Running, txid: bytes, confirmations: int) -> HistoryEntry:
-    """Wait until a transaction has so many confirmations, and look at it again with every event of the books."""
+    """Wait until a transaction has so many confirmations, and look at it again with every event of the books or of what we broadcast."""
     if not isinstance(txid, bytes) or len(txid) != 32:
         raise ParameterError(f"a txid has 32 bytes; this is {reprlib.repr(txid)}")
     if not isinstance(confirmations, int) or confirmations < 1:
         raise ParameterError(f"confirmations are at least 1, not {confirmations!r}")
-    seen = -1
+    seen: tuple[int, int] | None = None
     while True:
         running.check()
-        changed, told = running.hub.changed, running.hub.sequence
+        changed, told = running.hub.changed, (running.hub.sequence, running.hub.outcomes)
         if told == seen:
             await changed.wait()
             continue

@@ -66,6 +66,25 @@ async def test_what_a_block_rules_out_or_the_user_gives_up_is_waited_for_no_long
                 await run.client.wait_confirmed(*wrong)
 
 
+async def test_what_is_given_up_is_waited_for_no_longer_though_nothing_of_it_is_ours() -> None:
+    world = World(4)
+    world.receive()
+    world.regtest.mine()
+    ((outpoint, value, lock),) = world.coins
+    watch = WatchList(REGTEST)
+    watch.add_script(next(each for each in world.locks if each is not lock).script_pubkey)
+    async with asyncio.timeout(20), Node(world.regtest) as node, running(world, node, watch=watch) as run:
+        await run.client.wait_synced()
+        txid = (await run.client.broadcast(build_tx([lock.spends(outpoint)], [STRANGER.pays(value - 500)]))).txid
+        wait = asyncio.create_task(run.client.wait_confirmed(txid))
+        entry = await run.client.transaction(txid)  # the wait has looked at it before
+        assert entry is not None
+        assert (entry.status, entry.labels) == ("pending", ())
+        await run.client.abandon(txid)
+        with pytest.raises(NotConfirmedError, match="abandoned"):
+            await asyncio.wait_for(wait, 5)
+
+
 async def test_waits_end_when_the_client_is_left() -> None:
     world = World(2)
     async with Node(world.regtest) as node:
