@@ -87,6 +87,8 @@ class OwnTxs:
             self._revive_parents(tx)
             own = self._own[tx.txid] = OwnTx(tx, free_at=free_at)
             self._by_hash[tx.txid] = self._by_hash[tx.wtxid] = own
+        elif own.is_recorded:
+            self._recorded(tx.txid, books.see_again(tx.txid))  # it takes the place of what replaced it
         own.input_values = input_values or own.input_values
         own.is_called = True
         own.free_at = min(own.free_at, free_at)

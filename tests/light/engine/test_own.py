@@ -199,6 +199,28 @@ def test_after_a_restart_it_is_offered_to_whom_it_was_not(mode: Mode, tmp_path: 
         assert txid in world.truth.regtest.mempool
 
 
+@MODES
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_is_broadcast_again_takes_the_place_of_ours_that_replaced_it(mode: Mode, restarts: bool, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Hoards) as world:
+        synced(world)
+        coin = world.truth.coins[-1]
+        raws = [build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 800)]
+        first, bump = (Transaction.parse(raw).txid for raw in raws)
+        for raw in raws:
+            send(world, raw=raw)
+            world.pass_time(10)
+        assert (status(world, first), status(world, bump)) == (TxStatus.REPLACED, TxStatus.PENDING)
+        if restarts:
+            world.kill()
+            world.pass_time(100)
+        send(world, raw=raws[0])
+        world.pass_time(10)
+        assert (status(world, first), status(world, bump)) == (TxStatus.PENDING, TxStatus.REPLACED)
+        assert changes(world, bump)[-1] == (TxStatus.REPLACED, first)
+        assert isinstance(answer(world, first), Broadcast)
+
+
 def test_what_a_peer_has_of_ours_is_in_the_database(tmp_path: Path) -> None:
     for effects in (1, 2, 3, 4, 6, 9):
         folder = tmp_path / str(effects)
