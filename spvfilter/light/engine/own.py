@@ -268,6 +268,9 @@ class OwnTxs:
         offer.is_awaited = False
         if not self._context.pool.has(peer):
             return
+        if self._own.get(own.tx.txid) is not own:  # it was given up meanwhile
+            self._context.out.send(peer.number, NotFound((_item(peer, own, InvType.WITNESS_TX),)))
+            return
         self._context.out.send(peer.number, Tx(own.tx.raw))  # with its witness, even if asked for by MSG_TX: bcoin does so
         if offer.fetched_at is None:
             offer.fetched_at = self._context.now.monotonic

@@ -168,7 +168,9 @@ class PrivateRelay:
                 pass
 
     def _hand_over(self, errand: _Errand) -> None:
-        if errand.number in self._errands:
+        if self._own.find(errand.own.tx.txid) is not errand.own:  # it was given up meanwhile
+            self._end(errand)
+        elif errand.number in self._errands:
             self._context.out.send(errand.number, Tx(errand.own.tx.raw))
             self._outcomes.sent(errand.own, errand.address)
             self._context.out.fence(errand.number, partial(self._done, errand))

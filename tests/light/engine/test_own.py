@@ -10,6 +10,7 @@ import pytest
 from simulation.behaviours.relay import Drops, FalseEcho, Rejects, Taker
 from simulation.world import World
 from spvfilter.errors import TxConflictError, TxRefusedError
+from spvfilter.light.engine.inputs import Abandon
 from spvfilter.light.events import Broadcast, BroadcastChanged, BroadcastProgress, BroadcastStep, Mode
 from spvfilter.node.build import build_tx
 from spvfilter.node.responder import Responder
@@ -234,6 +235,30 @@ def test_what_a_peer_has_of_ours_is_in_the_database(tmp_path: Path) -> None:
             behaviour = world.nodes[0].behaviour
             assert isinstance(behaviour, Hoards)
             assert txid not in behaviour.kept or status(world, txid) is TxStatus.PENDING
+
+
+@MODES
+@pytest.mark.parametrize("is_private", [False, True])
+def test_what_is_given_up_before_it_is_stored_is_given_to_nobody(mode: Mode, is_private: bool, tmp_path: Path) -> None:
+    """A peer fetches it, and it is abandoned while the database is busy with it: its coins may be spent in another way."""
+    if is_private and mode is Mode.BIP37:
+        return
+    with stage(tmp_path, mode, Hoards, Hoards, max_peers=1 if is_private else 2) as world:
+        synced(world)
+        assert world.process is not None
+        world.process.disk._slowness = 5.0
+        txid, books = send(world, is_private=is_private), world.process.engine.books
+        while txid not in books.unconfirmed.pending:
+            world.pass_time(0.001)
+        assert status(world, txid) is None
+        world.process.report(Abandon(txid))
+        world.pass_time(600)
+        assert status(world, txid) is TxStatus.ABANDONED
+        assert not [step for _, step in steps(world, txid) if step is BroadcastStep.SENT]
+        for node in world.nodes:
+            assert isinstance(node.behaviour, Hoards)
+            assert txid not in node.behaviour.kept
+        assert not world.warnings
 
 
 @pytest.mark.parametrize("skew_s", [-20 * DAY_S, 20 * DAY_S])
