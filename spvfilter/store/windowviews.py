@@ -11,6 +11,7 @@ from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
+from spvfilter.watch.keychain import all_used
 
 Checked = Callable[[str, str, tuple[object, ...]], Iterator[tuple[Any, ...]]]  # rows of a table, by the rest of a query and its values
 _MATCHES = "{0} >= runs.entry AND {0} < runs.entry + runs.indexes * runs.scripts"
@@ -71,6 +72,8 @@ def next_of(known: Sequence[tuple[int, KeychainStatus]], name: str | None) -> Ke
     _, found = known[0] if name is None else chosen(known, name)[0]
     if found.next_index is None:
         raise ParameterError(f"every address of keychain {found.name[:80]!r} was used")
+    if found.next_index >= found.window:
+        raise ParameterError(all_used(found.name))
     if found.next_address is None:
         raise ParameterError(f"the scripts of keychain {found.name[:80]!r} have no address")
     return found

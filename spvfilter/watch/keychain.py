@@ -182,3 +182,11 @@ class Keychain:
         if not 0 <= end <= MAX_WINDOW:
             raise ParameterError(f"a window ends at 0 to {MAX_WINDOW:,}, not {end}")
         self._floor = max(self._floor, min(end, self.size))
+
+
+def all_used(name: str) -> str:
+    """Why a keychain has no next address that is watched: what no block has moves no window while a client runs."""
+    return (
+        f"every address of keychain {name[:80]!r} that is watched was used, the last ones by payments that no block has: "
+        "there are more once a block has one of these, and at the next start"
+    )

@@ -11,7 +11,7 @@ from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, WatchTable
 from spvfilter.network import Network
-from spvfilter.watch.keychain import GAP_LIMIT, MAX_INDEXES, Keychain
+from spvfilter.watch.keychain import GAP_LIMIT, MAX_INDEXES, Keychain, all_used
 
 _NOBODY = 0  # in the place of a keychain's number, which counts from 1
 _MAX_KEYCHAINS = 10_000
@@ -103,6 +103,8 @@ class Windows:
         index = chain.next_index
         if index is None:
             raise ParameterError(f"every address of keychain {chain.name[:80]!r} was used")
+        if index >= chain.end:  # a payment to what is not watched would be overlooked
+            raise ParameterError(all_used(chain.name))
         for script in chain.scripts(index):
             if address := script_to_address(script, network):
                 return address

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spvfilter.address import script_to_address
-from spvfilter.errors import InexpressibleError, KeychainError, StoreFullError
+from spvfilter.errors import InexpressibleError, KeychainError, ParameterError, StoreFullError
 from spvfilter.light import LightClient
 from spvfilter.network import REGTEST
 from spvfilter.node import Node
@@ -242,6 +242,32 @@ async def test_an_address_of_a_payment_that_waits_is_not_the_next_one_after_a_re
         async with client_of(wallet(), node, "compact", path, mempool=False) as client:
             assert client.watch.next_address() == script_to_address(script_at(1), REGTEST)
             assert client.watch.is_used(str(script_to_address(script, REGTEST)))
+
+
+@MODES
+async def test_an_address_that_is_not_watched_is_never_the_next_one(mode: str, tmp_path: Path) -> None:
+    """Payments that no block has move no window, as anybody can invent them; yet their addresses are used."""
+    async with Node() as node:
+        node.regtest.mine(101)
+        async with client_of(wallet(), node, mode, tmp_path / "wallet.db") as client:
+            await indexes(client)
+            (chain,) = client.watch.keychains
+            for index in range(end := chain.end):
+                node.regtest.pay(TxOut(1_000 + index, script_at(index)))
+            async with asyncio.timeout(30):
+                while len(await client.matches()) < end:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            for told in ("mine", None):
+                with pytest.raises(ParameterError, match="'mine' that is watched was used, the last ones by payments that no block has"):
+                    client.watch.next_address(told)
+                with pytest.raises(ParameterError, match="'mine' that is watched was used, the last ones by payments that no block has"):
+                    await client.next_address(told)
+            node.regtest.mine()
+            async with asyncio.timeout(30):
+                while chain.end == end:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            following = script_to_address(script_at(end), REGTEST)
+            assert client.watch.next_address() == await client.next_address() == following
 
 
 async def test_a_keychain_that_is_not_given_ends_the_client_only_where_it_must_move(tmp_path: Path) -> None:
