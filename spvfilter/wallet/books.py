@@ -324,7 +324,7 @@ class Books:
     ) -> list[WalletEvent]:
         before = self.unconfirmed.pending.get(tx.txid)
         if before is not None:
-            if own and not before.own:
+            if own and (not before.own or before.raw != tx.raw):
                 before = self.batch.transactions[tx.txid] = before._replace(raw=tx.raw, own=True)
                 self.unconfirmed.replace(tx.txid, before)
                 self.unconfirmed.words.forget(tx.txid)

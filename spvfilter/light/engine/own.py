@@ -87,8 +87,10 @@ class OwnTxs:
             self._revive_parents(tx)
             own = self._own[tx.txid] = OwnTx(tx, free_at=free_at)
             self._by_hash[tx.txid] = self._by_hash[tx.wtxid] = own
-        elif own.is_recorded:
-            self._recorded(tx.txid, books.see_again(tx.txid))  # it takes the place of what replaced it
+        elif own.tx.raw != tx.raw:
+            self._renew(own, tx)
+        if own.is_recorded and tx.txid in books.unconfirmed.pending:  # it takes the place of what replaced it
+            self._recorded(tx.txid, books.add_unconfirmed(own.tx.raw, self._context.stamp(), own=True))
         own.input_values = input_values or own.input_values
         own.is_called = True
         own.free_at = min(own.free_at, free_at)
@@ -102,6 +104,17 @@ class OwnTxs:
         own.due.clear()
         self._wake()
         return own
+
+    def _renew(self, own: OwnTx, tx: Transaction) -> None:
+        """A transaction has another witness: nobody was given it, and what was said of it was said of the one before."""
+        for tx_hash in (own.tx.txid, own.tx.wtxid):
+            self._by_hash.pop(tx_hash, None)
+        own.tx, own.began, own.is_taken = tx, self._context.now.monotonic, False
+        self._by_hash[tx.txid] = self._by_hash[tx.wtxid] = own
+        for offer in own.offers.values():
+            offer.is_settled = True
+        for told in (own.offers, own.sent, own.refused, own.left):
+            told.clear()
 
     def _revive_parents(self, tx: Transaction) -> None:
         """Parents that were refused may be taken together with a child that pays for them."""

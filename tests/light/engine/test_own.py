@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -220,6 +221,37 @@ def test_what_is_broadcast_again_takes_the_place_of_ours_that_replaced_it(mode: 
         assert (status(world, first), status(world, bump)) == (TxStatus.PENDING, TxStatus.REPLACED)
         assert changes(world, bump)[-1] == (TxStatus.REPLACED, first)
         assert isinstance(answer(world, first), Broadcast)
+
+
+@MODES
+@pytest.mark.parametrize("kind", [Hoards, Drops])
+def test_what_is_broadcast_with_another_witness_is_offered_with_it(mode: Mode, kind: type[Taker], tmp_path: Path) -> None:
+    """As when the first was signed with a wrong key: no peer keeps it, or one that does not check it says so."""
+    with stage(tmp_path, mode, kind) as world:
+        synced(world)
+        coins = world.truth.regtest.chain.coins
+        coin = next(each for each in world.truth.coins if each.lock.witness and bytes(each.outpoint) in coins)
+        right = coin.lock.spends(coin.outpoint)
+        wrong = replace(right, witness=(bytes(71), *right.witness[1:]))
+        raws = [build_tx([each], [LOCKS[0].pays(coin.value - 500)]) for each in (wrong, right)]
+        first, second = map(Transaction.parse, raws)
+        assert (first.txid, first.wtxid != second.wtxid) == (second.txid, True)
+        txid = send(world, raw=raws[0])
+        world.pass_time(20)
+        behaviour, given = world.nodes[0].behaviour, list[bytes]()
+        assert isinstance(behaviour, kind)
+        assert status(world, txid) is TxStatus.PENDING
+        behaviour.given = lambda responder, raw: given.append(raw)  # type: ignore[method-assign]
+        send(world, raw=raws[1])
+        world.pass_time(10)
+        assert given == [raws[1]]
+        assert world.process is not None
+        entry = world.process.disk.store.views.transaction(txid)
+        assert entry is not None
+        assert (entry.raw, entry.status) == (raws[1], TxStatus.PENDING)
+        world.kill()
+        world.pass_time(100)
+        assert given[1:] == [raws[1]]
 
 
 def test_what_a_peer_has_of_ours_is_in_the_database(tmp_path: Path) -> None:
