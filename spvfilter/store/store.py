@@ -465,9 +465,16 @@ class Store:
         self._ledger.relabelled(row)
 
     def _remove_entries(self, rows: Sequence[int]) -> None:
+        """Remove entries, and the coins learned through them, but for those that are entries themselves: these keep value and script."""
         for row in rows:
             self._rows.remove("watch", "id = ?", (row,))
+        outpoints = dict(self._db.execute("SELECT value, id FROM watch WHERE kind = ?", (int(EntryKind.OUTPOINT),))) if rows else {}
+        for row in rows:
+            coins = self._db.execute("SELECT outpoint, value, script FROM coins WHERE entry = ?", (row,)).fetchall()
             self._rows.remove("coins", "entry = ?", (row,))
+            for outpoint, value, script in coins:
+                if outpoint in outpoints:
+                    self._rows.insert("coins", (outpoint, outpoints[outpoint], value, script))
 
     def _write_coin(self, outpoint: bytes, coin: Coin) -> None:
         """Write what is known of an outpoint; its entry stays, as in the table of the watch list."""

@@ -14,6 +14,7 @@ from spvfilter.kernel import EntryKind
 from spvfilter.light.events import Mode, PeerChanged
 from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import TreeBlock
+from spvfilter.node.build import build_tx
 from spvfilter.node.filterindex import FilterRequest
 from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import p2wpkh
@@ -168,6 +169,29 @@ async def test_an_output_that_two_entries_match_stays_with_the_other(tmp_path: P
             assert not any(isinstance(event, MatchWithdrawn) for event in run.books.events)
         async with running(world, node, watch=watch, store=path) as run:
             assert await found(run) == world.scan()
+
+
+async def test_an_outpoint_that_is_an_entry_keeps_its_script_when_the_address_that_taught_it_is_removed(tmp_path: Path) -> None:
+    """Compact filters find its spend by that: without it the next run could not be entered in that mode."""
+    world = World(35)
+    lock, other = world.locks[:2]
+    point = OutPoint(world.receive(lock), 0)
+    world.regtest.mine()
+    path = tmp_path / "w.db"
+    async with Node(world.regtest) as node:
+        async with running(world, node, mode=Mode.AUTO, store=path, watch=without(world, *range(2, len(world.locks)))) as run:
+            await run.synced(world)
+            await run.client.add_outpoint(point, "special")
+            await run.client.remove(lock.script_pubkey)
+        watch = WatchList(REGTEST)
+        watch.add_script(other.script_pubkey)
+        async with running(world, node, mode=Mode.COMPACT, store=path, watch=watch) as run:
+            await run.synced(world)
+            world.regtest.submit_tx(build_tx([lock.spends(point)], [STRANGER.pays(1_000)]))
+            world.regtest.mine()
+            await run.synced(world)
+            (spend,) = await run.client.matches()
+            assert (spend.match.kind, spend.match.outpoint, spend.match.value, spend.match.label) == ("input", point, 20_000, "special")
 
 
 @MODES
