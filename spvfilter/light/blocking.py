@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload  # Any: what a coroutine is sent
 
@@ -233,7 +233,7 @@ class EventIterator(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        if self._kept:
+        with suppress(IndexError):  # of an empty one: another thread may just have taken the last
             return self._kept.popleft()
         try:
             found = self._client._call(lambda _: _next(self._stream), self._keep)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any, assert_type
 import pytest
 
 from spvfilter.errors import NotRunningError, ParameterError, StoreError, StoreLockedError
-from spvfilter.light import Event, EventIterator, EventStream, LightClient, Synced, SyncLightClient
+from spvfilter.light import Event, EventIterator, EventStream, LightClient, Phase, Progress, Synced, SyncLightClient
 from spvfilter.light.thread import TURN_S
 from spvfilter.network import REGTEST
 from spvfilter.node.regtest import Regtest
@@ -257,6 +258,25 @@ def test_several_threads_share_the_events_and_call_at_once(served: Served) -> No
         assert not thread.is_alive()
     assert sorted(taken) == [100_001 + number for number in range(20)]
     assert balances
+
+
+def test_an_event_that_was_kept_goes_to_one_thread_and_the_others_wait_for_the_next(served: Served) -> None:
+    class Contested(deque[Event]):
+        """Whoever looks whether there is one is overtaken by another thread."""
+
+        def __len__(self) -> int:
+            length = super().__len__()
+            self.clear()
+            return length
+
+    with client_of(served) as client:
+        until_synced(client)
+        events = client.events()
+        events._kept = Contested([Progress(Phase.BLOCKS, 1, 2)])
+        served.mine()
+        with client.timeout(60):
+            for _ in range(2):
+                assert next(events) is not None
 
 
 # Leaving and errors
