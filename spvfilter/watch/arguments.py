@@ -11,6 +11,8 @@ from spvfilter.hashes import hash160
 
 def checked_label(label: str | None) -> str | None:
     """A label without blanks around it, None for an empty one. Raises ParameterError for one that no line could hold."""
+    if label and not isinstance(label, str):
+        raise ParameterError(f"a label is text, not {type(label).__name__}")
     label = label.strip() if label else None
     if label and not label.isprintable() and any(category(char) in ("Cc", "Cs", "Zl", "Zp") for char in label):  # UTF-8 has no surrogates
         raise ParameterError(f"a label cannot contain control characters, line ends or surrogates: {label[:80]!r}")

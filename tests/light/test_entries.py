@@ -214,6 +214,9 @@ async def test_a_label_changes_at_once_and_for_good(mode: Mode, tmp_path: Path) 
                 await run.client.relabel(lock.script_pubkey, "a\nb")
             with pytest.raises(ParameterError, match="not watched"):
                 await run.client.relabel(b"\x00\x14" + bytes(20), "x")
+            with pytest.raises(ParameterError, match="a label is text, not int"):
+                await run.client.relabel(lock.script_pubkey, 5)  # type: ignore[arg-type]  # that is the test
+            assert await run.client.coins(label="rent")  # the client goes on
         assert given.label(0) == "rent"
         other = WatchList(REGTEST)
         other.add_script(FOREIGN.script_pubkey)
