@@ -15,6 +15,7 @@ from spvfilter.errors import LieError, UselessPeerError
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
+from spvfilter.protocol import MAX_BLOCK_WEIGHT
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.amounts import are_amounts
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
@@ -42,6 +43,7 @@ class _Open:
     proof: Proof
     due: set[bytes]  # txids
     raws: dict[bytes, bytes] = field(default_factory=dict)
+    size: int = 0  # bytes of these
 
 
 class BloomLink:
@@ -109,10 +111,17 @@ class BloomLink:
         return flight
 
     def tx(self, txid: bytes, raw: bytes) -> bool:
-        """Take a transaction; whether the last merkleblock proves it."""
+        """Take a transaction; whether the last merkleblock proves it. Raises LieError for more than a block has room for.
+
+        A txid does not show the witness, of which a peer may invent as much as a message holds, for each transaction of a block.
+        """
         current = self._open
         if current is None or txid not in current.due:
             return False
+        current.size += len(raw) - len(current.raws.get(txid, b""))
+        if current.size > MAX_BLOCK_WEIGHT:
+            told = f"{hash_to_hex(txid)} with others of block {current.block.height}: {current.size:,} bytes, more than a block can have"
+            raise LieError(f"transaction {told}", cause=Lie.IMPOSSIBLE_TX)
         current.raws[txid] = raw
         if len(current.raws) == len(current.due):
             self._close()

@@ -69,6 +69,24 @@ def test_a_filtered_block_that_proves_it_is_not_recorded(values: tuple[int, ...]
     assert bans(effects) == ([] if is_possible else [Lie.IMPOSSIBLE_TX])
 
 
+@pytest.mark.parametrize(("sizes", "is_possible"), [((1_900_000, 1_900_000), True), ((1_900_000, 1_900_000, 300_000), False)])
+def test_of_a_filtered_block_no_more_is_kept_than_a_block_has_room_for(sizes: tuple[int, ...], is_possible: bool) -> None:
+    """No txid shows a witness: a peer may invent one as large as a message for each of thousands of transactions."""
+    world = Announcing(Mode.BIP37)
+    run = world.run
+    txs = [tx([TxIn(bytes((n,)) * 32, 0, witness=(bytes(size),))], [TxOut(n, OURS)]) for n, size in enumerate(sizes, 1)]
+    whole = [build.coinbase(1), *txs]
+    header = Header.parse(block(whole)[:80])
+    effects = run.do(Heard(1, wire.Headers((bytes(header),))))
+    places = list(range(1, len(whole)))
+    effects += run.do(Heard(1, MerkleBlock.from_txids(header, [Transaction.parse(each).txid for each in whole], places)))
+    for each in txs:
+        effects += run.do(Heard(1, wire.Tx(each)))
+    assert bans(effects) == ([] if is_possible else [Lie.IMPOSSIBLE_TX])
+    effects += run.pong(effects)
+    assert bool(list(run.engine.books.matches())) == is_possible
+
+
 @IMPOSSIBLE
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 def test_who_sends_it_unconfirmed_is_banned(mode: Mode, values: tuple[int, ...]) -> None:
