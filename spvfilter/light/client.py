@@ -148,33 +148,30 @@ class LightClient:
             self.mode, mempool, keep_filters, fp_rate, from_height, birthday, max_peers, patience_of(self._limits), reach, proxy is not None
         )
         self._running: Running | None = None
+        self._is_entering = False
 
     async def __aenter__(self) -> Self:
-        if self._running is not None and not self._running.has_ended:
+        if self._is_entering or (self._running is not None and not self._running.has_ended):
             raise NotRunningError("the client is running already")
         thread = futures.ThreadPoolExecutor(1, "spvfilter-store")
         self._watch.hold()
         watch = self._watch.copy()  # what it learns is this run's
         opening = thread.submit(lambda: runs.opened(self._path, watch, self._options, rebuild=self._rebuild))
+        self._is_entering = True
         try:
             store, saved = await asyncio.shield(asyncio.wrap_future(opening))
             if not self._addresses and not saved.addresses and self._options.reach is Reach.PROXIED:
                 raise ParameterError("DNS seeds are not asked through a proxy, and the database knows no address: name peers")
+            addresses = list(dict.fromkeys(map(str, self._addresses)))
             self._running = runs.Running(
-                self._options,
-                watch,
-                store,
-                saved,
-                thread,
-                list(dict.fromkeys(map(str, self._addresses))),
-                proxy=self._proxy,
-                limits=self._limits,
-                clock=self._clock,
+                self._options, watch, store, saved, thread, addresses, proxy=self._proxy, limits=self._limits, clock=self._clock
             )
         except BaseException:
             self._watch.release()
             await runs.end_thread(thread, lambda: runs.close_opened(opening))
             raise
+        finally:
+            self._is_entering = False
         watch.hold()
         self._running.start()
         return self

@@ -72,6 +72,20 @@ async def test_a_client_is_entered_once_at_a_time() -> None:
             assert asyncio.all_tasks() - before == set()
 
 
+async def test_of_two_that_enter_a_client_together_one_does() -> None:
+    world = World()
+    async with Node(world.regtest) as node:
+        client, before = client_of(world, node), asyncio.all_tasks()
+        for _ in range(2):
+            entered, refused = await asyncio.gather(client.__aenter__(), client.__aenter__(), return_exceptions=True)
+            assert entered is client
+            assert isinstance(refused, NotRunningError)
+            await client.__aexit__(None, None, None)
+            await asyncio.sleep(0)
+            assert asyncio.all_tasks() - before == set()
+        client.watch.add_script(b"\x51")  # nobody holds it
+
+
 async def test_a_wait_for_an_event_that_is_given_up_loses_none() -> None:
     world = World(2)
     async with Node(world.regtest) as node, running(world, node) as run:
