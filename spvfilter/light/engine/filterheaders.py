@@ -327,7 +327,7 @@ class FilterHeaders:
 
     def _narrowed(self, peer: Peer, below: int, above: int, stop: bytes, header: bytes, checkpoints: Sequence[bytes]) -> None:
         self._standing(peer).is_asked = False
-        if not self._reaches(above, stop):
+        if not self._reaches(above, stop) or header == self._context.rows.header_at(above):  # which has become ours meanwhile
             return
         told: bytes | None = None
         for number, checkpoint in enumerate(checkpoints, 1):
@@ -337,7 +337,7 @@ class FilterHeaders:
                     above, header = height, checkpoint
                     break
                 below, told = height, checkpoint
-        if above - below > MAX_CFHEADERS:
+        if not 0 < above - below <= MAX_CFHEADERS:
             raise LieError(f"filter checkpoints up to block {above}", cause=Lie.CONTRADICTION)
         self._locate(peer, below, above, header, told)
 

@@ -160,6 +160,41 @@ def test_a_checkpoint_and_then_another_header_at_its_height_are_a_lie() -> None:
     assert caught.value.cause == Lie.CONTRADICTION
 
 
+def _heard_of(height: int) -> tuple[Asked, FilterHeaders, list[bytes]]:
+    """A chain of so many blocks, our filter headers of all of them, and their hashes."""
+    asked = Asked()
+    asked.context.chain = chain_of(height)
+    ours = [bytes([number % 251]) * 32 for number in range(height + 1)]
+    asked.context.rows.append(b"".join(ours), b"".join(filter_headers(ours, bytes(32))))
+    headers = Headers(asked.context, lambda update: None)
+    blocks = BlockRequests(asked.context, headers)
+    return asked, FilterHeaders(asked.context, headers, asked.questions, blocks, Coverage(), lambda height: None), ours
+
+
+def test_another_header_and_then_our_checkpoint_at_its_height_are_a_lie() -> None:
+    """The client asked for the filter hashes of no block, and ended with an IndexError when there were none in the answer."""
+    asked, heard, _ = _heard_of(3_000)
+    stop = asked.context.chain.hash_at(3_000)
+    heard._locate(asked.peer, -1, 3_000, b"\x77" * 32)
+    with pytest.raises(LieError) as caught:
+        asked.take(CFCheckpt(0, stop, tuple(map(asked.context.rows.header_at, (1_000, 2_000, 3_000)))))
+    assert caught.value.cause == Lie.CONTRADICTION
+    assert [type(message) for message in asked.sent()] == [GetCFCheckpt]
+
+
+def test_a_checkpoint_that_has_become_ours_meanwhile_is_no_lie_and_nothing_is_asked() -> None:
+    asked, heard, ours = _heard_of(3_000)
+    rows, stop = asked.context.rows, asked.context.chain.hash_at(3_000)
+    theirs = [*ours[:2_500], *(b"\x77" * 32 for _ in range(501))]
+    told = list(filter_headers(theirs, bytes(32)))
+    heard._locate(asked.peer, -1, 3_000, told[-1])
+    rows.cut(2_499)
+    rows.append(b"".join(theirs[2_500:]), b"".join(told[2_500:]))
+    asked.take(CFCheckpt(0, stop, tuple(map(rows.header_at, (1_000, 2_000, 3_000)))))
+    assert [type(message) for message in asked.sent()] == [GetCFCheckpt]
+    assert not asked.peer.questions
+
+
 def test_filters_that_came_together_answer_several_questions() -> None:
     asked, others = Asked(), [bytes((number,)) * 32 for number in range(11, 14)]
     assert asked.ask_filters()
