@@ -226,9 +226,14 @@ class Coverage:
         return Completeness.PROVEN if height <= self.proven and not is_doubted else Completeness.ONE_PEER
 
     @property
+    def proven_search(self) -> int:
+        """The height up to which blocks were searched by proven filters: below the first that was searched by BIP-37 on too few words."""
+        return min(self.proven, self.debts[0].first - 1) if self.debts else self.proven
+
+    @property
     def proven_matches(self) -> int:
         """The height up to which matches are proven: below the first doubt."""
-        return min([self.proven, *(first - 1 for first, _ in self.in_doubt)])
+        return min([self.proven_search, *(first - 1 for first, _ in self.in_doubt)])
 
     def limit(self, height: int) -> None:
         """What was said of the heights above no longer counts."""

@@ -164,7 +164,7 @@ class Engine:
             searched_height=height,
             is_synced=self.status.synced == self.chain.tip_hash,
             peers=tuple(peers),
-            proven_height=min(self.coverage.proven, tip) if way is not Mode.BIP37 else -1,
+            proven_height=min(self.coverage.proven_search, tip) if way is not Mode.BIP37 else -1,
             disputed=self.coverage.in_doubt,
             start_height=self.books.blocks.start,
             searched=searched,

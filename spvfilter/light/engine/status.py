@@ -224,7 +224,7 @@ class Status:
         if age > MAX_TIP_AGE_S:
             self._warn(peers[0], f"the tip of the best chain, block {chain.height}, is {age / 86_400:.1f} days old")
         disputed = tuple((first, last) for first, last in doubt)
-        height = min(self._coverage.proven, chain.height) if proven else -1
+        height = min(self._coverage.proven_search, chain.height) if proven else -1
         addresses = tuple(peer.address for peer in peers)
         skipped = tuple((first, last) for first, last in context.books.blocks.skipped(chain.height))
         self.told = Synced(chain.height, chain.tip_hash, addresses, height, disputed, skipped)

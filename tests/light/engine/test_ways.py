@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from simulation.behaviours.base import Behaviour
-from simulation.behaviours.bloom import Liar
+from simulation.behaviours.bloom import Liar, OmitsAll
 from simulation.behaviours.faulty import NoFilters
 from simulation.pipe import Quality
 from spvfilter.kernel import EntryKind
@@ -107,6 +107,40 @@ def test_where_auto_goes_over_to_compact_filters_the_spend_of_a_bare_multisig_ou
         world.truth.mine()
         world.wait_synced(within=120)
         assert world.has_found_all()
+
+
+def test_blocks_that_were_searched_by_bip37_since_are_not_told_as_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two peers had agreed on their filter headers; but for what was added later one peer was asked, that is left, and its filter."""
+    way, lock = [Way.COMPACT], p2wpkh(key(77))
+    monkeypatch.setattr(Engine, "_preferred_way", lambda engine: way[0])
+    with stage(tmp_path, Mode.AUTO, OmitsAll, Prompt, mempool=False) as world:
+        monkeypatch.setattr(world.wishes, "answered", lambda token, value: None)
+        world.truth.receive(lock)
+        world.truth.mine(2)
+        paid = world.truth.height - 1
+        world.boot()
+        world.wait_synced(within=60)
+        assert world.synced[-1].proven_height == world.truth.height
+        way[0] = Way.BLOOM
+        world.nodes[1].go_down()
+        world.pass_time(60)
+        assert world.process is not None
+        world.process.ask(1, AddEntries(((EntryKind.SCRIPT, lock.script_pubkey, None),), Start(0)))
+        world.truth.mine()
+        world.wait_synced(within=120)
+        way[0] = Way.COMPACT
+        world.truth.mine()
+        world.wait_synced(within=120)
+        engine = world.process.engine
+        assert isinstance(engine, Engine)
+        assert 1 not in engine.books.positions_at(paid)
+        assert world.synced[-1].proven_height < paid
+        assert engine.status_with(world.truth.height, engine.books.cursor, ()).proven_height < paid
+        world.truth.learn(lock)
+        world.nodes[1].is_up = True  # then they are searched by what two agree on
+        world.pass_time(400)
+        assert 1 in engine.books.positions_at(paid)
+        assert world.synced[-1].proven_height == world.truth.height
 
 
 def test_auto_is_not_led_back_and_forth_by_a_peer_that_only_offers_compact_filters(tmp_path: Path) -> None:
