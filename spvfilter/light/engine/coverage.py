@@ -7,7 +7,7 @@ another of the same group, which proves nothing but may show what was left out.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple  # JSON
 
 from spvfilter._dataclass import dataclass, field
@@ -256,16 +256,14 @@ class Coverage:
 
     def witnessed(self, first: int, last: int, group: str, address: str) -> None:
         """A further peer has answered for blocks."""
-        for debt in list(self.debts):
-            if debt.last < first or debt.first > last:
-                continue
-            self._replace(max(first, debt.first), min(last, debt.last), debt.witnesses.plus(group, address))
+        self._change(first, last, lambda witnesses: witnesses.plus(group, address))
 
     def retract(self, group: str, address: str) -> None:
         """A peer has lied: what its group answered for counts as unanswered."""
-        for debt in list(self.debts):
-            if group in debt.witnesses.groups:
-                self._replace(debt.first, debt.last, debt.witnesses.minus(group, address))
+        if self.debts:
+            self._change(
+                0, self.debts[-1].last, lambda witnesses: witnesses.minus(group, address) if group in witnesses.groups else witnesses
+            )
 
     def owed_to(self, group: str, address: str, above: int = -1) -> Debt | None:
         """The lowest range above a height for which a peer is to be asked."""
@@ -276,20 +274,38 @@ class Coverage:
         if any(debt.last > height for debt in self.debts):
             self._replace(height + 1, max(debt.last for debt in self.debts), None)
 
+    def _change(self, first: int, last: int, change: Callable[[Witnesses], Witnesses]) -> None:
+        """Change who answered for what is owed in a range: all debts in one pass, however many there are."""
+        changed: list[Debt] = []
+        for debt in self.debts:
+            low, high = max(first, debt.first), min(last, debt.last)
+            if low > high or (witnesses := change(debt.witnesses)) == debt.witnesses:
+                changed.append(debt)
+                continue
+            parts = (debt.first, low - 1, debt.witnesses), (low, high, witnesses), (high + 1, debt.last, debt.witnesses)
+            changed += (Debt(*part) for part in parts)
+            self.is_changed = True
+        self._set(changed)
+
     def _replace(self, first: int, last: int, witnesses: Witnesses | None) -> None:
-        """State for a range who answered for it; None or enough groups mean that nothing is owed."""
+        """State for a range who answered for it; None means that nothing is owed."""
         debts: list[Debt] = []
         for debt in self.debts:
             if debt.first < first:
                 debts.append(Debt(debt.first, min(debt.last, first - 1), debt.witnesses))
             if debt.last > last:
                 debts.append(Debt(max(debt.first, last + 1), debt.last, debt.witnesses))
-        if witnesses is not None and len(witnesses.groups) < WITNESSES:
+        if witnesses is not None:
             debts.append(Debt(first, last, witnesses))
         debts.sort(key=lambda debt: debt.first)
+        self._set(debts)
+        self.is_changed = True
+
+    def _set(self, debts: Iterable[Debt]) -> None:
+        """Debts in ascending order: such as have enough groups are paid, and those that are alike, or too many, are joined."""
         merged: list[Debt] = []
         for debt in debts:
-            if debt.first > debt.last:
+            if debt.first > debt.last or len(debt.witnesses.groups) >= WITNESSES:
                 continue
             joins = merged and merged[-1].last + 1 == debt.first and (merged[-1].witnesses == debt.witnesses or len(merged) >= MAX_DEBTS)
             if joins:
@@ -298,4 +314,3 @@ class Coverage:
             else:
                 merged.append(debt)
         self.debts = merged
-        self.is_changed = True
