@@ -307,8 +307,8 @@ class Coverage:
         for debt in debts:
             if debt.first > debt.last or len(debt.witnesses.groups) >= WITNESSES:
                 continue
-            joins = merged and merged[-1].last + 1 == debt.first and (merged[-1].witnesses == debt.witnesses or len(merged) >= MAX_DEBTS)
-            if joins:
+            is_alike = merged and merged[-1].last + 1 == debt.first and merged[-1].witnesses == debt.witnesses
+            if is_alike or len(merged) >= MAX_DEBTS:  # with what is between them
                 both = zip(merged[-1].witnesses, debt.witnesses, strict=True)
                 merged[-1] = Debt(merged[-1].first, debt.last, Witnesses(*(one & other for one, other in both)))
             else:

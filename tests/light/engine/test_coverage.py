@@ -46,3 +46,14 @@ def test_a_witness_of_a_part_of_a_debt_splits_it() -> None:
     assert coverage.debts == [Debt(0, 9, one), Debt(10, 19, both), Debt(20, 99, one)]
     coverage.witnessed(15, 19, *THREE)
     assert coverage.debts == [Debt(0, 9, one), Debt(10, 14, both), Debt(20, 99, one)]
+
+
+def test_debts_are_bounded_though_blocks_between_them_are_paid() -> None:
+    """Only debts without a gap between them were joined."""
+    coverage, last = Coverage(), 20 * MAX_DEBTS
+    coverage.answered(0, last, *ONE)
+    coverage.witnessed(0, last, *TWO)
+    for height in range(0, last, 10):
+        coverage.witnessed(height, height, *THREE)
+    assert len(coverage.debts) == MAX_DEBTS
+    assert all(any(debt.first <= height <= debt.last for debt in coverage.debts) for height in range(last - 100, last + 1))
