@@ -86,7 +86,7 @@ class Engine:
         """`watch` must have been joined with the database by Saved.read. Raises InexpressibleError for what the mode cannot find."""
         self.options = options
         books = Books(watch, saved.books)
-        out = Outbox(books, saved.chain, saved.journal())
+        out = Outbox(books, saved.chain, saved.journal(), self._add_notes)
         discovery = discovering(options, saved.chain, saved, random)
         pool = PeerPool(addresses, saved.bans, options.max_peers, options.patience, out, discovery, lambda: saved.coverage.contesting)
         start = Instant(0.0, 0.0)
@@ -241,12 +241,11 @@ class Engine:
         self.status.look_back()
         if self._way is not Way.WAIT:
             self._mempool.record()
-        self._save_notes()
         also_at = min(self._mempool.own.next_at, self._mempool.private.next_at, self.status.next_at)
         self._timers.set(context, also_at, is_done=not self.status.is_synced_due)
         return context.out.take()
 
-    def _save_notes(self) -> None:
+    def _add_notes(self) -> None:
         notes = self._context.books.batch.notes
         if self.coverage.is_changed:
             notes[COVERAGE_NOTE] = self.coverage.encode()

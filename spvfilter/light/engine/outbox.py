@@ -20,8 +20,10 @@ MAX_UNCOMMITTED = 64  # commits under way, above which nothing new is searched
 class Outbox:
     """Collects effects. What the books have changed is committed, with the events about it, before these are reported."""
 
-    def __init__(self, books: Books, chain: HeaderChain, journal: Journal) -> None:
+    def __init__(self, books: Books, chain: HeaderChain, journal: Journal, add_notes: Callable[[], None] = lambda: None) -> None:
+        """`add_notes` adds to the batch what is noted about what it changes: they are in one commit, whoever calls for that."""
         self.journal = journal
+        self._add_notes = add_notes
         self._books = books
         self._chain = chain
         self._effects: list[Effect] = []
@@ -44,6 +46,7 @@ class Outbox:
     def flush(self) -> None:
         """Commit what the books have changed."""
         self._tell_waiting(self._books.cursor)
+        self._add_notes()
         for batch in self._books.take_batches():
             self._issued += 1
             self._effects.append(Commit(self._issued, batch))

@@ -10,7 +10,10 @@ import pytest
 from simulation.behaviours.bloom import OmitsAll
 from simulation.pipe import Quality
 from spvfilter.kernel import Hit
+from spvfilter.light.engine.coverage import NOTE, Coverage
+from spvfilter.light.engine.effects import Commit, Effect
 from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.inputs import Input, Instant
 from spvfilter.light.events import Mode
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import BlockConnected, WalletEvent
@@ -79,3 +82,27 @@ def test_what_one_shows_of_a_block_that_three_others_are_asked_for_costs_these_t
         world.pass_time(60)
         hashes = [event.hash for event in world.told if isinstance(event, BlockConnected) and event.height == world.truth.height]
         assert len(hashes) <= 4
+
+
+def test_a_block_and_who_answered_for_it_are_in_one_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that needs a larger filter calls for a commit in the step that records a block: killed then, nobody else was ever asked."""
+    recorded = list[tuple[int, Coverage]]()
+    step = Engine.step
+
+    def watched(engine: Engine, event: Input, now: Instant) -> list[Effect]:
+        effects = step(engine, event, now)
+        for effect in effects:
+            if isinstance(effect, Commit) and effect.batch.cursor is not None:
+                recorded.append((effect.batch.cursor, Coverage.parse(effect.batch.notes.get(NOTE))))
+        return effects
+
+    with stage(tmp_path, Mode.BIP37, *[Prompt] * 4, mempool=False) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        for _ in range(1_500):
+            world.truth.receive()
+        monkeypatch.setattr(Engine, "step", watched)
+        world.truth.mine()
+        world.wait_synced(within=60)
+        assert recorded
+        assert not [height for height, known in recorded if not any(debt.first <= height <= debt.last for debt in known.debts)]
