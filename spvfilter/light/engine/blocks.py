@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from spvfilter._dataclass import dataclass, field
@@ -103,7 +103,7 @@ class BlockRequests:
         if able:
             return self._context.random.choice(able)
         if not any(peer.has_block(depth) for peer in knowing):
-            self._name_pruners(knowing, wanted.height)
+            self.name_pruners(knowing, wanted.height)
             self._let_go(wanted)
         return None
 
@@ -115,7 +115,8 @@ class BlockRequests:
             self._context.pool.drop(lacking, error, self._context.now)
             self._context.changed()
 
-    def _name_pruners(self, peers: list[Peer], height: int) -> None:
+    def name_pruners(self, peers: Iterable[Peer], height: int) -> None:
+        """Tell that peers keep only recent blocks, and that this is what the search waits for: once of each address."""
         for peer in peers:
             if peer.address not in self._pruners:
                 self._pruners[peer.address] = None

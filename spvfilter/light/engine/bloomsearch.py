@@ -232,6 +232,10 @@ class BloomSearch:
                     self._send(peer, part)
                     groups.add(peer.group)
                     prompt.add(peer)
+        if not part.asked:
+            knowing = [peer for peer in self.members if self._headers.knows(peer) >= part.last]
+            if not any(peer.has_block(self._context.chain.height - part.first) for peer in knowing):
+                self._blocks.name_pruners(knowing, part.first)
 
     def _may_be_asked(self, peer: Peer, part: _Part) -> bool:
         link = self.link(peer)

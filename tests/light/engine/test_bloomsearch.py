@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from simulation.behaviours.bloom import OmitsAll
+from simulation.behaviours.faulty import Pruned
 from simulation.pipe import Quality
 from spvfilter.kernel import Hit
 from spvfilter.light.engine.coverage import NOTE, Coverage
@@ -106,3 +107,20 @@ def test_a_block_and_who_answered_for_it_are_in_one_commit(tmp_path: Path, monke
         world.wait_synced(within=60)
         assert recorded
         assert not [height for height, known in recorded if not any(debt.first <= height <= debt.last for debt in known.debts)]
+
+
+def test_peers_that_keep_only_recent_blocks_are_named_where_nobody_else_has_what_is_searched(tmp_path: Path) -> None:
+    """The client waited without a word."""
+    with stage(tmp_path, Mode.BIP37, Pruned, Pruned, Prompt) as world:
+        world.truth.mine(300)
+        world.nodes[2].is_up = False
+        world.boot()
+        world.pass_time(60)
+        told = [warning for warning in world.warnings if "keeps only recent blocks" in str(warning.error)]
+        assert {warning.address for warning in told} == {address for node in world.nodes[:2] for address in node.addresses}
+        assert len(told) == 2
+        assert not any(warning.banned for warning in told)
+        world.nodes[2].is_up = True
+        world.wait_synced(within=400)
+        assert world.has_found_all()
+        assert len([warning for warning in world.warnings if "keeps only recent blocks" in str(warning.error)]) == 2

@@ -290,7 +290,7 @@ def test_of_addresses_that_come_and_go_a_bounded_number_is_remembered() -> None:
     for number in range(3 * MAX_DISPUTERS):
         address = f"10.{number // 256}.{number % 256}.1:8333"
         headers._undecided_of(address).add(bytes(32))
-        requests._name_pruners([Peer(number, address, 0.0)], 1)
+        requests.name_pruners([Peer(number, address, 0.0)], 1)
     assert len(headers._undecided) == MAX_DISPUTERS
     assert len(requests._pruners) == MAX_NAMED
     assert headers._undecided_of(address) == {bytes(32)}
