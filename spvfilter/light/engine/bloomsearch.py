@@ -20,7 +20,7 @@ from spvfilter.light.engine.bloomlink import BloomLink, Flight
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import WITNESSES, Coverage
 from spvfilter.light.engine.headers import Headers
-from spvfilter.light.engine.peers import BLOOM, Peer, PeerState
+from spvfilter.light.engine.peers import BLOOM, LIMITED_DEPTH, Peer, PeerState
 from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
 from spvfilter.transaction import Transaction
@@ -397,15 +397,17 @@ class BloomSearch:
             if peer.state is PeerState.SUSPECT or link.flights or link.must_reload:
                 continue
             under_way = {part.first for part in (*self._parts, *self._debts) if peer in part.asked}
-            debt = self._coverage.owed_to(peer.group, peer.address)
-            while debt is not None and debt.first in under_way:
+            lowest = 0 if peer.has_block(chain.height) else chain.height - LIMITED_DEPTH + 1
+            debt = self._coverage.owed_to(peer.group, peer.address, lowest - 1)
+            while debt is not None and max(debt.first, lowest) in under_way:
                 debt = self._coverage.owed_to(peer.group, peer.address, debt.last)
             if debt is None:
                 continue
-            last = min(debt.first + patience.flight - 1, debt.last, self._context.books.cursor)
-            wanted = list(enumerate(chain.hashes(debt.first, last), debt.first))
+            first = max(debt.first, lowest)
+            last = min(first + patience.flight - 1, debt.last, self._context.books.cursor)
+            wanted = list(enumerate(chain.hashes(first, last), first))
             part = _Part(wanted, is_recorded=True)
-            if wanted and self._headers.knows(peer) >= last and peer.has_block(chain.height - debt.first):
+            if wanted and self._headers.knows(peer) >= last:
                 self._debts.append(part)
                 self._send(peer, part)
                 if self._recorded_at is None:

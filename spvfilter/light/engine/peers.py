@@ -25,7 +25,7 @@ from spvfilter.wire.messages.table import GetAddr, Message
 _NETWORK, _NETWORK_LIMITED = Service.NETWORK.value, Service.NETWORK_LIMITED.value
 COMPACT_FILTERS, BLOOM = Service.COMPACT_FILTERS.value, Service.BLOOM.value  # plain integers: they are compared often
 _MAX_GROUPS = 1_000  # of discovered addresses whose failures are remembered; ours
-_LIMITED_DEPTH = 288  # blocks that a pruned node serves (BIP-159)
+LIMITED_DEPTH = 288  # blocks that a pruned node serves (BIP-159)
 
 
 class PeerState(Enum):
@@ -67,7 +67,7 @@ class Peer:
 
     def has_block(self, depth: int) -> bool:
         """Whether it keeps blocks at this depth below its tip (BIP-159)."""
-        return depth < _LIMITED_DEPTH or self.serves(_NETWORK) or not self.serves(_NETWORK_LIMITED)
+        return depth < LIMITED_DEPTH or self.serves(_NETWORK) or not self.serves(_NETWORK_LIMITED)
 
     def clock_ahead(self, now: Instant) -> float:
         """Seconds by which its clock, as it stated it when it connected, is ahead of our monotonic one: it stays the same."""

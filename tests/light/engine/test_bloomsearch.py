@@ -124,3 +124,23 @@ def test_peers_that_keep_only_recent_blocks_are_named_where_nobody_else_has_what
         world.wait_synced(within=400)
         assert world.has_found_all()
         assert len([warning for warning in world.warnings if "keeps only recent blocks" in str(warning.error)]) == 2
+
+
+def test_a_peer_that_keeps_only_recent_blocks_is_a_witness_of_these(tmp_path: Path) -> None:
+    """It was asked for the lowest block that it had not answered for, hence for none at all."""
+    with stage(tmp_path, Mode.BIP37, OmitsAll, Pruned) as world:
+        world.truth.mine(300)
+        world.nodes[1].is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        world.truth.receive()
+        world.truth.mine(20)
+        paid = world.truth.height - 19
+        world.wait_synced(within=60)
+        assert world.process is not None
+        assert isinstance(engine := world.process.engine, Engine)
+        assert 1 not in engine.books.positions_at(paid)
+        world.nodes[1].is_up = True
+        world.pass_time(400)
+        assert 1 in engine.books.positions_at(paid)
+        assert world.banned == set(world.nodes[0].addresses)
