@@ -80,12 +80,19 @@ class BloomSearch:
         self.has_told = False  # whether a peer was given a filter in this run
         self._expressible = -1, False  # epoch; whether BIP-37 can find all entries
         context.pool.on_gone(self._gone)
-        context.pool.on_lie(lambda peer: coverage.retract(peer.group, peer.address))
+        context.pool.on_lie(self._lied)
 
     def _gone(self, peer: Peer) -> None:
         self._links.pop(peer, None)
         for part in (*self._parts, *self._debts):
             part.asked.discard(peer)
+
+    def _lied(self, peer: Peer) -> None:
+        """Nothing is recorded on its word any more, and what was counts as unanswered by its group."""
+        self._coverage.retract(peer.group, peer.address)
+        for part in self._parts:
+            if not part.is_recorded:
+                part.answers.pop(peer, None)
 
     @property
     def members(self) -> tuple[Peer, ...]:

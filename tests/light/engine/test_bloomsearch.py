@@ -15,10 +15,12 @@ from spvfilter.light.engine.coverage import NOTE, Coverage
 from spvfilter.light.engine.effects import Commit, Effect
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.inputs import Input, Instant
+from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.events import Mode
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import BlockConnected, WalletEvent
 from spvfilter.wallet.scanned import ScannedBlock
+from spvfilter.wire.messages import table as wire
 from support.stage import Prompt, stage
 
 
@@ -138,9 +140,38 @@ def test_a_peer_that_keeps_only_recent_blocks_is_a_witness_of_these(tmp_path: Pa
         paid = world.truth.height - 19
         world.wait_synced(within=60)
         assert world.process is not None
-        assert isinstance(engine := world.process.engine, Engine)
+        engine = world.process.engine
+        assert isinstance(engine, Engine)
         assert 1 not in engine.books.positions_at(paid)
         world.nodes[1].is_up = True
         world.pass_time(400)
         assert 1 in engine.books.positions_at(paid)
         assert world.banned == set(world.nodes[0].addresses)
+
+
+def test_what_a_proven_liar_has_answered_is_not_recorded_on_its_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answers waited for a slow disk when it was found out, and then it counted as one of those who had answered."""
+    is_slow = [True]
+    monkeypatch.setattr(Outbox, "is_backed_up", property(lambda out: is_slow[0]))
+    with stage(tmp_path, Mode.BIP37, OmitsAll, Prompt) as world:
+        world.nodes[1].is_up = False
+        world.boot()
+        assert world.process is not None
+        engine = world.process.engine
+        assert isinstance(engine, Engine)
+        is_slow[0] = False
+        while not engine._bloom._parts:  # it is asked for the first blocks
+            world.pass_time(0.01)
+        is_slow[0] = True
+        world.pass_time(5)
+        assert any(part.answers for part in engine._bloom._parts if not part.is_recorded)
+        (end,) = world.nodes[0].ends
+        end.session.send(wire.Block(world.truth.regtest.chain.active[3].raw))
+        end.work()
+        world.pass_time(5)
+        assert world.banned == set(world.nodes[0].addresses)
+        is_slow[0] = False
+        world.nodes[1].is_up = True
+        world.pass_time(400)
+        assert world.has_found_all()
+        assert all(debt.witnesses.addresses == set(world.nodes[1].addresses) for debt in engine.coverage.debts)
