@@ -107,7 +107,7 @@ class FilterQuestions:
         owed.filters.update(zip(flight.blocks, zip(repeat(flight), count()), strict=False))  # the places go on for ever
         owed.flights += 1
         question = GetCFilters(BASIC_FILTER_TYPE, flight.first, flight.blocks[-1])
-        self._context.pool.ask(peer, ("cfilter", flight.blocks[-1]), self._context.now, question)
+        self._context.pool.ask(peer, ("cfilter", flight), self._context.now, question)
         return True
 
     # Answers
@@ -144,12 +144,12 @@ class FilterQuestions:
                     return
         for each in heard:
             if each.missing:
-                self._context.pool.heard(peer, ("cfilter", each.blocks[-1]), self._context.now)
+                self._context.pool.heard(peer, ("cfilter", each), self._context.now)
 
     def _finish(self, peer: Peer, owed: _Open, flight: FilterFlight) -> None:
         """All filters of a flight have come."""
         owed.flights -= 1
-        self._context.pool.answered(peer, ("cfilter", flight.blocks[-1]), self._context.now)
+        self._context.pool.answered(peer, ("cfilter", flight), self._context.now)
         self._context.changed()
         flight.then(flight.data)
 

@@ -278,3 +278,18 @@ def test_a_run_over_a_filter_that_came_and_was_asked_for_again_answers_both() ->
     assert again == [DATA[1:2]]
     assert not asked.peer.questions
     assert asked.questions.flights(asked.peer) == 0
+
+
+def test_an_answer_about_the_last_block_of_another_question_does_not_answer_that() -> None:
+    """Who had sent the last filter first, was asked for it again and sent it, owed the others without being late for them, for ever."""
+    asked, again = Asked(), list[list[bytes]]()
+    assert asked.ask_filters()
+    asked.take(CFilter(0, BLOCKS[4], DATA[4]))
+    assert asked.questions.filters(asked.peer, FilterFlight(4, BLOCKS[4:], HASHES[4:], again.append))
+    asked.take(CFilter(0, BLOCKS[4], DATA[4]))
+    assert again == [DATA[4:]]
+    assert not asked.filters
+    assert asked.peer.silent_for(NOW.monotonic + 100) == 100
+    asked.questions.take_filters(asked.peer, zip(BLOCKS[:4], DATA[:4], strict=True))
+    assert asked.filters == [DATA]
+    assert not asked.peer.questions
