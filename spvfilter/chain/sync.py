@@ -149,6 +149,9 @@ class HeaderSync:
             raise CommitmentError(f"the peer sent other headers, or fewer, up to height {height} in the second pass than in the first")
         passes.headers += headers
         passes.hashes += hashes
+        at = passes.hashes.rfind(self.chain.tip_hash)
+        if at >= 0 and not at % 32:  # another peer has sent these meanwhile
+            del passes.headers[: HEADER_SIZE * (at // 32 + 1)], passes.hashes[: at + 32]
         ready = len(passes.hashes) // 32
         if not enough:
             ready = max(0, ready - LOOKAHEAD) if passes.headers[4:36] == self.chain.tip_hash else 0

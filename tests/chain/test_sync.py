@@ -413,3 +413,20 @@ def test_a_message_may_be_longer_than_cores(long_chain: HeaderChain) -> None:
     assert sync.receive(long_chain.headers(1, MAX_HEADERS + 1), NOW).stored == 2_001
     assert sync.wants_more
     assert mine(chain.tip_hash, NOW)[4:36] == sync.locator()[0]
+
+
+def test_headers_that_another_peer_has_stored_meanwhile_are_not_kept_nor_connected_again(long_chain: HeaderChain) -> None:
+    """A peer that stalls in its second pass kept another one from storing anything: that one's headers were all held in memory."""
+    chain = HeaderChain(demanding(14_500))
+    first, second = HeaderSync(chain, SALT), HeaderSync(chain, SALT[::-1])
+    while not chain.height:
+        first.receive(headers_after(long_chain, first.locator()), NOW)
+    while second.phase is not SyncPhase.REDOWNLOAD:
+        second.receive(headers_after(long_chain, second.locator()), NOW)
+    second.receive(headers_after(long_chain, second.locator()), NOW)
+    first.receive(headers_after(long_chain, first.locator()), NOW)
+    assert chain.height == 2 * MAX_HEADERS
+    for step in talk(second, long_chain):
+        assert second._passes is None or len(second._passes.headers) <= (LOOKAHEAD + MAX_HEADERS) * 80
+        assert not step.update.old_headers
+    assert chain.tip_hash == long_chain.tip_hash
