@@ -57,6 +57,7 @@ class BloomLink:
         self.unanswered: set[bytes] = set()  # announced transactions (txid or wtxid) that it matched and that have not come
         self.misses_txs = False  # since the filter was loaded, something announced was not asked for, or not sent
         self.is_in_doubt = False  # whether its filter turned out to have more than our copy of it
+        self.asked_to = -1  # height up to which it was asked for what is owed: what is joined then is not asked for over and over
         self.is_reloading = False  # whether it has been given the filter anew for what it did, and has not dealt with that yet
         self._flights: deque[Flight] = deque()
         self._open: _Open | None = None
@@ -73,6 +74,7 @@ class BloomLink:
 
     def load(self, made: Bip37Filter, epoch: int, covered: int) -> None:
         """The peer is given a filter; what is under way is tested with the one before."""
+        self.asked_to = self.asked_to if epoch == self.epoch else -1
         self.filter, self.epoch, self.covered = made.copy(), epoch, covered
         self.misses_txs, self.is_in_doubt = bool(self.unanswered), False
 

@@ -90,6 +90,7 @@ class BloomSearch:
     def _lied(self, peer: Peer) -> None:
         """Nothing is recorded on its word any more, and what was counts as unanswered by its group."""
         self._coverage.retract(peer.group, peer.address)
+        self._ask_all_again()
         for part in self._parts:
             if not part.is_recorded:
                 part.answers.pop(peer, None)
@@ -138,6 +139,7 @@ class BloomSearch:
         self._coverage.forgive(fork)
         for link in self._links.values():
             link.covered = min(link.covered, fork)
+            link.asked_to = min(link.asked_to, fork)
 
     def entries_changed(self) -> None:
         """The watch list has changed, or blocks are searched again: filters are loaded anew, what was asked for before does not count."""
@@ -150,6 +152,12 @@ class BloomSearch:
         """Give up what is under way: blocks are searched in another way now."""
         self._parts.clear()
         self._debts.clear()
+        self._ask_all_again()
+
+    def _ask_all_again(self) -> None:
+        """Ask every peer for all that is owed to it, as if it had not been asked."""
+        for link in self._links.values():
+            link.asked_to = -1
 
     def advance(self) -> None:
         """Load filters, ask, record and compare as far as possible. Raises InexpressibleError."""
@@ -404,7 +412,7 @@ class BloomSearch:
             if peer.state is PeerState.SUSPECT or link.flights or link.must_reload:
                 continue
             under_way = {part.first for part in (*self._parts, *self._debts) if peer in part.asked}
-            lowest = 0 if peer.has_block(chain.height) else chain.height - LIMITED_DEPTH + 1
+            lowest = max(link.asked_to + 1, 0 if peer.has_block(chain.height) else chain.height - LIMITED_DEPTH + 1)
             debt = self._coverage.owed_to(peer.group, peer.address, lowest - 1)
             while debt is not None and max(debt.first, lowest) in under_way:
                 debt = self._coverage.owed_to(peer.group, peer.address, debt.last)
@@ -417,6 +425,7 @@ class BloomSearch:
             if wanted and self._headers.knows(peer) >= last:
                 self._debts.append(part)
                 self._send(peer, part)
+                link.asked_to = last
                 if self._recorded_at is None:
                     self._recorded_at = self._context.now.monotonic
 

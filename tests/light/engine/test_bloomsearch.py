@@ -11,10 +11,12 @@ from simulation.behaviours.bloom import OmitsAll
 from simulation.behaviours.faulty import Pruned
 from simulation.pipe import Quality
 from spvfilter.kernel import Hit
+from spvfilter.light.engine import coverage
 from spvfilter.light.engine.coverage import NOTE, Coverage
 from spvfilter.light.engine.effects import Commit, Effect
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.inputs import Input, Instant
+from spvfilter.light.engine.options import Patience
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.events import Mode
 from spvfilter.wallet.books import Books
@@ -175,3 +177,17 @@ def test_what_a_proven_liar_has_answered_is_not_recorded_on_its_word(tmp_path: P
         world.pass_time(400)
         assert world.has_found_all()
         assert all(debt.witnesses.addresses == set(world.nodes[1].addresses) for debt in engine.coverage.debts)
+
+
+def test_where_debts_are_too_many_a_peer_is_asked_once_for_what_is_owed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it had answered for was joined with the rest, which nobody had answered for: it was asked for these for ever."""
+    monkeypatch.setattr(coverage, "MAX_DEBTS", 1)
+    with stage(tmp_path, Mode.BIP37, Prompt, Prompt, patience=Patience(flight=20)) as world:
+        world.nodes[1].is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        world.nodes[1].is_up = True
+        world.pass_time(400)
+        assert world.process is not None
+        (other,) = [each for each in world.process.connections.values() if each.node is world.nodes[1]]
+        assert 1 <= other.sent["getdata"] <= world.truth.height // 20 + 1
