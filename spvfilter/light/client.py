@@ -387,7 +387,9 @@ class LightClient:
         """Give up an unconfirmed transaction that was broadcast here, its descendants, and those from here that it had replaced.
 
         They are not offered again, and the coins that they spend can be spent. If a block has one anyway, it is confirmed, if anything of
-        it is watched. Broadcasting it again takes this back. Raises ParameterError for one that is not unconfirmed, or not from here, NotRunningError.
+        it is watched. Broadcasting it again takes this back.
+
+        Raises ParameterError for one that is not unconfirmed, or not from here, NotRunningError.
         """
         await self._checked().abandon(txid)
 
