@@ -19,6 +19,7 @@ from simulation.violation import Violation
 from spvfilter.light.events import Mode
 
 _LONGEST_S = 120  # of a life, of processor time
+_AGAIN_S = 5  # after which that is said again: whatever has caught it goes on
 _LONGEST_PLANTED_S = 20  # where a bug may be one that keeps it from ending
 _AHEAD = 4  # lives given to each process at once
 _MOST_SHOWN = 20  # violations
@@ -61,13 +62,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--keychain", action="store_true", help="give the wallet a keychain, whose addresses are used out of order")
     parser.add_argument("--discovery", action="store_true", help="give the client few addresses or none: it finds the others")
     parser.add_argument("--schemes", action="store_true", help="add peers of the library's later part, which other lives do not have")
+    parser.add_argument("--small", action="store_true", help="small limits of blocks and messages; the mode changes between runs")
     parser.add_argument("--planted", action="store_true", help="live with each planted bug until a life notices it")
     parser.add_argument("--trace", action="store_true", help="show everything that happens in the life of --seed")
     return parser.parse_args()
 
 
 def _plan(of: argparse.Namespace, seed: int, mode: Mode) -> Plan:
-    return Plan(seed, mode, of.faults, of.peers, of.plant, of.schemes, of.keychain, of.discovery)
+    return Plan(seed, mode, of.faults, of.peers, of.plant, of.schemes, of.keychain, of.discovery, of.small)
 
 
 def _faults(text: str) -> tuple[str, ...]:
@@ -147,7 +149,7 @@ def _run(plans: Iterator[Plan], lives: int, deadline: float | None, jobs: int) -
 def live_watched(plan: Plan) -> Outcome:
     """Live a life; one that does not end is a violation."""
     signal.signal(signal.SIGVTALRM, _too_long)
-    signal.setitimer(signal.ITIMER_VIRTUAL, _LONGEST_S if plan.bug is None else _LONGEST_PLANTED_S)
+    signal.setitimer(signal.ITIMER_VIRTUAL, _LONGEST_S if plan.bug is None else _LONGEST_PLANTED_S, _AGAIN_S)
     try:
         return live(plan, make)
     finally:

@@ -87,7 +87,7 @@ def check_synced(world: World, process: Process, event: Synced) -> None:
     if age > _PROMPT_S:
         raise Violation("true", f"Synced at {event.height}, which has not been the tip for {age:.0f} s; the tip is {truth.height}")
     nobody_lies = all(node.behaviour.is_honest for node in world.nodes)
-    if event.hash == truth.tip and (world.options.mode is Mode.COMPACT or nobody_lies):
+    if event.hash == truth.tip and (world.modes == {Mode.COMPACT} or nobody_lies):
         doubted = {height for first, last in event.disputed for height in range(first, last + 1)}
         ranges = {script: process.ranges_of(script) for script in world.wishes.watched if script in process.watch}
         there = {place for place in claimed([block.raw for block in truth.regtest.chain.active], ranges) if place.height not in doubted}
@@ -248,7 +248,7 @@ def check_waiting(world: World) -> None:
     for txid, pending in unconfirmed.items():
         if txid in confirmed:
             raise Violation("true", f"an unconfirmed transaction is in a block: {txid[::-1].hex()}")
-        if world.options.mode is not Mode.COMPACT:
+        if world.modes != {Mode.COMPACT}:
             continue  # a peer's filter does not have what foreign payments spend
         rivals = [
             spent[outpoint]

@@ -15,11 +15,12 @@ from pathlib import Path
 
 from simulation import invariants
 from simulation.balance import check_views
-from simulation.behaviours import FAULTY, HONEST, LATE, LIARS, RELAYS, SCHEMES, Behaviour, named
+from simulation.behaviours import ERRATIC, FAULTY, HONEST, LATE, LIARS, RELAYS, SCHEMES, Behaviour, named
 from simulation.host import Make
 from simulation.keychain import Keychain
 from simulation.planted import planted
 from simulation.record import Record
+from simulation.small import small_limits
 from simulation.truth import LATE_LOCKS, late_lock
 from simulation.violation import Violation
 from simulation.world import Placed, World
@@ -27,7 +28,7 @@ from spvfilter.light.engine.options import Options, Patience, Reach
 from spvfilter.light.events import Mode
 
 FAULTS = ("peers", "lies", "lines", "disk", "kill", "clock", "reorg", "entries", "mempool")
-KINDS = ("schemes", "keychain", "discovery")  # fields of a plan that make other lives of its seed
+KINDS = ("schemes", "keychain", "discovery", "small")  # fields of a plan that make other lives of its seed
 SETTLE_S = 2 * 3600.0  # after faults end, until which everything must be right
 _STEP_S = 20.0
 _SHARED_MEMORY = Path("/dev/shm")
@@ -45,6 +46,7 @@ class Plan:
     schemes: bool = False  # whether there are more peers, of the library's later part: other lives stay as they were
     keychain: bool = False  # whether the wallet has one, whose addresses are used out of order
     discovery: bool = False  # whether the client knows few addresses or none, and finds the others
+    small: bool = False  # whether limits of blocks and messages are small, and mode and kept filters change between runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ def live(plan: Plan, make: Make, *, is_full: bool = False, show: Callable[[str],
 def _live(plan: Plan, make: Make, *, is_full: bool, show: Callable[[str], None] | None) -> Outcome:
     begun = time.process_time()
     rng = random.Random(f"{plan.seed} {plan.mode}")
+    limits = random.Random(f"{plan.seed} {plan.mode} small") if plan.small else None
     folder = Path(tempfile.mkdtemp(prefix="spvfilter-", dir=_SHARED_MEMORY if _SHARED_MEMORY.is_dir() else None))
     violation = None
     try:
@@ -88,9 +91,10 @@ def _live(plan: Plan, make: Make, *, is_full: bool, show: Callable[[str], None] 
             lambda timeline: Record(lambda: timeline.now, is_full=is_full, show=show),
             keychain=Keychain(random.Random(f"{plan.seed} keychain")) if plan.keychain else None,
             discovery=random.Random(f"{plan.seed} {plan.mode} discovery") if plan.discovery else None,
+            turns=limits,
         )
         try:
-            with planted(plan.bug):
+            with planted(plan.bug), small_limits(limits):
                 _happen(plan, world)
         except Exception as error:
             what = f"the simulation itself raised {error!r}\n{traceback.format_exc()}"
@@ -134,6 +138,11 @@ def _place(plan: Plan, rng: random.Random) -> list[Placed]:
         plot = theirs.choice(SCHEMES) if theirs.random() < 0.3 else None  # several of the same kind
         for number in range(len(placed) + 1, len(placed) + theirs.choice([2, 2, 3, 4])):
             placed.append(_at(plot or theirs.choice(SCHEMES), number, theirs, theirs.random() < 0.5))
+    if plan.small:
+        theirs = random.Random(f"{plan.seed} {plan.mode} small peers")
+        library = [*ERRATIC, named("FalseCheckpoints"), named("Pruned")]
+        for number in range(len(placed) + 1, len(placed) + theirs.choice([2, 2, 3, 4])):
+            placed.append(_at(theirs.choice(library), number, theirs, theirs.random() < 0.5))
     return [_apart(each, number) for number, each in enumerate(placed, 1)] if plan.discovery else placed
 
 

@@ -21,8 +21,8 @@ def failed_before() -> list[Plan]:
 
 def _plan(seed: str, mode: str, *rest: str) -> Plan:
     peers = tuple(name for name in rest if not name.startswith("+"))
-    schemes, keychain, discovery = (f"+{kind}" in rest for kind in KINDS)
-    return Plan(int(seed), Mode(mode), peers=peers or None, schemes=schemes, keychain=keychain, discovery=discovery)
+    schemes, keychain, discovery, small = (f"+{kind}" in rest for kind in KINDS)
+    return Plan(int(seed), Mode(mode), peers=peers or None, schemes=schemes, keychain=keychain, discovery=discovery, small=small)
 
 
 def check(plan: Plan) -> None:
@@ -59,6 +59,12 @@ def test_no_invariant_is_violated_among_schemers(mode: Mode) -> None:
 @pytest.mark.parametrize("mode", list(Mode))
 def test_no_invariant_is_violated_by_a_client_that_finds_its_peers_itself(mode: Mode) -> None:
     check(Plan(1, mode, discovery=True))
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("mode", list(Mode))
+def test_no_invariant_is_violated_where_limits_are_small_and_modes_change(mode: Mode, seed: int) -> None:
+    check(Plan(seed, mode, small=True))
 
 
 @pytest.mark.parametrize("mode", list(Mode))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -60,8 +60,12 @@ class World:
         is_prompt: bool = False,
         keychain: Keychain | None = None,
         discovery: random.Random | None = None,
+        turns: random.Random | None = None,
     ) -> None:
-        """With `is_prompt`, the client's disk, timers and threads take no time. With `discovery`, it finds addresses by itself."""
+        """With `is_prompt`, the client's disk, timers and threads take no time. With `discovery`, it finds addresses by itself.
+
+        With `turns`, its mode, and whether it keeps filters, are drawn anew for each run but the first.
+        """
         self.rng = rng
         self.options = options
         self.timeline = Timeline()
@@ -89,6 +93,8 @@ class World:
         self._make = make
         self._path = path
         self._is_prompt = is_prompt
+        self._turns = turns
+        self.modes: set[Mode] = set()  # of all runs so far
         for node in self.nodes:
             node.behaviour.begin(node)
 
@@ -111,7 +117,10 @@ class World:
         """Start the client from its database."""
         if self.process is not None:
             return
-        self.record.note("boot")
+        if self._turns is not None and self.modes:
+            self.options = replace(self.options, mode=self._turns.choice(list(Mode)), keep_filters=self._turns.random() < 0.5)
+        self.modes.add(self.options.mode)
+        self.record.note("boot", self.options.mode)
         try:
             self.process = process = self._make_process()
         except (StoreError, FormatError) as error:
@@ -227,7 +236,7 @@ class World:
     def may_miss(self) -> bool:
         """Whether as many networks leave transactions out of filtered blocks as are asked for each, so that nobody can tell."""
         groups = {group_of(node.host) for node in self.nodes if node.behaviour.omits}
-        return self.options.mode is Mode.BIP37 and len(groups) >= WITNESSES
+        return Mode.BIP37 in self.modes and len(groups) >= WITNESSES
 
     def doubted(self, synced: Synced | None) -> set[int]:
         """Heights that are told as disputed where liars are of as many networks as honest nodes, so that nobody can end a dispute.

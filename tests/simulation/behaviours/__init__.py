@@ -5,12 +5,13 @@ from __future__ import annotations
 from simulation.behaviours import blocks, bloom, compact, faulty, floods
 from simulation.behaviours.base import Behaviour
 from simulation.behaviours.bloom import Liar
+from simulation.behaviours.erratic import ERRATIC
 from simulation.behaviours.faulty import Honest, Late
 from simulation.behaviours.garbled import GARBLERS
 from simulation.behaviours.relay import RELAYS
 from simulation.behaviours.schemes import SCHEMES
 
-__all__ = ["FAULTY", "GARBLERS", "HONEST", "LATE", "LIARS", "RELAYS", "SCHEMES", "Behaviour", "named"]
+__all__ = ["ERRATIC", "FAULTY", "GARBLERS", "HONEST", "LATE", "LIARS", "RELAYS", "SCHEMES", "Behaviour", "named"]
 
 HONEST: type[Behaviour] = Honest
 LATE: type[Behaviour] = Late
@@ -32,4 +33,4 @@ LIARS = [kind for kind in _library(faulty, bloom, compact, blocks, floods) if no
 
 def named(name: str) -> type[Behaviour]:
     """The behaviour with a name."""
-    return next(kind for kind in (HONEST, *FAULTY, *LIARS, *RELAYS, *GARBLERS, *SCHEMES) if kind.__name__ == name)
+    return next(kind for kind in (HONEST, *FAULTY, *LIARS, *RELAYS, *GARBLERS, *SCHEMES, *ERRATIC) if kind.__name__ == name)
