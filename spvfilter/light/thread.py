@@ -43,8 +43,12 @@ class Call(Generic[T]):
         if self._is_cancelled:
             self._over.set()
             return
-        self._task = asyncio.ensure_future(self._start())
+        self._task = asyncio.ensure_future(self._run())
         self._task.add_done_callback(lambda _: self._over.set())
+
+    async def _run(self) -> T:
+        """It begins within the task: arguments that its function does not take are an error of the call, too."""
+        return await self._start()
 
     def cancel(self) -> None:
         """Cancel it, in the loop's thread."""

@@ -309,6 +309,16 @@ def test_what_entering_raises_is_raised_and_leaves_nothing(served: Served, tmp_p
         raise RuntimeError("mine")
 
 
+def test_arguments_that_a_method_does_not_take_are_an_error_and_no_wait_without_end(served: Served) -> None:
+    with client_of(served) as client, client.timeout(2):
+        for call in (client.history, client.events):
+            with pytest.raises(TypeError, match="unexpected keyword argument"):
+                call(since_ever=True)  # type: ignore[call-arg]  # what a program may do
+        with pytest.raises(TypeError, match="missing"):
+            client.add_address()  # type: ignore[call-arg]
+        assert client.tip_height >= 0
+
+
 def test_leaving_ends_the_waits_of_other_threads(served: Served) -> None:
     client = client_of(served)
     with client:
