@@ -368,7 +368,8 @@ class LightClient:
         Tor). If two connected peers announce it within two to four minutes, none is told of it, and after a day without a block another
         stranger gets it; if not, all are told: one alone may lie. Without a proxy that one peer sees our address. It is said of it that it
         was sent, not whether it is kept. PrivacyError where that cannot be: a peer has a BIP-37 filter that matches it, peers have it
-        already or a parent that nobody else is known to have, or every known address is connected.
+        already or a parent that nobody else is known to have, every known address is connected, or nobody announces anything to us,
+        without `mempool`.
 
         FeeWarning is emitted if its fee is below `fee_floor()`. The fee is known where the wallet knows what every input spends, or where
         `input_values` states it: satoshi, for each input in order. Otherwise there is no warning, however low the fee is.

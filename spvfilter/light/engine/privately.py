@@ -97,6 +97,8 @@ class PrivateRelay:
 
     def _obstacle(self, tx: Transaction, *, is_told: bool) -> str | None:
         books = self._context.books
+        if not self._context.options.mempool:
+            return "without the mempool peers announce nothing, also not that it is on its way, and all of them would be told of it"
         if is_told:
             return "peers have a BIP-37 filter that matches it, or may get one: in mode compact they have none"
         if books.has_tx(tx.txid) or self._own.find(tx.txid) is not None:

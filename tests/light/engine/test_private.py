@@ -269,6 +269,24 @@ def test_where_it_cannot_be_private_an_error_says_why(tmp_path: Path) -> None:
         assert txid not in world.truth.regtest.mempool
 
 
+def test_without_the_mempool_nothing_is_sent_privately_since_all_peers_would_be_told_of_it(tmp_path: Path) -> None:
+    """Peers announce nothing to such a client: it never hears that the transaction is on its way."""
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2, mempool=False) as world:
+        announced = list[bytes]()
+
+        def sent(message: Message) -> None:
+            if isinstance(message, Inv):
+                announced.extend(item.hash for item in message.items)
+
+        world.privacy.sent = sent  # type: ignore[method-assign]
+        synced(world)
+        txid = send(world, is_private=True)
+        world.pass_time(600)
+        assert not announced
+        assert isinstance(answer(world, txid), PrivacyError)
+        assert "mempool" in str(answer(world, txid))
+
+
 def test_a_stranger_that_does_not_answer_is_left_for_another(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, max_peers=1) as world:
         synced(world)
