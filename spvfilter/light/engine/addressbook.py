@@ -241,8 +241,11 @@ class AddressBook:
             return self._tried.get(self._slot(self._entries[address]._replace(tried=True)))
         return None
 
-    def judge_rivals(self, now: float) -> None:
-        """Give places of tried addresses to those that want them, where the test has shown or not come that they are gone."""
+    def judge_rivals(self, now: float, there: Collection[str] = ()) -> None:
+        """Give places of tried addresses to those that want them, where the test has shown or not come that they are gone.
+
+        Those that are connected are `there`, and are not tested.
+        """
         for address, since in list(self._rivals.items()):
             known = self._entries.get(address)
             if known is None:
@@ -251,7 +254,7 @@ class AddressBook:
             holder = self._entries.get(self._tried.get(self._slot(moved)) or "")
             if holder is None:
                 self._move(known, moved)
-            elif now - holder.succeeded < _TESTED_S:
+            elif holder.address in there or now - holder.succeeded < _TESTED_S:
                 del self._rivals[address]
             elif _GRACE_S < now - holder.attempted < _TESTED_S or now - since > _TEST_WINDOW_S:
                 self._remove(holder.address)

@@ -208,7 +208,7 @@ class Discovery:
             begin(next(drawn, None), Purpose.EXTRA)
         if self._is_feeler_due(now, there):
             self._due["feeler"] = now.monotonic + self._random.expovariate(1 / FEELER_S)
-            self.book.judge_rivals(now.wall)
+            self.book.judge_rivals(now.wall, {each.address for each in there if each.is_connected})
             groups.clear()
             begin(self._felt(now, is_free), Purpose.FEELER)
         return found

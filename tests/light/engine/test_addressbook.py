@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from spvfilter.chain import HeaderChain
 from spvfilter.light.engine.addressbook import (
     BUCKET_SIZE,
     MAX_ADDRESSES,
@@ -16,6 +17,11 @@ from spvfilter.light.engine.addressbook import (
     AddressBook,
     is_hopeless,
 )
+from spvfilter.light.engine.addresses import Discovery, Neighbour, Purpose
+from spvfilter.light.engine.inputs import Instant
+from spvfilter.light.engine.netgroups import host_of
+from spvfilter.light.engine.options import Options, Reach
+from spvfilter.network import REGTEST
 from spvfilter.store.addresses import KnownAddress
 
 NOW = 1_700_000_000.0
@@ -148,6 +154,19 @@ def test_a_tried_address_that_cannot_be_tested_loses_its_place_after_a_while() -
     assert book._entries[holder].tried
     book.judge_rivals(later + 2_500)
     assert book._entries[rival].tried
+
+
+def test_a_tried_address_that_is_connected_all_the_time_keeps_its_place_untested() -> None:
+    """Nothing connects it for a test, since it is connected: it was taken for one that is gone."""
+    book, holder, rival = contested()
+    later = NOW + DAY  # longer ago than a success counts
+    book._rivals[rival] = later
+    discovery = Discovery(Options(reach=Reach.DIRECT), HeaderChain(REGTEST), book, (), {}, random.Random(1))
+    there = [Neighbour(1, holder, host_of(holder), Purpose.DISCOVERED, 0.0, is_connected=True, is_useful=True, is_usual=True)]
+    for second in range(0, 2 * 3_600, 10):
+        discovery.choose(Instant(DAY + second, later + second), there)
+    assert book._entries[holder].tried
+    assert not book._entries[rival].tried
 
 
 # What is remembered
