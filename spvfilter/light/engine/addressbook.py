@@ -189,7 +189,8 @@ class AddressBook:
         if self._counted.get(address, 0.0) < self._last_good:
             self._counted[address] = now
             failures += 1
-        self._set(known._replace(attempted=int(now), failures=min(failures, 1_000)))
+        succeeded = min(known.succeeded, int(now) - 1)  # it may have been written while our clock was ahead
+        self._set(known._replace(attempted=int(now), succeeded=max(0, succeeded), failures=min(failures, 1_000)))
 
     def connected(self, address: str, services: int, speed_ms: int, now: float) -> None:
         """The handshake was completed: the address moves to the table of tried ones, if its place there is free."""

@@ -292,6 +292,17 @@ def test_an_address_that_failed_rests_and_a_clock_that_was_set_back_makes_that_n
     assert draw(book, rng, NOW + 701) == address  # it did not fail
 
 
+def test_an_address_that_was_connected_while_our_clock_was_ahead_rests_when_it_fails() -> None:
+    """It was tried again and again without a pause until the clock was where it had been."""
+    book = filled(1)
+    (address,) = book._entries
+    book.connected(address, 0x49, 100, NOW + 30 * DAY)
+    book.attempted(address, NOW)
+    rng = random.Random(1)
+    assert draw(book, rng, NOW + 599) is None
+    assert draw(book, rng, NOW + 601) == address
+
+
 def test_an_address_of_a_time_when_our_clock_was_ahead_is_worth_its_place_once_it_is_told_again() -> None:
     book = AddressBook(SECRET)
     book.add("5.6.7.8:8333", 0x49, NOW + 20 * DAY, "9.9.0.0/16", NOW + 20 * DAY)
