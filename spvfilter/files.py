@@ -6,7 +6,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Self
 
 from spvfilter._public import deferred
@@ -97,7 +97,8 @@ class FileLock:
     def release(self) -> None:
         """Let others have it."""
         if self._file >= 0:
-            self._path.unlink(missing_ok=True)
+            with suppress(OSError):  # as where the system has made the file system read-only: the file alone locks nobody out
+                self._path.unlink(missing_ok=True)
             os.close(self._file)
             self._file = -1
 

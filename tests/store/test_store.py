@@ -155,6 +155,20 @@ def test_a_second_store_on_the_same_file_is_refused(tmp_path: Path) -> None:
     Store.open(path, REGTEST).close()
 
 
+def test_a_store_is_closed_and_opened_again_where_its_lock_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk with errors is made read-only by the system: the client that ends for that must say so, and must not stay in its own way."""
+    path = tmp_path / "w.db"
+    store = filled(path)
+
+    def refuse(self: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(self))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", refuse)
+        store.close()
+    Store.open(path, REGTEST).close()
+
+
 def test_other_files_are_refused_and_left_as_they_are(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("not a database, but a file of some length, longer than a header of SQLite's, which has a hundred bytes" * 20)
