@@ -21,7 +21,7 @@ class WriterLock(FileLock):
     @classmethod
     def take(cls, database: Path) -> Self:
         """Take the lock of a database. Raises StoreLockedError, OSError."""
-        real = database.resolve()  # by whatever name it is opened
+        real = Path(os.path.realpath(database))  # by whatever name it is opened; Path.resolve raises RuntimeError for a link to itself
         try:
             return super().take(real.with_name(real.name + SUFFIX))
         except FileHeldError as held:

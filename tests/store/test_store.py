@@ -169,6 +169,15 @@ def test_a_store_is_closed_and_opened_again_where_its_lock_cannot_be_removed(tmp
     Store.open(path, REGTEST).close()
 
 
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_a_link_to_itself_is_no_database(rebuild: bool, tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    path.symlink_to(path)
+    with pytest.raises(StoreError, match=r"w\.db"):
+        Store.open(path, REGTEST, rebuild=rebuild)
+    assert [each.name for each in tmp_path.iterdir()] == ["w.db"]
+
+
 def test_other_files_are_refused_and_left_as_they_are(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("not a database, but a file of some length, longer than a header of SQLite's, which has a hundred bytes" * 20)
