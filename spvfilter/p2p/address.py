@@ -39,7 +39,7 @@ class Address:
             host, _, port = host.partition(":")
         if not port.isascii() or not port.isdigit() or len(port) > 5:
             raise ParameterError(f"not a port: {port[:20]!r}")
-        if not (_is_ip(host) or _is_name(host)):
+        if not (is_ip(host) or _is_name(host)):
             raise ParameterError(f"not a host: {host[:80]!r}")
         return cls(host, int(port))
 
@@ -47,7 +47,8 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def _is_ip(host: str) -> bool:
+def is_ip(host: str) -> bool:
+    """Whether it is an IPv4 or IPv6 address."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

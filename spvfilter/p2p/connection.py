@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError, SessionError
-from spvfilter.p2p.address import Address
+from spvfilter.p2p.address import Address, is_ip
 from spvfilter.p2p.clock import Clock
+from spvfilter.p2p.dns import resolved
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.wire.events import Cause, Disconnected, Ready, Received, ReceivedFilters, Role, SessionEvent, Settings
@@ -191,7 +192,7 @@ async def _connect(address: Address, proxy: Proxy | None, limits: Limits) -> tup
     if proxy is None:
         try:
             async with asyncio.timeout(limits.connect_s):
-                return await asyncio.open_connection(address.host, address.port, limit=_BUFFER)
+                return await _connect_directly(address)
         except TimeoutError as error:  # ours has no message, the system's has one
             raise error if error.errno else TimeoutError(f"no connection within {limits.connect_s:g} s") from None
     socket = await proxy.connect(address.host, address.port, limits.proxy_s)
@@ -200,3 +201,18 @@ async def _connect(address: Address, proxy: Proxy | None, limits: Limits) -> tup
     except BaseException:
         socket.close()
         raise
+
+
+async def _connect_directly(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the first that can be of the addresses that a name has.
+
+    The event loop would look a name up in one of the few threads that everybody shares, and a program waits for these when it ends.
+    """
+    hosts = [address.host] if is_ip(address.host) else list(dict.fromkeys(await resolved(address.host)))
+    failure = OSError("the name has no address")
+    for host in hosts:
+        try:
+            return await asyncio.open_connection(host, address.port, limit=_BUFFER)
+        except OSError as error:
+            failure = error
+    raise failure

@@ -40,7 +40,7 @@ async def ask_seeds(seeds: Iterable[str], services: int, resolve: Resolve | None
     names = list(seeds)
     if resolve is not None:
         return await asyncio.gather(*(_ask(name, services, resolve, timeout_s) for name in names))
-    return await asyncio.gather(*(_ask(name, services, _resolved, timeout_s) for name in names))
+    return await asyncio.gather(*(_ask(name, services, resolved, timeout_s) for name in names))
 
 
 async def _ask(seed: str, services: int, resolve: Resolve, timeout_s: float) -> SeedHosts:
@@ -60,8 +60,11 @@ async def _ask(seed: str, services: int, resolve: Resolve, timeout_s: float) -> 
     return SeedHosts(seed, 0, (), error)
 
 
-async def _resolved(name: str) -> list[str]:
-    """A name's addresses by the system's resolver, in a thread that keeps no process from ending: a resolver may hang for long."""
+async def resolved(name: str) -> list[str]:
+    """A name's addresses by the system's resolver, in a thread that keeps no process from ending: a resolver may hang for long.
+
+    Raises OSError; UnicodeError for a name that cannot be encoded, RuntimeError where there can be no further thread.
+    """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[str]] = loop.create_future()
 

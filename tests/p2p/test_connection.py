@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
+import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -69,6 +72,45 @@ async def test_messages_and_fences_are_answered_in_order() -> None:
         connection.close()
         with pytest.raises(ConnectionAbortedError):
             await connection.receive()
+
+
+def test_a_resolver_that_hangs_takes_no_thread_that_others_need_and_keeps_no_program_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of a laptop that has lost its network: Ctrl-C waited for it, and matching filters for a thread."""
+    answers, threads = threading.Event(), list[str]()
+
+    def getaddrinfo(*args: Any, **named: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        answers.wait(5.0)
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    async def connect() -> None:
+        with pytest.raises(TimeoutError, match=r"no connection within 0\.05 s"):
+            await Connection.open(Address("node.example", 1), SETTINGS, limits=Limits(connect_s=0.05))
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    begun = time.monotonic()
+    asyncio.run(connect())
+    assert time.monotonic() - begun < 4.0
+    answers.set()
+    assert threads == ["spvfilter-dns"]
+
+
+async def test_of_the_addresses_of_a_name_one_that_can_be_connected_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[str] = []
+
+    def getaddrinfo(*args: Any, **named: Any) -> Any:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, 0)) for host in found]
+
+    async with Node() as node:
+        monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+        found[:] = ["127.0.0.9", "127.0.0.9", node.host]
+        connection = await Connection.open(Address("node.example", node.port), SETTINGS)
+        assert connection.host == node.host
+        connection.close()
+        for left, why in ((["127.0.0.9"], "127.0.0.9"), ([], "no address")):
+            found[:] = left
+            with pytest.raises(OSError, match=why):
+                await Connection.open(Address("node.example", node.port), SETTINGS)
 
 
 async def test_a_port_where_nobody_listens_is_refused() -> None:
