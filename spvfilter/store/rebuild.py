@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
@@ -109,11 +110,19 @@ def damaged(file: Path) -> Path:
 
 
 def replace(file: Path, made: Path) -> None:
-    """Move the damaged database and its companion files aside and the new one into its place. Raises StoreError."""
+    """Move the damaged database and its companion files aside and the new one into its place. Raises StoreError.
+
+    At any moment there is one of the two: where none was, the next run would begin an empty one.
+    """
     with translated(file):
         aside = damaged(file)
-        for suffix in reversed(COMPANIONS):
+        for suffix in reversed(COMPANIONS[1:]):
             old = file.with_name(file.name + suffix)
             if old.exists():
                 old.replace(aside.with_name(aside.name + suffix))
+        aside.unlink(missing_ok=True)
+        try:
+            os.link(file, aside)
+        except OSError:  # a file system without links
+            file.replace(aside)
         made.replace(file)

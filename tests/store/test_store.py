@@ -363,6 +363,32 @@ def test_a_rebuild_that_is_broken_off_loses_nothing_that_the_next_could_keep(tmp
     assert 5 < broken < 20
 
 
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_a_rebuild_that_is_killed_while_it_replaces_the_file_leaves_the_old_one(
+    rebuild: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There was none for a moment: the next run began an empty one, with another secret, and forgot what was watched."""
+
+    class KilledError(BaseException): ...
+
+    def killed(self: Path, target: Path) -> Path:
+        if self.name.endswith(".rebuilt"):
+            raise KilledError
+        return move(self, target)
+
+    path, move = tmp_path / "w.db", Path.replace
+    with filled(path) as store:
+        secret = store.secret
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", killed)
+        with pytest.raises(KilledError):
+            Store.open(path, REGTEST, rebuild=True)
+    with Store.open(path, REGTEST, rebuild=rebuild) as store:
+        store.attach(watch := WatchList(REGTEST))
+        assert store.secret == secret
+        assert SCRIPT in watch
+
+
 TAMPERED = {
     "a match lost": "DELETE FROM matches WHERE n = 4",
     "a match moved": "UPDATE matches SET height = 3 WHERE n = 4",
