@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from spvfilter._dataclass import dataclass
 from spvfilter._public import public
+from spvfilter.errors import ParameterError
+from spvfilter.protocol import MAX_GETCFILTERS, MAX_INVENTORY
+
+_SIZES = {"flight": MAX_INVENTORY, "flights": None, "filters": MAX_GETCFILTERS, "filter_flights": None}  # and the most that there can be
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Timeouts for a peer, in seconds, and the sizes of requests. Values are Core's unless marked as ours."""
+    """Timeouts for a peer, in seconds, and the sizes of requests. Values are Core's unless marked as ours.
+
+    Raises ParameterError for times that are not above 0, and for sizes that no request can have.
+    """
 
     connect_s: float = 5.0
     proxy_s: float = 20.0  # for a proxy to connect (Core netbase.cpp SOCKS5_RECV_TIMEOUT)
@@ -23,3 +30,14 @@ class Limits:
     flights: int = 8  # such requests under way; ours
     filters: int = 250  # compact filters per request; BIP-157: at most 1,000
     filter_flights: int = 2  # such requests under way with one peer; ours
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value: object = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int if name in _SIZES else int | float):
+                raise ParameterError(f"{name} is a {'whole ' if name in _SIZES else ''}number, not {value!r}")
+            if not value > 0:
+                raise ParameterError(f"{name} is above 0, not {value!r}")
+            most = _SIZES.get(name)
+            if most is not None and value > most:
+                raise ParameterError(f"{name} is at most {most:,}, as a request can have, not {value!r}")

@@ -52,6 +52,21 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         Address.parse(text, 18444)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"reply_s": value} for value in (0, -1, float("nan"), "2", None, True)),
+        *({name: value} for name in ("flight", "flights", "filters", "filter_flights") for value in (0, -1, 1.5, True)),
+        {"filters": 1_001}, {"flight": 50_001},
+    ],
+)  # fmt: skip
+def test_limits_are_numbers_that_make_sense(wrong: dict[str, Any]) -> None:
+    """Without any in flight nothing was ever asked for, and nobody said so; others ended the client with an error of its insides."""
+    (name,) = wrong
+    with pytest.raises(ParameterError, match=f"^{name} is "):
+        Limits(**wrong)
+
+
 def to(node: Node) -> Address:
     return Address(node.host, node.port)
 
