@@ -35,6 +35,8 @@ def named_peers(peers: Iterable[str], network: Network, *, discover: bool, proxy
     if isinstance(peers, str):
         raise TypeError("an iterable of peers expected, not one string")
     addresses = [Address.parse(peer, network.default_port) for peer in peers]
+    if proxy is None and any(address.is_onion for address in addresses):
+        raise ParameterError("an onion address is reached through Tor only: give its proxy, such as socks5://127.0.0.1:9050")
     if not addresses and not discover:
         raise ParameterError("no peers: name some, or let them be discovered")
     if not addresses and proxy is not None and not knows:

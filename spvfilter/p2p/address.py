@@ -43,6 +43,11 @@ class Address:
             raise ParameterError(f"not a host: {host[:80]!r}")
         return cls(host, int(port))
 
+    @property
+    def is_onion(self) -> bool:
+        """Whether only Tor reaches it: no resolver is asked for such a name (RFC 7686 § 2)."""
+        return self.host.lower().endswith(".onion")
+
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 

@@ -208,6 +208,8 @@ async def _connect_directly(address: Address) -> tuple[asyncio.StreamReader, asy
 
     The event loop would look a name up in one of the few threads that everybody shares, and a program waits for these when it ends.
     """
+    if address.is_onion:
+        raise OSError("an onion address is reached through a proxy of Tor's only")
     hosts = [address.host] if is_ip(address.host) else list(dict.fromkeys(await resolved(address.host)))
     failure = OSError("the name has no address")
     for host in hosts:

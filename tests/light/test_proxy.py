@@ -69,6 +69,14 @@ async def test_a_client_syncs_through_a_proxy_which_alone_resolves_names(
             assert not any("onion" in str(name) for name in looked_up)
 
 
+@pytest.mark.parametrize("host", [ONION, ONION.upper()])
+def test_an_onion_address_without_a_proxy_is_an_error_and_is_not_looked_up(host: str, looked_up: list[str]) -> None:
+    """Whoever forgets the proxy tells resolvers, time and again, which node is theirs."""
+    with pytest.raises(ParameterError, match="Tor"):
+        LightClient(grown(80).watch(), peers=["127.0.0.1:1", f"{host}:8333"])
+    assert not looked_up
+
+
 async def test_addresses_reach_a_proxy_as_addresses() -> None:
     world = grown(81)
     with SocksProxy().running() as proxy:

@@ -128,6 +128,20 @@ async def test_of_the_addresses_of_a_name_one_that_can_be_connected_is_taken(mon
                 await Connection.open(Address("node.example", node.port), SETTINGS)
 
 
+@pytest.mark.parametrize("host", ["abcdefghij234567.onion", "ABCDEFGHIJ234567.Onion"])
+async def test_no_resolver_is_asked_for_an_onion_address(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def getaddrinfo(*args: Any, **named: Any) -> Any:
+        asked.append(args)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    with pytest.raises(OSError, match="Tor"):
+        await Connection.open(Address(host, 8333), SETTINGS)
+    assert not asked
+
+
 async def test_a_port_where_nobody_listens_is_refused() -> None:
     async with Node() as node:
         address = to(node)
