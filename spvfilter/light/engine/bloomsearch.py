@@ -197,11 +197,15 @@ class BloomSearch:
         self._context.changed()
 
     def disarm(self) -> list[Peer]:
-        """Take filters back where blocks are searched in another way: a peer that has one announces nothing else. Who had one."""
+        """Take filters back where blocks are searched in another way: a peer that has one announces nothing else. Who had one.
+
+        Without the mempool a peer keeps the one that it has, else it would announce every transaction. It is told nothing new.
+        """
         armed = [peer for peer, link in self._links.items() if link.filter is not None and not link.flights]
         for peer in armed:
             self._links[peer] = BloomLink()
-            self._context.out.send(peer.number, FilterClear())
+            if self._context.options.mempool:
+                self._context.out.send(peer.number, FilterClear())
         return armed
 
     def teach(self) -> None:

@@ -129,7 +129,7 @@ class MempoolWatch:
 
     def advance(self, *, is_synced: bool, by_filter: bool) -> None:
         """At the tip, ask for what was announced, and tell peers that announcements are welcome."""
-        if self._context.options.mempool and not by_filter:
+        if not by_filter:
             for peer in self._bloom.disarm():
                 self._stand(peer).was_asked_for_all = False
         if self._context.options.mempool and is_synced:

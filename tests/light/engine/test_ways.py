@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from light.engine.test_own import answer, send
 from simulation.behaviours.base import Behaviour
 from simulation.behaviours.bloom import Liar, OmitsAll
 from simulation.behaviours.faulty import NoFilters
@@ -16,7 +17,7 @@ from spvfilter.light.engine.effects import Commit
 from spvfilter.light.engine.engine import Engine, Way
 from spvfilter.light.engine.inputs import Asked, Instant
 from spvfilter.light.engine.requests import AddEntries, Start
-from spvfilter.light.events import Mode
+from spvfilter.light.events import Broadcast, Mode
 from spvfilter.node.build import build_tx
 from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import Lock, multisig, p2wpkh
@@ -79,6 +80,35 @@ def test_where_auto_goes_over_to_compact_filters_peers_lose_the_filter_and_annou
         assert world.truth.ours_waiting(world.is_wanted) == world.process.books.waiting()
         (connection,) = world.process.connections.values()
         assert connection.sent["filterclear"] == 1
+        assert not world.warnings
+
+
+def test_where_auto_goes_over_to_compact_filters_without_the_mempool_peers_are_told_nothing_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a transaction of ours they were told each coin that compact filters had found since, by its outpoint."""
+    way = [Way.BLOOM]
+    monkeypatch.setattr(Engine, "_preferred_way", lambda engine: way[0])
+    with stage(tmp_path, Mode.AUTO, Prompt, mempool=False) as world:
+        world.boot()
+        world.wait_synced(within=120)
+        way[0] = Way.COMPACT
+        for _ in range(3):
+            world.truth.receive()
+        world.truth.mine()
+        world.wait_synced(within=120)
+        txid = send(world)
+        world.pass_time(60)
+        assert world.process is not None
+        assert isinstance(answer(world, txid), Broadcast)
+        (connection,) = world.process.connections.values()
+        assert (connection.sent["filterload"], connection.sent["filteradd"], connection.sent["filterclear"]) == (1, 0, 0)
+        way[0] = Way.BLOOM
+        world.truth.receive()
+        world.truth.mine()
+        world.wait_synced(within=120)
+        assert connection.sent["filterload"] == 2
+        assert world.has_found_all()
         assert not world.warnings
 
 
