@@ -292,27 +292,28 @@ class BloomSearch:
                 return
         part.answers[peer] = blocks
         for block in whole:
-            if part.is_recorded:
-                self._blocks.want(block.height, block.hash, partial(self._check_whole, block.height, block.hash))
-            elif block.hash not in self._raws:
-                self._blocks.want(block.height, block.hash, partial(self._raw_came, block.hash))
+            if not part.is_recorded and block.hash not in self._raws:
+                self._blocks.want(block.height, block.hash, partial(self._raw_came, block.height, block.hash))
             block.txs = ()
             block.raw = b""  # to be fetched
         if part.is_recorded:
             self._compare(part, peer)
 
-    def _check_whole(self, height: int, block_hash: bytes, raw: bytes) -> None:
-        """A block that is recorded, and that a witness could not answer for but with all of it."""
+    def _check_whole(self, peer: Peer, height: int, block_hash: bytes, raw: bytes) -> None:
+        """A block that is recorded, and that a peer could not answer for but with all of it: only now is it a witness."""
         books = self._context.books
         if height > books.cursor or self._context.chain.hash_at(height) != block_hash:
             return
         there = {hit.position: hit.txid for hit in books.watch.table.scan_block(raw)}
         if shown := there.keys() - books.positions_at(height).keys():
             self._search_again(height, block_hash, {position: there[position] for position in shown})
+        else:
+            self._coverage.witnessed(height, height, peer.group, peer.address)
 
-    def _raw_came(self, block_hash: bytes, raw: bytes) -> None:
-        self._raws[block_hash] = raw
-        self._context.changed()
+    def _raw_came(self, height: int, block_hash: bytes, raw: bytes) -> None:
+        if height > self._context.books.cursor:
+            self._raws[block_hash] = raw
+            self._context.changed()
 
     # Recording
 
@@ -327,6 +328,8 @@ class BloomSearch:
                 return
             part.is_recorded, self._recorded_at = True, self._context.now.monotonic
             self._coverage.answered(part.first, part.last, peer.group, peer.address)
+            for block in blocks:
+                self._raws.pop(block.hash, None)
             self.teach()
             for other in list(part.answers):
                 if other is not peer and part in self._parts:
@@ -348,7 +351,7 @@ class BloomSearch:
                     raw = self._raws.pop(block.hash, None)
                     if raw is None:
                         if not self._blocks.is_wanted(block.hash):
-                            self._blocks.want(block.height, block.hash, partial(self._raw_came, block.hash))
+                            self._blocks.want(block.height, block.hash, partial(self._raw_came, block.height, block.hash))
                         return False
                     block.raw = raw
                 hits = block.hits(books.watch.table)
@@ -371,8 +374,13 @@ class BloomSearch:
     def _compare(self, part: _Part, peer: Peer) -> None:
         """Compare a peer's answer with what is recorded."""
         table, books = self._context.books.watch.table, self._context.books
+        first, whole = part.first, list[int]()
         for block in part.answers[peer]:
-            if block.raw is not None or block.height > books.cursor:
+            if block.raw is not None:
+                whole.append(block.height)
+                self._blocks.want(block.height, block.hash, partial(self._check_whole, peer, block.height, block.hash))
+                continue
+            if block.height > books.cursor:
                 continue
             recorded = books.positions_at(block.height)
             theirs = {tx.position: tx.raw for tx in block.txs if table.scan_tx(tx.raw)}
@@ -384,7 +392,10 @@ class BloomSearch:
             if shown:
                 self._expose(part, block, shown)
                 return
-        self._coverage.witnessed(part.first, part.last, peer.group, peer.address)
+        for height in whole:
+            self._coverage.witnessed(first, height - 1, peer.group, peer.address)
+            first = height + 1
+        self._coverage.witnessed(first, part.last, peer.group, peer.address)
 
     def _expose(self, part: _Part, block: ScannedBlock, shown: Iterable[int]) -> None:
         """A block has a transaction of ours that is not recorded: those that left it out have lied, and it is searched again."""

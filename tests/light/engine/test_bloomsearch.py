@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from simulation.behaviours.bloom import OmitsAll
+from simulation.behaviours.bloom import Liar, OmitsAll
 from simulation.behaviours.faulty import Pruned
 from simulation.pipe import Quality
+from simulation.world import World
+from spvfilter.filters.bip37 import MatchedTx
 from spvfilter.kernel import Hit
 from spvfilter.light.engine import coverage
 from spvfilter.light.engine.coverage import NOTE, Coverage
@@ -19,10 +21,16 @@ from spvfilter.light.engine.inputs import Input, Instant
 from spvfilter.light.engine.options import Patience
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.events import Mode
+from spvfilter.node.blocktree import TreeBlock
+from spvfilter.node.build import build_tx
+from spvfilter.node.responder import Responder
+from spvfilter.primitives import OutPoint, TxOut
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import BlockConnected, WalletEvent
 from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wire.messages import table as wire
+from support.locks import LOCKS
 from support.stage import Prompt, stage
 
 
@@ -191,3 +199,58 @@ def test_where_debts_are_too_many_a_peer_is_asked_once_for_what_is_owed(tmp_path
         assert world.process is not None
         (other,) = [each for each in world.process.connections.values() if each.node is world.nodes[1]]
         assert 1 <= other.sent["getdata"] <= world.truth.height // 20 + 1
+
+
+class _KeepsBlocksResponder(Responder):
+    """Sends no whole block."""
+
+    def on_block_wanted(self, block: TreeBlock, kind: int) -> None:
+        if kind == wire.InvType.FILTERED_BLOCK:
+            super().on_block_wanted(block, kind)
+
+
+class _OmitsSmallResponder(_KeepsBlocksResponder):
+    def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
+        super().send_merkleblock(block, [each for each in matched if len(each.stripped) != 64])
+
+
+class OmitsSmall(Liar):
+    """Leaves out transactions of 64 bytes, which make a proof ambiguous."""
+
+    omits = True
+    responder = _OmitsSmallResponder
+
+
+def spend_in_64_bytes(world: World) -> None:
+    """The next block has a spend of ours that an inner node of a Merkle tree might be (CVE-2017-12842)."""
+    lock = LOCKS[1]  # P2WPKH, whose signature is no part of these bytes
+    coin = world.truth.regtest.pay(lock.pays(20_000))
+    world.truth.mine()
+    raw = build_tx([lock.spends(OutPoint(coin, 0))], [TxOut(19_000, b"\x51" * 4)])
+    assert len(Transaction.parse(raw).stripped) == 64
+    world.truth.regtest.mine(transactions=[raw])
+
+
+def test_who_proves_what_must_be_looked_at_in_the_whole_block_is_its_witness_only_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that was killed before the whole block had come never looked at it, and nobody was asked for it again."""
+    with stage(tmp_path, Mode.BIP37, OmitsSmall, Prompt, mempool=False) as world:
+        liar, honest = world.nodes
+        honest.is_up = False
+        spend_in_64_bytes(world)
+        world.boot()
+        world.wait_synced(within=60)
+        assert not world.has_found_all()
+        honest.is_up = True
+        with monkeypatch.context() as patch:
+            patch.setattr(Prompt, "responder", _KeepsBlocksResponder)
+            while not honest.ends:
+                world.pass_time(1)
+            world.pass_time(2)
+        assert not world.has_found_all()
+        world.kill()
+        world.boot()
+        world.pass_time(120)
+        assert world.has_found_all()
+        assert world.banned == set(liar.addresses)
