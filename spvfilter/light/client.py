@@ -355,8 +355,8 @@ class LightClient:
         Taken means that a peer has it: it announces it, had it before, or fetched it and gives it back when it is asked. One that does not
         answer that question is believed. Refused means that a peer says so (BIP-61 reject), or fetched it and does not have it for 40
         seconds. One that all have refused who were sent it is an error, is not offered any more and counts as nothing (TxStatus.REFUSED);
-        a block, if anything of it is watched, or a peer that has it nevertheless, is believed: it may be on its way. One that somebody has
-        taken counts, whoever refuses it.
+        a peer that has it nevertheless is believed, and so is a block, if anything of it is watched, or the block is fetched whole for
+        something else: for its sake alone none is, and it may be on its way. One that somebody has taken counts, whoever refuses it.
 
         What of it concerns the list is a match of the mempool from the moment on in which a peer fetches it. It is offered again, to every
         peer and in every run, every ten minutes until a peer announces it that did not get it from us, then once a day, until a block has
@@ -388,7 +388,7 @@ class LightClient:
         """Give up an unconfirmed transaction that was broadcast here, its descendants, and those from here that it had replaced.
 
         They are not offered again, and the coins that they spend can be spent. If a block has one anyway, it is confirmed, if anything of
-        it is watched. Broadcasting it again takes this back.
+        it is watched, or the block is fetched whole for something else. Broadcasting it again takes this back.
 
         Raises ParameterError for one that is not unconfirmed, or not from here, NotRunningError.
         """

@@ -144,7 +144,7 @@ class Books:
             self.is_window_due = True
         if fresh:
             self._keep_transactions(block, fresh)
-        if self.unconfirmed.pending:
+        if self.unconfirmed.pending or self.ended.has_own:
             yield from self._resolve(block)
         yield from self._follow_coins(made_by(hits))
         for coinbase in dict.fromkeys(hit.txid for hit in fresh if hit.position == 0 and not hit.spend):
@@ -168,14 +168,15 @@ class Books:
     def _resolve(self, block: ScannedBlock) -> Iterator[WalletEvent]:
         """Transactions of the block are no longer pending; unconfirmed ones that conflict with them end.
 
-        Either kind spends an outpoint that an unconfirmed transaction spends. One that we broadcast is kept, though nothing of it is ours.
+        Either kind spends an outpoint that an unconfirmed transaction spends. One that we broadcast is kept, though nothing of it is ours,
+        and though it had ended.
         """
         freed: list[bytes] = []
         for found, inputs in block.inputs():
             rivals = [txid for outpoint in inputs for txid in self.unconfirmed.spenders(outpoint)]
-            if rivals:
+            if rivals or self.ended.may_be(inputs):
                 tx = Transaction.parse(found.raw)
-                before = self.unconfirmed.pending.get(tx.txid)
+                before = self.unconfirmed.pending.get(tx.txid) or self.ended.own(tx.txid)
                 if before is not None and before.own and tx.txid not in self._kept:
                     self._keep(tx.txid, found, block)
                 if self.unconfirmed.remove(tx.txid) is not None and tx.txid not in self._kept:

@@ -36,6 +36,9 @@ class Endings:
     def __init__(self, stored: Sequence[Ended], transactions: Mapping[bytes, StoredTx]) -> None:
         """As the database has them; the conflicted ones of recent blocks are among the `transactions`."""
         self._own = {ended.txid: ended.tx for ended in stored if ended.tx is not None}
+        self._spenders: dict[bytes, dict[bytes, None]] = {}  # first outpoint that one of ours spends → txids
+        for txid, tx in self._own.items():
+            self._spenders.setdefault(_first_input(tx), {})[txid] = None
         self._others = {ended.txid: ended.size for ended in stored if ended.tx is None}  # the oldest first
         self._size = sum(self._others.values())
         self._abandoned = {ended.txid for ended in stored if ended.status is TxStatus.ABANDONED}
@@ -57,6 +60,7 @@ class Endings:
                 self._orphans[txid] = _parents(tx)
         if tx.own:
             self._own[txid] = tx
+            self._spenders.setdefault(_first_input(tx), {})[txid] = None
             return
         self._others[txid] = len(tx.raw)
         self._size += len(tx.raw)
@@ -77,7 +81,11 @@ class Endings:
     def forget(self, txid: bytes) -> None:
         """A transaction is unconfirmed again, in a block, or not kept any more."""
         self._size -= self._others.pop(txid, 0)
-        self._own.pop(txid, None)
+        if (own := self._own.pop(txid, None)) is not None:
+            spenders = self._spenders[first := _first_input(own)]
+            del spenders[txid]
+            if not spenders:
+                del self._spenders[first]
         self._abandoned.discard(txid)
         self._conflicted.pop(txid, None)
         self._orphans.pop(txid, None)
@@ -96,6 +104,15 @@ class Endings:
     def own(self, txid: bytes) -> StoredTx | None:
         """A transaction that was broadcast here and has ended, or None."""
         return self._own.get(txid)
+
+    def may_be(self, inputs: Sequence[bytes]) -> bool:
+        """Whether a transaction that spends these outpoints may be one that was broadcast here and has ended."""
+        return any(outpoint in self._spenders for outpoint in inputs[:1])
+
+    @property
+    def has_own(self) -> bool:
+        """Whether there is one that was broadcast here."""
+        return bool(self._own)
 
     def rules_out(self, tx: Transaction, *, own: bool) -> bool:
         """Whether a transaction, or one that it spends from, is in conflict with a block, or was given up; `own` ones may come again."""
@@ -131,6 +148,10 @@ class Endings:
             self.forget(txid)
             batch.transactions[txid] = None
         return returning
+
+
+def _first_input(tx: StoredTx) -> bytes:
+    return Transaction.parse(tx.raw).inputs[0]
 
 
 def _parents(tx: StoredTx) -> set[bytes]:

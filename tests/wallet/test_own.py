@@ -124,6 +124,32 @@ def test_an_own_transaction_that_matches_nothing_returns_with_its_block(wallet: 
     assert wallet.statuses() == {txid(parent): "confirmed", txid(child): "pending"}
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("ending", ["refused", "abandoned", "expired"])
+def test_an_own_transaction_that_matches_nothing_and_had_ended_is_confirmed_by_a_block_that_has_it(
+    wallet: Wallet, ending: str, restarts: bool
+) -> None:
+    """Its history said that it was refused, and the user might have paid again."""
+    raw, other = pay(900, coin(1), coin(2), to=THEIRS), pay(800, coin(1), to=THEIRS)
+    for each in (other, raw):
+        wallet.hear(each, own=True)
+    if ending == "expired":
+        wallet.tell(wallet.books.expire(wallet.now + MEMPOOL_EXPIRY_S))
+    else:
+        for each in (other, raw):
+            wallet.tell(wallet.books.abandon(txid(each), refused=ending == "refused"))
+    assert set(wallet.statuses().values()) == {ending}
+    if restarts:
+        wallet.restart()
+    wallet.mine(pay(1, coin(3), to=THEIRS))
+    wallet.mine(raw)
+    assert wallet.statuses() == {txid(raw): "confirmed", txid(other): ending}
+    wallet.reorganise()
+    assert wallet.statuses()[txid(raw)] == "pending"
+    wallet.mine(raw)
+    assert wallet.statuses() == {txid(raw): "confirmed", txid(other): ending}
+
+
 def test_a_rival_of_an_own_transaction_that_matches_nothing_is_in_conflict_with_its_block(wallet: Wallet) -> None:
     ours, rival = pay(100, coin(1), to=THEIRS), pay(90, coin(1))
     wallet.hear(ours, own=True)
