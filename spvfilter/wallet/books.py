@@ -346,6 +346,7 @@ class Books:
         was = None if own else self.ended.own(tx.txid)  # ours, which had expired or was refused, and now others have it
         contest = self.unconfirmed.contest(tx, own=own or was is not None, moves_all=moves_all)
         later = None if age is None or contest is None else self.unconfirmed.seen_after(tx, age, contest)
+        is_ruled_out = self.ended.rules_out(tx, own=own)
         if not hits and not own and was is None:
             self.unconfirmed.set_aside(tx, since, age)
             if contest is None or contest.revived or later is not None:
@@ -355,7 +356,7 @@ class Books:
             self.unconfirmed.trim(contest.displaced, self.batch)
             return events
         crowded_out = [] if own or was is not None else self.unconfirmed.crowded_out(tx, words)
-        if contest is None or self.ended.rules_out(tx, own=own) or crowded_out is None:
+        if contest is None or is_ruled_out or crowded_out is None:
             return []
         if crowded_out:
             gone = self._end_all(crowded_out, TxStatus.EXPIRED, Reason.SIZELIMIT)

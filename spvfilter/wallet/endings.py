@@ -13,6 +13,7 @@ from spvfilter.wallet.events import Reason
 
 MAX_ENDED = 1_000  # transactions that were not broadcast here
 MAX_ENDED_SIZE = 10_000_000  # bytes of these
+MAX_RULED_OUT = 1_000  # txids of what spends from what ended, directly or through others, the latest; ours
 
 
 class Ending(NamedTuple):
@@ -44,6 +45,7 @@ class Endings:
         self._abandoned = {ended.txid for ended in stored if ended.status is TxStatus.ABANDONED}
         self._conflicted = {txid: tx for txid, tx in transactions.items() if tx.status is TxStatus.CONFLICTED}
         self._orphans = {txid: _parents(tx) for txid, tx in self._conflicted.items() if tx.block_hash is None}  # of lost coinbases
+        self._ruled_out: dict[bytes, bytes] = {}  # txid of what cannot count → txid of what ended, from which it spends
         self._lost: set[bytes] = set()  # txids of coinbases that left the best chain in this run
 
     def put(self, txid: bytes, tx: StoredTx | None, batch: Batch) -> None:
@@ -88,6 +90,7 @@ class Endings:
                 del self._spenders[first]
         self._abandoned.discard(txid)
         self._conflicted.pop(txid, None)
+        self._ruled_out.pop(txid, None)
         self._orphans.pop(txid, None)
 
     def __contains__(self, txid: bytes) -> bool:
@@ -116,8 +119,16 @@ class Endings:
 
     def rules_out(self, tx: Transaction, *, own: bool) -> bool:
         """Whether a transaction, or one that it spends from, is in conflict with a block, or was given up; `own` ones may come again."""
-        family = {tx.txid, *(outpoint[:32] for outpoint in tx.inputs)}
-        return not family.isdisjoint(self._conflicted) or (not own and not family.isdisjoint(self._abandoned))
+        if not self._conflicted and (own or not self._abandoned):
+            return False
+        for txid in (tx.txid, *(self._ruled_out.get(outpoint[:32], outpoint[:32]) for outpoint in tx.inputs)):
+            if txid in self._conflicted or (not own and txid in self._abandoned):
+                self._ruled_out.pop(tx.txid, None)
+                self._ruled_out[tx.txid] = txid
+                if len(self._ruled_out) > MAX_RULED_OUT:
+                    del self._ruled_out[next(iter(self._ruled_out))]
+                return True
+        return False
 
     def undone(self, fork: int, batch: Batch) -> list[StoredTx]:
         """Remove and return what conflicts with blocks above a height, which have left the best chain."""

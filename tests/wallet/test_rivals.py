@@ -337,6 +337,29 @@ def test_a_rival_that_comes_after_the_block_never_counts_nor_does_its_child(wall
     assert wallet.pending == 100
 
 
+@pytest.mark.parametrize("script", [OURS, THEIRS], ids=["ours", "theirs"])
+def test_nothing_counts_that_spends_through_others_from_what_ended(wallet: Wallet, script: bytes) -> None:
+    """As long as that has ended: one that its owner sends again, or whose rival's block is left, may have descendants."""
+    wallet.mine(pay(5_000, coin(1)))
+    mined, late = pay(100, coin(2)), pay(90, coin(2))
+    wallet.mine(mined)
+    abandoned = pay(80, out(pay(5_000, coin(1))))
+    wallet.hear(abandoned, own=True)
+    wallet.tell(wallet.books.abandon(txid(abandoned)))
+    children = [pay(70, out(raw), to=script) for raw in (late, abandoned)]
+    grandchildren = [pay(60, out(raw)) for raw in children]
+    for raw in (late, *children, *grandchildren):
+        assert not wallet.hear(raw)
+    assert wallet.pending == 0
+    wallet.hear(abandoned, own=True)
+    wallet.hear(children[1], own=True)
+    assert wallet.hear(grandchildren[1])
+    wallet.reorganise()
+    for raw in (late, children[0], grandchildren[0]):
+        wallet.hear(raw)
+    assert wallet.statuses()[txid(grandchildren[0])] == "pending"
+
+
 def test_a_long_chain_of_payments_is_not_displaced_by_one(wallet: Wallet) -> None:
     """As nodes do: a few bytes of a stranger's move a hundred transactions at most."""
     root = pay(1_000, coin(1))
