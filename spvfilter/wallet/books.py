@@ -23,7 +23,7 @@ from spvfilter.wallet.endings import Ending, Endings
 from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
 from spvfilter.wallet.invented import InventedOutpoints
-from spvfilter.wallet.kept import KeptTransactions, confirmed, filter_elements
+from spvfilter.wallet.kept import KeptTransactions, confirmed, filter_elements, outpoint_elements
 from spvfilter.wallet.saved import Filtered, SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.wallet.unconfirmed import MAX_SPARED, Unconfirmed, identity, made_by, why_impossible
@@ -481,3 +481,7 @@ class Books:
     def bloom_elements(self) -> list[bytes]:
         """The elements of a BIP-37 filter, without what strangers may have invented. Raises InexpressibleError."""
         return filter_elements(self.watch, self._invented, dict(self.own_unconfirmed()))
+
+    def outpoint_elements(self) -> dict[bytes, None]:
+        """Those of them that are outpoints: what blocks teach, and what our own transactions spend."""
+        return outpoint_elements(self.watch, self._invented, dict(self.own_unconfirmed()))

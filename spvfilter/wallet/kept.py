@@ -88,7 +88,15 @@ def filter_elements(watch: WatchList, invented: InventedOutpoints, own: Mapping[
     Anybody can invent an unconfirmed payment to an address. If it changed the filter, its inventor would learn that the address is ours. So
     outputs of unconfirmed transactions that we did not send, `invented`, stay out, unless they are entries of the list.
     """
-    elements = invented.left_out(watch.bloom_elements())
+    return list(_with_inputs(invented.left_out(watch.bloom_elements()), own))
+
+
+def outpoint_elements(watch: WatchList, invented: InventedOutpoints, own: Mapping[bytes, bytes]) -> dict[bytes, None]:
+    """Those of a filter's elements that are outpoints: the others are entries of the list."""
+    return _with_inputs(invented.left_out(outpoint for outpoint, _ in watch.table.coins()), own)
+
+
+def _with_inputs(elements: dict[bytes, None], own: Mapping[bytes, bytes]) -> dict[bytes, None]:
     for raw in own.values():
         elements.update(dict.fromkeys(Transaction.parse(raw).inputs))
-    return list(elements)
+    return elements

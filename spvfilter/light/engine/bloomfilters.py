@@ -17,6 +17,7 @@ class BloomFilters:
         self._parameters = parameters
         self._secret = secret
         self._fresh_rate = 0.0
+        self.elements: dict[bytes, None] = {}  # of the latest one
         self._made: tuple[list[bytes], Bip37Parameters, Bip37Filter] | None = None  # the latest one, and what it was made from
         self._is_durable = parameters is not None
 
@@ -39,6 +40,7 @@ class BloomFilters:
             tweak, room, rate, key = self._parameters
             made = Bip37Filter.for_watchlist(elements, rate, tweak, UpdateFlags.ALL, elements=room, decoy_key=key)
             self._made = elements.elements, self._parameters, made
+            self.elements = dict.fromkeys(elements.elements)
             self._fresh_rate = made.current_fp_rate
         return self._made[2]
 

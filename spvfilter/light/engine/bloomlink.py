@@ -8,7 +8,7 @@ in another order would have been tested with another filter.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import LieError, UselessPeerError
@@ -51,6 +51,7 @@ class BloomLink:
 
     def __init__(self) -> None:
         self.filter: Bip37Filter | None = None
+        self.known: Mapping[bytes, None] = {}  # elements that the filter has
         self.epoch = -1  # of the watch list that the filter was made of
         self.must_reload = True  # whether the peer needs a new filter before it is asked anything more
         self.covered = -1  # height up to which its filter has what blocks taught
@@ -72,10 +73,10 @@ class BloomLink:
         """Whether transactions of a block are due."""
         return self._open is not None
 
-    def load(self, made: Bip37Filter, epoch: int, covered: int) -> None:
-        """The peer is given a filter; what is under way is tested with the one before."""
+    def load(self, made: Bip37Filter, epoch: int, covered: int, known: Mapping[bytes, None]) -> None:
+        """The peer is given a filter of these elements; what is under way is tested with the one before."""
         self.asked_to = self.asked_to if epoch == self.epoch else -1
-        self.filter, self.epoch, self.covered = made.copy(), epoch, covered
+        self.filter, self.epoch, self.covered, self.known = made.copy(), epoch, covered, known
         self.misses_txs, self.is_in_doubt = bool(self.unanswered), False
 
     def begin(self, flight: Flight) -> None:

@@ -181,7 +181,7 @@ class BloomSearch:
                 made = self._filters.make()
                 if made is None:
                     return
-                link.load(made, self._epoch, self._context.books.cursor)
+                link.load(made, self._epoch, self._context.books.cursor, self._filters.elements)
                 link.must_reload = False
                 self._context.out.send(peer.number, FilterLoad.parse(bytes(made)))
                 self.has_told = True
@@ -209,13 +209,20 @@ class BloomSearch:
         return armed
 
     def teach(self) -> None:
-        """Give every peer's filter the elements that are new and that it cannot know from what it served."""
+        """Give every peer's filter the elements that are new and that it cannot know from what it served.
+
+        A change of the entries has all filters loaded anew, so these are outpoints. Those that a filter was taught are not looked up again.
+        """
         armed = {peer: link for peer, link in self._links.items() if link.filter is not None and link.epoch == self._epoch}
-        elements = self._context.books.bloom_elements() if armed else []
+        known = self._context.books.outpoint_elements() if armed else {}
+        fresh: dict[int, list[bytes]] = {}  # by what was known before, which filters that were loaded or taught together share
+        for link in armed.values():
+            if id(link.known) not in fresh:
+                fresh[id(link.known)] = [element for element in known if element not in link.known]
         for peer, link in armed.items():
-            for element in link.teach(elements):
+            for element in link.teach(fresh[id(link.known)]):
                 self._context.out.send(peer.number, FilterAdd(element))
-            link.covered = max(link.covered, self._context.books.cursor)
+            link.covered, link.known = max(link.covered, self._context.books.cursor), known
 
     # Asking
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from simulation.behaviours.bloom import Liar, OmitsAll
 from simulation.behaviours.faulty import Pruned
 from simulation.pipe import Quality
 from simulation.world import World
-from spvfilter.filters.bip37 import MatchedTx
+from spvfilter.filters.bip37 import Bip37Filter, MatchedTx
 from spvfilter.kernel import Hit
 from spvfilter.light.engine import coverage
 from spvfilter.light.engine.coverage import NOTE, Coverage
@@ -199,6 +200,30 @@ def test_where_debts_are_too_many_a_peer_is_asked_once_for_what_is_owed(tmp_path
         assert world.process is not None
         (other,) = [each for each in world.process.connections.values() if each.node is world.nodes[1]]
         assert 1 <= other.sent["getdata"] <= world.truth.height // 20 + 1
+
+
+def test_what_a_filter_was_taught_is_not_looked_up_in_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each recorded part all of the wallet's elements were, for every peer: of 10,000 it took 20 ms."""
+    looked_up = Counter[tuple[int, bytes]]()
+    contains = Bip37Filter.__contains__
+
+    def counted(made: Bip37Filter, element: object) -> bool:
+        assert isinstance(element, bytes)
+        looked_up[id(made), element] += 1
+        return contains(made, element)
+
+    with stage(tmp_path, Mode.BIP37, Prompt, Prompt, mempool=False) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        coins = len(world.truth.coins)
+        monkeypatch.setattr(Bip37Filter, "__contains__", counted)
+        for _ in range(3):
+            world.truth.receive()
+            world.truth.mine()
+            world.wait_synced(within=60)
+        assert world.has_found_all()
+        assert looked_up.total() < coins
+        assert max(looked_up.values()) == 1
 
 
 class _KeepsBlocksResponder(Responder):
