@@ -24,7 +24,7 @@ else:
 
 WITNESSES = 3  # independent peers that answer for a block in BIP-37, where there are as many
 MAX_ADDRESSES = 8  # of those who answered for a block that are remembered; when there are so many, only other groups are asked; ours
-MAX_DEBTS = 1_000  # ranges that lack witnesses; ours
+MAX_DEBTS = 250  # ranges that lack witnesses: they are stored with every block. Of more the last are asked for again; ours
 MAX_DISPUTED = 1_000  # blocks searched whole since their filters are disputed; ours
 MAX_DOUBTED = 100  # ranges in which a dispute was ended without a decision; ours
 MAX_CONTESTS = 8  # addresses that are remembered since they stated other filter headers than ours; ours
