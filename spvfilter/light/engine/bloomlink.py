@@ -21,6 +21,8 @@ from spvfilter.wallet.amounts import are_amounts
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.wire.messages.merkleblock import MerkleBlock, Proof
 
+MAX_DOUBTFUL_SIZE = 1_000_000  # bytes of transactions in blocks that our copy of a filter does not match, until it is loaded anew; ours
+
 Landed = Callable[[list[ScannedBlock], list[ScannedBlock]], None]  # the blocks; those that must be fetched whole
 
 
@@ -42,8 +44,8 @@ class _Open:
     block: ScannedBlock
     proof: Proof
     due: set[bytes]  # txids
-    raws: dict[bytes, bytes] = field(default_factory=dict)
-    size: int = 0  # bytes of these
+    raws: dict[bytes, bytes] = field(default_factory=dict)  # without witness
+    size: int = 0  # bytes of these, with witness
 
 
 class BloomLink:
@@ -58,6 +60,7 @@ class BloomLink:
         self.unanswered: set[bytes] = set()  # announced transactions (txid or wtxid) that it matched and that have not come
         self.misses_txs = False  # since the filter was loaded, something announced was not asked for, or not sent
         self.is_in_doubt = False  # whether its filter turned out to have more than our copy of it
+        self._doubtful_size = 0  # bytes of what blocks had that our copy does not match
         self.asked_to = -1  # height up to which it was asked for what is owed: what is joined then is not asked for over and over
         self.is_reloading = False  # whether it has been given the filter anew for what it did, and has not dealt with that yet
         self._flights: deque[Flight] = deque()
@@ -77,7 +80,7 @@ class BloomLink:
         """The peer is given a filter of these elements; what is under way is tested with the one before."""
         self.asked_to = self.asked_to if epoch == self.epoch else -1
         self.filter, self.epoch, self.covered, self.known = made.copy(), epoch, covered, known
-        self.misses_txs, self.is_in_doubt = bool(self.unanswered), False
+        self.misses_txs, self.is_in_doubt, self._doubtful_size = bool(self.unanswered), False, 0
 
     def begin(self, flight: Flight) -> None:
         """A flight is asked for."""
@@ -93,7 +96,7 @@ class BloomLink:
         flight.then(flight.blocks, flight.whole)
 
     def merkleblock(self, message: MerkleBlock) -> Flight:
-        """Take a merkleblock; the flight that it belongs to. Raises LieError, ProofError."""
+        """Take a merkleblock; the flight that it belongs to. Raises LieError, ProofError, UselessPeerError."""
         self._close()
         block_hash = message.header.hash
         flight = next((flight for flight in self._flights if len(flight.blocks) < len(flight.wanted)), None)
@@ -113,34 +116,40 @@ class BloomLink:
             flight.whole.append(block)
         return flight
 
-    def tx(self, txid: bytes, raw: bytes) -> bool:
+    def tx(self, tx: Transaction) -> bool:
         """Take a transaction; whether the last merkleblock proves it. Raises LieError for more than a block has room for.
 
-        A txid does not show the witness, of which a peer may invent as much as a message holds, for each transaction of a block.
+        A txid does not show the witness, of which a peer may invent as much as a message holds, for each transaction of a block. It is not
+        kept: Core sends none with a filtered block.
         """
         current = self._open
-        if current is None or txid not in current.due:
+        if current is None or tx.txid not in current.due:
             return False
-        current.size += len(raw) - len(current.raws.get(txid, b""))
+        if tx.txid in current.raws:
+            return True
+        current.size += len(tx.raw)
         if current.size > MAX_BLOCK_WEIGHT:
-            told = f"{hash_to_hex(txid)} with others of block {current.block.height}: {current.size:,} bytes, more than a block can have"
+            told = f"{hash_to_hex(tx.txid)} with others of block {current.block.height}: {current.size:,} bytes, more than a block can have"
             raise LieError(f"transaction {told}", cause=Lie.IMPOSSIBLE_TX)
-        current.raws[txid] = raw
+        current.raws[tx.txid] = tx.stripped
         if len(current.raws) == len(current.due):
             self._close()
         return True
 
     def judge(self, raw: bytes, *, in_block: bool) -> None:
-        """Update our copy of the filter with a transaction that the peer's matched. Raises LieError if ours does not match it.
+        """Update our copy of the filter with a transaction that the peer's matched. Raises LieError, UselessPeerError if ours does not.
 
         A peer's filter learns from what it announces, ours from what then arrives. While something announced before is missing, a
-        transaction that does not match is no lie, but a reason to load the filter anew. What is outstanding when an announced
-        transaction arrives was announced after it.
+        transaction that does not match is no lie, but a reason to load the filter anew, unless they are many: what a missing transaction
+        teaches a filter matches few others. What is outstanding when an announced transaction arrives was announced after it.
         """
         if self.filter is not None and self.filter.matches_tx(raw):
             return
         if self.filter is not None and (self.misses_txs or (in_block and self.unanswered)):
             self.is_in_doubt = True
+            self._doubtful_size += len(raw) if in_block else 0
+            if self._doubtful_size > MAX_DOUBTFUL_SIZE:
+                raise UselessPeerError(f"sends {self._doubtful_size:,} bytes of transactions that its filter does not match")
             return
         raise LieError(f"transaction {hash_to_hex(Transaction.parse(raw).txid)}", cause=Lie.FILTERED_OUT_TX)
 

@@ -168,7 +168,7 @@ class MempoolWatch:
             link.misses_txs = True  # to parse it would take long, and no honest peer passes it on: a block may have it
             return
         tx = Transaction.parse(raw)
-        if link.tx(tx.txid, raw):
+        if link.tx(tx):
             return
         stand, ids = self._stand(peer), {tx.txid, tx.wtxid}
         if not ids & stand.asked.keys():

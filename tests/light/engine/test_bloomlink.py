@@ -1,0 +1,61 @@
+"""What one peer's filtered blocks may take in memory until the flight lands that they belong to."""
+
+from __future__ import annotations
+
+import pytest
+
+from spvfilter.errors import UselessPeerError
+from spvfilter.filters.bip37 import Bip37Filter
+from spvfilter.light.engine.bloomlink import MAX_DOUBTFUL_SIZE, BloomLink, Flight
+from spvfilter.network import REGTEST
+from spvfilter.primitives import Header
+from spvfilter.transaction import Transaction
+from spvfilter.wallet.scanned import ScannedBlock
+from spvfilter.wire.messages.merkleblock import MerkleBlock
+from support import build
+from support.build import TxIn, TxOut, p2wpkh, sha256d, tx
+
+OURS, THEIRS = p2wpkh(b"\x01" * 20), p2wpkh(b"\xee" * 20)
+
+
+class Link:
+    """A link whose filter has a script of ours, and blocks that a peer sends."""
+
+    def __init__(self) -> None:
+        made = Bip37Filter(10, 1e-9, tweak=1)
+        made.insert(OURS[2:])
+        self.link = BloomLink()
+        self.link.load(made, 0, -1, {})
+        self.landed: list[ScannedBlock] = []
+
+    def send(self, *blocks: list[bytes]) -> None:
+        """A flight of blocks with these transactions, all of them matched."""
+        headers = [Header.parse(build.block(sha256d(REGTEST.genesis), [build.coinbase(1), *txs])[:80]) for txs in blocks]
+        flight = Flight([(height, header.hash) for height, header in enumerate(headers)], lambda blocks, _: self.landed.extend(blocks))
+        self.link.begin(flight)
+        for header, txs in zip(headers, blocks, strict=True):
+            txids = [Transaction.parse(each).txid for each in (build.coinbase(1), *txs)]
+            self.link.merkleblock(MerkleBlock.from_txids(header, txids, range(1, len(txids))))
+            for each in txs:
+                assert self.link.tx(Transaction.parse(each))
+        self.link.land(flight)
+
+
+def test_a_witness_that_a_peer_may_have_invented_is_not_held() -> None:
+    """Each block of a flight might have had four megabytes of it, with eight flights of 125 blocks under way."""
+    peer = Link()
+    raws = [tx([TxIn(bytes((n,)) * 32, 0, witness=(bytes(1_000_000),))], [TxOut(n, OURS)]) for n in range(1, 4)]
+    peer.send(raws)
+    assert [each.raw for each in peer.landed[0].txs] == [Transaction.parse(raw).stripped for raw in raws]
+
+
+def test_what_the_filter_does_not_match_is_taken_on_trust_in_a_bounded_size() -> None:
+    """A peer that has announced what it never sends might pass off all transactions of a thousand blocks."""
+    peer = Link()
+    padding = [tx([TxIn(bytes((n,)) * 32, 0, bytes(MAX_DOUBTFUL_SIZE // 4))], [TxOut(n, THEIRS)]) for n in range(1, 6)]
+    peer.link.misses_txs = True
+    peer.send(*([raw] for raw in padding[:3]))
+    assert len(peer.landed) == 3
+    assert peer.link.is_in_doubt
+    with pytest.raises(UselessPeerError, match="does not match"):
+        peer.send(*([raw] for raw in padding[3:]))
