@@ -8,6 +8,7 @@ from typing import NamedTuple
 from spvfilter._dataclass import dataclass
 from spvfilter.light.engine.requests import Request
 from spvfilter.wire import events as wire
+from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import Addr, AddrV2, Block, GetData, Headers, Inv, Message, NotFound, Tx
 
 
@@ -192,6 +193,8 @@ def _work(event: wire.Received | wire.ReceivedFilters) -> int:
             return 10 + len(items)
         case wire.Received(Addr(addresses) | AddrV2(addresses)):
             return 10 + 60 * len(addresses)  # of IPv6, where an address book is kept
+        case wire.Received(MerkleBlock(hashes=hashes)):
+            return 20 + len(hashes) // 2
         case wire.Received(Tx(raw)):
             return 20 + len(raw) // 50
         case wire.Received(Block(raw)):

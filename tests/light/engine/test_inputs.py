@@ -9,10 +9,12 @@ import pytest
 
 from spvfilter.errors import SessionError
 from spvfilter.light.engine.inputs import MAX_WORK, Fenced, Heard, HeardTogether, Input, Malformed, inputs_of
+from spvfilter.primitives import Header
 from spvfilter.wire import events
 from spvfilter.wire.events import Received, ReceivedFilters, SessionEvent
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.addresses import NetId, PeerAddress
+from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 
 RNG = random.Random(1)
@@ -62,6 +64,9 @@ def test_fifty_messages_that_came_together_are_several_inputs_where_they_are_muc
     numbers = [sum(len(bytes(message)) // 81 for message in messages_in(each)) for each in made]
     assert 5 <= len(numbers) <= 15
     assert max(numbers) <= MAX_WORK
+    header = Header.parse(bytes(80))
+    proofs = [Received(MerkleBlock(header, 4_000, tuple(RNG.randbytes(32) for _ in range(1_000)), bytes(250))) for _ in range(50)]
+    assert 10 <= len(list(inputs_of(7, proofs, lambda nonce: nonce))) <= 25
     pongs = [Received(wire.FeeFilter(1_000)) for _ in range(50)]
     assert len(list(inputs_of(7, pongs, lambda nonce: nonce))) == 1
 
