@@ -177,6 +177,7 @@ class Engine:
         self._context.now, self._context.lived = now, now.wall
         self._context.out.journal.now = int(now.wall)
         self._timers.started = now
+        self._context.pool.check_patience(now)
         self.changes.begin()
         self._mempool.own.load()
         self._mempool.private.resume()

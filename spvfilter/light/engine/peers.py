@@ -12,7 +12,7 @@ from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
 from spvfilter.light.engine.netgroups import NAMES, dialling_group, host_of, netgroup, port_of
 from spvfilter.light.engine.options import Patience
 from spvfilter.light.engine.outbox import Outbox
-from spvfilter.light.engine.places import Place
+from spvfilter.light.engine.places import Place, limit_bans
 from spvfilter.light.engine.slots import Slot, Slots
 from spvfilter.light.events import PeerWarning
 from spvfilter.light.lies import is_lie
@@ -335,9 +335,7 @@ class PeerPool:
 
     def exhausted(self, now: Instant) -> bool:
         """Whether nobody is there and every address is banned."""
-        if self._discovery is not None:
-            return False
-        return not self._peers and all(place.banned_until > now.wall for place in self._places.values())
+        return self._discovery is None and not self._peers and all(place.banned_until > now.wall for place in self._places.values())
 
     def welcome(self, profile: Connected, now: Instant) -> Peer | None:
         """A connection was made; the peer, unless it was given up."""
@@ -488,6 +486,7 @@ class PeerPool:
 
     def check_patience(self, now: Instant) -> None:
         """Drop peers that have been silent for too long, suspect those that may become so, trust again those that have become steady."""
+        limit_bans(self._places.values(), self._bans, now.wall + self._patience.ban_s)
         for peer in self:
             silent = peer.silent_for(now.monotonic)
             place = self._places[peer.address]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from spvfilter._dataclass import dataclass
 from spvfilter.light.engine.inputs import Instant
 from spvfilter.light.engine.options import Patience
@@ -58,3 +60,10 @@ class Place:
         """Its peer owes an answer for longer than others take: if it had a chance, that was it."""
         if self.chances and self.failures == _MAX_FAILURES:
             self.failures += 1
+
+
+def limit_bans(places: Iterable[Place], bans: dict[str, float], latest: float) -> None:
+    """No ban lasts longer than until `latest`, as one that is made now: our clock may have been years ahead when it was made."""
+    for place in places:
+        place.banned_until = min(place.banned_until, latest)
+    bans.update({address: latest for address, until in bans.items() if until > latest})

@@ -11,6 +11,7 @@ import pytest
 
 from simulation.weight import weigh
 from spvfilter.chain import HeaderChain
+from spvfilter.errors import LieError
 from spvfilter.filters.batch import match_filters
 from spvfilter.filters.bip158 import basic_data, filter_header
 from spvfilter.hashes import sha256d
@@ -30,6 +31,7 @@ from spvfilter.light.engine.requests import AddEntries, Start
 from spvfilter.light.engine.saved import Saved
 from spvfilter.light.engine.wanted import MAX_INVENTED, MAX_LEFT, WantedScripts
 from spvfilter.light.events import Mode
+from spvfilter.light.lies import Lie
 from spvfilter.network import REGTEST
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.transaction import Transaction
@@ -67,6 +69,28 @@ def test_pongs_of_a_peer_that_is_gone_are_not_waited_for() -> None:
             out.fence(number, lambda: None)
         pool.lost(number, ConnectionResetError("gone"), NOW)
     assert not out._waiting
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_ban_that_was_made_while_our_clock_was_years_ahead_lasts_a_day(is_running: bool) -> None:
+    """It lasted for those years. A client that had no other address ended at once, in every run."""
+    years, day = 5 * 365 * 86_400.0, 86_400.0
+    addresses = ["10.1.0.1:1", "10.2.0.1:1"]
+    bans = {} if is_running else {addresses[0]: NOW.wall + years}
+    saved = Saved(HeaderChain(REGTEST), FilterRows(), SavedBooks(), Coverage(), bans, None, bytes(32))
+    watch = WatchList(REGTEST)
+    watch.add_script(OURS)
+    engine = Engine(Options(Mode.BIP37), watch, saved, addresses, random.Random(1))
+    effects = engine.start(Instant(0.0, NOW.wall + years * is_running))
+    assert [each.address for each in effects if isinstance(each, Connect)] == addresses[not is_running :]
+    for peer in engine.pool if is_running else ():
+        if peer.address == addresses[0]:
+            engine.pool.drop(peer, LieError("proven", cause=Lie.FALSE_BLOCK), Instant(0.0, NOW.wall + years))
+    effects = engine.step(Tick(), Instant(1.0, NOW.wall + 1))
+    effects += engine.step(Tick(), Instant(day - 10, NOW.wall + day - 10))
+    assert addresses[0] not in [each.address for each in effects if isinstance(each, Connect)]
+    effects = engine.step(Tick(), Instant(day + 10, NOW.wall + day + 10))
+    assert addresses[0] in [each.address for each in effects if isinstance(each, Connect)]
 
 
 def test_scripts_of_invented_payments_are_wanted_in_a_bounded_number_and_our_own_always() -> None:
