@@ -23,7 +23,7 @@ from spvfilter.wallet.endings import Ending, Endings
 from spvfilter.wallet.entries import Renumbering
 from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
 from spvfilter.wallet.invented import InventedOutpoints
-from spvfilter.wallet.kept import KeptTransactions, confirmed, filter_elements, outpoint_elements
+from spvfilter.wallet.kept import KEPT_DEPTH, KeptTransactions, confirmed, filter_elements, outpoint_elements
 from spvfilter.wallet.saved import Filtered, SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.wallet.unconfirmed import MAX_SPARED, Unconfirmed, identity, made_by, why_impossible
@@ -125,6 +125,10 @@ class Books:
         self.filtered.note(block, hits)
         events += self._record(block, hits)
         self.connect_empty(block.height)
+        for height in self._kept.let_go(self.searched - KEPT_DEPTH):
+            for found in self._confirmed.at(height):
+                if found.hit.spend:
+                    self._kept.spend(found.hit)
         return events
 
     def _record(self, block: ScannedBlock, hits: Sequence[Hit]) -> Iterator[WalletEvent]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import heappop, heappush
 
 from spvfilter.kernel import Hit
 from spvfilter.store.ledger import StoredTx, TxStatus
@@ -10,6 +11,8 @@ from spvfilter.transaction import Transaction
 from spvfilter.wallet.invented import InventedOutpoints
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.watch.watchlist import WatchList
+
+KEPT_DEPTH = 300  # blocks below the last whose transactions are kept in memory, for reorganisations; ours
 
 
 class KeptTransactions:
@@ -19,6 +22,7 @@ class KeptTransactions:
         """`stored` are those of recent blocks, and others that conflict with these."""
         self._txs: dict[bytes, StoredTx] = {}
         self._own_at: dict[int, dict[bytes, None]] = {}  # height → txids of those that we broadcast, matched or not
+        self._others: list[tuple[int, bytes]] = []  # a heap of heights and txids of others, and of some that are not there any more
         self._spender: dict[bytes, bytes] = {}  # outpoint → txid of the confirmed transaction that spends it
         for txid, tx in stored.items():
             if tx.status is TxStatus.CONFIRMED and tx.position:
@@ -36,6 +40,8 @@ class KeptTransactions:
         self._txs[txid] = kept
         if kept.own and kept.height is not None:
             self._own_at.setdefault(kept.height, {})[txid] = None
+        elif kept.height is not None:
+            heappush(self._others, (kept.height, txid))
         for outpoint in Transaction.parse(kept.raw).inputs:
             self._spender.setdefault(outpoint, txid)
 
@@ -49,6 +55,15 @@ class KeptTransactions:
         for outpoint in Transaction.parse(kept.raw).inputs if kept is not None else ():
             self._unspend(outpoint, txid)
         return kept
+
+    def let_go(self, height: int) -> Iterator[int]:
+        """Forget others' transactions of blocks up to a height; the heights of these, whose matches still spend what they spend."""
+        while self._others and self._others[0][0] <= height:
+            at, txid = heappop(self._others)
+            kept = self._txs.get(txid)
+            if kept is not None and kept.height == at and not kept.own:
+                self.forget(txid)
+                yield at
 
     def at(self, height: int, matched: Iterable[bytes]) -> list[bytes]:
         """The txids of what is kept of the block at a height, in its order: those that matched, and all that we broadcast."""

@@ -367,3 +367,23 @@ def test_the_change_of_what_we_broadcast_after_a_stranger_is_in_the_filter_as_af
     for _ in range(2):
         assert {out(raw), coin(1)} <= set(wallet.books.bloom_elements())
         wallet.restart()
+
+
+def test_transactions_of_old_blocks_are_let_go_in_the_same_run_but_for_our_own(wallet: Wallet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first search of a busy wallet kept all of them in memory, until it ended."""
+    monkeypatch.setattr("spvfilter.wallet.books.KEPT_DEPTH", 20)
+    own = pay(1_000, coin(1))
+    wallet.hear(own, own=True)
+    first = pay(900, coin(2))
+    wallet.mine(own, first)
+    spend = pay(800, out(first), coin(3))
+    wallet.mine(spend)
+    for number in range(30):
+        wallet.mine(pay(number, number.to_bytes(32, "big") + bytes(4)))
+    assert [txid(raw) in wallet.books._kept for raw in (own, first, spend)] == [True, False, False]
+    assert len(wallet.books._kept._txs) == 20 + 1
+    rival = pay(700, out(first))
+    assert wallet.hear(rival) == []
+    assert wallet.books.spender_of(Transaction.parse(rival)) == txid(spend)
+    assert wallet.books.spender_of(Transaction.parse(pay(1, coin(3)))) is None
+    assert wallet.books.own_unconfirmed() == []

@@ -17,6 +17,7 @@ from spvfilter.store.ledger import StoredMatch
 from spvfilter.store.store import Store
 from spvfilter.wallet.events import BlockConnected
 from spvfilter.wallet.journal import Journal
+from spvfilter.wallet.kept import KEPT_DEPTH
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
 
@@ -29,7 +30,6 @@ else:
 BANS_NOTE = "bans"
 ANCHORS_NOTE = "anchors"
 PRIVATE_NOTE = "private"
-_KEPT_DEPTH = 300  # blocks below the tip whose transactions are kept in memory, for reorganisations
 _OWN_KEPT_DEPTH = 20_160  # the same of what was broadcast here: nobody else may have it any more; as many as forks may have headers
 
 
@@ -90,7 +90,7 @@ class Saved:
             books=SavedBooks(
                 matches=list(_timed(store.matches(), chain)),
                 unconfirmed=store.unconfirmed(),
-                transactions=store.transactions(store.tip - _KEPT_DEPTH, store.tip - _OWN_KEPT_DEPTH),
+                transactions=store.transactions(store.tip - KEPT_DEPTH, store.tip - _OWN_KEPT_DEPTH),
                 ended=store.ended(),
                 cursor=store.cursor,
                 searched=store.searched,
