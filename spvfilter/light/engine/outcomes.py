@@ -110,6 +110,7 @@ class Outcomes:
         """All that were asked have refused it."""
         for address in own.left:
             own.refused.setdefault(address, "it ended the connection when it was sent it")
+        shorten(own.refused)
         books, txid = self._context.books, own.tx.txid
         rivals = (each for outpoint in own.tx.inputs for each in books.unconfirmed.spenders(outpoint) if each != txid)
         rival = next(rivals, None)

@@ -18,7 +18,7 @@ from math import inf
 from spvfilter.errors import TxConflictError
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.netgroups import dialling_group
-from spvfilter.light.engine.outcomes import Outcomes
+from spvfilter.light.engine.outcomes import Outcomes, shorten
 from spvfilter.light.engine.owntx import Offer, OwnTx, Private, is_refusal, reason_of
 from spvfilter.light.engine.packages import arranged
 from spvfilter.light.engine.peers import Peer
@@ -397,6 +397,7 @@ class OwnTxs:
             offer = own.offers.pop(peer, None)
             if offer is not None and offer.fetched_at is not None and not offer.is_settled:
                 own.left[peer.address] = None
+                shorten(own.left)
         self._next_at = 0.0
 
     def record(self, own: OwnTx) -> None:

@@ -26,6 +26,8 @@ from spvfilter.light.engine.headers import MAX_ANNOUNCED
 from spvfilter.light.engine.inputs import Asked, Broadcast, Committed, Connected, Fenced, Heard, HeardTogether, Input, Instant, Lost, Tick
 from spvfilter.light.engine.options import Options, Patience
 from spvfilter.light.engine.outbox import Outbox
+from spvfilter.light.engine.outcomes import MAX_TOLD as MAX_PEERS_TOLD
+from spvfilter.light.engine.owntx import Offer
 from spvfilter.light.engine.peers import Peer, PeerPool
 from spvfilter.light.engine.requests import AddEntries, Start
 from spvfilter.light.engine.saved import Saved
@@ -180,6 +182,17 @@ class Run:
 
     def sent(self, effects: list[Effect]) -> list[Message]:
         return [effect.message for effect in effects if isinstance(effect, Send)]
+
+
+def test_of_peers_that_leave_with_a_transaction_of_ours_the_latest_are_remembered() -> None:
+    run = Run(Mode.COMPACT)
+    owns = run.engine._mempool.own
+    own = owns.add(Transaction.parse(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)])))
+    for number in range(2, MAX_PEERS_TOLD + 100):
+        peer = Peer(number, f"10.0.{number >> 8}.{number & 255}:1", 0.0)
+        own.offers[peer] = Offer(0.0, fetched_at=1.0)
+        owns._gone(peer)
+    assert len(own.left) == MAX_PEERS_TOLD
 
 
 def test_a_transaction_that_is_asked_for_many_times_at_once_is_sent_once() -> None:
