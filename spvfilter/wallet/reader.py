@@ -48,7 +48,10 @@ class WalletStore(Views):
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Open the database at `path`. Raises StoreForeignError, StoreCorruptError, StoreReadOnlyError, StoreError if there is none."""
+        """Open the database at `path`.
+
+        Raises StoreForeignError, StoreCorruptError, StoreReadOnlyError, StoreError if there is none, or none yet: a client is creating it.
+        """
         file = Path(path)
         if not file.is_file():
             raise StoreError(f"{file}: there is no such file" if not file.exists() else f"{file}: is no file")
@@ -57,7 +60,12 @@ class WalletStore(Views):
             db = sqlite3.connect(name, uri=True, isolation_level=None, check_same_thread=False, timeout=_PATIENCE_S)
         try:
             with translated(file):
+                db.execute("BEGIN")  # of one moment: a client may be creating it
+                (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                if not tables and not db.execute("PRAGMA application_id").fetchone()[0]:
+                    raise StoreError(f"{file}: there is no wallet in it yet")
                 check_schema(db, file)
+                db.execute("COMMIT")
                 row = db.execute("SELECT value FROM meta WHERE key = 'network'").fetchone()
             if row is None or row[0] not in _NETWORKS:
                 raise StoreCorruptError(f"{file}: of an unknown network")

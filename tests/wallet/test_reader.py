@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -197,13 +199,44 @@ def test_a_lock_is_taken_by_one_of_many_however_they_meet(tmp_path: Path) -> Non
     assert len(taken) > 10
 
 
+def test_a_file_that_a_client_is_creating_is_there_from_one_moment_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was told to belong to another program."""
+    path, told = tmp_path / "w.db", list[str]()
+
+    def read() -> None:
+        try:
+            with WalletStore.open(path) as wallet:
+                told.append(wallet.network.name)
+        except StoreError as error:
+            told.append(type(error).__name__)
+
+    connect = sqlite3.connect
+
+    class Watched(sqlite3.Connection):
+        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+            found = super().execute(sql, *values)
+            if "journal_mode" not in sql:  # which holds a lock until its result is dropped
+                monkeypatch.setattr(sqlite3, "connect", connect)
+                read()
+                monkeypatch.setattr(sqlite3, "connect", watched)
+            return found
+
+    def watched(*args: Any, **options: Any) -> sqlite3.Connection:
+        return connect(*args, **options, factory=Watched)
+
+    monkeypatch.setattr(sqlite3, "connect", watched)
+    Store.open(path, REGTEST).close()
+    assert list(dict.fromkeys(told)) == ["StoreError", "regtest"]
+
+
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"nothing\.db: there is no such file"):
         WalletStore.open(tmp_path / "nothing.db")
     empty = tmp_path / "empty.db"
     empty.touch()
-    with pytest.raises(StoreForeignError, match="another program"):
+    with pytest.raises(StoreError, match="no wallet in it yet") as error:
         WalletStore.open(empty)
+    assert not isinstance(error.value, StoreForeignError)
     text = tmp_path / "text"
     text.write_bytes(b"not a database" * 100)
     with pytest.raises(StoreForeignError):
