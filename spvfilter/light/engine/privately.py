@@ -49,6 +49,7 @@ class _Errand:
     tried: list[str] = field(default_factory=list)
     is_again: bool = False  # after a day or so; nobody waits to hear of it
     is_handed: bool = False
+    by_wtxid: bool | None = None  # how it was announced, once it was
 
 
 class PrivateRelay:
@@ -83,6 +84,8 @@ class PrivateRelay:
         for errand in self._errands.values():
             if errand.own.tx.txid == tx.txid:
                 errand.own.is_called = True  # by another call, too
+                if errand.own.tx.raw != tx.raw and not (errand.is_handed or errand.is_again):
+                    self._renew(errand, tx, input_values)
                 return
         address = self._context.pool.stranger((), self._context.now, is_proxied=self._context.options.is_proxied)
         why = self._obstacle(tx, is_told=is_told)
@@ -94,6 +97,18 @@ class PrivateRelay:
         now, reply_s = self._context.now.monotonic, self._context.options.patience.reply_s
         own = self._own.add(tx, input_values, now + self._context.random.uniform(1.0, 2.0) * reply_s)
         self._set_out(own, address, [])
+
+    def _renew(self, errand: _Errand, tx: Transaction, input_values: tuple[int, ...] | None) -> None:
+        """A transaction has another witness, and its stranger has not got the one before."""
+        own = self._own.add(tx, input_values, errand.own.free_at)
+        own.began = own.free_at
+        if errand.by_wtxid:  # its txid is the same
+            self._announce(errand)
+
+    def _announce(self, errand: _Errand) -> None:
+        tx = errand.own.tx
+        item = InvItem(InvType.WTX, tx.wtxid) if errand.by_wtxid else InvItem(InvType.TX, tx.txid)
+        self._context.out.send(errand.number, Inv((item,)))
 
     def _obstacle(self, tx: Transaction, *, is_told: bool) -> str | None:
         books = self._context.books
@@ -146,11 +161,10 @@ class PrivateRelay:
         if is_known or not profile.relays:
             self._failed(errand)
             return
-        tx = errand.own.tx
         if errand.own.private is not None:
             errand.own.private.strangers.add(dialling_group(profile.host))
-        item = InvItem(InvType.WTX, tx.wtxid) if profile.wtxid_relay else InvItem(InvType.TX, tx.txid)
-        self._context.out.send(errand.number, Inv((item,)))
+        errand.by_wtxid = profile.wtxid_relay
+        self._announce(errand)
 
     def _heard(self, errand: _Errand, message: Message) -> None:
         tx = errand.own.tx

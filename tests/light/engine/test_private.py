@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,12 +20,13 @@ from spvfilter.light.engine.inputs import Heard, HeardTogether, Input
 from spvfilter.light.engine.saved import PRIVATE_NOTE
 from spvfilter.light.events import Broadcast, BroadcastStep, Mode
 from spvfilter.node.build import build_tx
+from spvfilter.node.responder import Responder
 from spvfilter.primitives import OutPoint
 from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wire.events import Received
-from spvfilter.wire.messages.table import GetAddr, GetData, Inv, Message
+from spvfilter.wire.messages.table import GetAddr, GetData, Inv, InvItem, Message
 from support.locks import LOCKS
 from support.stage import Prompt, Stage, stage
 
@@ -72,6 +74,46 @@ def announced_beside(world: Stage, name: str) -> list[bytes]:
         world.kill()
         world.pass_time(60)
     return announced
+
+
+class _WaitsResponder(Responder):
+    def on_inv(self, items: Sequence[InvItem]) -> None:
+        if Waits.asks:
+            super().on_inv(items)
+
+
+class Waits(Prompt):
+    """Honest, but asks for nothing that is announced for a while."""
+
+    asks = True
+    responder = _WaitsResponder
+
+
+@pytest.mark.parametrize("is_announced", [False, True])
+def test_a_private_transaction_that_is_broadcast_with_another_witness_is_sent_with_it(
+    is_announced: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stranger was given the first, and the call that brought the second was told so."""
+    with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, max_peers=2) as world:
+        synced(world)
+        other, coins = stranger(world), world.truth.regtest.chain.coins
+        coin = next(each for each in world.truth.coins if each.lock.witness and bytes(each.outpoint) in coins)
+        right = coin.lock.spends(coin.outpoint)
+        wrong = replace(right, witness=(bytes(71), *right.witness[1:]))
+        raws = [build_tx([each], [LOCKS[0].pays(coin.value - 500)]) for each in (wrong, right)]
+        monkeypatch.setattr(Waits, "asks", not is_announced)
+        send(world, is_private=True, raw=raws[0])
+        if is_announced:
+            world.pass_time(2)
+        monkeypatch.setattr(Waits, "asks", True)
+        txid = send(world, is_private=True, raw=raws[1])
+        world.pass_time(10)
+        known = answer(world, txid)
+        assert isinstance(known, Broadcast)
+        assert named(world, known.sent) == [other]
+        there = world.truth.regtest.mempool.get(txid)
+        assert there is not None
+        assert there.raw == raws[1]
 
 
 @pytest.mark.parametrize("restarts", [False, True])
