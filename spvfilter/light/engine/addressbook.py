@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from spvfilter.light.engine.netgroups import dialling_group, host_of
 from spvfilter.store.addresses import KnownAddress
+from spvfilter.wire.events import Service
 
 if TYPE_CHECKING:
     import random
@@ -46,6 +47,8 @@ _MAX_RIVALS = 10
 _SLOW_MS = 3_000  # ours: above it a handshake is slow
 _MOST_DRAWN = 1_000  # looked at of one kind in one choice; the next choice looks at others; ours
 _DRAWS = 50  # that are passed over before one is taken whatever its chance
+
+_COMPACT_FILTERS = Service.COMPACT_FILTERS.value
 
 Slot = tuple[int, int]  # bucket and position
 
@@ -89,6 +92,7 @@ class AddressBook:
         """`secret` has up to 64 bytes and stays the same for the same database."""
         self._keyed = hashlib.blake2b(digest_size=8, key=secret, person=b"address book")
         self._entries: dict[str, KnownAddress] = {}
+        self._hopes: dict[str, None] = {}  # of these such as may serve compact filters
         self._new = _Table()
         self._tried = _Table()
         self._changes: dict[str, KnownAddress | None] = {}
@@ -100,6 +104,7 @@ class AddressBook:
             if table.get(slot) is None:
                 table.put(slot, known.address)
                 self._entries[known.address] = known
+                self._hope(known)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -140,9 +145,17 @@ class AddressBook:
 
     def _set(self, known: KnownAddress) -> None:
         self._entries[known.address] = self._changes[known.address] = known
+        self._hope(known)
+
+    def _hope(self, known: KnownAddress) -> None:
+        if known.services & _COMPACT_FILTERS and known.attempted <= known.succeeded and not known.faults:
+            self._hopes[known.address] = None
+        else:
+            self._hopes.pop(known.address, None)
 
     def _remove(self, address: str) -> None:
         known = self._entries.pop(address)
+        self._hopes.pop(address, None)
         self._table(known).clear(self._slot(known))
         self._changes[address] = None
         self._rivals.pop(address, None)
@@ -287,9 +300,9 @@ class AddressBook:
 
             yield from _drawn(random, [_Left(table.buckets(), wanted) for table in tables], is_free)
 
-    def has(self, wanted: Callable[[KnownAddress], bool]) -> bool:
-        """Whether any address meets a condition."""
-        return any(map(wanted, self._entries.values()))
+    def has_hope(self, wanted: Callable[[str], bool]) -> bool:
+        """Whether any address that states compact filters, and did not fail when it was last tried, meets a condition."""
+        return any(map(wanted, self._hopes))
 
 
 class _Left:

@@ -145,26 +145,24 @@ class Discovery:
         """Whether these are what is needed."""
         return services & self._needs == self._needs or (self._is_hopeless and services & BLOOM_NEEDS == BLOOM_NEEDS)
 
-    def may_offer(self, services: int, dialled: Iterable[str], there: Iterable[Neighbour], now: Instant) -> bool:
-        """Whether mode "auto" should wait for a peer with these services: one is connecting, or states them and did not fail lately."""
+    def may_offer_filters(self, dialled: Iterable[str], there: Iterable[Neighbour], now: Instant) -> bool:
+        """Whether mode "auto" should wait for a peer with compact filters: one is connecting, or states them and did not fail lately."""
         banned, groups = self._banned_hosts(now), {dialling_group(each.host) for each in there}
 
-        def is_hope(known: KnownAddress) -> bool:
-            if not known.services & services or known.attempted > known.succeeded or known.faults:
+        def is_hope(address: str) -> bool:
+            host = host_of(address)
+            if host in banned or dialling_group(host) in groups or not self._is_dialled(address):
                 return False
-            host = host_of(known.address)
-            if host in banned or dialling_group(host) in groups or not self._is_dialled(known.address):
-                return False
-            return not self._rests(known.address, now)
+            return not self._rests(address, now)
 
         if self._hopes >= MAX_HOPES:
             return False
         if self._seeds.is_asking:
             return True
         known = (self.book.get(address) for address in dialled)
-        if any(each is None or not each.services or each.services & services for each in known):
+        if any(each is None or not each.services or each.services & _COMPACT_FILTERS for each in known):
             return True
-        return self.book.has(is_hope)
+        return self.book.has_hope(is_hope)
 
     # Which to connect
 

@@ -424,7 +424,7 @@ class Engine:
         if mode is Mode.COMPACT or any(map(pool.is_reliable, self._filter_headers.members)):
             return Way.COMPACT
         is_greeting = any(peer.serves(COMPACT_FILTERS) and pool.is_reliable(peer) for peer in pool.connected())
-        if is_greeting or pool.may_offer(COMPACT_FILTERS, self._context.now):
+        if is_greeting or pool.may_offer_filters(self._context.now):
             pool.make_room(COMPACT_FILTERS, self._context.now)
             return Way.WAIT
         if self._bloom.members and self._bloom.can_find_all():

@@ -175,15 +175,15 @@ class PeerPool:
         """Banned addresses, and until when (seconds since 1970)."""
         return self._bans | {address: place.banned_until for address, place in self._places.items() if place.banned_until}
 
-    def may_offer(self, service: int, now: Instant) -> bool:
-        """Whether an address that is not connected may offer a service: nobody has tried it yet, or it did when it was last there."""
+    def may_offer_filters(self, now: Instant) -> bool:
+        """Whether an address that is not connected may serve compact filters: nobody has tried it yet, or it did when it was last there."""
         there = {peer.address for peer in self._peers.values() if peer.state is not PeerState.CONNECTING}
         others = {peer.address for peer in self._peers.values() if peer.purpose is not Purpose.NAMED}
         for address, place in self._places.items():
-            if address not in there and address not in others and place.twin not in there and place.may_offer(service, now.wall):
+            if address not in there and address not in others and place.twin not in there and place.may_offer(COMPACT_FILTERS, now.wall):
                 return True
         discovery = self._discovery
-        return discovery is not None and discovery.may_offer(service, others - there, self._neighbours(discovery), now)
+        return discovery is not None and discovery.may_offer_filters(others - there, self._neighbours(discovery), now)
 
     def on_gone(self, call: Callable[[Peer], object]) -> None:
         """Call this with each peer that is gone."""
