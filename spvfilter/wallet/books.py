@@ -45,7 +45,7 @@ class Books:
         self._changes = Changes()
         self._confirmed = ConfirmedMatches()
         self._kept = KeptTransactions(saved.transactions)
-        self.ended = Endings(saved.ended, saved.transactions)
+        self.ended = Endings(saved.ended, saved.transactions, saved.lost)
         self.unconfirmed = Unconfirmed(saved.unconfirmed, unconfirmed := [each.hit for each in saved.matches if each.block_hash is None])
         watch.table.learn(unconfirmed)
         self.is_window_due = False  # whether a confirmed use asks for more scripts of a keychain than are watched
@@ -257,7 +257,7 @@ class Books:
                 self._kept.take_back(found.hit)
                 if found.hit.position == 0 and not found.hit.spend:  # a coinbase cannot return, nor can its descendants
                     gone.add(found.hit.txid)
-                    self.ended.lose(found.hit.txid)
+                    self.ended.lose(found.hit.txid, self.batch)
                     for child in self.unconfirmed.spenders(found.hit.outpoint):
                         events += self._end(child, end, freed)
                 events.append(MatchWithdrawn(self.match_of(found.hit, found), Reason.REORG))

@@ -13,6 +13,7 @@ from spvfilter.wallet.events import Reason
 
 MAX_ENDED = 1_000  # transactions that were not broadcast here
 MAX_ENDED_SIZE = 10_000_000  # bytes of these
+LOST_NOTE = "lost coinbases"
 MAX_RULED_OUT = 1_000  # txids of what spends from what ended, directly or through others, the latest; ours
 
 
@@ -34,8 +35,8 @@ class Ending(NamedTuple):
 class Endings:
     """What ended: all of what was broadcast here, and the latest of the others."""
 
-    def __init__(self, stored: Sequence[Ended], transactions: Mapping[bytes, StoredTx]) -> None:
-        """As the database has them; the conflicted ones of recent blocks are among the `transactions`."""
+    def __init__(self, stored: Sequence[Ended], transactions: Mapping[bytes, StoredTx], lost: bytes) -> None:
+        """As the database has them; the conflicted ones of recent blocks are among the `transactions`. `lost` are txids of coinbases."""
         self._own = {ended.txid: ended.tx for ended in stored if ended.tx is not None}
         self._spenders: dict[bytes, dict[bytes, None]] = {}  # first outpoint that one of ours spends → txids
         for txid, tx in self._own.items():
@@ -46,7 +47,7 @@ class Endings:
         self._conflicted = {txid: tx for txid, tx in transactions.items() if tx.status is TxStatus.CONFLICTED}
         self._orphans = {txid: _parents(tx) for txid, tx in self._conflicted.items() if tx.block_hash is None}  # of lost coinbases
         self._ruled_out: dict[bytes, bytes] = {}  # txid of what cannot count → txid of what ended, from which it spends
-        self._lost: set[bytes] = set()  # txids of coinbases that left the best chain in this run
+        self._lost = {lost[at : at + 32] for at in range(0, len(lost), 32)}  # txids of coinbases that left the best chain
 
     def put(self, txid: bytes, tx: StoredTx | None, batch: Batch) -> None:
         """Keep a transaction that has ended; None: nothing of it."""
@@ -138,13 +139,16 @@ class Endings:
             batch.transactions[txid] = None
         return list(found.values())
 
-    def lose(self, coinbase: bytes) -> None:
+    def lose(self, coinbase: bytes, batch: Batch) -> None:
         """A coinbase is in no block any more: what spends from it is put as conflicted, without a block."""
         self._lost.add(coinbase)
+        batch.notes[LOST_NOTE] = b"".join(sorted(self._lost))
 
     def regain(self, coinbase: bytes, batch: Batch) -> list[StoredTx]:
         """A block has a coinbase, which may have been lost: remove and return what spends from it and from no other that is lost."""
-        self._lost.discard(coinbase)
+        if coinbase in self._lost:
+            self._lost.discard(coinbase)
+            batch.notes[LOST_NOTE] = b"".join(sorted(self._lost)) or None
         back = {coinbase}
         missing = self._lost | self._orphans.keys()
         found = [coinbase]

@@ -23,6 +23,7 @@ class SavedBooks:
     searched: int = -1
     blocks: Searched = field(default_factory=Searched)
     ids: Sequence[int] = ()  # of the entries' rows, by number
+    lost: bytes = b""  # txids of coinbases that left the best chain, one after the other
 
 
 @dataclass(slots=True)

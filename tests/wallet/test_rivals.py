@@ -12,6 +12,7 @@ from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import StoredTx
 from spvfilter.store.place import MEMORY
 from spvfilter.wallet.books import Books
+from spvfilter.wallet.endings import LOST_NOTE
 from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
@@ -52,6 +53,7 @@ class Wallet:
                 self.store.searched,
                 self.store.searched_blocks,
                 self.store.ids,
+                self.store.note(LOST_NOTE) or b"",
             ),
         )
 
@@ -290,7 +292,8 @@ def test_what_spends_from_a_coinbase_returns_with_it(wallet: Wallet, restarts: b
     assert wallet.store.views.balance().total == 0
 
 
-def test_what_spends_from_two_coinbases_returns_with_the_second(wallet: Wallet) -> None:
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_spends_from_two_coinbases_returns_with_the_second(wallet: Wallet, restarts: bool) -> None:
     rewards = [coinbase(height, [TxOut(5_000, OURS)], b"ours") for height in (1, 2)]
     both = pay(9_000, *map(out, rewards))
     for reward in rewards:
@@ -298,6 +301,8 @@ def test_what_spends_from_two_coinbases_returns_with_the_second(wallet: Wallet) 
     wallet.hear(both)
     blocks = [wallet.chain.pop() for _ in rewards][::-1]
     wallet.tell(wallet.books.disconnect(0, list(map(sha256d, blocks)), b"", wallet.now))
+    if restarts:
+        wallet.restart()
     mine_again(wallet, blocks[0], rewards[0])
     assert wallet.statuses() == {txid(rewards[0]): "confirmed", txid(both): "conflicted"}
     mine_again(wallet, blocks[1], rewards[1])

@@ -15,6 +15,7 @@ from spvfilter.store.batch import Bip37Parameters
 from spvfilter.store.events import EventLog
 from spvfilter.store.ledger import StoredMatch
 from spvfilter.store.store import Store
+from spvfilter.wallet.endings import LOST_NOTE
 from spvfilter.wallet.events import BlockConnected
 from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.kept import KEPT_DEPTH
@@ -96,6 +97,7 @@ class Saved:
                 searched=store.searched,
                 blocks=store.searched_blocks,
                 ids=store.ids,
+                lost=store.note(LOST_NOTE) or b"",
             ),
             coverage=coverage,
             bans={str(address): float(until) for address, until in known.items()},
