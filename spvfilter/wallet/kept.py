@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from heapq import heappop, heappush
 
 from spvfilter.kernel import Hit
 from spvfilter.store.ledger import StoredTx, TxStatus
@@ -22,7 +21,7 @@ class KeptTransactions:
         """`stored` are those of recent blocks, and others that conflict with these."""
         self._txs: dict[bytes, StoredTx] = {}
         self._own_at: dict[int, dict[bytes, None]] = {}  # height → txids of those that we broadcast, matched or not
-        self._others: list[tuple[int, bytes]] = []  # a heap of heights and txids of others, and of some that are not there any more
+        self._others_at: dict[int, list[bytes]] = {}  # the same of others, and of some that are not there any more
         self._spender: dict[bytes, bytes] = {}  # outpoint → txid of the confirmed transaction that spends it
         for txid, tx in stored.items():
             if tx.status is TxStatus.CONFIRMED and tx.position:
@@ -41,7 +40,7 @@ class KeptTransactions:
         if kept.own and kept.height is not None:
             self._own_at.setdefault(kept.height, {})[txid] = None
         elif kept.height is not None:
-            heappush(self._others, (kept.height, txid))
+            self._others_at.setdefault(kept.height, []).append(txid)
         for outpoint in Transaction.parse(kept.raw).inputs:
             self._spender.setdefault(outpoint, txid)
 
@@ -58,12 +57,12 @@ class KeptTransactions:
 
     def let_go(self, height: int) -> Iterator[int]:
         """Forget others' transactions of blocks up to a height; the heights of these, whose matches still spend what they spend."""
-        while self._others and self._others[0][0] <= height:
-            at, txid = heappop(self._others)
-            kept = self._txs.get(txid)
-            if kept is not None and kept.height == at and not kept.own:
-                self.forget(txid)
-                yield at
+        for at in [each for each in self._others_at if each <= height]:
+            for txid in self._others_at.pop(at):
+                kept = self._txs.get(txid)
+                if kept is not None and kept.height == at and not kept.own:
+                    self.forget(txid)
+            yield at
 
     def at(self, height: int, matched: Iterable[bytes]) -> list[bytes]:
         """The txids of what is kept of the block at a height, in its order: those that matched, and all that we broadcast."""
