@@ -21,7 +21,7 @@ class KeptTransactions:
         """`stored` are those of recent blocks, and others that conflict with these."""
         self._txs: dict[bytes, StoredTx] = {}
         self._own_at: dict[int, dict[bytes, None]] = {}  # height → txids of those that we broadcast, matched or not
-        self._others_at: dict[int, list[bytes]] = {}  # the same of others, and of some that are not there any more
+        self._others: dict[bytes, None] = {}  # txids of those of others, which mostly came in the order of their blocks
         self._spender: dict[bytes, bytes] = {}  # outpoint → txid of the confirmed transaction that spends it
         for txid, tx in stored.items():
             if tx.status is TxStatus.CONFIRMED and tx.position:
@@ -39,14 +39,15 @@ class KeptTransactions:
         self._txs[txid] = kept
         if kept.own and kept.height is not None:
             self._own_at.setdefault(kept.height, {})[txid] = None
-        elif kept.height is not None:
-            self._others_at.setdefault(kept.height, []).append(txid)
+        else:
+            self._others[txid] = None
         for outpoint in Transaction.parse(kept.raw).inputs:
             self._spender.setdefault(outpoint, txid)
 
     def forget(self, txid: bytes) -> StoredTx | None:
         """A transaction is in no block any more, or not the wallet's; what was kept of it."""
         kept = self._txs.pop(txid, None)
+        self._others.pop(txid, None)
         if kept is not None and kept.own and kept.height is not None:
             del self._own_at[kept.height][txid]
             if not self._own_at[kept.height]:
@@ -57,11 +58,12 @@ class KeptTransactions:
 
     def let_go(self, height: int) -> Iterator[int]:
         """Forget others' transactions of blocks up to a height; the heights of these, whose matches still spend what they spend."""
-        for at in [each for each in self._others_at if each <= height]:
-            for txid in self._others_at.pop(at):
-                kept = self._txs.get(txid)
-                if kept is not None and kept.height == at and not kept.own:
-                    self.forget(txid)
+        while self._others:
+            txid = next(iter(self._others))
+            at = self._txs[txid].height or 0
+            if at > height:
+                break
+            self.forget(txid)
             yield at
 
     def at(self, height: int, matched: Iterable[bytes]) -> list[bytes]:

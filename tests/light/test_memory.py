@@ -17,6 +17,7 @@ from spvfilter.light.engine import own
 from spvfilter.light.events import Event, Synced
 from spvfilter.node.server import Node
 from spvfilter.p2p.clock import Clock
+from spvfilter.wallet import unmatched
 from spvfilter.wallet.events import MatchFound
 from support import worldprocess
 from support.lightworld import FAST, START, TIMEOUT_S, World, running
@@ -27,7 +28,7 @@ PATHS = os.pathsep.join(filter(None, [str(Path(worldprocess.__file__).parents[1]
 WARM_UP = 40  # blocks
 BLOCKS = effort(20, 144, 1_008)  # a day of them; a week
 PER_BLOCK = 6  # allocations kept for blocks that no second peer has confirmed; headers are in arrays
-PER_MATCH = 21  # allocations of the books, which are in memory: the hit, with its numbers and bytes, and where it is
+PER_MATCH = 17  # allocations of the books, which are in memory: the hit, with its numbers and bytes, and where it is
 SLACK = 1_000  # allocations: timers that were cancelled, and what Python does once
 
 
@@ -73,6 +74,7 @@ def census() -> tuple[int, Counter[str]]:
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
 async def test_a_day_of_blocks_leaves_memory_as_it_was(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "MAX_HELD", 50)  # events, which the day before had already
+    monkeypatch.setattr(unmatched, "MAX_UNMATCHED", 50)  # transactions, the same
     now = [float(START)]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, worldprocess.__file__, "1"),
