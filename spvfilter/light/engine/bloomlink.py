@@ -8,7 +8,7 @@ in another order would have been tested with another filter.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import LieError, UselessPeerError
@@ -58,7 +58,9 @@ class BloomLink:
         self.must_reload = True  # whether the peer needs a new filter before it is asked anything more
         self.covered = -1  # height up to which its filter has what blocks taught
         self.unanswered: set[bytes] = set()  # announced transactions (txid or wtxid) that it matched and that have not come
-        self.misses_txs = False  # since the filter was loaded, something announced was not asked for, or not sent
+        self.misses_txs = False  # since it was loaded, something announced was not asked for, not sent, or matched by another filter
+        self.loading = 0  # filters that it was given and may not have yet
+        self._of_another: set[bytes] = set()  # those of the unanswered that a filter before this one may have matched
         self.is_in_doubt = False  # whether its filter turned out to have more than our copy of it
         self._doubtful_size = 0  # bytes of what blocks had that our copy does not match
         self.asked_to = -1  # height up to which it was asked for what is owed: what is joined then is not asked for over and over
@@ -81,6 +83,35 @@ class BloomLink:
         self.asked_to = self.asked_to if epoch == self.epoch else -1
         self.filter, self.epoch, self.covered, self.known = made.copy(), epoch, covered, known
         self.misses_txs, self.is_in_doubt, self._doubtful_size = bool(self.unanswered), False, 0
+        self._of_another |= self.unanswered
+        self.loading += 1
+
+    def announced(self, tx_hashes: Collection[bytes]) -> None:
+        """It has matched transactions (txid or wtxid), which it is asked for."""
+        self.unanswered.update(tx_hashes)
+        if self.loading:
+            self._of_another.update(tx_hashes)
+
+    def not_found(self, tx_hash: bytes) -> None:
+        """It does not have a transaction any more, of those that it announced."""
+        if tx_hash in self.unanswered:
+            self.unanswered.discard(tx_hash)
+            self._of_another.discard(tx_hash)
+            self.misses_txs = True
+
+    def came(self, tx: Transaction) -> None:
+        """What it announced has come. Raises LieError, UselessPeerError as `judge`.
+
+        What a filter before may have matched teaches our copy nothing: the peer's may have learned it before it was given this one. It
+        would be taken for a lie later that it leaves out what spends from it.
+        """
+        ids = {tx.txid, tx.wtxid}
+        self.unanswered -= ids
+        if self._of_another.isdisjoint(ids):
+            self.judge(tx.raw, in_block=False)
+        else:
+            self._of_another -= ids
+            self.misses_txs = True
 
     def begin(self, flight: Flight) -> None:
         """A flight is asked for."""

@@ -185,16 +185,19 @@ class BloomSearch:
                 link.must_reload = False
                 self._context.out.send(peer.number, FilterLoad.parse(bytes(made)))
                 self.has_told = True
-                if not is_old and not link.is_reloading:
+                is_anew = not is_old and not link.is_reloading
+                if is_anew:
                     link.is_reloading = True
                     self._context.pool.ask(peer, _RELOAD, self._context.now)
-                    self._context.out.fence(peer.number, partial(self._reloaded, peer, link))
+                self._context.out.fence(peer.number, partial(self._loaded, peer, link, is_anew))
 
-    def _reloaded(self, peer: Peer, link: BloomLink) -> None:
-        """A peer has the filter that it was given anew."""
-        link.is_reloading = False
-        self._context.pool.answered(peer, _RELOAD, self._context.now)
-        self._context.changed()
+    def _loaded(self, peer: Peer, link: BloomLink, is_anew: bool) -> None:
+        """A peer has the filter that it was given; `is_anew` for what it did."""
+        link.loading -= 1
+        if is_anew:
+            link.is_reloading = False
+            self._context.pool.answered(peer, _RELOAD, self._context.now)
+            self._context.changed()
 
     def disarm(self) -> list[Peer]:
         """Take filters back where blocks are searched in another way: a peer that has one announces nothing else. Who had one.

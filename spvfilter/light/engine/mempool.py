@@ -96,7 +96,7 @@ class MempoolWatch:
         if unasked and not has_room:
             stand.was_asked_for_all = False  # it is asked for them when there is room
         link.misses_txs = link.misses_txs or len(wanted) < len(unasked)
-        link.unanswered.update(item.hash for item in wanted)
+        link.announced([item.hash for item in wanted])
         self._ask(peer, stand, wanted)
 
     def _order(self, peer: Peer, stand: _Stand, items: Sequence[InvItem]) -> None:
@@ -182,9 +182,7 @@ class MempoolWatch:
             stand.asked.pop(each, None)
         self.own.given(peer, tx.txid)  # it may have it with another witness, and announce that
         if link.filter is not None:
-            was_missing = ids & link.unanswered
-            link.unanswered -= was_missing
-            link.judge(raw, in_block=False)
+            link.came(tx)
         if self._context.options.mempool and not ids & self._heard.keys() and tx.weight <= MAX_STANDARD_TX_WEIGHT:
             self._put(peer, stand, tx)
         self._context.changed()
@@ -214,17 +212,14 @@ class MempoolWatch:
             if link.filter is None:
                 stand.announced.append(_packed(item))
             elif len(stand.asked) < MAX_ASKED:
-                link.unanswered.add(tx.txid)
+                link.announced([tx.txid])
                 self._ask(peer, stand, [item])
 
     def not_found(self, peer: Peer, tx_hash: bytes) -> None:
         """A peer does not have a transaction any more."""
         self.own.not_found(peer, tx_hash)
         self._stand(peer).asked.pop(tx_hash, None)
-        link = self._bloom.link(peer)
-        if tx_hash in link.unanswered:
-            link.unanswered.discard(tx_hash)
-            link.misses_txs = True
+        self._bloom.link(peer).not_found(tx_hash)
 
     def record(self) -> None:
         """Record some of what waits; once in a step, after blocks."""

@@ -15,6 +15,7 @@ from simulation.world import World
 from spvfilter.filters.bip37 import Bip37Filter, MatchedTx
 from spvfilter.kernel import Hit
 from spvfilter.light.engine import coverage
+from spvfilter.light.engine.bloomfilters import BloomFilters
 from spvfilter.light.engine.coverage import NOTE, Coverage
 from spvfilter.light.engine.effects import Commit, Effect
 from spvfilter.light.engine.engine import Engine
@@ -25,14 +26,17 @@ from spvfilter.light.events import Mode
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.build import build_tx
 from spvfilter.node.responder import Responder
+from spvfilter.node.scripts import p2wpkh
 from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import BlockConnected, WalletEvent
 from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wire.messages import table as wire
-from support.locks import LOCKS
+from support.locks import LOCKS, key
 from support.stage import Prompt, stage
+
+THEIRS = b"\x00\x14" + bytes(20)
 
 
 def test_blocks_with_nothing_in_them_are_recorded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,3 +283,32 @@ def test_who_proves_what_must_be_looked_at_in_the_whole_block_is_its_witness_onl
         world.pass_time(120)
         assert world.has_found_all()
         assert world.banned == set(liar.addresses)
+
+
+def test_what_is_announced_while_a_filter_is_loaded_anew_costs_no_peer_its_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The filter before may have matched it: then a peer's has not learned it, and leaves out what spends from it."""
+    drifted: list[object] = []
+    monkeypatch.setattr(BloomFilters, "has_drifted", lambda filters, loaded: any(loaded is each for each in drifted))
+    with stage(tmp_path, Mode.BIP37, *[Prompt] * 6) as world:
+        regtest, lock = world.truth.regtest, p2wpkh(key(77))
+        world.watch_lock(lock)
+        world.boot()
+        world.wait_synced(within=60)
+        assert world.process is not None
+        assert isinstance(world.process.engine, Engine)
+        links = world.process.engine._bloom._links
+        for _ in range(20):
+            coin = OutPoint(regtest.pay(lock.pays(50_000)), 0)
+            drifted[:] = [link.filter for link in links.values()]
+            world.pass_time(60)
+            world.truth.mine()
+            world.wait_synced(within=60)
+            regtest.submit_tx(build_tx([lock.spends(coin)], [TxOut(40_000, THEIRS)]))
+            world.pass_time(60)
+            world.truth.mine()
+            world.wait_synced(within=60)
+        world.pass_time(60)
+        assert not world.warnings
+        assert world.has_found_all()
