@@ -61,6 +61,14 @@ class Stage(World):
             self.pass_time(0.5)
         return self.timeline.now - begun
 
+    def boot_without(self, number: int) -> None:
+        """Start the client while a node is down, which comes once Synced is told, and is heard."""
+        self.nodes[number].is_up = False
+        self.boot()
+        self.wait_synced(within=60)
+        self.nodes[number].is_up = True
+        self.pass_time(400)
+
     def has_found_all(self) -> bool:
         """Whether what was told as confirmed is what there is."""
         assert self.process is not None

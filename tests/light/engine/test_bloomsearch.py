@@ -196,11 +196,7 @@ def test_where_debts_are_too_many_a_peer_is_asked_once_for_what_is_owed(tmp_path
     """What it had answered for was joined with the rest, which nobody had answered for: it was asked for these for ever."""
     monkeypatch.setattr(coverage, "MAX_DEBTS", 1)
     with stage(tmp_path, Mode.BIP37, Prompt, Prompt, patience=Patience(flight=20)) as world:
-        world.nodes[1].is_up = False
-        world.boot()
-        world.wait_synced(within=60)
-        world.nodes[1].is_up = True
-        world.pass_time(400)
+        world.boot_without(1)
         assert world.process is not None
         (other,) = [each for each in world.process.connections.values() if each.node is world.nodes[1]]
         assert 1 <= other.sent["getdata"] <= world.truth.height // 20 + 1

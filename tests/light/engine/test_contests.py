@@ -447,11 +447,7 @@ def discovering(contesting: list[str]) -> Run:
 def test_who_comes_back_in_a_moment_is_still_followed(tmp_path: Path) -> None:
     """Otherwise one that contradicts has all that is above fetched again each time that another loses its connection."""
     with stage(tmp_path, Mode.COMPACT, Prompt, HidesFrom) as world:
-        world.nodes[1].is_up = False
-        world.boot()
-        world.wait_synced(within=60)
-        world.nodes[1].is_up = True
-        world.pass_time(400)
+        world.boot_without(1)
         assert world.process is not None
         engine = world.process.engine
         assert isinstance(engine, Engine)

@@ -61,11 +61,7 @@ def ends_a_dispute(world: Stage, number: int) -> None:
 
 def test_of_two_that_differ_both_stay_where_nobody_else_is_known(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt) as world:
-        world.nodes[1].is_up = False
-        world.boot()
-        world.wait_synced(within=60)
-        world.nodes[1].is_up = True
-        world.pass_time(400)
+        world.boot_without(1)
         assert told_of(world) == set(world.nodes[1].addresses)
         told = len(world.warnings)
         for _ in range(5):
