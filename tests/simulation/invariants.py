@@ -90,7 +90,7 @@ def check_synced(world: World, process: Process, event: Synced) -> None:
     if event.hash == truth.tip and (world.modes == {Mode.COMPACT} or nobody_lies):
         doubted = {height for first, last in event.disputed for height in range(first, last + 1)}
         ranges = {script: process.ranges_of(script) for script in world.wishes.watched if script in process.watch}
-        there = {place for place in claimed([block.raw for block in truth.regtest.chain.active], ranges) if place.height not in doubted}
+        there = claimed(_chain(world), ranges, doubted)
         told = {place for place in process.books.confirmed() if place.height not in doubted}
         check_same(told, there, f"at Synced {event.height} the events", oracle.scan(_chain(world), world.wishes.ever))
         if not process.disk.waiting:
@@ -130,7 +130,7 @@ def check_claims(world: World, when: str) -> None:
     if outside := [each for script in ranges for each in ranges[script] if not 0 <= each[0] <= each[1] <= height]:
         raise Violation("honest", f"{when} blocks count as searched that are not there: {outside[0]}")
     doubted = world.doubted(process.books.synced)
-    told, there = _without(process.stored(), doubted), _without(claimed(chain, ranges), doubted)
+    told, there = _without(process.stored(), doubted), claimed(chain, ranges, doubted)
     check_same(told, there, f"{when} the database's matches", oracle.scan(chain, world.wishes.ever))
 
 
@@ -201,7 +201,7 @@ def check_end(world: World) -> None:
     chain = _chain(world)
     wanted = {script: [(first, len(chain))] for script, (first,) in world.wishes.watched.items() if world.is_wanted(script)}
     doubted = world.doubted(synced)
-    there = _without(claimed(chain, wanted), doubted) if not world.may_miss() else set()
+    there = claimed(chain, wanted, doubted) if not world.may_miss() else set()
     allowed = world.truth.scan()  # a search from below, for another script, finds more
     check_claims(world, "at the end")
     if synced is not None and not world.may_withhold_synced():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from itertools import count
 from typing import NamedTuple
 
@@ -77,15 +77,18 @@ class Wishes:
                 pass
 
 
-def claimed(blocks: list[bytes], ranges: Mapping[bytes, Iterable[tuple[int, int]]]) -> set[oracle.Place]:
-    """What a wallet must have, by the heights that it says were searched for each script."""
+def claimed(blocks: list[bytes], ranges: Mapping[bytes, Iterable[tuple[int, int]]], doubted: Container[int] = ()) -> set[oracle.Place]:
+    """What a wallet must have, by the heights that it says were searched for each script.
+
+    What a block at a `doubted` height pays may be hidden from it, and then what spends that, wherever it is.
+    """
     searched = {script: tuple(each) for script, each in ranges.items()}
     scripts, found = set(searched), set[oracle.Place]()
     coins: dict[bytes, bytes] = {}  # outpoint → script
     known = set[bytes]()  # the outpoints
 
     def is_searched(script: bytes, height: int) -> bool:
-        return any(first <= height <= last for first, last in searched[script])
+        return height not in doubted and any(first <= height <= last for first, last in searched[script])
 
     for height, raw in enumerate(blocks):
         block = oracle.read(raw)
