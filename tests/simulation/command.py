@@ -63,13 +63,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--discovery", action="store_true", help="give the client few addresses or none: it finds the others")
     parser.add_argument("--schemes", action="store_true", help="add peers of the library's later part, which other lives do not have")
     parser.add_argument("--small", action="store_true", help="small limits of blocks and messages; the mode changes between runs")
+    parser.add_argument("--user", action="store_true", help="the user does more: sends again, bumps fees, gives up, gives labels")
     parser.add_argument("--planted", action="store_true", help="live with each planted bug until a life notices it")
     parser.add_argument("--trace", action="store_true", help="show everything that happens in the life of --seed")
     return parser.parse_args()
 
 
 def _plan(of: argparse.Namespace, seed: int, mode: Mode) -> Plan:
-    return Plan(seed, mode, of.faults, of.peers, of.plant, of.schemes, of.keychain, of.discovery, of.small)
+    return Plan(seed, mode, of.faults, of.peers, of.plant, of.schemes, of.keychain, of.discovery, of.small, of.user)
 
 
 def _faults(text: str) -> tuple[str, ...]:
@@ -116,7 +117,7 @@ def hunt_one(name: str, seed: int | None, lives: int) -> Outcome | None:
     bug = BUGS[name]
     first = bug.seed if seed is None else seed
     for number in range(first, first + lives):
-        outcome = live_watched(Plan(number, bug.mode, peers=bug.peers, bug=name, keychain=bug.keychain))
+        outcome = live_watched(Plan(number, bug.mode, peers=bug.peers, bug=name, keychain=bug.keychain, user=bug.user))
         if outcome.violation is not None:
             return outcome
     return None

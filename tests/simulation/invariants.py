@@ -184,6 +184,8 @@ def untold(world: World) -> set[bytes]:
     if world.process is None or not world.options.mempool:
         return set()
     missing = world.truth.ours_waiting(world.is_wanted) - world.process.books.waiting()
+    if world.user is not None:
+        missing -= world.user.ruled_out()
     known = world.process.disk.unconfirmed()
     return {txid for txid in missing if txid not in known or known[txid].status is not TxStatus.REPLACED}
 
@@ -211,6 +213,8 @@ def check_end(world: World) -> None:
     check_balance(world, may_lack=bool(doubted))
     if world.keychain is not None:
         world.keychain.check_end(world, process)
+    if world.user is not None:
+        world.user.check_end()
     if not world.may_miss() and not doubted:
         check_waiting(world)
     if gone := forgotten(world, process):

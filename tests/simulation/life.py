@@ -28,7 +28,7 @@ from spvfilter.light.engine.options import Options, Patience, Reach
 from spvfilter.light.events import Mode
 
 FAULTS = ("peers", "lies", "lines", "disk", "kill", "clock", "reorg", "entries", "mempool")
-KINDS = ("schemes", "keychain", "discovery", "small")  # fields of a plan that make other lives of its seed
+KINDS = ("schemes", "keychain", "discovery", "small", "user")  # fields of a plan that make other lives of its seed
 SETTLE_S = 2 * 3600.0  # after faults end, until which everything must be right
 _STEP_S = 20.0
 _SHARED_MEMORY = Path("/dev/shm")
@@ -47,6 +47,7 @@ class Plan:
     keychain: bool = False  # whether the wallet has one, whose addresses are used out of order
     discovery: bool = False  # whether the client knows few addresses or none, and finds the others
     small: bool = False  # whether limits of blocks and messages are small, and mode and kept filters change between runs
+    user: bool = False  # whether the user does more: sends again, bumps, gives up, labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ def _live(plan: Plan, make: Make, *, is_full: bool, show: Callable[[str], None] 
             keychain=Keychain(random.Random(f"{plan.seed} keychain")) if plan.keychain else None,
             discovery=random.Random(f"{plan.seed} {plan.mode} discovery") if plan.discovery else None,
             turns=limits,
+            user=random.Random(f"{plan.seed} {plan.mode} user") if plan.user else None,
         )
         try:
             with planted(plan.bug), small_limits(limits):
@@ -184,6 +186,8 @@ def _happen(plan: Plan, world: World) -> None:
     world.boot()
     _schedule_chain(world, duration, faults)
     _schedule_faults(world, duration, faults)
+    if world.user is not None:
+        world.user.schedule(duration)
     world.timeline.run(duration)
     world.record.note("calm")
     world.calm()

@@ -33,6 +33,7 @@ from spvfilter.store.keychains import KeychainRows
 from spvfilter.store.searched import Searched
 from spvfilter.wallet import journal
 from spvfilter.wallet.books import Books
+from spvfilter.wallet.endings import Endings
 from spvfilter.wallet.events import MatchWithdrawn
 from spvfilter.wallet.journal import Journal
 from spvfilter.wallet.unconfirmed import Contest, Unconfirmed
@@ -48,6 +49,7 @@ class Bug(NamedTuple):
     mode: Mode
     peers: tuple[str, ...] | None  # behaviours that bring it to light
     keychain: bool = False  # whether the wallet has one
+    user: bool = False  # whether its user does more
     seed: int = 1  # of a life that notices it, or that comes before one
 
 
@@ -55,12 +57,12 @@ BUGS: dict[str, Bug] = {}
 
 
 def bug(
-    mode: Mode, *peers: str, keychain: bool = False, seed: int = 1
+    mode: Mode, *peers: str, keychain: bool = False, user: bool = False, seed: int = 1
 ) -> Callable[[Callable[[], list[Change]]], Callable[[], list[Change]]]:
     """Register the bug that a function plants, under the function's name."""
 
     def register(changes: Callable[[], list[Change]]) -> Callable[[], list[Change]]:
-        BUGS[changes.__name__] = Bug(changes, mode, peers or None, keychain, seed)
+        BUGS[changes.__name__] = Bug(changes, mode, peers or None, keychain, user, seed)
         return changes
 
     return register
@@ -497,3 +499,9 @@ def windows_do_not_move() -> list[Change]:
 @bug(Mode.COMPACT, keychain=True)
 def a_window_that_moved_is_not_kept() -> list[Change]:
     return [(KeychainRows, "change", _nothing)]
+
+
+@bug(Mode.COMPACT, user=True, seed=15)
+def what_was_given_up_comes_back() -> list[Change]:
+    true = Endings.rules_out
+    return [(Endings, "rules_out", lambda self, tx, *, own: true(self, tx, own=True))]

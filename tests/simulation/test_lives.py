@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,8 +22,8 @@ def failed_before() -> list[Plan]:
 
 def _plan(seed: str, mode: str, *rest: str) -> Plan:
     peers = tuple(name for name in rest if not name.startswith("+"))
-    schemes, keychain, discovery, small = (f"+{kind}" in rest for kind in KINDS)
-    return Plan(int(seed), Mode(mode), peers=peers or None, schemes=schemes, keychain=keychain, discovery=discovery, small=small)
+    kinds: dict[str, Any] = {kind: f"+{kind}" in rest for kind in KINDS}
+    return Plan(int(seed), Mode(mode), peers=peers or None, **kinds)
 
 
 def check(plan: Plan) -> None:
@@ -65,6 +66,12 @@ def test_no_invariant_is_violated_by_a_client_that_finds_its_peers_itself(mode: 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_no_invariant_is_violated_where_limits_are_small_and_modes_change(mode: Mode, seed: int) -> None:
     check(Plan(seed, mode, small=True))
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("mode", list(Mode))
+def test_no_invariant_is_violated_by_a_user_who_does_more(mode: Mode, seed: int) -> None:
+    check(Plan(seed, mode, user=True))
 
 
 @pytest.mark.parametrize("mode", list(Mode))

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import count
+from math import inf
 from typing import NamedTuple
+from unittest.mock import patch
 
 from simulation import oracle, strangers
 from spvfilter.errors import ParameterError, RefusedError
@@ -53,6 +55,7 @@ class Truth:
         self.past: set[bytes] = set()  # scripts that the wallet had
         self._strange: list[Coin] = []
         self.relayed: set[bytes] = set()  # txids of transactions that were in every honest mempool
+        self.replaced_at = -inf  # when another may last have taken the place of a transaction in a mempool
         self._now = now
         self._last_tip = regtest.chain.tip.hash
         self._left_at: dict[bytes, float] = {}  # when a block was no longer the tip
@@ -114,12 +117,19 @@ class Truth:
     def would_take(self, raw: bytes) -> bool:
         """Whether a transaction could enter the mempool."""
         mempool, tx = self.regtest.mempool, Transaction.parse(raw)
-        try:
-            mempool.add(tx)
-        except RefusedError:
-            return False
+        with patch.object(mempool, "_replaces", False):
+            try:
+                mempool.add(tx)
+            except RefusedError:
+                return False
         mempool.remove_for([tx])
         return True
+
+    def bump(self, tx: Transaction, fee: int) -> list[bytes]:
+        """Another that spends the same, which nodes from now on take in its place if it pays enough more."""
+        self.regtest.mempool._replaces = True
+        self.replaced_at = self._now()
+        return self.rival(tx.inputs, self.regtest.chain.coins, fee)
 
     def ours_waiting(self, is_wanted: Callable[[bytes], bool] = lambda script: True) -> set[bytes]:
         """Txids of the mempool's transactions that pay those of our scripts that are wanted."""
@@ -176,11 +186,12 @@ class Truth:
         waiting = list(self.regtest.mempool)
         if waiting:
             old = self._rng.choice(waiting)
-            for raw in self._rival(old.inputs, self.regtest.chain.coins):
+            for raw in self.rival(old.inputs, self.regtest.chain.coins):
                 if oracle.txid(raw) == old.txid:
                     return  # the very same
                 self.regtest.mempool.remove_for([Transaction.parse(raw)])
                 self.regtest._wallet.recount()
+                self.replaced_at = self._now()
                 try:
                     self.regtest.submit_tx(raw)
                 except RefusedError:  # then nothing is replaced
@@ -188,19 +199,29 @@ class Truth:
                         if tx.txid not in self.regtest.mempool:
                             self.regtest.mempool.add(tx)
 
-    def _rival(self, spends: Sequence[bytes], coins: Mapping[bytes, UnspentOutput]) -> list[bytes]:
+    def rival(self, spends: Sequence[bytes], coins: Mapping[bytes, UnspentOutput], fee: int = 5_000) -> list[bytes]:
         """A transaction that spends these outpoints to somebody else; none if nobody here could sign it."""
         found = [coins.get(outpoint) for outpoint in spends]
         locks = [self._locks.get(coin.script_pubkey) if coin is not None else None for coin in found]
         if None in locks:
             return []
-        value = sum(coin.value for coin in found if coin is not None) - 5_000
+        value = sum(coin.value for coin in found if coin is not None) - fee
         to = self._rng.choice([STRANGER, *self.locks])
         inputs = [lock.spends(OutPoint.parse(outpoint)) for lock, outpoint in zip(locks, spends, strict=True) if lock is not None]
         raw = build_tx(inputs, [to.pays(value)])
         if to is not STRANGER:
             self.coins.append(Coin(OutPoint(oracle.txid(raw), 0), value, to))
         return [raw]
+
+    def handed_over(self) -> bytes | None:
+        """A payment to the wallet that is given to its user, and to no node."""
+        if not self._strange:
+            return None
+        coin = self._strange.pop(self._rng.randrange(len(self._strange)))
+        lock, value = self._rng.choice(self.locks), coin.value - 500
+        raw = build_tx([coin.lock.spends(coin.outpoint)], [lock.pays(value)])
+        self.coins.append(Coin(OutPoint(oracle.txid(raw), 0), value, lock))
+        return raw
 
     def mine(self, blocks: int = 1) -> None:
         """Blocks with what the mempool has; a coinbase pays the wallet now and then."""
@@ -226,7 +247,7 @@ class Truth:
         """A rival of the first transaction of these blocks."""
         for block in leaving:
             for tx in self.regtest.chain.txs(block)[1:]:
-                return self._rival(tx.inputs, block.spent or {})
+                return self.rival(tx.inputs, block.spent or {})
         return []
 
 

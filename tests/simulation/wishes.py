@@ -10,7 +10,7 @@ from simulation import oracle
 from simulation.violation import Violation
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import EntryKind
-from spvfilter.light.engine.requests import AddEntries, RemoveEntries, Request, Rescan, Start
+from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveEntries, Request, Rescan, Start
 
 
 class Watched(NamedTuple):
@@ -28,6 +28,7 @@ class Wishes:
         self._current = self._lowest  # of this run
         self.watched = {script: Watched(self._lowest) for script in scripts}
         self.waiting: dict[int, Request] = {}  # by token
+        self.labels: dict[bytes, str | None] = {}  # that were given to scripts
         self.ever = set(self.watched)  # scripts that were watched at any time
         self._tokens = count(1)
 
@@ -44,6 +45,10 @@ class Wishes:
         """Watch a script no more."""
         return self._put(RemoveEntries(((EntryKind.SCRIPT, script),)))
 
+    def relabel(self, script: bytes, label: str | None) -> tuple[int, Request]:
+        """Give a script another label."""
+        return self._put(RelabelEntries(((EntryKind.SCRIPT, script),), label))
+
     def rescan(self, first: int) -> tuple[int, Request]:
         """Search from a height on again."""
         return self._put(Rescan(Start(first)))
@@ -56,8 +61,8 @@ class Wishes:
     def answered(self, token: int, value: object) -> None:
         """The client has done it."""
         request = self.waiting.pop(token)
-        was_stored = isinstance(value, ParameterError) and isinstance(request, RemoveEntries)  # before the process died
-        if isinstance(value, Exception) and not was_stored:
+        is_gone = isinstance(value, ParameterError) and isinstance(request, RelabelEntries | RemoveEntries)  # the entry
+        if isinstance(value, Exception) and not is_gone:
             raise Violation("alive", f"{request} was refused: {value!r}")
         match request:
             case AddEntries(entries, start):
@@ -68,6 +73,9 @@ class Wishes:
             case RemoveEntries(removed):
                 for _, script in removed:
                     self.watched.pop(script, None)
+                    self.labels.pop(script, None)
+            case RelabelEntries(((_, script),), label) if not is_gone:
+                self.labels[script] = label
             case Rescan(start):
                 first = start.from_height or 0
                 self._lowest, self._current = min(self._lowest, first), min(self._current, first)

@@ -20,6 +20,7 @@ from simulation.node import Node
 from simulation.record import Record
 from simulation.timeline import Timeline
 from simulation.truth import START, Truth, begin
+from simulation.user import User
 from simulation.violation import Violation
 from simulation.wishes import Wishes
 from spvfilter.errors import FormatError, PeerError, StoreError
@@ -61,10 +62,12 @@ class World:
         keychain: Keychain | None = None,
         discovery: random.Random | None = None,
         turns: random.Random | None = None,
+        user: random.Random | None = None,
     ) -> None:
         """With `is_prompt`, the client's disk, timers and threads take no time. With `discovery`, it finds addresses by itself.
 
         With `turns`, its mode, and whether it keeps filters, are drawn anew for each run but the first.
+        With `user`, its user does more.
         """
         self.rng = rng
         self.options = options
@@ -84,6 +87,7 @@ class World:
         self.discovery = Discovery(discovery, self.nodes, self.true_wall) if discovery is not None else None
         self.agreed = Agreement(self.truth)
         self.privacy = invariants.Privacy(self)
+        self.user = User(user, self) if user is not None else None
         self.restarts = 0
         self.answered: dict[bytes, bytes] = {}  # transactions of ours, by txid, of which the user was told that a peer has them
         self.searched: dict[bytes, bytes] = {}  # last block searched when a transaction was first told as unconfirmed, by txid
@@ -274,6 +278,10 @@ class World:
         """The user has blocks searched again."""
         self._ask(self.wishes.rescan(first))
 
+    def relabel(self, script: bytes, label: str | None) -> None:
+        """The user gives a script another label."""
+        self._ask(self.wishes.relabel(script, label))
+
     def _ask(self, wish: tuple[int, Request]) -> None:
         if self.process is not None:
             self.process.ask(*wish)
@@ -294,6 +302,8 @@ class World:
             return
         if answer is None:
             raise Violation("alive", f"nothing was said of our transaction {txid[::-1].hex()} in {_TAKEN_S:.0f} s")
+        if self.user is not None and self.truth.replaced_at > self.timeline.now - 2 * _TAKEN_S:
+            return  # another may have stood against it when it was refused
         if isinstance(answer, PeerError) and not is_private and self.truth.would_take(raw):
             raise Violation("true", f"our transaction {txid[::-1].hex()}, which is valid, was not sent: {answer!r}")
 

@@ -1,0 +1,159 @@
+"""The user of a simulated client who does more than wait: sends often and again, bumps fees, gives up, hands over, and gives labels."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import TYPE_CHECKING
+
+from simulation import oracle
+from simulation.violation import Violation
+from spvfilter.errors import ParameterError
+from spvfilter.kernel import EntryKind
+from spvfilter.light.engine.inputs import Abandon
+from spvfilter.store.ledger import TxStatus
+from spvfilter.transaction import Transaction
+from spvfilter.wallet.refusals import check_abandon, check_broadcast
+
+if TYPE_CHECKING:
+    from simulation.host import Process
+    from simulation.world import World
+
+_KEPT_S = 10.0  # after which what was asked for is in the database, unless the process has ended meanwhile
+_COUNTING = (TxStatus.PENDING, TxStatus.REPLACED)
+
+
+class User:
+    """What this user has sent and given up, and which labels the scripts have."""
+
+    def __init__(self, rng: random.Random, world: World) -> None:
+        self._rng = rng
+        self._world = world
+        self._sent: dict[bytes, bytes] = {}  # raw, by txid
+        self._given_up: set[bytes] = set()  # txids of what stays so, unless it is sent again or a block has it
+        self._sends = 0
+        self._labels = 0
+
+    def schedule(self, duration: float) -> None:
+        """Everything that this user does within so many seconds."""
+        kinds = [
+            self._send,
+            self._send,
+            self._send_again,
+            self._bump,
+            self._bump,
+            self._give_up,
+            self._give_up,
+            self._hand_over,
+            self._label,
+        ]
+        for _ in range(self._rng.randrange(10, 30)):
+            at = self._rng.uniform(0, self._rng.choice([30.0, duration, duration]))
+            kind = self._rng.choice(kinds)
+            self._world.at(at, f"the user: {kind.__name__.strip('_').replace('_', ' ')}", kind)
+            if self._rng.random() < 0.3:  # before there is an answer
+                kind = self._rng.choice(kinds)
+                self._world.at(at + self._rng.choice([0.0, 0.1, 2.0, 50.0]), f"the user: {kind.__name__.strip('_')}", kind)
+
+    # What the user does
+
+    def _send(self) -> None:
+        if self._world.process is not None and (raw := self._world.truth.spending()) is not None:
+            self._broadcast(raw)
+
+    def _send_again(self) -> None:
+        if self._sent:
+            self._broadcast(self._rng.choice(list(self._sent.values())))
+
+    def _bump(self) -> None:
+        """Another transaction spends the same, and pays more, if not always enough."""
+        found = [raw for txid in self._ours() if (raw := self._sent.get(txid)) is not None]
+        if found:
+            for raw in self._world.truth.bump(Transaction.parse(self._rng.choice(found)), self._rng.choice([600, 5_000])):
+                self._broadcast(raw)
+
+    def _give_up(self) -> None:
+        """The process may be killed before that is stored: then it is as if it had not been asked for."""
+        process = self._world.process
+        if process is None or not (found := self._ours()):
+            return
+        txid = self._rng.choice(found)
+        check_abandon(process.engine.books, txid)
+        process.report(Abandon(txid))
+        self._world.timeline.after(_KEPT_S, partial(self._check_given_up, process, txid, self._sends))
+
+    def _hand_over(self) -> None:
+        """Somebody pays us and gives us the transaction, which no node has."""
+        raw = self._world.truth.handed_over()
+        if raw is not None:
+            self._broadcast(raw)
+
+    def _label(self) -> None:
+        self._labels += 1
+        label = self._rng.choice([None, f"label {self._labels}"])
+        self._world.relabel(self._rng.choice(sorted(self._world.wishes.watched)), label)
+
+    def _broadcast(self, raw: bytes) -> None:
+        """As the client does it: what cannot count is refused at once."""
+        process, txid = self._world.process, oracle.txid(raw)
+        if process is None:
+            return
+        try:
+            check_broadcast(process.engine.books, Transaction.parse(raw))
+        except ParameterError:
+            return
+        self._sends += 1
+        self._sent[txid] = raw
+        self._given_up.discard(txid)
+        self._world.broadcast(raw, is_private=self._rng.random() < 0.2)
+
+    def _ours(self) -> list[bytes]:
+        """Txids of what can be given up."""
+        process = self._world.process
+        if process is None:
+            return []
+        return [txid for txid, pending in process.engine.books.unconfirmed.pending.items() if pending.own]
+
+    # What must be so
+
+    def _check_given_up(self, process: Process, txid: bytes, sends: int) -> None:
+        if self._world.process is process and not process.disk.waiting and self._sends == sends:
+            self._given_up.add(txid)
+            self._check_ended(process, txid)
+
+    def _check_ended(self, process: Process, txid: bytes) -> None:
+        known = process.disk.store.views.transaction(txid)
+        if self._was_mined(txid):
+            return
+        if known is None and txid in self._sent:
+            raise Violation("true", f"our transaction {txid[::-1].hex()}, which was given up, was forgotten")
+        if known is not None and known.status in _COUNTING:
+            raise Violation("true", f"our transaction {txid[::-1].hex()}, which was given up, counts again: {known.status}")
+
+    def _was_mined(self, txid: bytes) -> bool:
+        truth = self._world.truth
+        return any(txid in block.txids for block in (*truth.regtest.chain.blocks.values(), *truth.others_blocks.values()))
+
+    def ruled_out(self) -> set[bytes]:
+        """Txids of the mempool's transactions that the user has given up, and of what spends from them."""
+        process = self._world.process
+        assert process is not None
+        found = set[bytes]()
+        for tx in self._world.truth.regtest.mempool:  # parents first
+            known = process.disk.store.views.transaction(tx.txid)
+            is_given_up = known is not None and known.status is TxStatus.ABANDONED
+            if is_given_up or any(outpoint[:32] in found for outpoint in tx.inputs):
+                found.add(tx.txid)
+        return found
+
+    def check_end(self) -> None:
+        """True: what was given up does not count, and every script has the label that was last given."""
+        process, wishes = self._world.process, self._world.wishes
+        assert process is not None
+        for txid in self._given_up:
+            self._check_ended(process, txid)
+        stored = dict(process.disk.store._db.execute("SELECT value, label FROM watch WHERE kind = ?", (int(EntryKind.SCRIPT),)))
+        for script, label in wishes.labels.items():
+            told = process.watch.own_label(process.watch.table.find(EntryKind.SCRIPT, script))
+            if (told, stored.get(script)) != (label, label):
+                raise Violation("true", f"the label of {script.hex()} is {told!r}, in the database {stored.get(script)!r}, not {label!r}")
