@@ -144,7 +144,10 @@ def test_classes_look_alike(make: Any, arguments: list[dict[str, Any]], given: d
     assert repr(dataclasses.fields(ours)) == repr(dataclasses.fields(theirs))
     assert ours.__match_args__ == theirs.__match_args__
     assert getattr(ours, "__slots__", None) == getattr(theirs, "__slots__", None)
-    assert set(vars(ours)) == set(vars(theirs))
+    names = set(vars(theirs))
+    if "slots" in given:
+        names.discard("__weakref__")  # which Python 3.11.2 leaves there, though its class has no such slot
+    assert set(vars(ours)) == names
     assert (ours.__hash__ is None) == (theirs.__hash__ is None)
     mine = ours(**arguments[0])
     assert copy.copy(mine).__class__ is ours
@@ -240,15 +243,16 @@ def test_the_threads_that_make_the_first_instances_make_the_same() -> None:
 
 
 def test_help_shows_a_class_as_ever() -> None:
-    @_dataclass.dataclass(frozen=True, slots=True)
     class Shown:
         """Of one field."""
 
         first: int = 1
 
-    text = pydoc.plain(pydoc.render_doc(Shown))
-    assert "Shown(first: 'int' = 1) -> None" in text
-    assert "__init__(self, first: 'int' = 1) -> None" in text
+    made = [make(frozen=True, slots=True)(Shown) for make in (_dataclass.dataclass, dataclasses.dataclass)]
+    texts = [pydoc.plain(pydoc.render_doc(each)).splitlines() for each in made]
+    shown, standard = ([line for line in text if "first" in line and "-> None" in line] for text in texts)
+    assert shown == standard  # Python 3.14 shows annotations in another way
+    assert [line.partition("(")[0].strip(" |") for line in shown] == ["Shown", "__init__"]
 
 
 def test_every_dataclass_of_the_package_has_only_fields_that_this_one_knows() -> None:

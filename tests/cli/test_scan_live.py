@@ -8,6 +8,7 @@ import re
 import select
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from support.chains import record
 from support.processes import WITH_SIGINT, WITHOUT_RICH, command, environment, on_terminal, process
 
 P2PKH = wallet_addresses()["P2PKH"]
+# what is said of a cut stream: from Python 3.14 on the standard library reads zstd
+CUT_ZSTD = "compressed by zstd: pip install zstandard" if sys.version_info < (3, 14) else "the compressed stream is damaged"
 
 
 def hex_lines(blocks: Sequence[bytes]) -> bytes:
@@ -50,7 +53,7 @@ def test_blocks_come_as_lines_of_hex_on_standard_input(chain: Sequence[bytes]) -
         (MAINNET.magic + bytes(200), "these are blocks of mainnet, not of regtest"),
         (REGTEST.magic + b"\xff\xff\xff\xff", "no block record of regtest at byte 0"),
         (b"\x1f\x8b\x08garbage", "the compressed stream is damaged"),
-        (b"\x28\xb5\x2f\xfd", "compressed by zstd: pip install zstandard"),
+        (b"\x28\xb5\x2f\xfd", CUT_ZSTD),
         (b"00\n", "standard input: header at byte 0: truncated"),
     ],
 )
