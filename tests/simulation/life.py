@@ -197,6 +197,7 @@ def _happen(plan: Plan, world: World) -> None:
     settled = 0
     while world.timeline.now < duration + SETTLE_S and settled < 2:  # twice, since who comes last may show that all is to be searched again
         world.timeline.run(world.timeline.now + _STEP_S)
+        world.outgrow()
         settled = settled + 1 if invariants.is_settled(world) else 0
     if settled < 2:
         invariants.check_end(world)  # else that was seen just now

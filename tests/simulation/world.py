@@ -24,6 +24,7 @@ from simulation.user import User
 from simulation.violation import Violation
 from simulation.wishes import Wishes
 from spvfilter.errors import FormatError, PeerError, StoreError
+from spvfilter.hashes import sha256d
 from spvfilter.light.engine.coverage import WITNESSES
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.requests import Request
@@ -334,6 +335,12 @@ class World:
     def _happen(self, what: str, call: Callable[[], object]) -> None:
         self.record.note(what, f"height {self.truth.height}")
         call()
+
+    def outgrow(self) -> None:
+        """Miners go on where the client follows a block that nobody of them made, with as much work: inventing such costs as much."""
+        store = self.process.disk.store if self.process is not None else None
+        if store is not None and store.tip >= self.truth.height and self.truth.block(sha256d(b"".join(store.headers(store.tip)))) is None:
+            self.truth.mine()
 
     def calm(self) -> None:
         """Faults end: disks, lines and clocks are sound, everybody is there. Liars go on lying."""
