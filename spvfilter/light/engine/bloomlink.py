@@ -102,12 +102,13 @@ class BloomLink:
     def came(self, tx: Transaction) -> None:
         """What it announced has come. Raises LieError, UselessPeerError as `judge`.
 
-        What a filter before may have matched teaches our copy nothing: the peer's may have learned it before it was given this one. It
-        would be taken for a lie later that it leaves out what spends from it.
+        What a filter before may have matched, or none, teaches our copy nothing: the peer's may have learned it before it was given this
+        one. It would be taken for a lie later that it leaves out what spends from it.
         """
         ids = {tx.txid, tx.wtxid}
+        was_matched = not ids.isdisjoint(self.unanswered)
         self.unanswered -= ids
-        if self._of_another.isdisjoint(ids):
+        if was_matched and self._of_another.isdisjoint(ids):
             self.judge(tx.raw, in_block=False)
         else:
             self._of_another -= ids

@@ -59,3 +59,21 @@ def test_what_the_filter_does_not_match_is_taken_on_trust_in_a_bounded_size() ->
     assert peer.link.is_in_doubt
     with pytest.raises(UselessPeerError, match="does not match"):
         peer.send(*([raw] for raw in padding[3:]))
+
+
+def test_what_was_asked_for_without_a_filter_teaches_our_copy_of_a_later_one_nothing() -> None:
+    """The peer's has not learned it: who leaves out what spends from it would be taken for a liar."""
+    link, ours = Link().link, tx([TxIn(b"\x01" * 32, 0)], [TxOut(1, OURS)])
+    link.announced([Transaction.parse(ours).txid])
+    assert link.filter is not None
+    before = bytes(link.filter)
+    link.load(link.filter, 0, -1, {})
+    link.loading = 0
+    other = tx([TxIn(b"\x02" * 32, 0)], [TxOut(2, OURS)])
+    link.came(Transaction.parse(other))
+    link.came(Transaction.parse(ours))
+    assert bytes(link.filter) == before
+    third = tx([TxIn(b"\x03" * 32, 0)], [TxOut(3, OURS)])
+    link.announced([Transaction.parse(third).txid])
+    link.came(Transaction.parse(third))
+    assert bytes(link.filter) != before

@@ -331,3 +331,23 @@ def test_auto_looks_beyond_named_peers_without_compact_filters() -> None:
         assert made.engine.way is Way.COMPACT
         assert {node.address for node in named} <= {peer.address for peer in made.ready}
         assert len(made.ready) <= 4
+
+
+def test_what_was_asked_for_before_a_peer_had_a_filter_costs_it_no_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By compact filters all that is announced is asked for. A peer that got a filter meanwhile was banned for what that does not match."""
+    with stage(tmp_path, Mode.AUTO, *[Late] * 3) as world:
+        monkeypatch.setattr(world.wishes, "answered", lambda token, value: None)
+        world.boot()
+        world.wait_synced(within=120)
+        assert world.process is not None
+        assert world.process.engine.way is Way.COMPACT  # type: ignore[attr-defined]
+        for number in range(20):
+            world.truth.others()
+            world.pass_time(0.5)
+            if number == 10:
+                world.process.ask(1, AddEntries(((EntryKind.OUTPOINT, bytes((7,)) * 36, None),), Start()))
+        world.truth.mine()
+        world.pass_time(60)
+        assert world.process.engine.way is Way.BLOOM  # type: ignore[attr-defined]
+        assert not world.warnings
+        assert world.has_found_all()
