@@ -208,11 +208,9 @@ class MempoolWatch:
         for peer, stand in self._stands.items():
             if stand.heard.keys().isdisjoint(ids) or not stand.asked.keys().isdisjoint(ids):
                 continue
-            link = self._bloom.link(peer)
-            if link.filter is None:
+            if self._bloom.link(peer).filter is None:
                 stand.announced.append(_packed(item))
-            elif len(stand.asked) < MAX_ASKED:
-                link.announced([tx.txid])
+            elif len(stand.asked) < MAX_ASKED:  # which its filter may have matched before it was loaded anew: not `link.announced`
                 self._ask(peer, stand, [item])
 
     def not_found(self, peer: Peer, tx_hash: bytes) -> None:

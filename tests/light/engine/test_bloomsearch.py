@@ -31,6 +31,7 @@ from spvfilter.primitives import OutPoint, TxOut
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import BlockConnected, WalletEvent
+from spvfilter.wallet.queue import Queue
 from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wire.messages import table as wire
 from support.locks import LOCKS, key
@@ -308,3 +309,33 @@ def test_what_is_announced_while_a_filter_is_loaded_anew_costs_no_peer_its_conne
         world.pass_time(60)
         assert not world.warnings
         assert world.has_found_all()
+
+
+def test_what_is_asked_for_again_after_a_filter_was_loaded_anew_costs_no_peer_its_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It made room in the queue, and was announced by the filter before: that of now need not match it, and has not learned it."""
+    gone, put = list[bytes](), Queue.put
+
+    def put_instead(queue: Queue, raw: bytes, group: str = "") -> list[bytes] | None:
+        left = put(queue, raw, group)
+        return left if left is None else [*left, *(gone.pop() for _ in gone[:1])]
+
+    monkeypatch.setattr(Queue, "put", put_instead)
+    with stage(tmp_path, Mode.BIP37, *[Prompt] * 2) as world:
+        regtest, lock, others = world.truth.regtest, p2wpkh(key(77)), p2wpkh(key(78))
+        world.watch_lock(lock)
+        world.watch_lock(others)
+        world.boot()
+        world.wait_synced(within=60)
+        payment = regtest.find_tx(regtest.pay(lock.pays(50_000)))
+        assert payment is not None
+        world.pass_time(20)
+        world.forget_lock(lock)
+        world.wait_synced(within=60)
+        world.pass_time(20)
+        gone.append(payment.raw)
+        regtest.pay(others.pays(50_000))
+        world.pass_time(60)
+        assert not gone
+        assert not world.warnings
