@@ -125,7 +125,7 @@ class Books:
         self.filtered.note(block, hits)
         events += self._record(block, hits)
         self.connect_empty(block.height)
-        for height in self._kept.let_go(self.searched - KEPT_DEPTH):
+        for height in dict.fromkeys(self._kept.let_go(self.searched - KEPT_DEPTH)):
             for found in self._confirmed.at(height):
                 if found.hit.spend:
                     self._kept.spend(found.hit)

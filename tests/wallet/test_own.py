@@ -387,3 +387,16 @@ def test_transactions_of_old_blocks_are_let_go_in_the_same_run_but_for_our_own(w
     assert wallet.books.spender_of(Transaction.parse(rival)) == txid(spend)
     assert wallet.books.spender_of(Transaction.parse(pay(1, coin(3)))) is None
     assert wallet.books.own_unconfirmed() == []
+
+
+def test_what_is_let_go_of_a_block_is_looked_at_once_however_many_payments_it_has(wallet: Wallet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All matches of the block were looked at for each of its transactions: with 2,000 payments that took half a second of one step."""
+    monkeypatch.setattr("spvfilter.wallet.books.KEPT_DEPTH", 2)
+    wallet.mine(*(pay(number, number.to_bytes(32, "big") + bytes(4)) for number in range(100)))
+    looked_at = list[int]()
+    at = wallet.books._confirmed.at
+    monkeypatch.setattr(wallet.books._confirmed, "at", lambda height: [looked_at.append(height), at(height)][1])
+    for number in range(4):
+        wallet.mine(pay(number, coin(1 + number)))
+    assert len(wallet.books._kept._txs) == 2
+    assert looked_at.count(1) == 1
