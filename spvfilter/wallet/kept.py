@@ -57,14 +57,18 @@ class KeptTransactions:
         return kept
 
     def let_go(self, height: int) -> Iterator[int]:
-        """Forget others' transactions of blocks up to a height; the heights of these, whose matches still spend what they spend."""
-        while self._others:
-            txid = next(iter(self._others))
-            at = self._txs[txid].height or 0
-            if at > height:
-                break
-            self.forget(txid)
-            yield at
+        """Forget others' transactions of blocks up to a height; the heights of these, whose matches still spend what they spend.
+
+        The latest ones, too: old blocks may have been searched again for a new entry.
+        """
+        for walk in (iter, reversed):
+            while self._others:
+                txid = next(walk(self._others))
+                at = self._txs[txid].height or 0
+                if at > height:
+                    break
+                self.forget(txid)
+                yield at
 
     def at(self, height: int, matched: Iterable[bytes]) -> list[bytes]:
         """The txids of what is kept of the block at a height, in its order: those that matched, and all that we broadcast."""

@@ -12,6 +12,7 @@ from spvfilter.transaction import Transaction
 from spvfilter.wallet.endings import MAX_ENDED
 from spvfilter.wallet.events import MatchWithdrawn, Reason
 from spvfilter.wallet.refusals import check_abandon, check_broadcast
+from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wallet.unconfirmed import MAX_INVENTED_MATCHES
 from support.build import TxIn, TxOut, coinbase, p2wpkh, tx, txid
 from wallet.test_rivals import OURS, THEIRS, Wallet, coin, out, pay
@@ -400,3 +401,21 @@ def test_what_is_let_go_of_a_block_is_looked_at_once_however_many_payments_it_ha
         wallet.mine(pay(number, coin(1 + number)))
     assert len(wallet.books._kept._txs) == 2
     assert looked_at.count(1) == 1
+
+
+def test_transactions_of_old_blocks_that_are_searched_again_for_a_new_entry_are_let_go(
+    wallet: Wallet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They waited for the recent ones that had been found before them, all in memory."""
+    monkeypatch.setattr("spvfilter.wallet.books.KEPT_DEPTH", 3)
+    blocks, connect, other = list[ScannedBlock](), wallet.books.connect, p2wpkh(b"\x02" * 20)
+    monkeypatch.setattr(wallet.books, "connect", lambda block, hits: [blocks.append(block), connect(block, hits)][1])
+    for number in range(20):
+        wallet.mine(pay(number, coin(1 + number), to=other))
+    wallet.mine(recent := pay(1_000, coin(100)))
+    wallet.books.watch.add_script(other)
+    wallet.books.search_again(0)
+    for block in blocks[:10]:
+        assert connect(block, block.hits(wallet.books.watch.table))
+        assert len(wallet.books._kept._txs) <= 2
+    assert txid(recent) in wallet.books._kept
