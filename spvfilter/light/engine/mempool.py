@@ -140,6 +140,9 @@ class MempoolWatch:
         stand = self._stand(peer)
         if not self._queue.has_much_room(peer.group):
             return  # else each transaction that finds no room would call for all again
+        if by_filter and stand.announced:  # before it had a filter, or without room: it tells by its filter which of these are wanted
+            stand.announced.clear()
+            stand.was_asked_for_all = False
         if peer.serves(BLOOM) and not stand.was_asked_for_all and (not by_filter or self._bloom.link(peer).filter is not None):
             stand.was_asked_for_all = True
             self._context.out.send(peer.number, Mempool())

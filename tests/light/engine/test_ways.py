@@ -351,3 +351,23 @@ def test_what_was_asked_for_before_a_peer_had_a_filter_costs_it_no_connection(tm
         assert world.process.engine.way is Way.BLOOM  # type: ignore[attr-defined]
         assert not world.warnings
         assert world.has_found_all()
+
+
+def test_what_is_announced_while_auto_waits_is_found_when_it_goes_over_to_bip37(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was remembered to be asked for by compact filters only, and no peer announces it again by itself."""
+    way = [Way.COMPACT]
+    monkeypatch.setattr(Engine, "_preferred_way", lambda engine: way[0])
+    with stage(tmp_path, Mode.AUTO, Prompt, OnlyBloom) as world:
+        monkeypatch.setattr(world, "has_prompt_peer", lambda seconds: False)  # one that serves compact filters
+        world.boot()
+        world.wait_synced(within=60)
+        world.pass_time(60)
+        world.nodes[0].go_down()
+        way[0] = Way.WAIT
+        world.pass_time(10)
+        world.truth.receive()
+        world.pass_time(60)
+        way[0] = Way.BLOOM
+        world.pass_time(60)
+        assert world.process is not None
+        assert world.truth.ours_waiting(world.is_wanted) == world.process.books.waiting() != set()
