@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spvfilter.errors import TxConflictError, TxRefusedError, UselessPeerError
 from spvfilter.light.engine.context import Context
-from spvfilter.light.engine.owntx import OwnTx
+from spvfilter.light.engine.owntx import OwnTx, Taken
 from spvfilter.light.events import Broadcast, BroadcastChanged, BroadcastProgress, BroadcastStep
 from spvfilter.primitives import hash_to_hex
 from spvfilter.store.ledger import TxStatus
@@ -89,9 +89,8 @@ class Outcomes:
             return True
         is_late = now - own.began >= patience.reply_s
         if (own.refused and not self._may_be_taken(own, now)) or (is_late and (own.refused or own.left)):
-            self.give_up(own)
-            return False
-        if is_late and own.sent:
+            return not self.give_up(own)
+        if is_late and (own.sent or own.taken is Taken.BEFORE):
             self.answer(own, own.known())
         elif is_late and not own.is_recorded:
             peers = len(self._context.pool.connected())
@@ -106,8 +105,12 @@ class Outcomes:
         undecided = (offer for offer in own.offers.values() if not offer.is_settled)
         return any(offer.fetched_at is not None or now - offer.at < self.keep_s for offer in undecided)
 
-    def give_up(self, own: OwnTx) -> None:
-        """All that were asked have refused it."""
+    def give_up(self, own: OwnTx) -> bool:
+        """All that were asked have refused it; whether it counts no more. It does where somebody has it with another witness."""
+        if own.taken is Taken.BEFORE:
+            own.taken = Taken.YES
+            self.answer(own, own.known())
+            return False
         for address in own.left:
             own.refused.setdefault(address, "it ended the connection when it was sent it")
         shorten(own.refused)
@@ -123,6 +126,7 @@ class Outcomes:
         if txid in books.unconfirmed.pending:
             self._context.out.emit(*books.abandon(txid, refused=True))
             self.look_at(own)
+        return True
 
     def answer(self, own: OwnTx, answer: Broadcast | Exception) -> None:
         """The answer to the call that waits, if one does."""

@@ -19,7 +19,7 @@ from spvfilter.errors import TxConflictError
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.netgroups import dialling_group
 from spvfilter.light.engine.outcomes import Outcomes, shorten
-from spvfilter.light.engine.owntx import Offer, OwnTx, Private, is_refusal, reason_of
+from spvfilter.light.engine.owntx import Offer, OwnTx, Private, Taken, is_refusal, reason_of
 from spvfilter.light.engine.packages import arranged
 from spvfilter.light.engine.peers import Peer
 from spvfilter.store.ledger import TxStatus
@@ -106,10 +106,15 @@ class OwnTxs:
         return own
 
     def _renew(self, own: OwnTx, tx: Transaction) -> None:
-        """A transaction has another witness: nobody was given it, and what was said of it was said of the one before."""
+        """A transaction has another witness: nobody was given it, and what was said of it was said of the one before.
+
+        Whoever has that one refuses this one: it is no reason to give both up, unless it is known that nobody has.
+        """
         for tx_hash in (own.tx.txid, own.tx.wtxid):
             self._by_hash.pop(tx_hash, None)
-        own.tx, own.began, own.is_taken = tx, self._context.now.monotonic, False
+        is_open = own.began is None or own.left or any(each.fetched_at is not None and not each.is_settled for each in own.offers.values())
+        own.taken = Taken.BEFORE if is_open or own.taken is not Taken.NOT else Taken.NOT
+        own.tx, own.began = tx, self._context.now.monotonic
         self._by_hash[tx.txid] = self._by_hash[tx.wtxid] = own
         for offer in own.offers.values():
             offer.is_settled = True
@@ -386,7 +391,7 @@ class OwnTxs:
 
     def _taken(self, own: OwnTx) -> None:
         if not own.is_taken:
-            own.is_taken = True
+            own.taken = Taken.YES
             if own.is_called or own.began is not None:
                 self._wake()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from math import inf
 
 from spvfilter._dataclass import dataclass, field
@@ -14,6 +15,14 @@ from spvfilter.wire.messages.table import Reject
 
 PRIVATE_WORDS = 2  # groups that have announced a private transaction, with which it is offered to nobody else; ours
 _KNOWN = (b"txn-already-in-mempool", b"txn-already-known")  # reasons of a reject that are none
+
+
+class Taken(Enum):
+    """Whether a peer has a transaction."""
+
+    NOT = "not"  # as far as is known
+    BEFORE = "before"  # with another witness, or in an earlier run: who has that takes no other
+    YES = "yes"  # or it has fetched it and does not tell more
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +56,7 @@ class OwnTx:
     input_values: tuple[int, ...] | None = None  # satoshi, where the user states them
     is_recorded: bool = False  # in the books
     is_called: bool = False  # somebody waits to hear what becomes of it
-    is_taken: bool = False  # a peer has it, or has fetched it and does not tell more
+    taken: Taken = Taken.NOT
     free_at: float = 0.0  # before which only one peer may have it
     private: Private | None = None  # None if others than strangers may have it
     status: TxStatus = TxStatus.PENDING  # that was told last
@@ -57,6 +66,11 @@ class OwnTx:
     echoed: dict[str, None] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)  # with reasons
     left: dict[str, None] = field(default_factory=dict)  # that ended the connection once they had it
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether a peer has it, with this witness as far as is known."""
+        return self.taken is Taken.YES
 
     @property
     def is_on_its_way(self) -> bool:

@@ -215,9 +215,9 @@ class PrivateRelay:
         elif not is_wanted or errand.is_again:
             return
         elif own.refused:
-            self._outcomes.give_up(own)
-            self._own.forget(own)
-            self._own.load()  # what it had replaced may come back
+            if self._outcomes.give_up(own):
+                self._own.forget(own)
+                self._own.load()  # what it had replaced may come back
         elif not own.is_recorded:
             error = UselessPeerError(f"none of {len(tried)} addresses that are not connected takes the transaction: nobody has it")
             self._outcomes.answer(own, error)

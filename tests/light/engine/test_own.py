@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from simulation.behaviours.base import Behaviour
 from simulation.behaviours.relay import Drops, FalseEcho, Rejects, Taker
 from simulation.world import World
 from spvfilter.errors import TxConflictError, TxRefusedError
@@ -488,3 +489,44 @@ def test_a_parent_below_the_fee_floor_follows_its_child(tmp_path: Path) -> None:
         assert isinstance(answer(world, txid), Broadcast)
         assert {ours.txid, txid} <= {each.txid for each in world.truth.regtest.mempool}
         assert end.responder.announced == [Transaction.parse(child).wtxid]  # the parent is not announced
+
+
+class Late(Hoards):
+    """Keeps the first of a txid, and gives it only once its next round of announcements has come, as Core does."""
+
+    def __init__(self, rng: object, world: World) -> None:
+        super().__init__(rng, world)
+        self.came: set[bytes] = set()
+
+    def given(self, responder: Responder, raw: bytes) -> None:
+        if Transaction.parse(raw).txid not in self.came:
+            self.came.add(Transaction.parse(raw).txid)
+            self.world.timeline.after(5.0, lambda: super(Late, self).given(responder, raw))
+
+
+@MODES
+@pytest.mark.parametrize(("kind", "number"), [(Prompt, 1), (Prompt, 2), (Prompt, 4), (Late, 1)])
+@pytest.mark.parametrize("ran_before", [False, True])
+def test_what_peers_have_is_not_refused_when_it_is_broadcast_with_another_witness(
+    mode: Mode, kind: type[Behaviour], number: int, ran_before: bool, tmp_path: Path
+) -> None:
+    """Signed anew it has the same txid: no peer takes the second, since all have the first. Its coins were free to be spent again."""
+    with stage(tmp_path, mode, *[kind] * number) as world:
+        synced(world)
+        coins = world.truth.regtest.chain.coins
+        coin = next(each for each in world.truth.coins if each.lock.witness and bytes(each.outpoint) in coins)
+        right = coin.lock.spends(coin.outpoint)
+        other = replace(right, witness=(bytes(71), *right.witness[1:]))
+        raws = [build_tx([each], [LOCKS[0].pays(coin.value - 500)]) for each in (right, other)]
+        txid = send(world, raw=raws[0])
+        world.pass_time(2)
+        if ran_before:
+            world.kill()
+            world.pass_time(60)
+        assert world.process is not None
+        world.process.answers.pop(txid, None)
+        send(world, raw=raws[1])
+        for _ in range(20):
+            world.pass_time(30)
+            assert status(world, txid) is TxStatus.PENDING
+        assert isinstance(answer(world, txid), Broadcast)
