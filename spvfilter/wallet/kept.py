@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 
 from spvfilter.kernel import Hit
 from spvfilter.store.ledger import StoredTx, TxStatus
@@ -62,11 +63,9 @@ class KeptTransactions:
         The latest ones, too: old blocks may have been searched again for a new entry.
         """
         for walk in (iter, reversed):
-            while self._others:
-                txid = next(walk(self._others))
+            gone = takewhile(lambda txid: (self._txs[txid].height or 0) <= height, walk(self._others))
+            for txid in list(gone):  # found at once: a dict walks over what has left its beginning whenever it is walked
                 at = self._txs[txid].height or 0
-                if at > height:
-                    break
                 self.forget(txid)
                 yield at
 
