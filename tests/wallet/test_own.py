@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from spvfilter.errors import ParameterError, TxConflictError
-from spvfilter.kernel import EntryKind
+from spvfilter.kernel import EntryKind, Hit
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
-from spvfilter.store.ledger import TxStatus
+from spvfilter.store.ledger import StoredMatch, TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.endings import MAX_ENDED
-from spvfilter.wallet.events import MatchWithdrawn, Reason
+from spvfilter.wallet.events import MatchWithdrawn, Reason, WalletEvent
 from spvfilter.wallet.refusals import check_abandon, check_broadcast
 from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wallet.unconfirmed import MAX_INVENTED_MATCHES
@@ -394,9 +396,13 @@ def test_what_is_let_go_of_a_block_is_looked_at_once_however_many_payments_it_ha
     """All matches of the block were looked at for each of its transactions: with 2,000 payments that took half a second of one step."""
     monkeypatch.setattr("spvfilter.wallet.books.KEPT_DEPTH", 2)
     wallet.mine(*(pay(number, number.to_bytes(32, "big") + bytes(4)) for number in range(100)))
-    looked_at = list[int]()
-    at = wallet.books._confirmed.at
-    monkeypatch.setattr(wallet.books._confirmed, "at", lambda height: [looked_at.append(height), at(height)][1])
+    looked_at, at = list[int](), wallet.books._confirmed.at
+
+    def look_at(height: int) -> list[StoredMatch]:
+        looked_at.append(height)
+        return at(height)
+
+    monkeypatch.setattr(wallet.books._confirmed, "at", look_at)
     for number in range(4):
         wallet.mine(pay(number, coin(1 + number)))
     assert len(wallet.books._kept._txs) == 2
@@ -409,7 +415,12 @@ def test_transactions_of_old_blocks_that_are_searched_again_for_a_new_entry_are_
     """They waited for the recent ones that had been found before them, all in memory."""
     monkeypatch.setattr("spvfilter.wallet.books.KEPT_DEPTH", 3)
     blocks, connect, other = list[ScannedBlock](), wallet.books.connect, p2wpkh(b"\x02" * 20)
-    monkeypatch.setattr(wallet.books, "connect", lambda block, hits: [blocks.append(block), connect(block, hits)][1])
+
+    def keep(block: ScannedBlock, hits: Sequence[Hit]) -> list[WalletEvent]:
+        blocks.append(block)
+        return connect(block, hits)
+
+    monkeypatch.setattr(wallet.books, "connect", keep)
     for number in range(20):
         wallet.mine(pay(number, coin(1 + number), to=other))
     wallet.mine(recent := pay(1_000, coin(100)))
