@@ -45,7 +45,7 @@ _EXTRA_RETRY_S = 15.0  # after one of them that could not be made, or had not wh
 EXTRA_CHANCE_S = 120.0  # that each of them has to bring a new block; ours
 ANCHOR_S = 600.0  # that a peer must have been connected to be an anchor; ours
 MAX_HOPES = 512  # attempts to find a peer with compact filters, after which mode "auto" waits for none: a quarter of an hour; ours
-_ANSWERED = 8  # attempts for which one counts that was answered
+_ANSWERED = 8  # attempts for which one counts that was answered, or is made again though the last one failed
 
 _TOKENS_AT_ONCE = 1_000.0  # addresses taken of one peer, Core net_processing.cpp MAX_ADDR_PROCESSING_TOKEN_BUCKET
 _TOKENS_PER_S = 0.1  # Core MAX_ADDR_RATE_PER_SECOND
@@ -185,6 +185,8 @@ class Discovery:
             host = host_of(address)
             hosts.add(host)
             groups.add(dialling_group(host))
+            if purpose is Purpose.DISCOVERED and self._tokens and self._has_failed(address):
+                self._hopes += _ANSWERED - 1  # where a few are all that there are, each is tried again only after its pause
             self._begin(address, now)
             if address in wanted:
                 self._rest(address, now.monotonic + _ANCHOR_REST_S)
@@ -231,6 +233,11 @@ class Discovery:
     def _begin(self, address: str, now: Instant) -> None:
         self._dials.began(now.monotonic)
         self.book.attempted(address, now.wall)
+
+    def _has_failed(self, address: str) -> bool:
+        """Whether it could not be connected when it was last tried."""
+        known = self.book.get(address)
+        return known is not None and known.attempted > known.succeeded
 
     def _may_dial(self, now: Instant) -> bool:
         return now.monotonic >= self._dials.next_at and now.monotonic >= self._due["look"]

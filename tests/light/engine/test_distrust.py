@@ -16,8 +16,11 @@ from spvfilter.light.engine.netgroups import host_of, is_public, is_service_port
 from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.events import Mode
 from spvfilter.light.lies import Lie
+from spvfilter.network import REGTEST
+from spvfilter.primitives import Header
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.addresses import NetId
+from spvfilter.wire.messages.merkleblock import MerkleBlock
 from support.discovery import NAMED, Run
 from support.swarm import START, Client, Swarm
 
@@ -33,8 +36,11 @@ def book_in(engine: Engine) -> AddressBook:
 class Pretending:
     """A named honest peer without compact filters, and addresses that claim them and, if they are there, answer no question about them."""
 
-    def __init__(self, addresses: list[str], *, are_there: bool = True) -> None:
+    def __init__(self, addresses: list[str], *, are_there: bool = True, dial_s: float = 0.0) -> None:
+        """Of an attempt that fails the engine hears `dial_s` later."""
         self.are_there = are_there
+        self.dial_s = dial_s
+        self.dialling: deque[tuple[float, int]] = deque()  # when attempts fail, and the peers' numbers
         self.client = Client(Swarm(1), named=[NAMED], mode=Mode.AUTO)
         self.client.options = Options(mode=Mode.AUTO, reach=Reach.DIRECT)
         self.engine = self.client._make()
@@ -53,12 +59,14 @@ class Pretending:
         while self.queue:
             match self.queue.popleft():
                 case Connect(peer, address) if address != NAMED and not self.are_there:
-                    step(Lost(peer, TimeoutError("no connection")))
+                    self.dialling.append((self.now + self.dial_s, peer))
                 case Connect(peer, address):
                     services = 0x40D if address == NAMED else 0x449
                     step(Connected(peer, host_of(address), services, 0, True, True, "/x/", int(START + self.now)))
                 case Send(peer, wire.GetHeaders()):
                     step(Heard(peer, wire.Headers(())))
+                case Send(peer, wire.GetData(items)) if items[0].kind == wire.InvType.FILTERED_BLOCK:
+                    step(Heard(peer, MerkleBlock.from_txids(Header.parse(REGTEST.genesis), [REGTEST.genesis[36:68]], ())))
                 case Fence(peer, token):
                     step(Fenced(peer, token))
                 case Commit(number, batch):
@@ -70,6 +78,8 @@ class Pretending:
                     step(Worked(token, made()))
                 case _:
                     pass
+            while not self.queue and self.dialling and self.dialling[0][0] <= self.now:
+                step(Lost(self.dialling.popleft()[1], TimeoutError("no connection")))
 
     def ways(self, seconds: int) -> Counter[Way]:
         """The seconds spent on each way."""
@@ -97,6 +107,14 @@ def test_a_thousand_addresses_that_claim_compact_filters_and_are_not_there_hold_
     world.ways(600)
     later = world.ways(3_600)
     assert later[Way.BLOOM] > 0.95 * later.total()
+    world.client.store.close()
+
+
+def test_a_few_addresses_that_claim_compact_filters_and_are_not_there_hold_auto_up_for_no_longer() -> None:
+    """Each is tried again only after its pause: it took hours until all attempts together were enough, and each of them held auto up."""
+    world = Pretending([f"20.{number}.1.1:8333" for number in range(60)], are_there=False, dial_s=5.0)
+    assert world.ways(1_800)[Way.WAIT] > 60
+    assert world.ways(1_800) == {Way.BLOOM: 1_800}
     world.client.store.close()
 
 
