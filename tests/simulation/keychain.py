@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 NAME = "mine"
+LABEL = "mine"
 INDEXES = 150  # that may be paid
 _PAID = 40
 _BEYOND = 100  # indexes that a window may have beyond all of these
@@ -44,7 +45,7 @@ class Keychain:
 
     def give(self, watch: WatchList) -> None:
         """The user gives it to the client; each time with another lookahead."""
-        watch.add_keychain(NAME, script_at, "mine", lookahead=self._rng.choice((GAP_LIMIT, GAP_LIMIT, GAP_LIMIT + 7)))
+        watch.add_keychain(NAME, script_at, LABEL, lookahead=self._rng.choice((GAP_LIMIT, GAP_LIMIT, GAP_LIMIT + 7)))
 
     def check_start(self, process: Process) -> None:
         """True: a restart has the window that the database had."""

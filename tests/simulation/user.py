@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from simulation import oracle
+from simulation.keychain import LABEL as KEYCHAIN_LABEL
 from simulation.violation import Violation
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import EntryKind
@@ -153,7 +154,8 @@ class User:
         for txid in self._given_up:
             self._check_ended(process, txid)
         stored = dict(process.disk.store._db.execute("SELECT value, label FROM watch WHERE kind = ?", (int(EntryKind.SCRIPT),)))
-        for script, label in wishes.labels.items():
-            told = process.watch.own_label(process.watch.table.find(EntryKind.SCRIPT, script))
+        for script, given in wishes.labels.items():
+            label = KEYCHAIN_LABEL if given is None and self._world.is_of_keychain(script) else given
+            told = process.watch.label(process.watch.table.find(EntryKind.SCRIPT, script))
             if (told, stored.get(script)) != (label, label):
                 raise Violation("true", f"the label of {script.hex()} is {told!r}, in the database {stored.get(script)!r}, not {label!r}")

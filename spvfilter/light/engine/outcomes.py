@@ -87,7 +87,7 @@ class Outcomes:
         now, patience = self._context.now.monotonic, self._context.options.patience
         if own.began is None or own.is_taken or now < own.began:
             return True
-        is_late = now - own.began >= patience.reply_s
+        is_late = now >= own.began + patience.reply_s  # as the moment was computed for which a timer rang
         if (own.refused and not self._may_be_taken(own, now)) or (is_late and (own.refused or own.left)):
             return not self.give_up(own)
         if is_late and (own.sent or own.taken is Taken.BEFORE):
@@ -103,7 +103,7 @@ class Outcomes:
         if own.left or any(peer not in own.offers for peer in own.due):
             return True
         undecided = (offer for offer in own.offers.values() if not offer.is_settled)
-        return any(offer.fetched_at is not None or now - offer.at < self.keep_s for offer in undecided)
+        return any(offer.fetched_at is not None or now < offer.at + self.keep_s for offer in undecided)
 
     def give_up(self, own: OwnTx) -> bool:
         """All that were asked have refused it; whether it counts no more. It does where somebody has it with another witness."""

@@ -50,6 +50,16 @@ class Hoards(Taker):
         return copy_chain(self.world.truth.regtest, self.world.true_wall)
 
 
+class Leaves(Taker):
+    """Ends when it is sent a transaction, and does not come back."""
+
+    def given(self, responder: Responder, raw: bytes) -> None:
+        for node in self.world.nodes:
+            if node.behaviour is self:
+                node.is_up = False
+                self.world.timeline.after(0.0, node.hang_up)
+
+
 def synced(world: Stage) -> None:
     world.boot()
     world.wait_synced(within=60)
@@ -121,6 +131,22 @@ def test_what_nobody_keeps_is_refused_after_a_while(mode: Mode, tmp_path: Path) 
         world.pass_time(30)
         assert isinstance(answer(world, txid), TxRefusedError)
         assert status(world, txid) is TxStatus.REFUSED
+
+
+@MODES
+def test_the_answer_comes_when_its_time_is_over_however_numbers_are_rounded(mode: Mode, tmp_path: Path) -> None:
+    at, reply_s = 431.51765560206405, 120.0
+    assert (at + reply_s) - at < reply_s
+    with stage(tmp_path, mode, Drops, Leaves) as world:
+        synced(world)
+        assert world.process is not None
+        world.process._lateness = 0.0  # of timers
+        world.timeline.run(at)
+        txid = send(world)
+        world.timeline.run(at + reply_s - 1)
+        assert answer(world, txid) is None  # one has left before it decided
+        world.timeline.run(at + reply_s + 1)
+        assert isinstance(answer(world, txid), TxRefusedError)
 
 
 @MODES
