@@ -172,7 +172,7 @@ class FilterHeaders:
         """
         apart = {peer: standing.apart.first for peer, standing in self._standings.items() if standing.apart is not None}
         first, now, context = min(apart.values(), default=0), self._context.now.monotonic, self._context
-        if is_done := context.rows.height == context.books.cursor == context.chain.height:
+        if is_done := context.rows.height == context.books.cursor == context.chain.height and bool(self.vouching(context.chain.height)):
             self._forsaken = 0
         allies = [peer for peer in self.members if peer not in apart and self._headers.knows(peer) >= first]
         is_forsaken = not is_done and any(map(self._brings_on, apart)) and not any(map(self._brings_on, allies))

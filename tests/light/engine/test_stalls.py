@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from simulation.behaviours.schemes import Lags, Misleads
 from simulation.node import Node
 from simulation.pipe import Quality
 from simulation.truth import copy_chain
+from simulation.world import World
 from spvfilter.filters.bip37 import MatchedTx
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.options import Patience
@@ -327,3 +329,47 @@ def test_two_that_contradict_each_other_and_are_slow_do_not_undo_each_other_for_
     """The honest one needs minutes for filters: each time that it is given up for the other one it has twice as long."""
     with stage(tmp_path, Mode.COMPACT, Holds, SlowFilters) as world:
         synced_once_the_honest_one_came(world, within=3_600)
+
+
+class _VanishingResponder(Responder):
+    """Ends the connection once it has sent the filter of a block that is new."""
+
+    is_new: Callable[[bytes], bool]
+
+    def send(self, message: Message) -> None:
+        super().send(message)
+        if isinstance(message, CFilter) and self.is_new(message.block_hash):
+            self.end("it vanishes")
+
+
+class Vanishes(OneTooMany):
+    """States the filter headers of a new block, sends its filter, and is gone."""
+
+    def __init__(self, rng: random.Random, world: World) -> None:
+        super().__init__(rng, world)
+        self._old = set(world.truth.regtest.chain.blocks)
+
+    def respond(self, view: Regtest, session: Session) -> Responder:
+        made = _VanishingResponder(view, session)
+        made.filters, made.is_new = self._index, lambda block_hash: block_hash not in self._old
+        return made
+
+
+def test_a_peer_that_stays_behind_does_not_keep_up_the_filter_header_of_a_tip_whose_author_is_gone(tmp_path: Path) -> None:
+    """All is searched, and nobody is left who stands by the filter header of the tip: only the next block ended that."""
+    with stage(tmp_path, Mode.COMPACT, Vanishes, StaysBehind, Prompt) as world:
+        liar, _, honest = world.nodes
+        honest.is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        honest.is_up = True
+        world.pass_time(400)
+        world.truth.receive()
+        world.truth.mine()
+        while liar.ends:
+            world.pass_time(0.1)
+        liar.is_up = False
+        world.wait_synced(within=60)
+        assert world.has_found_all()
+        assert world.synced[-1].peers == tuple(honest.addresses)
+        assert not world.banned
