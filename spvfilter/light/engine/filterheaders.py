@@ -175,7 +175,7 @@ class FilterHeaders:
         if is_done := context.rows.height == context.books.cursor == context.chain.height and bool(self.vouching(context.chain.height)):
             self._forsaken = 0
         allies = [peer for peer in self.members if peer not in apart and self._headers.knows(peer) >= first]
-        is_forsaken = not is_done and any(map(self._brings_on, apart)) and not any(map(self._brings_on, allies))
+        is_forsaken = (can_go_on := any(map(self._brings_on, apart))) and not is_done and not any(map(self._brings_on, allies))
         if not apart or (allies and not is_forsaken):
             self._alone_since = None
             return
@@ -183,7 +183,8 @@ class FilterHeaders:
         standing_by = {peer.address: self._standing(peer).vouched for peer in allies}
         stood = {address: height for address, height in (self._stood | standing_by).items() if height >= first}
         allowed = context.options.patience.answer_s * (2.0**self._forsaken if allies else 1.0 if stood else 0.0)
-        if now - self._alone_since < allowed or any(standing.is_asked for standing in self._standings.values()):
+        is_asked = any(each.is_asked and (peer.state is PeerState.READY or not can_go_on) for peer, each in self._standings.items())
+        if is_asked or now - self._alone_since < allowed:
             return
         self._forsaken = min(self._forsaken + bool(allies), 12)
         last, disputed = self._context.rows.height, self._coverage.disputed.copy()
@@ -194,8 +195,7 @@ class FilterHeaders:
 
     def _brings_on(self, peer: Peer) -> bool:
         """Whether a peer answers promptly, and has the block after our last filter header, if there is one."""
-        context = self._context
-        return peer.state is PeerState.READY and self._headers.knows(peer) >= min(context.rows.height + 1, context.chain.height)
+        return peer.state is PeerState.READY and self._headers.knows(peer) >= min(self._context.rows.height + 1, self._context.chain.height)
 
     def _give_up(self, height: int) -> None:
         """Take back our filter headers from a height on, and what was searched by them."""

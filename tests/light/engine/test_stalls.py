@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from spvfilter.light.engine.peers import PeerState
 from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
 from spvfilter.node.blocktree import TreeBlock
+from spvfilter.node.filterindex import FilterRequest
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
 from spvfilter.wire.messages import table as wire
@@ -370,6 +372,56 @@ def test_a_peer_that_stays_behind_does_not_keep_up_the_filter_header_of_a_tip_wh
             world.pass_time(0.1)
         liar.is_up = False
         world.wait_synced(within=60)
+        assert world.has_found_all()
+        assert world.synced[-1].peers == tuple(honest.addresses)
+        assert not world.banned
+
+
+class _Dawdling(Responder):
+    """Answers questions about compact filters just before it would be given up."""
+
+    later: Callable[[Callable[[], None]], None]
+
+    def on_filters_wanted(self, asked: FilterRequest) -> None:
+        self.later(partial(super().on_filters_wanted, asked))
+
+
+class Dawdles(OneTooMany):
+    """Takes long for each answer about compact filters, and has one element too many, of its own."""
+
+    def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
+        changed = super().change(block, elements)
+        return elements | {b"\x00\x14" + sha256(each).digest()[:20] for each in changed - elements}
+
+    def respond(self, view: Regtest, session: Session) -> Responder:
+        made = _Dawdling(view, session)
+        made.filters, made.later = self._index, self._later
+        return made
+
+    def _later(self, call: Callable[[], None]) -> None:
+        self.world.timeline.after(0.9 * self.world.options.patience.reply_s, lambda: self._now(call))
+
+    def _now(self, call: Callable[[], None]) -> None:
+        call()
+        for node in self.world.nodes:
+            for end in list(node.ends) if node.behaviour is self else ():
+                end.work()
+
+
+def test_a_peer_that_takes_long_to_say_what_it_thinks_of_them_does_not_keep_up_filter_headers_of_one_that_is_gone(tmp_path: Path) -> None:
+    """It was waited for as long as any question to it was open: for one after the other."""
+    with stage(tmp_path, Mode.COMPACT, OneTooMany, Dawdles, Prompt) as world:
+        liar, dawdler, honest = world.nodes
+        dawdler.is_up = honest.is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        dawdler.is_up = honest.is_up = True
+        world.pass_time(400)
+        liar.is_up = False
+        liar.hang_up()
+        world.truth.receive()
+        world.truth.mine()
+        world.wait_synced(within=100)
         assert world.has_found_all()
         assert world.synced[-1].peers == tuple(honest.addresses)
         assert not world.banned
