@@ -124,11 +124,12 @@ class Coverage:
             self.is_changed = True
 
     def dispute(self, height: int, block_hash: bytes) -> bool:
-        """Search a block whole, whatever its filters say; whether that is new."""
+        """Search a block whole, whatever its filters say; whether that is new. Of too many the oldest is in doubt instead."""
         if self.disputed.get(height) == block_hash:
             return False
         while len(self.disputed) >= MAX_DISPUTED:
-            del self.disputed[next(iter(self.disputed))]
+            del self.disputed[oldest := next(iter(self.disputed))]
+            self.doubt(oldest, oldest)
         self.disputed[height] = block_hash
         self.is_changed = True
         return True

@@ -14,7 +14,7 @@ from simulation import oracle
 from simulation.behaviours.compact import FalseFilters, HidesBehindDoubt
 from simulation.truth import LATE_LOCKS, late_lock
 from simulation.world import World
-from spvfilter.light.engine.coverage import MAX_CONTESTS, MAX_DOUBTED, Coverage
+from spvfilter.light.engine.coverage import MAX_CONTESTS, MAX_DISPUTED, MAX_DOUBTED, Coverage
 from spvfilter.light.engine.effects import Connect
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.inputs import Connected, Lost, Tick
@@ -52,6 +52,19 @@ def test_doubt_of_many_ranges_is_bounded_and_none_of_it_is_lost() -> None:
     assert all(coverage.completeness(height) is Completeness.ONE_PEER for height in doubted)
     assert Coverage.parse(coverage.encode()).doubted == coverage.doubted
     assert sum(last - first + 1 for first, last in coverage.doubted) < 500_000
+
+
+def test_a_disputed_block_that_is_not_remembered_any_more_is_in_doubt() -> None:
+    """Who searches it again, for a new entry, does so by a filter that another peer has contradicted."""
+    coverage = covered(2 * MAX_DISPUTED)
+    for height in range(MAX_DISPUTED):
+        coverage.dispute(height, bytes(32))
+    assert doubts(coverage) == []
+    for height in range(MAX_DISPUTED, MAX_DISPUTED + 10):
+        coverage.dispute(height, bytes(32))
+    assert len(coverage.disputed) == MAX_DISPUTED
+    assert doubts(coverage) == [(0, 9)]
+    assert coverage.completeness(0) is Completeness.ONE_PEER
 
 
 def test_what_was_not_compared_is_in_doubt() -> None:
