@@ -83,24 +83,36 @@ class Slots:
     def _wanted(self) -> Sequence[str]:
         """Who contradicts us and should be connected for that, the most important first."""
         contesting = self.contesting()
-        return wanted_of(contesting, {each.address for each in self._there}, self.most) if contesting else ()
+        return wanted_of(contesting, {each.address for each in self._there}, self.most, makes_room=self.is_full) if contesting else ()
+
+    def _kept(self) -> Sequence[str]:
+        """Who contradicts us and gives no place up."""
+        return self.contesting()[: most_contesting(self.most)]
 
     def _spare(self) -> list[Slot]:
-        contesting = self.contesting()
-        return [each for each in self._there if each.address not in contesting]
+        kept = self._kept()
+        return [each for each in self._there if each.address not in kept]
 
     def given_up(self, useful: Collection[str]) -> Slot:
         """The connection to end, where one is beyond the limit.
 
-        That is one that is not of use (yet), else of a host with several, else of a network with several, else of all the latest.
+        That is one that is not of use (yet), else of a host with several, else of a network with several, else of all the latest. One
+        that is beyond for contradicting us takes the place of another that does, if more of them are there than are to be.
         """
+        rivals = self.contesting() if self._there[-1].address in self._kept() else ()
 
-        def rank(slot: Slot) -> tuple[bool, bool, bool, float]:
-            return slot.address not in useful, self._hosts[slot.host] > 1, self._groups[slot.group] > 1, slot.since
+        def rank(slot: Slot) -> tuple[bool, bool, bool, bool, float]:
+            is_common = self._hosts[slot.host] > 1, self._groups[slot.group] > 1
+            return slot.address not in useful, *is_common, slot.address in rivals, slot.since
 
         return max(self._spare() or self._there, key=rank)
 
 
-def wanted_of(contesting: Sequence[str], there: Collection[str], most: int) -> Sequence[str]:
-    """Of peers that contradict us, the most important first, those that are to be connected though they are not, of `most` in all."""
-    return [address for address in contesting[: most_contesting(most)] if address not in there]
+def wanted_of(contesting: Sequence[str], there: Collection[str], most: int, *, makes_room: bool = False) -> Sequence[str]:
+    """Of peers that contradict us, the most important first, those that are to be connected though they are not, of `most` in all.
+
+    Together with others that contradict us and are there they are no more than that, unless one of those makes room for each.
+    """
+    number = most_contesting(most)
+    lacking = [address for address in contesting[:number] if address not in there]
+    return lacking if makes_room else lacking[: max(0, number - sum(address in there for address in contesting))]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from simulation.behaviours.compact import OmitsScripts
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import LieError
@@ -12,6 +14,7 @@ from spvfilter.light.engine.inputs import Connected, Instant
 from spvfilter.light.engine.options import Patience
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import COMPACT_FILTERS, PeerPool, PeerState
+from spvfilter.light.engine.slots import wanted_of
 from spvfilter.light.events import Mode, PeerWarning
 from spvfilter.light.lies import Lie
 from spvfilter.network import REGTEST
@@ -125,6 +128,33 @@ def test_who_contradicts_is_connected_first_and_beyond_in_at_most_a_quarter_of_t
     there = other.there
     other.pass_time(600)
     assert other.there == there
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+def test_those_that_contradict_one_after_the_other_get_no_more_than_a_quarter_of_the_slots(lost: int) -> None:
+    """Whoever has been compared again leaves no doubt, so that the next two that do go first: honest peers were let go for them."""
+    contesting = [f"11.{net}.0.1:1" for net in range(8)]
+    honest = [f"10.{net}.0.1:1" for net in range(10)]
+    pool = Pool([*honest, *contesting], 8)
+    pool.pass_time(1)
+    assert pool.there == set(honest[:8])
+    pool.contesting += contesting
+    for turn in range(60):
+        pool.pass_time(10)
+        pool.contesting.sort(key=pool.there.__contains__)
+        assert len(pool.there & set(contesting)) <= 2
+        if turn < lost:
+            gone = next(peer for peer in pool if peer.address in honest)
+            pool.lost(gone.number, ConnectionResetError("gone"), Instant(pool.now, NOW + pool.now))
+    assert len(pool.there) == 8
+
+
+def test_none_goes_first_for_having_contradicted_where_a_quarter_of_those_there_has() -> None:
+    contesting = [f"11.{net}.0.1:1" for net in range(8)]
+    assert wanted_of(contesting, contesting[1:2], 8) == contesting[:1]
+    assert wanted_of(contesting, contesting[7:], 8) == contesting[:1]
+    assert wanted_of(contesting, contesting[6:], 8) == []
+    assert wanted_of(contesting, contesting[6:], 8, makes_room=True) == contesting[:2]
 
 
 def test_who_contradicts_and_cannot_be_connected_costs_nobody_a_place() -> None:
