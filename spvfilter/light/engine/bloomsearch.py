@@ -334,10 +334,12 @@ class BloomSearch:
             if not part.answers or part.first > self._context.books.cursor + 1:
                 return
             peer, blocks = next(iter(part.answers.items()))
-            if not self._record_blocks(blocks):
+            first, is_done = max(part.first, self._context.books.cursor + 1), self._record_blocks(blocks)
+            if first <= (last := min(part.last, self._context.books.cursor)):
+                self._coverage.answered(first, last, peer.group, peer.address)
+            if not is_done:
                 return
             part.is_recorded, self._recorded_at = True, self._context.now.monotonic
-            self._coverage.answered(part.first, part.last, peer.group, peer.address)
             for block in blocks:
                 self._raws.pop(block.hash, None)
             self.teach()

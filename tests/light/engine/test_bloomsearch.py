@@ -282,6 +282,45 @@ def test_who_proves_what_must_be_looked_at_in_the_whole_block_is_its_witness_onl
         assert world.banned == set(liar.addresses)
 
 
+class _OmitsOldResponder(_KeepsBlocksResponder):
+    def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
+        super().send_merkleblock(block, matched if block.height >= self.regtest.height - 1 else [])
+
+
+class OmitsOld(Liar):
+    """Finds nothing but in the last two blocks."""
+
+    omits = True
+    responder = _OmitsOldResponder
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_blocks_below_one_that_must_be_looked_at_whole_are_owed_once_they_are_recorded(is_killed: bool, tmp_path: Path) -> None:
+    """They were once the whole block had come: until then a client that was killed, or found its peer out, asked nobody else for them."""
+    with stage(tmp_path, Mode.BIP37, OmitsOld, Prompt, mempool=False, patience=Patience(flight=1_000)) as world:
+        liar, honest = world.nodes
+        honest.is_up = False
+        spend_in_64_bytes(world)
+        world.boot()
+        world.pass_time(10)
+        assert world.process is not None
+        engine = world.process.engine
+        assert isinstance(engine, Engine)
+        assert engine.books.cursor == world.truth.height - 1
+        if is_killed:
+            world.kill()
+            liar.is_up = False
+            world.boot()
+        else:
+            (end,) = liar.ends
+            end.session.send(wire.Block(world.truth.regtest.chain.active[3].raw))
+            end.work()
+        honest.is_up = True
+        world.wait_synced(within=400)
+        world.pass_time(60)
+        assert world.has_found_all()
+
+
 def test_what_is_announced_while_a_filter_is_loaded_anew_costs_no_peer_its_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
