@@ -60,10 +60,11 @@ class BlockRequests:
         """Whether a block is on its way."""
         return block_hash in self._wanted
 
-    def is_to_be_had(self, height: int) -> bool:
-        """Whether a connected peer keeps blocks of that height."""
-        depth = self._context.chain.height - height
-        return any(peer.has_block(depth) and self._headers.knows(peer) >= height for peer in self._context.pool.ready())
+    def is_to_be_had(self, height: int, *, at_once: bool = False) -> bool:
+        """Whether a connected peer keeps blocks of that height, for `at_once` one that answers promptly."""
+        depth, ready = self._context.chain.height - height, self._context.pool.ready()
+        able = (peer for peer in ready if peer.state is PeerState.READY or not at_once)
+        return any(peer.has_block(depth) and self._headers.knows(peer) >= height for peer in able)
 
     def turned(self, fork: int) -> None:
         """Give up blocks above a height: they left the best chain, or are to be searched again."""

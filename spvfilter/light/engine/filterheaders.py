@@ -10,7 +10,7 @@ filters say, and so is every later block where the two filters differ. So a bogu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from spvfilter._dataclass import dataclass
@@ -116,7 +116,8 @@ class FilterHeaders:
     @property
     def is_hearing(self) -> bool:
         """Whether a peer that answers promptly is still to say what it thinks of our filter headers."""
-        return any(standing.is_asked and peer.state is PeerState.READY for peer, standing in self._standings.items())
+        asked = (peer for peer, standing in self._standings.items() if standing.is_asked and peer.state is PeerState.READY)
+        return not all(map(self.verdicts.lacks_block, asked))
 
     @property
     def leader(self) -> Peer | None:
@@ -477,7 +478,7 @@ class FilterHeaders:
         standing.apart.is_ended = True
         vouching = self.vouching(height)
         apart = {other: standing.apart for other, standing in self._standings.items() if standing.apart is not None}
-        balance = _independent(apart) - _independent(vouching)
+        balance = len({other.group for other in apart}) - len({ally.group for ally in vouching})  # of network groups
         first, last = min(each.first for each in apart.values()), context.rows.height
         if balance > 0:
             for ally in vouching:
@@ -493,8 +494,3 @@ class FilterHeaders:
                 context.out.emit(PeerWarning(peer.address, error, False))
         self._coverage.doubt(first, last)  # after what was taken back, which would take this back as well
         context.changed()
-
-
-def _independent(peers: Iterable[Peer]) -> int:
-    """The number of network groups among peers."""
-    return len({peer.group for peer in peers})

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
+from math import inf
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter.filters.verify import Verdict, verify_filter
@@ -39,7 +40,8 @@ class Case:
     digest: bytes  # hash of the filter that the peer commits to
     header: bytes  # the peer's filter header
     then: Callable[[Case, Outcome, str], None]
-    since: float  # when the last connected peer that keeps such old blocks was there, or the case was opened
+    opened: float
+    since: float = -inf  # when the last connected peer that keeps such old blocks was there
     theirs: bytes | None = None
     ours: bytes | None = None
     raw: bytes | None = None
@@ -65,6 +67,11 @@ class Verdicts:
     def has_case(self, peer: Peer) -> bool:
         """Whether a filter of this peer is being judged."""
         return peer in self._cases
+
+    def lacks_block(self, peer: Peer) -> bool:
+        """Whether a filter of this peer cannot be judged yet since nobody who answers promptly keeps the block."""
+        case = self._cases.get(peer)
+        return case is not None and case.raw is None and not self._blocks.is_to_be_had(case.height, at_once=True)
 
     def open(self, case: Case) -> None:
         """Begin to judge; `case.then` is called with the outcome and the reason why a filter is false."""
@@ -101,11 +108,14 @@ class Verdicts:
         return self._cases.get(case.peer) is case
 
     def _may_have_block(self, case: Case) -> bool:
-        """Whether the block may come: nobody is waited for who does not keep it (BIP-159), but for others that may be connected soon."""
-        now = self._context.now.monotonic
+        """Whether the block may come: nobody is waited for who does not keep it (BIP-159), but for others that may be connected soon.
+
+        Nor are such as offer it and do not send it, one after the other, for longer than two of them may take.
+        """
+        now, patience = self._context.now.monotonic, self._context.options.patience
         if self._blocks.is_to_be_had(case.height):
             case.since = now
-        return now - case.since < self._context.options.patience.answer_s
+        return now - max(case.since, case.opened) < patience.answer_s and now - case.opened < 2 * patience.reply_s
 
     def _may_come(self, case: Case) -> bool:
         """Whether our filter may come: a peer that stands by it answers promptly, or can yet be asked."""

@@ -13,6 +13,7 @@ from spvfilter.light.engine import filterheaders
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.events import Mode
 from spvfilter.node.blocktree import TreeBlock
+from spvfilter.node.responder import Responder
 from support.stage import Prompt, Stage, stage
 
 
@@ -176,4 +177,45 @@ def test_a_disputed_block_that_nobody_keeps_is_in_doubt_and_keeps_nobody_waiting
             assert world.synced[-1].peers == tuple(there.addresses)
             assert world.synced[-1].disputed[0][0] == 5
             assert world.synced[-1].skipped == ((0, 149),)
+        assert not world.banned
+
+
+class _NoBlocksResponder(Responder):
+    def on_block_wanted(self, block: TreeBlock, kind: int) -> None:
+        pass
+
+
+class NoBlocks(Prompt):
+    """Sends no block, and offers all of them."""
+
+    responder = _NoBlocksResponder
+
+
+def test_a_disputed_block_that_only_one_keeps_who_does_not_send_it_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """It was waited for until that peer was dropped, and again when it came back: Synced came after a quarter of an hour."""
+    with stage(tmp_path, Mode.COMPACT, Pruned, PrunedLiar, NoBlocks, from_height=150) as world:
+        world.truth.mine(200)
+        world.boot()
+        world.wait_synced(within=30)
+        assert world.synced[-1].disputed[0][0] == 5
+        world.pass_time(400)
+        for _ in range(3):
+            world.truth.mine()
+            world.wait_synced(within=30)
+        assert world.synced[-1].disputed[0][0] == 5
+        assert not world.banned
+
+
+def test_a_block_that_is_offered_and_not_sent_keeps_up_no_filter_headers_of_one_that_is_gone(tmp_path: Path) -> None:
+    """Who contradicts them was not heard before that block had come."""
+    with stage(tmp_path, Mode.COMPACT, PrunedLiar, Pruned, NoBlocks, from_height=150) as world:
+        world.truth.mine(200)
+        world.nodes[1].is_up = world.nodes[2].is_up = False
+        world.boot()
+        world.wait_synced(within=30)
+        world.nodes[0].go_down()
+        world.nodes[1].is_up = world.nodes[2].is_up = True
+        world.truth.mine()
+        world.wait_synced(within=500)
+        assert world.synced[-1].disputed[0][0] == 5
         assert not world.banned
