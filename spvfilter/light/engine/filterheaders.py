@@ -79,6 +79,7 @@ class FilterHeaders:
         self._leader: Peer | None = None
         self._next = 0  # height from which the leader is asked next
         self._undecided: dict[str, set[bytes]] = {}  # blocks that a peer (by address) disputed without a decision
+        self._ended: dict[str, int] = {}  # heights up to which blocks count as undecided where a peer (by address) disputed too many
         self._alone_since: float | None = None  # when the last peer that stood by our filter headers was gone, where others are stated
         self._forsaken = 0  # how often ours were given up though some stood by them, since all was searched
         self._stood: dict[str, int] = {}  # heights up to which peers that are gone stood by our filter headers, the latest last
@@ -95,6 +96,8 @@ class FilterHeaders:
             self._stood[peer.address] = max(standing.vouched, self._stood.pop(peer.address, -1))
             while len(self._stood) > MAX_CONTESTS:
                 del self._stood[next(iter(self._stood))]
+        if standing is not None and standing.apart is not None and standing.apart.resumed is not None:
+            self._ended[peer.address] = max(standing.apart.resumed, standing.apart.compared)
         if peer is self._leader:
             self._leader = None
 
@@ -136,6 +139,7 @@ class FilterHeaders:
             self._standing(peer).is_asked = False
         self._next = min(self._next, height + 1)
         self._stood = {address: min(stood, height) for address, stood in self._stood.items()}
+        self._ended = {address: min(ended, height) for address, ended in self._ended.items()}
         for standing in self._standings.values():
             standing.vouched = min(standing.vouched, height)
             if standing.apart is not None and standing.apart.compared > height:
@@ -153,8 +157,7 @@ class FilterHeaders:
         self.verdicts.advance()
         if self._coverage.proven < self._context.rows.height:
             self._coverage.agreed(self._agreed_height(2))
-        if self._coverage.contests or self._coverage.unheard:
-            # who contradicted and is gone leaves doubt behind, until three stand by our filter headers
+        if self._coverage.contests or self._coverage.unheard:  # who contradicted and is gone leaves doubt, until three stand by ours
             self._coverage.outweigh(self._agreed_height(WITNESSES), {peer.address for peer in self._context.pool})
 
     def _agreed_height(self, number: int) -> int:
@@ -371,9 +374,9 @@ class FilterHeaders:
         self._judge(peer, first, hashes[at], theirs[at])
 
     def _resume(self, apart: _Apart) -> None:
-        """A dispute was ended, and the peer is still there: blocks to come are judged, as few as they are; those before stay in doubt."""
+        """A dispute was ended, and the peer is still there, or again: blocks since are judged, as few as they are; others stay in doubt."""
         apart.is_ended, apart.header = False, None
-        apart.compared = apart.resumed = self._context.rows.height
+        apart.compared = apart.resumed = self._context.rows.height if apart.resumed is None else apart.resumed
         self._coverage.doubt(apart.first, apart.compared)
 
     def _compare(self, peer: Peer, apart: _Apart) -> None:
@@ -468,14 +471,15 @@ class FilterHeaders:
 
         That does not make the other one right: from the first disputed block on nothing is proven. Of equal sides one peer makes room for
         another that may tip the balance; where there is none, all stay, and nobody is heard any more about these filters. Those of blocks
-        that come later are compared again.
+        that come later are compared again, also where the smaller side comes back.
         """
-        context, standing = self._context, self._standing(peer)
+        context, standing, until = self._context, self._standing(peer), self._ended.pop(peer.address, None)
+        self._ended = dict([*self._ended.items(), (peer.address, context.rows.height if until is None else until)][-MAX_DISPUTERS:])
         blocks = f"block {height} and of {MAX_UNDECIDED} before it"
         error = UselessPeerError(f"commits to another filter of {blocks} than other peers, and no block decides which are true")
         if standing.apart is None:  # it was let go of before
             standing.apart = _Apart(height, height, header)
-        standing.apart.is_ended = True
+        standing.apart.is_ended, standing.apart.resumed = True, until
         vouching = self.vouching(height)
         apart = {other: standing.apart for other, standing in self._standings.items() if standing.apart is not None}
         balance = len({other.group for other in apart}) - len({ally.group for ally in vouching})  # of network groups
@@ -486,9 +490,9 @@ class FilterHeaders:
             self._give_up(first)
         else:
             self._coverage.uncontested(peer.address)
-            if balance < 0:
+            if balance < 0 and until is None:
                 context.pool.drop(peer, error, context.now)
-            elif context.pool.has_substitute(peer, context.now):
+            elif not balance and context.pool.has_substitute(peer, context.now):
                 context.pool.drop(context.random.choice((peer, context.random.choice(vouching))), error, context.now)
             else:
                 context.out.emit(PeerWarning(peer.address, error, False))

@@ -118,6 +118,27 @@ def test_blocks_after_a_dispute_without_end_are_compared_again(late: int, tmp_pa
         assert world.banned == set(world.nodes[0].addresses)
 
 
+def test_one_that_was_outweighed_can_still_prove_later_filters_false(tmp_path: Path) -> None:
+    """It was let go of each time that it came back, before what two liars hide in new blocks was judged: that was never found."""
+    with stage(tmp_path, Mode.COMPACT, HidesLater, HidesLater, Prompt) as world:
+        *liars, honest = world.nodes
+        honest.is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        honest.is_up = True
+        world.pass_time(700)
+        assert told_of(world) == set(honest.addresses)
+        for liar in liars:
+            assert isinstance(liar.behaviour, HidesLater)
+            liar.behaviour.above = world.truth.height
+        world.truth.receive()
+        world.truth.mine()
+        world.pass_time(700)
+        assert world.has_found_all()
+        assert world.banned
+        assert world.banned <= {address for liar in liars for address in liar.addresses}
+
+
 def test_those_that_were_outweighed_one_by_one_outweigh_one_together(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt, Prompt) as world:
         world.nodes[1].is_up = world.nodes[2].is_up = False
