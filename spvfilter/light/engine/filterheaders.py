@@ -412,14 +412,9 @@ class FilterHeaders:
 
     def _judge(self, peer: Peer, height: int, digest: bytes, header: bytes) -> None:
         """A block of which a peer commits to another filter than ours."""
-        block_hash = self._context.chain.hash_at(height)
-        undecided, apart = self._undecided_of(peer.address), self._standing(peer).apart
-        is_resumed = apart is not None and apart.resumed is not None
-        if len(undecided) >= MAX_UNDECIDED and block_hash not in undecided and not is_resumed:
-            self._end_dispute(peer, height, header)
-            return
         self._standing(peer).is_asked = True
-        self.verdicts.open(Case(peer, height, block_hash, digest, header, self._judged, self._context.now.monotonic))
+        block_hash, now = self._context.chain.hash_at(height), self._context.now.monotonic
+        self.verdicts.open(Case(peer, height, block_hash, digest, header, self._judged, now))
 
     def _judged(self, case: Case, outcome: Outcome, reason: str) -> None:
         standing = self._standing(case.peer)
@@ -432,8 +427,9 @@ class FilterHeaders:
         if outcome in (Outcome.OURS_FALSE, Outcome.BOTH_FALSE):
             self.refute(case.height, lie)
         if outcome is Outcome.UNDECIDED:
-            if standing.apart is None or standing.apart.resumed is None:
-                self._undecided_of(case.peer.address).add(case.block_hash)
+            undecided, is_resumed = self._undecided_of(case.peer.address), standing.apart is not None and standing.apart.resumed is not None
+            if not is_resumed:
+                undecided.add(case.block_hash)
             if case.raw is not None:
                 self._search_whole(case.height, case.block_hash)
             else:
@@ -443,6 +439,8 @@ class FilterHeaders:
                 standing.apart = _Apart(case.height, case.height, case.header)
             else:
                 standing.apart.compared, standing.apart.header = case.height, case.header
+            if len(undecided) > MAX_UNDECIDED and not is_resumed:
+                self._end_dispute(case.peer, case.height)
 
     def _undecided_of(self, address: str) -> set[bytes]:
         """The blocks that a peer disputed without a decision."""
@@ -466,7 +464,7 @@ class FilterHeaders:
         if self._coverage.dispute(height, block_hash) and height <= books.cursor and books.blocks.has(height):
             books.rewind(height - 1)
 
-    def _end_dispute(self, peer: Peer, height: int, header: bytes) -> None:
+    def _end_dispute(self, peer: Peer, height: int) -> None:
         """A peer disputes block after block and none decides: the smaller side is let go of for a while.
 
         That does not make the other one right: from the first disputed block on nothing is proven. Of equal sides one peer makes room for
@@ -477,8 +475,7 @@ class FilterHeaders:
         self._ended = dict([*self._ended.items(), (peer.address, context.rows.height if until is None else until)][-MAX_DISPUTERS:])
         blocks = f"block {height} and of {MAX_UNDECIDED} before it"
         error = UselessPeerError(f"commits to another filter of {blocks} than other peers, and no block decides which are true")
-        if standing.apart is None:  # it was let go of before
-            standing.apart = _Apart(height, height, header)
+        assert standing.apart is not None
         standing.apart.is_ended, standing.apart.resumed = True, until
         vouching = self.vouching(height)
         apart = {other: standing.apart for other, standing in self._standings.items() if standing.apart is not None}

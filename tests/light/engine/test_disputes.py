@@ -118,6 +118,26 @@ def test_blocks_after_a_dispute_without_end_are_compared_again(late: int, tmp_pa
         assert world.banned == set(world.nodes[0].addresses)
 
 
+@pytest.mark.parametrize("late", [0, 1])
+def test_the_block_at_which_a_dispute_would_be_ended_is_judged(late: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A liar that knew how many may be undecided could hide one payment in the next block, though that proves its filter false."""
+    monkeypatch.setattr(filterheaders, "MAX_UNDECIDED", 100)
+    with stage(tmp_path, Mode.COMPACT, HidesLater, Prompt) as world:
+        world.boot_without(late)
+        assert world.process is not None
+        engine, liar = world.process.engine, world.nodes[0].behaviour
+        assert isinstance(engine, Engine)
+        assert isinstance(liar, HidesLater)
+        (undecided,) = engine._filter_headers._undecided.values()
+        monkeypatch.setattr(filterheaders, "MAX_UNDECIDED", len(undecided))
+        liar.above = world.truth.height
+        world.truth.receive()
+        world.truth.mine()
+        world.pass_time(100)
+        assert world.has_found_all()
+        assert world.banned == set(world.nodes[0].addresses)
+
+
 def test_one_that_was_outweighed_can_still_prove_later_filters_false(tmp_path: Path) -> None:
     """It was let go of each time that it came back, before what two liars hide in new blocks was judged: that was never found."""
     with stage(tmp_path, Mode.COMPACT, HidesLater, HidesLater, Prompt) as world:
