@@ -144,6 +144,8 @@ class FilterHeaders:
             standing.vouched = min(standing.vouched, height)
             if standing.apart is not None and standing.apart.compared > height:
                 standing.apart = None  # it is asked again
+            elif standing.apart is not None and standing.apart.resumed is not None:
+                standing.apart.resumed = min(standing.apart.resumed, height)
         self._coverage.limit(height)
 
     # What is next
