@@ -192,7 +192,7 @@ class OwnTxs:
         self._next_at = min(self._next_at, min(self._moments(now, peers), default=inf))
 
     def _offer_due(self, peer: Peer, now: float) -> None:
-        due = [own for own in self._own.values() if own.due.get(peer, inf) <= now and self._is_offered(own)]
+        due = [own for own in self._own.values() if own.due.get(peer, inf) <= now and self.is_offered(own)]
         announced, held = arranged(self._context.books, peer, due, self._own)
         for own in (*announced, *held):
             self._permit(peer, own)
@@ -201,7 +201,7 @@ class OwnTxs:
             self._permit_parents(peer, own, now)
             self._offer(peer, own)
 
-    def _is_offered(self, own: OwnTx) -> bool:
+    def is_offered(self, own: OwnTx) -> bool:
         """Whether it is to be offered: not while another one of ours replaces it."""
         pending = self._context.books.unconfirmed.pending.get(own.tx.txid)
         return pending is None or pending.rival is None or pending.rival not in self._own

@@ -248,10 +248,15 @@ class PrivateRelay:
                 self._let_go(txid)
 
     def _send_again(self, own: OwnTx) -> None:
-        """It was on its way, and no block has it: a stranger gets it, if there is one now, rather one that this run has not given it."""
+        """It was on its way, and no block has it: a stranger gets it, if there is one now, rather one that this run has not given it.
+
+        Not while another one of ours replaces it.
+        """
         own.free_at = self._context.now.monotonic + self._context.random.uniform(*SLOW_S)
         own.due.clear()
         self._hold(own)
+        if not self._own.is_offered(own):
+            return
         now, is_proxied, stranger = self._context.now, self._context.options.is_proxied, self._context.pool.stranger
         address = stranger(own.sent, now, is_proxied=is_proxied) or stranger((), now, is_proxied=is_proxied)
         if address is not None and len(self._errands) < MAX_AT_ONCE:

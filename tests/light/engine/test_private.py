@@ -392,3 +392,45 @@ def test_the_parent_of_a_private_transaction_that_strangers_refused_is_offered_t
         assert isinstance(answer(world, txid), PrivacyError)
         assert announced.count(parent.wtxid) == 1
         assert status(world, txid) is None
+
+
+def announced_from_now(world: Stage, monkeypatch: pytest.MonkeyPatch) -> list[tuple[bytes, bool]]:
+    """Hashes of what is announced from now on, and whether to a stranger."""
+    told = list[tuple[bytes, bool]]()
+    send_on = Connection.send
+
+    def sent(connection: Connection, message: Message) -> None:
+        if isinstance(message, Inv):
+            to_stranger = world.process is not None and connection.number in world.process.private
+            told.extend((item.hash, to_stranger) for item in message.items)
+        send_on(connection, message)
+
+    monkeypatch.setattr(Connection, "send", sent)
+    return told
+
+
+def rivals(world: Stage) -> list[bytes]:
+    """Two transactions that spend the same coin."""
+    coin = next(each for each in world.truth.coins if bytes(each.outpoint) in world.truth.regtest.chain.coins)
+    return [build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 9_000)]
+
+
+@pytest.mark.parametrize("is_private", [False, True])
+def test_one_that_was_replaced_here_is_given_to_no_further_stranger(
+    is_private: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has replaced a payment, perhaps to take it back, had it sent again a day later."""
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
+        synced(world)
+        old, new = rivals(world)
+        txid, wtxid = send(world, is_private=True, raw=old), Transaction.parse(old).wtxid
+        world.pass_time(130)
+        assert BroadcastStep.ECHOED in {step for _, step in steps(world, txid)}
+        mempool = world.truth.regtest.mempool
+        mempool.remove_for([next(tx for tx in mempool if tx.txid == txid)])  # nodes take what replaces it
+        send(world, is_private=is_private, raw=new)
+        world.pass_time(130)
+        told = announced_from_now(world, monkeypatch)
+        world.pass_time(40 * 3_600)
+        assert wtxid not in {each for each, _ in told}
+        assert status(world, txid) is TxStatus.REPLACED
