@@ -94,6 +94,8 @@ class PrivateRelay:
         if why is not None or address is None:
             self._context.out.answer(tx.txid, PrivacyError(f"the transaction cannot be sent privately: {why}"))
             return
+        if tx.txid in self._held:  # it had ended: who had it then may have it no more
+            self._let_go(tx.txid)
         now, reply_s = self._context.now.monotonic, self._context.options.patience.reply_s
         own = self._own.add(tx, input_values, now + self._context.random.uniform(1.0, 2.0) * reply_s)
         self._set_out(own, address, [])
@@ -235,8 +237,8 @@ class PrivateRelay:
                 self._failed(errand)
         for txid, held in list(self._held.items()):
             own = self._own.find(txid)
-            if own is None and held.is_on_its_way and self._context.books.in_block(txid) is not None:
-                continue  # it may come back with a reorganisation
+            if own is None and held.is_on_its_way and self._may_come_back(txid):
+                continue
             if own is None or own.private is None:  # ended, or broadcast again to all
                 self._let_go(txid)
             elif own.is_on_its_way and not held.is_on_its_way:
@@ -246,6 +248,11 @@ class PrivateRelay:
             elif own.free_at <= now:
                 own.private = None
                 self._let_go(txid)
+
+    def _may_come_back(self, txid: bytes) -> bool:
+        """Whether a transaction that is not offered now may be again: with a reorganisation, or when what stands against it has ended."""
+        books = self._context.books
+        return books.in_block(txid) is not None or txid in books.unconfirmed.pending or books.ended.own(txid) is not None
 
     def _send_again(self, own: OwnTx) -> None:
         """It was on its way, and no block has it: a stranger gets it, if there is one now, rather one that this run has not given it.

@@ -434,3 +434,28 @@ def test_one_that_was_replaced_here_is_given_to_no_further_stranger(
         world.pass_time(40 * 3_600)
         assert wtxid not in {each for each, _ in told}
         assert status(world, txid) is TxStatus.REPLACED
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_one_whose_rivals_block_left_the_chain_is_told_to_no_peer(restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
+        synced(world)
+        told = announced_from_now(world, monkeypatch)
+        old, new = rivals(world)
+        txid, wtxid = send(world, is_private=True, raw=old), Transaction.parse(old).wtxid
+        world.pass_time(130)
+        assert BroadcastStep.ECHOED in {step for _, step in steps(world, txid)}
+        mempool = world.truth.regtest.mempool
+        mempool.remove_for([next(tx for tx in mempool if tx.txid == txid)])
+        world.truth.regtest.submit_tx(new)
+        world.truth.mine()
+        world.pass_time(60)
+        assert status(world, txid) is TxStatus.CONFLICTED
+        if restarts:
+            world.kill()
+            world.pass_time(60)
+        world.truth.regtest.reorg(1)
+        world.wait_synced(within=300)
+        world.pass_time(2_000)
+        assert status(world, txid) in (TxStatus.PENDING, TxStatus.REPLACED)
+        assert (wtxid, False) not in told
