@@ -465,7 +465,8 @@ class Store:
         self._ledger.relabelled(row)
 
     def _remove_entries(self, rows: Sequence[int]) -> None:
-        """Remove entries, and the coins learned through them, but for those that are entries themselves: these keep value and script."""
+        """Remove entries, and the coins learned through them, but for those that are entries themselves, or pay another: these stay."""
+        gone = set(rows)
         for row in rows:
             self._rows.remove("watch", "id = ?", (row,))
         outpoints = dict(self._db.execute("SELECT value, id FROM watch WHERE kind = ?", (int(EntryKind.OUTPOINT),))) if rows else {}
@@ -473,8 +474,11 @@ class Store:
             coins = self._db.execute("SELECT outpoint, value, script FROM coins WHERE entry = ?", (row,)).fetchall()
             self._rows.remove("coins", "entry = ?", (row,))
             for outpoint, value, script in coins:
-                if outpoint in outpoints:
-                    self._rows.insert("coins", (outpoint, outpoints[outpoint], value, script))
+                query = "SELECT entry FROM matches WHERE outpoint = ? AND spend = 0 AND height IS NOT NULL"
+                (paid,) = self._db.execute(query, (outpoint,)).fetchone() or (row,)
+                owner = outpoints.get(outpoint, paid)
+                if owner not in gone:
+                    self._rows.insert("coins", (outpoint, owner, value, script))
 
     def _write_coin(self, outpoint: bytes, coin: Coin) -> None:
         """Write what is known of an outpoint; its entry stays, as in the table of the watch list."""

@@ -195,6 +195,27 @@ async def test_an_outpoint_that_is_an_entry_keeps_its_script_when_the_address_th
 
 
 @MODES
+async def test_a_coin_is_known_in_the_next_run_though_its_outpoint_was_an_entry_that_was_removed(mode: Mode, tmp_path: Path) -> None:
+    """Its row was of the outpoint and left with it, though the address is watched: its spend was overlooked for good."""
+    world = World(35)
+    lock = world.locks[0]
+    point = OutPoint(world.receive(lock), 0)
+    world.regtest.mine()
+    path = tmp_path / "w.db"
+    watch = without(world, *range(1, len(world.locks)))
+    watch.add_outpoint(point, "special", script_pubkey=lock.script_pubkey)
+    async with Node(world.regtest) as node:
+        async with running(world, node, mode=mode, store=path, watch=watch) as run:
+            await run.synced(world)
+            await run.client.remove(point)
+        world.regtest.submit_tx(build_tx([lock.spends(point)], [STRANGER.pays(1_000)]))
+        world.regtest.mine()
+        async with running(world, node, mode=mode, store=path, watch=without(world, *range(1, len(world.locks)))) as run:
+            await run.synced(world)
+            assert [found.match.kind for found in await run.client.matches()] == ["output", "input"]
+
+
+@MODES
 async def test_a_label_changes_at_once_and_for_good(mode: Mode, tmp_path: Path) -> None:
     world = World(34)
     world.grow(20, share=0.9)
