@@ -125,7 +125,10 @@ class BroadcastStep(StrEnum):
 @public
 @dataclass(frozen=True, slots=True)
 class BroadcastProgress:
-    """A peer was given a transaction of ours, has it from others, or refuses it; told once for each peer and step in a run."""
+    """A peer was given a transaction of ours, has it from others, or refuses it; told once for each peer and step in a run.
+
+    After a reorganisation peers are offered it again: that they have it from others is then told again.
+    """
 
     txid: bytes
     peer: str  # HOST:PORT

@@ -333,6 +333,7 @@ class Engine:
             self._compact.turned(fork)
             self._bloom.turned(fork)
             self._mempool.forget()
+            self._mempool.own.again()
             hashes = [update.old_hashes[at : at + 32] for at in range(0, len(update.old_hashes), 32)]
             context.out.emit(*context.books.disconnect(fork, hashes, update.new_headers, context.stamp()))
             self._compact.scripts.add_pending(context.books.unconfirmed.pending)

@@ -157,7 +157,6 @@ class MempoolWatch:
     def forget(self) -> None:
         """What came may be of interest again: after a reorganisation, or with new entries."""
         self._heard.clear()
-        self.own.again()
         for stand in self._stands.values():
             stand.was_asked_for_all = False
             stand.later.clear()

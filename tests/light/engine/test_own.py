@@ -16,13 +16,14 @@ from spvfilter.light.engine.inputs import Abandon
 from spvfilter.light.events import Broadcast, BroadcastChanged, BroadcastProgress, BroadcastStep, Mode
 from spvfilter.node.build import build_tx
 from spvfilter.node.responder import Responder
+from spvfilter.node.scripts import p2wpkh
 from spvfilter.primitives import OutPoint
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchWithdrawn, Reason
-from spvfilter.wire.messages.table import FeeFilter, GetData, InvItem, InvType
+from spvfilter.wire.messages.table import FeeFilter, GetData, Inv, InvItem, InvType, Message
 from spvfilter.wire.session import Session
-from support.locks import LOCKS, STRANGER
+from support.locks import LOCKS, STRANGER, key
 from support.stage import Prompt, Stage, stage
 
 MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
@@ -556,3 +557,21 @@ def test_what_peers_have_is_not_refused_when_it_is_broadcast_with_another_witnes
             world.pass_time(30)
             assert status(world, txid) is TxStatus.PENDING
         assert isinstance(answer(world, txid), Broadcast)
+
+
+@MODES
+def test_another_entry_has_nothing_offered_again(mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who adds an address for each customer told all peers of every transaction that waits each time; we announce none but our own."""
+    with stage(tmp_path, mode, Prompt, Prompt, Prompt) as world:
+        announced: list[Message] = []
+        monkeypatch.setattr(world.privacy, "sent", announced.append)
+        synced(world)
+        txid = send(world)
+        world.pass_time(600)
+        told = steps(world, txid)
+        assert [step for _, step in told].count(BroadcastStep.ECHOED) == 2
+        announced.clear()
+        world.watch_lock(p2wpkh(key(78)))
+        world.pass_time(600)
+        assert not [message for message in announced if isinstance(message, Inv)]
+        assert steps(world, txid) == told
