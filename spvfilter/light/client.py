@@ -222,7 +222,7 @@ class LightClient:
 
         Raises ParameterError for a number that no event has yet, NotRunningError before the client was entered. The stream raises
         EventGapError where events that it has not given are no longer kept: go on from a snapshot. After the last event it raises what
-        ended the client: StoreError, PeerError where every peer lied.
+        ended the client: StoreError, PeerError where every peer lied. One that lags when the client is left ends where it is.
         """
         if self._running is None:
             raise NotRunningError("enter the client first: async with")

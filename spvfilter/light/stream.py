@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from spvfilter._public import deferred, public
+from spvfilter.errors import NotRunningError
 from spvfilter.light.events import BroadcastChanged, Event, PeerChanged, PeerWarning, Progress, Synced
 from spvfilter.wallet.events import WalletEvent
 
@@ -173,21 +174,24 @@ class EventStream:
         while True:
             changed, at = hub.changed, self._at
             if not self._page and hub.is_behind(at):
-                page = await hub.earlier(at)
+                try:
+                    page = await hub.earlier(at)
+                except NotRunningError:  # the client was left: the next run gives what follows
+                    break
                 if self._at is at:  # else another task has read meanwhile
                     self._page = deque(page)
                 continue
             told = self._page.popleft() if self._page else hub.next(at)
             if told is not None:
-                break
+                self._at = self._at.behind(told)
+                if not self._is_own:
+                    hub.given = max(hub.given, self._at)
+                return told.event
             if hub.has_ended:
-                hub.check()
-                raise StopAsyncIteration
+                break
             await changed.wait()
-        self._at = self._at.behind(told)
-        if not self._is_own:
-            hub.given = max(hub.given, self._at)
-        return told.event
+        hub.check()
+        raise StopAsyncIteration
 
     async def aclose(self) -> None:
         """Nothing is left open; for contextlib.aclosing."""

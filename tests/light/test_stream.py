@@ -258,3 +258,21 @@ async def test_a_client_whose_events_nobody_reads_searches_on(mode: str, monkeyp
         while numbers(found) != numbers(told):
             found.append(await anext(again))
         assert books(found) == told
+
+
+async def test_a_stream_that_lags_when_the_client_is_left_ends_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it would have to read from the database it is given by the next run: it ended with a NotRunningError."""
+    monkeypatch.setattr(stream, "MAX_HELD", 5)
+    monkeypatch.setattr(stream, "PAGE", 7)
+    world = World(7)
+    for _ in range(20):
+        world.receive()
+        world.regtest.mine()
+    async with Node(world.regtest) as node:
+        async with running(world, node) as run:
+            events = run.client.events()
+            await run.client.wait_synced()
+            await anext(events)
+        given = numbers([event async for event in events])
+        assert given == list(range(1, events.sequence + 1))
+        assert events.sequence <= 7
