@@ -67,6 +67,8 @@ class Outcomes:
             return
         own.status = status
         self._context.out.emit(BroadcastChanged(txid, status, by))
+        if status is TxStatus.REPLACED and not (by is not None and books.unconfirmed.is_own(by)):
+            return  # by what anybody may have invented: what peers do with ours tells
         if status in (TxStatus.CONFLICTED, TxStatus.REPLACED):
             height = ended.height if ended is not None and status is TxStatus.CONFLICTED else None
             self.answer(own, TxConflictError(f"it spends what {_name(by)} spends: it is {status}", by, height))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from simulation.behaviours.base import Behaviour
 from simulation.behaviours.relay import Drops, FalseEcho, Rejects, Taker
 from simulation.world import World
 from spvfilter.errors import TxConflictError, TxRefusedError
-from spvfilter.light.engine.inputs import Abandon
+from spvfilter.light.engine.inputs import Abandon, Heard
 from spvfilter.light.events import Broadcast, BroadcastChanged, BroadcastProgress, BroadcastStep, Mode
 from spvfilter.node.build import build_tx
 from spvfilter.node.responder import Responder
@@ -21,7 +22,7 @@ from spvfilter.primitives import OutPoint
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchWithdrawn, Reason
-from spvfilter.wire.messages.table import FeeFilter, GetData, Inv, InvItem, InvType, Message
+from spvfilter.wire.messages.table import FeeFilter, GetData, Inv, InvItem, InvType, Message, Tx
 from spvfilter.wire.session import Session
 from support.locks import LOCKS, STRANGER, key
 from support.stage import Prompt, Stage, stage
@@ -575,3 +576,36 @@ def test_another_entry_has_nothing_offered_again(mode: Mode, tmp_path: Path, mon
         world.pass_time(600)
         assert not [message for message in announced if isinstance(message, Inv)]
         assert steps(world, txid) == told
+
+
+class TakesTime(Hoards):
+    """As Core, gives nobody what is new before its next round of announcements."""
+
+    def given(self, responder: Responder, raw: bytes) -> None:
+        self.world.timeline.after(20, partial(super().given, responder, raw))
+
+
+@MODES
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_rival_that_one_peer_tells_of_is_no_answer_to_who_broadcasts(is_kept: bool, mode: Mode, tmp_path: Path) -> None:
+    """Anybody may have invented it. Told of a conflict, the user may pay with other coins once more."""
+    with stage(tmp_path, mode, TakesTime if is_kept else Drops) as world:
+        synced(world)
+        coin = world.truth.coins[-1]
+        ours, theirs = (build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600))
+        rival = Transaction.parse(theirs).txid
+        txid = send(world, raw=ours)
+        world.pass_time(5)
+        assert world.process is not None
+        (peer,) = world.process.connections
+        for message in (Inv((InvItem(InvType.TX, rival),)), Tx(theirs)):
+            world.process.report(Heard(peer, message))
+        world.pass_time(5)
+        assert (status(world, txid), answer(world, txid)) == (TxStatus.REPLACED, None)
+        world.pass_time(60)
+        known = answer(world, txid)
+        if is_kept:
+            assert isinstance(known, Broadcast)
+        else:
+            assert isinstance(known, TxConflictError)
+            assert known.by == rival
