@@ -115,6 +115,11 @@ class Books:
         """The txid of another, confirmed transaction of the wallet's that spends what a transaction spends, or None."""
         return self._kept.spender_of(tx)
 
+    def rival_of(self, tx: Transaction) -> bytes | None:
+        """The txid of an unconfirmed transaction of others that counts and spends what a transaction spends, or None."""
+        spenders = (txid for outpoint in tx.inputs for txid in self.unconfirmed.spenders(outpoint))
+        return next((each for each in spenders if self.unconfirmed.is_live(each) and not self.unconfirmed.is_own(each)), None)
+
     # Searching blocks
 
     def connect(self, block: ScannedBlock, hits: Sequence[Hit]) -> list[WalletEvent]:
@@ -350,6 +355,8 @@ class Books:
         was = None if own else self.ended.own(tx.txid)  # ours, which had expired or was refused, and now others have it
         contest = self.unconfirmed.contest(tx, own=own or was is not None, moves_all=moves_all)
         later = None if age is None or contest is None else self.unconfirmed.seen_after(tx, age, contest)
+        if contest is None and own:
+            later = self.rival_of(tx)  # it would move too much, which anybody may have invented: it is kept as a rival, and offered
         is_ruled_out = self.ended.rules_out(tx, own=own)
         if not hits and not own and was is None:
             self.unconfirmed.set_aside(tx, since, age)
@@ -360,7 +367,7 @@ class Books:
             self.unconfirmed.trim(contest.displaced, self.batch)
             return events
         crowded_out = [] if own or was is not None else self.unconfirmed.crowded_out(tx, words)
-        if contest is None or is_ruled_out or crowded_out is None:
+        if (contest is None and later is None) or is_ruled_out or crowded_out is None:
             return []
         if crowded_out:
             gone = self._end_all(crowded_out, TxStatus.EXPIRED, Reason.SIZELIMIT)
@@ -376,7 +383,9 @@ class Books:
         self.unconfirmed.add(tx, made, age)
         if not own:
             self.unconfirmed.rest(tx.txid, words)
-        return self._counting.count(tx.txid, contest, hits, age) if later is None else self._counting.stand_back(tx.txid, spending, later)
+        if contest is None or later is not None:
+            return self._counting.stand_back(tx.txid, spending, later or b"")
+        return self._counting.count(tx.txid, contest, hits, age)
 
     def see_again(self, txid: bytes) -> list[WalletEvent]:
         """A transaction is known to have come after what replaced it: it counts again."""

@@ -15,7 +15,7 @@ from spvfilter.wallet.endings import MAX_ENDED
 from spvfilter.wallet.events import MatchWithdrawn, Reason, WalletEvent
 from spvfilter.wallet.refusals import check_abandon, check_broadcast
 from spvfilter.wallet.scanned import ScannedBlock
-from spvfilter.wallet.unconfirmed import MAX_INVENTED_MATCHES
+from spvfilter.wallet.unconfirmed import MAX_DISPLACED, MAX_INVENTED_MATCHES
 from support.build import TxIn, TxOut, coinbase, p2wpkh, tx, txid
 from wallet.test_rivals import OURS, THEIRS, Wallet, coin, out, pay
 
@@ -233,6 +233,10 @@ def test_why_an_own_transaction_cannot_count_is_said(wallet: Wallet) -> None:
             assert isinstance(caught.value, TxConflictError)
             assert (caught.value.by, caught.value.height) == (txid(mined), wallet.books.cursor)
     check_broadcast(wallet.books, Transaction.parse(pay(5, out(mined))))
+    parent = pay(80, out(mined))
+    wallet.hear(parent, own=True)
+    with pytest.raises(ParameterError, match="what its own ancestors spend"):
+        check_broadcast(wallet.books, Transaction.parse(pay(5, out(parent), out(mined))))
 
 
 def test_what_was_seen_before_this_run_expires_only_if_the_chain_shows_the_time(wallet: Wallet) -> None:
@@ -430,3 +434,42 @@ def test_transactions_of_old_blocks_that_are_searched_again_for_a_new_entry_are_
         assert connect(block, block.hits(wallet.books.watch.table))
         assert len(wallet.books._kept._txs) <= 2
     assert txid(recent) in wallet.books._kept
+
+
+def test_a_chain_that_strangers_invent_keeps_no_coin_from_being_spent(wallet: Wallet) -> None:
+    """A spend of what they have paid was refused for as long as they invented: it would have moved too much."""
+    funding = pay(1_000, coin(1))
+    wallet.mine(funding)
+    chain = [pay(500, out(funding))]
+    for _ in range(MAX_DISPLACED):
+        chain.append(pay(500, out(chain[-1])))
+    for raw in chain:
+        wallet.hear(raw)
+    own = pay(900, out(funding), to=THEIRS)
+    check_broadcast(wallet.books, Transaction.parse(own))
+    wallet.hear(own, own=True)
+    for _ in range(2):
+        assert wallet.books.own_unconfirmed() == [(txid(own), own)]
+        assert wallet.statuses()[txid(own)] == "replaced"
+        wallet.restart()
+    wallet.mine(own)
+    statuses = {entry.txid: entry.status for entry in wallet.store.views.history(limit=None)}
+    assert statuses[txid(own)] is TxStatus.CONFIRMED
+    assert {statuses[txid(raw)] for raw in chain} == {TxStatus.CONFLICTED}
+    assert wallet.store.views.balance().total == 0
+
+
+def test_it_counts_once_they_are_gone(wallet: Wallet) -> None:
+    wallet.mine(funding := pay(1_000, coin(1)))
+    chain = [pay(500, out(funding))]
+    for _ in range(MAX_DISPLACED):
+        chain.append(pay(500, out(chain[-1])))
+    for raw in chain:
+        wallet.hear(raw)
+    wallet.now += 10
+    own = pay(900, out(funding), to=THEIRS)
+    wallet.hear(own, own=True)
+    for _ in range(2 * MAX_DISPLACED):
+        wallet.tell(wallet.books.expire(wallet.now - 5 + MEMPOOL_EXPIRY_S))
+    assert wallet.statuses()[txid(own)] == "pending"
+    assert wallet.store.views.balance().pending_out == 1_000
