@@ -211,6 +211,7 @@ class FilterHeaders:
         context.books.doubt(height)
         self._leader = None
         self._limit(height - 1)
+        self._ended.clear()  # the blocks since are all of them, each of which a liar could have searched whole
         self._given_up(height - 1)
         context.changed()
 
@@ -237,8 +238,7 @@ class FilterHeaders:
             self._next = end + 1
 
     def _can_lead(self, peer: Peer) -> bool:
-        is_there = self._context.pool.has(peer) and peer.state is PeerState.READY
-        return is_there and self._headers.knows(peer) > self._context.rows.height
+        return self._context.pool.has(peer) and peer.state is PeerState.READY and self._headers.knows(peer) > self._context.rows.height
 
     def _choose_leader(self) -> Peer | None:
         """The peer that knows the most blocks, and is not in dispute, nor about to say whether it is."""
@@ -288,8 +288,6 @@ class FilterHeaders:
                 self._resume(standing.apart)
             if not standing.apart.is_ended:
                 self._compare(peer, standing.apart)
-            return
-        if context.rows.height <= standing.vouched:
             return
         height = min(context.rows.height, self._headers.knows(peer))
         if height <= standing.vouched:
@@ -377,8 +375,10 @@ class FilterHeaders:
 
     def _resume(self, apart: _Apart) -> None:
         """A dispute was ended, and the peer is still there, or again: blocks since are judged, as few as they are; others stay in doubt."""
-        apart.is_ended, apart.header = False, None
-        apart.compared = apart.resumed = self._context.rows.height if apart.resumed is None else apart.resumed
+        apart.is_ended = False
+        apart.resumed = self._context.rows.height if apart.resumed is None else apart.resumed
+        if apart.compared < apart.resumed:
+            apart.compared, apart.header = apart.resumed, None
         self._coverage.doubt(apart.first, apart.compared)
 
     def _compare(self, peer: Peer, apart: _Apart) -> None:

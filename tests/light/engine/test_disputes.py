@@ -159,6 +159,24 @@ def test_one_that_was_outweighed_can_still_prove_later_filters_false(tmp_path: P
         assert world.banned <= {address for liar in liars for address in liar.addresses}
 
 
+def test_a_dispute_that_was_ended_is_ended_once_where_filter_headers_are_fetched_anew(tmp_path: Path) -> None:
+    """It was ended again and again, once a second, and Synced was told of no block."""
+    with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt) as world:
+        world.boot_without(0)
+        assert told_of(world) == set(world.nodes[0].addresses)
+        assert world.process is not None
+        engine = world.process.engine
+        assert isinstance(engine, Engine)
+        number, (first, _) = len(world.warnings), world.synced[-1].disputed[0]
+        engine._filter_headers._give_up(first)  # as where all that stood by them are gone
+        world.truth.receive()
+        world.truth.mine()
+        world.wait_synced(within=60)
+        world.pass_time(60)
+        assert len(world.warnings) <= number + 2
+        assert world.has_found_all()
+
+
 def test_those_that_were_outweighed_one_by_one_outweigh_one_together(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt, Prompt) as world:
         world.nodes[1].is_up = world.nodes[2].is_up = False
