@@ -291,10 +291,11 @@ class World:
         """The user sends a transaction."""
         process = self.process
         if process is not None:
+            is_public = not is_private and (self.user is None or self.truth.would_take(raw))  # now, too: nodes wait for no parents
             process.broadcast(raw, is_private=is_private)  # which may be its last act
-            self.timeline.after(_TAKEN_S, partial(self._check_taken, process, raw, is_private=is_private))
+            self.timeline.after(_TAKEN_S, partial(self._check_taken, process, raw, is_public=is_public))
 
-    def _check_taken(self, process: Process, raw: bytes, *, is_private: bool) -> None:
+    def _check_taken(self, process: Process, raw: bytes, *, is_public: bool) -> None:
         txid = oracle.txid(raw)
         answer = process.answers.get(txid)
         if isinstance(answer, Known):
@@ -305,7 +306,7 @@ class World:
             raise Violation("alive", f"nothing was said of our transaction {txid[::-1].hex()} in {_TAKEN_S:.0f} s")
         if self.user is not None and self.truth.replaced_at > self.timeline.now - 2 * _TAKEN_S:
             return  # another may have stood against it when it was refused
-        if isinstance(answer, PeerError) and not is_private and self.truth.would_take(raw):
+        if isinstance(answer, PeerError) and is_public and self.truth.would_take(raw):
             raise Violation("true", f"our transaction {txid[::-1].hex()}, which is valid, was not sent: {answer!r}")
 
     def cut_lines(self) -> None:
