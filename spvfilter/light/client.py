@@ -234,7 +234,7 @@ class LightClient:
     async def bookmark(self, reader: str) -> int | None:
         """Number of the last event that a reader has dealt with, as `set_bookmark` kept it; None if it has kept none.
 
-        Raises NotRunningError, StoreError.
+        Raises ParameterError for a name that is no text, NotRunningError, StoreError.
         """
         return await self._checked().bookmark(reader)
 
@@ -243,7 +243,7 @@ class LightClient:
 
         What it deals with before a crash and after its last bookmark it is given once more: at least once, never not at all. A program with
         a database of its own keeps the number there, together with what it made of the event. Raises ParameterError for a number that no
-        event has yet, NotRunningError, StoreError.
+        event has yet and for a name that is no text, NotRunningError, StoreError.
         """
         await self._checked().set_bookmark(reader, sequence)
 

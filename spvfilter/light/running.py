@@ -302,18 +302,20 @@ class Running:
         return await self.in_store(lambda store: decoded(store.events.read(since, limit), store.path))
 
     async def bookmark(self, reader: str) -> int | None:
-        """How far a reader has come. Raises StoreError."""
-        kept = await self.in_store(lambda store: store.note(BOOKMARK_NOTE + reader))
+        """How far a reader has come. Raises ParameterError, StoreError."""
+        name = _bookmark_of(reader)
+        kept = await self.in_store(lambda store: store.note(name))
         return None if kept is None else int(kept)
 
     async def set_bookmark(self, reader: str, sequence: int) -> None:
         """Store how far a reader has come. Raises ParameterError, StoreError."""
+        name = _bookmark_of(reader)
 
         def keep(store: Store) -> None:
             last = store.events.log.last
             if not isinstance(sequence, int) or not 0 <= sequence <= last:
                 raise ParameterError(f"the number of an event is from 0 to {last} now, not {sequence!r}")
-            store.commit(Batch(notes={BOOKMARK_NOTE + reader: b"%d" % sequence}))
+            store.commit(Batch(notes={name: b"%d" % sequence}))
 
         await self.in_store(keep)
 
@@ -403,3 +405,10 @@ def close_opened(opening: futures.Future[tuple[Store, Saved]]) -> None:
     if opening.exception() is None:
         store, _ = opening.result()
         store.close()
+
+
+def _bookmark_of(reader: str) -> str:
+    """The name of the note in the database that has a reader's bookmark. Raises ParameterError for a name that is no text."""
+    if not isinstance(reader, str) or any(0xD800 <= ord(char) < 0xE000 for char in reader):  # UTF-8 has no surrogates
+        raise ParameterError(f"the name of a reader is text without surrogates, not {str(reader)[:80]!r}")
+    return BOOKMARK_NOTE + reader

@@ -140,6 +140,11 @@ async def test_events_go_on_where_a_snapshot_ends_and_over_restarts(mode: str, t
                         run.client.events(since=wrong)
                     with pytest.raises(ParameterError):
                         await run.client.set_bookmark("test", wrong)
+                for name in ("\ud800", None, b"test"):
+                    with pytest.raises(ParameterError, match="name of a reader"):
+                        await run.client.bookmark(name)  # type: ignore[arg-type]  # wrong ones
+                    with pytest.raises(ParameterError, match="name of a reader"):
+                        await run.client.set_bookmark(name, 0)  # type: ignore[arg-type]
         assert [event.sequence for event in told] == list(range(1, len(told) + 1))
         books = Books()
         for each in told:
