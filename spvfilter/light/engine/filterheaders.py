@@ -395,11 +395,8 @@ class FilterHeaders:
         standing.is_asked = False
         if standing.apart is not apart or apart.compared != first - 1 or not self._reaches(last, stop):
             return
-        if apart.header is None and previous == self._context.rows.header_at(first - 1):
-            standing.apart = None  # ours have become what it states
-            self._context.changed()
-            return
-        if apart.header not in (None, previous):
+        ours = self._context.rows.header_at(first - 1)  # not also the peer's, which has stated another one below
+        if previous == ours if apart.header is None else previous != apart.header:
             raise LieError(f"filter header before block {first}", cause=Lie.CONTRADICTION)
         for height, (hash_, header) in enumerate(zip(hashes, filter_headers(hashes, previous), strict=True), first):
             if hash_ != self._context.rows.hash_at(height):

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from simulation.behaviours.compact import FalseFilters
+from simulation.behaviours.compact import FalseFilters, _TamperingResponder
 from simulation.behaviours.faulty import Pruned
 from spvfilter.light.engine import filterheaders
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.events import Mode
 from spvfilter.node.blocktree import TreeBlock
+from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder
+from spvfilter.wire.messages.table import CFHeaders, Message
+from spvfilter.wire.session import Session
 from support.stage import Prompt, Stage, stage
 
 
@@ -175,6 +178,43 @@ def test_a_dispute_that_was_ended_is_ended_once_where_filter_headers_are_fetched
         world.pass_time(60)
         assert len(world.warnings) <= number + 2
         assert world.has_found_all()
+
+
+class TakesBack(OneTooMany):
+    """Of two blocks together it states our filter header before them, though it has just stated another one of an earlier block."""
+
+    def respond(self, view: Regtest, session: Session) -> Responder:
+        made = _TamperingResponder(view, session, self._agree)
+        made.filters = self._index
+        return made
+
+    def _agree(self, message: Message) -> Message:
+        if not isinstance(message, CFHeaders) or len(message.filter_hashes) != 2:
+            return message
+        assert self.world.process is not None
+        engine = self.world.process.engine
+        assert isinstance(engine, Engine)
+        previous = engine._context.rows.header_at(self.world.truth.height - 2)
+        return CFHeaders(message.filter_type, message.stop_hash, previous, message.filter_hashes)
+
+
+def test_one_that_was_outweighed_and_contradicts_itself_is_not_judged_again_and_again(tmp_path: Path) -> None:
+    """A block was fetched whole, and a warning told, as often as it could answer: it was let go of no more, and the same began anew."""
+    with stage(tmp_path, Mode.COMPACT, TakesBack, Prompt, Prompt) as world:
+        world.boot_without(0)
+        assert told_of(world) == set(world.nodes[0].addresses)
+        world.nodes[0].go_down()
+        world.pass_time(60)
+        world.truth.mine()
+        world.truth.mine()
+        world.wait_synced(within=60)
+        number = len(world.warnings)
+        world.nodes[0].is_up = True
+        world.pass_time(400)
+        world.truth.mine()
+        world.wait_synced(within=30)
+        assert len(world.warnings) <= number + 2
+        assert world.banned == set(world.nodes[0].addresses)
 
 
 def test_those_that_were_outweighed_one_by_one_outweigh_one_together(tmp_path: Path) -> None:
