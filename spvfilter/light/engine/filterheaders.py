@@ -33,6 +33,7 @@ from spvfilter.store.filters import CompactFilterBatch
 _PIPELINE = 4  # questions for filter headers under way to one peer
 _HEAR_EVERY = 10 * _PERIOD  # blocks by which ours are extended before the other peers are heard; at the end they always are
 MAX_UNDECIDED = 20  # blocks that a peer may dispute without a decision, before the dispute is ended; ours
+MAX_RESUMED = 144  # blocks below our last filter header from which on a dispute that was ended is taken up again: a day's; ours
 MAX_DISPUTERS = 1_000  # addresses of which these are remembered, the latest; ours
 
 
@@ -374,9 +375,9 @@ class FilterHeaders:
         self._judge(peer, first, hashes[at], theirs[at])
 
     def _resume(self, apart: _Apart) -> None:
-        """A dispute was ended, and the peer is still there, or again: blocks since are judged, as few as they are; others stay in doubt."""
-        apart.is_ended = False
-        apart.resumed = self._context.rows.height if apart.resumed is None else apart.resumed
+        """A dispute was ended, and the peer is still there, or again: the latest blocks since are judged; others stay in doubt."""
+        apart.is_ended, height = False, self._context.rows.height
+        apart.resumed = height if apart.resumed is None else max(apart.resumed, height - MAX_RESUMED)
         if apart.compared < apart.resumed:
             apart.compared, apart.header = apart.resumed, None
         self._coverage.doubt(apart.first, apart.compared)

@@ -217,6 +217,33 @@ def test_one_that_was_outweighed_and_contradicts_itself_is_not_judged_again_and_
         assert world.banned == set(world.nodes[0].addresses)
 
 
+def test_of_one_that_was_outweighed_and_comes_back_late_no_more_than_the_last_blocks_are_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every block since was fetched whole and searched again, however many they are: of a liar that was away for a week a thousand."""
+    monkeypatch.setattr(filterheaders, "MAX_RESUMED", 10)
+    with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt, Prompt) as world:
+        world.boot_without(0)
+        assert told_of(world) == set(world.nodes[0].addresses)
+        world.nodes[0].go_down()
+        ended = world.truth.height
+        for _ in range(60):
+            world.truth.others(6)
+            world.truth.mine()
+        world.wait_synced(within=60)
+        world.nodes[0].is_up = True
+        world.pass_time(400)
+        assert world.process is not None
+        engine = world.process.engine
+        assert isinstance(engine, Engine)
+        searched = {height for height in engine.coverage.disputed if height > ended}
+        assert searched
+        assert min(searched) > world.truth.height - 10
+        assert world.synced[-1].disputed[-1][1] >= world.truth.height - 10
+        assert world.has_found_all()
+        assert not world.banned
+
+
 def test_those_that_were_outweighed_one_by_one_outweigh_one_together(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt, Prompt) as world:
         world.nodes[1].is_up = world.nodes[2].is_up = False
