@@ -11,6 +11,7 @@ from simulation.behaviours.compact import FalseFilters, _TamperingResponder
 from simulation.behaviours.faulty import Pruned
 from spvfilter.light.engine import filterheaders
 from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.verdicts import Verdicts
 from spvfilter.light.events import Mode
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.regtest import Regtest
@@ -242,6 +243,27 @@ def test_of_one_that_was_outweighed_and_comes_back_late_no_more_than_the_last_bl
         assert world.synced[-1].disputed[-1][1] >= world.truth.height - 10
         assert world.has_found_all()
         assert not world.banned
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_reorganisation_has_no_block_judged_again_that_stays(late: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of a single block had all of them fetched whole again that had come since a dispute was ended."""
+    judged, open_case = list[int](), Verdicts.open
+    monkeypatch.setattr(Verdicts, "open", lambda verdicts, case: judged.append(case.height) or open_case(verdicts, case))
+    with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt) as world:
+        world.boot_without(late)
+        ended = world.truth.height
+        for _ in range(20):
+            world.truth.others(6)
+            world.truth.mine()
+            world.wait_synced(within=30)
+        world.pass_time(10)
+        assert len([height for height in judged if height > ended]) > 3
+        judged.clear()
+        world.truth.regtest.reorg(1)
+        world.wait_synced(within=30)
+        world.pass_time(10)
+        assert [height for height in judged if ended < height < world.truth.height - 1] == []
 
 
 def test_those_that_were_outweighed_one_by_one_outweigh_one_together(tmp_path: Path) -> None:
