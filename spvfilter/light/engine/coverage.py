@@ -148,13 +148,20 @@ class Coverage:
 
     def contest(self, address: str, compared: int, stated: int) -> None:
         """A peer has stated another filter header than ours at height `stated`, and was compared with ours up to height `compared`."""
-        before = self.contests.pop(address, None)
-        while len(self.contests) >= MAX_CONTESTS:
+        before = self.contests.get(address)  # it keeps its place: two that go behind each other take turns for ever
+        while before is None and len(self.contests) >= MAX_CONTESTS:
             settled = [each for each, contest in self.contests.items() if not contest.is_open]
             of_host = [each for each in self.contests if host_of(each) == host_of(address)]
             self._let_go(self.contests.pop((settled or of_host or list(self.contests))[0]))
         self.contests[address] = Contest(compared, max(stated, before.stated if before is not None else -1))
         self.is_changed = True
+
+    def left(self, address: str) -> None:
+        """A peer is gone: if it leaves doubt, others that do are to be heard before it is again."""
+        contest = self.contests.get(address)
+        if contest is not None and contest.is_open and address != next(reversed(self.contests)):
+            self.contests[address] = self.contests.pop(address)
+            self.is_changed = True
 
     def _let_go(self, contest: Contest) -> None:
         """Its address is remembered no more, its doubt is."""

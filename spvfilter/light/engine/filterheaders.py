@@ -99,6 +99,7 @@ class FilterHeaders:
                 del self._stood[next(iter(self._stood))]
         if standing is not None and standing.apart is not None and standing.apart.resumed is not None:
             self._ended[peer.address] = max(standing.apart.resumed, standing.apart.compared)
+        self._coverage.left(peer.address)
         if peer is self._leader:
             self._leader = None
 

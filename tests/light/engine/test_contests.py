@@ -145,6 +145,21 @@ def test_few_addresses_are_remembered_and_the_doubt_of_the_others_stays() -> Non
     assert doubts(coverage) == []
 
 
+def test_one_that_goes_before_it_is_compared_is_heard_again_after_others() -> None:
+    coverage = Coverage()
+    for address in ("10.1.0.1:1", "10.2.0.1:1", "10.3.0.1:1"):
+        coverage.contest(address, 4, 9)
+    coverage.contest("10.1.0.1:1", 4, 9)
+    assert coverage.contesting == ["10.1.0.1:1", "10.2.0.1:1", "10.3.0.1:1"]
+    coverage.left("10.1.0.1:1")
+    assert coverage.contesting == ["10.2.0.1:1", "10.3.0.1:1", "10.1.0.1:1"]
+    coverage.compared("10.3.0.1:1", 9)
+    coverage.left("10.3.0.1:1")
+    coverage.left("10.4.0.1:1")
+    assert coverage.contesting == ["10.2.0.1:1", "10.1.0.1:1", "10.3.0.1:1"]
+    assert list(coverage.contests) == ["10.2.0.1:1", "10.3.0.1:1", "10.1.0.1:1"]
+
+
 def test_three_that_agree_outweigh_who_is_gone_and_nobody_else() -> None:
     coverage = covered()
     coverage.contest(ONE, 9, 80)

@@ -266,6 +266,33 @@ def test_a_reorganisation_has_no_block_judged_again_that_stays(late: int, tmp_pa
         assert [height for height in judged if ended < height < world.truth.height - 1] == []
 
 
+class OneTooManyElsewhere(OneTooMany):
+    """Has another element too many."""
+
+    def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
+        changed = super().change(block, elements)
+        return elements | {each[::-1] for each in changed - elements}
+
+
+def test_two_that_contradict_do_not_take_turns_where_one_has_a_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who had come and contradicted was behind the other, for which it was let go: the same blocks were fetched whole each few seconds."""
+    judged, open_case = list[str](), Verdicts.open
+    monkeypatch.setattr(filterheaders, "MAX_UNDECIDED", 20)
+    monkeypatch.setattr(Verdicts, "open", lambda verdicts, case: judged.append(case.peer.address) or open_case(verdicts, case))
+    with stage(tmp_path, Mode.COMPACT, Prompt, OneTooMany, OneTooManyElsewhere, Prompt, Prompt, Prompt, max_peers=4) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        world.pass_time(60)
+        for node in world.nodes[1:3]:
+            node.go_down()
+            node.is_up = True
+            world.pass_time(60)
+        assert set(judged) == {*world.nodes[1].addresses, *world.nodes[2].addresses}
+        judged.clear()
+        world.pass_time(100)
+        assert not judged
+
+
 def test_those_that_were_outweighed_one_by_one_outweigh_one_together(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt, Prompt) as world:
         world.nodes[1].is_up = world.nodes[2].is_up = False
