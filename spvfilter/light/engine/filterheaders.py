@@ -94,9 +94,8 @@ class FilterHeaders:
     def _gone(self, peer: Peer) -> None:
         standing = self._standings.pop(peer, None)
         if standing is not None and standing.vouched >= 0:
-            self._stood[peer.address] = max(standing.vouched, self._stood.pop(peer.address, -1))
-            while len(self._stood) > MAX_CONTESTS:
-                del self._stood[next(iter(self._stood))]
+            vouched = max(standing.vouched, self._stood.pop(peer.address, -1))
+            self._stood = dict([*self._stood.items(), (peer.address, vouched)][-MAX_CONTESTS:])
         if standing is not None and standing.apart is not None and standing.apart.resumed is not None:
             self._ended[peer.address] = max(standing.apart.resumed, standing.apart.compared)
         self._coverage.left(peer.address)
@@ -414,10 +413,14 @@ class FilterHeaders:
     # Judging
 
     def _judge(self, peer: Peer, height: int, digest: bytes, header: bytes) -> None:
-        """A block of which a peer commits to another filter than ours."""
-        self._standing(peer).is_asked = True
-        block_hash, now = self._context.chain.hash_at(height), self._context.now.monotonic
-        self.verdicts.open(Case(peer, height, block_hash, digest, header, self._judged, now))
+        """A block of which a peer commits to another filter than ours: it is judged, unless the peer's dispute was ended above it."""
+        context, standing = self._context, self._standing(peer)
+        if height <= self._ended.get(peer.address, -1) and (standing.apart is None or standing.apart.resumed is None):
+            standing.apart = standing.apart or _Apart(height, height, header)
+            self._end_dispute(peer, height)
+            return
+        standing.is_asked = True
+        self.verdicts.open(Case(peer, height, context.chain.hash_at(height), digest, header, self._judged, context.now.monotonic))
 
     def _judged(self, case: Case, outcome: Outcome, reason: str) -> None:
         standing = self._standing(case.peer)
@@ -431,17 +434,15 @@ class FilterHeaders:
             self.refute(case.height, lie)
         if outcome is Outcome.UNDECIDED:
             undecided, is_resumed = self._undecided_of(case.peer.address), standing.apart is not None and standing.apart.resumed is not None
-            if not is_resumed:
+            if not is_resumed and len(undecided) <= MAX_UNDECIDED:
                 undecided.add(case.block_hash)
             if case.raw is not None:
                 self._search_whole(case.height, case.block_hash)
             else:
                 self._coverage.doubt(case.height, case.height)  # nobody has the block, so it cannot be searched whole
             self._coverage.compared(case.peer.address, case.height)
-            if standing.apart is None:
-                standing.apart = _Apart(case.height, case.height, case.header)
-            else:
-                standing.apart.compared, standing.apart.header = case.height, case.header
+            apart = standing.apart = standing.apart or _Apart(case.height, case.height, case.header)
+            apart.compared, apart.header = case.height, case.header
             if len(undecided) > MAX_UNDECIDED and not is_resumed:
                 self._end_dispute(case.peer, case.height)
 
@@ -479,8 +480,7 @@ class FilterHeaders:
         blocks = f"block {height} and of {MAX_UNDECIDED} before it"
         error = UselessPeerError(f"commits to another filter of {blocks} than other peers, and no block decides which are true")
         assert standing.apart is not None
-        standing.apart.is_ended, standing.apart.resumed = True, until
-        vouching = self.vouching(height)
+        standing.apart.is_ended, standing.apart.resumed, vouching = True, until, self.vouching(height)
         apart = {other: standing.apart for other, standing in self._standings.items() if standing.apart is not None}
         balance = len({other.group for other in apart}) - len({ally.group for ally in vouching})  # of network groups
         first, last = min(each.first for each in apart.values()), context.rows.height

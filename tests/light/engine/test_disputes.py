@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simulation.behaviours.compact import FalseFilters, _TamperingResponder
+from simulation.behaviours.compact import FalseFilters, FalseIndex, _TamperingResponder
 from simulation.behaviours.faulty import Pruned
 from spvfilter.light.engine import filterheaders
 from spvfilter.light.engine.engine import Engine
@@ -179,6 +179,46 @@ def test_a_dispute_that_was_ended_is_ended_once_where_filter_headers_are_fetched
         world.pass_time(60)
         assert len(world.warnings) <= number + 2
         assert world.has_found_all()
+
+
+class Roams(OneTooMany):
+    """Each time that it is connected it disputes another block below the tip, and later ones with that."""
+
+    chosen = 0
+
+    def respond(self, view: Regtest, session: Session) -> Responder:
+        chain, only = self.world.truth.regtest.chain, [each for each in self.world.truth.regtest.chain.active if self._is_choice(each)]
+        self.chosen += 1
+        block = only[-self.chosen]
+        made = super().respond(view, session)
+        made.filters = FalseIndex(chain, lambda each, elements: self.change(each, elements) if each.height >= block.height else elements)
+        return made
+
+    def _is_choice(self, block: TreeBlock) -> bool:
+        return block.spent is not None and bool(self.change(block, set()))
+
+
+def test_one_that_disputes_another_block_each_time_has_no_more_searched_again_than_may_be_undecided(tmp_path: Path) -> None:
+    """Each time a block was fetched whole, and all above searched again: who came back each few seconds kept Synced away."""
+    with stage(tmp_path, Mode.COMPACT, Roams, Prompt, Prompt) as world:
+        for _ in range(40):
+            world.truth.others(6)
+            world.truth.mine()
+        world.nodes[0].is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        assert world.process is not None
+        engine = world.process.engine
+        assert isinstance(engine, Engine)
+        for _ in range(12):
+            world.nodes[0].is_up = True
+            world.pass_time(300)
+            world.nodes[0].go_down()
+        assert isinstance(world.nodes[0].behaviour, Roams)
+        assert world.nodes[0].behaviour.chosen >= 10
+        assert len(engine.coverage.disputed) <= 4
+        assert sum(map(len, engine._filter_headers._undecided.values())) <= 4
+        assert not world.banned
 
 
 class TakesBack(OneTooMany):
