@@ -11,7 +11,7 @@ from simulation.behaviours.compact import FalseFilters, FalseIndex, _TamperingRe
 from simulation.behaviours.faulty import Pruned
 from spvfilter.light.engine import filterheaders
 from spvfilter.light.engine.engine import Engine
-from spvfilter.light.engine.verdicts import Verdicts
+from spvfilter.light.engine.verdicts import Case, Verdicts
 from spvfilter.light.events import Mode
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.regtest import Regtest
@@ -53,6 +53,18 @@ def trusted(world: Stage) -> set[int]:
 
 def told_of(world: Stage) -> set[str]:
     return {warning.address for warning in world.warnings if "no block decides" in str(warning.error)}
+
+
+def cases(monkeypatch: pytest.MonkeyPatch) -> list[Case]:
+    """The cases that are opened from now on."""
+    found, open_ = list[Case](), Verdicts.open
+
+    def noted(verdicts: Verdicts, case: Case) -> None:
+        found.append(case)
+        open_(verdicts, case)
+
+    monkeypatch.setattr(Verdicts, "open", noted)
+    return found
 
 
 def ends_a_dispute(world: Stage, number: int) -> None:
@@ -288,8 +300,7 @@ def test_of_one_that_was_outweighed_and_comes_back_late_no_more_than_the_last_bl
 @pytest.mark.parametrize("late", [0, 1])
 def test_a_reorganisation_has_no_block_judged_again_that_stays(late: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of a single block had all of them fetched whole again that had come since a dispute was ended."""
-    judged, open_case = list[int](), Verdicts.open
-    monkeypatch.setattr(Verdicts, "open", lambda verdicts, case: judged.append(case.height) or open_case(verdicts, case))
+    judged = cases(monkeypatch)
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt) as world:
         world.boot_without(late)
         ended = world.truth.height
@@ -298,12 +309,12 @@ def test_a_reorganisation_has_no_block_judged_again_that_stays(late: int, tmp_pa
             world.truth.mine()
             world.wait_synced(within=30)
         world.pass_time(10)
-        assert len([height for height in judged if height > ended]) > 3
+        assert sum(case.height > ended for case in judged) > 3
         judged.clear()
         world.truth.regtest.reorg(1)
         world.wait_synced(within=30)
         world.pass_time(10)
-        assert [height for height in judged if ended < height < world.truth.height - 1] == []
+        assert not [case.height for case in judged if ended < case.height < world.truth.height - 1]
 
 
 class OneTooManyElsewhere(OneTooMany):
@@ -316,9 +327,8 @@ class OneTooManyElsewhere(OneTooMany):
 
 def test_two_that_contradict_do_not_take_turns_where_one_has_a_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who had come and contradicted was behind the other, for which it was let go: the same blocks were fetched whole each few seconds."""
-    judged, open_case = list[str](), Verdicts.open
+    judged = cases(monkeypatch)
     monkeypatch.setattr(filterheaders, "MAX_UNDECIDED", 20)
-    monkeypatch.setattr(Verdicts, "open", lambda verdicts, case: judged.append(case.peer.address) or open_case(verdicts, case))
     with stage(tmp_path, Mode.COMPACT, Prompt, OneTooMany, OneTooManyElsewhere, Prompt, Prompt, Prompt, max_peers=4) as world:
         world.boot()
         world.wait_synced(within=60)
@@ -327,7 +337,7 @@ def test_two_that_contradict_do_not_take_turns_where_one_has_a_slot(tmp_path: Pa
             node.go_down()
             node.is_up = True
             world.pass_time(60)
-        assert set(judged) == {*world.nodes[1].addresses, *world.nodes[2].addresses}
+        assert {case.peer.address for case in judged} == {*world.nodes[1].addresses, *world.nodes[2].addresses}
         judged.clear()
         world.pass_time(100)
         assert not judged
