@@ -56,6 +56,14 @@ class BlockRequests:
         else:
             wanted.then.append(then)
 
+    def forget(self, block_hash: bytes, then: Callable[[bytes], None]) -> None:
+        """Who wanted a block wants it no more: it is given up if nobody else does."""
+        wanted = self._wanted.get(block_hash)
+        if wanted is not None and then in wanted.then:
+            wanted.then.remove(then)
+            if not wanted.then:
+                del self._wanted[block_hash]
+
     def is_wanted(self, block_hash: bytes) -> bool:
         """Whether a block is on its way."""
         return block_hash in self._wanted
@@ -74,7 +82,7 @@ class BlockRequests:
     def advance(self) -> None:
         """Ask for what nobody was asked for, or only peers that stall: each of them once, for all that it is to send."""
         questions: dict[Peer, list[InvItem]] = {}
-        for block_hash, wanted in self._wanted.items():
+        for block_hash, wanted in list(self._wanted.items()):
             if wanted.is_checked or any(peer.state is PeerState.READY for peer in wanted.asked):
                 continue
             peer = self._choose(wanted)

@@ -50,6 +50,10 @@ class Case:
     is_read: bool = False  # whether the database was asked for our filter
     is_judged: bool = False
 
+    def take(self, raw: bytes) -> None:
+        """The block has come."""
+        self.raw = raw
+
 
 class Verdicts:
     """Open cases. `allies` gives the peers that stand by our filter header at a height."""
@@ -62,7 +66,7 @@ class Verdicts:
         self._blocks = blocks
         self._allies = allies
         self._cases: dict[Peer, Case] = {}
-        context.pool.on_gone(lambda peer: self._cases.pop(peer, None))
+        context.pool.on_gone(self._close)
 
     def has_case(self, peer: Peer) -> bool:
         """Whether a filter of this peer is being judged."""
@@ -77,15 +81,20 @@ class Verdicts:
         """Begin to judge; `case.then` is called with the outcome and the reason why a filter is false."""
         self._cases[case.peer] = case
         self._ask_theirs(case)
-        self._blocks.want(case.height, case.block_hash, partial(self._block, case))
+        self._blocks.want(case.height, case.block_hash, case.take)
         self._context.changed()
 
     def turned(self, fork: int) -> list[Peer]:
         """Close the cases above a height, where blocks or our filter headers are others now; the peers in them."""
         closed = [peer for peer, case in self._cases.items() if case.height > fork]
         for peer in closed:
-            del self._cases[peer]
+            self._close(peer)
         return closed
+
+    def _close(self, peer: Peer) -> None:
+        case = self._cases.pop(peer, None)
+        if case is not None:
+            self._blocks.forget(case.block_hash, case.take)
 
     def advance(self) -> None:
         """Get what the open cases lack."""
@@ -97,7 +106,7 @@ class Verdicts:
             if case.ours is None:
                 self._ask_ours(case)
             if not self._blocks.is_wanted(case.block_hash) and case.raw is None:
-                self._blocks.want(case.height, case.block_hash, partial(self._block, case))
+                self._blocks.want(case.height, case.block_hash, case.take)
             if case.raw is None and not self._may_have_block(case):
                 self._judged(case, (Outcome.UNDECIDED, ""))
                 continue
@@ -156,10 +165,6 @@ class Verdicts:
             case.ours = data
         self._context.changed()
 
-    def _block(self, case: Case, raw: bytes) -> None:
-        case.raw = raw
-        self._context.changed()
-
     def _judge(self, case: Case) -> None:
         case.is_judged = True
         raw, ours, theirs, block_hash = case.raw, case.ours, case.theirs, case.block_hash
@@ -186,7 +191,7 @@ class Verdicts:
     def _judged(self, case: Case, found: object) -> None:
         if not self._is_open(case):
             return
-        del self._cases[case.peer]
+        self._close(case.peer)
         self._context.changed()
         if isinstance(found, Exception):
             raise found

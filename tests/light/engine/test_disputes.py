@@ -405,6 +405,22 @@ def test_a_disputed_block_that_nobody_keeps_is_in_doubt_and_keeps_nobody_waiting
         assert not world.banned
 
 
+def test_who_comes_and_goes_leaves_no_wish_for_a_block_that_nobody_keeps(tmp_path: Path) -> None:
+    """Each time one more was kept, with the filter that it had sent."""
+    with stage(tmp_path, Mode.COMPACT, Pruned, PrunedLiar, from_height=150) as world:
+        world.truth.mine(200)
+        world.boot_without(1)
+        assert world.process is not None
+        engine = world.process.engine
+        assert isinstance(engine, Engine)
+        for _ in range(3):
+            world.nodes[1].is_up = True
+            world.pass_time(60)
+            world.nodes[1].go_down()
+            world.pass_time(1)
+            assert not len(engine._blocks)
+
+
 class _NoBlocksResponder(Responder):
     def on_block_wanted(self, block: TreeBlock, kind: int) -> None:
         pass
