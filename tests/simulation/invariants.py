@@ -234,7 +234,7 @@ def check_waiting(world: World) -> None:
 
     What was on its way when that block came cannot be known to be contradicted: filters do not have what foreign payments spend. Nor can
     it where the input that spends a coin does not show the coin's script, as with bare multisig, unless that is watched. Blocks that are
-    told as skipped were not searched. What had ended and matches nothing is not looked for in blocks: sent again then, it waits.
+    told as skipped were not searched. A transaction of a user's that matches nothing is not looked for in blocks: it waits.
     """
     assert world.process is not None
     synced = world.process.books.synced
@@ -250,7 +250,7 @@ def check_waiting(world: World) -> None:
             spent.update((outpoint, block) for outpoint in tx.spends)
             scripts.update((tx.txid + index.to_bytes(4, "little"), script) for index, script in enumerate(tx.pays))
     for txid, pending in unconfirmed.items():
-        if txid in confirmed and (pending.hits or world.user is None or txid not in world.user.sent_again):
+        if txid in confirmed and (pending.hits or not pending.own or world.user is None):
             raise Violation("true", f"an unconfirmed transaction is in a block: {txid[::-1].hex()}")
         if world.modes != {Mode.COMPACT}:
             continue  # a peer's filter does not have what foreign payments spend

@@ -32,7 +32,6 @@ class User:
         self._world = world
         self._sent: dict[bytes, bytes] = {}  # raw, by txid
         self._given_up: set[bytes] = set()  # txids of what stays so, unless it is sent again or a block has it
-        self.sent_again: set[bytes] = set()  # txids
         self._sends = 0
         self._labels = 0
 
@@ -105,8 +104,6 @@ class User:
         except ParameterError:
             return
         self._sends += 1
-        if txid in self._sent:
-            self.sent_again.add(txid)
         self._sent[txid] = raw
         self._given_up.discard(txid)
         self._world.broadcast(raw, is_private=self._rng.random() < 0.2)
