@@ -93,14 +93,14 @@ class OwnTxs:
             self._recorded(tx.txid, books.add_unconfirmed(own.tx.raw, self._context.stamp(), own=True))
         own.input_values = input_values or own.input_values
         own.is_called = True
-        own.free_at = min(own.free_at, free_at)
-        own.private = None if free_at <= now else own.private or Private()
         if books.has_tx(tx.txid):
             self.record(own)
             if own.began is None:
                 self._outcomes.answer(own, own.known())
         else:
             own.began = max(now, free_at) if own.began is None else min(own.began, max(now, free_at))
+        own.free_at = min(own.free_at, free_at)  # whatever it was when it was recorded: it may have been private in an earlier run
+        own.private = None if free_at <= now else own.private or Private()
         own.due.clear()
         self._wake()
         return own

@@ -459,3 +459,25 @@ def test_one_whose_rivals_block_left_the_chain_is_told_to_no_peer(restarts: bool
         world.pass_time(2_000)
         assert status(world, txid) in (TxStatus.PENDING, TxStatus.REPLACED)
         assert (wtxid, False) not in told
+
+
+def test_one_that_is_broadcast_to_all_in_a_later_run_is_not_private_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another of ours had replaced it: no peer was offered it, but a stranger."""
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
+        synced(world)
+        old, new = rivals(world)
+        txid, wtxid = send(world, is_private=True, raw=old), Transaction.parse(old).wtxid
+        world.pass_time(130)
+        mempool = world.truth.regtest.mempool
+        mempool.remove_for([next(tx for tx in mempool if tx.txid == txid)])  # nodes take what replaces it
+        replacing = send(world, raw=new)
+        world.pass_time(130)
+        assert status(world, txid) is TxStatus.REPLACED
+        world.kill()
+        world.pass_time(100)
+        mempool.remove_for([next(tx for tx in mempool if tx.txid == replacing)])
+        told = announced_from_now(world, monkeypatch)
+        send(world, raw=old)
+        world.pass_time(60)
+        assert {to_stranger for each, to_stranger in told if each == wtxid} == {False}
+        assert status(world, txid) is TxStatus.PENDING
