@@ -215,7 +215,7 @@ class PrivateRelay:
         if address is not None and len(tried) < MAX_TRIES:
             self._set_out(own, address, tried, is_again=errand.is_again)
         elif not is_wanted or errand.is_again:
-            return
+            self._outcomes.answer(own, own.known())  # a call that came meanwhile, for what is on its way or taken already
         elif own.refused:
             if self._outcomes.give_up(own):
                 self._own.forget(own)

@@ -481,3 +481,24 @@ def test_one_that_is_broadcast_to_all_in_a_later_run_is_not_private_any_more(tmp
         world.pass_time(60)
         assert {to_stranger for each, to_stranger in told if each == wtxid} == {False}
         assert status(world, txid) is TxStatus.PENDING
+
+
+def test_a_call_for_one_that_is_just_being_given_to_another_stranger_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No stranger takes it then: the call waited until it was told that no peer had taken it, though they had."""
+    with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, max_peers=2) as world:
+        synced(world)
+        raw = spend(world)
+        txid = send(world, is_private=True, raw=raw)
+        world.pass_time(130)
+        assert BroadcastStep.ECHOED in {step for _, step in steps(world, txid)}
+        mempool = world.truth.regtest.mempool
+        mempool.remove_for([next(tx for tx in mempool if tx.txid == txid)])  # no node has it any more
+        monkeypatch.setattr(Waits, "asks", False)
+        world.kill()
+        world.pass_time(60)
+        told = announced_from_now(world, monkeypatch)
+        while not told:
+            world.pass_time(4)
+        send(world, is_private=True, raw=raw)
+        world.pass_time(130)
+        assert isinstance(answer(world, txid), Broadcast)
