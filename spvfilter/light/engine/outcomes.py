@@ -92,9 +92,9 @@ class Outcomes:
         is_late = now >= own.began + patience.reply_s  # as the moment was computed for which a timer rang
         if (own.refused and not self._may_be_taken(own, now)) or (is_late and (own.refused or own.left)):
             return not self.give_up(own)
-        if is_late and (own.sent or own.taken is Taken.BEFORE):
+        if is_late and own.is_recorded:  # it is offered on, even if who asked for it left before it was stored
             self.answer(own, own.known())
-        elif is_late and not own.is_recorded:
+        elif is_late:
             peers = len(self._context.pool.connected())
             self.answer(own, UselessPeerError(f"of {peers} connected peers none takes the transaction"))
             return False

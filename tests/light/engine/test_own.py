@@ -609,3 +609,22 @@ def test_a_rival_that_one_peer_tells_of_is_no_answer_to_who_broadcasts(is_kept: 
         else:
             assert isinstance(known, TxConflictError)
             assert known.by == rival
+
+
+@MODES
+def test_what_a_peer_asked_for_that_left_before_it_was_stored_is_answered(mode: Mode, tmp_path: Path) -> None:
+    """It is in the books and offered on: who was told that no peer takes it would pay once more."""
+    with stage(tmp_path, mode, Hoards) as world:
+        synced(world)
+        assert world.process is not None
+        world.process.disk._slowness = 5.0
+        txid, books = send(world), world.process.engine.books
+        while txid not in books.unconfirmed.pending:
+            world.pass_time(0.001)
+        world.nodes[0].is_up = False
+        world.nodes[0].hang_up()
+        world.pass_time(200)
+        known = answer(world, txid)
+        assert isinstance(known, Broadcast)
+        assert known.sent == ()
+        assert status(world, txid) is TxStatus.PENDING
