@@ -293,8 +293,7 @@ class Books:
             self.ended.put(tx.txid, otherwise, self.batch)
 
     def _forget_tx(self, txid: bytes) -> StoredTx | None:
-        kept = self._kept.forget(txid)
-        if kept is not None:
+        if (kept := self._kept.forget(txid)) is not None:
             self.batch.transactions[txid] = None
         return kept
 
@@ -309,7 +308,9 @@ class Books:
 
     def add_unconfirmed(self, raw: bytes, now: int, *, own: bool = False, seen: int | None = None, words: Groups = ()) -> list[WalletEvent]:
         """Record an unconfirmed transaction, `own` or on the `words` of groups, first `seen` now or earlier. Raises FormatError."""
-        events = self._add(Transaction.parse(raw), now if seen is None else seen, now, own, words)
+        events = self._add(tx := Transaction.parse(raw), now if seen is None else seen, now, own, words)
+        if own:
+            self._counting.outdo(tx.txid)
         return [*events, *self._add_late()]
 
     def _add_late(self) -> Iterator[WalletEvent]:
@@ -461,8 +462,7 @@ class Books:
     def _expire(self, txid: bytes, since: int) -> list[WalletEvent]:
         """Withdraw one that arrived then and what spends from it; where that is much, the last of it first."""
         unconfirmed = self.unconfirmed
-        known = unconfirmed.pending.get(txid)
-        if known is None or (known.since or 0) != since:
+        if (known := unconfirmed.pending.get(txid)) is None or (known.since or 0) != since:
             return []
         family = unconfirmed.descendants([txid], MAX_SPARED)
         if len(family) > MAX_SPARED:

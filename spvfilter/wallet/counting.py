@@ -105,6 +105,22 @@ class Counting:
         self._unconfirmed.trim([txid, *displaced], self._changes.batch)
         return events
 
+    def outdo(self, txid: bytes) -> None:
+        """What we broadcast now replaces what we broadcast before and what spends the same, also where others had replaced that."""
+        unconfirmed = self._unconfirmed
+        ours = [each for each in unconfirmed.own_rivals(txid) if each != txid] if unconfirmed.is_own(txid) else []
+        foreign = {each: rival for each in ours if (rival := unconfirmed.pending[each].rival) is None or not unconfirmed.is_own(rival)}
+        mine = unconfirmed.pending[txid].rival if foreign else None
+        if mine is not None and unconfirmed.is_own(mine):  # it does not count either, and is to be offered again
+            self._stand_against(txid, next(iter(foreign.values())))
+        for each in foreign:
+            self._stand_against(each, txid)
+
+    def _stand_against(self, txid: bytes, rival: bytes | None) -> None:
+        changed = self._unconfirmed.pending[txid]._replace(rival=rival)
+        self._changes.batch.transactions[txid] = changed
+        self._unconfirmed.replace(txid, changed)
+
     def withdraw(self, hits: Mapping[Identity, Hit], reason: Reason, by: bytes | None) -> Iterator[WalletEvent]:
         """Matches of an unconfirmed transaction hold no more; `unwrite` must have been called with it."""
         self._unconfirmed.unfinished.spend(len(hits))

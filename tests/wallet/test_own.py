@@ -473,3 +473,21 @@ def test_it_counts_once_they_are_gone(wallet: Wallet) -> None:
         wallet.tell(wallet.books.expire(wallet.now - 5 + MEMPOOL_EXPIRY_S))
     assert wallet.statuses()[txid(own)] == "pending"
     assert wallet.store.views.balance().pending_out == 1_000
+
+
+def test_of_ours_that_strangers_have_replaced_the_one_broadcast_last_is_offered(wallet: Wallet) -> None:
+    wallet.mine(funding := pay(1_000, coin(1)))
+    first, bump = (pay(value, out(funding), to=THEIRS) for value in (950, 900))
+    wallet.hear(first, own=True)
+    chain = [pay(500, out(funding))]
+    for _ in range(MAX_DISPLACED):
+        chain.append(pay(500, out(chain[-1])))
+    for raw in chain:
+        wallet.hear(raw)
+    for raw in (bump, first, bump):
+        wallet.hear(raw, own=True)
+        assert wallet.books.own_unconfirmed() == [(txid(raw), raw)]
+        wallet.restart()
+        assert wallet.books.own_unconfirmed() == [(txid(raw), raw)]
+    statuses = {entry.txid: entry.status for entry in wallet.store.views.history(limit=None)}
+    assert statuses[txid(first)] is statuses[txid(bump)] is TxStatus.REPLACED

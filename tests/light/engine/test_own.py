@@ -628,3 +628,35 @@ def test_what_a_peer_asked_for_that_left_before_it_was_stored_is_answered(mode: 
         assert isinstance(known, Broadcast)
         assert known.sent == ()
         assert status(world, txid) is TxStatus.PENDING
+
+
+@MODES
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_is_replaced_here_is_not_offered_though_others_had_replaced_it(mode: Mode, restarts: bool, tmp_path: Path) -> None:
+    """Anybody may invent such a rival. Who has taken a payment back had it offered on beside what takes it back."""
+    with stage(tmp_path, mode, Hoards, Hoards) as world:
+        world.nodes[1].is_up = False
+        synced(world)
+        coin = world.truth.coins[-1]
+        ours, theirs, bump = (build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600, 9_000))
+        first, rival, second = (Transaction.parse(raw).txid for raw in (ours, theirs, bump))
+        send(world, raw=ours)
+        world.pass_time(10)
+        assert world.process is not None
+        (peer,) = world.process.connections
+        for message in (Inv((InvItem(InvType.TX, rival),)), Tx(theirs)):
+            world.process.report(Heard(peer, message))
+        world.pass_time(5)
+        assert status(world, first) is TxStatus.REPLACED
+        send(world, raw=bump)
+        world.pass_time(10)
+        assert [status(world, each) for each in (first, rival, second)] == [TxStatus.REPLACED, TxStatus.REPLACED, TxStatus.PENDING]
+        if restarts:
+            world.kill()
+            world.pass_time(60)
+        world.nodes[1].is_up = True
+        world.pass_time(1_000)
+        there = world.nodes[1].behaviour
+        assert isinstance(there, Hoards)
+        assert second in there.kept
+        assert first not in there.kept
