@@ -116,9 +116,8 @@ class Books:
         return self._kept.spender_of(tx)
 
     def rival_of(self, tx: Transaction) -> bytes | None:
-        """The txid of an unconfirmed transaction of others that counts and spends what a transaction spends, or None."""
-        spenders = (txid for outpoint in tx.inputs for txid in self.unconfirmed.spenders(outpoint))
-        return next((each for each in spenders if self.unconfirmed.is_live(each) and not self.unconfirmed.is_own(each)), None)
+        """The txid of an unconfirmed transaction of others that counts and keeps one of ours from counting, or None."""
+        return self._counting.rival_of(tx)
 
     # Searching blocks
 

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from spvfilter.kernel import Hit
 from spvfilter.store.ledger import StoredMatch, TxStatus
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.changes import Changes
 from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason, WalletEvent
 from spvfilter.wallet.invented import InventedOutpoints
-from spvfilter.wallet.unconfirmed import Contest, Identity, Unconfirmed, identity
+from spvfilter.wallet.unconfirmed import MAX_DISPLACED, Contest, Identity, Unconfirmed, identity
 from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.watchlist import WatchList
 
@@ -104,6 +105,15 @@ class Counting:
         events = [*self.displace(displaced, later), *self.come_back(freed)]
         self._unconfirmed.trim([txid, *displaced], self._changes.batch)
         return events
+
+    def rival_of(self, tx: Transaction) -> bytes | None:
+        """A transaction of others that counts and spends the same as this one, or from what does; None if it spends from that itself."""
+        unconfirmed = self._unconfirmed
+        spenders = (txid for outpoint in tx.inputs for txid in unconfirmed.spenders(outpoint))
+        family = unconfirmed.descendants(spenders, MAX_DISPLACED)
+        if any(outpoint[:32] in family for outpoint in tx.inputs):
+            return None  # no block can have it
+        return next((each for each in family if unconfirmed.is_live(each) and not unconfirmed.is_own(each)), None)
 
     def outdo(self, txid: bytes) -> None:
         """What we broadcast now replaces what we broadcast before and what spends the same, also where others had replaced that."""

@@ -491,3 +491,33 @@ def test_of_ours_that_strangers_have_replaced_the_one_broadcast_last_is_offered(
         assert wallet.books.own_unconfirmed() == [(txid(raw), raw)]
     statuses = {entry.txid: entry.status for entry in wallet.store.views.history(limit=None)}
     assert statuses[txid(first)] is statuses[txid(bump)] is TxStatus.REPLACED
+
+
+def test_what_strangers_invent_upon_ours_does_not_keep_it_from_being_replaced(wallet: Wallet) -> None:
+    """Who was paid could keep us from taking it back, or from paying a higher fee, by a chain of payments that it invents."""
+    wallet.mine(funding := pay(1_000, coin(1)))
+    first = pay(100, out(funding), to=THEIRS)
+    wallet.hear(first, own=True)
+    chain = [pay(500, out(first))]
+    for _ in range(MAX_DISPLACED):
+        chain.append(pay(500, out(chain[-1])))
+    for raw in chain:
+        wallet.hear(raw)
+    bump = pay(900, out(funding))
+    check_broadcast(wallet.books, Transaction.parse(bump))
+    wallet.hear(bump, own=True)
+    for _ in range(2):
+        assert (txid(bump), bump) in wallet.books.own_unconfirmed()
+        wallet.restart()
+    wallet.mine(bump)
+    statuses = {entry.txid: entry.status for entry in wallet.store.views.history(limit=None)}
+    assert statuses[txid(bump)] is TxStatus.CONFIRMED
+    assert {statuses[txid(raw)] for raw in (first, *chain)} == {TxStatus.CONFLICTED}
+
+
+def test_what_spends_from_its_own_rival_is_refused_though_others_made_that(wallet: Wallet) -> None:
+    """No block can have it."""
+    wallet.mine(funding := pay(1_000, coin(1)))
+    wallet.hear(theirs := pay(500, out(funding)))
+    with pytest.raises(ParameterError, match="what its own ancestors spend"):
+        check_broadcast(wallet.books, Transaction.parse(pay(5, out(theirs), out(funding))))
