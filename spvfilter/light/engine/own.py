@@ -85,7 +85,9 @@ class OwnTxs:
         own = self._own.get(tx.txid)
         if own is None:
             self._revive_parents(tx)
-            own = self._own[tx.txid] = OwnTx(tx, free_at=free_at)
+            ended = books.ended.own(tx.txid)
+            is_open = ended is not None and ended.raw != tx.raw and ended.status is not TxStatus.REFUSED  # who has it keeps it, as `_renew`
+            own = self._own[tx.txid] = OwnTx(tx, free_at=free_at, taken=Taken.BEFORE if is_open else Taken.NOT)
             self._by_hash[tx.txid] = self._by_hash[tx.wtxid] = own
         elif own.tx.raw != tx.raw:
             self._renew(own, tx)

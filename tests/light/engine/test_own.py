@@ -660,3 +660,32 @@ def test_what_is_replaced_here_is_not_offered_though_others_had_replaced_it(mode
         assert isinstance(there, Hoards)
         assert second in there.kept
         assert first not in there.kept
+
+
+@MODES
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_peers_have_is_not_refused_when_it_was_abandoned_and_is_broadcast_with_another_witness(
+    mode: Mode, restarts: bool, tmp_path: Path
+) -> None:
+    """Who abandons it does not have it taken back: those who have it refuse the second. Its coins were free to be spent again."""
+    with stage(tmp_path, mode, Prompt) as world:
+        synced(world)
+        coins = world.truth.regtest.chain.coins
+        coin = next(each for each in world.truth.coins if each.lock.witness and bytes(each.outpoint) in coins)
+        right = coin.lock.spends(coin.outpoint)
+        other = replace(right, witness=(bytes(71), *right.witness[1:]))
+        raws = [build_tx([each], [LOCKS[0].pays(coin.value - 500)]) for each in (right, other)]
+        txid = send(world, raw=raws[0])
+        world.pass_time(10)
+        assert world.process is not None
+        world.process.report(Abandon(txid))
+        world.pass_time(10)
+        assert status(world, txid) is TxStatus.ABANDONED
+        if restarts:
+            world.kill()
+            world.pass_time(60)
+        world.process.answers.pop(txid, None)
+        send(world, raw=raws[1])
+        world.pass_time(300)
+        assert txid in world.truth.regtest.mempool
+        assert (status(world, txid), type(answer(world, txid))) == (TxStatus.PENDING, Broadcast)
