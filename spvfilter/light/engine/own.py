@@ -141,10 +141,11 @@ class OwnTxs:
     def again(self) -> None:
         """After a reorganisation everything is offered anew, whoever had announced it."""
         for own in self._own.values():
+            if own.private is not None:
+                own.private.was_on_its_way = own.private.was_on_its_way or own.is_on_its_way
+                own.private.echoed.clear()
             own.due.clear()
             own.echoed.clear()
-            if own.private is not None:
-                own.private.echoed.clear()
         self._wake()
 
     def look(self) -> None:

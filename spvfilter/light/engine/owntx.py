@@ -45,6 +45,7 @@ class Private:
 
     strangers: set[str] = field(default_factory=set)  # that were given it
     echoed: set[str] = field(default_factory=set)  # that have announced it in this run
+    was_on_its_way: bool = False  # in an earlier run, or before a reorganisation
 
 
 @dataclass(slots=True, eq=False)
@@ -76,6 +77,11 @@ class OwnTx:
     def is_on_its_way(self) -> bool:
         """Whether enough others have announced it: of a private one, two groups beside those that were given it. One could lie."""
         return bool(self.echoed) if self.private is None else len(self.private.echoed - self.private.strangers) >= PRIVATE_WORDS
+
+    @property
+    def is_with_others(self) -> bool:
+        """Whether others have announced it; of a private one also before: it is not told for what spends from it."""
+        return bool(self.echoed) or (self.private is not None and self.private.was_on_its_way)
 
     def known(self) -> Broadcast:
         """What is known of it."""

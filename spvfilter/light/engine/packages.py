@@ -23,7 +23,7 @@ def arranged(books: Books, peer: Peer, due: Sequence[OwnTx], known: Mapping[byte
     while waiting:  # what they spend of ours, unless the peer was offered it or others have it
         for txid in dict.fromkeys(outpoint[:32] for outpoint in waiting.pop().tx.inputs):
             parent = known.get(txid)
-            if parent is not None and txid not in wanted and peer not in parent.offers and not parent.echoed:
+            if parent is not None and txid not in wanted and peer not in parent.offers and not parent.is_with_others:
                 wanted.add(txid)
                 waiting.append(parent)
     found = [own for txid, own in known.items() if txid in wanted]

@@ -70,14 +70,16 @@ class PrivateRelay:
             most = SLOW_S[1] if held.is_on_its_way else 2 * self._context.options.patience.reply_s
             left = min(held.until - self._context.lived, most)
             if own is not None:
-                own.private, own.free_at = Private(set(held.strangers)), self._context.now.monotonic + max(0.0, left)
+                own.private = Private(set(held.strangers), was_on_its_way=held.is_on_its_way)
+                own.free_at = self._context.now.monotonic + max(0.0, left)
 
     def came_back(self, txid: bytes) -> None:
         """A transaction of ours is unconfirmed again: one that was on its way is told to no peer, but soon to a stranger."""
         own, held = self._own.find(txid), self._held.get(txid)
         if own is not None and own.private is None and held is not None and held.is_on_its_way:
             soon = self._context.random.uniform(0.0, self._context.options.patience.reply_s)
-            own.private, own.free_at = Private(set(held.strangers)), self._context.now.monotonic + soon
+            own.private = Private(set(held.strangers), was_on_its_way=True)
+            own.free_at = self._context.now.monotonic + soon
 
     def begin(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_told: bool) -> None:
         """Send a transaction privately, for a call that waits. `is_told`: a peer has a filter of what is ours, or may get one."""

@@ -502,3 +502,28 @@ def test_a_call_for_one_that_is_just_being_given_to_another_stranger_is_answered
         send(world, is_private=True, raw=raw)
         world.pass_time(130)
         assert isinstance(answer(world, txid), Broadcast)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_parent_of_what_all_are_offered_is_told_to_no_peer(restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was on its way: peers have it, and who is told of it learns that it is ours."""
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
+        synced(world)
+        raw = spend(world)
+        txid, wtxid = send(world, is_private=True, raw=raw), Transaction.parse(raw).wtxid
+        world.pass_time(130)
+        assert BroadcastStep.ECHOED in {step for _, step in steps(world, txid)}
+        monkeypatch.setattr(Responder, "on_bloom", lambda responder, message: None)  # nobody announces it once more
+        if restarts:
+            world.kill()
+        else:
+            world.truth.regtest.reorg(1)
+        world.pass_time(100)
+        told = announced_from_now(world, monkeypatch)
+        paid = Transaction.parse(raw).outputs[0].value
+        child = build_tx([LOCKS[0].spends(OutPoint(txid, 0))], [LOCKS[0].pays(paid - 500)])
+        send(world, raw=child)
+        world.pass_time(60)
+        assert Transaction.parse(child).txid in world.truth.regtest.mempool
+        assert (Transaction.parse(child).wtxid, False) in told
+        assert (wtxid, False) not in told
