@@ -116,13 +116,16 @@ class Counting:
         return next((each for each in family if unconfirmed.is_live(each) and not unconfirmed.is_own(each)), None)
 
     def outdo(self, txid: bytes) -> None:
-        """What we broadcast now replaces what we broadcast before and what spends the same, also where others had replaced that."""
+        """What we broadcast now replaces ours that spends the same, and what spends from that, also where others had replaced it."""
         unconfirmed = self._unconfirmed
-        ours = [each for each in unconfirmed.own_rivals(txid) if each != txid] if unconfirmed.is_own(txid) else []
+        rivals = [each for each in unconfirmed.own_rivals(txid) if each != txid] if unconfirmed.is_own(txid) else []
+        ours = [each for each in unconfirmed.descendants(rivals) if unconfirmed.is_own(each) and not unconfirmed.is_live(each)]
         foreign = {each: rival for each in ours if (rival := unconfirmed.pending[each].rival) is None or not unconfirmed.is_own(rival)}
         mine = unconfirmed.pending[txid].rival if foreign else None
         if mine is not None and unconfirmed.is_own(mine):  # it does not count either, and is to be offered again
-            self._stand_against(txid, next(iter(foreign.values())))
+            for each in unconfirmed.descendants([txid]):
+                if unconfirmed.pending[each].rival == mine:
+                    self._stand_against(each, next(iter(foreign.values())))
         for each in foreign:
             self._stand_against(each, txid)
 

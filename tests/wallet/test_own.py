@@ -521,3 +521,39 @@ def test_what_spends_from_its_own_rival_is_refused_though_others_made_that(walle
     wallet.hear(theirs := pay(500, out(funding)))
     with pytest.raises(ParameterError, match="what its own ancestors spend"):
         check_broadcast(wallet.books, Transaction.parse(pay(5, out(theirs), out(funding))))
+
+
+def test_what_spends_from_ours_is_replaced_with_it_though_strangers_had_replaced_both(wallet: Wallet) -> None:
+    """Offered, it brings its parent along."""
+    wallet.mine(funding := pay(1_000, coin(1)))
+    first = pay(950, out(funding))
+    child = pay(900, out(first), to=THEIRS)
+    for raw in (first, child):
+        wallet.hear(raw, own=True)
+    wallet.hear(pay(500, out(funding)))
+    assert wallet.books.own_unconfirmed() == [(txid(first), first), (txid(child), child)]
+    bump = pay(800, out(funding))
+    wallet.hear(bump, own=True)
+    for _ in range(2):
+        assert wallet.books.own_unconfirmed() == [(txid(bump), bump)]
+        wallet.restart()
+    wallet.tell(wallet.books.abandon(txid(bump), refused=True))
+    assert {each for each, _ in wallet.books.own_unconfirmed()} == {txid(first), txid(child)}
+
+
+def test_what_spends_from_ours_is_offered_with_it_when_that_is_broadcast_again(wallet: Wallet) -> None:
+    wallet.mine(funding := pay(1_000, coin(1)))
+    first, bump = (pay(value, out(funding)) for value in (950, 900))
+    child = pay(800, out(bump))
+    for raw in (first, bump, child):
+        wallet.hear(raw, own=True)
+    chain = [pay(500, out(funding))]
+    for _ in range(MAX_DISPLACED):
+        chain.append(pay(500, out(chain[-1])))
+    for raw in chain:
+        wallet.hear(raw)
+    for raw, offered in ((first, [first]), (bump, [bump, child])):
+        wallet.hear(raw, own=True)
+        assert [each for _, each in wallet.books.own_unconfirmed()] == offered
+        wallet.restart()
+        assert [each for _, each in wallet.books.own_unconfirmed()] == offered
