@@ -473,7 +473,7 @@ class Books:
         """Give up an own unconfirmed transaction (`check_abandon`), its descendants and, unless `refused`, ours that it replaced."""
         if refused:
             return self._end_all([txid], TxStatus.REFUSED, Reason.REFUSED)
-        return self._end_all(dict.fromkeys([txid, *self.unconfirmed.own_rivals(txid)]), TxStatus.ABANDONED, Reason.ABANDONED)
+        return self._end_all(dict.fromkeys([txid, *self._counting.outdone(txid)]), TxStatus.ABANDONED, Reason.ABANDONED)
 
     def _end_all(self, txids: Iterable[bytes], status: TxStatus, reason: Reason) -> list[WalletEvent]:
         end, freed = Ending(status, reason, self.cursor), list[bytes]()

@@ -129,6 +129,15 @@ class Counting:
         for each in foreign:
             self._stand_against(each, txid)
 
+    def outdone(self, txid: bytes) -> list[bytes]:
+        """Ours that do not count and spend what one of ours spends, but for what has replaced that."""
+        unconfirmed, later = self._unconfirmed, set[bytes]()
+        at = unconfirmed.pending[txid].rival
+        while at is not None and unconfirmed.is_own(at) and at not in later:
+            later.add(at)
+            at = unconfirmed.pending[at].rival
+        return [each for each in unconfirmed.own_rivals(txid) if each not in later]
+
     def _stand_against(self, txid: bytes, rival: bytes | None) -> None:
         changed = self._unconfirmed.pending[txid]._replace(rival=rival)
         self._changes.batch.transactions[txid] = changed

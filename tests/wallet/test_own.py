@@ -557,3 +557,15 @@ def test_what_spends_from_ours_is_offered_with_it_when_that_is_broadcast_again(w
         assert [each for _, each in wallet.books.own_unconfirmed()] == offered
         wallet.restart()
         assert [each for _, each in wallet.books.own_unconfirmed()] == offered
+
+
+def test_what_replaces_ours_is_not_abandoned_with_it_where_strangers_have_replaced_both(wallet: Wallet) -> None:
+    """Anybody may have invented that rival: what the user has sent instead was not offered any more."""
+    wallet.mine(funding := pay(1_000, coin(1)))
+    first, bump, last = (pay(value, out(funding), to=THEIRS) for value in (950, 900, 850))
+    for raw in (first, bump, last):
+        wallet.hear(raw, own=True)
+    wallet.hear(pay(500, out(funding)))
+    wallet.tell(wallet.books.abandon(txid(bump)))
+    assert wallet.books.own_unconfirmed() == [(txid(last), last)]
+    assert [wallet.statuses()[txid(raw)] for raw in (first, bump, last)] == ["abandoned", "abandoned", "replaced"]
