@@ -278,7 +278,8 @@ class PrivateRelay:
         is_on_its_way = own.is_on_its_way or (held is not None and held.is_on_its_way)
         self._held[own.tx.txid] = Held(until, is_on_its_way, sorted(own.private.strangers) if own.private is not None else [])
         while len(self._held) > MAX_HELD:
-            del self._held[next(iter(self._held))]
+            ended = (txid for txid in self._held if self._own.find(txid) is None)
+            del self._held[next(ended, next(iter(self._held)))]
         self._write()
 
     def _let_go(self, txid: bytes) -> None:

@@ -15,6 +15,7 @@ from simulation.behaviours.relay import Drops, FalseEcho, NeverEchoes, Rejects
 from simulation.connection import Connection
 from simulation.node import Node
 from spvfilter.errors import PrivacyError, TxConflictError, UselessPeerError
+from spvfilter.light.engine import privately
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.inputs import Heard, HeardTogether, Input
 from spvfilter.light.engine.saved import PRIVATE_NOTE
@@ -527,3 +528,27 @@ def test_the_parent_of_what_all_are_offered_is_told_to_no_peer(restarts: bool, t
         assert Transaction.parse(child).txid in world.truth.regtest.mempool
         assert (Transaction.parse(child).wtxid, False) in told
         assert (wtxid, False) not in told
+
+
+def test_too_many_that_have_ended_or_are_in_blocks_have_none_forgotten_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was offered to all peers then."""
+    monkeypatch.setattr(privately, "MAX_HELD", 2)
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
+        synced(world)
+        told = announced_from_now(world, monkeypatch)
+        raws = [spend(world) for _ in range(3)]
+        for number, raw in enumerate(raws):
+            txid = send(world, is_private=True, raw=raw)
+            world.pass_time(130)
+            assert BroadcastStep.ECHOED in {step for _, step in steps(world, txid)}
+            if number == 0:  # no node has it any more
+                mempool = world.truth.regtest.mempool
+                mempool.remove_for([next(tx for tx in mempool if tx.txid == txid)])
+            elif number == 1:
+                world.truth.mine()
+                world.pass_time(60)
+                assert status(world, txid) is TxStatus.CONFIRMED
+        world.kill()
+        world.pass_time(60)
+        assert status(world, Transaction.parse(raws[0]).txid) is TxStatus.PENDING
+        assert (Transaction.parse(raws[0]).wtxid, False) not in told
