@@ -383,8 +383,9 @@ class Books:
         self.unconfirmed.add(tx, made, age)
         if not own:
             self.unconfirmed.rest(tx.txid, words)
-        if contest is None or later is not None:
-            return self._counting.stand_back(tx.txid, spending, later or b"")
+        if later is not None:
+            return self._counting.stand_back(tx.txid, spending, later)
+        assert contest is not None
         return self._counting.count(tx.txid, contest, hits, age)
 
     def see_again(self, txid: bytes) -> list[WalletEvent]:

@@ -25,6 +25,16 @@ def wallet() -> Wallet:
     return Wallet()
 
 
+def invent_chain(wallet: Wallet, upon: bytes) -> list[bytes]:
+    """Strangers' unconfirmed payments, the first of which spends an output, each later one the one before: too many to be displaced."""
+    chain = [pay(500, out(upon))]
+    for _ in range(MAX_DISPLACED):
+        chain.append(pay(500, out(chain[-1])))
+    for raw in chain:
+        wallet.hear(raw)
+    return chain
+
+
 def test_an_own_fee_bump_counts_once(wallet: Wallet) -> None:
     funding = pay(1_000, coin(1))
     wallet.mine(funding)
@@ -440,11 +450,7 @@ def test_a_chain_that_strangers_invent_keeps_no_coin_from_being_spent(wallet: Wa
     """A spend of what they have paid was refused for as long as they invented: it would have moved too much."""
     funding = pay(1_000, coin(1))
     wallet.mine(funding)
-    chain = [pay(500, out(funding))]
-    for _ in range(MAX_DISPLACED):
-        chain.append(pay(500, out(chain[-1])))
-    for raw in chain:
-        wallet.hear(raw)
+    chain = invent_chain(wallet, funding)
     own = pay(900, out(funding), to=THEIRS)
     check_broadcast(wallet.books, Transaction.parse(own))
     wallet.hear(own, own=True)
@@ -461,11 +467,7 @@ def test_a_chain_that_strangers_invent_keeps_no_coin_from_being_spent(wallet: Wa
 
 def test_it_counts_once_they_are_gone(wallet: Wallet) -> None:
     wallet.mine(funding := pay(1_000, coin(1)))
-    chain = [pay(500, out(funding))]
-    for _ in range(MAX_DISPLACED):
-        chain.append(pay(500, out(chain[-1])))
-    for raw in chain:
-        wallet.hear(raw)
+    invent_chain(wallet, funding)
     wallet.now += 10
     own = pay(900, out(funding), to=THEIRS)
     wallet.hear(own, own=True)
@@ -479,11 +481,7 @@ def test_of_ours_that_strangers_have_replaced_the_one_broadcast_last_is_offered(
     wallet.mine(funding := pay(1_000, coin(1)))
     first, bump = (pay(value, out(funding), to=THEIRS) for value in (950, 900))
     wallet.hear(first, own=True)
-    chain = [pay(500, out(funding))]
-    for _ in range(MAX_DISPLACED):
-        chain.append(pay(500, out(chain[-1])))
-    for raw in chain:
-        wallet.hear(raw)
+    invent_chain(wallet, funding)
     for raw in (bump, first, bump):
         wallet.hear(raw, own=True)
         assert wallet.books.own_unconfirmed() == [(txid(raw), raw)]
@@ -498,11 +496,7 @@ def test_what_strangers_invent_upon_ours_does_not_keep_it_from_being_replaced(wa
     wallet.mine(funding := pay(1_000, coin(1)))
     first = pay(100, out(funding), to=THEIRS)
     wallet.hear(first, own=True)
-    chain = [pay(500, out(first))]
-    for _ in range(MAX_DISPLACED):
-        chain.append(pay(500, out(chain[-1])))
-    for raw in chain:
-        wallet.hear(raw)
+    chain = invent_chain(wallet, first)
     bump = pay(900, out(funding))
     check_broadcast(wallet.books, Transaction.parse(bump))
     wallet.hear(bump, own=True)
@@ -547,11 +541,7 @@ def test_what_spends_from_ours_is_offered_with_it_when_that_is_broadcast_again(w
     child = pay(800, out(bump))
     for raw in (first, bump, child):
         wallet.hear(raw, own=True)
-    chain = [pay(500, out(funding))]
-    for _ in range(MAX_DISPLACED):
-        chain.append(pay(500, out(chain[-1])))
-    for raw in chain:
-        wallet.hear(raw)
+    invent_chain(wallet, funding)
     for raw, offered in ((first, [first]), (bump, [bump, child])):
         wallet.hear(raw, own=True)
         assert [each for _, each in wallet.books.own_unconfirmed()] == offered

@@ -211,7 +211,7 @@ class Roams(OneTooMany):
 
 
 def test_one_that_disputes_another_block_each_time_has_no_more_searched_again_than_may_be_undecided(tmp_path: Path) -> None:
-    """Each time a block was fetched whole, and all above searched again: who came back each few seconds kept Synced away."""
+    """Each time one more block was fetched whole, and all above searched again, for as long as it came back."""
     with stage(tmp_path, Mode.COMPACT, Roams, Prompt, Prompt) as world:
         for _ in range(40):
             world.truth.others(6)

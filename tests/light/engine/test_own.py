@@ -74,6 +74,15 @@ def spend(world: Stage) -> bytes:
     return build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - 500)])
 
 
+def signed_twice(world: Stage) -> list[bytes]:
+    """A transaction that spends a coin in a block, and the same with another witness, which is wrong."""
+    coins = world.truth.regtest.chain.coins
+    coin = next(each for each in world.truth.coins if each.lock.witness and bytes(each.outpoint) in coins)
+    right = coin.lock.spends(coin.outpoint)
+    wrong = replace(right, witness=(bytes(71), *right.witness[1:]))
+    return [build_tx([each], [LOCKS[0].pays(coin.value - 500)]) for each in (right, wrong)]
+
+
 def send(world: Stage, *, is_private: bool = False, raw: bytes | None = None) -> bytes:
     """Broadcast a spend; its txid."""
     raw = raw or spend(world)
@@ -258,11 +267,7 @@ def test_what_is_broadcast_with_another_witness_is_offered_with_it(mode: Mode, k
     """As when the first was signed with a wrong key: no peer keeps it, or one that does not check it says so."""
     with stage(tmp_path, mode, kind) as world:
         synced(world)
-        coins = world.truth.regtest.chain.coins
-        coin = next(each for each in world.truth.coins if each.lock.witness and bytes(each.outpoint) in coins)
-        right = coin.lock.spends(coin.outpoint)
-        wrong = replace(right, witness=(bytes(71), *right.witness[1:]))
-        raws = [build_tx([each], [LOCKS[0].pays(coin.value - 500)]) for each in (wrong, right)]
+        raws = signed_twice(world)[::-1]  # the wrong one first
         first, second = map(Transaction.parse, raws)
         assert (first.txid, first.wtxid != second.wtxid) == (second.txid, True)
         txid = send(world, raw=raws[0])
@@ -541,11 +546,7 @@ def test_what_peers_have_is_not_refused_when_it_is_broadcast_with_another_witnes
     """Signed anew it has the same txid: no peer takes the second, since all have the first. Its coins were free to be spent again."""
     with stage(tmp_path, mode, *[kind] * number) as world:
         synced(world)
-        coins = world.truth.regtest.chain.coins
-        coin = next(each for each in world.truth.coins if each.lock.witness and bytes(each.outpoint) in coins)
-        right = coin.lock.spends(coin.outpoint)
-        other = replace(right, witness=(bytes(71), *right.witness[1:]))
-        raws = [build_tx([each], [LOCKS[0].pays(coin.value - 500)]) for each in (right, other)]
+        raws = signed_twice(world)
         txid = send(world, raw=raws[0])
         world.pass_time(2)
         if ran_before:
@@ -670,11 +671,7 @@ def test_what_peers_have_is_not_refused_when_it_was_abandoned_and_is_broadcast_w
     """Who abandons it does not have it taken back: those who have it refuse the second. Its coins were free to be spent again."""
     with stage(tmp_path, mode, Prompt) as world:
         synced(world)
-        coins = world.truth.regtest.chain.coins
-        coin = next(each for each in world.truth.coins if each.lock.witness and bytes(each.outpoint) in coins)
-        right = coin.lock.spends(coin.outpoint)
-        other = replace(right, witness=(bytes(71), *right.witness[1:]))
-        raws = [build_tx([each], [LOCKS[0].pays(coin.value - 500)]) for each in (right, other)]
+        raws = signed_twice(world)
         txid = send(world, raw=raws[0])
         world.pass_time(10)
         assert world.process is not None
