@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from light.engine.test_own import MODES, answer, send, spend, steps, synced
 from spvfilter.errors import UselessPeerError
 from spvfilter.light.events import Broadcast, BroadcastStep, Mode
 from spvfilter.node.responder import Responder
 from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import InvItem
+from support.sending import MODES, answer, send, spend, steps, synced
 from support.stage import Prompt, stage
 
 

@@ -1,20 +1,16 @@
-"""Our own transactions: offered until they are on their way, refused by all, in conflict, echoed by liars, with a parent."""
+"""Our own transactions: offered until they are on their way, refused by all, in conflict, echoed by liars."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from simulation.behaviours.base import Behaviour
 from simulation.behaviours.relay import Drops, FalseEcho, Rejects, Taker
-from simulation.world import World
 from spvfilter.errors import TxConflictError, TxRefusedError
 from spvfilter.light.engine.inputs import Abandon, Heard
-from spvfilter.light.events import Broadcast, BroadcastChanged, BroadcastProgress, BroadcastStep, Mode
+from spvfilter.light.events import Broadcast, BroadcastStep, Mode
 from spvfilter.node.build import build_tx
 from spvfilter.node.responder import Responder
 from spvfilter.node.scripts import p2wpkh
@@ -22,34 +18,12 @@ from spvfilter.primitives import OutPoint
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchWithdrawn, Reason
-from spvfilter.wire.messages.table import FeeFilter, GetData, Inv, InvItem, InvType, Message, Tx
-from spvfilter.wire.session import Session
+from spvfilter.wire.messages.table import Inv, InvItem, InvType, Message, Tx
 from support.locks import LOCKS, STRANGER, key
-from support.stage import Prompt, Stage, stage
+from support.sending import MODES, Hoards, answer, changes, send, spend, status, steps, synced
+from support.stage import Prompt, stage
 
-MODES = pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 DAY_S = 86_400
-
-
-class Hoards(Taker):
-    """Keeps a transaction, gives it back when it is asked, and passes it to nobody."""
-
-    def __init__(self, rng: object, world: World) -> None:
-        super().__init__(rng, world)  # type: ignore[arg-type]  # as the base's
-        self.kept: dict[bytes, bytes] = {}
-
-    def given(self, responder: Responder, raw: bytes) -> None:
-        tx = Transaction.parse(raw)
-        self.kept[tx.txid] = self.kept[tx.wtxid] = raw
-        find = responder.regtest.find_tx
-        responder.regtest.find_tx = (  # type: ignore[method-assign]  # of its own copy
-            lambda txid, *, by_wtxid=False: Transaction.parse(self.kept[txid]) if txid in self.kept else find(txid, by_wtxid=by_wtxid)
-        )
-
-    def view(self) -> object:  # type: ignore[override]
-        from simulation.truth import copy_chain
-
-        return copy_chain(self.world.truth.regtest, self.world.true_wall)
 
 
 class Leaves(Taker):
@@ -60,54 +34,6 @@ class Leaves(Taker):
             if node.behaviour is self:
                 node.is_up = False
                 self.world.timeline.after(0.0, node.hang_up)
-
-
-def synced(world: Stage) -> None:
-    world.boot()
-    world.wait_synced(within=60)
-
-
-def spend(world: Stage) -> bytes:
-    """A transaction that spends a coin in a block."""
-    coin = next(each for each in world.truth.coins if bytes(each.outpoint) in world.truth.regtest.chain.coins)
-    world.truth.coins.remove(coin)
-    return build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - 500)])
-
-
-def signed_twice(world: Stage) -> list[bytes]:
-    """A transaction that spends a coin in a block, and the same with another witness, which is wrong."""
-    coins = world.truth.regtest.chain.coins
-    coin = next(each for each in world.truth.coins if each.lock.witness and bytes(each.outpoint) in coins)
-    right = coin.lock.spends(coin.outpoint)
-    wrong = replace(right, witness=(bytes(71), *right.witness[1:]))
-    return [build_tx([each], [LOCKS[0].pays(coin.value - 500)]) for each in (right, wrong)]
-
-
-def send(world: Stage, *, is_private: bool = False, raw: bytes | None = None) -> bytes:
-    """Broadcast a spend; its txid."""
-    raw = raw or spend(world)
-    assert world.process is not None
-    world.process.broadcast(raw, is_private=is_private)
-    return Transaction.parse(raw).txid
-
-
-def answer(world: Stage, txid: bytes) -> Broadcast | Exception | None:
-    assert world.process is not None
-    return world.process.answers.get(txid)
-
-
-def steps(world: Stage, txid: bytes) -> list[tuple[str, BroadcastStep]]:
-    return [(each.peer, each.step) for each in world.told if isinstance(each, BroadcastProgress) and each.txid == txid]
-
-
-def changes(world: Stage, txid: bytes) -> list[tuple[TxStatus, bytes | None]]:
-    return [(each.status, each.by) for each in world.told if isinstance(each, BroadcastChanged) and each.txid == txid]
-
-
-def status(world: Stage, txid: bytes) -> TxStatus | None:
-    assert world.process is not None
-    entry = world.process.disk.store.views.transaction(txid)
-    return None if entry is None else entry.status
 
 
 @MODES
@@ -259,33 +185,6 @@ def test_what_is_broadcast_again_takes_the_place_of_ours_that_replaced_it(mode: 
         assert (status(world, first), status(world, bump)) == (TxStatus.PENDING, TxStatus.REPLACED)
         assert changes(world, bump)[-1] == (TxStatus.REPLACED, first)
         assert isinstance(answer(world, first), Broadcast)
-
-
-@MODES
-@pytest.mark.parametrize("kind", [Hoards, Drops])
-def test_what_is_broadcast_with_another_witness_is_offered_with_it(mode: Mode, kind: type[Taker], tmp_path: Path) -> None:
-    """As when the first was signed with a wrong key: no peer keeps it, or one that does not check it says so."""
-    with stage(tmp_path, mode, kind) as world:
-        synced(world)
-        raws = signed_twice(world)[::-1]  # the wrong one first
-        first, second = map(Transaction.parse, raws)
-        assert (first.txid, first.wtxid != second.wtxid) == (second.txid, True)
-        txid = send(world, raw=raws[0])
-        world.pass_time(20)
-        behaviour, given = world.nodes[0].behaviour, list[bytes]()
-        assert isinstance(behaviour, kind)
-        assert status(world, txid) is TxStatus.PENDING
-        behaviour.given = lambda responder, raw: given.append(raw)  # type: ignore[method-assign]
-        send(world, raw=raws[1])
-        world.pass_time(10)
-        assert given == [raws[1]]
-        assert world.process is not None
-        entry = world.process.disk.store.views.transaction(txid)
-        assert entry is not None
-        assert (entry.raw, entry.status) == (raws[1], TxStatus.PENDING)
-        world.kill()
-        world.pass_time(100)
-        assert given[1:] == [raws[1]]
 
 
 def test_what_a_peer_has_of_ours_is_in_the_database(tmp_path: Path) -> None:
@@ -463,104 +362,6 @@ def test_of_rivals_the_one_that_peers_know_is_named_where_they_refuse_ours(mode:
         assert status(world, Transaction.parse(theirs).txid) is TxStatus.PENDING  # counts again
 
 
-# Packages
-
-
-class _Package(Responder):
-    """As Core since 28: a child whose parent it lacks waits while the parent is asked for by txid; both are looked at together."""
-
-    FLOOR = 5_000
-
-    def __init__(self, regtest: object, session: Session) -> None:
-        super().__init__(regtest, session)  # type: ignore[arg-type]  # as the base's
-        self.orphan: bytes | None = None
-        self.announced: list[bytes] = []
-
-    def on_message(self, message: object) -> None:
-        super().on_message(message)  # type: ignore[arg-type]  # any message
-        self.send_floor()
-
-    def send_floor(self) -> None:
-        if not getattr(self, "told", False):
-            self.told = True
-            self.send(FeeFilter(self.FLOOR))
-
-    def on_inv(self, items: Sequence[InvItem]) -> None:
-        self.announced += [item.hash for item in items]
-        super().on_inv(items)
-
-    def on_tx(self, raw: bytes) -> None:
-        tx = Transaction.parse(raw)
-        parent = tx.inputs[0][:32]
-        if self.orphan is not None and Transaction.parse(self.orphan).inputs[0][:32] == tx.txid:
-            super().on_tx(raw)
-            super().on_tx(self.orphan)
-        elif self.regtest.mempool.get(parent) is None and not any(each[:32] == parent for each in self.regtest.chain.coins):
-            self.orphan = raw
-            self.send(GetData((InvItem(InvType.WITNESS_TX, parent),)))
-
-
-class Packages(Prompt):
-    responder = _Package
-
-
-def test_a_parent_below_the_fee_floor_follows_its_child(tmp_path: Path) -> None:
-    with stage(tmp_path, Mode.COMPACT, Packages) as world:
-        synced(world)
-        coin = world.truth.coins[-1]
-        parent = build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - 1)])
-        ours = Transaction.parse(parent)
-        child = build_tx([LOCKS[0].spends(OutPoint(ours.txid, 0))], [STRANGER.pays(coin.value - 5_000)])
-        send(world, raw=parent)
-        world.pass_time(60)
-        assert isinstance(answer(world, ours.txid), TxRefusedError)
-        (end,) = world.nodes[0].ends
-        assert isinstance(end.responder, _Package)
-        end.responder.announced.clear()
-        txid = send(world, raw=child)
-        world.pass_time(30)
-        assert isinstance(answer(world, txid), Broadcast)
-        assert {ours.txid, txid} <= {each.txid for each in world.truth.regtest.mempool}
-        assert end.responder.announced == [Transaction.parse(child).wtxid]  # the parent is not announced
-
-
-class Late(Hoards):
-    """Keeps the first of a txid, and gives it only once its next round of announcements has come, as Core does."""
-
-    def __init__(self, rng: object, world: World) -> None:
-        super().__init__(rng, world)
-        self.came: set[bytes] = set()
-
-    def given(self, responder: Responder, raw: bytes) -> None:
-        if Transaction.parse(raw).txid not in self.came:
-            self.came.add(Transaction.parse(raw).txid)
-            self.world.timeline.after(5.0, lambda: super(Late, self).given(responder, raw))
-
-
-@MODES
-@pytest.mark.parametrize(("kind", "number"), [(Prompt, 1), (Prompt, 2), (Prompt, 4), (Late, 1)])
-@pytest.mark.parametrize("ran_before", [False, True])
-def test_what_peers_have_is_not_refused_when_it_is_broadcast_with_another_witness(
-    mode: Mode, kind: type[Behaviour], number: int, ran_before: bool, tmp_path: Path
-) -> None:
-    """Signed anew it has the same txid: no peer takes the second, since all have the first. Its coins were free to be spent again."""
-    with stage(tmp_path, mode, *[kind] * number) as world:
-        synced(world)
-        raws = signed_twice(world)
-        txid = send(world, raw=raws[0])
-        world.pass_time(2)
-        if ran_before:
-            world.kill()
-            world.pass_time(60)
-        assert world.process is not None
-        world.process.answers.pop(txid, None)
-        send(world, raw=raws[1])
-        for _ in range(20):
-            world.pass_time(30)
-            assert status(world, txid) is TxStatus.PENDING
-        assert isinstance(answer(world, txid), Broadcast)
-
-
 @MODES
 def test_another_entry_has_nothing_offered_again(mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who adds an address for each customer told all peers of every transaction that waits each time; we announce none but our own."""
@@ -661,28 +462,3 @@ def test_what_is_replaced_here_is_not_offered_though_others_had_replaced_it(mode
         assert isinstance(there, Hoards)
         assert second in there.kept
         assert first not in there.kept
-
-
-@MODES
-@pytest.mark.parametrize("restarts", [False, True])
-def test_what_peers_have_is_not_refused_when_it_was_abandoned_and_is_broadcast_with_another_witness(
-    mode: Mode, restarts: bool, tmp_path: Path
-) -> None:
-    """Who abandons it does not have it taken back: those who have it refuse the second. Its coins were free to be spent again."""
-    with stage(tmp_path, mode, Prompt) as world:
-        synced(world)
-        raws = signed_twice(world)
-        txid = send(world, raw=raws[0])
-        world.pass_time(10)
-        assert world.process is not None
-        world.process.report(Abandon(txid))
-        world.pass_time(10)
-        assert status(world, txid) is TxStatus.ABANDONED
-        if restarts:
-            world.kill()
-            world.pass_time(60)
-        world.process.answers.pop(txid, None)
-        send(world, raw=raws[1])
-        world.pass_time(300)
-        assert txid in world.truth.regtest.mempool
-        assert (status(world, txid), type(answer(world, txid))) == (TxStatus.PENDING, Broadcast)

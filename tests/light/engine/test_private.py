@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from light.engine.test_own import answer, send, spend, status, steps, synced
 from simulation.behaviours.relay import Drops, FalseEcho, NeverEchoes, Rejects
 from simulation.connection import Connection
-from simulation.node import Node
 from spvfilter.errors import PrivacyError, TxConflictError, UselessPeerError
 from spvfilter.light.engine import privately
 from spvfilter.light.engine.engine import Engine
@@ -27,21 +23,10 @@ from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wire.events import Received
-from spvfilter.wire.messages.table import GetAddr, GetData, Inv, InvItem, Message
+from spvfilter.wire.messages.table import GetAddr, GetData, Inv, Message
 from support.locks import LOCKS
+from support.sending import Waits, answer, named, send, spend, status, steps, stranger, synced
 from support.stage import Prompt, Stage, stage
-
-
-def named(world: Stage, peers: Sequence[str]) -> list[Node]:
-    return [world.directory[peer] for peer in peers]
-
-
-def stranger(world: Stage) -> Node:
-    """The node that is not connected."""
-    assert world.process is not None
-    there = {id(each.node) for each in world.process.connections.values()}
-    (found,) = [node for node in world.nodes if id(node) not in there]
-    return found
 
 
 def test_a_private_transaction_goes_to_one_stranger_alone(tmp_path: Path) -> None:
@@ -75,46 +60,6 @@ def announced_beside(world: Stage, name: str) -> list[bytes]:
         world.kill()
         world.pass_time(60)
     return announced
-
-
-class _WaitsResponder(Responder):
-    def on_inv(self, items: Sequence[InvItem]) -> None:
-        if Waits.asks:
-            super().on_inv(items)
-
-
-class Waits(Prompt):
-    """Honest, but asks for nothing that is announced for a while."""
-
-    asks = True
-    responder = _WaitsResponder
-
-
-@pytest.mark.parametrize("is_announced", [False, True])
-def test_a_private_transaction_that_is_broadcast_with_another_witness_is_sent_with_it(
-    is_announced: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The stranger was given the first, and the call that brought the second was told so."""
-    with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, max_peers=2) as world:
-        synced(world)
-        other, coins = stranger(world), world.truth.regtest.chain.coins
-        coin = next(each for each in world.truth.coins if each.lock.witness and bytes(each.outpoint) in coins)
-        right = coin.lock.spends(coin.outpoint)
-        wrong = replace(right, witness=(bytes(71), *right.witness[1:]))
-        raws = [build_tx([each], [LOCKS[0].pays(coin.value - 500)]) for each in (wrong, right)]
-        monkeypatch.setattr(Waits, "asks", not is_announced)
-        send(world, is_private=True, raw=raws[0])
-        if is_announced:
-            world.pass_time(2)
-        monkeypatch.setattr(Waits, "asks", True)
-        txid = send(world, is_private=True, raw=raws[1])
-        world.pass_time(10)
-        known = answer(world, txid)
-        assert isinstance(known, Broadcast)
-        assert named(world, known.sent) == [other]
-        there = world.truth.regtest.mempool.get(txid)
-        assert there is not None
-        assert there.raw == raws[1]
 
 
 @pytest.mark.parametrize("restarts", [False, True])

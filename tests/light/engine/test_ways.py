@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from light.engine.test_own import answer, send
 from simulation.behaviours.base import Behaviour
 from simulation.behaviours.bloom import Liar, OmitsAll
 from simulation.behaviours.faulty import NoFilters
@@ -28,6 +27,7 @@ from spvfilter.wire.messages.filters import GetCFCheckpt, GetCFHeaders, GetCFilt
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from support.build import TxIn, TxOut, tx
 from support.locks import key
+from support.sending import answer, send
 from support.stage import Prompt, at, stage
 from support.swarm import client
 

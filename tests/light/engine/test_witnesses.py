@@ -1,0 +1,146 @@
+"""A transaction that is broadcast again with another witness, as when it is signed anew: the same txid, which peers may have already."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from simulation.behaviours.base import Behaviour
+from simulation.behaviours.relay import Drops, Taker
+from simulation.world import World
+from spvfilter.light.engine.inputs import Abandon
+from spvfilter.light.events import Broadcast, Mode
+from spvfilter.node.build import build_tx
+from spvfilter.node.responder import Responder
+from spvfilter.store.ledger import TxStatus
+from spvfilter.transaction import Transaction
+from support.locks import LOCKS
+from support.sending import MODES, Hoards, Waits, answer, named, send, status, stranger, synced
+from support.stage import Prompt, Stage, stage
+
+
+def signed_twice(world: Stage) -> list[bytes]:
+    """A transaction that spends a coin in a block, and the same with another witness, which is wrong."""
+    coins = world.truth.regtest.chain.coins
+    coin = next(each for each in world.truth.coins if each.lock.witness and bytes(each.outpoint) in coins)
+    right = coin.lock.spends(coin.outpoint)
+    wrong = replace(right, witness=(bytes(71), *right.witness[1:]))
+    return [build_tx([each], [LOCKS[0].pays(coin.value - 500)]) for each in (right, wrong)]
+
+
+@MODES
+@pytest.mark.parametrize("kind", [Hoards, Drops])
+def test_what_is_broadcast_with_another_witness_is_offered_with_it(mode: Mode, kind: type[Taker], tmp_path: Path) -> None:
+    """As when the first was signed with a wrong key: no peer keeps it, or one that does not check it says so."""
+    with stage(tmp_path, mode, kind) as world:
+        synced(world)
+        raws = signed_twice(world)[::-1]  # the wrong one first
+        first, second = map(Transaction.parse, raws)
+        assert (first.txid, first.wtxid != second.wtxid) == (second.txid, True)
+        txid = send(world, raw=raws[0])
+        world.pass_time(20)
+        behaviour, given = world.nodes[0].behaviour, list[bytes]()
+        assert isinstance(behaviour, kind)
+        assert status(world, txid) is TxStatus.PENDING
+        behaviour.given = lambda responder, raw: given.append(raw)  # type: ignore[method-assign]
+        send(world, raw=raws[1])
+        world.pass_time(10)
+        assert given == [raws[1]]
+        assert world.process is not None
+        entry = world.process.disk.store.views.transaction(txid)
+        assert entry is not None
+        assert (entry.raw, entry.status) == (raws[1], TxStatus.PENDING)
+        world.kill()
+        world.pass_time(100)
+        assert given[1:] == [raws[1]]
+
+
+class Late(Hoards):
+    """Keeps the first of a txid, and gives it only once its next round of announcements has come, as Core does."""
+
+    def __init__(self, rng: object, world: World) -> None:
+        super().__init__(rng, world)
+        self.came: set[bytes] = set()
+
+    def given(self, responder: Responder, raw: bytes) -> None:
+        if Transaction.parse(raw).txid not in self.came:
+            self.came.add(Transaction.parse(raw).txid)
+            self.world.timeline.after(5.0, lambda: super(Late, self).given(responder, raw))
+
+
+@MODES
+@pytest.mark.parametrize(("kind", "number"), [(Prompt, 1), (Prompt, 2), (Prompt, 4), (Late, 1)])
+@pytest.mark.parametrize("ran_before", [False, True])
+def test_what_peers_have_is_not_refused_when_it_is_broadcast_with_another_witness(
+    mode: Mode, kind: type[Behaviour], number: int, ran_before: bool, tmp_path: Path
+) -> None:
+    """Signed anew it has the same txid: no peer takes the second, since all have the first. Its coins were free to be spent again."""
+    with stage(tmp_path, mode, *[kind] * number) as world:
+        synced(world)
+        raws = signed_twice(world)
+        txid = send(world, raw=raws[0])
+        world.pass_time(2)
+        if ran_before:
+            world.kill()
+            world.pass_time(60)
+        assert world.process is not None
+        world.process.answers.pop(txid, None)
+        send(world, raw=raws[1])
+        for _ in range(20):
+            world.pass_time(30)
+            assert status(world, txid) is TxStatus.PENDING
+        assert isinstance(answer(world, txid), Broadcast)
+
+
+@MODES
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_peers_have_is_not_refused_when_it_was_abandoned_and_is_broadcast_with_another_witness(
+    mode: Mode, restarts: bool, tmp_path: Path
+) -> None:
+    """Who abandons it does not have it taken back: those who have it refuse the second. Its coins were free to be spent again."""
+    with stage(tmp_path, mode, Prompt) as world:
+        synced(world)
+        raws = signed_twice(world)
+        txid = send(world, raw=raws[0])
+        world.pass_time(10)
+        assert world.process is not None
+        world.process.report(Abandon(txid))
+        world.pass_time(10)
+        assert status(world, txid) is TxStatus.ABANDONED
+        if restarts:
+            world.kill()
+            world.pass_time(60)
+        world.process.answers.pop(txid, None)
+        send(world, raw=raws[1])
+        world.pass_time(300)
+        assert txid in world.truth.regtest.mempool
+        assert (status(world, txid), type(answer(world, txid))) == (TxStatus.PENDING, Broadcast)
+
+
+@pytest.mark.parametrize("is_announced", [False, True])
+def test_a_private_transaction_that_is_broadcast_with_another_witness_is_sent_with_it(
+    is_announced: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stranger was given the first, and the call that brought the second was told so."""
+    with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, max_peers=2) as world:
+        synced(world)
+        other, coins = stranger(world), world.truth.regtest.chain.coins
+        coin = next(each for each in world.truth.coins if each.lock.witness and bytes(each.outpoint) in coins)
+        right = coin.lock.spends(coin.outpoint)
+        wrong = replace(right, witness=(bytes(71), *right.witness[1:]))
+        raws = [build_tx([each], [LOCKS[0].pays(coin.value - 500)]) for each in (wrong, right)]
+        monkeypatch.setattr(Waits, "asks", not is_announced)
+        send(world, is_private=True, raw=raws[0])
+        if is_announced:
+            world.pass_time(2)
+        monkeypatch.setattr(Waits, "asks", True)
+        txid = send(world, is_private=True, raw=raws[1])
+        world.pass_time(10)
+        known = answer(world, txid)
+        assert isinstance(known, Broadcast)
+        assert named(world, known.sent) == [other]
+        there = world.truth.regtest.mempool.get(txid)
+        assert there is not None
+        assert there.raw == raws[1]
