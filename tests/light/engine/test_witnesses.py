@@ -126,11 +126,8 @@ def test_a_private_transaction_that_is_broadcast_with_another_witness_is_sent_wi
     """The stranger was given the first, and the call that brought the second was told so."""
     with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, max_peers=2) as world:
         synced(world)
-        other, coins = stranger(world), world.truth.regtest.chain.coins
-        coin = next(each for each in world.truth.coins if each.lock.witness and bytes(each.outpoint) in coins)
-        right = coin.lock.spends(coin.outpoint)
-        wrong = replace(right, witness=(bytes(71), *right.witness[1:]))
-        raws = [build_tx([each], [LOCKS[0].pays(coin.value - 500)]) for each in (wrong, right)]
+        other = stranger(world)
+        raws = signed_twice(world)[::-1]  # the wrong one first
         monkeypatch.setattr(Waits, "asks", not is_announced)
         send(world, is_private=True, raw=raws[0])
         if is_announced:
