@@ -124,7 +124,7 @@ class PrivateRelay:
             return "peers were given it already"
         for txid in dict.fromkeys(outpoint[:32] for outpoint in tx.inputs):
             parent = self._own.find(txid)
-            if parent is not None and not parent.echoed:
+            if parent is not None and not parent.is_with_others:
                 return f"it spends from {hash_to_hex(txid)}, which nobody is known to have from others than us: wait until it is echoed"
             ended = books.ended.own(txid)
             if ended is not None and ended.status is TxStatus.REFUSED:

@@ -497,3 +497,28 @@ def test_too_many_that_have_ended_or_are_in_blocks_have_none_forgotten_that_wait
         world.pass_time(60)
         assert status(world, Transaction.parse(raws[0]).txid) is TxStatus.PENDING
         assert (Transaction.parse(raws[0]).wtxid, False) not in told
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_spends_from_one_that_was_on_its_way_is_sent_privately(
+    restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others have it, and announce it once: its owner was told to wait until it is echoed."""
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
+        synced(world)
+        raw = spend(world)
+        txid = send(world, is_private=True, raw=raw)
+        world.pass_time(130)
+        assert BroadcastStep.ECHOED in {step for _, step in steps(world, txid)}
+        monkeypatch.setattr(Responder, "on_bloom", lambda responder, message: None)  # nobody announces it once more
+        if restarts:
+            world.kill()
+        else:
+            world.truth.regtest.reorg(1)
+        world.pass_time(100)
+        paid = Transaction.parse(raw).outputs[0].value
+        child = build_tx([LOCKS[0].spends(OutPoint(txid, 0))], [LOCKS[0].pays(paid - 500)])
+        send(world, is_private=True, raw=child)
+        world.pass_time(60)
+        assert isinstance(answer(world, Transaction.parse(child).txid), Broadcast)
+        assert Transaction.parse(child).txid in world.truth.regtest.mempool
