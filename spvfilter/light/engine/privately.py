@@ -83,8 +83,10 @@ class PrivateRelay:
 
     def begin(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_told: bool) -> None:
         """Send a transaction privately, for a call that waits. `is_told`: a peer has a filter of what is ours, or may get one."""
-        for errand in self._errands.values():
-            if errand.own.tx.txid == tx.txid:
+        for errand in list(self._errands.values()):
+            if errand.own.tx.txid == tx.txid and self._own.find(tx.txid) is not errand.own:  # that has ended: its stranger gets it no more
+                self._end(errand)
+            elif errand.own.tx.txid == tx.txid:
                 errand.own.is_called = True  # by another call, too
                 if errand.own.tx.raw != tx.raw and not (errand.is_handed or errand.is_again):
                     self._renew(errand, tx, input_values)

@@ -13,7 +13,7 @@ from simulation.connection import Connection
 from spvfilter.errors import PrivacyError, TxConflictError, UselessPeerError
 from spvfilter.light.engine import privately
 from spvfilter.light.engine.engine import Engine
-from spvfilter.light.engine.inputs import Heard, HeardTogether, Input
+from spvfilter.light.engine.inputs import Abandon, Heard, HeardTogether, Input
 from spvfilter.light.engine.saved import PRIVATE_NOTE
 from spvfilter.light.events import Broadcast, BroadcastStep, Mode
 from spvfilter.node.build import build_tx
@@ -522,3 +522,40 @@ def test_what_spends_from_one_that_was_on_its_way_is_sent_privately(
         world.pass_time(60)
         assert isinstance(answer(world, Transaction.parse(child).txid), Broadcast)
         assert Transaction.parse(child).txid in world.truth.regtest.mempool
+
+
+def being_given_again(world: Stage, monkeypatch: pytest.MonkeyPatch, raw: bytes) -> list[tuple[bytes, bool]]:
+    """A private transaction that no node has any more is announced to another stranger, who does not ask for it at once: what is told."""
+    txid = send(world, is_private=True, raw=raw)
+    world.pass_time(130)
+    assert BroadcastStep.ECHOED in {step for _, step in steps(world, txid)}
+    mempool = world.truth.regtest.mempool
+    mempool.remove_for([next(tx for tx in mempool if tx.txid == txid)])
+    monkeypatch.setattr(Waits, "asks", False)
+    told = announced_from_now(world, monkeypatch)
+    while not told:
+        world.pass_time(4)
+    assert told == [(Transaction.parse(raw).wtxid, True)]
+    monkeypatch.setattr(Waits, "asks", True)
+    return told
+
+
+def test_a_call_for_one_that_was_abandoned_while_it_was_given_to_another_stranger_has_it_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for a stranger who gets it no more, and was answered as if it were on its way."""
+    with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, max_peers=2) as world:
+        synced(world)
+        raw = spend(world)
+        txid = Transaction.parse(raw).txid
+        being_given_again(world, monkeypatch, raw)
+        assert world.process is not None
+        world.process.report(Abandon(txid))
+        world.pass_time(2)
+        assert status(world, txid) is TxStatus.ABANDONED
+        world.process.answers.pop(txid)
+        send(world, is_private=True, raw=raw)
+        world.pass_time(60)
+        assert isinstance(answer(world, txid), Broadcast)
+        assert status(world, txid) is TxStatus.PENDING
+        assert txid in world.truth.regtest.mempool
