@@ -239,6 +239,8 @@ class PrivateRelay:
         for errand in list(self._errands.values()):
             if now >= errand.until:
                 self._failed(errand)
+            elif errand.is_again and not errand.is_handed and not self._own.is_offered(errand.own):  # another one of ours replaces it
+                self._end(errand)
         for txid, held in list(self._held.items()):
             own = self._own.find(txid)
             if own is None and held.is_on_its_way and self._may_come_back(txid):

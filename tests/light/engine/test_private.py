@@ -559,3 +559,18 @@ def test_a_call_for_one_that_was_abandoned_while_it_was_given_to_another_strange
         assert isinstance(answer(world, txid), Broadcast)
         assert status(world, txid) is TxStatus.PENDING
         assert txid in world.truth.regtest.mempool
+
+
+def test_one_that_is_replaced_here_while_it_is_given_to_another_stranger_is_given_to_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, Waits, max_peers=2) as world:
+        synced(world)
+        old, new = rivals(world)
+        txid = Transaction.parse(old).txid
+        told = being_given_again(world, monkeypatch, old)
+        told.clear()
+        send(world, raw=new)
+        world.pass_time(200)
+        assert status(world, txid) is TxStatus.REPLACED
+        assert Transaction.parse(old).wtxid not in {each for each, _ in told}
