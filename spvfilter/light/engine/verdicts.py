@@ -99,7 +99,7 @@ class Verdicts:
     def advance(self) -> None:
         """Get what the open cases lack."""
         for case in list(self._cases.values()):
-            if case.is_judged:
+            if case.is_judged or not self._is_open(case):  # the end of one may close others
                 continue
             if not case.is_asked:
                 self._ask_theirs(case)

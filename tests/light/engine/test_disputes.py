@@ -421,6 +421,33 @@ def test_who_comes_and_goes_leaves_no_wish_for_a_block_that_nobody_keeps(tmp_pat
             assert not len(engine._blocks)
 
 
+class PrunedLiarOften(PrunedLiar):
+    """Has one element too many in the filters of many blocks that no pruned node keeps."""
+
+    def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
+        return elements | {b"\x00\x14" + sha256(block.hash).digest()[:20]} if 5 <= block.height < 15 else elements
+
+
+def test_a_case_that_is_closed_by_the_end_of_another_leaves_no_wish_for_its_block(tmp_path: Path) -> None:
+    """Of two that dispute the same blocks the dispute of one is ended: that closed the other's case just before its turn."""
+    with stage(tmp_path, Mode.COMPACT, Pruned, PrunedLiarOften, PrunedLiarOften, from_height=150) as world:
+        world.truth.mine(200)
+        liars = world.nodes[1:]
+        for liar in liars:
+            liar.is_up = False
+        world.boot()
+        world.wait_synced(within=60)
+        for liar in liars:
+            liar.is_up = True
+        world.pass_time(400)
+        assert told_of(world)
+        assert world.process is not None
+        engine = world.process.engine
+        assert isinstance(engine, Engine)
+        assert not engine._filter_headers.verdicts._cases
+        assert not len(engine._blocks)
+
+
 class _NoBlocksResponder(Responder):
     def on_block_wanted(self, block: TreeBlock, kind: int) -> None:
         pass
