@@ -141,13 +141,13 @@ class FilterHeaders:
         self._next = min(self._next, height + 1)
         self._stood = {address: min(stood, height) for address, stood in self._stood.items()}
         self._ended = {address: min(ended, height) for address, ended in self._ended.items()}
-        for peer, standing in self._standings.items():
-            standing.vouched = min(standing.vouched, height)
-            if standing.apart is not None and standing.apart.resumed is not None:
-                standing.apart.resumed = min(standing.apart.resumed, height)
-            if standing.apart is not None and standing.apart.compared > height:
-                if standing.apart.resumed is not None:
-                    self._ended[peer.address] = height  # those that stay were judged
+        for standing in self._standings.values():
+            standing.vouched, apart = min(standing.vouched, height), standing.apart
+            if apart is not None and apart.resumed is not None and apart.first <= height:
+                apart.resumed = min(apart.resumed, height)
+                if apart.compared > height:  # those that stay were judged, or are in doubt
+                    apart.compared, apart.header = height, None
+            elif apart is not None and apart.compared > height:
                 standing.apart = None  # it is asked again
         self._coverage.limit(height)
 

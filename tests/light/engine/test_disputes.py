@@ -317,6 +317,26 @@ def test_a_reorganisation_has_no_block_judged_again_that_stays(late: int, tmp_pa
         assert not [case.height for case in judged if ended < case.height < world.truth.height - 1]
 
 
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_reorganisation_puts_no_block_in_doubt_that_was_judged_since_a_dispute_was_ended(late: int, tmp_path: Path) -> None:
+    """The dispute was told as ended once more, and all blocks up to the tip were in doubt for good."""
+    with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt) as world:
+        world.boot_without(late)
+        doubted, number = world.synced[-1].disputed, len(world.warnings)
+        for _ in range(10):
+            world.truth.others(6)
+            world.truth.mine()
+            world.wait_synced(within=30)
+        world.truth.regtest.reorg(1)
+        world.truth.receive()
+        world.truth.mine()
+        world.wait_synced(within=30)
+        assert world.synced[-1].disputed == doubted
+        assert len(world.warnings) == number
+        assert there(world) == {0, 1}
+        assert world.has_found_all()
+
+
 class OneTooManyElsewhere(OneTooMany):
     """Has another element too many."""
 
