@@ -85,9 +85,7 @@ class OwnTxs:
         own = self._own.get(tx.txid)
         if own is None:
             self._revive_parents(tx)
-            ended = books.ended.own(tx.txid)
-            is_open = ended is not None and ended.raw != tx.raw and ended.status is not TxStatus.REFUSED  # who has it keeps it, as `_renew`
-            own = self._own[tx.txid] = OwnTx(tx, free_at=free_at, taken=Taken.BEFORE if is_open else Taken.NOT)
+            own = self._own[tx.txid] = OwnTx(tx, free_at=free_at, taken=Taken.BEFORE if self._may_be_there(tx) else Taken.NOT)
             self._by_hash[tx.txid] = self._by_hash[tx.wtxid] = own
         elif own.tx.raw != tx.raw:
             self._renew(own, tx)
@@ -106,6 +104,14 @@ class OwnTxs:
         own.due.clear()
         self._wake()
         return own
+
+    def _may_be_there(self, tx: Transaction) -> bool:
+        """Whether peers may have, with another witness, what has ended here: they keep that, as in `_renew`, unless a rival is taken."""
+        books = self._context.books
+        ended = books.ended.own(tx.txid)
+        rivals = (self._own.get(each) for outpoint in tx.inputs for each in books.unconfirmed.spenders(outpoint))
+        is_open = ended is not None and ended.raw != tx.raw and ended.status is not TxStatus.REFUSED
+        return is_open and not any(rival is not None and rival.is_taken for rival in rivals)
 
     def _renew(self, own: OwnTx, tx: Transaction) -> None:
         """A transaction has another witness: nobody was given it, and what was said of it was said of the one before.

@@ -10,6 +10,7 @@ import pytest
 from simulation.behaviours.base import Behaviour
 from simulation.behaviours.relay import Drops, Taker
 from simulation.world import World
+from spvfilter.errors import TxConflictError
 from spvfilter.light.engine.inputs import Abandon
 from spvfilter.light.events import Broadcast, Mode
 from spvfilter.node.build import build_tx
@@ -141,3 +142,28 @@ def test_a_private_transaction_that_is_broadcast_with_another_witness_is_sent_wi
         there = world.truth.regtest.mempool.get(txid)
         assert there is not None
         assert there.raw == raws[1]
+
+
+@MODES
+def test_what_was_abandoned_and_is_sent_again_does_not_take_the_place_of_what_peers_have_instead(mode: Mode, tmp_path: Path) -> None:
+    """With another witness it was taken for what peers have, and the payment that they do have was offered no more."""
+    with stage(tmp_path, mode, Prompt) as world:
+        synced(world)
+        raws = signed_twice(world)
+        coin = next(each for each in world.truth.coins if bytes(each.outpoint) == Transaction.parse(raws[0]).inputs[0])
+        txid = send(world, raw=raws[0])
+        world.pass_time(10)
+        assert world.process is not None
+        world.process.report(Abandon(txid))
+        world.pass_time(10)
+        assert status(world, txid) is TxStatus.ABANDONED
+        mempool = world.truth.regtest.mempool
+        mempool.remove_for([next(tx for tx in mempool if tx.txid == txid)])  # nodes take what replaces it
+        instead = send(world, raw=build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - 9_000)]))
+        world.pass_time(60)
+        assert instead in mempool
+        world.process.answers.pop(txid, None)
+        send(world, raw=raws[1])
+        world.pass_time(300)
+        assert isinstance(answer(world, txid), TxConflictError)
+        assert status(world, instead) is TxStatus.PENDING
