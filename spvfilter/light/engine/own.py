@@ -22,6 +22,7 @@ from spvfilter.light.engine.outcomes import Outcomes, shorten
 from spvfilter.light.engine.owntx import Offer, OwnTx, Private, Taken, is_refusal, reason_of
 from spvfilter.light.engine.packages import arranged
 from spvfilter.light.engine.peers import Peer
+from spvfilter.primitives import hash_to_hex
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import WalletEvent
@@ -85,6 +86,7 @@ class OwnTxs:
         own = self._own.get(tx.txid)
         if own is None:
             self._revive_parents(tx)
+            self._let_go_for(tx)
             own = self._own[tx.txid] = OwnTx(tx, free_at=free_at, taken=Taken.BEFORE if self._may_be_there(tx) else Taken.NOT)
             self._by_hash[tx.txid] = self._by_hash[tx.wtxid] = own
         elif own.tx.raw != tx.raw:
@@ -104,6 +106,14 @@ class OwnTxs:
         own.due.clear()
         self._wake()
         return own
+
+    def _let_go_for(self, tx: Transaction) -> None:
+        """What spends the same and that nobody has asked for is not given to anybody after this one, whose place it would take."""
+        for other in list(self._own.values()):
+            if not other.is_recorded and not set(tx.inputs).isdisjoint(other.tx.inputs):
+                why = f"it spends what {hash_to_hex(tx.txid)} spends, which was broadcast before anybody asked for it"
+                self._outcomes.answer(other, TxConflictError(why, tx.txid))
+                self.forget(other)
 
     def _may_be_there(self, tx: Transaction) -> bool:
         """Whether peers may have, with another witness, what has ended here: they keep that, as in `_renew`, unless a rival is taken."""

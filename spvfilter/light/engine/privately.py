@@ -176,10 +176,11 @@ class PrivateRelay:
         tx = errand.own.tx
         match message:
             case GetData(items) if any(item.hash in (tx.txid, tx.wtxid) for item in items) and not errand.is_handed:
-                errand.is_handed = True
-                self._hold(errand.own)
-                self._own.record(errand.own)
-                if self._own.find(tx.txid) is None:  # a rival counts, as the caller has been told: nobody gets it
+                if self._own.find(tx.txid) is errand.own:  # else another of ours spends the same
+                    errand.is_handed = True
+                    self._hold(errand.own)
+                    self._own.record(errand.own)
+                if self._own.find(tx.txid) is not errand.own:  # a rival counts, as the caller has been told: nobody gets it
                     self._end(errand)
                     return
                 self._context.out.after_commit(partial(self._hand_over, errand))

@@ -574,3 +574,25 @@ def test_one_that_is_replaced_here_while_it_is_given_to_another_stranger_is_give
         world.pass_time(200)
         assert status(world, txid) is TxStatus.REPLACED
         assert Transaction.parse(old).wtxid not in {each for each, _ in told}
+
+
+def test_one_that_no_stranger_has_asked_for_is_given_to_none_once_another_of_ours_spends_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who takes a payment back while strangers do not answer had it sent after that, and what took it back was offered no more."""
+    with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, Waits, max_peers=2) as world:
+        synced(world)
+        old, new = rivals(world)
+        monkeypatch.setattr(Waits, "asks", False)
+        txid = send(world, is_private=True, raw=old)
+        world.pass_time(2)
+        monkeypatch.setattr(Waits, "asks", True)
+        instead = send(world, raw=new)
+        world.pass_time(5)
+        assert isinstance(answer(world, instead), Broadcast)
+        told = announced_from_now(world, monkeypatch)
+        world.pass_time(300)
+        assert status(world, instead) is TxStatus.PENDING
+        assert status(world, txid) is None
+        assert isinstance(answer(world, txid), TxConflictError)
+        assert Transaction.parse(old).wtxid not in {each for each, _ in told}
