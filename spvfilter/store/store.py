@@ -466,16 +466,20 @@ class Store:
 
     def _remove_entries(self, rows: Sequence[int]) -> None:
         """Remove entries, and the coins learned through them, but for those that are entries themselves, or pay another: these stay."""
-        gone = set(rows)
+        gone, scripts = set(rows), dict[bytes, int]()
         for row in rows:
             self._rows.remove("watch", "id = ?", (row,))
-        outpoints = dict(self._db.execute("SELECT value, id FROM watch WHERE kind = ?", (int(EntryKind.OUTPOINT),))) if rows else {}
+        there = "SELECT value, id FROM watch WHERE kind = ?"
+        outpoints = dict(self._db.execute(there, (int(EntryKind.OUTPOINT),))) if rows else {}
         for row in rows:
             coins = self._db.execute("SELECT outpoint, value, script FROM coins WHERE entry = ?", (row,)).fetchall()
             self._rows.remove("coins", "entry = ?", (row,))
             for outpoint, value, script in coins:
                 query = "SELECT entry FROM matches WHERE outpoint = ? AND spend = 0 AND height IS NOT NULL"
-                (paid,) = self._db.execute(query, (outpoint,)).fetchone() or (row,)
+                (paid,) = self._db.execute(query, (outpoint,)).fetchone() or (None,)
+                if paid is None:  # by a block that was not searched: the user gave the script
+                    scripts = scripts or dict(self._db.execute(there, (int(EntryKind.SCRIPT),)))
+                    paid = scripts.get(script, row)
                 owner = outpoints.get(outpoint, paid)
                 if owner not in gone:
                     self._rows.insert("coins", (outpoint, owner, value, script))

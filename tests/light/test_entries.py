@@ -215,6 +215,35 @@ async def test_a_coin_is_known_in_the_next_run_though_its_outpoint_was_an_entry_
             assert [found.match.kind for found in await run.client.matches()] == ["output", "input"]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_coin_of_a_block_that_was_not_searched_is_known_though_its_outpoint_was_an_entry_that_was_removed(
+    restarts: bool, tmp_path: Path
+) -> None:
+    """It is of a watched address, as the user has told: its spend was seen in the same run, and overlooked in the next one."""
+    world = World(36)
+    lock = world.locks[0]
+    point = OutPoint(world.receive(lock), 0)
+    world.regtest.mine()
+    start, path = world.regtest.height + 1, tmp_path / "w.db"
+    watch = without(world, *range(1, len(world.locks)))
+    watch.add_outpoint(point, "special", script_pubkey=lock.script_pubkey)
+    async with Node(world.regtest) as node:
+        async with running(world, node, mode=Mode.COMPACT, store=path, watch=watch, from_height=start) as run:
+            await run.synced(world)
+            await run.client.remove(point)
+            if not restarts:
+                world.regtest.submit_tx(build_tx([lock.spends(point)], [STRANGER.pays(1_000)]))
+                world.regtest.mine()
+                await run.synced(world)
+                assert [found.match.kind for found in await run.client.matches()] == ["input"]
+                return
+        world.regtest.submit_tx(build_tx([lock.spends(point)], [STRANGER.pays(1_000)]))
+        world.regtest.mine()
+        async with running(world, node, mode=Mode.COMPACT, store=path, watch=without(world, *range(1, len(world.locks)))) as run:
+            await run.synced(world)
+            assert [found.match.kind for found in await run.client.matches()] == ["input"]
+
+
 @MODES
 async def test_a_label_changes_at_once_and_for_good(mode: Mode, tmp_path: Path) -> None:
     world = World(34)
