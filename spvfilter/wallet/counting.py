@@ -11,7 +11,7 @@ from spvfilter.transaction import Transaction
 from spvfilter.wallet.changes import Changes
 from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason, WalletEvent
 from spvfilter.wallet.invented import InventedOutpoints
-from spvfilter.wallet.unconfirmed import MAX_DISPLACED, Contest, Identity, Unconfirmed, identity
+from spvfilter.wallet.unconfirmed import MAX_DISPLACED, MAX_DISPLACED_OUTPUTS, Contest, Identity, Unconfirmed, identity
 from spvfilter.watch.match import Completeness, Match
 from spvfilter.watch.watchlist import WatchList
 
@@ -107,11 +107,16 @@ class Counting:
         return events
 
     def rival_of(self, tx: Transaction) -> bytes | None:
-        """A transaction of others that counts and spends the same as this one, or from what does; None if it spends from that itself."""
+        """A transaction of others that counts and spends the same as this one or its replaced ancestors, or from what does.
+
+        None also if they spend from that themselves, or the same as one another.
+        """
         unconfirmed = self._unconfirmed
-        spenders = (txid for outpoint in tx.inputs for txid in unconfirmed.spenders(outpoint))
-        family = unconfirmed.descendants(spenders, MAX_DISPLACED)
-        if any(outpoint[:32] in family for outpoint in tx.inputs):
+        ancestors = unconfirmed.replaced_ancestors(tx) or []
+        spent = [*unconfirmed.inputs_of(ancestors), *tx.inputs]
+        spenders = [txid for outpoint in spent for txid in unconfirmed.spenders(outpoint) if txid not in ancestors]
+        family = unconfirmed.descendants(spenders, MAX_DISPLACED, MAX_DISPLACED_OUTPUTS)
+        if len(set(spent)) < len(spent) or any(outpoint[:32] in family for outpoint in spent):
             return None  # no block can have it
         return next((each for each in family if unconfirmed.is_live(each) and not unconfirmed.is_own(each)), None)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
-from itertools import islice
 from math import inf
 from typing import NamedTuple
 
@@ -231,8 +230,7 @@ class Unconfirmed:
 
     def remove(self, txid: bytes) -> dict[Identity, Hit] | None:
         """Forget a transaction; its matches, or None if it is not there."""
-        pending = self.pending.pop(txid, None)
-        if pending is None:
+        if (pending := self.pending.pop(txid, None)) is None:
             return None
         tx = Transaction.parse(pending.raw)
         self.size -= _size(pending)
@@ -249,9 +247,14 @@ class Unconfirmed:
             self._by_hash.pop(tx_hash, None)
         return self._hits.pop(txid, {})
 
-    def descendants(self, txids: Iterable[bytes], enough: int = MAX_PENDING) -> list[bytes]:
-        """Transactions and all that spend from them, directly or through others; the walk ends once there are more than `enough`."""
-        return [txid for txid, _ in islice(self._family(txids), enough + 1)]
+    def descendants(self, txids: Iterable[bytes], enough: int = MAX_PENDING, outputs: float = inf) -> list[bytes]:
+        """Transactions and all that spend from them, directly or through others; ends once these, or `outputs` of these, are more."""
+        found: list[bytes] = []
+        for txid, count in self._family(txids):
+            found.append(txid)
+            if len(found) > enough or (outputs := outputs - count) < 0:
+                break
+        return found
 
     def _family(self, txids: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
         """Transactions and all that spend from them, each with the number of its outputs; its children are looked for when it is taken."""
@@ -302,7 +305,7 @@ class Unconfirmed:
         reorganisation brings back `moves_all`, as its block did.
         """
         most = inf if moves_all else MAX_DISPLACED_MATCHES if own else MAX_INVENTED_MATCHES
-        family = self._replaced_ancestors(tx)
+        family = self.replaced_ancestors(tx)
         if family is None:
             return None
         members = [*(Transaction.parse(self.pending[txid].raw) for txid in family), tx]
@@ -366,7 +369,7 @@ class Unconfirmed:
                 ordered[waiting.pop()] = None
         return list(ordered)
 
-    def _replaced_ancestors(self, tx: Transaction) -> list[bytes] | None:
+    def replaced_ancestors(self, tx: Transaction) -> list[bytes] | None:
         """Rivals that a transaction spends from, directly or through others of them, parents first; None if they are too many."""
         parents: dict[bytes, set[bytes]] = {}
         waiting = sorted(self._parents(tx) & self._rivals.keys())
