@@ -72,7 +72,7 @@ class StoredTx(NamedTuple):
 
     raw: bytes
     status: TxStatus
-    own: bool  # whether we broadcast it
+    own: int  # the number of its last broadcast here, the higher the later; 0: others sent it
     seen: int | None = None  # when it was first seen unconfirmed, seconds since 1970
     since: int | None = None  # from when on its 336 hours count; later than `seen` after a reorganisation
     block_hash: bytes | None = None  # of the block that has it; of one that is conflicted, of the block that has its rival
@@ -264,9 +264,9 @@ class Ledger:
             self._rows.remove("transactions", "txid = ?", (txid,))
             return
         if old is not None and old.status is tx.status is TxStatus.CONFIRMED:  # found again, for another entry
-            tx = tx._replace(raw=old.raw if old.own else tx.raw, own=old.own or tx.own, seen=old.seen if tx.seen is None else tx.seen)
+            tx = tx._replace(raw=old.raw if old.own else tx.raw, own=max(old.own, tx.own), seen=old.seen if tx.seen is None else tx.seen)
         labels, net, fee = self._effect(txid, tx, stored)
-        row = (txid, tx.raw, tx.status.value, int(tx.own), *tx[3:-1], tx.place, net, fee)
+        row = (txid, tx.raw, tx.status.value, *tx[2:-1], tx.place, net, fee)
         if stored != row:
             self._rows.remove("transactions", "txid = ?", (txid,))
             self._rows.insert("transactions", row)
@@ -306,4 +306,4 @@ def _fee(raw: bytes, spent: list[int]) -> int | None:
 def stored_tx(row: Sequence[Any]) -> StoredTx:
     """A row of the table of transactions."""
     _, raw, status, own, seen, since, block, height, position, rival, *_ = row
-    return StoredTx(raw, TxStatus(status), bool(own), seen, since, block, height, position, rival)
+    return StoredTx(raw, TxStatus(status), own, seen, since, block, height, position, rival)

@@ -302,14 +302,14 @@ class Store:
         """
         lowest = (place_of(above + 1, 0), place_of(min(above, above if own_above is None else own_above) + 1, 0))
         kinds = (TxStatus.CONFIRMED.value, TxStatus.CONFLICTED.value)
-        where = "(place >= ? OR own = 1) AND place >= ? AND place < ? AND status IN (?, ?)"
+        where = "(place >= ? OR own > 0) AND place >= ? AND place < ? AND status IN (?, ?)"
         return self._transactions(where, (*lowest, UNCONFIRMED_PLACE, *kinds))
 
     def ended(self) -> list[Ended]:
         """What became neither confirmed nor is unconfirmed any more, the oldest first."""
         query = "SELECT txid, status, length(raw) FROM transactions WHERE status NOT IN ('confirmed', ?, ?) ORDER BY place, rowid"
         kinds = tuple(status.value for status in UNCONFIRMED)
-        own = self._transactions("own = 1 AND status NOT IN ('confirmed', ?, ?)", kinds)
+        own = self._transactions("own > 0 AND status NOT IN ('confirmed', ?, ?)", kinds)
         return [Ended(txid, TxStatus(status), size, own.get(txid)) for txid, status, size in self._rows_of(query, kinds)]
 
     def _transactions(self, where: str, values: tuple[object, ...]) -> dict[bytes, StoredTx]:

@@ -46,11 +46,12 @@ class Books:
         self._confirmed = ConfirmedMatches()
         self._kept = KeptTransactions(saved.transactions)
         self.ended = Endings(saved.ended, saved.transactions, saved.lost)
-        self.unconfirmed = Unconfirmed(saved.unconfirmed, unconfirmed := [each.hit for each in saved.matches if each.block_hash is None])
+        unconfirmed = [each.hit for each in saved.matches if each.block_hash is None]
+        self.unconfirmed = Unconfirmed(saved.unconfirmed, unconfirmed, saved.last_sent)
         watch.table.learn(unconfirmed)
         self.is_window_due = False  # whether a confirmed use asks for more scripts of a keychain than are watched
         self._invented = InventedOutpoints(
-            watch, (hit.outpoint for hit in unconfirmed if not (hit.spend or self.unconfirmed.is_own(hit.txid)))
+            watch, (hit.outpoint for hit in unconfirmed if not (hit.spend or hit.txid in self.unconfirmed.sent))
         )
         self._counting = Counting(watch, self.unconfirmed, self._invented, self._changes)
         for found in saved.matches:
@@ -109,7 +110,7 @@ class Books:
 
     def own_unconfirmed(self) -> list[tuple[bytes, bytes]]:
         """Unconfirmed transactions that we broadcast (txid, raw), parents first, but for those that we replaced ourselves."""
-        return [(txid, self.unconfirmed.pending[txid].raw) for txid in self.unconfirmed.parents_first(self.unconfirmed.own())]
+        return [(txid, self.unconfirmed.pending[txid].raw) for txid in self.unconfirmed.parents_first(self.unconfirmed.sent.wanted)]
 
     def spender_of(self, tx: Transaction) -> bytes | None:
         """The txid of another, confirmed transaction of the wallet's that spends what a transaction spends, or None."""
@@ -286,7 +287,7 @@ class Books:
     def _bring_back(self, kept: StoredTx, since: int, otherwise: StoredTx) -> Iterator[WalletEvent]:
         """What was in a block, or in conflict with one, is unconfirmed again; of ours something is kept, `otherwise` as what has ended."""
         tx, seen = Transaction.parse(kept.raw), since if kept.seen is None else kept.seen
-        yield from self._add(tx, seen, since, kept.own, (), moves_all=kept.own or kept.status is TxStatus.CONFIRMED)
+        yield from self._add(tx, seen, since, kept.own, (), moves_all=kept.own > 0 or kept.status is TxStatus.CONFIRMED)
         yield from self._add_late()
         if kept.own and not self.has_tx(tx.txid) and tx.txid not in self.ended:
             self.ended.put(tx.txid, otherwise, self.batch)
@@ -307,15 +308,13 @@ class Books:
 
     def add_unconfirmed(self, raw: bytes, now: int, *, own: bool = False, seen: int | None = None, words: Groups = ()) -> list[WalletEvent]:
         """Record an unconfirmed transaction, `own` or on the `words` of groups, first `seen` now or earlier. Raises FormatError."""
-        events = self._add(tx := Transaction.parse(raw), now if seen is None else seen, now, own, words)
-        if own:
-            self._counting.outdo(tx.txid)
-        return [*events, *self._add_late()]
+        number = self.unconfirmed.sent.next_number() if own else 0
+        return [*self._add(Transaction.parse(raw), now if seen is None else seen, now, number, words), *self._add_late()]
 
     def _add_late(self) -> Iterator[WalletEvent]:
         """Transactions whose parents have become known, as many as may be looked at now."""
         while (late := self.unconfirmed.unfinished.take_late()) is not None:
-            yield from self._add(Transaction.parse(late.raw), late.since, late.since, own=False, words=(), age=late.age)
+            yield from self._add(Transaction.parse(late.raw), late.since, late.since, own=0, words=(), age=late.age)
         self._invented.trim(lambda txid: txid in self.unconfirmed.pending or txid in self.ended)
 
     def go_on(self) -> list[WalletEvent]:
@@ -330,12 +329,12 @@ class Books:
         return list(self._add_late())
 
     def _add(
-        self, tx: Transaction, seen: int, since: int, own: bool, words: Groups, age: int | None = None, *, moves_all: bool = False
+        self, tx: Transaction, seen: int, since: int, own: int, words: Groups, age: int | None = None, *, moves_all: bool = False
     ) -> list[WalletEvent]:
         before = self.unconfirmed.pending.get(tx.txid)
         if before is not None:
-            if own and (not before.own or before.raw != tx.raw):
-                before = self.batch.transactions[tx.txid] = before._replace(raw=tx.raw, own=True)
+            if own > before.own:
+                before = self.batch.transactions[tx.txid] = before._replace(raw=tx.raw, own=own)
                 self.unconfirmed.replace(tx.txid, before)
                 self.unconfirmed.words.forget(tx.txid)
                 for outpoint in self.unconfirmed.outpoints(tx.txid):
@@ -353,11 +352,11 @@ class Books:
                 self.ended.put_conflict(tx.txid, made, hits, spender, self._kept.get(spender), self.batch)
             return []
         was = None if own else self.ended.own(tx.txid)  # ours, which had expired or was refused, and now others have it
-        contest = self.unconfirmed.contest(tx, own=own or was is not None, moves_all=moves_all)
+        contest = self.unconfirmed.contest(tx, own=own > 0 or was is not None, moves_all=moves_all)
         later = None if age is None or contest is None else self.unconfirmed.seen_after(tx, age, contest)
         if contest is None and own:
             later = self.rival_of(tx)  # it would move too much, which anybody may have invented: it is kept as a rival, and offered
-        is_ruled_out = self.ended.rules_out(tx, own=own)
+        is_ruled_out = self.ended.rules_out(tx, own=own > 0)
         if not hits and not own and was is None:
             self.unconfirmed.set_aside(tx, since, age)
             if contest is None or contest.revived or later is not None:
@@ -376,7 +375,7 @@ class Books:
         if spending is None:
             return []
         self.ended.forget(tx.txid)
-        tx, own = (tx, own) if was is None else (Transaction.parse(was.raw), True)
+        tx, own = (tx, own) if was is None else (Transaction.parse(was.raw), was.own)
         made = StoredTx(tx.raw, TxStatus.PENDING, own, seen, since)
         if later is not None:
             made = self.batch.transactions[tx.txid] = made._replace(status=TxStatus.REPLACED, rival=later, hits=tuple(hits))
@@ -393,7 +392,7 @@ class Books:
         pending = self.unconfirmed.pending.get(txid)
         if pending is None or self.unconfirmed.is_live(txid):
             return []
-        contest = self.unconfirmed.contest(Transaction.parse(pending.raw), own=pending.own)
+        contest = self.unconfirmed.contest(Transaction.parse(pending.raw), own=pending.own > 0)
         return [] if contest is None else self._counting.count(txid, contest)
 
     def _follow_coins(self, made: Iterable[bytes]) -> Iterator[WalletEvent]:
@@ -474,7 +473,7 @@ class Books:
         """Give up an own unconfirmed transaction (`check_abandon`), its descendants and, unless `refused`, ours that it replaced."""
         if refused:
             return self._end_all([txid], TxStatus.REFUSED, Reason.REFUSED)
-        return self._end_all(dict.fromkeys([txid, *self._counting.outdone(txid)]), TxStatus.ABANDONED, Reason.ABANDONED)
+        return self._end_all(dict.fromkeys([txid, *self.unconfirmed.sent.replaced_with(txid)]), TxStatus.ABANDONED, Reason.ABANDONED)
 
     def _end_all(self, txids: Iterable[bytes], status: TxStatus, reason: Reason) -> list[WalletEvent]:
         end, freed = Ending(status, reason, self.cursor), list[bytes]()

@@ -64,7 +64,10 @@ class Counting:
 
     def come_back(self, freed: Iterable[bytes]) -> Iterator[WalletEvent]:
         """Rivals count again against which nothing stands any more."""
-        for txid in self._unconfirmed.comebacks(freed):
+        for txid, displaced in self._unconfirmed.comebacks(freed):
+            if displaced:
+                yield from self.count(txid, Contest([], displaced))
+                continue
             events, made = self._make_live(txid)
             yield from events
             self._unconfirmed.follow(made)
@@ -84,7 +87,7 @@ class Counting:
                 events.append(MatchFound(self._match_of(hit)))
                 if not hit.spend:
                     made.append(hit.outpoint)
-                    if not self._unconfirmed.is_own(hit.txid):
+                    if hit.txid not in self._unconfirmed.sent:
                         self._invented.add(hit.outpoint)
                     children.update(dict.fromkeys(self._unconfirmed.spenders(hit.outpoint)))
             waiting.extend(self.hits_of(txid) for txid in children)
@@ -118,35 +121,7 @@ class Counting:
         family = unconfirmed.descendants(spenders, MAX_DISPLACED, MAX_DISPLACED_OUTPUTS)
         if len(set(spent)) < len(spent) or any(outpoint[:32] in family for outpoint in spent):
             return None  # no block can have it
-        return next((each for each in family if unconfirmed.is_live(each) and not unconfirmed.is_own(each)), None)
-
-    def outdo(self, txid: bytes) -> None:
-        """What we broadcast now replaces ours that spends the same, and what spends from that, also where others had replaced it."""
-        unconfirmed = self._unconfirmed
-        rivals = [each for each in unconfirmed.own_rivals(txid) if each != txid] if unconfirmed.is_own(txid) else []
-        ours = [each for each in unconfirmed.descendants(rivals) if unconfirmed.is_own(each) and not unconfirmed.is_live(each)]
-        foreign = {each: rival for each in ours if (rival := unconfirmed.pending[each].rival) is None or not unconfirmed.is_own(rival)}
-        mine = unconfirmed.pending[txid].rival if foreign else None
-        if mine is not None and unconfirmed.is_own(mine):  # it does not count either, and is to be offered again
-            for each in unconfirmed.descendants([txid]):
-                if unconfirmed.pending[each].rival == mine:
-                    self._stand_against(each, next(iter(foreign.values())))
-        for each in foreign:
-            self._stand_against(each, txid)
-
-    def outdone(self, txid: bytes) -> list[bytes]:
-        """Ours that do not count and spend what one of ours spends, but for what has replaced that."""
-        unconfirmed, later = self._unconfirmed, set[bytes]()
-        at = unconfirmed.pending[txid].rival
-        while at is not None and unconfirmed.is_own(at) and at not in later:
-            later.add(at)
-            at = unconfirmed.pending[at].rival
-        return [each for each in unconfirmed.own_rivals(txid) if each not in later]
-
-    def _stand_against(self, txid: bytes, rival: bytes | None) -> None:
-        changed = self._unconfirmed.pending[txid]._replace(rival=rival)
-        self._changes.batch.transactions[txid] = changed
-        self._unconfirmed.replace(txid, changed)
+        return next((each for each in family if unconfirmed.is_live(each) and each not in unconfirmed.sent), None)
 
     def withdraw(self, hits: Mapping[Identity, Hit], reason: Reason, by: bytes | None) -> Iterator[WalletEvent]:
         """Matches of an unconfirmed transaction hold no more; `unwrite` must have been called with it."""

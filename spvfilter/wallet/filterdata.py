@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
-from spvfilter.store.ledger import UNCONFIRMED
+from spvfilter.store.ledger import UNCONFIRMED, stored_tx
 from spvfilter.store.windowviews import Checked
 from spvfilter.wallet.invented import InventedOutpoints
 from spvfilter.wallet.kept import filter_elements
+from spvfilter.wallet.sent import Sent
 from spvfilter.watch.watchlist import WatchList
 
 _STATUSES = tuple(status.value for status in UNCONFIRMED)
@@ -19,17 +20,12 @@ def stored_elements(checked: Checked, network: Network) -> list[bytes]:
     entries = {row: watch.add_entry(EntryKind(kind), value) for row, kind, value, _ in checked("watch", "FROM watch ORDER BY id", ())}
     for outpoint, row, value, script in checked("coins", "FROM coins", ()):
         watch.table.set_coin(outpoint, entries[row], value, script)
-    unconfirmed = dict[bytes, tuple[bytes, bool, bytes | None]]()  # txid → raw, whether it is ours, rival
-    for txid, raw, _, is_own, *_, rival, _, _, _ in checked("transactions", "FROM transactions WHERE status IN (?, ?)", _STATUSES):
-        unconfirmed[txid] = raw, bool(is_own), rival
+    rows = checked("transactions", "FROM transactions WHERE status IN (?, ?)", _STATUSES)
+    unconfirmed = {row[0]: stored_tx(row) for row in rows}
     invented = []
     for _, txid, _, _, outpoint, value, script, row, *_ in checked("matches", "FROM matches WHERE spend = 0 AND block IS NULL", ()):
         watch.table.set_coin(outpoint, entries[row], value, script)
-        if txid not in unconfirmed or not unconfirmed[txid][1]:
+        if txid not in unconfirmed or not unconfirmed[txid].own:
             invented.append(outpoint)
-    own = {
-        txid: raw
-        for txid, (raw, is_own, rival) in unconfirmed.items()
-        if is_own and not (rival in unconfirmed and unconfirmed[rival][1])  # as Unconfirmed.own
-    }
+    own = {txid: unconfirmed[txid].raw for txid in Sent(unconfirmed).wanted}
     return filter_elements(watch, InventedOutpoints(watch, invented), own)

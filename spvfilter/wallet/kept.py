@@ -96,7 +96,7 @@ class KeptTransactions:
 def confirmed(known: StoredTx | None, found: FoundTx, block: ScannedBlock) -> StoredTx:
     """A transaction that a block has, with what is known of it; one that we broadcast keeps its witness."""
     raw = known.raw if known is not None and known.own else found.raw
-    kept = known or StoredTx(raw, TxStatus.CONFIRMED, own=False)
+    kept = known or StoredTx(raw, TxStatus.CONFIRMED, own=0)
     kept = kept._replace(raw=raw, status=TxStatus.CONFIRMED, rival=None, hits=())
     return kept._replace(block_hash=block.hash, height=block.height, position=found.position)
 

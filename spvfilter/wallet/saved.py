@@ -25,6 +25,12 @@ class SavedBooks:
     ids: Sequence[int] = ()  # of the entries' rows, by number
     lost: bytes = b""  # txids of coinbases that left the best chain, one after the other
 
+    @property
+    def last_sent(self) -> int:
+        """The highest number of a broadcast here of what may be unconfirmed again."""
+        known = [*self.transactions.values(), *(each.tx for each in self.ended if each.tx is not None)]
+        return max((tx.own for tx in known), default=0)
+
 
 @dataclass(slots=True)
 class Filtered:

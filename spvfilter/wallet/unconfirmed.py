@@ -20,6 +20,7 @@ from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import StoredTx, TxStatus
 from spvfilter.transaction import NULL_OUTPOINT, Transaction
 from spvfilter.wallet.amounts import are_amounts
+from spvfilter.wallet.sent import Sent
 from spvfilter.wallet.unfinished import Unfinished
 from spvfilter.wallet.unmatched import Arrival, Unmatched
 from spvfilter.wallet.words import Groups, Words
@@ -61,9 +62,10 @@ class Contest(NamedTuple):
 class Unconfirmed:
     """Unconfirmed transactions by txid and by the outpoints that they spend."""
 
-    def __init__(self, pending: Mapping[bytes, StoredTx], hits: Iterable[Hit]) -> None:
+    def __init__(self, pending: Mapping[bytes, StoredTx], hits: Iterable[Hit], last: int = 0) -> None:
+        """As the database has them; `last` is the number of the latest broadcast of what is not pending."""
         self.pending: dict[bytes, StoredTx] = {}  # what counts, and rivals
-        self._own: dict[bytes, None] = {}  # txids of those that we broadcast
+        self.sent = Sent(self.pending, last)
         self._since: float = inf  # no one of them arrived before
         self.size = 0  # bytes of those that are not ours
         self._hits: dict[bytes, dict[Identity, Hit]] = {}  # of those that count
@@ -154,8 +156,7 @@ class Unconfirmed:
     def add(self, tx: Transaction, pending: StoredTx, age: int | None = None) -> None:
         """Keep a transaction that is not there yet, as the one seen last, unless it has an `age`."""
         self.pending[tx.txid] = pending
-        if pending.own:
-            self._own[tx.txid] = None
+        self.sent.changed(tx.txid)
         self._since = min(self._since, pending.since or 0)
         self.size += _size(pending)
         self._name(tx)
@@ -182,8 +183,8 @@ class Unconfirmed:
         before = self.pending[txid]
         self.size += _size(pending) - _size(before)
         self.pending[txid] = pending
-        if pending.own:
-            self._own[txid] = None
+        if pending.own != before.own:
+            self.sent.changed(txid)
         if pending.raw != before.raw:
             self._by_hash.pop(self._wtxids[txid], None)
             self._name(Transaction.parse(pending.raw))
@@ -240,7 +241,7 @@ class Unconfirmed:
             if not spenders:
                 del self._spenders[outpoint]
         self._rivals.pop(txid, None)
-        self._own.pop(txid, None)
+        self.sent.changed(txid)
         self.words.forget(txid)
         del self._ages[txid]
         for tx_hash in (txid, self._wtxids.pop(txid)):
@@ -343,19 +344,6 @@ class Unconfirmed:
         children = (child for index in range(len(tx.span.outputs)) for child in self.spenders(tx.outpoint(index)))
         return self._displaced(children, MAX_INVENTED_MATCHES)
 
-    def own(self) -> list[bytes]:
-        """Transactions that we broadcast, but for those that we replaced ourselves."""
-        return [txid for txid in self._own if self.pending[txid].rival not in self._own]
-
-    def is_own(self, txid: bytes) -> bool:
-        """Whether it is there and we broadcast it."""
-        return txid in self._own
-
-    def own_rivals(self, txid: bytes) -> list[bytes]:
-        """Transactions that we broadcast and that do not count, of which each spends what this one spends."""
-        rivals = dict.fromkeys(each for outpoint in self.inputs_of([txid]) for each in self.spenders(outpoint))
-        return [each for each in rivals if self.pending[each].own and not self.is_live(each)]
-
     def parents_first(self, txids: Iterable[bytes]) -> list[bytes]:
         """Transactions in an order in which none comes before one that it spends from."""
         wanted = dict.fromkeys(txids)
@@ -398,28 +386,33 @@ class Unconfirmed:
     def _parents(self, tx: Transaction) -> set[bytes]:
         return {outpoint[:32] for outpoint in tx.inputs if outpoint[:32] in self.pending}
 
-    def comebacks(self, freed: Iterable[bytes]) -> Iterator[bytes]:
+    def comebacks(self, freed: Iterable[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:
         """Rivals that spend these outpoints, or from each other, and against which nothing stands: the one seen last first.
 
-        Each must be made to count before the next is asked for.
+        With each what it displaces: ours that the user has replaced by it. Each must be made to count before the next is asked for.
         """
         waiting = set(freed)
         while waiting:
             rivals = {txid for outpoint in waiting for txid in self._spenders.get(outpoint, ()) if txid in self._rivals}
             waiting = set()
             for txid in sorted(rivals, key=self._ages.__getitem__, reverse=True):
-                if self._is_uncontested(txid):
-                    yield txid
+                if txid in self._rivals and (displaced := self._gives_way(txid)) is not None:
+                    yield txid, displaced
                     waiting.update(self.outpoints(txid))
 
-    def _is_uncontested(self, txid: bytes) -> bool:
+    def _gives_way(self, txid: bytes) -> list[bytes] | None:
+        """What a rival displaces if it counts again; None if it cannot."""
         rival = self.pending[txid].rival
         if rival is not None and (rival in self.unmatched or rival in self.unfinished.late):
-            return False
-        for outpoint in Transaction.parse(self.pending[txid].raw).inputs:
-            if outpoint[:32] in self._rivals or any(map(self.is_live, self._spenders[outpoint])):
-                return False
-        return True
+            return None
+        tx, wanted = Transaction.parse(self.pending[txid].raw), self.sent.wanted
+        others = {each for outpoint in tx.inputs for each in self._spenders[outpoint] if self.is_live(each)}
+        if any(outpoint[:32] in self._rivals for outpoint in tx.inputs):
+            return None
+        if txid not in wanted or any(each not in self.sent or each in wanted for each in others):
+            return None if others else []
+        contest = self.contest(tx, own=True)
+        return None if contest is None else contest.displaced
 
     def excess(self, replaced: Iterable[bytes]) -> list[bytes]:
         """What is to be forgotten once these were replaced: the oldest rivals of a coin, or of all, with what spends from them.

@@ -184,3 +184,122 @@ def test_of_what_strangers_invent_upon_a_coin_no_more_is_looked_at_than_could_be
     looked_at.clear()
     assert wallet.books.rival_of(own) is not None
     assert len(looked_at) < 10_000
+
+
+def test_what_ours_replaced_is_not_offered_after_a_reorganisation_though_others_had_replaced_it_before(wallet: Wallet) -> None:
+    """All come back in turn, and theirs stands against the first again."""
+    wallet.mine(funding := pay(1_000, coin(1)))
+    first, theirs, bump = (pay(value, out(funding), to=THEIRS) for value in (950, 500, 900))
+    wallet.hear(first, own=True)
+    wallet.hear(theirs)
+    wallet.hear(bump, own=True)
+    assert wallet.books.own_unconfirmed() == [(txid(bump), bump)]
+    wallet.mine(bump)
+    wallet.reorganise()
+    for _ in range(2):
+        assert wallet.books.own_unconfirmed() == [(txid(bump), bump)]
+        wallet.restart()
+    assert [wallet.statuses()[txid(raw)] for raw in (first, theirs, bump)] == ["replaced", "replaced", "pending"]
+
+
+def test_what_replaces_ours_is_not_abandoned_with_it_where_strangers_have_invented_what_spends_from_that(wallet: Wallet) -> None:
+    """It cannot count, so it was taken for what the first had replaced: what the user had sent instead was not offered any more."""
+    wallet.mine(funding := pay(1_000, coin(1)))
+    wallet.hear(first := pay(100, out(funding), to=THEIRS), own=True)
+    chain = invent_chain(wallet, first)
+    wallet.hear(bump := pay(900, out(funding)), own=True)
+    wallet.tell(wallet.books.abandon(txid(first)))
+    assert wallet.books.own_unconfirmed() == [(txid(bump), bump)]
+    statuses = {entry.txid: entry.status for entry in wallet.store.views.history(limit=None)}
+    assert statuses[txid(bump)] is TxStatus.PENDING
+    assert {statuses[txid(raw)] for raw in (first, *chain)} == {TxStatus.ABANDONED}
+
+
+@pytest.mark.parametrize("is_chain", [False, True])
+def test_ours_whose_parent_another_of_ours_had_replaced_replaces_that_with_it(is_chain: bool, wallet: Wallet) -> None:
+    """As it does where strangers have replaced neither: both were offered."""
+    wallet.mine(funding := pay(1_000, coin(1)))
+    first, bump = (pay(value, out(funding)) for value in (950, 900))
+    for raw in (first, bump):
+        wallet.hear(raw, own=True)
+    if is_chain:
+        invent_chain(wallet, funding)
+    else:
+        wallet.hear(pay(500, out(funding)))
+    assert wallet.books.own_unconfirmed() == [(txid(bump), bump)]
+    child = pay(800, out(first), to=THEIRS)
+    wallet.hear(child, own=True)
+    for _ in range(2):
+        assert wallet.books.own_unconfirmed() == [(txid(first), first), (txid(child), child)]
+        wallet.restart()
+    wallet.hear(bump, own=True)
+    assert wallet.books.own_unconfirmed() == [(txid(bump), bump)]
+
+
+def test_what_the_user_has_replaced_is_not_offered_though_a_stranger_contradicts_an_input_that_was_added(wallet: Wallet) -> None:
+    """It counts then, since it is what miners may take; what replaced it is offered, and takes its place once the stranger's is gone."""
+    wallet.mine(funding := pay(1_000, coin(1)), other := pay(1_000, coin(2)))
+    first, bump = pay(950, out(funding)), pay(1_900, out(funding), out(other))
+    for raw in (first, bump):
+        wallet.hear(raw, own=True)
+    wallet.now += 10
+    wallet.hear(theirs := pay(500, out(other)))
+    for _ in range(2):
+        assert wallet.books.own_unconfirmed() == [(txid(bump), bump)]
+        assert [wallet.statuses()[txid(raw)] for raw in (first, bump, theirs)] == ["pending", "replaced", "pending"]
+        wallet.restart()
+    wallet.tell(wallet.books.abandon(txid(bump), refused=True))
+    assert wallet.books.own_unconfirmed() == [(txid(first), first)]
+    wallet.hear(bump, own=True)
+    assert [wallet.statuses()[txid(raw)] for raw in (first, bump, theirs)] == ["replaced", "pending", "replaced"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_the_user_wants_counts_in_place_of_what_it_replaced_once_what_strangers_invented_is_gone(
+    restarts: bool, wallet: Wallet
+) -> None:
+    wallet.mine(funding := pay(1_000, coin(1)), other := pay(1_000, coin(2)))
+    wallet.hear(theirs := pay(500, out(other)))
+    wallet.now += 1_000
+    first, bump = pay(950, out(funding)), pay(1_900, out(funding), out(other))
+    for raw in (first, bump):
+        wallet.hear(raw, own=True)
+    wallet.tell(wallet.books.see_again(txid(theirs)))
+    assert [wallet.statuses()[txid(raw)] for raw in (first, bump, theirs)] == ["pending", "replaced", "pending"]
+    if restarts:
+        wallet.restart()
+    wallet.tell(wallet.books.expire(wallet.now - 900 + MEMPOOL_EXPIRY_S))
+    assert [wallet.statuses()[txid(raw)] for raw in (first, bump)] == ["replaced", "pending"]
+    assert wallet.books.own_unconfirmed() == [(txid(bump), bump)]
+
+
+def test_what_counts_is_not_offered_where_it_was_replaced_by_ours_that_does_not(wallet: Wallet) -> None:
+    """Strangers' chain upon the first keeps it there: who was paid had it offered beside what took it back."""
+    wallet.mine(funding := pay(1_000, coin(1)))
+    wallet.hear(first := pay(100, out(funding), to=THEIRS), own=True)
+    chain = invent_chain(wallet, first)
+    wallet.hear(bump := pay(900, out(funding)), own=True)
+    for _ in range(2):
+        known = wallet.books.unconfirmed.pending
+        assert [known[txid(raw)].status for raw in (first, bump)] == [TxStatus.PENDING, TxStatus.REPLACED]
+        assert wallet.books.own_unconfirmed() == [(txid(bump), bump)]
+        wallet.restart()
+    wallet.tell(wallet.books.abandon(txid(bump)))
+    statuses = {entry.txid: entry.status for entry in wallet.store.views.history(limit=None)}
+    assert {statuses[txid(raw)] for raw in (first, bump, *chain)} == {TxStatus.ABANDONED}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_of_ours_the_one_that_was_broadcast_last_counts_once_what_strangers_invented_is_gone(restarts: bool, wallet: Wallet) -> None:
+    wallet.mine(funding := pay(1_000, coin(1)))
+    invent_chain(wallet, funding)
+    wallet.now += 1_000
+    first, bump = (pay(value, out(funding), to=THEIRS) for value in (950, 900))
+    for raw in (first, bump, first):
+        wallet.hear(raw, own=True)
+    if restarts:
+        wallet.restart()
+    for _ in range(2 * MAX_DISPLACED):
+        wallet.tell(wallet.books.expire(wallet.now - 900 + MEMPOOL_EXPIRY_S))
+    assert [wallet.statuses()[txid(raw)] for raw in (first, bump)] == ["pending", "replaced"]
+    assert wallet.books.own_unconfirmed() == [(txid(first), first)]

@@ -308,7 +308,7 @@ def test_what_a_reorganisation_takes_out_of_its_block_is_unconfirmed_however_muc
         wallet.restart()
     wallet.reorganise()
     assert wallet.pending == 50
-    assert wallet.books.unconfirmed.pending[txid(ours)].own is is_own
+    assert (wallet.books.unconfirmed.pending[txid(ours)].own > 0) is is_own
     assert all(wallet.books.unconfirmed.pending[txid(raw)].status is TxStatus.REPLACED for raw in rivals)
     wallet.mine(ours)
     assert wallet.store.views.balance().confirmed == 50

@@ -63,14 +63,16 @@ class Outcomes:
             status, by = ended.status, ended.rival
         else:
             status, by = TxStatus.CONFIRMED, None
+        if status is TxStatus.REPLACED and (later := books.unconfirmed.sent.replaced_by(txid)) is not None:
+            self.answer(own, TxConflictError(f"it spends what {_name(later)} spends: it is {status}", later))
         if status is own.status:
             return
         own.status = status
         self._context.out.emit(BroadcastChanged(txid, status, by))
-        if status is TxStatus.REPLACED and not (by is not None and books.unconfirmed.is_own(by)):
-            return  # by what anybody may have invented: what peers do with ours tells
-        if status in (TxStatus.CONFLICTED, TxStatus.REPLACED):
-            height = ended.height if ended is not None and status is TxStatus.CONFLICTED else None
+        if status is TxStatus.REPLACED:
+            return  # if not by ours, by what anybody may have invented: what peers do with ours tells
+        if status is TxStatus.CONFLICTED:
+            height = None if ended is None else ended.height
             self.answer(own, TxConflictError(f"it spends what {_name(by)} spends: it is {status}", by, height))
         elif status is TxStatus.ABANDONED:
             self.answer(own, TxConflictError("it was abandoned"))

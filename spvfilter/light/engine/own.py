@@ -167,7 +167,7 @@ class OwnTxs:
     def look(self) -> None:
         """The books may have something new of ours: a block, a rival, what had ended and counts again."""
         unconfirmed = self._context.books.unconfirmed
-        if not self._own.keys() >= set(unconfirmed.own()):
+        if not self._own.keys() >= unconfirmed.sent.wanted.keys():
             self.load()
         for own in self._own.values():
             pending = unconfirmed.pending.get(own.tx.txid)
@@ -222,8 +222,8 @@ class OwnTxs:
 
     def is_offered(self, own: OwnTx) -> bool:
         """Whether it is to be offered: not while another one of ours replaces it."""
-        pending = self._context.books.unconfirmed.pending.get(own.tx.txid)
-        return pending is None or pending.rival is None or pending.rival not in self._own
+        unconfirmed = self._context.books.unconfirmed
+        return own.tx.txid not in unconfirmed.pending or own.tx.txid in unconfirmed.sent.wanted
 
     def _first_due(self, own: OwnTx, peer: Peer) -> float:
         now, random = self._context.now.monotonic, self._context.random
