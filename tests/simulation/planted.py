@@ -505,3 +505,8 @@ def a_window_that_moved_is_not_kept() -> list[Change]:
 def what_was_given_up_comes_back() -> list[Change]:
     true = Endings.rules_out
     return [(Endings, "rules_out", lambda self, tx, *, own: true(self, tx, own=True))]
+
+
+@bug(Mode.COMPACT, user=True, seed=6)
+def what_was_replaced_is_offered() -> list[Change]:
+    return [(OwnTxs, "is_offered", lambda self, own: True)]

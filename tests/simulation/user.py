@@ -15,6 +15,7 @@ from spvfilter.light.engine.inputs import Abandon
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.refusals import check_abandon, check_broadcast
+from spvfilter.wire.messages.table import Inv, Message
 
 if TYPE_CHECKING:
     from simulation.host import Process
@@ -30,7 +31,9 @@ class User:
     def __init__(self, rng: random.Random, world: World) -> None:
         self._rng = rng
         self._world = world
-        self._sent: dict[bytes, bytes] = {}  # raw, by txid
+        self._sent: dict[bytes, bytes] = {}  # raw, by txid; what was sent last is last
+        self._txids: dict[bytes, bytes] = {}  # by txid and wtxid
+        self._sent_in: dict[bytes, Process | None] = {}  # txid → process that was told of its last broadcast; None: it is stored
         self._given_up: set[bytes] = set()  # txids of what stays so, unless it is sent again or a block has it
         self._sends = 0
         self._labels = 0
@@ -104,7 +107,11 @@ class User:
         except ParameterError:
             return
         self._sends += 1
+        self._sent.pop(txid, None)
         self._sent[txid] = raw
+        self._txids.update({txid: txid, Transaction.parse(raw).wtxid: txid})
+        self._sent_in[txid] = process
+        self._world.timeline.after(_KEPT_S, partial(self._keep_order, process, txid))
         self._given_up.discard(txid)
         self._world.broadcast(raw, is_private=self._rng.random() < 0.2)
 
@@ -115,7 +122,36 @@ class User:
             return []
         return [txid for txid, pending in process.engine.books.unconfirmed.pending.items() if pending.own]
 
+    def _keep_order(self, process: Process, txid: bytes) -> None:
+        if self._world.process is process is self._sent_in[txid] and not process.disk.waiting:
+            self._sent_in[txid] = None
+
     # What must be so
+
+    def announced(self, message: Message) -> None:
+        """True: what the user has replaced is not offered any more."""
+        for item in message.items if isinstance(message, Inv) else ():
+            txid = self._txids.get(item.hash)
+            if txid is not None and (by := self._replaced_by(txid)) is not None:
+                raise Violation("true", f"our transaction {txid[::-1].hex()} is offered, which {by[::-1].hex()} replaces, sent later")
+
+    def _replaced_by(self, txid: bytes) -> bytes | None:
+        """What was sent after a transaction and spends the same, unless something that spends from that was sent still later."""
+        process = self._world.process
+        assert process is not None
+        pending, order = process.engine.books.unconfirmed.pending, list(self._sent)
+        inputs, family, replaced = set(Transaction.parse(self._sent[txid]).inputs), {txid}, None
+        for each in order[order.index(txid) + 1 :]:
+            spent = Transaction.parse(self._sent[each]).inputs
+            if any(outpoint[:32] in family for outpoint in spent):
+                family.add(each)
+            if each not in pending or not pending[each].own or self._sent_in[each] not in (process, None):
+                continue  # it has ended, or the process did before it was stored
+            if each in family:
+                replaced = None
+            elif not inputs.isdisjoint(spent):
+                replaced = each
+        return replaced
 
     def _check_given_up(self, process: Process, txid: bytes, sends: int) -> None:
         if self._world.process is process and not process.disk.waiting and self._sends == sends:

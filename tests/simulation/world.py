@@ -32,6 +32,7 @@ from spvfilter.light.events import Broadcast as Known, Event, Mode, PeerWarning,
 from spvfilter.node.blocktree import TreeBlock
 from spvfilter.node.scripts import Lock
 from spvfilter.wallet.events import MatchFound
+from spvfilter.wire.messages.table import Message
 
 _TAKEN_S = 125.0  # reply_s and a little, in which the user must have heard what became of a transaction, where a peer was always there
 _RESTART_S = 30.0  # longest time until the client is started again
@@ -156,7 +157,7 @@ class World:
             self._hear,
             self._ended,
             self.agreed.heard,
-            self.privacy.sent,
+            self._sent,
             self.wishes.answered,
             self._is_prompt,
             (lambda watch: None) if self.keychain is None else self.keychain.give,
@@ -174,6 +175,11 @@ class World:
         if not isinstance(error, (KilledError, StoreError)) or self.is_calm:
             raise Violation("alive", f"the client ended: {error!r}")
         self.timeline.after(self.rng.random() * _RESTART_S, self.boot)
+
+    def _sent(self, message: Message) -> None:
+        self.privacy.sent(message)
+        if self.user is not None:
+            self.user.announced(message)
 
     def _hear(self, process: Process, event: Event) -> None:
         self.record.note("told", event)

@@ -84,9 +84,9 @@ class OwnTxs:
         """The user broadcasts a transaction, in a call that waits to hear of it. Before `free_at` it is offered to no peer here."""
         books, now = self._context.books, self._context.now.monotonic
         own = self._own.get(tx.txid)
+        self._let_go_for(tx)
         if own is None:
             self._revive_parents(tx)
-            self._let_go_for(tx)
             own = self._own[tx.txid] = OwnTx(tx, free_at=free_at, taken=Taken.BEFORE if self._may_be_there(tx) else Taken.NOT)
             self._by_hash[tx.txid] = self._by_hash[tx.wtxid] = own
         elif own.tx.raw != tx.raw:
@@ -110,7 +110,7 @@ class OwnTxs:
     def _let_go_for(self, tx: Transaction) -> None:
         """What spends the same and that nobody has asked for is not given to anybody after this one, whose place it would take."""
         for other in list(self._own.values()):
-            if not other.is_recorded and not set(tx.inputs).isdisjoint(other.tx.inputs):
+            if not other.is_recorded and other.tx.txid != tx.txid and not set(tx.inputs).isdisjoint(other.tx.inputs):
                 why = f"it spends what {hash_to_hex(tx.txid)} spends, which was broadcast before anybody asked for it"
                 self._outcomes.answer(other, TxConflictError(why, tx.txid))
                 self.forget(other)
@@ -221,9 +221,11 @@ class OwnTxs:
             self._offer(peer, own)
 
     def is_offered(self, own: OwnTx) -> bool:
-        """Whether it is to be offered: not while another one of ours replaces it."""
+        """Whether it is to be offered: not while another one of ours replaces it, nor once it has ended."""
         unconfirmed = self._context.books.unconfirmed
-        return own.tx.txid not in unconfirmed.pending or own.tx.txid in unconfirmed.sent.wanted
+        if own.tx.txid in unconfirmed.pending:
+            return own.tx.txid in unconfirmed.sent.wanted
+        return not own.is_recorded
 
     def _first_due(self, own: OwnTx, peer: Peer) -> float:
         now, random = self._context.now.monotonic, self._context.random

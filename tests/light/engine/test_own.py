@@ -20,7 +20,7 @@ from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchWithdrawn, Reason
 from spvfilter.wire.messages.table import Inv, InvItem, InvType, Message, Tx
 from support.locks import LOCKS, STRANGER, key
-from support.sending import MODES, Hoards, answer, changes, send, spend, status, steps, synced
+from support.sending import MODES, Hoards, Waits, answer, changes, send, spend, status, steps, synced
 from support.stage import Prompt, stage
 
 DAY_S = 86_400
@@ -462,3 +462,46 @@ def test_what_is_replaced_here_is_not_offered_though_others_had_replaced_it(mode
         assert isinstance(there, Hoards)
         assert second in there.kept
         assert first not in there.kept
+
+
+@MODES
+def test_what_was_replaced_is_not_offered_when_it_is_given_up(mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was due to be offered all the time that ours replaced it, and was once it had ended."""
+    with stage(tmp_path, mode, Hoards) as world:
+        synced(world)
+        coin = world.truth.coins[-1]
+        raws = [build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 9_000)]
+        for raw in raws:
+            send(world, raw=raw)
+            world.pass_time(10)
+        world.pass_time(1_000)
+        announced: list[Message] = []
+        monkeypatch.setattr(world.privacy, "sent", announced.append)
+        assert world.process is not None
+        world.process.report(Abandon(Transaction.parse(raws[0]).txid))
+        world.pass_time(60)
+        names = {item.hash for message in announced if isinstance(message, Inv) for item in message.items}
+        assert names.isdisjoint({Transaction.parse(raws[0]).txid, Transaction.parse(raws[0]).wtxid})
+        assert status(world, Transaction.parse(raws[0]).txid) is TxStatus.ABANDONED
+
+
+@MODES
+def test_what_nobody_has_asked_for_is_not_sent_once_what_it_was_to_replace_is_broadcast_again(
+    mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two that spend the same the one that the user has broadcast last is to be sent."""
+    with stage(tmp_path, mode, Waits) as world:
+        synced(world)
+        coin = world.truth.coins[-1]
+        raws = [build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 9_000)]
+        first = send(world, raw=raws[0])
+        world.pass_time(10)
+        monkeypatch.setattr(Waits, "asks", False)
+        bump = send(world, raw=raws[1])
+        world.pass_time(2)
+        send(world, raw=raws[0])
+        monkeypatch.setattr(Waits, "asks", True)
+        world.pass_time(1_000)
+        assert (status(world, first), status(world, bump)) == (TxStatus.PENDING, None)
+        assert isinstance(answer(world, bump), TxConflictError)
+        assert first in world.truth.regtest.mempool
