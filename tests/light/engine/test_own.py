@@ -20,7 +20,7 @@ from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchWithdrawn, Reason
 from spvfilter.wire.messages.table import Inv, InvItem, InvType, Message, Tx
 from support.locks import LOCKS, STRANGER, key
-from support.sending import MODES, Hoards, Waits, answer, changes, send, spend, status, steps, synced
+from support.sending import MODES, Hoards, answer, changes, send, spend, status, steps, synced
 from support.stage import Prompt, stage
 
 DAY_S = 86_400
@@ -163,28 +163,6 @@ def test_after_a_restart_it_is_offered_to_whom_it_was_not(mode: Mode, tmp_path: 
         world.nodes[0].is_up = False
         world.pass_time(400)
         assert txid in world.truth.regtest.mempool
-
-
-@MODES
-@pytest.mark.parametrize("restarts", [False, True])
-def test_what_is_broadcast_again_takes_the_place_of_ours_that_replaced_it(mode: Mode, restarts: bool, tmp_path: Path) -> None:
-    with stage(tmp_path, mode, Hoards) as world:
-        synced(world)
-        coin = world.truth.coins[-1]
-        raws = [build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 800)]
-        first, bump = (Transaction.parse(raw).txid for raw in raws)
-        for raw in raws:
-            send(world, raw=raw)
-            world.pass_time(10)
-        assert (status(world, first), status(world, bump)) == (TxStatus.REPLACED, TxStatus.PENDING)
-        if restarts:
-            world.kill()
-            world.pass_time(100)
-        send(world, raw=raws[0])
-        world.pass_time(10)
-        assert (status(world, first), status(world, bump)) == (TxStatus.PENDING, TxStatus.REPLACED)
-        assert changes(world, bump)[-1] == (TxStatus.REPLACED, first)
-        assert isinstance(answer(world, first), Broadcast)
 
 
 def test_what_a_peer_has_of_ours_is_in_the_database(tmp_path: Path) -> None:
@@ -430,78 +408,3 @@ def test_what_a_peer_asked_for_that_left_before_it_was_stored_is_answered(mode: 
         assert isinstance(known, Broadcast)
         assert known.sent == ()
         assert status(world, txid) is TxStatus.PENDING
-
-
-@MODES
-@pytest.mark.parametrize("restarts", [False, True])
-def test_what_is_replaced_here_is_not_offered_though_others_had_replaced_it(mode: Mode, restarts: bool, tmp_path: Path) -> None:
-    """Anybody may invent such a rival. Who has taken a payment back had it offered on beside what takes it back."""
-    with stage(tmp_path, mode, Hoards, Hoards) as world:
-        world.nodes[1].is_up = False
-        synced(world)
-        coin = world.truth.coins[-1]
-        ours, theirs, bump = (build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600, 9_000))
-        first, rival, second = (Transaction.parse(raw).txid for raw in (ours, theirs, bump))
-        send(world, raw=ours)
-        world.pass_time(10)
-        assert world.process is not None
-        (peer,) = world.process.connections
-        for message in (Inv((InvItem(InvType.TX, rival),)), Tx(theirs)):
-            world.process.report(Heard(peer, message))
-        world.pass_time(5)
-        assert status(world, first) is TxStatus.REPLACED
-        send(world, raw=bump)
-        world.pass_time(10)
-        assert [status(world, each) for each in (first, rival, second)] == [TxStatus.REPLACED, TxStatus.REPLACED, TxStatus.PENDING]
-        if restarts:
-            world.kill()
-            world.pass_time(60)
-        world.nodes[1].is_up = True
-        world.pass_time(1_000)
-        there = world.nodes[1].behaviour
-        assert isinstance(there, Hoards)
-        assert second in there.kept
-        assert first not in there.kept
-
-
-@MODES
-def test_what_was_replaced_is_not_offered_when_it_is_given_up(mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was due to be offered all the time that ours replaced it, and was once it had ended."""
-    with stage(tmp_path, mode, Hoards) as world:
-        synced(world)
-        coin = world.truth.coins[-1]
-        raws = [build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 9_000)]
-        for raw in raws:
-            send(world, raw=raw)
-            world.pass_time(10)
-        world.pass_time(1_000)
-        announced: list[Message] = []
-        monkeypatch.setattr(world.privacy, "sent", announced.append)
-        assert world.process is not None
-        world.process.report(Abandon(Transaction.parse(raws[0]).txid))
-        world.pass_time(60)
-        names = {item.hash for message in announced if isinstance(message, Inv) for item in message.items}
-        assert names.isdisjoint({Transaction.parse(raws[0]).txid, Transaction.parse(raws[0]).wtxid})
-        assert status(world, Transaction.parse(raws[0]).txid) is TxStatus.ABANDONED
-
-
-@MODES
-def test_what_nobody_has_asked_for_is_not_sent_once_what_it_was_to_replace_is_broadcast_again(
-    mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of two that spend the same the one that the user has broadcast last is to be sent."""
-    with stage(tmp_path, mode, Waits) as world:
-        synced(world)
-        coin = world.truth.coins[-1]
-        raws = [build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 9_000)]
-        first = send(world, raw=raws[0])
-        world.pass_time(10)
-        monkeypatch.setattr(Waits, "asks", False)
-        bump = send(world, raw=raws[1])
-        world.pass_time(2)
-        send(world, raw=raws[0])
-        monkeypatch.setattr(Waits, "asks", True)
-        world.pass_time(1_000)
-        assert (status(world, first), status(world, bump)) == (TxStatus.PENDING, None)
-        assert isinstance(answer(world, bump), TxConflictError)
-        assert first in world.truth.regtest.mempool
