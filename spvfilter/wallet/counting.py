@@ -64,13 +64,17 @@ class Counting:
 
     def come_back(self, freed: Iterable[bytes]) -> Iterator[WalletEvent]:
         """Rivals count again against which nothing stands any more."""
+        gone: list[bytes] = []
         for txid, displaced in self._unconfirmed.comebacks(freed):
             if displaced:
-                yield from self.count(txid, Contest([], displaced))
-                continue
+                gone += displaced
+                yield from self.displace(displaced, txid)
+                self._unconfirmed.see(txid)
             events, made = self._make_live(txid)
             yield from events
             self._unconfirmed.follow(made)
+        if gone:
+            self._unconfirmed.trim(gone, self._changes.batch)
 
     def record(self, hits: Sequence[Hit]) -> tuple[list[WalletEvent], list[bytes]]:
         """Record matches, and those of unconfirmed transactions that spend what they make. A loop: a chain of them may be long."""

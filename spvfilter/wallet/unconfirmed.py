@@ -398,7 +398,7 @@ class Unconfirmed:
             for txid in sorted(rivals, key=self._ages.__getitem__, reverse=True):
                 if txid in self._rivals and (displaced := self._gives_way(txid)) is not None:
                     yield txid, displaced
-                    waiting.update(self.outpoints(txid))
+                    waiting.update(self.outpoints(txid), self.inputs_of(displaced))
 
     def _gives_way(self, txid: bytes) -> list[bytes] | None:
         """What a rival displaces if it counts again; None if it cannot."""
@@ -419,7 +419,7 @@ class Unconfirmed:
 
         Those on the word of fewest groups go first: who invents rivals has none forgotten that more groups tell of.
         """
-        coins = {outpoint for txid in replaced for outpoint in Transaction.parse(self.pending[txid].raw).inputs}
+        coins = set(self.inputs_of(txid for txid in replaced if txid in self.pending))
         groups = [([txid for txid in self._spenders[outpoint] if txid in self._rivals], MAX_RIVALS_OF_COIN) for outpoint in coins]
         if len(self._rivals) > MAX_RIVALS:
             groups.append((list(self._rivals), MAX_RIVALS))

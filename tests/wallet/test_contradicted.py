@@ -8,6 +8,7 @@ from spvfilter.errors import ParameterError
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
+from spvfilter.wallet import unconfirmed
 from spvfilter.wallet.refusals import check_broadcast
 from spvfilter.wallet.unconfirmed import MAX_DISPLACED
 from support.build import TxIn, TxOut, tx, txid
@@ -303,3 +304,19 @@ def test_of_ours_the_one_that_was_broadcast_last_counts_once_what_strangers_inve
         wallet.tell(wallet.books.expire(wallet.now - 900 + MEMPOOL_EXPIRY_S))
     assert [wallet.statuses()[txid(raw)] for raw in (first, bump)] == ["pending", "replaced"]
     assert wallet.books.own_unconfirmed() == [(txid(first), first)]
+
+
+def test_what_is_forgotten_of_strangers_rivals_while_ours_takes_its_place_again_ends_no_client(
+    wallet: Wallet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a stranger's transaction had just displaced was forgotten with that, and looked for after it: a KeyError, at each start anew."""
+    monkeypatch.setattr(unconfirmed, "MAX_RIVALS", 4)
+    wallet.mine(funding := pay(1_000, coin(1)), other := pay(1_000, coin(2)))
+    first, bump = pay(950, out(funding)), pay(1_900, out(funding), out(other))
+    for raw in (first, bump):
+        wallet.hear(raw, own=True)
+    wallet.hear(theirs := pay(500, out(other), coin(9)))
+    for value in range(5):
+        wallet.hear(pay(100 - value, coin(20)))
+    wallet.hear(pay(10, coin(9)))
+    assert [wallet.statuses().get(txid(raw)) for raw in (first, bump, theirs)] == ["replaced", "pending", None]
