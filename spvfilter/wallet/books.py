@@ -26,6 +26,7 @@ from spvfilter.wallet.invented import InventedOutpoints
 from spvfilter.wallet.kept import KEPT_DEPTH, KeptTransactions, confirmed, filter_elements, outpoint_elements
 from spvfilter.wallet.saved import Filtered, SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
+from spvfilter.wallet.sent import renumbered
 from spvfilter.wallet.unconfirmed import MAX_SPARED, Unconfirmed, identity, made_by, why_impossible
 from spvfilter.wallet.words import Groups
 from spvfilter.watch.match import Match
@@ -47,12 +48,12 @@ class Books:
         self._kept = KeptTransactions(saved.transactions)
         self.ended = Endings(saved.ended, saved.transactions, saved.lost)
         unconfirmed = [each.hit for each in saved.matches if each.block_hash is None]
-        self.unconfirmed = Unconfirmed(saved.unconfirmed, unconfirmed, saved.last_sent)
+        self.batch.transactions |= (changed := renumbered(saved.unconfirmed))
+        self.unconfirmed = Unconfirmed({**saved.unconfirmed, **changed}, unconfirmed, saved.last_sent)
         watch.table.learn(unconfirmed)
         self.is_window_due = False  # whether a confirmed use asks for more scripts of a keychain than are watched
-        self._invented = InventedOutpoints(
-            watch, (hit.outpoint for hit in unconfirmed if not (hit.spend or hit.txid in self.unconfirmed.sent))
-        )
+        theirs = (hit.outpoint for hit in unconfirmed if not (hit.spend or hit.txid in self.unconfirmed.sent))
+        self._invented = InventedOutpoints(watch, theirs)
         self._counting = Counting(watch, self.unconfirmed, self._invented, self._changes)
         for found in saved.matches:
             if found.block_hash is not None:

@@ -86,9 +86,7 @@ class Sent:
         return dict.fromkeys(txid for txid in ours if txid in wanted)
 
     def _place(self, txid: bytes) -> tuple[int, bool, int]:
-        """Its place among ours; databases of earlier versions give all the same number."""
-        tx = self._pending[txid]
-        return tx.own, tx.status is TxStatus.PENDING, tx.seen or 0
+        return _place(self._pending[txid])
 
     def _family(self, txid: bytes) -> dict[bytes, tuple[bytes, ...]]:
         """A transaction and what it spends from, directly or through others, parents first, with the outpoints that they spend."""
@@ -106,3 +104,18 @@ class Sent:
             self._looked_for.update(parents)
             waiting += (parent for parent in parents if parent in self._pending and parent not in found)
         return ordered
+
+
+def renumbered(pending: Mapping[bytes, StoredTx]) -> dict[bytes, StoredTx]:
+    """Those of ours that need another number, each with it: in databases of earlier versions all have the same."""
+    changed, last = dict[bytes, StoredTx](), 0
+    for txid in sorted((txid for txid, tx in pending.items() if tx.own), key=lambda txid: _place(pending[txid])):
+        last = max(pending[txid].own, last + 1)
+        if last != pending[txid].own:
+            changed[txid] = pending[txid]._replace(own=last)
+    return changed
+
+
+def _place(tx: StoredTx) -> tuple[int, bool, int]:
+    """Its place among ours; of those with the same number what counts comes last."""
+    return tx.own, tx.status is TxStatus.PENDING, tx.seen or 0

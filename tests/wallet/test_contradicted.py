@@ -6,6 +6,7 @@ import pytest
 
 from spvfilter.errors import ParameterError
 from spvfilter.protocol import MEMPOOL_EXPIRY_S
+from spvfilter.store.batch import Batch
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet import unconfirmed
@@ -320,3 +321,35 @@ def test_what_is_forgotten_of_strangers_rivals_while_ours_takes_its_place_again_
         wallet.hear(pay(100 - value, coin(20)))
     wallet.hear(pay(10, coin(9)))
     assert [wallet.statuses().get(txid(raw)) for raw in (first, bump, theirs)] == ["replaced", "pending", None]
+
+
+def upgrade(wallet: Wallet) -> None:
+    """Restart with a database of an earlier version, where all that was broadcast here has the number 1."""
+    known = wallet.store.unconfirmed()
+    wallet.store.commit(Batch(transactions={txid: tx._replace(own=1) for txid, tx in known.items() if tx.own}))
+    wallet.restart()
+
+
+def test_with_what_replaced_ours_in_an_earlier_version_that_is_abandoned_too(wallet: Wallet) -> None:
+    """It was offered again, to be paid after all."""
+    wallet.mine(funding := pay(1_000, coin(1)))
+    for value in (950, 900):
+        wallet.hear(last := pay(value, out(funding)), own=True)
+    upgrade(wallet)
+    assert wallet.books.own_unconfirmed() == [(txid(last), last)]
+    wallet.tell(wallet.books.abandon(txid(last)))
+    assert wallet.books.own_unconfirmed() == []
+
+
+def test_what_was_sent_last_in_an_earlier_version_stays_wanted_when_strangers_replace_it(wallet: Wallet) -> None:
+    """With the next start another one was: of those with the same number it is what counts."""
+    wallet.mine(funding := pay(1_000, coin(1)), other := pay(1_000, coin(2)))
+    first, bump = pay(950, out(funding)), pay(1_900, out(funding), out(other))
+    for raw in (first, bump):
+        wallet.hear(raw, own=True)
+    upgrade(wallet)
+    wallet.hear(pay(500, out(other)))
+    for _ in range(2):
+        assert [wallet.statuses()[txid(raw)] for raw in (first, bump)] == ["pending", "replaced"]
+        assert wallet.books.own_unconfirmed() == [(txid(bump), bump)]
+        wallet.restart()
