@@ -71,7 +71,7 @@ class Sent:
         wanted = set[bytes]()
         self._replaced.clear()
         self._looked_for.clear()
-        ours = sorted(self._inputs, key=self._place)
+        ours = sorted(self._inputs, key=lambda txid: _place(self._pending, txid))
         for txid in reversed(ours):
             family = self._family(txid) if txid not in wanted and txid not in self._replaced else {}
             for each, inputs in family.items():
@@ -84,9 +84,6 @@ class Sent:
                 wanted |= ancestry.keys()
                 spender.update((outpoint, each) for each, inputs in ancestry.items() for outpoint in inputs)
         return dict.fromkeys(txid for txid in ours if txid in wanted)
-
-    def _place(self, txid: bytes) -> tuple[int, bool, int]:
-        return _place(self._pending[txid])
 
     def _family(self, txid: bytes) -> dict[bytes, tuple[bytes, ...]]:
         """A transaction and what it spends from, directly or through others, parents first, with the outpoints that they spend."""
@@ -109,13 +106,15 @@ class Sent:
 def renumbered(pending: Mapping[bytes, StoredTx]) -> dict[bytes, StoredTx]:
     """Those of ours that need another number, each with it: in databases of earlier versions all have the same."""
     changed, last = dict[bytes, StoredTx](), 0
-    for txid in sorted((txid for txid, tx in pending.items() if tx.own), key=lambda txid: _place(pending[txid])):
+    for txid in sorted((txid for txid, tx in pending.items() if tx.own), key=lambda txid: _place(pending, txid)):
         last = max(pending[txid].own, last + 1)
         if last != pending[txid].own:
             changed[txid] = pending[txid]._replace(own=last)
     return changed
 
 
-def _place(tx: StoredTx) -> tuple[int, bool, int]:
-    """Its place among ours; of those with the same number what counts comes last."""
-    return tx.own, tx.status is TxStatus.PENDING, tx.seen or 0
+def _place(pending: Mapping[bytes, StoredTx], txid: bytes) -> tuple[int, bool, bool, int]:
+    """Its place among ours; of those with the same number what counts comes last, or what others have replaced."""
+    tx = pending[txid]
+    rival = pending.get(tx.rival or b"")
+    return tx.own, tx.status is TxStatus.PENDING, rival is None or not rival.own, tx.seen or 0

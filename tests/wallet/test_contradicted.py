@@ -353,3 +353,13 @@ def test_what_was_sent_last_in_an_earlier_version_stays_wanted_when_strangers_re
         assert [wallet.statuses()[txid(raw)] for raw in (first, bump)] == ["pending", "replaced"]
         assert wallet.books.own_unconfirmed() == [(txid(bump), bump)]
         wallet.restart()
+
+
+def test_of_a_database_of_an_earlier_version_what_strangers_have_replaced_is_wanted_before_what_ours_has(wallet: Wallet) -> None:
+    wallet.mine(funding := pay(1_000, coin(1)))
+    first, bump = pay(950, out(funding)), pay(900, out(funding))
+    for raw in (first, bump, first):
+        wallet.hear(raw, own=True)
+    wallet.hear(pay(500, out(funding)))
+    upgrade(wallet)
+    assert wallet.books.own_unconfirmed() == [(txid(first), first)]
