@@ -596,3 +596,23 @@ def test_one_that_no_stranger_has_asked_for_is_given_to_none_once_another_of_our
         assert status(world, txid) is None
         assert isinstance(answer(world, txid), TxConflictError)
         assert Transaction.parse(old).wtxid not in {each for each, _ in told}
+
+
+def test_one_that_no_stranger_has_asked_for_is_given_to_none_once_what_it_was_to_replace_is_broadcast_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, Waits, max_peers=2) as world:
+        synced(world)
+        new, old = rivals(world)
+        instead = send(world, raw=new)
+        world.pass_time(5)
+        assert isinstance(answer(world, instead), Broadcast)
+        monkeypatch.setattr(Waits, "asks", False)
+        txid = send(world, is_private=True, raw=old)
+        world.pass_time(2)
+        monkeypatch.setattr(Waits, "asks", True)
+        send(world, raw=new)
+        world.pass_time(300)
+        assert status(world, instead) is TxStatus.PENDING
+        assert status(world, txid) is None
+        assert isinstance(answer(world, txid), TxConflictError)
