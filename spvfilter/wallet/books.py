@@ -196,7 +196,7 @@ class Books:
                 for rival in dict.fromkeys(rivals):
                     if rival != tx.txid:
                         yield from self._end(rival, end, freed)
-        yield from self._counting.come_back(freed)
+        yield from self._counting.after_ends(freed)
 
     def rewind(self, height: int) -> None:
         """Move the cursor back: what was found in blocks above `height` is in doubt, and they are searched again."""
@@ -479,7 +479,7 @@ class Books:
     def _end_all(self, txids: Iterable[bytes], status: TxStatus, reason: Reason) -> list[WalletEvent]:
         end, freed = Ending(status, reason, self.cursor), list[bytes]()
         events = [event for txid in txids for event in self._end(txid, end, freed)]
-        return [*events, *self._counting.come_back(freed)]
+        return [*events, *self._counting.after_ends(freed)]
 
     def _end(self, txid: bytes, end: Ending, freed: list[bytes]) -> Iterator[WalletEvent]:
         """An unconfirmed transaction ends, and its descendants; `freed` is extended by the outpoints that they spent."""

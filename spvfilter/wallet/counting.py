@@ -76,6 +76,12 @@ class Counting:
         if gone:
             self._unconfirmed.trim(gone, self._changes.batch)
 
+    def after_ends(self, freed: Iterable[bytes]) -> Iterator[WalletEvent]:
+        """Transactions have ended: rivals count again, those included that are wanted because ours has ended, whatever that spent."""
+        unconfirmed = self._unconfirmed
+        wanted = [] if unconfirmed.sent.is_found else [txid for txid in unconfirmed.sent.wanted if not unconfirmed.is_live(txid)]
+        yield from self.come_back([*freed, *unconfirmed.inputs_of(wanted)])
+
     def record(self, hits: Sequence[Hit]) -> tuple[list[WalletEvent], list[bytes]]:
         """Record matches, and those of unconfirmed transactions that spend what they make. A loop: a chain of them may be long."""
         events, made = list[WalletEvent](), list[bytes]()

@@ -49,6 +49,11 @@ class Sent:
         self._wanted = None
 
     @property
+    def is_found(self) -> bool:
+        """Whether none of ours has come or gone since `wanted` was last asked for."""
+        return self._wanted is not None
+
+    @property
     def wanted(self) -> Mapping[bytes, None]:
         """The txids of those that the user wants, in the order in which they were sent."""
         if self._wanted is None:

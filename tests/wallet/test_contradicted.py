@@ -363,3 +363,19 @@ def test_of_a_database_of_an_earlier_version_what_strangers_have_replaced_is_wan
     wallet.hear(pay(500, out(funding)))
     upgrade(wallet)
     assert wallet.books.own_unconfirmed() == [(txid(first), first)]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_is_wanted_again_because_a_child_of_what_it_replaced_has_ended_counts_again(restarts: bool, wallet: Wallet) -> None:
+    """It was offered, but what it had replaced counted, with nothing of others beside it."""
+    wallet.mine(funding := pay(1_000, coin(1)))
+    first, bump = (pay(value, out(funding)) for value in (950, 900))
+    child = pay(800, out(first), to=THEIRS)
+    for raw in (first, bump, child):
+        wallet.hear(raw, own=True)
+    if restarts:
+        wallet.restart()
+    assert wallet.books.own_unconfirmed() == [(txid(first), first), (txid(child), child)]
+    wallet.tell(wallet.books.abandon(txid(child)))
+    assert wallet.books.own_unconfirmed() == [(txid(bump), bump)]
+    assert [wallet.statuses()[txid(raw)] for raw in (first, bump)] == ["replaced", "pending"]
