@@ -15,7 +15,7 @@ _STATUSES = tuple(status.value for status in UNCONFIRMED)
 
 
 def stored_elements(checked: Checked, network: Network) -> list[bytes]:
-    """The elements, in the client's order. Raises InexpressibleError, StoreCorruptError."""
+    """The elements. Raises InexpressibleError, StoreCorruptError."""
     watch = WatchList(network)
     entries = {row: watch.add_entry(EntryKind(kind), value) for row, kind, value, _ in checked("watch", "FROM watch ORDER BY id", ())}
     for outpoint, row, value, script in checked("coins", "FROM coins", ()):

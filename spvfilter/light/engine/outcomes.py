@@ -63,8 +63,8 @@ class Outcomes:
             status, by = ended.status, ended.rival
         else:
             status, by = TxStatus.CONFIRMED, None
-        if status is TxStatus.REPLACED and (later := books.unconfirmed.sent.replaced_by(txid)) is not None:
-            self.answer(own, TxConflictError(f"it spends what {_name(later)} spends: it is {status}", later))
+        if pending is not None and (later := books.unconfirmed.sent.replaced_by(txid)) is not None:
+            self.answer(own, TxConflictError(f"it spends what {_name(later)} spends, which was broadcast later: it is {status}", later))
         if status is own.status:
             return
         own.status = status
