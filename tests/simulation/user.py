@@ -31,9 +31,9 @@ class User:
     def __init__(self, rng: random.Random, world: World) -> None:
         self._rng = rng
         self._world = world
-        self._sent: dict[bytes, bytes] = {}  # raw, by txid; what was sent last is last
+        self._sent: dict[bytes, bytes] = {}  # raw, by txid
         self._txids: dict[bytes, bytes] = {}  # by txid and wtxid
-        self._sent_in: dict[bytes, Process | None] = {}  # txid → process that was told of its last broadcast; None: it is stored
+        self._order: dict[bytes, Process | None] = {}  # txids as they were last sent to all → the process that was told; None: it is stored
         self._given_up: set[bytes] = set()  # txids of what stays so, unless it is sent again or a block has it
         self._sends = 0
         self._labels = 0
@@ -107,13 +107,16 @@ class User:
         except ParameterError:
             return
         self._sends += 1
-        self._sent.pop(txid, None)
         self._sent[txid] = raw
         self._txids.update({txid: txid, Transaction.parse(raw).wtxid: txid})
-        self._sent_in[txid] = process
-        self._world.timeline.after(_KEPT_S, partial(self._keep_order, process, txid))
         self._given_up.discard(txid)
-        self._world.broadcast(raw, is_private=self._rng.random() < 0.2)
+        is_private = self._rng.random() < 0.2
+        if process.engine.books.in_block(txid) is None:  # else nothing is sent
+            self._order.pop(txid, None)
+            if not is_private:  # which may be refused
+                self._order[txid] = process
+                self._world.timeline.after(_KEPT_S, partial(self._keep_order, process, txid))
+        self._world.broadcast(raw, is_private=is_private)
 
     def _ours(self) -> list[bytes]:
         """Txids of what can be given up."""
@@ -123,8 +126,8 @@ class User:
         return [txid for txid, pending in process.engine.books.unconfirmed.pending.items() if pending.own]
 
     def _keep_order(self, process: Process, txid: bytes) -> None:
-        if self._world.process is process is self._sent_in[txid] and not process.disk.waiting:
-            self._sent_in[txid] = None
+        if self._world.process is process is self._order.get(txid) and not process.disk.waiting:
+            self._order[txid] = None
 
     # What must be so
 
@@ -136,20 +139,23 @@ class User:
                 raise Violation("true", f"our transaction {txid[::-1].hex()} is offered, which {by[::-1].hex()} replaces, sent later")
 
     def _replaced_by(self, txid: bytes) -> bytes | None:
-        """What was sent after a transaction and spends the same, unless something that spends from that was sent still later."""
+        """What was sent to all after a transaction and spends the same, unless something that spends from that was sent still later."""
         process = self._world.process
         assert process is not None
-        pending, order = process.engine.books.unconfirmed.pending, list(self._sent)
-        inputs, family, replaced = set(Transaction.parse(self._sent[txid]).inputs), {txid}, None
+        pending, order = process.engine.books.unconfirmed.pending, list(self._order)
+        family, found = {txid}, 1
+        while len(family) >= found:  # until none is added
+            found = len(family) + 1
+            family |= {each for each, raw in self._sent.items() if any(o[:32] in family for o in Transaction.parse(raw).inputs)}
+        if not family <= self._order.keys():
+            return None
+        inputs, replaced = set(Transaction.parse(self._sent[txid]).inputs), None
         for each in order[order.index(txid) + 1 :]:
-            spent = Transaction.parse(self._sent[each]).inputs
-            if any(outpoint[:32] in family for outpoint in spent):
-                family.add(each)
-            if each not in pending or not pending[each].own or self._sent_in[each] not in (process, None):
-                continue  # it has ended, or the process did before it was stored
+            if self._order[each] not in (process, None):
+                continue  # the process ended before it was stored
             if each in family:
                 replaced = None
-            elif not inputs.isdisjoint(spent):
+            elif each in pending and pending[each].own and not inputs.isdisjoint(Transaction.parse(self._sent[each]).inputs):
                 replaced = each
         return replaced
 
