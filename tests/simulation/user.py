@@ -32,7 +32,8 @@ class User:
         self._rng = rng
         self._world = world
         self._sent: dict[bytes, bytes] = {}  # raw, by txid
-        self._txids: dict[bytes, bytes] = {}  # by txid and wtxid
+        self._broadcasts: dict[bytes, Transaction] = {}  # by txid: these, and those that everybody sends in a life
+        self._txids: dict[bytes, bytes] = {}  # of these, by txid and wtxid
         self._order: dict[bytes, Process | None] = {}  # txids as they were last sent to all → the process that was told; None: it is stored
         self._given_up: set[bytes] = set()  # txids of what stays so, unless it is sent again or a block has it
         self._sends = 0
@@ -108,15 +109,8 @@ class User:
             return
         self._sends += 1
         self._sent[txid] = raw
-        self._txids.update({txid: txid, Transaction.parse(raw).wtxid: txid})
         self._given_up.discard(txid)
-        is_private = self._rng.random() < 0.2
-        if process.engine.books.in_block(txid) is None:  # else nothing is sent
-            self._order.pop(txid, None)
-            if not is_private:  # which may be refused
-                self._order[txid] = process
-                self._world.timeline.after(_KEPT_S, partial(self._keep_order, process, txid))
-        self._world.broadcast(raw, is_private=is_private)
+        self._world.broadcast(raw, is_private=self._rng.random() < 0.2)
 
     def _ours(self) -> list[bytes]:
         """Txids of what can be given up."""
@@ -124,6 +118,17 @@ class User:
         if process is None:
             return []
         return [txid for txid, pending in process.engine.books.unconfirmed.pending.items() if pending.own]
+
+    def broadcast(self, raw: bytes, process: Process, *, is_private: bool) -> None:
+        """The client is given a transaction to send."""
+        tx = Transaction.parse(raw)
+        self._broadcasts[tx.txid] = tx
+        self._txids.update({tx.txid: tx.txid, tx.wtxid: tx.txid})
+        if process.engine.books.in_block(tx.txid) is None:  # else nothing is sent
+            self._order.pop(tx.txid, None)
+            if not is_private:  # which may be refused
+                self._order[tx.txid] = process
+                self._world.timeline.after(_KEPT_S, partial(self._keep_order, process, tx.txid))
 
     def _keep_order(self, process: Process, txid: bytes) -> None:
         if self._world.process is process is self._order.get(txid) and not process.disk.waiting:
@@ -146,16 +151,16 @@ class User:
         family, found = {txid}, 1
         while len(family) >= found:  # until none is added
             found = len(family) + 1
-            family |= {each for each, raw in self._sent.items() if any(o[:32] in family for o in Transaction.parse(raw).inputs)}
+            family |= {each for each, tx in self._broadcasts.items() if any(outpoint[:32] in family for outpoint in tx.inputs)}
         if not family <= self._order.keys():
             return None
-        inputs, replaced = set(Transaction.parse(self._sent[txid]).inputs), None
+        inputs, replaced = set(self._broadcasts[txid].inputs), None
         for each in order[order.index(txid) + 1 :]:
-            if self._order[each] not in (process, None):
-                continue  # the process ended before it was stored
             if each in family:
                 replaced = None
-            elif each in pending and pending[each].own and not inputs.isdisjoint(Transaction.parse(self._sent[each]).inputs):
+            elif self._order[each] not in (process, None) or each not in pending or not pending[each].own:
+                continue  # the process ended before it was stored, or it has ended itself
+            elif not inputs.isdisjoint(self._broadcasts[each].inputs):
                 replaced = each
         return replaced
 

@@ -299,6 +299,8 @@ class World:
         process = self.process
         if process is not None:
             is_public = not is_private and (self.user is None or self.truth.would_take(raw))  # now, too: nodes wait for no parents
+            if self.user is not None:
+                self.user.broadcast(raw, process, is_private=is_private)
             process.broadcast(raw, is_private=is_private)  # which may be its last act
             self.timeline.after(_TAKEN_S, partial(self._check_taken, process, raw, is_public=is_public))
 
