@@ -26,6 +26,7 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import WalletEvent
+from spvfilter.wallet.sent import MAX_ANCESTORS
 from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, NotFound, Reject, Tx
 
 MAX_OFFERED = 1_000  # ours: transactions that a peer may fetch, the latest offered
@@ -108,12 +109,26 @@ class OwnTxs:
         return own
 
     def _let_go_for(self, tx: Transaction) -> None:
-        """What spends the same and that nobody has asked for is not given to anybody after this one, whose place it would take."""
+        """What nobody has asked for is not given to anybody after this one, whose place it, or what it spends from, would take."""
         for other in list(self._own.values()):
-            if not other.is_recorded and other.tx.txid != tx.txid and not set(tx.inputs).isdisjoint(other.tx.inputs):
+            if not other.is_recorded and any(not each.isdisjoint(tx.inputs) for each in self._spent_for(other.tx, but=tx.txid)):
                 why = f"it spends what {hash_to_hex(tx.txid)} spends, which was broadcast before anybody asked for it"
                 self._outcomes.answer(other, TxConflictError(why, tx.txid))
                 self.forget(other)
+
+    def _spent_for(self, tx: Transaction, but: bytes) -> Iterator[set[bytes]]:
+        """What a transaction and its unconfirmed ancestors spend, each of them, `but` for one."""
+        pending, family = self._context.books.unconfirmed.pending, {tx.txid: tx}
+        waiting = [tx]
+        while waiting and len(family) <= MAX_ANCESTORS:
+            each = waiting.pop()
+            if each.txid != but:
+                yield set(each.inputs)
+            for txid in dict.fromkeys(outpoint[:32] for outpoint in each.inputs):
+                own = self._own.get(txid)
+                if txid not in family and (own is not None or txid in pending):
+                    family[txid] = own.tx if own is not None else Transaction.parse(pending[txid].raw)
+                    waiting.append(family[txid])
 
     def _may_be_there(self, tx: Transaction) -> bool:
         """Whether peers may have, with another witness, what has ended here: they keep that, as in `_renew`, unless a rival is taken."""

@@ -10,10 +10,11 @@ from spvfilter.errors import TxConflictError
 from spvfilter.light.engine.inputs import Abandon, Heard
 from spvfilter.light.events import Broadcast, Mode
 from spvfilter.node.build import build_tx
+from spvfilter.primitives import OutPoint
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import Inv, InvItem, InvType, Message, Tx
-from support.locks import LOCKS
+from support.locks import LOCKS, STRANGER
 from support.sending import MODES, Hoards, Waits, answer, changes, send, status, synced
 from support.stage import stage
 
@@ -113,3 +114,24 @@ def test_what_nobody_has_asked_for_is_not_sent_once_what_it_was_to_replace_is_br
         assert (status(world, first), status(world, bump)) == (TxStatus.PENDING, None)
         assert isinstance(answer(world, bump), TxConflictError)
         assert first in world.truth.regtest.mempool
+
+
+@MODES
+def test_what_spends_from_what_is_replaced_and_nobody_has_asked_for_is_not_sent_after_that(
+    mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It brings back what it spends from, in place of what the user has broadcast since."""
+    with stage(tmp_path, mode, Waits) as world:
+        synced(world)
+        coin = world.truth.coins[-1]
+        parent, bump = (build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 9_000))
+        first = send(world, raw=parent)
+        world.pass_time(10)
+        monkeypatch.setattr(Waits, "asks", False)
+        child = send(world, raw=build_tx([LOCKS[0].spends(OutPoint(first, 0))], [STRANGER.pays(coin.value - 2_000)]))
+        world.pass_time(2)
+        monkeypatch.setattr(Waits, "asks", True)
+        second = send(world, raw=bump)
+        world.pass_time(10)
+        assert [status(world, each) for each in (first, second, child)] == [TxStatus.REPLACED, TxStatus.PENDING, None]
+        assert isinstance(answer(world, child), TxConflictError)
