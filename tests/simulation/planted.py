@@ -507,6 +507,6 @@ def what_was_given_up_comes_back() -> list[Change]:
     return [(Endings, "rules_out", lambda self, tx, *, own: true(self, tx, own=True))]
 
 
-@bug(Mode.COMPACT, user=True, seed=6)
+@bug(Mode.COMPACT, user=True, seed=20)
 def what_was_replaced_is_offered() -> list[Change]:
     return [(OwnTxs, "is_offered", lambda self, own: True)]
