@@ -61,7 +61,10 @@ class Sent:
         return self._wanted
 
     def replaced_by(self, txid: bytes) -> bytes | None:
-        """What was sent after one of ours, is wanted, and spends what that or its ancestor spends; None if that is wanted itself."""
+        """What was sent after one of ours, is wanted, and spends what that or its ancestor spends; None if that is wanted itself.
+
+        Of one whose ancestors spend the same as one another, or as it does, one of these: no block can have it.
+        """
         return None if txid in self.wanted else self._replaced.get(txid)
 
     def replaced_with(self, txid: bytes) -> list[bytes]:
@@ -84,10 +87,15 @@ class Sent:
                 lost = (self._replaced.get(outpoint[:32], each) for outpoint in inputs)  # with what it spends from
                 if (by := next((rival for rival in (*rivals, *lost) if rival != each), None)) is not None:
                     self._replaced[each] = by
-            if txid not in self._replaced:
-                ancestry = {each: inputs for each, inputs in family.items() if each in self._inputs}
-                wanted |= ancestry.keys()
-                spender.update((outpoint, each) for each, inputs in ancestry.items() for outpoint in inputs)
+            if txid in self._replaced or not family:
+                continue
+            ancestry = {each: inputs for each, inputs in family.items() if each in self._inputs}
+            spent = {outpoint: each for each, inputs in ancestry.items() for outpoint in inputs}
+            if (by := next((spent[o] for each, inputs in ancestry.items() for o in inputs if spent[o] != each), None)) is not None:
+                self._replaced[txid] = by  # they spend the same as one another: no block can have it
+                continue
+            wanted |= ancestry.keys()
+            spender |= spent
         return dict.fromkeys(txid for txid in ours if txid in wanted)
 
     def _family(self, txid: bytes) -> dict[bytes, tuple[bytes, ...]]:

@@ -106,3 +106,12 @@ def test_of_a_long_chain_no_more_ancestors_are_looked_at_than_peers_would_relay(
     looked_at.clear()
     sent.changed(txid(raws[0]))  # too far away to matter
     assert (list(sent.wanted), looked_at) == ([txid(raws[-1])], [])
+
+
+def test_what_spends_the_same_as_its_ancestor_is_not_wanted_and_does_not_bring_that_back() -> None:
+    """No block can have it: whatever let it in, what can be is offered."""
+    first, second = pay(900, coin(1)), pay(800, coin(1))
+    raws = [first, second, pay(700, out(first), coin(1))]
+    sent = Sent({txid(raw): stored(raw, number) for number, raw in enumerate(raws, 1)})
+    assert list(sent.wanted) == [txid(second)]
+    assert sent.replaced_by(txid(raws[2])) in {txid(first), txid(raws[2])}
