@@ -362,7 +362,8 @@ class LightClient:
         peer and in every run, every ten minutes until a peer announces it that did not get it from us, then once a day, until a block has
         it or 336 hours have passed. BroadcastProgress tells what peers do with it, BroadcastChanged what becomes of it. One that is in the
         books, in a block or waiting, is offered again, but not waited for. It takes the place of unconfirmed ones that spend the same (see
-        TxStatus). A parent that was refused for its fee is offered again with a child that pays for both.
+        TxStatus): of those broadcast here only the last is offered, and who waits for one that no peer has asked for yet gets a
+        TxConflictError. A parent that was refused for its fee is offered again with a child that pays for both.
 
         `private` gives it to one peer first, in a connection made for it alone, through a circuit of its own where there is a proxy (with
         Tor). If two connected peers announce it within two to four minutes, none is told of it, and after a day without a block another

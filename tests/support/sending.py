@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from simulation.behaviours.relay import Taker
+from simulation.connection import Connection
 from simulation.node import Node
 from simulation.world import World
 from spvfilter.light.events import Broadcast, BroadcastChanged, BroadcastProgress, BroadcastStep, Mode
@@ -14,7 +15,7 @@ from spvfilter.node.build import build_tx
 from spvfilter.node.responder import Responder
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
-from spvfilter.wire.messages.table import InvItem
+from spvfilter.wire.messages.table import Inv, InvItem, Message
 from support.locks import LOCKS
 from support.stage import Prompt, Stage
 
@@ -104,3 +105,24 @@ def stranger(world: Stage) -> Node:
     there = {id(each.node) for each in world.process.connections.values()}
     (found,) = [node for node in world.nodes if id(node) not in there]
     return found
+
+
+def announced_from_now(world: Stage, monkeypatch: pytest.MonkeyPatch) -> list[tuple[bytes, bool]]:
+    """Hashes of what is announced from now on, and whether to a stranger."""
+    told = list[tuple[bytes, bool]]()
+    send_on = Connection.send
+
+    def sent(connection: Connection, message: Message) -> None:
+        if isinstance(message, Inv):
+            to_stranger = world.process is not None and connection.number in world.process.private
+            told.extend((item.hash, to_stranger) for item in message.items)
+        send_on(connection, message)
+
+    monkeypatch.setattr(Connection, "send", sent)
+    return told
+
+
+def rivals(world: Stage) -> list[bytes]:
+    """Two transactions that spend the same coin."""
+    coin = next(each for each in world.truth.coins if bytes(each.outpoint) in world.truth.regtest.chain.coins)
+    return [build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 9_000)]

@@ -15,7 +15,7 @@ from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.table import Inv, InvItem, InvType, Message, Tx
 from support.locks import LOCKS, STRANGER
-from support.sending import MODES, Hoards, Waits, answer, changes, send, status, synced
+from support.sending import MODES, Hoards, Waits, answer, changes, rivals, send, status, synced
 from support.stage import stage
 
 
@@ -78,8 +78,7 @@ def test_what_was_replaced_is_not_offered_when_it_is_given_up(mode: Mode, tmp_pa
     """It was due to be offered all the time that ours replaced it, and was once it had ended."""
     with stage(tmp_path, mode, Hoards) as world:
         synced(world)
-        coin = world.truth.coins[-1]
-        raws = [build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 9_000)]
+        raws = rivals(world)
         for raw in raws:
             send(world, raw=raw)
             world.pass_time(10)
@@ -101,8 +100,7 @@ def test_what_nobody_has_asked_for_is_not_sent_once_what_it_was_to_replace_is_br
     """Of two that spend the same the one that the user has broadcast last is to be sent."""
     with stage(tmp_path, mode, Waits) as world:
         synced(world)
-        coin = world.truth.coins[-1]
-        raws = [build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 9_000)]
+        raws = rivals(world)
         first = send(world, raw=raws[0])
         world.pass_time(10)
         monkeypatch.setattr(Waits, "asks", False)
