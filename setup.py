@@ -1,4 +1,6 @@
-"""Build of the compiled kernel, which is left out if there is no C compiler. The package's metadata is in pyproject.toml."""
+"""Build of the compiled kernel, which is left out if there is no C compiler. The package's metadata is in
+pyproject.toml.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ STABLE_ABI = not sysconfig.get_config_var("Py_GIL_DISABLED")  # binding.h decide
 
 
 class BuildKernel(build_ext):
-    """Compiles the kernel. If that fails, every trace of it is removed, and the result is a pure package and named so."""
+    """Compiles the kernel. If that fails, every trace of it is removed, and the result is a pure package and named
+    so.
+    """
 
     def run(self) -> None:
         inplace = self.inplace
@@ -32,7 +36,10 @@ class BuildKernel(build_ext):
             super().run()
         except Exception as error:
             self.warn(f"no compiled kernel: {error}")
-            for self.inplace in (False, inplace):  # the build folder's and, in an editable install, the one beside the sources
+            for self.inplace in (
+                False,
+                inplace,
+            ):  # the build folder's and, in an editable install, the one beside the sources
                 Path(self.get_ext_fullpath(KERNEL)).unlink(missing_ok=True)
             self.extensions = self.distribution.ext_modules = []
 
@@ -40,7 +47,9 @@ class BuildKernel(build_ext):
         """Compile on all processors, and only the sources that changed."""
         compile_some = self.compiler.compile
 
-        def compile_all(sources: Sequence[str], *, output_dir: str, depends: Sequence[str], **options: Any) -> list[str]:
+        def compile_all(
+            sources: Sequence[str], *, output_dir: str, depends: Sequence[str], **options: Any
+        ) -> list[str]:
             def compile_one(source: str) -> str:
                 (compiled,) = self.compiler.object_filenames([source], output_dir=output_dir)
                 if newer_group([source, *depends], compiled):
@@ -64,10 +73,18 @@ class Wheel(bdist_wheel):
 
 
 class SourceArchive(sdist):
-    """A source archive that depends on its files and SOURCE_DATE_EPOCH alone: not on who packs it, when, where or under which umask."""
+    """A source archive that depends on its files and SOURCE_DATE_EPOCH alone: not on who packs it, when, where or under
+    which umask.
+    """
 
     def make_archive(
-        self, base_name: str, format: str, root_dir: Any = None, base_dir: Any = None, owner: Any = None, group: Any = None
+        self,
+        base_name: str,
+        format: str,
+        root_dir: Any = None,
+        base_dir: Any = None,
+        owner: Any = None,
+        group: Any = None,
     ) -> str:
         made = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
 

@@ -1,4 +1,6 @@
-"""Sphinx's configuration. The sources that Sphinx reads are a copy of this folder with the generated reference: see generate.py."""
+"""Sphinx's configuration. The sources that Sphinx reads are a copy of this folder with the generated reference: see
+generate.py.
+"""
 
 import sys
 from pathlib import Path
@@ -23,7 +25,9 @@ html_copy_source = False
 exclude_patterns = ["*.py"]
 myst_enable_extensions = ["deflist", "colon_fence"]
 myst_heading_anchors = 3
-toc_object_entries = False  # the pages of the reference list their names themselves; a navigation with 1,300 of them takes a minute
+toc_object_entries = (
+    False  # the pages of the reference list their names themselves; a navigation with 1,300 of them takes a minute
+)
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True

@@ -1,4 +1,5 @@
-"""Copies docs/ to a folder and writes the reference beside it, from the package: names, commands, formats, schema, events, errors.
+"""Copies docs/ to a folder and writes the reference beside it, from the package: names, commands, formats, schema,
+events, errors.
 
 python docs/generate.py FOLDER
 """
@@ -40,7 +41,8 @@ ROOMS = (
     *("wire", "wire.messages"),
 )
 FOREIGN = (
-    "object, str, int, float, tuple, list, dict, BaseException, Enum, IntEnum, StrEnum, IntFlag, Flag, Protocol, Generic, ABC, Sequence"
+    "object, str, int, float, tuple, list, dict, BaseException, Enum, IntEnum, StrEnum, IntFlag, Flag, Protocol,"
+    " Generic, ABC, Sequence"
 )
 FORMATS = (
     ("Watch lists", "watch.textfile"),
@@ -81,7 +83,13 @@ def api_page(room: str) -> Iterator[str]:
     for name in module.__all__:
         value = getattr(module, name)
         if inspect.isclass(value):
-            yield from (f".. autoclass:: {title}.{name}", "   :members:", f"   :inherited-members: {FOREIGN}", "   :show-inheritance:", "")
+            yield from (
+                f".. autoclass:: {title}.{name}",
+                "   :members:",
+                f"   :inherited-members: {FOREIGN}",
+                "   :show-inheritance:",
+                "",
+            )
         elif inspect.isroutine(value):
             yield from (f".. autofunction:: {title}.{name}", "")
         else:
@@ -159,8 +167,22 @@ def formats_page() -> Iterator[str]:
 
 def database_page() -> Iterator[str]:
     intro = (DOCS / "reference" / "database.txt").read_text(encoding="utf-8")
-    yield from ("# Database schema", "", intro.format(application=f"0x{APPLICATION_ID:08X}", version=SCHEMA_VERSION), "")
-    yield from ("```sql", SCHEMA.strip(), "```", "", "Columns that the checksum in `mark` covers:", "", "| table | columns |", "|---|---|")
+    yield from (
+        "# Database schema",
+        "",
+        intro.format(application=f"0x{APPLICATION_ID:08X}", version=SCHEMA_VERSION),
+        "",
+    )
+    yield from (
+        "```sql",
+        SCHEMA.strip(),
+        "```",
+        "",
+        "Columns that the checksum in `mark` covers:",
+        "",
+        "| table | columns |",
+        "|---|---|",
+    )
     yield from (f"| `{table}` | {columns} |" for table, columns in MARKED.items())
 
 
@@ -173,7 +195,14 @@ def errors_page() -> Iterator[str]:
 
 def branch(error: type[Exception], depth: int) -> Iterator[str]:
     """An error and those below it, as a list within a list."""
-    builtin = next((base.__name__ for base in error.__mro__[1:] if base.__module__ == "builtins" and base not in (object, Exception)), "")
+    builtin = next(
+        (
+            base.__name__
+            for base in error.__mro__[1:]
+            if base.__module__ == "builtins" and base not in (object, Exception)
+        ),
+        "",
+    )
     also = f", also a `{builtin}`" if builtin not in ("", "BaseException", "Warning") else ""
     yield f"{'  ' * depth}- `{error.__name__}`{also}: {plain(summary(error.__doc__))}"
     for heir in sorted(error.__subclasses__(), key=lambda cls: cls.__name__):

@@ -1,4 +1,6 @@
-"""Docstrings as reStructuredText: plain text with `code`, lists, tables and indented examples becomes markup that says the same."""
+"""Docstrings as reStructuredText: plain text with `code`, lists, tables and indented examples becomes markup that says
+the same.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,21 @@ def restructured(lines: Iterable[str]) -> list[str]:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
-    """Runs of lines without a blank one. What is indented, or a table, is a block of its own, with the blank lines within it."""
+    """Runs of lines without a blank one. What is indented, or a table, is a block of its own, with the blank lines
+    within it.
+    """
     block: list[str] = []
     kind = ""
     for line in lines:
-        now = "" if not line.strip() else "literal" if line.startswith(" ") else "table" if line.startswith("|") else "prose"
+        now = (
+            ""
+            if not line.strip()
+            else "literal"
+            if line.startswith(" ")
+            else "table"
+            if line.startswith("|")
+            else "prose"
+        )
         if now == "literal" and kind == "prose" and any(map(_ITEM.match, block)):
             now = "prose"  # the rest of an item of a list
         if block and now != kind:
@@ -54,4 +66,6 @@ def _prose(block: Sequence[str]) -> Iterator[str]:
 def _escaped(text: str) -> str:
     """Text in which nothing is markup but `code`: no emphasis, and no link to a tcp://HOST."""
     parts = _CODE.split(text)
-    return "".join(f"`{part}`" if part.startswith("`") and len(part) > 2 else _MARKUP.sub(r"\\\1", part) for part in parts)
+    return "".join(
+        f"`{part}`" if part.startswith("`") and len(part) > 2 else _MARKUP.sub(r"\\\1", part) for part in parts
+    )

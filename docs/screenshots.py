@@ -1,7 +1,8 @@
-"""Pictures of the program at work, made by running it: docs/screenshots.py FOLDER writes watch.png, scan.png and size.png.
+"""Pictures of the program at work, made by running it: docs/screenshots.py FOLDER writes watch.png, scan.png and
+size.png.
 
-What a terminal of 112 columns receives is drawn by rich as SVG and by Chromium (Debian: chromium; or CHROMIUM) as PNG. The chain is the
-one of `spvfilter demo`, the same on every run.
+What a terminal of 112 columns receives is drawn by rich as SVG and by Chromium (Debian: chromium; or CHROMIUM) as PNG.
+The chain is the one of `spvfilter demo`, the same on every run.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ def screen(written: str) -> str:
             lines[at] = ""
         elif up := re.fullmatch(r"\x1b\[(\d*)A", piece):
             at -= int(up[1] or 1)
-        elif not piece.startswith("\x1b[") or piece.endswith("m"):  # text and colours; the cursor is shown and hidden otherwise
+        elif not piece.startswith("\x1b[") or piece.endswith(
+            "m"
+        ):  # text and colours; the cursor is shown and hidden otherwise
             lines[at] += piece
     return "\n".join(lines)
 
@@ -82,17 +85,34 @@ def draw(shown: str, title: str, path: Path) -> None:
     text = Text.from_ansi(f"$ {title}\n{shown.rstrip()}")
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(text, soft_wrap=True)
-    svg = re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="", theme=MONOKAI), flags=re.DOTALL)  # which asks another host
+    svg = re.sub(
+        r"@font-face \{.*?\}", "", console.export_svg(title="", theme=MONOKAI), flags=re.DOTALL
+    )  # which asks another host
     svg = svg.replace("Fira Code", "DejaVu Sans Mono")
     size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
     assert size is not None
     wide, high = (round(float(each)) for each in size.groups())
-    browser = os.environ.get("CHROMIUM") or shutil.which("chromium") or sys.exit("no Chromium here: apt install chromium, or set CHROMIUM")
+    browser = (
+        os.environ.get("CHROMIUM")
+        or shutil.which("chromium")
+        or sys.exit("no Chromium here: apt install chromium, or set CHROMIUM")
+    )
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "page.html"
-        page.write_text(f"<!doctype html><style>body{{margin:0}}svg{{display:block;width:{wide}px}}</style>{svg}", encoding="utf-8")
-        words = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={wide},{high}"]
-        subprocess.run([*words, f"--screenshot={path.resolve()}", page.as_uri()], check=True, capture_output=True, timeout=120)
+        page.write_text(
+            f"<!doctype html><style>body{{margin:0}}svg{{display:block;width:{wide}px}}</style>{svg}", encoding="utf-8"
+        )
+        words = [
+            browser,
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            f"--window-size={wide},{high}",
+        ]
+        subprocess.run(
+            [*words, f"--screenshot={path.resolve()}", page.as_uri()], check=True, capture_output=True, timeout=120
+        )
     shrink(path)
 
 
@@ -106,8 +126,12 @@ def main(target: Path) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         chain = DemoChain(COINBASE_MATURITY)
-        (folder / "wallet.txt").write_text("".join(f"{address},{kind}\n" for kind, address in wallet_addresses().items()), encoding="utf-8")
-        (folder / "blk00000.dat").write_bytes(b"".join(NETWORK.magic + len(block).to_bytes(4, "little") + block for block in chain.blocks))
+        (folder / "wallet.txt").write_text(
+            "".join(f"{address},{kind}\n" for kind, address in wallet_addresses().items()), encoding="utf-8"
+        )
+        (folder / "blk00000.dat").write_bytes(
+            b"".join(NETWORK.magic + len(block).to_bytes(4, "little") + block for block in chain.blocks)
+        )
         scan = ("scan", "blk00000.dat", "--watch", "wallet.txt", "--network", "regtest")
         draw(on_terminal(folder, *scan), " ".join(("spvfilter", *scan)), target / "scan.png")
 

@@ -2,8 +2,8 @@
 
 python crawler.py http://localhost:8000/ --redis redis://localhost:6379/0 --workers 8
 
-Start it on as many machines as you like: the filter, which grows, and the queue are in Redis. A false positive of the filter, one page in a
-million, is a page that nobody fetches; a page of a worker that dies is not fetched either.
+Start it on as many machines as you like: the filter, which grows, and the queue are in Redis. A false positive of the
+filter, one page in a million, is a page that nobody fetches; a page of a worker that dies is not fetched either.
 """
 
 import argparse

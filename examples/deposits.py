@@ -2,8 +2,8 @@
 
 python deposits.py ~/.bitcoin/blocks customers.csv --until 840000 > deposits.csv
 
-customers.csv has address,customer in each line. A deposit is named txid:output for good: credit each name once. Give `--until` the height
-of the tip less the confirmations that you ask for; blocks above it do not count.
+customers.csv has address,customer in each line. A deposit is named txid:output for good: credit each name once. Give
+`--until` the height of the tip less the confirmations that you ask for; blocks above it do not count.
 """
 
 import argparse
@@ -19,7 +19,9 @@ from spvfilter.scan import BlockSpan
 
 def read_customers(path: str, network: Network) -> WatchList:
     with open(path, newline="", encoding="utf-8") as file:
-        return WatchList.from_addresses(((address, customer) for address, customer in filter(None, csv.reader(file))), network)
+        return WatchList.from_addresses(
+            ((address, customer) for address, customer in filter(None, csv.reader(file))), network
+        )
 
 
 async def write_deposits(blocks: BlockFiles, watch: WatchList, jobs: int) -> Counter[str]:

@@ -2,7 +2,8 @@
 
 python merchant.py "wpkh(xpub…/0/*)" 25000 9000 --network mainnet --peer 127.0.0.1:8333 --db shop.db
 
-The n-th amount, in satoshi, is the n-th order's and has the n-th address of the descriptor: the same command goes on after a restart.
+The n-th amount, in satoshi, is the n-th order's and has the n-th address of the descriptor: the same command goes on
+after a restart.
 """
 
 import argparse
@@ -26,7 +27,10 @@ def take_orders(watch: WatchList, descriptor: str, amounts: list[int]) -> list[O
     (keychain,) = watch.add_descriptor(descriptor, "orders", lookahead=max(20, len(amounts)))
     scripts = [keychain.scripts_at(index)[0] for index in range(len(amounts))]
     addresses = [script_to_address(script, watch.network) for script in scripts]
-    return [Order(number, address or "", amount) for number, (address, amount) in enumerate(zip(addresses, amounts, strict=True), 1)]
+    return [
+        Order(number, address or "", amount)
+        for number, (address, amount) in enumerate(zip(addresses, amounts, strict=True), 1)
+    ]
 
 
 async def received(client: LightClient) -> Counter[str]:
@@ -59,14 +63,19 @@ async def main() -> None:
     parser.add_argument("descriptor", help="of the shop's receiving addresses, public keys only")
     parser.add_argument("amounts", type=int, nargs="+", metavar="SATOSHI", help="of each order")
     parser.add_argument("--network", type=Network.named, default="mainnet")
-    parser.add_argument("--peer", action="append", required=True, help="HOST:PORT of a node; name two or more, which are compared")
+    parser.add_argument(
+        "--peer", action="append", required=True, help="HOST:PORT of a node; name two or more, which are compared"
+    )
     parser.add_argument("--db", default="shop.db")
     args = parser.parse_args()
 
     watch = WatchList(args.network)
     orders = take_orders(watch, args.descriptor, args.amounts)
     for order in orders:
-        print(f"order {order.number}: bitcoin:{order.address}?amount={order.amount // 10**8}.{order.amount % 10**8:08}", flush=True)
+        print(
+            f"order {order.number}: bitcoin:{order.address}?amount={order.amount // 10**8}.{order.amount % 10**8:08}",
+            flush=True,
+        )
     async with LightClient(watch, peers=args.peer, store=args.db) as client:
         await serve(client, orders)
 

@@ -2,7 +2,8 @@
 
 python reuse.py ~/.bitcoin/blocks addresses.txt found
 
-The scan leaves a Parquet file in the folder `found`; stopped, it goes on. The query reads that file, however large it is.
+The scan leaves a Parquet file in the folder `found`; stopped, it goes on. The query reads that file, however large it
+is.
 """
 
 import argparse
@@ -22,7 +23,10 @@ REUSED = """
 """
 SHARE = """
     SELECT count(*), count(*) FILTER (payments > 1)
-    FROM (SELECT count(DISTINCT txid) AS payments FROM read_parquet(?) WHERE kind = 'output' AND address IS NOT NULL GROUP BY address)
+    FROM (
+        SELECT count(DISTINCT txid) AS payments FROM read_parquet(?)
+        WHERE kind = 'output' AND address IS NOT NULL GROUP BY address
+    )
 """
 
 

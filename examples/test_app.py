@@ -2,7 +2,8 @@
 
 pytest test_app.py
 
-The app is a donation counter. Its tests say what a user sees: a donation counts once, when a block has it, and while a block has it.
+The app is a donation counter. Its tests say what a user sees: a donation counts once, when a block has it, and while a
+block has it.
 """
 
 import pytest

@@ -37,7 +37,10 @@ async def show(client: LightClient) -> None:
     if tip.skipped:
         print("not searched, before the birthday:", ", ".join(map(str, tip.skipped)))
     for coin in await client.coins():
-        print(f"  {bitcoin(coin.value)}  {coin.outpoint}  {coin.address}  (index {coin.keychain_index}, {coin.completeness})")
+        print(
+            f"  {bitcoin(coin.value)}  {coin.outpoint}  {coin.address}  (index {coin.keychain_index},"
+            f" {coin.completeness})"
+        )
     for entry in await client.history(limit=20):
         print(f"  {bitcoin(entry.net)}  {hash_to_hex(entry.txid)}  {entry.status}, {entry.confirmations} confirmations")
     print("next address:", await client.next_address())
@@ -47,14 +50,18 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description="Show what a descriptor's wallet has.")
     parser.add_argument("descriptor", help="public keys only; <0;1> stands for receiving and change addresses")
     parser.add_argument("--network", type=Network.named, default="mainnet")
-    parser.add_argument("--peer", action="append", default=[], help="HOST:PORT of a node; default: nodes that are looked for")
+    parser.add_argument(
+        "--peer", action="append", default=[], help="HOST:PORT of a node; default: nodes that are looked for"
+    )
     parser.add_argument("--db", default="wallet.db")
     parser.add_argument("--birthday", type=day, help="YYYY-MM-DD; blocks before are not searched")
     args = parser.parse_args()
 
     watch = WatchList(args.network)
     watch.add_descriptor(args.descriptor)
-    async with LightClient(watch, peers=args.peer, discover=not args.peer, store=args.db, birthday=args.birthday) as client:
+    async with LightClient(
+        watch, peers=args.peer, discover=not args.peer, store=args.db, birthday=args.birthday
+    ) as client:
         await show(client)
 
 

@@ -1,7 +1,9 @@
-"""spvfilter: which of these transactions concern my wallet? The names that a first program needs; the packages below have the others.
+"""spvfilter: which of these transactions concern my wallet? The names that a first program needs; the packages below
+have the others.
 
-Packages: spvfilter.watch, .filters, .bloom, .bloom.redis, .chain, .wire, .wire.messages, .scan, .store, .wallet, .p2p, .light and .node.
-Modules: spvfilter.address, .errors, .hashes, .network, .primitives and .transaction. Each lists its names in `__all__`.
+Packages: spvfilter.watch, .filters, .bloom, .bloom.redis, .chain, .wire, .wire.messages, .scan, .store, .wallet, .p2p,
+.light and .node. Modules: spvfilter.address, .errors, .hashes, .network, .primitives and .transaction. Each lists its
+names in `__all__`.
 """
 
 from __future__ import annotations
@@ -52,7 +54,12 @@ if TYPE_CHECKING:
         MatchWithdrawn as MatchWithdrawn,
         WalletStore as WalletStore,
     )
-    from spvfilter.watch import Completeness as Completeness, Match as Match, MatchKind as MatchKind, WatchList as WatchList
+    from spvfilter.watch import (
+        Completeness as Completeness,
+        Match as Match,
+        MatchKind as MatchKind,
+        WatchList as WatchList,
+    )
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,

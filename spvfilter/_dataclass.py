@@ -1,9 +1,11 @@
-"""The package's `dataclass` decorator: the same classes as from `dataclasses.dataclass`, at a tenth of its cost at import.
+"""The package's `dataclass` decorator: the same classes as from `dataclasses.dataclass`, at a tenth of its cost at
+import.
 
-dataclasses compiles the source of every method, six for a frozen class, which is most of the time that importing a hundred such classes
-takes; and importing it takes another seven milliseconds, since it needs `inspect`. Here only `__init__` is compiled, when it is
-first used: most classes that a program imports have no instance in it. The other methods are closures over the fields and give the same
-results. What `dataclasses.fields`, `replace` and the like ask of a class, dataclasses itself makes when they ask.
+dataclasses compiles the source of every method, six for a frozen class, which is most of the time that importing a
+hundred such classes takes; and importing it takes another seven milliseconds, since it needs `inspect`. Here only
+`__init__` is compiled, when it is first used: most classes that a program imports have no instance in it. The other
+methods are closures over the fields and give the same results. What `dataclasses.fields`, `replace` and the like ask of
+a class, dataclasses itself makes when they ask.
 
 Annotations are strings (`from __future__ import annotations`), and all of them but `ClassVar[…]` are fields.
 """
@@ -65,12 +67,16 @@ class _Field:
     def standard(self) -> Any:
         """The same from `dataclasses.field`."""
         given = {name: getattr(self, name) for name in ("init", "repr", "hash", "compare", "kw_only")}
-        given |= {name: value for name in ("default", "default_factory") if (value := getattr(self, name)) is not _MISSING}
+        given |= {
+            name: value for name in ("default", "default_factory") if (value := getattr(self, name)) is not _MISSING
+        }
         return dataclasses.field(**given)
 
 
 class _Standard:
-    """An attribute of a class that only `dataclasses` asks for, taken from a class of the same fields that dataclasses makes then."""
+    """An attribute of a class that only `dataclasses` asks for, taken from a class of the same fields that dataclasses
+    makes then.
+    """
 
     def __init__(self, name: str, shape: _Shape) -> None:
         self._name = name
@@ -152,7 +158,9 @@ def _fields(cls: type, *, frozen: bool, kw_only: bool) -> dict[str, _Field]:
 def _with_slots(cls: type, of: dict[str, _Field]) -> type:
     """The same class with `__slots__`, which only a new one can have."""
     inherited = {name for base in cls.__mro__[1:-1] for name in vars(base).get("__slots__", ())}
-    namespace = {name: value for name, value in vars(cls).items() if name not in of and name not in ("__dict__", "__weakref__")}
+    namespace = {
+        name: value for name, value in vars(cls).items() if name not in of and name not in ("__dict__", "__weakref__")
+    }
     namespace["__slots__"] = tuple(name for name in of if name not in inherited)
     made = type(cls)(cls.__name__, cls.__bases__, namespace)
     made.__qualname__ = cls.__qualname__
@@ -202,7 +210,9 @@ def _methods(cls: type, of: tuple[_Field, ...], given: dict[str, bool]) -> dict[
         values = _values([item.name for item in of if item.compare])
         methods["__eq__"] = _eq(values)
         if frozen:
-            methods["__hash__"] = _hash(_values([item.name for item in of if (item.compare if item.hash is None else item.hash)]))
+            methods["__hash__"] = _hash(
+                _values([item.name for item in of if (item.compare if item.hash is None else item.hash)])
+            )
     if frozen:
         methods["__setattr__"], methods["__delattr__"] = _frozen(cls, {item.name for item in of})
         if given["slots"]:
@@ -243,7 +253,8 @@ def _init(cls: type, of: tuple[_Field, ...], frozen: bool) -> Any:
     if hasattr(cls, "__post_init__"):
         body.append(" self.__post_init__()")
     parameters = ", ".join(["self", *plain, *(["*", *named] if named else [])])
-    exec(f"def __init__({parameters}):\n" + "\n".join(body or [" pass"]), known)  # noqa: S102  names of fields, as dataclasses does
+    # names of fields, as dataclasses does
+    exec(f"def __init__({parameters}):\n" + "\n".join(body or [" pass"]), known)  # noqa: S102
     made = known["__init__"]
     made.__annotations__ = {item.name: item.type for item in of if item.init} | {"return": None}
     return made

@@ -17,33 +17,42 @@ T = TypeVar("T", bound=Callable[..., object])
 def public(defined: T) -> T:
     """Decorate a class or function that the package around its module exports: `__module__` names that package.
 
-    Reprs, tracebacks and pickles then survive a move between the package's modules. It is the outermost decorator: `dataclass` looks
-    up annotations in the module that `__module__` names.
+    Reprs, tracebacks and pickles then survive a move between the package's modules. It is the outermost decorator:
+    `dataclass` looks up annotations in the module that `__module__` names.
     """
     written_in = defined.__module__
     defined.__module__ = written_in.rpartition(".")[0]
-    if isinstance(defined, type) and (hints := defined.__annotations__):  # its own; since 3.14 a NamedTuple's are made when asked for
+    if isinstance(defined, type) and (
+        hints := defined.__annotations__
+    ):  # its own; since 3.14 a NamedTuple's are made when asked for
         defined.__annotations__ = {name: _resolvable(hint, written_in) for name, hint in hints.items()}
     return defined
 
 
 def _resolvable(hint: object, module: str) -> object:
-    """An annotation that typing.get_type_hints, which looks names up in the class's `__module__`, evaluates in `module` instead."""
+    """An annotation that typing.get_type_hints, which looks names up in the class's `__module__`, evaluates in `module`
+    instead.
+    """
     text = hint.__forward_arg__ if isinstance(hint, ForwardRef) else hint
     if not isinstance(text, str) or hasattr(builtins, text):  # the same everywhere
         return hint
     return ForwardRef(text, module=module, is_class=True)
 
 
-_importing = RLock()  # held while a module of this package is imported late; a fork waits for it: nobody would end the import in the child
+_importing = (
+    RLock()
+)  # held while a module of this package is imported late; a fork waits for it: nobody would end the import in the child
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release)
+    os.register_at_fork(
+        before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release
+    )
 
 
 class deferred:  # noqa: N801  used as a function
     """A stand-in for a module, which is imported when one of its attributes is first used.
 
-    It is for modules that take long to import and are not needed until a function is called. Type checkers see an import statement instead.
+    It is for modules that take long to import and are not needed until a function is called. Type checkers see an
+    import statement instead.
     """
 
     __slots__ = ("_name",)
@@ -53,7 +62,9 @@ class deferred:  # noqa: N801  used as a function
 
     def __getattr__(self, attribute: str) -> object:
         module = sys.modules.get(self._name)
-        if module is None or getattr(getattr(module, "__spec__", None), "_initializing", False):  # another thread is still importing it
+        if module is None or getattr(
+            getattr(module, "__spec__", None), "_initializing", False
+        ):  # another thread is still importing it
             module = self._imported()
         return getattr(module, attribute)
 
@@ -65,7 +76,8 @@ class deferred:  # noqa: N801  used as a function
 
 
 def lazy(package: str, **homes: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
-    """`__all__`, `__getattr__` and `__dir__` of a package that loads its public names when they are first used (PEP 562).
+    """`__all__`, `__getattr__` and `__dir__` of a package that loads its public names when they are first used (PEP
+    562).
 
     Each of `homes` is a module or package in it with the names that come from there, separated by spaces.
     """

@@ -32,7 +32,8 @@ _MAX_BASE58_SHOWN = 36  # characters; base58 addresses are at most this long, ke
 _SEGWIT_PREFIXES = tuple({f"{known.hrp}1" for known in NETWORKS})
 _EXTENDED_KEY_LETTERS = "xyzYZtuvUV"  # before "pub" or "prv", BIP-32 and SLIP-132
 _DESCRIPTORS = tuple(
-    f"{name}(" for name in ["addr", "combo", "multi", "pk", "pkh", "raw", "rawtr", "sh", "sortedmulti", "tr", "wpkh", "wsh"]
+    f"{name}("
+    for name in ["addr", "combo", "multi", "pk", "pkh", "raw", "rawtr", "sh", "sortedmulti", "tr", "wpkh", "wsh"]
 )  # BIP-380 ff.
 _WIF_LETTERS = {51: "59", 52: "KLc"}  # a WIF key's first character by its length
 
@@ -40,15 +41,17 @@ _WIF_LETTERS = {51: "59", 52: "KLc"}  # a WIF key's first character by its lengt
 def address_to_script(address: str, network: Network) -> bytes:
     """The scriptPubKey of an address on a network (Core key_io.cpp DecodeDestination).
 
-    Raises WrongNetworkError for a valid address of another network, AddressError for anything else. The message never repeats text
-    that may be a private key or a seed phrase.
+    Raises WrongNetworkError for a valid address of another network, AddressError for anything else. The message never
+    repeats text that may be a private key or a seed phrase.
     """
     script = decode_address(address, network.p2pkh_version, network.p2sh_version, network.hrp)
     return _decode(address, network) if script is None else script
 
 
 def _decode(address: str, network: Network) -> bytes:
-    """Decode what the kernel's fast path did not: invalid addresses, and all addresses if the kernel is not compiled."""
+    """Decode what the kernel's fast path did not: invalid addresses, and all addresses if the kernel is not
+    compiled.
+    """
     _check_text(address)
     lower = address.lower()
     if lower.startswith(_SEGWIT_PREFIXES) or (network.hrp and lower.startswith(f"{network.hrp}1")):
@@ -59,8 +62,8 @@ def _decode(address: str, network: Network) -> bytes:
 def script_to_address(script_pubkey: bytes, network: Network) -> str | None:
     """The address of a P2PKH, P2SH or witness scriptPubKey on a network (Core key_io.cpp EncodeDestination).
 
-    None for scripts without an address: bare public keys, multisig, OP_RETURN, witness v0 programs of neither 20 nor 32 bytes; and for all
-    witness programs on a network without a human-readable part.
+    None for scripts without an address: bare public keys, multisig, OP_RETURN, witness v0 programs of neither 20 nor 32
+    bytes; and for all witness programs on a network without a human-readable part.
     """
     return encode_address(script_pubkey, network.p2pkh_version, network.p2sh_version, network.hrp)
 
@@ -83,10 +86,14 @@ def _check_text(text: str) -> None:
         raise AddressError("empty address")
     if text[1:4] in ("pub", "prv") and text[0] in _EXTENDED_KEY_LETTERS:
         kind = "private" if text[1:4] == "prv" else "public"
-        raise AddressError(f"an extended {kind} key ({text[:4]}…) where an address is expected: give the addresses derived from it")
+        raise AddressError(
+            f"an extended {kind} key ({text[:4]}…) where an address is expected: give the addresses derived from it"
+        )
     if text.startswith(_DESCRIPTORS):
         raise AddressError("an output descriptor where an address is expected: give the addresses derived from it")
-    if text[0] in _WIF_LETTERS.get(len(text), "") and text.isalnum():  # judged by shape alone: a mistyped key is a secret too
+    if (
+        text[0] in _WIF_LETTERS.get(len(text), "") and text.isalnum()
+    ):  # judged by shape alone: a mistyped key is a secret too
         raise AddressError("this looks like a private key (WIF), where an address is expected")
     if len(text) > MAX_ADDRESS_LENGTH:  # before base58 decoding, which is quadratic
         raise _bad(f"{len(text)} characters, an address has at most {MAX_ADDRESS_LENGTH}", text)
@@ -132,12 +139,17 @@ def _base58_to_script(text: str, network: Network) -> bytes:
     if version == network.p2sh_version:
         return b"\xa9\x14" + payload + b"\x87"
     raise _refuse_network(
-        text, network, lambda known: version in (known.p2pkh_version, known.p2sh_version), f"base58 version byte {version}"
+        text,
+        network,
+        lambda known: version in (known.p2pkh_version, known.p2sh_version),
+        f"base58 version byte {version}",
     )
 
 
 def _no_base58(cause: str, text: str) -> AddressError:
-    """The error for a string that is neither base58 nor bech32 with a known prefix; it may still be bech32 of another currency."""
+    """The error for a string that is neither base58 nor bech32 with a known prefix; it may still be bech32 of another
+    currency.
+    """
     try:
         hrp, _, _ = bech32_decode(text)
     except AddressError:
@@ -155,12 +167,15 @@ _BASE32_DIGITS = b"0123456789abcdefghijklmnopqrstuv".ljust(256, b"?")  # the dig
 class Bech32Encoding(IntEnum):
     """The two checksums of segwit addresses; the value is the residue of a valid string."""
 
-    BECH32 = BECH32_RESIDUE  # BIP-173
-    BECH32M = BECH32M_RESIDUE  # BIP-350
+    BECH32 = BECH32_RESIDUE
+    """BIP-173."""
+    BECH32M = BECH32M_RESIDUE
+    """BIP-350."""
 
 
 def bech32_encode(hrp: str, values: bytes, encoding: Bech32Encoding) -> str:
-    """The bech32 string of a lower-case human-readable part and 5-bit values; the checksum is appended (BIP-173, BIP-350).
+    """The bech32 string of a lower-case human-readable part and 5-bit values; the checksum is appended (BIP-173,
+    BIP-350).
 
     Raises ParameterError if there is no valid string.
     """
@@ -168,7 +183,8 @@ def bech32_encode(hrp: str, values: bytes, encoding: Bech32Encoding) -> str:
 
 
 def bech32_decode(text: str) -> tuple[str, bytes, Bech32Encoding]:
-    """The human-readable part (lower case), the 5-bit values without checksum, and the kind of checksum (BIP-173 § Bech32, BIP-350).
+    """The human-readable part (lower case), the 5-bit values without checksum, and the kind of checksum (BIP-173 §
+    Bech32, BIP-350).
 
     Raises AddressError for an invalid string. Does not check the witness version and program.
     """

@@ -1,21 +1,91 @@
-"""The exception hierarchy of the package: every public error and warning. Malformed input raises; it is never reported as "no match"."""
+"""The exception hierarchy of the package: every public error and warning.
+
+Malformed input raises; it is never reported as "no match".
+"""
 
 from __future__ import annotations
 
 __all__ = [
-    "AddressError", "BackendError", "BlockFilterError", "CapacityError", "CapacityWarning", "CheckpointError", "ColumnError",
-    "CommitmentError", "DescriptorError", "DifficultyError", "DirectoryInUseError", "DiscontinuousHeadersError", "EnvelopeError",
-    "EventGapError", "FalseFilterError", "FormatError", "FpRateWarning", "FutureHeaderError", "HeaderError", "IncompleteScanError",
-    "InexpressibleError", "InvalidHeaderError", "KeychainError", "KeychainMismatchError", "LieError", "LostSpendsWarning", "LowWorkError",
-    "MedianTimeError", "MessageError", "MismatchError", "NodeAnswerError", "NodeBusyError", "NodeChainError", "NodeError",
-    "NodeNetworkError", "NodePrunedError", "NodeRefusedError", "NodeRpcError", "NodeUnreachableError", "NotConfirmedError",
-    "NotRunningError", "OrderError", "ParameterError", "PeerError", "PrivacyError", "ProofError", "ProofOfWorkError", "ReadOnlyError",
-    "RefusedError", "RemoteConnectionError", "RemoteError", "RemoteExistsError", "RemoteFileError", "RemoteFullError", "RemoteMissingError",
-    "RemoteReadOnlyError", "RemoteTypeError", "SessionError", "SourceError", "SpvFilterError", "SpvFilterWarning", "StoreCorruptError",
-    "StoreError", "StoreForeignError", "StoreFullError", "StoreLockedError", "StoreReadOnlyError", "TargetError", "TimewarpError",
-    "TooLargeError", "TxConflictError", "TxRefusedError", "UnconnectedHeadersError", "UndoError", "UselessPeerError", "VersionError",
-    "WatchFileError", "WatchListInUseError", "WrongNetworkError",
-]  # fmt: skip
+    "AddressError",
+    "BackendError",
+    "BlockFilterError",
+    "CapacityError",
+    "CapacityWarning",
+    "CheckpointError",
+    "ColumnError",
+    "CommitmentError",
+    "DescriptorError",
+    "DifficultyError",
+    "DirectoryInUseError",
+    "DiscontinuousHeadersError",
+    "EnvelopeError",
+    "EventGapError",
+    "FalseFilterError",
+    "FormatError",
+    "FpRateWarning",
+    "FutureHeaderError",
+    "HeaderError",
+    "IncompleteScanError",
+    "InexpressibleError",
+    "InvalidHeaderError",
+    "KeychainError",
+    "KeychainMismatchError",
+    "LieError",
+    "LostSpendsWarning",
+    "LowWorkError",
+    "MedianTimeError",
+    "MessageError",
+    "MismatchError",
+    "NodeAnswerError",
+    "NodeBusyError",
+    "NodeChainError",
+    "NodeError",
+    "NodeNetworkError",
+    "NodePrunedError",
+    "NodeRefusedError",
+    "NodeRpcError",
+    "NodeUnreachableError",
+    "NotConfirmedError",
+    "NotRunningError",
+    "OrderError",
+    "ParameterError",
+    "PeerError",
+    "PrivacyError",
+    "ProofError",
+    "ProofOfWorkError",
+    "ReadOnlyError",
+    "RefusedError",
+    "RemoteConnectionError",
+    "RemoteError",
+    "RemoteExistsError",
+    "RemoteFileError",
+    "RemoteFullError",
+    "RemoteMissingError",
+    "RemoteReadOnlyError",
+    "RemoteTypeError",
+    "SessionError",
+    "SourceError",
+    "SpvFilterError",
+    "SpvFilterWarning",
+    "StoreCorruptError",
+    "StoreError",
+    "StoreForeignError",
+    "StoreFullError",
+    "StoreLockedError",
+    "StoreReadOnlyError",
+    "TargetError",
+    "TimewarpError",
+    "TooLargeError",
+    "TxConflictError",
+    "TxRefusedError",
+    "UnconnectedHeadersError",
+    "UndoError",
+    "UselessPeerError",
+    "VersionError",
+    "WatchFileError",
+    "WatchListInUseError",
+    "WrongNetworkError",
+]
 
 
 class SpvFilterError(Exception):
@@ -46,7 +116,9 @@ class FormatError(SpvFilterError, ValueError):
 
 
 class BlockFilterError(FormatError):
-    """A malformed compact filter in a stream of filters; `block_hash` (32 bytes, wire order) is the hash of its block."""
+    """A malformed compact filter in a stream of filters; `block_hash` (32 bytes, wire order) is the hash of its
+    block.
+    """
 
     def __init__(self, message: str, *, offset: int, field: str, block_hash: bytes) -> None:
         super().__init__(message, offset=offset, field=f"{field} of the filter of block {block_hash[::-1].hex()}")
@@ -58,7 +130,8 @@ class UndoError(FormatError):
 
 
 class ColumnError(SpvFilterError, ValueError):
-    """A column of keys that contradicts itself: an array of a table whose memory is not what its structure says, or text that is none.
+    """A column of keys that contradicts itself: an array of a table whose memory is not what its structure says, or
+    text that is none.
 
     `row` is the number of the key among those that came in, `field` the part of the column in Arrow's terms.
     """
@@ -85,15 +158,17 @@ class TooLargeError(ParameterError, MemoryError):
 class CapacityError(SpvFilterError):
     """A new key for a filter that already holds as many as it was made for. It was not added; the keys before it were.
 
-    `count` is the number of keys in the filter, `capacity` what it was made for, `fp_rate` the false-positive rate it has now; they are
-    None where the kernel itself refuses.
+    `count` is the number of keys in the filter, `capacity` what it was made for, `fp_rate` the false-positive rate it
+    has now; they are None where the kernel itself refuses.
     """
 
     count: int | None = None
     capacity: int | None = None
     fp_rate: float | None = None
 
-    def __init__(self, message: str, *, count: int | None = None, capacity: int | None = None, fp_rate: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, count: int | None = None, capacity: int | None = None, fp_rate: float | None = None
+    ) -> None:
         super().__init__(message)
         self.count, self.capacity, self.fp_rate = count, capacity, fp_rate
 
@@ -115,15 +190,22 @@ class WrongNetworkError(AddressError):
 
 
 class DescriptorError(ParameterError):
-    """A text that is no usable output descriptor or extended public key. The message repeats none of what may be a private key."""
+    """A text that is no usable output descriptor or extended public key.
+
+    The message repeats none of what may be a private key.
+    """
 
 
 class KeychainError(ParameterError):
-    """A keychain whose scripts cannot be derived: its function fails, gives what is no scriptPubKey, or does not follow from the index."""
+    """A keychain whose scripts cannot be derived: its function fails, gives what is no scriptPubKey, or does not follow
+    from the index.
+    """
 
 
 class KeychainMismatchError(KeychainError):
-    """The database has another keychain under this name: one of another descriptor, or whose function gives other scripts."""
+    """The database has another keychain under this name: one of another descriptor, or whose function gives other
+    scripts.
+    """
 
 
 class InexpressibleError(ParameterError):
@@ -162,7 +244,9 @@ class RemoteFileError(SpvFilterError):
 
 
 class FalseFilterError(SourceError):
-    """A compact filter does not match its block's filter header; `height` and `block_hash` (32 bytes, wire order) identify the block."""
+    """A compact filter does not match its block's filter header; `height` and `block_hash` (32 bytes, wire order)
+    identify the block.
+    """
 
     def __init__(self, height: int, block_hash: bytes) -> None:
         super().__init__(f"the filter of block {height} {block_hash[::-1].hex()} does not match its filter header")
@@ -171,7 +255,10 @@ class FalseFilterError(SourceError):
 
 
 class IncompleteScanError(SourceError):
-    """A scan finished but could not read everything; `problems` lists what failed. All matches were yielded before this was raised."""
+    """A scan finished but could not read everything; `problems` lists what failed.
+
+    All matches were yielded before this was raised.
+    """
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__(f"{len(problems)} problem(s) while scanning; the first: {problems[0]}")
@@ -179,11 +266,15 @@ class IncompleteScanError(SourceError):
 
 
 class NodeError(SourceError):
-    """A full node that is asked by REST, RPC or ZMQ does not give what a scan needs; the message names the node and never a password."""
+    """A full node that is asked by REST, RPC or ZMQ does not give what a scan needs; the message names the node and
+    never a password.
+    """
 
 
 class NodeUnreachableError(NodeError):
-    """No connection to the node, or it broke: refused, reset, cut off in the middle of an answer, or no answer in time."""
+    """No connection to the node, or it broke: refused, reset, cut off in the middle of an answer, or no answer in
+    time.
+    """
 
 
 class NodeBusyError(NodeError):
@@ -191,11 +282,15 @@ class NodeBusyError(NodeError):
 
 
 class NodeRefusedError(NodeError):
-    """The node does not serve us: a wrong password or cookie (401), a forbidden address or method (403), or REST that is off (404)."""
+    """The node does not serve us: a wrong password or cookie (401), a forbidden address or method (403), or REST that
+    is off (404).
+    """
 
 
 class NodeAnswerError(NodeError):
-    """An answer that is not what was asked for: another block, a wrong merkle root, too long, of another type, malformed, an RPC error."""
+    """An answer that is not what was asked for: another block, a wrong merkle root, too long, of another type,
+    malformed, an RPC error.
+    """
 
 
 class NodeRpcError(NodeAnswerError):
@@ -241,8 +336,8 @@ class ProofError(PeerError):
 class EnvelopeError(PeerError):
     """An invalid 24-byte message header; `field` is "magic", "length", "command" or "checksum".
 
-    A bad magic or length ends the stream, since the start of the next message is unknown. After a bad command or checksum the stream
-    continues, as in Core.
+    A bad magic or length ends the stream, since the start of the next message is unknown. After a bad command or
+    checksum the stream continues, as in Core.
     """
 
     def __init__(self, message: str, *, field: str) -> None:
@@ -261,7 +356,9 @@ class MessageError(PeerError):
 
 
 class SessionError(PeerError):
-    """A message out of order, a failed handshake or a timeout; `cause` names the rule, in the same words for every such case."""
+    """A message out of order, a failed handshake or a timeout; `cause` names the rule, in the same words for every such
+    case.
+    """
 
     def __init__(self, message: str, *, cause: str) -> None:
         super().__init__(message)
@@ -283,7 +380,8 @@ class UselessPeerError(PeerError):
 class TxRefusedError(PeerError):
     """Every peer that was given a transaction refused it; `refusals` lists each as (HOST:PORT, reason).
 
-    It is not offered any more and counts as nothing. A peer may have lied and passed it on: to pay again, spend one of the same coins.
+    It is not offered any more and counts as nothing. A peer may have lied and passed it on: to pay again, spend one of
+    the same coins.
     """
 
     def __init__(self, message: str, refusals: tuple[tuple[str, str], ...]) -> None:
@@ -292,7 +390,10 @@ class TxRefusedError(PeerError):
 
 
 class TxConflictError(ParameterError):
-    """A transaction spends what another one has spent: `by` is the txid of that one, `height` that of its block, None if it is in none."""
+    """A transaction spends what another one has spent:
+
+    `by` is the txid of that one, `height` that of its block, None if it is in none.
+    """
 
     def __init__(self, message: str, by: bytes | None = None, height: int | None = None) -> None:
         super().__init__(message)
@@ -313,7 +414,10 @@ class HeaderError(PeerError):
 
 
 class InvalidHeaderError(HeaderError):
-    """A header violates a consensus rule; each rule has a subclass. No honest peer sends such a header: disconnect and ban the peer."""
+    """A header violates a consensus rule; each rule has a subclass.
+
+    No honest peer sends such a header: disconnect and ban the peer.
+    """
 
 
 class DiscontinuousHeadersError(InvalidHeaderError):
@@ -356,11 +460,17 @@ class FutureHeaderError(HeaderError):
 
 
 class UnconnectedHeadersError(HeaderError):
-    """Headers with valid proof of work whose parent is unknown. Ask the peer for the missing ones; disconnect if it does not send them."""
+    """Headers with valid proof of work whose parent is unknown.
+
+    Ask the peer for the missing ones; disconnect if it does not send them.
+    """
 
 
 class LowWorkError(HeaderError):
-    """Valid headers of a chain with too little work to be stored. The peer may be honest but is of no use: disconnect."""
+    """Valid headers of a chain with too little work to be stored.
+
+    The peer may be honest but is of no use: disconnect.
+    """
 
 
 class CommitmentError(HeaderError):
@@ -411,8 +521,8 @@ class EventGapError(SpvFilterError, LookupError):
 class NotConfirmedError(SpvFilterError):
     """A transaction that was waited for ended without a block.
 
-    `status` is "conflicted" where a block has another, `rival`, that spends the same, else "abandoned", "expired" or "refused"; `txid`
-    and `rival` have 32 bytes, wire order.
+    `status` is "conflicted" where a block has another, `rival`, that spends the same, else "abandoned", "expired" or
+    "refused"; `txid` and `rival` have 32 bytes, wire order.
     """
 
     def __init__(self, txid: bytes, status: str, rival: bytes | None = None) -> None:
@@ -431,7 +541,10 @@ class RemoteError(SpvFilterError):
 
 
 class RemoteConnectionError(RemoteError):
-    """No answer: the server could not be reached or the connection broke. The operation may or may not have been executed."""
+    """No answer: the server could not be reached or the connection broke.
+
+    The operation may or may not have been executed.
+    """
 
 
 class RemoteMissingError(RemoteError, LookupError):
@@ -455,7 +568,9 @@ class RemoteReadOnlyError(RemoteError, ReadOnlyError):
 
 
 class RefusedError(SpvFilterError, ValueError):
-    """The embedded node rejected a block or transaction; `reason` is Core's reject reason, such as txn-mempool-conflict."""
+    """The embedded node rejected a block or transaction; `reason` is Core's reject reason, such as
+    txn-mempool-conflict.
+    """
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(f"{reason}: {message}")
@@ -467,7 +582,9 @@ class SpvFilterWarning(UserWarning):
 
 
 class CapacityWarning(SpvFilterWarning):
-    """A filter holds as many keys as it was made for: with more, its false-positive rate exceeds the one it was made for."""
+    """A filter holds as many keys as it was made for: with more, its false-positive rate exceeds the one it was made
+    for.
+    """
 
 
 class FpRateWarning(SpvFilterWarning):

@@ -1,4 +1,6 @@
-"""Files on disk: one that takes the place of an old one completely or not at all, and one that is locked by a single process."""
+"""Files on disk: one that takes the place of an old one completely or not at all, and one that is locked by a single
+process.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ _MOST_DIGITS = 20  # of a process id
 
 @contextmanager
 def replacing(path: pathlib.Path) -> Iterator[IO[bytes]]:
-    """Context manager: a new file of mode 0600, which is flushed to disk and renamed to `path` on success and removed on an exception.
+    """Context manager: a new file of mode 0600, which is flushed to disk and renamed to `path` on success and removed
+    on an exception.
 
     An OSError of that file names `path`.
     """
@@ -65,9 +68,11 @@ class FileHeldError(Exception):
 
 
 class FileLock:
-    """The system's lock on a file that names the process which holds it, from `take` to `release`, when the file is removed.
+    """The system's lock on a file that names the process which holds it, from `take` to `release`, when the file is
+    removed.
 
-    The file is locked, not only there, so that what a killed process left locks nobody out. One process takes it no more than once.
+    The file is locked, not only there, so that what a killed process left locks nobody out. One process takes it no
+    more than once.
     """
 
     def __init__(self, path: pathlib.Path, file: int) -> None:
@@ -97,7 +102,9 @@ class FileLock:
     def release(self) -> None:
         """Let others have it."""
         if self._file >= 0:
-            with suppress(OSError):  # as where the system has made the file system read-only: the file alone locks nobody out
+            with suppress(
+                OSError
+            ):  # as where the system has made the file system read-only: the file alone locks nobody out
                 self._path.unlink(missing_ok=True)
             os.close(self._file)
             self._file = -1

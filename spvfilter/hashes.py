@@ -1,4 +1,7 @@
-"""Hash functions of Bitcoin's identifiers and filters: double SHA-256, HASH160, MurmurHash3, SipHash-2-4. Results are in wire order."""
+"""Hash functions of Bitcoin's identifiers and filters: double SHA-256, HASH160, MurmurHash3, SipHash-2-4.
+
+Results are in wire order.
+"""
 
 from __future__ import annotations
 

@@ -30,31 +30,48 @@ __all__ = [
 class Network:
     """The parameters of one network (Core kernel/chainparams.cpp).
 
-    Signet's blocks carry a signature in their coinbase (BIP-325). Headers alone do not show it, so anyone can mine a valid chain of
-    signet headers.
+    Signet's blocks carry a signature in their coinbase (BIP-325). Headers alone do not show it, so anyone can mine a
+    valid chain of signet headers.
     """
 
     name: str
-    magic: bytes  # the first 4 bytes of every P2P message and every blk*.dat record
+    magic: bytes
+    """The first 4 bytes of every P2P message and every blk*.dat record."""
     default_port: int
     dns_seeds: tuple[str, ...] = field(default=(), repr=False)
-    p2pkh_version: int  # base58check version byte
+    p2pkh_version: int
+    """base58check version byte."""
     p2sh_version: int
-    hrp: str  # human-readable part of bech32 addresses
-    genesis: bytes = field(repr=False)  # header of the genesis block, 80 bytes
-    genesis_hash: bytes  # wire order
-    bip34_height: int  # from here on coinbases state their height and headers have at least version 2
-    bip66_height: int  # from here on headers have at least version 3
-    bip65_height: int  # from here on headers have at least version 4
-    segwit_height: int  # from here on a block with a witness commitment has the witnesses that it commits to (BIP-141)
-    pow_limit: int  # the highest target
-    pow_limit_bits: int  # the highest target in compact form
+    hrp: str
+    """Human-readable part of bech32 addresses."""
+    genesis: bytes = field(repr=False)
+    """Header of the genesis block, 80 bytes."""
+    genesis_hash: bytes
+    """Wire order."""
+    bip34_height: int
+    """From here on coinbases state their height and headers have at least version 2."""
+    bip66_height: int
+    """From here on headers have at least version 3."""
+    bip65_height: int
+    """From here on headers have at least version 4."""
+    segwit_height: int
+    """From here on a block with a witness commitment has the witnesses that it commits to (BIP-141)."""
+    pow_limit: int
+    """The highest target."""
+    pow_limit_bits: int
+    """The highest target in compact form."""
     retargets: bool = True
-    min_difficulty_blocks: bool = False  # a block more than 20 minutes after its parent has pow_limit_bits
-    bip94: bool = False  # a retarget uses the first bits of the period, and a period starts at most 600 seconds back in time
-    min_chain_work: int = 0  # expected hashes; chains with less work are not stored
-    checkpoints: tuple[tuple[int, bytes], ...] = field(default=(), repr=False)  # (height, block hash), ascending; no fork undoes one
-    filter_checkpoints: tuple[tuple[int, bytes], ...] = field(default=(), repr=False)  # (height, basic filter header), ascending
+    min_difficulty_blocks: bool = False
+    """A block more than 20 minutes after its parent has pow_limit_bits."""
+    bip94: bool = (
+        False  # a retarget uses the first bits of the period, and a period starts at most 600 seconds back in time
+    )
+    min_chain_work: int = 0
+    """Expected hashes; chains with less work are not stored."""
+    checkpoints: tuple[tuple[int, bytes], ...] = field(default=(), repr=False)
+    """(height, block hash), ascending; no fork undoes one."""
+    filter_checkpoints: tuple[tuple[int, bytes], ...] = field(default=(), repr=False)
+    """(height, basic filter header), ascending."""
 
     def __str__(self) -> str:
         return self.name
@@ -173,7 +190,9 @@ TESTNET4 = Network(
     p2pkh_version=0x6F,
     p2sh_version=0xC4,
     hrp="tb",
-    genesis=_genesis(1_714_777_860, 0x1D00FFFF, 393_743_547, "7aa0a7ae1e223414cb807e40cd57e667b718e42aaf9306db9102fe28912b7b4e"),
+    genesis=_genesis(
+        1_714_777_860, 0x1D00FFFF, 393_743_547, "7aa0a7ae1e223414cb807e40cd57e667b718e42aaf9306db9102fe28912b7b4e"
+    ),
     genesis_hash=_hash("00000000da84f2bafbbc53dee25a72ae507ff4914b867c565be350b0da8bf043"),
     bip34_height=1,
     bip66_height=1,

@@ -1,4 +1,7 @@
-"""Basic values of Bitcoin's serialisation: CompactSize, a bounds-checked reader, block header, outpoint, output, script pushes."""
+"""Basic values of Bitcoin's serialisation:
+
+CompactSize, a bounds-checked reader, block header, outpoint, output, script pushes.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,10 @@ def hash_to_hex(hash_: bytes) -> str:
 
 
 def hash_from_hex(text: str) -> bytes:
-    """The bytes, in wire order, of a hash in display form. Raises ParameterError unless `text` is 64 hex digits; it does not show them."""
+    """The bytes, in wire order, of a hash in display form.
+
+    Raises ParameterError unless `text` is 64 hex digits; it does not show them.
+    """
     try:
         reversed_hash = bytes.fromhex(text)
     except ValueError:
@@ -101,7 +107,10 @@ def read_compact_size(raw: bytes, at: int, field: str) -> tuple[int, int]:
 
 
 class Reader:
-    """A bounds-checked cursor over bytes. Every method raises FormatError, with offset and field, instead of reading past the end."""
+    """A bounds-checked cursor over bytes.
+
+    Every method raises FormatError, with offset and field, instead of reading past the end.
+    """
 
     __slots__ = ("at", "raw")
 
@@ -112,7 +121,9 @@ class Reader:
     def take(self, size: int, field: str) -> bytes:
         end = self.at + size
         if end > len(self.raw):
-            raise FormatError(f"truncated: {size} bytes wanted, {len(self.raw) - self.at} left", offset=self.at, field=field)
+            raise FormatError(
+                f"truncated: {size} bytes wanted, {len(self.raw) - self.at} left", offset=self.at, field=field
+            )
         piece = self.raw[self.at : end]
         self.at = end
         return piece
@@ -177,7 +188,8 @@ class TxOut:
     Raises ParameterError for a value that is no i64.
     """
 
-    value: int  # satoshi
+    value: int
+    """Satoshi."""
     script_pubkey: bytes
 
     def __post_init__(self) -> None:
@@ -198,7 +210,8 @@ class Header:
     version: int
     previous: bytes
     merkle_root: bytes
-    time: int  # seconds since 1970
+    time: int
+    """Seconds since 1970."""
     bits: int
     nonce: int
 

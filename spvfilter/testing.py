@@ -2,8 +2,9 @@
 
     pytest_plugins = ["spvfilter.testing"]  # in conftest.py
 
-The fixture `regtest_node` is a RegtestNode with 101 blocks, `light_client` a function that makes clients of it. Transactions are not signed
-and no script is checked. PYTEST_DONT_REWRITE: a test that imports this before pytest loads it as a plugin gets no warning.
+The fixture `regtest_node` is a RegtestNode with 101 blocks, `light_client` a function that makes clients of it.
+Transactions are not signed and no script is checked. PYTEST_DONT_REWRITE: a test that imports this before pytest loads
+it as a plugin gets no warning.
 """
 
 from __future__ import annotations
@@ -37,9 +38,11 @@ _TURN_S = 0.02
 
 
 class RegtestNode:
-    """A regtest node in a thread of its own; any thread may call it, and asynchronous tests, too: a call takes milliseconds.
+    """A regtest node in a thread of its own; any thread may call it, and asynchronous tests, too: a call takes
+    milliseconds.
 
-    Txids are 32 bytes in wire order, values satoshi. Methods raise ParameterError, AddressError, RefusedError, which has Core's reason.
+    Txids are 32 bytes in wire order, values satoshi. Methods raise ParameterError, AddressError, RefusedError, which
+    has Core's reason.
     """
 
     def __init__(self, blocks: int = 101) -> None:
@@ -90,7 +93,10 @@ class RegtestNode:
         return self.call(lambda regtest: regtest.mine(blocks, to=script))
 
     def reorg(self, depth: int) -> list[bytes]:
-        """Replace the last blocks by one more, empty ones; their transactions return to the mempool. Returns the new hashes."""
+        """Replace the last blocks by one more, empty ones; their transactions return to the mempool.
+
+        Returns the new hashes.
+        """
         return self.call(lambda regtest: regtest.reorg(depth))
 
     def pay(self, address: str, value: int, *, fee: int = FEE) -> bytes:
@@ -99,7 +105,10 @@ class RegtestNode:
         return self.call(lambda regtest: regtest.pay(output, fee=fee))
 
     def spend(self, *coins: OutPoint, to: str, value: int, fee: int = FEE) -> bytes:
-        """Spend coins as their owner would: pay an address; the change goes to the first coin's own. Returns the txid."""
+        """Spend coins as their owner would: pay an address; the change goes to the first coin's own.
+
+        Returns the txid.
+        """
         output = TxOut(value, address_to_script(to, REGTEST))
         return self.call(lambda regtest: regtest.spend(*coins, outputs=[output], fee=fee))
 
@@ -108,7 +117,9 @@ class RegtestNode:
         return self.call(lambda regtest: regtest.bump(txid, fee=fee))
 
     def double_spend(self, txid: bytes, *, fee: int | None = None, in_block: bool = False) -> bytes:
-        """Regtest.double_spend: take what a transaction of the mempool spends away, there or in a block; returns the rival's txid."""
+        """Regtest.double_spend: take what a transaction of the mempool spends away, there or in a block; returns the
+        rival's txid.
+        """
         return self.call(lambda regtest: regtest.double_spend(txid, fee=fee, in_block=in_block))
 
     def evict(self, txid: bytes) -> list[bytes]:
@@ -121,7 +132,8 @@ class RegtestNode:
 
 
 class LightClientFactory(Protocol):
-    """Makes an entered SyncLightClient of a watch list or of addresses, which has searched all blocks; it is left when the test ends.
+    """Makes an entered SyncLightClient of a watch list or of addresses, which has searched all blocks; it is left when
+    the test ends.
 
     Further options are SyncLightClient's, such as `store`.
     """

@@ -22,7 +22,8 @@ class Transaction:
     """
 
     raw: bytes
-    txid: bytes = field(compare=False)  # 32 bytes, wire order
+    txid: bytes = field(compare=False)
+    """32 bytes, wire order."""
     span: TxSpan = field(compare=False)
 
     @classmethod

@@ -18,7 +18,9 @@ from support.matching import scanning, threads
 from support.namespaces import can_be_made
 from support.vectors import EFFORT, vectors_root
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background; tests press Ctrl-C
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # as a shell starts what runs in the background; tests press Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HINTS = {
@@ -58,7 +60,10 @@ def missing(name: str) -> bool:
         case "cc":
             return shutil.which("cc") is None
         case "bcoin":
-            return shutil.which("node") is None or not (Path(__file__).parent / "bcoin/node_modules/bcoin/package.json").is_file()
+            return (
+                shutil.which("node") is None
+                or not (Path(__file__).parent / "bcoin/node_modules/bcoin/package.json").is_file()
+            )
         case "namespaces":
             return not can_be_made()
         case "node":
@@ -66,7 +71,9 @@ def missing(name: str) -> bool:
         case "kyoto":
             return importlib.util.find_spec("bdkpython") is None
         case "columns":
-            return any(importlib.util.find_spec(library) is None for library in ("duckdb", "pandas", "polars", "pyarrow"))
+            return any(
+                importlib.util.find_spec(library) is None for library in ("duckdb", "pandas", "polars", "pyarrow")
+            )
         case "dask":
             return importlib.util.find_spec("distributed") is None
         case "descriptors":
@@ -112,7 +119,9 @@ async def nothing_is_left() -> AsyncIterator[None]:
     async with asyncio.timeout(60):
         yield
     await asyncio.sleep(0)
-    if others := asyncio.all_tasks() - {asyncio.current_task()}:  # the loop's, closing an asynchronous generator of the test's own
+    if others := asyncio.all_tasks() - {
+        asyncio.current_task()
+    }:  # the loop's, closing an asynchronous generator of the test's own
         await asyncio.wait(others, timeout=10)
     assert asyncio.all_tasks() == {asyncio.current_task()}
     for thread in scanning():

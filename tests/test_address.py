@@ -24,7 +24,9 @@ networks = st.sampled_from(NETWORKS)
 texts = st.one_of(
     st.text(max_size=100),
     st.text(alphabet=BASE58, max_size=60),
-    st.builds("{}1{}".format, st.sampled_from(["bc", "tb", "bcrt", "BC"]), st.text(alphabet=string.printable, max_size=90)),
+    st.builds(
+        "{}1{}".format, st.sampled_from(["bc", "tb", "bcrt", "BC"]), st.text(alphabet=string.printable, max_size=90)
+    ),
 )
 base58_scripts = hash20.map(lambda key_hash: b"\xa9\x14" + key_hash + b"\x87")
 

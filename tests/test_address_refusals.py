@@ -58,14 +58,19 @@ class TestWrongNetwork:
             (
                 "mzK2FFDEhxqHcmrJw1ysqFkVyhUULo45hZ",
                 MAINNET,
-                "an address of testnet3, testnet4, signet or regtest, not of mainnet: 'mzK2FFDEhxqHcmrJw1ysqFkVyhUULo45hZ'",
+                (
+                    "an address of testnet3, testnet4, signet or regtest, not of mainnet:"
+                    " 'mzK2FFDEhxqHcmrJw1ysqFkVyhUULo45hZ'"
+                ),
             ),
             (P2WPKH.upper(), SIGNET, f"an address of mainnet, not of signet: '{P2WPKH.upper()}'"),
             (
                 "tb1qrp33g0q5c5txsp9arysrx4k6zdkfs4nce4xj0gdcccefvpysxf3q0sl5k7",
                 REGTEST,
-                "an address of testnet3, testnet4 or signet, not of regtest: "
-                "'tb1qrp33g0q5c5txsp9arysrx4k6zdkfs4nce4xj0gdcccefvpysxf3q0sl5k7'",
+                (
+                    "an address of testnet3, testnet4 or signet, not of regtest: "
+                    "'tb1qrp33g0q5c5txsp9arysrx4k6zdkfs4nce4xj0gdcccefvpysxf3q0sl5k7'"
+                ),
             ),
         ],
     )
@@ -111,7 +116,10 @@ CAUSES = {
     "mixed case prefix": ("Bc1" + P2WPKH[3:], "mixed case"),
     "bech32 without checksum": ("bc1qqqqq", "too short for a bech32 checksum"),
     "bech32 character": (P2WPKH[:10] + "b" + P2WPKH[11:], "bad bech32 character 'b' at position 11"),
-    "bech32 upper character": (P2WPKH[:10].upper() + "B" + P2WPKH[11:].upper(), "bad bech32 character 'B' at position 11"),
+    "bech32 upper character": (
+        P2WPKH[:10].upper() + "B" + P2WPKH[11:].upper(),
+        "bad bech32 character 'B' at position 11",
+    ),
     "bech32 checksum": (P2WPKH[:-1] + "5", "bad bech32 checksum"),
     "prefix of another coin": (
         bech32_encode("ltc", b"\x00" + V20, Bech32Encoding.BECH32),
@@ -124,21 +132,51 @@ CAUSES = {
     "no witness version": (bech32_encode("bc", b"", Bech32Encoding.BECH32M), "no witness version"),
     "witness version 17": (segwit(17, V20, Bech32Encoding.BECH32M), "witness version 17, the highest is 16"),
     "witness version 31": (segwit(31, V20, Bech32Encoding.BECH32), "witness version 31, the highest is 16"),
-    "bech32m on v0": (segwit(0, V20, Bech32Encoding.BECH32M), "bech32m checksum on witness version 0, which uses bech32"),
+    "bech32m on v0": (
+        segwit(0, V20, Bech32Encoding.BECH32M),
+        "bech32m checksum on witness version 0, which uses bech32",
+    ),
     "bech32 on v1": (segwit(1, V32, Bech32Encoding.BECH32), "bech32 checksum on witness version 1, which uses bech32m"),
-    "bech32 on v16": (segwit(16, V32, Bech32Encoding.BECH32), "bech32 checksum on witness version 16, which uses bech32m"),
+    "bech32 on v16": (
+        segwit(16, V32, Bech32Encoding.BECH32),
+        "bech32 checksum on witness version 16, which uses bech32m",
+    ),
     "no program": (segwit(1, b"", Bech32Encoding.BECH32M), "witness program of 0 byte(s), 2 to 40 expected"),
-    "program of 1 byte": (segwit(1, bytes(2), Bech32Encoding.BECH32M), "witness program of 1 byte(s), 2 to 40 expected"),
-    "program of 41 bytes": (segwit(1, bytes(66), Bech32Encoding.BECH32M), "witness program of 41 byte(s), 2 to 40 expected"),
-    "v0 program of 2 bytes": (segwit(0, bytes(4), Bech32Encoding.BECH32), "witness program of 2 bytes, version 0 has 20 or 32"),
-    "v0 program of 21 bytes": (segwit(0, bytes(34), Bech32Encoding.BECH32), "witness program of 21 bytes, version 0 has 20 or 32"),
+    "program of 1 byte": (
+        segwit(1, bytes(2), Bech32Encoding.BECH32M),
+        "witness program of 1 byte(s), 2 to 40 expected",
+    ),
+    "program of 41 bytes": (
+        segwit(1, bytes(66), Bech32Encoding.BECH32M),
+        "witness program of 41 byte(s), 2 to 40 expected",
+    ),
+    "v0 program of 2 bytes": (
+        segwit(0, bytes(4), Bech32Encoding.BECH32),
+        "witness program of 2 bytes, version 0 has 20 or 32",
+    ),
+    "v0 program of 21 bytes": (
+        segwit(0, bytes(34), Bech32Encoding.BECH32),
+        "witness program of 21 bytes, version 0 has 20 or 32",
+    ),
     "five bits of padding": (segwit(1, bytes(9), Bech32Encoding.BECH32M), "5 bits of padding, at most 4"),
     "seven bits of padding": (segwit(1, bytes(11), Bech32Encoding.BECH32M), "7 bits of padding, at most 4"),
     "padding not zero": (segwit(1, bytes(51) + b"\x01", Bech32Encoding.BECH32M), "padding bits that are not zero"),
-    "extended public key": (XPUB, "an extended public key (xpub…) where an address is expected: give the addresses derived from it"),
-    "extended private key": (XPRV, "an extended private key (xprv…) where an address is expected: give the addresses derived from it"),
-    "descriptor": (f"wpkh({XPUB}/0/*)", "an output descriptor where an address is expected: give the addresses derived from it"),
-    "descriptor of an address": (f"addr({P2PKH})", "an output descriptor where an address is expected: give the addresses derived from it"),
+    "extended public key": (
+        XPUB,
+        "an extended public key (xpub…) where an address is expected: give the addresses derived from it",
+    ),
+    "extended private key": (
+        XPRV,
+        "an extended private key (xprv…) where an address is expected: give the addresses derived from it",
+    ),
+    "descriptor": (
+        f"wpkh({XPUB}/0/*)",
+        "an output descriptor where an address is expected: give the addresses derived from it",
+    ),
+    "descriptor of an address": (
+        f"addr({P2PKH})",
+        "an output descriptor where an address is expected: give the addresses derived from it",
+    ),
     "private key": (WIF, "this looks like a private key (WIF), where an address is expected"),
 }
 
@@ -157,7 +195,9 @@ class TestEveryCauseHasItsMessage:
         assert len(message) < 200
         assert message.replace("…", "").isprintable()
 
-    @pytest.mark.parametrize("address", [P2PKH[:-1] + "b", P2WPKH[:-1] + "5", P2TR[:-1] + "5", base58check(b"\x30" + bytes(20))])
+    @pytest.mark.parametrize(
+        "address", [P2PKH[:-1] + "b", P2WPKH[:-1] + "5", P2TR[:-1] + "5", base58check(b"\x30" + bytes(20))]
+    )
     def test_message_shows_the_offending_address(self, address: str) -> None:
         assert repr(address) in str(refusal(address))
 

@@ -42,5 +42,7 @@ def test_what_the_map_names_is_there(reference: str, compiled: str) -> None:
 def test_the_rooms_it_draws_are_there_and_all_of_them() -> None:
     drawn = set(re.findall(r"^[├└]── ([\w/. ]+?)(?:   .*)?$", PAGE, re.MULTILINE))
     names = {name.rstrip("/") for line in drawn for name in line.split() if not name.startswith("_")}
-    there = {path.name for path in (ROOT / "spvfilter").iterdir() if path.name[0] not in "_." and path.name != "py.typed"}
+    there = {
+        path.name for path in (ROOT / "spvfilter").iterdir() if path.name[0] not in "_." and path.name != "py.typed"
+    }
     assert names == there

@@ -44,7 +44,11 @@ def test_every_row_is_there_once_and_peers_come_first(modules: tuple[Any, Any]) 
     peers, rest = made.split("## Against SHA-256")
     units, others = rest.split("## Against goals")
     names = [f"| {name} |" for name in ("the same", "slow", "a block \\| one", "10 scripts", "a million, s")]
-    assert [[part.count(name) for name in names] for part in (peers, units, others)] == [[1, 1, 0, 0, 0], [0, 0, 1, 1, 0], [0, 0, 0, 0, 1]]
+    assert [[part.count(name) for name in names] for part in (peers, units, others)] == [
+        [1, 1, 0, 0, 0],
+        [0, 0, 1, 1, 0],
+        [0, 0, 0, 0, 1],
+    ]
     assert "growth.png" in made
     assert "growth.png" not in report.page(run)
 
@@ -56,10 +60,19 @@ def test_a_page_is_made_of_several_runs(modules: tuple[Any, Any]) -> None:
         json.loads(json.dumps(report.Run("a processor", date, "9.9.9", tables).to_json()))
         for date, tables in (("2030-01-02", {"scan": scan}), ("2030-01-01", {"sync": sync}))
     )
-    assert report.joined([first, second]) == report.Run("a processor", "2030-01-01 to 2030-01-02", "9.9.9", {"scan": scan, "sync": sync})
+    assert report.joined([first, second]) == report.Run(
+        "a processor", "2030-01-01 to 2030-01-02", "9.9.9", {"scan": scan, "sync": sync}
+    )
     assert report.joined([first]).date == "2030-01-02"
-    once, again = ({**run, "tables": {**run["tables"], report.PURE: rows}} for run, rows in ((first, [scan[0]._asdict()]), (second, [])))
-    assert list(report.joined([once, again]).tables.items()) == [("scan", scan), ("sync", sync), (report.PURE, scan[:1])]
+    once, again = (
+        {**run, "tables": {**run["tables"], report.PURE: rows}}
+        for run, rows in ((first, [scan[0]._asdict()]), (second, []))
+    )
+    assert list(report.joined([once, again]).tables.items()) == [
+        ("scan", scan),
+        ("sync", sync),
+        (report.PURE, scan[:1]),
+    ]
     for other, message in (
         (first, "two files have scan"),
         (second | {"machine": "another"}, "different machines or versions"),

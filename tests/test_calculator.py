@@ -30,7 +30,9 @@ pytestmark = pytest.mark.node
 
 def computed(calls: list[list[Any]]) -> list[Any]:
     """What the functions of sizing.js, named with their arguments, return."""
-    ran = subprocess.run(["node", "-e", DRIVER, str(SIZING)], input=json.dumps(calls), capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        ["node", "-e", DRIVER, str(SIZING)], input=json.dumps(calls), capture_output=True, text=True, check=True
+    )
     found: list[Any] = json.loads(ran.stdout)
     assert len(found) == len(calls) > 50
     return found
@@ -88,11 +90,19 @@ def test_rates_are_the_library_s() -> None:
 
 
 def test_bip37_s_sizes_are_those_of_the_filters() -> None:
-    pairs = [(n, p) for n, p in product((*KEYS, 5, 14, 100_000, 143_999, 144_000, 144_001), (*RATES, 0.215, 0.0214)) if n < 2**32]
+    pairs = [
+        (n, p)
+        for n, p in product((*KEYS, 5, 14, 100_000, 143_999, 144_000, 144_001), (*RATES, 0.215, 0.0214))
+        if n < 2**32
+    ]
     for (n, p), found in zip(pairs, computed([["bip37", n, p] for n, p in pairs]), strict=True):
         size = filter_size(n, p)
         functions = filter_hash_funcs(size, n)
-        assert (found["size"], found["hashFuncs"], found["matchesAll"]) == (size, functions, not size or not functions), (n, p)
+        assert (found["size"], found["hashFuncs"], found["matchesAll"]) == (
+            size,
+            functions,
+            not size or not functions,
+        ), (n, p)
 
 
 def test_any_two_or_three_numbers_lead_to_the_library_s_filter() -> None:
@@ -119,7 +129,15 @@ def test_any_two_or_three_numbers_lead_to_the_library_s_filter() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [{"n": 0, "p": 0.1}, {"n": 1.5, "p": 0.1}, {"n": 1, "p": 0}, {"n": 1, "p": 1}, {"n": 1, "p": 0.1, "k": 0}, {"n": 1, "m": 0}, {}],
+    [
+        {"n": 0, "p": 0.1},
+        {"n": 1.5, "p": 0.1},
+        {"n": 1, "p": 0},
+        {"n": 1, "p": 1},
+        {"n": 1, "p": 0.1, "k": 0},
+        {"n": 1, "m": 0},
+        {},
+    ],
 )
 def test_numbers_that_make_no_filter_are_named(given: dict[str, float]) -> None:
     (found, *_) = computed([["solve", given]] * 51)

@@ -66,4 +66,6 @@ def test_the_changelog_of_the_repository_has_a_section_for_its_version() -> None
 
 
 def test_documents_name_the_version() -> None:
-    assert re.findall(r"spvfilter --version +# spvfilter (\S+) ", (ROOT / "README.md").read_text(encoding="utf-8")) == [__version__]
+    assert re.findall(r"spvfilter --version +# spvfilter (\S+) ", (ROOT / "README.md").read_text(encoding="utf-8")) == [
+        __version__
+    ]

@@ -1,4 +1,6 @@
-"""The package's `dataclass` makes what `dataclasses.dataclass` makes, for its own classes and for every kind of field that they use."""
+"""The package's `dataclass` makes what `dataclasses.dataclass` makes, for its own classes and for every kind of field
+that they use.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,16 @@ def heir(decorator: Decorator, given: dict[str, Any]) -> Any:
 
 
 CASES: list[tuple[Callable[..., Any], list[dict[str, Any]]]] = [
-    (plain, [{"first": 1}, {"first": 1, "second": b"x"}, {"first": 1, "many": [2]}, {"first": 1, "apart": 9}, {"first": 2, "later": 0}]),
+    (
+        plain,
+        [
+            {"first": 1},
+            {"first": 1, "second": b"x"},
+            {"first": 1, "many": [2]},
+            {"first": 1, "apart": 9},
+            {"first": 2, "later": 0},
+        ],
+    ),
     (single, [{"value": b"a"}, {"value": bytearray(b"b")}]),
     (empty, [{}]),
     (heir, [{"first": 1}, {"first": 1, "second": 5}, {"first": 1, "third": 2}]),
@@ -106,14 +117,18 @@ def hashed(value: object) -> object:
 
 @options
 @cases
-def test_instances_are_made_shown_compared_and_hashed_alike(make: Any, arguments: list[dict[str, Any]], given: dict[str, Any]) -> None:
+def test_instances_are_made_shown_compared_and_hashed_alike(
+    make: Any, arguments: list[dict[str, Any]], given: dict[str, Any]
+) -> None:
     ours, theirs = make(_dataclass.dataclass, given), make(dataclasses.dataclass, given)
     mine, others = [ours(**each) for each in arguments], [theirs(**each) for each in arguments]
     assert list(map(repr, mine)) == list(map(repr, others))
     assert [one == other for one in mine for other in mine] == [one == other for one in others for other in others]
     assert mine[0] != others[0]
     assert [outcome(partial(hashed, one)) for one in mine] == [outcome(partial(hashed, one)) for one in others]
-    assert [one == ours(**each) for one, each in zip(mine, arguments, strict=True)] == [given.get("eq", True)] * len(mine)
+    assert [one == ours(**each) for one, each in zip(mine, arguments, strict=True)] == [given.get("eq", True)] * len(
+        mine
+    )
     for wrong in ({"unknown": 1}, {"first": 1, "value": b"", "unknown": 2}):
         assert outcome(partial(ours, **wrong)) == outcome(partial(theirs, **wrong))
     if "kw_only" in given:
@@ -122,8 +137,12 @@ def test_instances_are_made_shown_compared_and_hashed_alike(make: Any, arguments
 
 @options
 @cases
-def test_attributes_are_set_and_deleted_alike(make: Any, arguments: list[dict[str, Any]], given: dict[str, Any]) -> None:
-    ours, theirs = (make(decorator, given)(**arguments[0]) for decorator in (_dataclass.dataclass, dataclasses.dataclass))
+def test_attributes_are_set_and_deleted_alike(
+    make: Any, arguments: list[dict[str, Any]], given: dict[str, Any]
+) -> None:
+    ours, theirs = (
+        make(decorator, given)(**arguments[0]) for decorator in (_dataclass.dataclass, dataclasses.dataclass)
+    )
     for name in [*arguments[0], "other"]:
         for change in (partial(setattr, ours, name, 3), partial(delattr, ours, name)):
             mine, other = outcome(change), outcome(partial(change.func, theirs, *change.args[1:]))
@@ -219,7 +238,11 @@ def test_an_initialiser_is_compiled_when_it_is_first_used_and_stays() -> None:
     assert Heir(4).first == 4
     made = vars(Made)["__init__"]
     assert inspect.isfunction(made)
-    assert (made.__name__, made.__module__, made.__qualname__) == ("__init__", __name__, f"{Made.__qualname__}.__init__")
+    assert (made.__name__, made.__module__, made.__qualname__) == (
+        "__init__",
+        __name__,
+        f"{Made.__qualname__}.__init__",
+    )
     assert Made(5).first == 5
     assert (vars(Made)["__init__"], "__init__" in vars(Heir)) == (made, False)
 

@@ -1,4 +1,6 @@
-"""The documentation: every program in it runs and prints what it says, every command line is understood, and every link leads somewhere."""
+"""The documentation: every program in it runs and prints what it says, every command line is understood, and every link
+leads somewhere.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def run(code: str, folder: Path) -> str:
     script.write_text(code, encoding="utf-8")
     printed = set()
     for _ in range(2 if "store=" in code else 1):  # the file that a run leaves must not stop the next one
-        done = subprocess.run([sys.executable, "-W", "error", script], capture_output=True, text=True, cwd=folder, timeout=300)
+        done = subprocess.run(
+            [sys.executable, "-W", "error", script], capture_output=True, text=True, cwd=folder, timeout=300
+        )
         assert (done.returncode, done.stderr) == (0, "")
         printed.add(done.stdout)
     (only,) = printed
@@ -93,7 +97,14 @@ def test_a_block_of_code_is_of_a_kind_that_is_tested(page: Path) -> None:
 def test_the_tutorial_and_the_recipes_have_programs() -> None:
     pages = {program[0] for program in PROGRAMS}
     assert len(PROGRAMS) >= 10
-    assert {"tutorial/wallet.md", "howto/shop.md", "howto/compact.md", "howto/scan.md", "howto/redis.md", "howto/parquet.md"} <= pages
+    assert {
+        "tutorial/wallet.md",
+        "howto/shop.md",
+        "howto/compact.md",
+        "howto/scan.md",
+        "howto/redis.md",
+        "howto/parquet.md",
+    } <= pages
 
 
 def test_the_reference_names_every_public_name(tmp_path: Path) -> None:
@@ -101,7 +112,9 @@ def test_the_reference_names_every_public_name(tmp_path: Path) -> None:
     reference = tmp_path / "source/reference"
     for room, name, _ in public():
         page = (reference / f"api/{room}.rst").read_text(encoding="utf-8")
-        assert re.search(rf"^\.\. (autoclass|autofunction|py:data):: spvfilter\.{re.escape(room)}\.{name}$", page, re.MULTILINE), name
+        assert re.search(
+            rf"^\.\. (autoclass|autofunction|py:data):: spvfilter\.{re.escape(room)}\.{name}$", page, re.MULTILINE
+        ), name
     tree = (reference / "errors.md").read_text(encoding="utf-8")
     for name in errors.__all__:
         assert f"- `{name}`" in tree, name
@@ -122,6 +135,9 @@ def test_a_docstring_becomes_markup_that_says_the_same() -> None:
     assert restructured(["A *star* of `a_b`, x_ and |.", "", "    code *as it is*"]) == [
         *(r"A \*star\* of ``a_b``, x\_ and \|.", "", "::", "", "        code *as it is*", ""),
     ]
-    assert restructured(["At http://HOST:PORT, see https://example.org."]) == [r"At http\://HOST:PORT, see https://example.org.", ""]
+    assert restructured(["At http://HOST:PORT, see https://example.org."]) == [
+        r"At http\://HOST:PORT, see https://example.org.",
+        "",
+    ]
     assert restructured(["These:", "- one", "  more", "- two"]) == ["These:", "", "- one", "  more", "", "- two", ""]
     assert restructured(["| a |", "|---|"]) == ["::", "", "    | a |", "    |---|", ""]

@@ -39,19 +39,23 @@ IMPOSSIBLE = {  # errors that the source seems to raise, and why it does not
 
 
 def is_summed_up(doc: str) -> bool:
-    """Whether a docstring begins with a line of whole sentences, in a paragraph of its own."""
-    first, *rest = doc.strip().splitlines() or [""]
-    return first.endswith((".", ":")) and (first[0].isupper() or not first.split()[0].isalpha()) and (not rest or not rest[0].strip())
+    """Whether a docstring begins with a paragraph of whole sentences."""
+    first = doc.strip().partition("\n\n")[0]
+    return first.endswith((".", ":")) and (first[0].isupper() or not first.split()[0].isalpha())
 
 
 def doc_of(room: str, name: str, value: Any, member: str) -> str:
-    """What is said of a member; of a constructor the docstrings say it, of its class down to the one that defines it, and of the room."""
+    """What is said of a member; of a constructor the docstrings say it, of its class down to the one that defines it,
+    and of the room.
+    """
     own = inspect.getdoc(getattr(value, member)) or ""
     if member not in CONSTRUCTORS:
         return own
     inheriting = takewhile(lambda base: member not in vars(base), value.__mro__)
     defining = next(base for base in value.__mro__ if member in vars(base))
-    return " ".join(str(doc) for doc in [own, *(base.__doc__ for base in [*inheriting, defining]), loaded(room).__doc__])
+    return " ".join(
+        str(doc) for doc in [own, *(base.__doc__ for base in [*inheriting, defining]), loaded(room).__doc__]
+    )
 
 
 @pytest.mark.parametrize(("room", "name", "value"), own(), ids=lambda part: part if isinstance(part, str) else "")
@@ -61,7 +65,9 @@ def test_a_public_name_has_a_docstring(room: str, name: str, value: Any) -> None
     assert not text.startswith(f"{name}(")  # the docstring that dataclass generates
     if inspect.isclass(value):
         assert "__doc__" in vars(value)
-        said = {member: inspect.getdoc(getattr(value, member)) for member, _ in members(value) if member not in CONSTRUCTORS}
+        said = {
+            member: inspect.getdoc(getattr(value, member)) for member, _ in members(value) if member not in CONSTRUCTORS
+        }
         assert not [member for member, doc in {**said, name: text}.items() if not is_summed_up(doc or "")]
 
 
@@ -85,8 +91,13 @@ def test_the_errors_that_leave_a_function_are_seen() -> None:
     assert RAISING.by(Version.__post_init__, Version) == {ParameterError}  # those of a module that is not public
     assert RAISING.by(parse_message) == {MessageError}  # errors that are caught do not count
     assert RAISING.by(LightClient.matches, LightClient) == {NotRunningError}  # a private method's
-    assert RAISING.by(*sourced(inspect.getattr_static(BloomFilter, "clear"), BloomFilter)) == {ReadOnlyError}  # of either kernel
+    assert RAISING.by(*sourced(inspect.getattr_static(BloomFilter, "clear"), BloomFilter)) == {
+        ReadOnlyError
+    }  # of either kernel
     assert RAISING.by(*sourced(inspect.getattr_static(BloomFilter, "same_shape"), BloomFilter)) == {MismatchError}
-    assert RAISING.by(*sourced(inspect.getattr_static(GcsQuery, "match_many"), GcsQuery)) == {FormatError, ParameterError}
+    assert RAISING.by(*sourced(inspect.getattr_static(GcsQuery, "match_many"), GcsQuery)) == {
+        FormatError,
+        ParameterError,
+    }
     assert says("Raises HeaderError.", LowWorkError)
     assert not says("Raises LowWorkError, SpvFilterError.", CommitmentError)

@@ -1,4 +1,6 @@
-"""The programs in examples/ run as they stand: against a node, over block files, with Redis and DuckDB, under pytest."""
+"""The programs in examples/ run as they stand: against a node, over block files, with Redis and DuckDB, under
+pytest.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from support.redisserver import running_redis
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
-ACCOUNT = "tpubDC2Qwo2TFsaNC4ju8nrUJ9mqVT3eSgdmy1yPqhgkjwmke3PRXutNGRYAUo6RCHTcVQaDR3ohNU9we59brGHuEKPvH1ags2nevW5opEE9Z5Q"
+ACCOUNT = (
+    "tpubDC2Qwo2TFsaNC4ju8nrUJ9mqVT3eSgdmy1yPqhgkjwmke3PRXutNGRYAUo6RCHTcVQaDR3ohNU9we59brGHuEKPvH1ags2nevW5opEE9Z5Q"
+)
 PATIENCE_S = 60.0
 
 
@@ -55,7 +59,9 @@ def run(folder: Path, program: str, *arguments: object) -> tuple[list[str], str]
 def running(folder: Path, program: str, *arguments: object) -> Iterator[Iterator[str]]:
     """Its lines as they come. One that is late ends it, and the test."""
     with (folder / "errors").open("w+") as errors:
-        process = subprocess.Popen(command(program, *arguments), stdout=subprocess.PIPE, stderr=errors, text=True, cwd=folder)
+        process = subprocess.Popen(
+            command(program, *arguments), stdout=subprocess.PIPE, stderr=errors, text=True, cwd=folder
+        )
         timer = threading.Timer(PATIENCE_S, process.kill)
         timer.start()
         try:
@@ -73,7 +79,9 @@ def write_blocks(regtest: Regtest, folder: Path) -> Path:
     """The best chain in a node's form."""
     folder.mkdir()
     raws = [block.raw for block in regtest.chain.active]
-    (folder / "blk00000.dat").write_bytes(b"".join(REGTEST.magic + len(raw).to_bytes(4, "little") + raw for raw in raws))
+    (folder / "blk00000.dat").write_bytes(
+        b"".join(REGTEST.magic + len(raw).to_bytes(4, "little") + raw for raw in raws)
+    )
     return folder
 
 
@@ -88,7 +96,9 @@ def test_there_are_six_of_30_to_100_lines() -> None:
 
 
 @pytest.mark.descriptors
-def test_the_merchant_s_orders_are_paid_with_three_confirmations_and_not_before(tmp_path: Path, node: RegtestNode) -> None:
+def test_the_merchant_s_orders_are_paid_with_three_confirmations_and_not_before(
+    tmp_path: Path, node: RegtestNode
+) -> None:
     arguments = (f"wpkh({ACCOUNT}/0/*)", 25_000, 9_000, "--network", "regtest", "--peer", node.address)
     with running(tmp_path, "merchant.py", *arguments) as lines:
         requests = [re.fullmatch(r"order (\d): bitcoin:(\w+)\?amount=([\d.]+)", next(lines)) for _ in range(2)]
@@ -107,7 +117,9 @@ def test_the_merchant_s_orders_are_paid_with_three_confirmations_and_not_before(
         assert next(lines) == "order 1 is paid: 25000 satoshi"
         node.reorg(1)  # which takes the second order's payment out of its block
         node.mine(3)
-        assert next(line for line in lines if not line.startswith("seen")) == "order 2 is paid: 9000 satoshi"  # it is seen anew
+        assert (
+            next(line for line in lines if not line.startswith("seen")) == "order 2 is paid: 9000 satoshi"
+        )  # it is seen anew
         assert list(lines) == []
     again, _ = run(tmp_path, "merchant.py", *arguments)  # after a restart nothing new has to happen
     assert again[2:] == ["order 1 is paid: 25000 satoshi", "order 2 is paid: 9000 satoshi"]
@@ -142,7 +154,14 @@ def test_deposits_up_to_a_height_are_listed_once_each(tmp_path: Path) -> None:
     regtest.mine()
     (tmp_path / "customers.csv").write_text(f"{anna},Anna\n{bert},Bert\n\n")
     lines, said = run(
-        tmp_path, "deposits.py", write_blocks(regtest, tmp_path / "blocks"), "customers.csv", "--until", 103, "--network", "regtest"
+        tmp_path,
+        "deposits.py",
+        write_blocks(regtest, tmp_path / "blocks"),
+        "customers.csv",
+        "--until",
+        103,
+        "--network",
+        "regtest",
     )
     assert sorted(lines[1:]) == sorted(
         [
@@ -180,7 +199,10 @@ def test_reused_addresses_are_found_and_those_paid_twice_in_one_transaction_are_
     arguments = (write_blocks(regtest, tmp_path / "blocks"), "list.txt", "found", "--network", "regtest", "--jobs", 1)
     for _ in range(2):  # the second time the scan is there
         lines, _ = run(tmp_path, "reuse.py", *arguments)
-        assert lines == ["1 of 2 addresses were paid more than once", f"{often}: 3 payments of 2 different amounts, 1600 satoshi in 0 days"]
+        assert lines == [
+            "1 of 2 addresses were paid more than once",
+            f"{often}: 3 payments of 2 different amounts, 1600 satoshi in 0 days",
+        ]
 
 
 class Silent(http.server.SimpleHTTPRequestHandler):
@@ -205,18 +227,33 @@ def test_the_crawler_fetches_each_page_once_however_many_work(tmp_path: Path) ->
     pages.mkdir()
     names = [f"page{number}.html" for number in range(10)]
     for number, name in enumerate(names):
-        links = [names[(number * 3 + step) % 10] for step in (1, 2)] + ["https://elsewhere.example/", "missing.html#top"]
+        links = [names[(number * 3 + step) % 10] for step in (1, 2)] + [
+            "https://elsewhere.example/",
+            "missing.html#top",
+        ]
         (pages / name).write_text("".join(f'<a href="{link}">x</a>' for link in links))
     with site(pages) as url, running_redis(tmp_path, tcp=True) as server:
         lines, _ = run(tmp_path, "crawler.py", f"{url}{names[0]}", "--redis", server.url)
-        assert sorted(lines[:-1]) == sorted([*(url + name for name in names), f"{url}missing.html: HTTP Error 404: File not found"])
+        assert sorted(lines[:-1]) == sorted(
+            [*(url + name for name in names), f"{url}missing.html: HTTP Error 404: File not found"]
+        )
         assert lines[-1] == "10 pages"
         again, _ = run(tmp_path, "crawler.py", f"{url}{names[0]}", "--redis", server.url)
         assert again == ["0 pages"]
 
 
 def test_the_app_s_tests_pass(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", str(EXAMPLES / "test_app.py")]
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        "/dev/null",
+        str(EXAMPLES / "test_app.py"),
+    ]
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout
     assert "3 passed" in done.stdout

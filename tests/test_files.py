@@ -64,7 +64,9 @@ def test_a_block_that_fails_leaves_the_old_file_and_nothing_else(path: Path, err
 
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_failing_disk_leaves_the_old_file_and_nothing_else(path: Path, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_disk_leaves_the_old_file_and_nothing_else(
+    path: Path, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(*arguments: Any) -> None:
         raise OSError(5, "Input/output error")
 
@@ -91,7 +93,9 @@ def test_it_is_on_disk_before_it_has_its_name_and_the_name_is_too(path: Path, mo
     fsync, replace = os.fsync, os.replace
 
     def synced(descriptor: int) -> None:
-        steps.append("directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else f"file of {os.fstat(descriptor).st_size}")
+        steps.append(
+            "directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else f"file of {os.fstat(descriptor).st_size}"
+        )
         fsync(descriptor)
 
     def replaced(*arguments: Any) -> None:

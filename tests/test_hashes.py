@@ -1,4 +1,6 @@
-"""Hash functions: murmur3 against published vectors, double hashes against known answers, RIPEMD-160 without OpenSSL."""
+"""Hash functions: murmur3 against published vectors, double hashes against known answers, RIPEMD-160 without
+OpenSSL.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The rules of ARCHITECTURE.md: imports between rooms, asyncio, modules loaded by an import, sizes of files, classes and functions."""
+"""The rules of ARCHITECTURE.md: imports between rooms, asyncio, modules loaded by an import, sizes of files, classes
+and functions.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ WIDER = {
     "wire.session.Session": 18,  # one state machine: messages of both sides, buffers both ways, and two clocks
 }
 
-# Higher floors may import lower ones. Rooms of one floor never import each other, but for the ground, where the order below holds.
+# Higher floors may import lower ones. Rooms of one floor never import each other, but for the ground, where the order
+# below holds.
 FLOORS = [
     ["_public", "_dataclass", "errors", "protocol", "hashes", "network", "primitives", "files"],
     ["kernel"],
@@ -95,7 +98,9 @@ def imports(module: str) -> list[str]:
 
 def rooms_entered(module: str) -> set[str]:
     """Rooms a module imports from; names imported from the package itself belong to no room and fail."""
-    entered = {room(name.removeprefix("spvfilter.")) for name in imports(module) if name.startswith("spvfilter.")} - {"_version"}
+    entered = {room(name.removeprefix("spvfilter.")) for name in imports(module) if name.startswith("spvfilter.")} - {
+        "_version"
+    }
     assert entered <= FLOOR_OF.keys(), f"{module} imports {entered - FLOOR_OF.keys()}"
     return entered
 
@@ -122,7 +127,13 @@ def imported_modules(module: str) -> set[str]:
     imported: set[str] = set()
     for name in (name.removeprefix("spvfilter.") for name in imports(module) if name.startswith("spvfilter.")):
         holder = name.rpartition(".")[0]
-        imported.add(next(found for found in (name, f"{name}.__init__", holder, f"{holder}.__init__", "__init__") if found in known))
+        imported.add(
+            next(
+                found
+                for found in (name, f"{name}.__init__", holder, f"{holder}.__init__", "__init__")
+                if found in known
+            )
+        )
     return imported - {module}
 
 
@@ -158,9 +169,20 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 
 def test_the_rule_sees_what_it_judges() -> None:
-    assert rooms_entered("filters.bip37") == {"_public", "bloom", "errors", "filters", "kernel", "primitives", "protocol", "wire"}
+    assert rooms_entered("filters.bip37") == {
+        "_public",
+        "bloom",
+        "errors",
+        "filters",
+        "kernel",
+        "primitives",
+        "protocol",
+        "wire",
+    }
     assert {"address", "kernel", "watch"} <= rooms_entered("watch.watchlist")
-    assert {"light", "watch", "filters"} <= set.union(*(rooms_entered(module) for module in modules() if room(module) == "cli"))
+    assert {"light", "watch", "filters"} <= set.union(
+        *(rooms_entered(module) for module in modules() if room(module) == "cli")
+    )
 
 
 @pytest.mark.parametrize("module", modules())
@@ -172,16 +194,31 @@ def test_no_module_loads_keys_or_sets_a_global_network(module: str) -> None:
     assert "SelectParams" not in names
 
 
-@pytest.mark.parametrize("module", [module for module in modules() if module.startswith(SILENT) or not f"{module}.".startswith(AWAITING)])
+@pytest.mark.parametrize(
+    "module", [module for module in modules() if module.startswith(SILENT) or not f"{module}.".startswith(AWAITING)]
+)
 def test_only_the_rooms_named_open_sockets_or_await(module: str) -> None:
-    assert not {name.split(".")[0] for name in imports(module)} & {"socket", "asyncio", "ssl", "selectors", "http", "urllib"}
+    assert not {name.split(".")[0] for name in imports(module)} & {
+        "socket",
+        "asyncio",
+        "ssl",
+        "selectors",
+        "http",
+        "urllib",
+    }
     assert not [node for node in nodes(module) if isinstance(node, (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor))]
 
 
 @pytest.mark.parametrize("module", [module for module in modules() if module.startswith(SILENT)])
 def test_the_engine_knows_no_connection_and_no_clock(module: str) -> None:
     assert "p2p" not in rooms_entered(module)
-    assert not {name.split(".")[0] for name in imports(module)} & {"time", "secrets", "threading", "concurrent", "sqlite3"}
+    assert not {name.split(".")[0] for name in imports(module)} & {
+        "time",
+        "secrets",
+        "threading",
+        "concurrent",
+        "sqlite3",
+    }
 
 
 @pytest.mark.parametrize("module", [module for module in modules() if room(module) != "cli"])
@@ -199,9 +236,13 @@ def test_a_file_says_what_it_is_and_can_be_read_in_one_sitting(module: str) -> N
 def attributes(class_: ast.ClassDef) -> set[str]:
     """Names that a class or its methods assign to its instances."""
     assigned = {
-        node.attr for node in ast.walk(class_) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and on_self(node)
+        node.attr
+        for node in ast.walk(class_)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and on_self(node)
     }
-    return assigned | {node.target.id for node in class_.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
+    return assigned | {
+        node.target.id for node in class_.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
 
 
 def on_self(node: ast.Attribute) -> bool:
@@ -220,7 +261,10 @@ def test_a_class_and_a_function_can_be_kept_in_mind(module: str) -> None:
 
 def test_exceptions_to_the_sizes_are_still_needed() -> None:
     widths = {
-        f"{module}.{node.name}": len(attributes(node)) for module in modules() for node in nodes(module) if isinstance(node, ast.ClassDef)
+        f"{module}.{node.name}": len(attributes(node))
+        for module in modules()
+        for node in nodes(module)
+        if isinstance(node, ast.ClassDef)
     }
     assert {name: width for name, width in widths.items() if width > WIDEST} == WIDER
 
@@ -257,7 +301,9 @@ def test_c_includes_point_down_only(file: str) -> None:
     here = file.split("/")[0]
     for included in includes(file):
         there = included.split("/")[0]
-        assert there == here or C_FLOOR_OF[there] < C_FLOOR_OF[here] or C_FLOOR_OF[here] == C_FLOOR_OF[there] == 0, included
+        assert there == here or C_FLOOR_OF[there] < C_FLOOR_OF[here] or C_FLOOR_OF[here] == C_FLOOR_OF[there] == 0, (
+            included
+        )
 
 
 def test_no_circle_of_c_includes() -> None:
@@ -277,7 +323,9 @@ def test_a_c_file_says_what_it_is_and_has_a_plain_name(file: str) -> None:
 
 
 def loaded_by(code: str) -> set[str]:
-    """Names of the modules a fresh interpreter has loaded after `code`, without what an editable installation imports (-S)."""
+    """Names of the modules a fresh interpreter has loaded after `code`, without what an editable installation imports
+    (-S).
+    """
     command = [sys.executable, "-S", "-c", f"{code}\nimport sys; print(*sys.modules)"]
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent)}
     return set(subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.split())
@@ -291,7 +339,9 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def test_a_room_loads_nothing_before_a_name_of_it_is_used() -> None:
-    rooms = {f"spvfilter.{name.removesuffix('.__init__')}" for name in modules() if "lazy" in names_bound(name)} - {"spvfilter.__init__"}
+    rooms = {f"spvfilter.{name.removesuffix('.__init__')}" for name in modules() if "lazy" in names_bound(name)} - {
+        "spvfilter.__init__"
+    }
     assert len(rooms) > 10
     loaded = loaded_by("\n".join(f"import {room}" for room in rooms))
     assert {name for name in loaded if name.startswith("spvfilter")} == rooms | {"spvfilter", "spvfilter._public"}
@@ -329,7 +379,11 @@ MOST = {  # of the package's own modules without the kernel; each takes some 0.3
     "import spvfilter.cli.scan.command": 17,
 }
 NEEDED = {
-    "from spvfilter import Matcher": {"pathlib", "ipaddress", "urllib.parse"},  # until Python 3.12 the first needs the others
+    "from spvfilter import Matcher": {
+        "pathlib",
+        "ipaddress",
+        "urllib.parse",
+    },  # until Python 3.12 the first needs the others
     "import spvfilter.cli.scan.command": {"argparse"},
 }
 
@@ -345,7 +399,10 @@ def test_modules_that_take_long_to_import_wait_until_they_are_used(code: str) ->
 @pytest.mark.parametrize(
     ("code", "later"),
     [
-        ("from spvfilter import LightClient", "light.engine.engine wire.session store.store filters.bip37 bloom.base p2p.proxy"),
+        (
+            "from spvfilter import LightClient",
+            "light.engine.engine wire.session store.store filters.bip37 bloom.base p2p.proxy",
+        ),
         ("from spvfilter import Matcher", "rpc.fullnode scan.scan scan.pipeline scan.batches scan.merge"),
         ("import spvfilter.cli.scan.command", "scan.matcher scan.remote watch.watchlist address kernel"),
     ],
@@ -365,4 +422,9 @@ def test_a_public_name_loads_only_its_own_room() -> None:
     watch = loaded_by("from spvfilter import WatchList")
     assert "spvfilter.watch.watchlist" in watch
     assert not watch & {"asyncio", "rich", "spvfilter.filters.bip37", "bitcoin.wallet", "bitcoin.core.key"}
-    assert not loaded_by("from spvfilter import Bip37Filter") & {"asyncio", "rich", "spvfilter.watch.watchlist", "spvfilter.address"}
+    assert not loaded_by("from spvfilter import Bip37Filter") & {
+        "asyncio",
+        "rich",
+        "spvfilter.watch.watchlist",
+        "spvfilter.address",
+    }

@@ -19,7 +19,9 @@ def installed() -> Path:
     if found is None:
         return ROOT / "spvfilter"
     about = json.loads(found.read_text("direct_url.json") or "{}")
-    return ROOT / "spvfilter" if about.get("dir_info", {}).get("editable") else Path(str(found.locate_file("spvfilter")))
+    return (
+        ROOT / "spvfilter" if about.get("dir_info", {}).get("editable") else Path(str(found.locate_file("spvfilter")))
+    )
 
 
 def test_the_package_under_test_is_the_installed_one() -> None:

@@ -49,13 +49,29 @@ GENESIS = [
         393743547,
         "00000000da84f2bafbbc53dee25a72ae507ff4914b867c565be350b0da8bf043",
     ),
-    (SIGNET, MERKLE_ROOT, 1598918400, 0x1E0377AE, 52613770, "00000008819873e925422c1ff0f99f7cc9bbb232af63a077a480a3633bee1ef6"),
-    (REGTEST, MERKLE_ROOT, 1296688602, 0x207FFFFF, 2, "0f9188f13cb7b2c71f2a335e3a4fc328bf5beb436012afca590b1a11466e2206"),
+    (
+        SIGNET,
+        MERKLE_ROOT,
+        1598918400,
+        0x1E0377AE,
+        52613770,
+        "00000008819873e925422c1ff0f99f7cc9bbb232af63a077a480a3633bee1ef6",
+    ),
+    (
+        REGTEST,
+        MERKLE_ROOT,
+        1296688602,
+        0x207FFFFF,
+        2,
+        "0f9188f13cb7b2c71f2a335e3a4fc328bf5beb436012afca590b1a11466e2206",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("known", "name", "magic", "p2pkh", "p2sh", "hrp", "port", "bip34"), PUBLISHED)
-def test_parameters_are_as_published(known: Network, name: str, magic: str, p2pkh: int, p2sh: int, hrp: str, port: int, bip34: int) -> None:
+def test_parameters_are_as_published(
+    known: Network, name: str, magic: str, p2pkh: int, p2sh: int, hrp: str, port: int, bip34: int
+) -> None:
     assert (known.name, known.magic.hex(), known.hrp) == (name, magic, hrp)
     assert (known.p2pkh_version, known.p2sh_version) == (p2pkh, p2sh)
     assert (known.default_port, known.bip34_height) == (port, bip34)
@@ -79,8 +95,13 @@ def test_checkpoints_ascend_and_are_met_by_the_minimum_of_work() -> None:
         assert all(len(block_hash) == 32 and block_hash.endswith(bytes(4)) for _, block_hash in known.checkpoints)
         assert (known.min_chain_work > 0) == (known is not REGTEST)
     assert len(MAINNET.checkpoints) == 19
-    assert MAINNET.checkpoints[0] == (11_111, hash_from_hex("0000000069e244f73d78e8fd29ba2fd2ed618bd6fa2ee92559f542fdb26e7c1d"))
-    assert TESTNET3.checkpoints == ((546, hash_from_hex("000000002a936ca763904c3c35fce2f3556c559c0214345d31b1bcebf76acb70")),)
+    assert MAINNET.checkpoints[0] == (
+        11_111,
+        hash_from_hex("0000000069e244f73d78e8fd29ba2fd2ed618bd6fa2ee92559f542fdb26e7c1d"),
+    )
+    assert TESTNET3.checkpoints == (
+        (546, hash_from_hex("000000002a936ca763904c3c35fce2f3556c559c0214345d31b1bcebf76acb70")),
+    )
 
 
 def test_seeds_are_names_of_hosts() -> None:

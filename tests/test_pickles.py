@@ -1,4 +1,6 @@
-"""Pickles: every public value is read back by an interpreter that has imported nothing, and its pickle names public homes only."""
+"""Pickles: every public value is read back by an interpreter that has imported nothing, and its pickle names public
+homes only.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ for protocol in {protocols}:
 def named(room: str) -> list[object]:
     """The room's classes and functions, which are pickled by name, and the members of its enums."""
     module = import_module(f"spvfilter.{room}")
-    found = [value for value in (getattr(module, name) for name in module.__all__) if isclass(value) or isroutine(value)]
+    found = [
+        value for value in (getattr(module, name) for name in module.__all__) if isclass(value) or isroutine(value)
+    ]
     return found + [member for cls in found if isinstance(cls, type) and issubclass(cls, Enum) for member in cls]
 
 
@@ -43,7 +47,11 @@ def values(room: str) -> list[object]:
 
 def is_value(cls: type) -> bool:
     """Whether objects of a class are plain data; others hold connections, files, tasks or learned state."""
-    data = issubclass(cls, (tuple, SpvFilterError, SpvFilterWarning)) or dataclasses.is_dataclass(cls) or "__reduce__" in vars(cls)
+    data = (
+        issubclass(cls, (tuple, SpvFilterError, SpvFilterWarning))
+        or dataclasses.is_dataclass(cls)
+        or "__reduce__" in vars(cls)
+    )
     return data and cls is not Connection  # its fields belong to a socket
 
 
@@ -66,7 +74,9 @@ def same(mine: object, theirs: object) -> bool:
         case dict():
             return same(list(mine.items()), list(theirs.items()))  # type: ignore[attr-defined]
         case _ if dataclasses.is_dataclass(mine) and not isinstance(mine, type):
-            return all(same(getattr(mine, field.name), getattr(theirs, field.name)) for field in dataclasses.fields(mine))
+            return all(
+                same(getattr(mine, field.name), getattr(theirs, field.name)) for field in dataclasses.fields(mine)
+            )
     return mine == theirs
 
 
@@ -75,7 +85,9 @@ def test_values_are_read_back_by_an_interpreter_that_has_imported_nothing(room: 
     given = values(room)
     code = AGAIN.format(protocols=[*PROTOCOLS])
     pickles = b"".join(pickle.dumps(given, protocol) for protocol in PROTOCOLS)
-    answer = BytesIO(subprocess.run([sys.executable, "-c", code], input=pickles, stdout=subprocess.PIPE, check=True).stdout)
+    answer = BytesIO(
+        subprocess.run([sys.executable, "-c", code], input=pickles, stdout=subprocess.PIPE, check=True).stdout
+    )
     for _ in PROTOCOLS:
         for mine, theirs in zip(given, pickle.load(answer), strict=True):
             assert same(mine, theirs), mine
@@ -92,4 +104,6 @@ def test_a_pickle_names_public_homes_only(room: str) -> None:
 @ROOMS
 def test_every_value_is_tried(room: str) -> None:
     tried = {type(value) for value in VALUES.get(room, [])}
-    assert {cls for cls in named(room) if isinstance(cls, type) and not issubclass(cls, Enum) and is_value(cls)} <= tried
+    assert {
+        cls for cls in named(room) if isinstance(cls, type) and not issubclass(cls, Enum) and is_value(cls)
+    } <= tried

@@ -124,7 +124,9 @@ class TestReader:
         expected, at = [raw[:first], raw[first : first + second]], 0
         for size, piece in zip((first, second), expected, strict=True):
             if len(piece) < size:
-                with pytest.raises(FormatError, match=f"^field at byte {at}: truncated: {size} bytes wanted, {len(raw) - at} left$"):
+                with pytest.raises(
+                    FormatError, match=f"^field at byte {at}: truncated: {size} bytes wanted, {len(raw) - at} left$"
+                ):
                     reader.take(size, "field")
                 assert reader.at == at
                 return
@@ -346,6 +348,7 @@ class TestScriptPushes:
     @given(st.lists(st.binary(min_size=1, max_size=600), max_size=5))
     def test_what_was_pushed_comes_back(self, pieces: list[bytes]) -> None:
         script = b"".join(
-            bytes((len(piece),)) + piece if len(piece) <= 75 else b"\x4d" + len(piece).to_bytes(2, "little") + piece for piece in pieces
+            bytes((len(piece),)) + piece if len(piece) <= 75 else b"\x4d" + len(piece).to_bytes(2, "little") + piece
+            for piece in pieces
         )
         assert list(script_pushes(script)) == pieces

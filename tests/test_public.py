@@ -24,7 +24,10 @@ from support.raising import is_kernel, plain
 FACE: ModuleType = spvfilter  # typed so that type checkers do not know its attributes
 PACKAGE = Path(spvfilter.__file__).parent
 INTERNAL = ["cli", "kernel", "light.engine"]
-GIVEN = {"filters": {"GcsQuery"}, "wire.messages": {"Flaw", "ProvedTx"}}  # by the kernel, whose name for its room is the room's own
+GIVEN = {
+    "filters": {"GcsQuery"},
+    "wire.messages": {"Flaw", "ProvedTx"},
+}  # by the kernel, whose name for its room is the room's own
 HIDDEN = {  # classes that signatures name and users never hold
     ("scan.BlockFiles", "BlockFile"): "handed to Plan",
     ("scan.BlockFiles", "UndoFile"): "handed to Plan",
@@ -131,30 +134,40 @@ def test_a_public_name_tells_where_it_is_imported_from(room: str, name: str, val
 
 def test_values_of_the_kernel_tell_that_they_are_its_own() -> None:
     kernel = loaded("kernel")
-    assert {value.__module__ for value in (getattr(kernel, name) for name in decorated(PACKAGE / "kernel" / "values.py"))} == {
-        "spvfilter.kernel"
-    }
+    assert {
+        value.__module__ for value in (getattr(kernel, name) for name in decorated(PACKAGE / "kernel" / "values.py"))
+    } == {"spvfilter.kernel"}
 
 
 def test_every_error_is_public() -> None:
     for path in PACKAGE.rglob("*.py"):
         if "cli" not in path.relative_to(PACKAGE).parts:
-            import_module(".".join(["spvfilter", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(".__init__"))
-    found = {cls for cls in kinds(errors.SpvFilterError) | kinds(errors.SpvFilterWarning) if cls.__module__.startswith("spvfilter")}
+            import_module(
+                ".".join(["spvfilter", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(".__init__")
+            )
+    found = {
+        cls
+        for cls in kinds(errors.SpvFilterError) | kinds(errors.SpvFilterWarning)
+        if cls.__module__.startswith("spvfilter")
+    }
     assert {cls.__name__ for cls in found} == set(errors.__all__)
     assert {cls.__module__ for cls in found} == {"spvfilter.errors"}
     assert set(FACE.__all__) & set(errors.__all__) < set(errors.__all__)
 
 
 @pytest.mark.parametrize(
-    "cls", [value for _, _, value in own() if inspect.isclass(value)], ids=lambda cls: f"{cls.__module__}.{cls.__name__}"
+    "cls",
+    [value for _, _, value in own() if inspect.isclass(value)],
+    ids=lambda cls: f"{cls.__module__}.{cls.__name__}",
 )
 def test_a_class_s_annotations_can_be_evaluated(cls: type) -> None:
     hints = typing.get_type_hints(cls)
     assert hints.keys() >= inspect.get_annotations(cls).keys()
 
 
-@pytest.mark.parametrize("value", [value for _, _, value in own() if inspect.isfunction(value)], ids=lambda value: value.__qualname__)
+@pytest.mark.parametrize(
+    "value", [value for _, _, value in own() if inspect.isfunction(value)], ids=lambda value: value.__qualname__
+)
 def test_a_function_s_source_is_found(value: typing.Any) -> None:
     assert f"def {value.__name__}(" in inspect.getsource(value)
     assert sys.modules[value.__module__]
@@ -174,8 +187,12 @@ def test_what_the_signatures_of_public_names_hold_is_public() -> None:
     hidden: set[tuple[str, str]] = set()
     for room, name, value in own():
         functions = [value, *(plain(member) for _, member in members(value))] if inspect.isclass(value) else [value]
-        for function in [each for each in functions if inspect.isclass(each) or (inspect.isfunction(each) and not is_kernel(each))]:
-            for cls in {cls for hint in typing.get_type_hints(function, localns=ABSENT).values() for cls in classes_in(hint)}:
+        for function in [
+            each for each in functions if inspect.isclass(each) or (inspect.isfunction(each) and not is_kernel(each))
+        ]:
+            for cls in {
+                cls for hint in typing.get_type_hints(function, localns=ABSENT).values() for cls in classes_in(hint)
+            }:
                 if cls.__module__.startswith("spvfilter") and cls.__module__ not in homes:
                     hidden.add((f"{room}.{name}", cls.__name__))
     assert hidden == HIDDEN.keys()
@@ -183,7 +200,9 @@ def test_what_the_signatures_of_public_names_hold_is_public() -> None:
 
 def test_a_deferred_module_is_not_used_before_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long another thread takes to import it."""
-    (tmp_path / "takeslong.py").write_text("import threading\nbegun.set()\nassert going_on.wait(60)\nlast = 1\n", encoding="utf-8")
+    (tmp_path / "takeslong.py").write_text(
+        "import threading\nbegun.set()\nassert going_on.wait(60)\nlast = 1\n", encoding="utf-8"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     begun, going_on = threading.Event(), threading.Event()
     monkeypatch.setattr(builtins, "begun", begun, raising=False)

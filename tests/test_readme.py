@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 README = Path(__file__).parent.parent / "README.md"
-EXAMPLES = re.findall(r"```python\n((?:(?!```).)*)```\n\n```text\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+EXAMPLES = re.findall(
+    r"```python\n((?:(?!```).)*)```\n\n```text\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL
+)
 MARKS = {"add_descriptor": pytest.mark.descriptors, "pyarrow": pytest.mark.columns, "polars": pytest.mark.columns}
 
 
@@ -19,7 +21,9 @@ def run(code: str, folder: Path) -> str:
     script.write_text(code, encoding="utf-8")
     printed = set()
     for _ in range(2 if "store=" in code else 1):  # the file that a run leaves must not stop the next one
-        done = subprocess.run([sys.executable, "-W", "error", script], capture_output=True, text=True, cwd=folder, timeout=300)
+        done = subprocess.run(
+            [sys.executable, "-W", "error", script], capture_output=True, text=True, cwd=folder, timeout=300
+        )
         assert (done.returncode, done.stderr) == (0, "")
         printed.add(done.stdout)
     (only,) = printed
@@ -28,7 +32,10 @@ def run(code: str, folder: Path) -> str:
 
 @pytest.mark.parametrize(
     "number",
-    [pytest.param(number, marks=[mark for word, mark in MARKS.items() if word in code]) for number, (code, _) in enumerate(EXAMPLES)],
+    [
+        pytest.param(number, marks=[mark for word, mark in MARKS.items() if word in code])
+        for number, (code, _) in enumerate(EXAMPLES)
+    ],
 )
 def test_example_prints_what_the_readme_shows(number: int, tmp_path: Path) -> None:
     code, shown = EXAMPLES[number]

@@ -48,19 +48,26 @@ def test_a_string_is_no_list(light_client):
 
 
 def test_a_wallet_s_tests_run_with_it(pytester: pytest.Pytester) -> None:
-    (example,) = (part.split("```")[0] for part in PAGE.split("```python\n") if "spvfilter.testing" in part.split("```")[0])
+    (example,) = (
+        part.split("```")[0] for part in PAGE.split("```python\n") if "spvfilter.testing" in part.split("```")[0]
+    )
     pytester.makepyfile(test_page=example, test_more=MORE)
     pytester.makeconftest('pytest_plugins = ["spvfilter.testing"]')
     pytester.runpytest_subprocess("-q").assert_outcomes(passed=4)
 
 
 def test_the_page_s_test_runs_alone_without_a_warning(pytester: pytest.Pytester) -> None:
-    (example,) = (part.split("```")[0] for part in PAGE.split("```python\n") if "spvfilter.testing" in part.split("```")[0])
+    (example,) = (
+        part.split("```")[0] for part in PAGE.split("```python\n") if "spvfilter.testing" in part.split("```")[0]
+    )
     pytester.makepyfile(test_page=example)
     ran = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider")
     ran.assert_outcomes(passed=1, warnings=0)
 
 
 def test_importing_the_package_imports_no_pytest() -> None:
-    code = "import sys, spvfilter; [getattr(spvfilter, name) for name in spvfilter.__all__]; sys.exit('pytest' in sys.modules)"
+    code = (
+        "import sys, spvfilter; [getattr(spvfilter, name) for name in spvfilter.__all__]; sys.exit('pytest' in"
+        " sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -13,9 +13,14 @@ from support.build import TxIn
 from support.vectors import vector_cases
 
 FUNDING = build.tx(
-    [TxIn(b"\x11" * 32, 5, b"\x51", sequence=7)], [build.TxOut(5_000, b"\x51"), build.TxOut(0, b"")], version=-1, lock_time=9
+    [TxIn(b"\x11" * 32, 5, b"\x51", sequence=7)],
+    [build.TxOut(5_000, b"\x51"), build.TxOut(0, b"")],
+    version=-1,
+    lock_time=9,
 )
-SEGWIT = build.tx([TxIn(b"\x22" * 32, 0, witness=(b"sig", b"key")), TxIn(b"\x33" * 32, 1)], [build.TxOut(7, b"\x00\x14" + bytes(20))])
+SEGWIT = build.tx(
+    [TxIn(b"\x22" * 32, 0, witness=(b"sig", b"key")), TxIn(b"\x33" * 32, 1)], [build.TxOut(7, b"\x00\x14" + bytes(20))]
+)
 
 inputs = st.builds(TxIn, st.binary(min_size=32, max_size=32), st.integers(0, 0xFFFFFFFF), st.binary(max_size=9))
 outputs = st.builds(build.TxOut, st.integers(0, 2**63 - 1), st.binary(max_size=9))
@@ -28,7 +33,11 @@ def test_published_transactions_have_their_ids_and_sizes(case: dict[str, object]
     assert (hash_to_hex(tx.txid), hash_to_hex(tx.wtxid)) == (case["txid"], case["wtxid"])
     assert (len(tx.stripped), tx.weight, tx.virtual_size) == (case["stripped_size"], case["weight"], -(-tx.weight // 4))
     assert (tx.version, tx.lock_time) == (case["version"], case["lock_time"])
-    assert (len(tx.inputs), len(tx.sequences), len(tx.outputs)) == (case["n_inputs"], case["n_inputs"], case["n_outputs"])
+    assert (len(tx.inputs), len(tx.sequences), len(tx.outputs)) == (
+        case["n_inputs"],
+        case["n_inputs"],
+        case["n_outputs"],
+    )
 
 
 def test_the_parts_are_those_that_were_put_in() -> None:
@@ -50,7 +59,11 @@ def test_without_witness_both_ids_are_one() -> None:
 
 
 def test_transactions_are_equal_by_their_bytes() -> None:
-    first, twin, stripped = Transaction.parse(SEGWIT), Transaction.parse(bytes(SEGWIT)), Transaction.parse(build.stripped(SEGWIT))
+    first, twin, stripped = (
+        Transaction.parse(SEGWIT),
+        Transaction.parse(bytes(SEGWIT)),
+        Transaction.parse(build.stripped(SEGWIT)),
+    )
     assert first == twin and hash(first) == hash(twin)
     assert first != stripped and first.txid == stripped.txid
     assert repr(first) == f"<Transaction {hash_to_hex(first.txid)}>"

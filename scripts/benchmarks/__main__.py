@@ -1,4 +1,6 @@
-"""Benchmarks: each prints rows `name, ours, reference, ratio`, best of N, ours and the reference interleaved in one run."""
+"""Benchmarks: each prints rows `name, ours, reference, ratio`, best of N, ours and the reference interleaved in one
+run.
+"""
 
 from __future__ import annotations
 
@@ -64,19 +66,31 @@ BOTH = ("scan", "bip37", "generic", "headers", "proofs", "gcs")  # measured with
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     parser.add_argument("suite", nargs="*", metavar="SUITE", help=f"{', '.join(SUITES)}; default: all")
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds, the best of which counts (default 5)")
-    parser.add_argument("--backend", choices=("both", "native", "pure"), default="both", help="kernels to measure (default both)")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="interleaved rounds, the best of which counts (default 5)"
+    )
+    parser.add_argument(
+        "--backend", choices=("both", "native", "pure"), default="both", help="kernels to measure (default both)"
+    )
     parser.add_argument("--plot", metavar="PNG", type=Path, help="draw the suite growth")
-    parser.add_argument("--report", metavar="FILE.md", type=Path, help="also write a page of the rows, and beside it the plot of growth")
+    parser.add_argument(
+        "--report", metavar="FILE.md", type=Path, help="also write a page of the rows, and beside it the plot of growth"
+    )
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the rows to FILE, after each suite")
-    parser.add_argument("--rows", metavar="FILE", type=Path, nargs="+", help="make the report of what --json wrote, measuring nothing")
-    parser.add_argument("--note", metavar="TEXT", default="", help="what the report says of the circumstances, such as other load")
+    parser.add_argument(
+        "--rows", metavar="FILE", type=Path, nargs="+", help="make the report of what --json wrote, measuring nothing"
+    )
+    parser.add_argument(
+        "--note", metavar="TEXT", default="", help="what the report says of the circumstances, such as other load"
+    )
     arguments = parser.parse_args()
     chosen = arguments.suite or list(SUITES)
     if arguments.rows:
         if not arguments.report or arguments.suite:
             parser.error("--rows goes with --report, without suites")
-        write_report(arguments.report, report.joined([json.loads(path.read_bytes()) for path in arguments.rows]), arguments.note)
+        write_report(
+            arguments.report, report.joined([json.loads(path.read_bytes()) for path in arguments.rows]), arguments.note
+        )
         return 0
     if unknown := set(chosen) - SUITES.keys():
         parser.error(f"unknown suite {', '.join(sorted(unknown))}: {', '.join(SUITES)}")
@@ -100,7 +114,10 @@ def main() -> int:
     if arguments.report:
         write_report(arguments.report, run, arguments.note)
     missed = [row.name for row in rows if row.goal is not None and row.ratio > row.goal]
-    print(f"\n{sum(row.goal is not None for row in rows)} goals, {len(missed)} missed{': ' if missed else ''}{'; '.join(missed)}")
+    print(
+        f"\n{sum(row.goal is not None for row in rows)} goals, {len(missed)}"
+        f" missed{': ' if missed else ''}{'; '.join(missed)}"
+    )
     return 0
 
 
@@ -126,7 +143,9 @@ def pure(suites: list[str]) -> list[Row]:
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         command = [sys.executable, str(Path(__file__).parent), *suites, "--rounds", "1", "--json", file.name]
         subprocess.run(command, check=True, env=os.environ | {"SPVFILTER_BACKEND": "pure"})
-        return [row for made in report.joined([json.loads(Path(file.name).read_bytes())]).tables.values() for row in made]
+        return [
+            row for made in report.joined([json.loads(Path(file.name).read_bytes())]).tables.values() for row in made
+        ]
 
 
 def machine() -> str:

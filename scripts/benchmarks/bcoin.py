@@ -46,7 +46,15 @@ def bcoin(_: Path, rounds: int) -> list[Row]:
         return []
     ours, read = asyncio.run(_measured(rounds))
     what = "a client that only reads the replies"
-    return [Row(f"{_BLOCKS:,} blocks of {_TXS} transactions from bcoin, ms each", ours / _BLOCKS, read / _BLOCKS, what, 1 / 0.9)]
+    return [
+        Row(
+            f"{_BLOCKS:,} blocks of {_TXS} transactions from bcoin, ms each",
+            ours / _BLOCKS,
+            read / _BLOCKS,
+            what,
+            1 / 0.9,
+        )
+    ]
 
 
 async def _measured(rounds: int) -> tuple[float, float]:
@@ -102,7 +110,9 @@ def _watch() -> WatchList:
 async def _synchronise(port: int, height: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        async with LightClient(_watch(), peers=[f"127.0.0.1:{port}"], store=Path(folder) / "wallet.db", mode="bip37") as client:
+        async with LightClient(
+            _watch(), peers=[f"127.0.0.1:{port}"], store=Path(folder) / "wallet.db", mode="bip37"
+        ) as client:
             async for event in client.events():
                 if isinstance(event, Synced):
                     break
@@ -127,7 +137,11 @@ def _read_only(port: int, hashes: list[bytes]) -> float:
             reader.fence()
         reader.send(wire.FilterLoad.parse(bytes(made)))
         for first in range(1, len(hashes), _FLIGHT):
-            reader.send(wire.GetData(tuple(InvItem(InvType.FILTERED_BLOCK, block_hash) for block_hash in hashes[first : first + _FLIGHT])))
+            reader.send(
+                wire.GetData(
+                    tuple(InvItem(InvType.FILTERED_BLOCK, block_hash) for block_hash in hashes[first : first + _FLIGHT])
+                )
+            )
             reader.ping()
             if len(reader.nonces) == _FLIGHTS:
                 reader.pong()

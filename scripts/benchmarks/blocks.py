@@ -1,4 +1,6 @@
-"""Scanning real blocks: the exact scan and the BIP-37 relevance test, against sha256 of the same bytes and python-bitcoinlib."""
+"""Scanning real blocks: the exact scan and the BIP-37 relevance test, against sha256 of the same bytes and
+python-bitcoinlib.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def read(folder: Path) -> list[tuple[str, bytes]]:
 
 
 def chained(folder: Path, size: int) -> Iterator[bytes]:
-    """The large real blocks over and over, each upon the one before, until `size` bytes: too many for the processor's caches."""
+    """The large real blocks over and over, each upon the one before, until `size` bytes: too many for the processor's
+    caches.
+    """
     large = [raw for path in sorted(folder.glob("mainnet_*.raw")) if len(raw := path.read_bytes()) > _LARGE]
     previous, made = bytes(32), 0
     while made < size:
@@ -60,7 +64,11 @@ def watching(count: int, coins: int = 3_000) -> WatchList:
 def scan(folder: Path, rounds: int) -> list[Row]:
     """The exact scan; 10,000,000 scripts only where the kernel is compiled."""
     rows = []
-    counts = {1_000: 0.25, 100_000: 0.25, 1_000_000: 0.25, 10_000_000: 0.6} if BACKEND == "native" else {1_000: None, 100_000: None}
+    counts = (
+        {1_000: 0.25, 100_000: 0.25, 1_000_000: 0.25, 10_000_000: 0.6}
+        if BACKEND == "native"
+        else {1_000: None, 100_000: None}
+    )
     for count, goal in counts.items():
         watch = watching(count)
         for name, raw in read(folder):
@@ -68,12 +76,16 @@ def scan(folder: Path, rounds: int) -> list[Row]:
             rows.append(Row(f"block {name}, exact, {count:,} scripts", ours, unit, "sha256 (1 u)", goal))
             if count == 1_000:
                 parse, oracle = best_of(1, partial(watch.table.scan_block, raw), partial(CBlock.deserialize, raw))
-                rows.append(Row(f"block {name}, exact, {count:,} scripts", parse, oracle, "python-bitcoinlib, deserialise only"))
+                rows.append(
+                    Row(f"block {name}, exact, {count:,} scripts", parse, oracle, "python-bitcoinlib, deserialise only")
+                )
     return rows + different(folder, rounds) if BACKEND == "native" else rows
 
 
 def different(folder: Path, rounds: int) -> list[Row]:
-    """Many different blocks, each read from memory but once: the kernel alone, and the matcher in a loop that runs already."""
+    """Many different blocks, each read from memory but once: the kernel alone, and the matcher in a loop that runs
+    already.
+    """
     rows = []
     blocks = list(islice(chained(folder, sys.maxsize), _DIFFERENT))
     name = f"{_DIFFERENT} different blocks, exact"
@@ -137,7 +149,9 @@ def fresh_scan(loaded: Bip37Filter, raw: bytes) -> int:
 
 
 def relevance_test(theirs: CBloomFilter, raw: bytes) -> int:
-    """The relevance test with python-bitcoinlib's parts: it has none of its own (IsRelevantAndUpdate is not implemented)."""
+    """The relevance test with python-bitcoinlib's parts: it has none of its own (IsRelevantAndUpdate is not
+    implemented).
+    """
     matched = 0
     for tx in CBlock.deserialize(raw).vtx:
         txid = tx.GetTxid()
@@ -147,7 +161,8 @@ def relevance_test(theirs: CBloomFilter, raw: bytes) -> int:
                 found = True
                 theirs.insert(COutPoint(txid, index))
         matched += found or any(
-            theirs.contains(txin.prevout) or any(theirs.contains(push) for push in pushes(txin.scriptSig)) for txin in tx.vin
+            theirs.contains(txin.prevout) or any(theirs.contains(push) for push in pushes(txin.scriptSig))
+            for txin in tx.vin
         )
     return matched
 
@@ -164,7 +179,9 @@ def pushes(script: object) -> list[bytes]:
 
 
 def lag(folder: Path, rounds: int) -> list[Row]:
-    """How late the event loop wakes a sleeper while the matcher scans, 99th percentile in milliseconds; the goal is 20."""
+    """How late the event loop wakes a sleeper while the matcher scans, 99th percentile in milliseconds; the goal is
+    20.
+    """
     blocks = [raw for _, raw in read(folder)]
     watch = WatchList()
     watch.add_script(b"\x00\x14" + bytes(20))

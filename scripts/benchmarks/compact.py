@@ -32,7 +32,11 @@ def gcs(_: Path, rounds: int) -> list[Row]:
     items = scripts(_ELEMENTS, 1)
     data = gcs_build(items, key, BASIC_P, BASIC_M)
     native = BACKEND == "native"
-    sizes = {10: None, 100: None, 1_000: 0.14, 10_000: None, 100_000: 2.5, 1_000_000: None} if native else {10: None, 1_000: None}
+    sizes = (
+        {10: None, 100: None, 1_000: 0.14, 10_000: None, 100_000: 2.5, 1_000_000: None}
+        if native
+        else {10: None, 1_000: None}
+    )
     unit = partial(hashlib.sha256, raw)
     rows = []
     checked, one = best_of(rounds, partial(gcs_check, data, BASIC_P), unit)
@@ -52,7 +56,9 @@ def average_filters() -> list[tuple[bytes, bytes]]:
     """A thousand filters of the average size, with the hashes of their blocks."""
     source = random.Random(3)
     keys = [source.randbytes(32) for _ in range(1_000)]
-    return [(each, gcs_build(scripts(_AVERAGE, number), each[:16], BASIC_P, BASIC_M)) for number, each in enumerate(keys)]
+    return [
+        (each, gcs_build(scripts(_AVERAGE, number), each[:16], BASIC_P, BASIC_M)) for number, each in enumerate(keys)
+    ]
 
 
 def ask(filters: list[tuple[bytes, bytes]], query: GcsQuery, jobs: int) -> None:
@@ -64,6 +70,12 @@ def _stream(filters: list[tuple[bytes, bytes]], query: GcsQuery, rounds: int) ->
     count = 4 * len(filters)
     two, one = times_of(rounds, partial(ask, filters, query, 2), partial(ask, filters, query, 1))
     return [
-        Row("average mainnet filters, 1,000 scripts, µs each", one.processor / count * 1e3, 1e6 / 30_000, "30,000 a second and core", 1.0),
+        Row(
+            "average mainnet filters, 1,000 scripts, µs each",
+            one.processor / count * 1e3,
+            1e6 / 30_000,
+            "30,000 a second and core",
+            1.0,
+        ),
         Row(f"all {_MAINNET:,} of them, jobs=2, s by the clock", two.clock / count * _MAINNET / 1e3, 30.0, "goal", 1.0),
     ]

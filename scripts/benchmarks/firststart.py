@@ -1,7 +1,8 @@
 """A process of its own for `headers`: a light client's first start and restart at mainnet's size, without sockets.
 
-A peer's bytes go through the wire session into the engine, and what the engine commits goes through the store's thread into a database
-file. It prints the seconds that the client itself took, and the bytes of memory of the whole process at their highest.
+A peer's bytes go through the wire session into the engine, and what the engine commits goes through the store's thread
+into a database file. It prints the seconds that the client itself took, and the bytes of memory of the whole process at
+their highest.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ class Peer:
                 pieces = [raw[place : place + HEADER_SIZE] for place in range(0, len(raw), HEADER_SIZE)]
                 if pieces:
                     self._next[hashlib.sha256(hashlib.sha256(pieces[-1]).digest()).digest()] = at + len(pieces)
-                return encode_message(self._network.magic, "headers", compact_size(len(pieces)) + b"\0".join([*pieces, b""]))
+                return encode_message(
+                    self._network.magic, "headers", compact_size(len(pieces)) + b"\0".join([*pieces, b""])
+                )
             case GetCFHeaders(kind, first, stop):
                 previous, height = self._filters
                 last = min(first + MAX_CFHEADERS - 1, self._count)
@@ -128,7 +131,9 @@ class Host:
         for effect in effects:
             match effect:
                 case Connect(number, _):
-                    self._inputs.append(Connected(number, "192.0.2.1", _NODE, _COUNT, True, True, "/peer/", int(self._now.wall)))
+                    self._inputs.append(
+                        Connected(number, "192.0.2.1", _NODE, _COUNT, True, True, "/peer/", int(self._now.wall))
+                    )
                 case Send(_, message):
                     begun = time.perf_counter()
                     assert self._peer is not None

@@ -52,7 +52,9 @@ def asked(container: Container[bytes], keys: Iterable[bytes]) -> None:
 
 
 class Peer(NamedTuple):
-    """A library: how to make a filter of COUNT keys, add one key, look keys up one by one, add many; our goals as shares of its times."""
+    """A library: how to make a filter of COUNT keys, add one key, look keys up one by one, add many; our goals as
+    shares of its times.
+    """
 
     name: str
     make: Callable[[], Any]
@@ -67,14 +69,48 @@ ABLE_TO_SAVE = dict.fromkeys(RBLOOM, 0.25)
 NO_SLOWER = {"add": 1.0, "in, hits": 1.0, "in, misses": 1.0}
 COMPILED, PURE = BACKEND == "native", BACKEND == "pure"
 PEERS = [
-    Peer("rbloom", lambda: rbloom.Bloom(COUNT, RATE), lambda f: f.add, asked, lambda f: f.update, RBLOOM if COMPILED else {}),
     Peer(
-        *("rbloom, able to save", lambda: rbloom.Bloom(COUNT, RATE, stable), lambda f: f.add, asked, lambda f: f.update),
+        "rbloom",
+        lambda: rbloom.Bloom(COUNT, RATE),
+        lambda f: f.add,
+        asked,
+        lambda f: f.update,
+        RBLOOM if COMPILED else {},
+    ),
+    Peer(
+        *(
+            "rbloom, able to save",
+            lambda: rbloom.Bloom(COUNT, RATE, stable),
+            lambda f: f.add,
+            asked,
+            lambda f: f.update,
+        ),
         ABLE_TO_SAVE if COMPILED else {},
     ),
-    Peer("pybloomfiltermmap3", lambda: pybloomfilter.BloomFilter(COUNT, RATE), lambda f: f.add, asked, lambda f: f.update, {}),
-    Peer("fastbloom-rs", fastbloom, lambda f: f.add_bytes, lambda f, keys: each(f.contains_bytes, keys), lambda f: f.add_bytes_batch, {}),
-    Peer("pybloom-live", lambda: pybloom_live.BloomFilter(COUNT, RATE), lambda f: f.add, asked, None, NO_SLOWER if PURE else {}),
+    Peer(
+        "pybloomfiltermmap3",
+        lambda: pybloomfilter.BloomFilter(COUNT, RATE),
+        lambda f: f.add,
+        asked,
+        lambda f: f.update,
+        {},
+    ),
+    Peer(
+        "fastbloom-rs",
+        fastbloom,
+        lambda f: f.add_bytes,
+        lambda f, keys: each(f.contains_bytes, keys),
+        lambda f: f.add_bytes_batch,
+        {},
+    ),
+    Peer(
+        "pybloom-live",
+        lambda: pybloom_live.BloomFilter(COUNT, RATE),
+        lambda f: f.add,
+        asked,
+        None,
+        NO_SLOWER if PURE else {},
+    ),
 ]
 
 Calls = tuple[Callable[[], object], Callable[[], object]]  # ours, theirs
@@ -100,7 +136,9 @@ def comparison(peer: Peer, ours: BloomFilter, keys: list[bytes], strangers: list
 
 
 def generic(_: Path, rounds: int) -> list[Row]:
-    """Nanoseconds per key: adding and looking up one by one (hits and misses apart), adding a list, contiguous buffers."""
+    """Nanoseconds per key: adding and looking up one by one (hits and misses apart), adding a list, contiguous
+    buffers.
+    """
     rows = []
     for width in (20, 32):
         keys, strangers = ([os.urandom(width) for _ in range(COUNT)] for _ in range(2))
@@ -109,7 +147,9 @@ def generic(_: Path, rounds: int) -> list[Row]:
         for peer in PEERS:
             for name, pair in comparison(peer, ours, keys, strangers).items():
                 mine, other = (best * 1e6 / COUNT for best in best_of(rounds, *pair))
-                rows.append(Row(f"{BACKEND}, {width} bytes, {name}, ns/key", mine, other, peer.name, peer.goals.get(name)))
+                rows.append(
+                    Row(f"{BACKEND}, {width} bytes, {name}, ns/key", mine, other, peer.name, peer.goals.get(name))
+                )
         rows += buffers(COUNT, width, rounds, 20)
     rows += lists(rounds) + columns(rounds) if COMPILED else []
     rows += small(rounds)
@@ -117,13 +157,17 @@ def generic(_: Path, rounds: int) -> list[Row]:
 
 
 def lists(rounds: int) -> list[Row]:
-    """Whole lists of bytes and of text, added and looked up, beside fastbloom-rs and rbloom, which looks keys up one by one."""
+    """Whole lists of bytes and of text, added and looked up, beside fastbloom-rs and rbloom, which looks keys up one by
+    one.
+    """
     rows = []
     for kind, keys, encode in (
         ("bytes", [os.urandom(20) for _ in range(LISTED)], None),
         ("text", [os.urandom(10).hex() for _ in range(LISTED)], "utf-8"),
     ):
-        of_keys = ("add_bytes_batch", "contains_bytes_batch") if encode is None else ("add_str_batch", "contains_str_batch")
+        of_keys = (
+            ("add_bytes_batch", "contains_bytes_batch") if encode is None else ("add_str_batch", "contains_str_batch")
+        )
         filled, rust, other = BloomFilter(LISTED, RATE, encode=encode), fastbloom(LISTED), rbloom.Bloom(LISTED, RATE)
         filled.update(keys)
         getattr(rust, of_keys[0])(keys)
@@ -132,7 +176,12 @@ def lists(rounds: int) -> list[Row]:
             ("update", "rbloom", partial(_updated, encode, keys), partial(_updated_rbloom, keys)),
             ("update", "fastbloom-rs", partial(_updated, encode, keys), partial(_added_fastbloom, of_keys[0], keys)),
             ("contains_many", "rbloom", partial(filled.contains_many, keys), partial(asked, other, keys)),
-            ("contains_many", "fastbloom-rs", partial(filled.contains_many, keys), partial(getattr(rust, of_keys[1]), keys)),
+            (
+                "contains_many",
+                "fastbloom-rs",
+                partial(filled.contains_many, keys),
+                partial(getattr(rust, of_keys[1]), keys),
+            ),
         ]
         for name, peer, mine, theirs in calls:
             best, reference = (found * 1e6 / LISTED for found in best_of(rounds, mine, theirs))
@@ -169,13 +218,21 @@ def columns(rounds: int) -> list[Row]:
     }
     best = best_of(rounds, *(partial(held.contains_many, column) for held, column in calls.values()))
     return [
-        Row(f"{BACKEND}, column, {name}, contains_many, ns/key", found * 1e6 / LISTED, 30, "ns, the goal of Arrow strings", goal)
+        Row(
+            f"{BACKEND}, column, {name}, contains_many, ns/key",
+            found * 1e6 / LISTED,
+            30,
+            "ns, the goal of Arrow strings",
+            goal,
+        )
         for name, found, goal in zip(calls, best, [1.0, 1.0, None, None, None, None], strict=True)
     ]
 
 
 def small(rounds: int) -> list[Row]:
-    """Making a filter for 100 keys: microseconds beside rbloom, and bytes besides its bits against the most that they may be."""
+    """Making a filter for 100 keys: microseconds beside rbloom, and bytes besides its bits against the most that they
+    may be.
+    """
     times, many = 20_000, 5_000
     calls = lambda: BloomFilter(100, RATE), lambda: rbloom.Bloom(100, RATE)
     mine, theirs = (best * 1e3 / times for best in best_of(rounds, *(partial(repeat, call, times) for call in calls)))
@@ -188,7 +245,13 @@ def small(rounds: int) -> list[Row]:
     return [
         Row(f"{BACKEND}, made for 100 keys, µs", mine, theirs, "rbloom"),
         Row(f"{BACKEND}, made for 100 keys, µs", mine, 2.0, "µs, the goal", 1.0 if COMPILED else None),
-        Row(f"{BACKEND}, made for 100 keys, bytes besides the bits", each, 300, "bytes, the goal", 1.0 if COMPILED else None),
+        Row(
+            f"{BACKEND}, made for 100 keys, bytes besides the bits",
+            each,
+            300,
+            "bytes, the goal",
+            1.0 if COMPILED else None,
+        ),
     ]
 
 
@@ -221,7 +284,9 @@ def buffers(count: int, width: int, rounds: int, most: float) -> list[Row]:
 
 
 def scalable(_: Path, rounds: int) -> list[Row]:
-    """A filter that has grown to ten times its initial capacity, beside a plain one made for as many keys: nanoseconds per key."""
+    """A filter that has grown to ten times its initial capacity, beside a plain one made for as many keys: nanoseconds
+    per key.
+    """
     keys, strangers = ([os.urandom(20) for _ in range(COUNT)] for _ in range(2))
     made: dict[str, Callable[[], BloomFilter | ScalableBloomFilter]] = {
         "grown": lambda: ScalableBloomFilter(COUNT // 10, RATE),
@@ -241,7 +306,15 @@ def scalable(_: Path, rounds: int) -> list[Row]:
     rows = []
     for (name, goal), pair in calls.items():
         mine, other = (best * 1e6 / COUNT for best in best_of(rounds, *pair))
-        rows.append(Row(f"{BACKEND}, grown to 10 times its capacity, {name}, ns/key", mine, other, "BloomFilter made for as many", goal))
+        rows.append(
+            Row(
+                f"{BACKEND}, grown to 10 times its capacity, {name}, ns/key",
+                mine,
+                other,
+                "BloomFilter made for as many",
+                goal,
+            )
+        )
     return rows
 
 
@@ -254,7 +327,8 @@ def _updated_fresh(make: Callable[[], BloomFilter | ScalableBloomFilter], keys: 
 
 
 def rates(_: Path, rounds: int) -> list[Row]:
-    """For (p, k) at n keys, sized exactly and by Taylor: the share of "seen before" while filling, and the rate at capacity, with theory.
+    """For (p, k) at n keys, sized exactly and by Taylor: the share of "seen before" while filling, and the rate at
+    capacity, with theory.
 
     The two are often confused: TBOX reports the first as the second.
     """

@@ -44,7 +44,9 @@ def growth(folder: Path, rounds: int) -> list[Row]:
     data = gcs_build(scripts(10_000, 1), key, BASIC_P, BASIC_M)
     for count in (10**power for power in range(1, most)):
         ours, one = best_of(
-            rounds, partial(GcsQuery(scripts(count, 2)).match_any, data, key, BASIC_P, BASIC_M), partial(hashlib.sha256, megabyte)
+            rounds,
+            partial(GcsQuery(scripts(count, 2)).match_any, data, key, BASIC_P, BASIC_M),
+            partial(hashlib.sha256, megabyte),
         )
         rows.append(Row(f"{count:,} {_SERIES[2]}", ours, one, _U))
     watch = watching(1_000)
@@ -57,7 +59,9 @@ def growth(folder: Path, rounds: int) -> list[Row]:
 
 
 def keys(count: int, rounds: int) -> Iterator[Row]:
-    """A core filter of so many random keys of 16 bytes: filled in batches, and asked for keys that it has; then the same beside rbloom."""
+    """A core filter of so many random keys of 16 bytes: filled in batches, and asked for keys that it has; then the
+    same beside rbloom.
+    """
     filled, listing, other = BloomFilter(count, RATE), BloomFilter(count, RATE), rbloom.Bloom(count, RATE)
     spent = dict.fromkeys(("ours", "sha256", "list", "rbloom"), 0.0)
     for start in range(0, count, _AT_ONCE):
@@ -69,8 +73,11 @@ def keys(count: int, rounds: int) -> Iterator[Row]:
             "list": partial(listing.update, listed),
             "rbloom": partial(other.update, listed),
         }
-        # what is there already is as much work, but in pages that are there, too: a filter of one batch is filled in as many rounds
-        for name, took in zip(calls, best_of(max(rounds, 100_000 // count) if count <= _AT_ONCE else 1, *calls.values()), strict=True):
+        # what is there already is as much work, but in pages that are there, too: a filter of one batch is filled in as
+        # many rounds
+        for name, took in zip(
+            calls, best_of(max(rounds, 100_000 // count) if count <= _AT_ONCE else 1, *calls.values()), strict=True
+        ):
             spent[name] += took
     yield Row(f"{count:,} {_KEYS[0]}", spent["ours"], spent["sha256"], _U)
     ours, one = best_of(rounds, partial(filled.contains_many, batch), partial(hashlib.sha256, batch))
@@ -103,7 +110,9 @@ def plot(rows: list[Row], path: Path, machine: str) -> None:
 
     figure, axes = pyplot.subplots(figsize=(9, 6))
     for series in _SERIES:
-        points = [(int(row.name.split(" ")[0].replace(",", "")), row.ratio) for row in rows if row.name.endswith(f" {series}")]
+        points = [
+            (int(row.name.split(" ")[0].replace(",", "")), row.ratio) for row in rows if row.name.endswith(f" {series}")
+        ]
         if points:
             axes.plot(*zip(*points, strict=True), marker="o", label=series)
     axes.set(xscale="log", yscale="log", xlabel="how many", ylabel="cost in u = hashlib.sha256 of the same bytes")

@@ -1,4 +1,6 @@
-"""The header chain: validating headers, the memory that a long chain takes, and a light client's first start and restart with one."""
+"""The header chain: validating headers, the memory that a long chain takes, and a light client's first start and
+restart with one.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,11 @@ def starts(rounds: int) -> list[Row]:
         made = Path(folder) / "headers"
         total = make(made, _LONG)
         best: dict[tuple[str, str], tuple[float, int]] = {}
-        ways = {"headers": ("0", "bip37"), "headers in two passes": (str(total), "bip37"), "headers and filter headers": ("0", "compact")}
+        ways = {
+            "headers": ("0", "bip37"),
+            "headers in two passes": (str(total), "bip37"),
+            "headers and filter headers": ("0", "compact"),
+        }
         for turn in range(min(rounds, 3)):
             for name, (least, mode) in ways.items():
                 database = Path(folder) / f"{mode}{least}{turn}"
@@ -70,19 +76,32 @@ def starts(rounds: int) -> list[Row]:
                     best[name, when] = min(seconds, float(out[0])), max(memory, int(out[1]))
                 for each in Path(folder).glob(f"{database.name}*"):
                     each.unlink()
-    goals = {("headers", "first"): (1.5, 110.0), ("headers", "again"): (0.4, 110.0), ("headers in two passes", "first"): (None, 110.0)}
+    goals = {
+        ("headers", "first"): (1.5, 110.0),
+        ("headers", "again"): (0.4, 110.0),
+        ("headers in two passes", "first"): (None, 110.0),
+    }
     rows = []
     for (name, when), (seconds, memory) in best.items():
         time_goal, most = goals.get((name, when), (None, 250.0 if "filter" in name else 110.0))
         label = f"{_LONG:,} {name}, {'first start' if when == 'first' else 'restart'}"
-        rows.append(Row(f"{label}, s", seconds, time_goal or 1.0, "goal" if time_goal else "1 second", 1.0 if time_goal else None))
+        rows.append(
+            Row(
+                f"{label}, s",
+                seconds,
+                time_goal or 1.0,
+                "goal" if time_goal else "1 second",
+                1.0 if time_goal else None,
+            )
+        )
         rows.append(Row(f"{label}, MB", memory / 1e6, most, "goal", 1.0))
     return rows
 
 
 def make(path: Path, count: int, root_at: Callable[[int], bytes] | None = None) -> int:
-    """Write headers ten minutes apart from height 1 on, by mainnet's rules at regtest's difficulty; returns their work, with the genesis
-    block's. `root_at` gives merkle roots; without it they are drawn."""
+    """Write headers ten minutes apart from height 1 on, by mainnet's rules at regtest's difficulty; returns their work,
+    with the genesis block's. `root_at` gives merkle roots; without it they are drawn.
+    """
     source, previous, limit = random.Random(1), REGTEST.genesis_hash, REGTEST.pow_limit
     bits, total = REGTEST.pow_limit_bits, work(REGTEST.pow_limit_bits)
     (time,) = struct.unpack_from("<I", REGTEST.genesis, 68)

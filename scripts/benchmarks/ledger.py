@@ -20,7 +20,9 @@ from spvfilter.watch.watchlist import WatchList
 
 _TXS = 1_000_000
 _PER_BLOCK = 200
-_RAW = bytes(4) + b"\x01" + bytes(41) + b"\x01" + bytes(8) + b"\x16" + b"\x00\x14" + bytes(20) + bytes(4)  # one input, one output
+_RAW = (
+    bytes(4) + b"\x01" + bytes(41) + b"\x01" + bytes(8) + b"\x16" + b"\x00\x14" + bytes(20) + bytes(4)
+)  # one input, one output
 _ADDRESSES = 1_000
 _GOAL_BALANCE_MS = 1
 _GOAL_PAGE_MS = 10
@@ -46,7 +48,9 @@ def ledger(folder: Path, rounds: int) -> list[Row]:
                 Row(f"{_TXS:,} transactions: {name}, ms", best_of(rounds, call, int)[0], goal, "goal", 1.0)
                 for name, (call, goal) in asked.items()
             ]
-        rows.append(Row(f"{_TXS:,} transactions: bytes of the database per transaction", size / _TXS, len(_RAW), "bytes of one"))
+        rows.append(
+            Row(f"{_TXS:,} transactions: bytes of the database per transaction", size / _TXS, len(_RAW), "bytes of one")
+        )
     return rows
 
 
@@ -73,10 +77,23 @@ def fill(path: Path, count: int) -> None:
                 made = number // 2  # each is paid, and spent by the next but for one in a hundred
                 txid, script = txid_of(number), scripts[made % _ADDRESSES]
                 if number % 2 and number % 100 != 1:
-                    hit = Hit(True, 1 + number - first, txid, 0, txid_of(number - 1) + bytes(4), 1_000 + made, script, made % _ADDRESSES)
+                    hit = Hit(
+                        True,
+                        1 + number - first,
+                        txid,
+                        0,
+                        txid_of(number - 1) + bytes(4),
+                        1_000 + made,
+                        script,
+                        made % _ADDRESSES,
+                    )
                 else:
-                    hit = Hit(False, 1 + number - first, txid, 0, txid + bytes(4), 1_000 + made, script, made % _ADDRESSES)
+                    hit = Hit(
+                        False, 1 + number - first, txid, 0, txid + bytes(4), 1_000 + made, script, made % _ADDRESSES
+                    )
                     watch.table.learn([hit])
                 batch.matches.append(StoredMatch(hit, block, height, Completeness.PROVEN))
-                batch.transactions[txid] = StoredTx(_RAW, TxStatus.CONFIRMED, False, None, None, block, height, hit.position)
+                batch.transactions[txid] = StoredTx(
+                    _RAW, TxStatus.CONFIRMED, False, None, None, block, height, hit.position
+                )
             store.commit(batch)

@@ -1,9 +1,10 @@
-"""A light client at mainnet's size: 900,000 headers, filter headers and filters, 10,000 known addresses, 100 blocks that match.
+"""A light client at mainnet's size: 900,000 headers, filter headers and filters, 10,000 known addresses, 100 blocks
+that match.
 
-`mainnet` runs this file in processes of their own: two simulated peers send bytes through wire sessions into the engine, and what the
-engine commits goes through the store's thread into a database file. The filters are small, since it is their number that is measured
-here; what the suite gcs says of a filter of mainnet's average size is to be added. With a link the clock is virtual, and shows how long
-the lines take.
+`mainnet` runs this file in processes of their own: two simulated peers send bytes through wire sessions into the
+engine, and what the engine commits goes through the store's thread into a database file. The filters are small, since
+it is their number that is measured here; what the suite gcs says of a filter of mainnet's average size is to be added.
+With a link the clock is virtual, and shows how long the lines take.
 """
 
 from __future__ import annotations
@@ -77,7 +78,9 @@ def script(number: int) -> bytes:
 
 
 class World:
-    """The chain in a folder, made once: headers, a filter and its hash for each, and the blocks that pay what is watched."""
+    """The chain in a folder, made once: headers, a filter and its hash for each, and the blocks that pay what is
+    watched.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -86,7 +89,9 @@ class World:
         self.count = len(raw) // HEADER_SIZE
         self.headers = raw
         self.filters = (folder / "filters").read_bytes()
-        self.ends = struct.unpack(f"<{self.count + 1}I", (folder / "ends").read_bytes())  # of the filters, from height 0 on
+        self.ends = struct.unpack(
+            f"<{self.count + 1}I", (folder / "ends").read_bytes()
+        )  # of the filters, from height 0 on
         self.filter_hashes = (folder / "filterhashes").read_bytes()
         self.filter_headers = (folder / "filterheaders").read_bytes()
         self.paid = {int(height): number for height, number in json.loads((folder / "paid").read_text()).items()}
@@ -169,15 +174,21 @@ class Peer:
                 last = world.heights[stop]
                 assert last - first < MAX_CFHEADERS
                 previous = world.filter_headers[32 * first - 32 : 32 * first] if first else bytes(32)
-                digests = tuple(world.filter_hashes[32 * height : 32 * height + 32] for height in range(first, last + 1))
+                digests = tuple(
+                    world.filter_hashes[32 * height : 32 * height + 32] for height in range(first, last + 1)
+                )
                 return encode_message(self._magic, "cfheaders", bytes(CFHeaders(kind, stop, previous, digests)))
             case GetCFilters(kind, first, stop):
                 return b"".join(
-                    encode_message(self._magic, "cfilter", bytes(CFilter(kind, world.hash_at(height), world.filter_at(height))))
+                    encode_message(
+                        self._magic, "cfilter", bytes(CFilter(kind, world.hash_at(height), world.filter_at(height)))
+                    )
                     for height in range(first, world.heights[stop] + 1)
                 )
             case GetData(items):
-                return b"".join(encode_message(self._magic, "block", world.block_at(world.heights[item.hash])) for item in items)
+                return b"".join(
+                    encode_message(self._magic, "block", world.block_at(world.heights[item.hash])) for item in items
+                )
             case Ping(nonce):
                 return encode_message(self._magic, "pong", bytes(Pong(nonce)))
         return b""
@@ -191,7 +202,9 @@ class Link(NamedTuple):
 
 
 class Client:
-    """Runs the engine with two peers, and the store's thread. `seconds` is the client's own processor time, `now` the lines' clock."""
+    """Runs the engine with two peers, and the store's thread. `seconds` is the client's own processor time, `now` the
+    lines' clock.
+    """
 
     def __init__(self, path: Path, world: World, work: int, from_height: int, link: Link | None) -> None:
         rules = network(work)
@@ -265,7 +278,9 @@ class Client:
         for effect in effects:
             match effect:
                 case Connect(number, address):
-                    self._ready.append(self._connected(number) if address in _PEERS else Lost(number, OSError("nobody is there")))
+                    self._ready.append(
+                        self._connected(number) if address in _PEERS else Lost(number, OSError("nobody is there"))
+                    )
                 case Send(number, message):
                     begun = time.process_time()
                     self._bring(number, self._peer.answer(message))
@@ -281,7 +296,9 @@ class Client:
         return away
 
     def _connected(self, number: int) -> Connected:
-        session = self._sessions[number] = Session(Settings(self._rules), Role.OUTBOUND, draw_nonce=lambda: random.getrandbits(64), now=0.0)
+        session = self._sessions[number] = Session(
+            Settings(self._rules), Role.OUTBOUND, draw_nonce=lambda: random.getrandbits(64), now=0.0
+        )
         version = Version(70016, _NODE, int(_NOW + self.now), 7, b"/peer/", _BLOCKS, True)
         for message, command in ((version, "version"), (Verack(), "verack")):
             session.receive_data(encode_message(self._rules.magic, command, bytes(message)))
@@ -311,7 +328,9 @@ def know_addresses(path: Path, work: int) -> None:
     known: dict[str, KnownAddress | None] = {}
     while len(known) < _ADDRESSES:
         address = f"{draw.randrange(11, 100)}.{draw.randrange(256)}.{draw.randrange(256)}.{draw.randrange(1, 255)}:8333"
-        known[address] = KnownAddress(address, _NODE, _NOW - draw.randrange(86_400 * 20), f"ip4 {draw.randrange(11, 100)}.1", False)
+        known[address] = KnownAddress(
+            address, _NODE, _NOW - draw.randrange(86_400 * 20), f"ip4 {draw.randrange(11, 100)}.1", False
+        )
     store.commit(Batch(headers=network(work).genesis, addresses=known))
     store.close()
 
@@ -355,12 +374,18 @@ def mainnet(folder: Path, rounds: int) -> list[Row]:
                 label = f"900,000 headers, filters of the {name}, {when}"
                 rows.append(Row(f"{label}, s", taken["seconds"], 1.0, ""))
                 rows.append(Row(f"{label}, MB", taken["memory"] / 1e6, 250.0, "goal", 1.0))
-            rows.append(Row("the database with them, MB", taken["file"] / 1e6, _HELD / 1e6, "headers and filter hashes"))
+            rows.append(
+                Row("the database with them, MB", taken["file"] / 1e6, _HELD / 1e6, "headers and filter hashes")
+            )
         taken = _run(Path(made) / "phone.db", made, work, _LATE, "0.06", "1250000")
         wire = taken["received"] / 1_250_000
-        rows.append(Row("first start of the former on 10 Mbit/s and 60 ms, s", taken["virtual"], wire, "its bytes at that rate"))
+        rows.append(
+            Row("first start of the former on 10 Mbit/s and 60 ms, s", taken["virtual"], wire, "its bytes at that rate")
+        )
         average = (_BLOCKS - _LATE) * 13_500 / 1_250_000
-        rows.append(Row("on paper: with filters of 13.5 kB, s", taken["virtual"] + average, average, "these filters alone"))
+        rows.append(
+            Row("on paper: with filters of 13.5 kB, s", taken["virtual"] + average, average, "these filters alone")
+        )
     return rows
 
 

@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """One comparison; times in milliseconds unless the name says otherwise. `goal` is the largest ratio that meets it."""
+    """One comparison; times in milliseconds unless the name says otherwise. `goal` is the largest ratio that meets
+    it.
+    """
 
     name: str
     ours: float
@@ -33,7 +35,8 @@ class Times(NamedTuple):
     """The least that a call took, in milliseconds."""
 
     clock: float
-    processor: float  # of all threads of this process and of the children that have ended: other load of the machine counts little
+    # of all threads of this process and of the children that have ended: other load of the machine counts little
+    processor: float
 
 
 def times_of(rounds: int, *calls: Callable[[], object]) -> list[Times]:
@@ -75,4 +78,7 @@ def print_table(title: str, rows: list[Row]) -> None:
     print(f"\n{title}")
     print(f"{'':<58} {'ours':>10} {'reference':>10} {'ratio':>8}  {'goal':<18}  reference")
     for row in rows:
-        print(f"{row.name:<58} {row.ours:>10.4g} {row.reference:>10.4g} {row.ratio:>8.3f}  {row.verdict:<18}  {row.what}", flush=True)
+        print(
+            f"{row.name:<58} {row.ours:>10.4g} {row.reference:>10.4g} {row.ratio:>8.3f}  {row.verdict:<18}  {row.what}",
+            flush=True,
+        )

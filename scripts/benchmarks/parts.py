@@ -42,11 +42,17 @@ class Chain(NamedTuple):
 
 
 def chain(folder: Path, size: int, key: bytes = b"") -> Chain:
-    """The large real blocks whose spent outputs are known, over and over, each upon the one before, and their undo records."""
+    """The large real blocks whose spent outputs are known, over and over, each upon the one before, and their undo
+    records.
+    """
     from support.realdata import single_blocks
     from support.undo import coins_of_block, undo_of
 
-    real = [block for block in single_blocks() if block.facts.get("prevouts_file") and len(block.raw) > _LARGE and block.network is MAINNET]
+    real = [
+        block
+        for block in single_blocks()
+        if block.facts.get("prevouts_file") and len(block.raw) > _LARGE and block.network is MAINNET
+    ]
     templates = [(block.raw, undo_of(coins_of_block(block))) for block in real]
     records: list[bytes] = []
 
@@ -78,7 +84,9 @@ def wallet(made: Chain, share: float) -> WatchList:
     return watch
 
 
-def scanned(loop: asyncio.Runner, made: Chain, watch: WatchList, out: Path, undo: str = "require", **how: int) -> PartScan:
+def scanned(
+    loop: asyncio.Runner, made: Chain, watch: WatchList, out: Path, undo: str = "require", **how: int
+) -> PartScan:
     """A whole scan, as the command does it: the plan, the parts, matches.csv and totals."""
 
     async def scan() -> PartScan:
@@ -97,9 +105,13 @@ def scanned(loop: asyncio.Runner, made: Chain, watch: WatchList, out: Path, undo
 
 
 def parts(folder: Path, rounds: int) -> list[Row]:
-    """1 GB of real blocks, whose matches of few scripts cost what it takes to hash the transactions that they are in."""
+    """1 GB of real blocks, whose matches of few scripts cost what it takes to hash the transactions that they are
+    in.
+    """
     with TemporaryDirectory() as name, asyncio.Runner() as loop:
-        plain, mixed = (chain(Path(name) / each, int(gigabytes() * 1e9), key) for each, key in (("plain", b""), ("xored", _KEY)))
+        plain, mixed = (
+            chain(Path(name) / each, int(gigabytes() * 1e9), key) for each, key in (("plain", b""), ("xored", _KEY))
+        )
         few, dense = wallet(plain, 0), wallet(plain, 0.01)
         out = Path(name) / "out"
         run = partial(scanned, loop, out=out)
@@ -146,7 +158,9 @@ def on_cluster(loop: asyncio.Runner, made: Chain, watch: WatchList, out: Path, c
 
 
 def workers(folder: Path, rounds: int) -> list[Row]:
-    """The same scan by 1, 2 and 4 Dask workers of this machine. Fewer processors than workers, and other load, are in the times."""
+    """The same scan by 1, 2 and 4 Dask workers of this machine. Fewer processors than workers, and other load, are in
+    the times.
+    """
     from support.daskcluster import Cluster
 
     clusters = {count: Cluster(count) for count in (1, 2, 4)}
@@ -163,7 +177,10 @@ def workers(folder: Path, rounds: int) -> list[Row]:
             for cluster in clusters.values():
                 cluster.end()
     one, *times = (each.clock for each in measured)
-    return [Row(f"{count} {SERIES[2]}", ours, one, "1 thread, without Dask") for count, ours in zip(clusters, times, strict=True)]
+    return [
+        Row(f"{count} {SERIES[2]}", ours, one, "1 thread, without Dask")
+        for count, ours in zip(clusters, times, strict=True)
+    ]
 
 
 def growth(rounds: int) -> list[Row]:

@@ -1,4 +1,6 @@
-"""The race: our client and BDK's Kyoto synchronise the same wallet for the first time, from the same node process, in turns."""
+"""The race: our client and BDK's Kyoto synchronise the same wallet for the first time, from the same node process, in
+turns.
+"""
 
 from __future__ import annotations
 
@@ -66,9 +68,15 @@ def peers(_: Path, rounds: int) -> list[Row]:
     best = {name: {what: min(run[what] for run in runs[name]) for what in ("wall", "cpu", "size")} for name in names}
     rows = []
     for name in ("compact", "bip37"):
-        for what, unit, factor, goal in (("wall", "ms", 1e3, 0.5), ("cpu", "processor ms", 1e3, 0.6), ("size", "MB", 1.0, None)):
+        for what, unit, factor, goal in (
+            ("wall", "ms", 1e3, 0.5),
+            ("cpu", "processor ms", 1e3, 0.6),
+            ("size", "MB", 1.0, None),
+        ):
             label = f"{_BLOCKS:,} blocks of {_TXS} transactions, {name}, {unit}"
-            rows.append(Row(label, best[name][what] * factor, best["kyoto"][what] * factor, "Kyoto, compact filters", goal))
+            rows.append(
+                Row(label, best[name][what] * factor, best["kyoto"][what] * factor, "Kyoto, compact filters", goal)
+            )
     return rows
 
 
@@ -80,5 +88,7 @@ def _raced(name: str, port: int, wanted: list[bytes], height: int) -> dict[str, 
     figures = json.loads(made.stdout)
     due = _VALUE * _BLOCKS * _TXS // _RELEVANT
     if (figures["height"], figures["value"]) != (height, due):
-        raise RuntimeError(f"{name} found {figures['value']} satoshi up to block {figures['height']}, not {due} up to {height}")
+        raise RuntimeError(
+            f"{name} found {figures['value']} satoshi up to block {figures['height']}, not {due} up to {height}"
+        )
     return {what: figures[what] for what in ("wall", "cpu", "size")}

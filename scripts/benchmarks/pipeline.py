@@ -29,7 +29,9 @@ _ADDRESSES = 1_000_000
 
 
 def threads(folder: Path, rounds: int) -> list[Row]:
-    """What a second thread gains, against what it gains where two hash: the best that this machine's two processors do in this run."""
+    """What a second thread gains, against what it gains where two hash: the best that this machine's two processors do
+    in this run.
+    """
     blocks = list(chained(folder, _STREAM << 20))
     watch = watching(100_000)
     filters = average_filters()
@@ -43,9 +45,23 @@ def threads(folder: Path, rounds: int) -> list[Row]:
         }
         rows = []
         for task, run in tasks.items():
-            measured = times_of(3 * rounds, partial(run, 2), partial(run, 1), partial(_hash_all, blocks, 2), partial(_hash_all, blocks, 1))
+            measured = times_of(
+                3 * rounds,
+                partial(run, 2),
+                partial(run, 1),
+                partial(_hash_all, blocks, 2),
+                partial(_hash_all, blocks, 1),
+            )
             two, one, hashed_by_two, hashed_by_one = (times.clock for times in measured)
-            rows.append(Row(f"{task}: time with jobs=2, of that with 1", two / one, hashed_by_two / hashed_by_one, "sha256", 1 / 0.9))
+            rows.append(
+                Row(
+                    f"{task}: time with jobs=2, of that with 1",
+                    two / one,
+                    hashed_by_two / hashed_by_one,
+                    "sha256",
+                    1 / 0.9,
+                )
+            )
     return rows
 
 
@@ -59,8 +75,12 @@ def gigabytes() -> float:
     return float(os.environ.get("SPVFILTER_BENCH_GB", "1"))
 
 
-def written(folder: Path, blocks: Iterable[bytes], key: bytes = b"", *, name: str = "blk00000.dat", tail: int = 0) -> Path:
-    """A blk file of blocks, XORed if there is a key, which is written beside it. Undo records state a size that is less by their `tail`."""
+def written(
+    folder: Path, blocks: Iterable[bytes], key: bytes = b"", *, name: str = "blk00000.dat", tail: int = 0
+) -> Path:
+    """A blk file of blocks, XORed if there is a key, which is written beside it. Undo records state a size that is less
+    by their `tail`.
+    """
     path = folder / name
     with path.open("wb") as file:
         for block in blocks:
@@ -90,7 +110,9 @@ def files(folder: Path, rounds: int) -> list[Row]:
             )
             ours, xor, unit = (times.processor if jobs == 1 else times.clock for times in measured)
             rows.append(Row(f"{size / 1e9:g} GB of files, jobs={jobs}", ours, unit, "read it and sha256 it once", goal))
-            rows.append(Row(f"{size / 1e9:g} GB of XORed files, jobs={jobs}", xor, unit, "read it and sha256 it once", goal))
+            rows.append(
+                Row(f"{size / 1e9:g} GB of XORed files, jobs={jobs}", xor, unit, "read it and sha256 it once", goal)
+            )
             rows.append(Row(f"XORed, jobs={jobs}", xor, ours, "plain", 1 / 0.9))
     return rows
 
@@ -104,13 +126,27 @@ def pipeline(folder: Path, rounds: int) -> list[Row]:
         watching(1_000).save(wallet)
         rows = []
         for jobs in (1, 2):
-            command = [sys.executable, "-m", "spvfilter", "scan", str(path), "--watch", str(wallet), "--jobs", str(jobs)]
+            command = [
+                sys.executable,
+                "-m",
+                "spvfilter",
+                "scan",
+                str(path),
+                "--watch",
+                str(wallet),
+                "--jobs",
+                str(jobs),
+            ]
             measured = times_of(
-                min(rounds, 3), partial(subprocess.run, command, check=True, capture_output=True), partial(read_and_hash, path)
+                min(rounds, 3),
+                partial(subprocess.run, command, check=True, capture_output=True),
+                partial(read_and_hash, path),
             )
             ours, unit = (times.processor if jobs == 1 else times.clock for times in measured)
             goal = 1 / 0.6 if jobs == 2 else None
-            rows.append(Row(f"spvfilter scan of {size / 1e9:g} GB, jobs={jobs}", ours, unit, "read it and sha256 it once", goal))
+            rows.append(
+                Row(f"spvfilter scan of {size / 1e9:g} GB, jobs={jobs}", ours, unit, "read it and sha256 it once", goal)
+            )
     return rows
 
 
@@ -123,7 +159,9 @@ def read_and_hash(path: Path) -> bytes:
 
 
 def addresses(_: Path, rounds: int) -> list[Row]:
-    """A million mixed addresses from a file, in seconds and in bytes of resident memory each; the goals are 2 s and 150 bytes."""
+    """A million mixed addresses from a file, in seconds and in bytes of resident memory each; the goals are 2 s and 150
+    bytes.
+    """
     source = random.Random(1)
     makers = [
         lambda: b"\x76\xa9\x14" + source.randbytes(20) + b"\x88\xac",
@@ -142,7 +180,9 @@ def addresses(_: Path, rounds: int) -> list[Row]:
             "def resident():\n    return int(open('/proc/self/statm').read().split()[1]) * 4096\n"
             "before = resident()\nwatch = WatchList.load(sys.argv[1])\nprint(resident() - before)"
         )
-        grown = subprocess.run([sys.executable, "-c", code, file.name], check=True, capture_output=True, text=True).stdout
+        grown = subprocess.run(
+            [sys.executable, "-c", code, file.name], check=True, capture_output=True, text=True
+        ).stdout
     return [
         Row(f"{_ADDRESSES:,} addresses loaded, s", taken / 1e3, 2.0, "goal", 1.0),
         Row("bytes of memory for each", int(grown) / _ADDRESSES, 150.0, "goal", 1.0),
@@ -152,16 +192,25 @@ def addresses(_: Path, rounds: int) -> list[Row]:
 def start(_: Path, rounds: int) -> list[Row]:
     """What a new process costs that imports the package or shows the help, in milliseconds of processor time.
 
-    Of a whole process, from its start to its end: the interpreter itself takes the row of the empty one. Modules are compiled. What .pth
-    files of the environment import does not count (python -S): for an editable installation that is some ten milliseconds.
+    Of a whole process, from its start to its end: the interpreter itself takes the row of the empty one. Modules are
+    compiled. What .pth files of the environment import does not count (python -S): for an editable installation that is
+    some ten milliseconds.
     """
     empty, imported, shown, *named, awaiting = _processor_ms(
-        8 * rounds, ("-c", "pass"), ("-c", "import spvfilter"), ("-m", "spvfilter", "--help"), *_IMPORTS.values(), ("-c", "import asyncio")
+        8 * rounds,
+        ("-c", "pass"),
+        ("-c", "import spvfilter"),
+        ("-m", "spvfilter", "--help"),
+        *_IMPORTS.values(),
+        ("-c", "import asyncio"),
     )
     return [
         Row("import spvfilter, ms beyond an empty interpreter", imported - empty, 60.0, "goal", 1.0),
         Row("spvfilter --help, ms", shown, 200.0, "goal", 1.0),
-        *(Row(f"{name}, ms of processor time", spent, 50.0, "goal", 1.0) for name, spent in zip(_IMPORTS, named, strict=True)),
+        *(
+            Row(f"{name}, ms of processor time", spent, 50.0, "goal", 1.0)
+            for name, spent in zip(_IMPORTS, named, strict=True)
+        ),
         Row("an empty interpreter, ms of processor time", empty, 50.0, "goal of the imports"),
         Row("import asyncio alone, ms of processor time", awaiting, 50.0, "goal of the imports"),
     ]

@@ -25,8 +25,22 @@ _CORE = "Core's ExtractMatches in C"
 def peer() -> Callable[[bytes, int, int], bool]:
     """tests/native/peer_merkleblock.c: a payload, its size, how many times."""
     _PEER.parent.mkdir(parents=True, exist_ok=True)
-    sources = [_CSRC / "spv.c", *sorted(_CSRC.glob("hash/**/*.c")), *sorted(_CSRC.glob("block/*.c")), _TESTS / "peer_merkleblock.c"]
-    command = [os.environ.get("CC", "cc"), "-std=c11", "-O3", "-fPIC", "-shared", f"-I{_CSRC}", f"-I{_TESTS}", *map(str, sources)]
+    sources = [
+        _CSRC / "spv.c",
+        *sorted(_CSRC.glob("hash/**/*.c")),
+        *sorted(_CSRC.glob("block/*.c")),
+        _TESTS / "peer_merkleblock.c",
+    ]
+    command = [
+        os.environ.get("CC", "cc"),
+        "-std=c11",
+        "-O3",
+        "-fPIC",
+        "-shared",
+        f"-I{_CSRC}",
+        f"-I{_TESTS}",
+        *map(str, sources),
+    ]
     subprocess.run([*command, "-o", str(_PEER)], check=True)
     prove = ctypes.CDLL(str(_PEER)).peer_prove
     prove.argtypes, prove.restype = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t], ctypes.c_bool

@@ -1,8 +1,9 @@
-"""One first synchronisation of a wallet in a process of its own: `race.py CLIENT PORT` prints its figures as a line of JSON.
+"""One first synchronisation of a wallet in a process of its own: `race.py CLIENT PORT` prints its figures as a line of
+JSON.
 
-CLIENT is compact, bip37 or kyoto; the scriptPubKeys come on standard input, one a line in hex. Measured from the making of the client to
-the wallet at the tip and its rows in a durable file: seconds of wall time and of processor time (user and system, all threads), the
-largest resident size of the process in MB, and what was found.
+CLIENT is compact, bip37 or kyoto; the scriptPubKeys come on standard input, one a line in hex. Measured from the making
+of the client to the wallet at the tip and its rows in a durable file: seconds of wall time and of processor time (user
+and system, all threads), the largest resident size of the process in MB, and what was found.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def main() -> None:
 
 
 def _size() -> float:
-    """The largest resident size so far in MB; on Linux that of this program, not of the process that it was forked from."""
+    """The largest resident size so far in MB; on Linux that of this program, not of the process that it was forked
+    from.
+    """
     status = Path("/proc/self/status")
     if status.exists():
         return int(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM"))) / 1024

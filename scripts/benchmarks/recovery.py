@@ -1,8 +1,10 @@
-"""Recovery: a wallet that used 3,000 addresses in random order is restored from its descriptor, by us and by BDK's Kyoto.
+"""Recovery: a wallet that used 3,000 addresses in random order is restored from its descriptor, by us and by BDK's
+Kyoto.
 
-Each restores in a process of its own, in turns, from the same node: `recovery.py CLIENT PORT LOOKAHEAD` prints its figures as a line of
-JSON. Ours looks ahead 1,000 scripts, as by default, and must find the rest itself. BDK derives the whole window that ours ends with before
-it begins, since it searches no block twice; with a lookahead of 1,000, too, to see what that finds.
+Each restores in a process of its own, in turns, from the same node: `recovery.py CLIENT PORT LOOKAHEAD` prints its
+figures as a line of JSON. Ours looks ahead 1,000 scripts, as by default, and must find the rest itself. BDK derives the
+whole window that ours ends with before it begins, since it searches no block twice; with a lookahead of 1,000, too, to
+see what that finds.
 """
 
 from __future__ import annotations
@@ -65,7 +67,12 @@ async def _ours(mode: str, port: int, lookahead: int, folder: Path) -> dict[str,
     async with LightClient(watch, peers=[f"127.0.0.1:{port}"], store=folder / "wallet.db", mode=mode) as client:
         synced = await client.wait_synced()
         (chain,) = await client.keychains()
-        return {"height": synced.height, "value": (await client.balance()).confirmed, "used": len(chain.used), "window": chain.window}
+        return {
+            "height": synced.height,
+            "value": (await client.balance()).confirmed,
+            "used": len(chain.used),
+            "window": chain.window,
+        }
 
 
 async def _kyoto(port: int, lookahead: int, folder: Path) -> dict[str, int]:
@@ -73,9 +80,13 @@ async def _kyoto(port: int, lookahead: int, folder: Path) -> dict[str, int]:
 
     bdk: Any = bdkpython
     rows = bdk.Persister.new_sqlite(str(folder / "bdk.sqlite"))
-    wallet = bdk.Wallet.create_single(bdk.Descriptor(_descriptor(), bdk.NetworkKind.TEST), bdk.Network.REGTEST, rows, lookahead)
+    wallet = bdk.Wallet.create_single(
+        bdk.Descriptor(_descriptor(), bdk.NetworkKind.TEST), bdk.Network.REGTEST, rows, lookahead
+    )
     peer = bdk.Peer(address=bdk.IpAddress.from_ipv4(127, 0, 0, 1), port=port, v2_transport=False)
-    parts = bdk.CbfBuilder().connections(1).peers([peer]).data_dir(str(folder)).scan_type(bdk.ScanType.SYNC()).build(wallet)
+    parts = (
+        bdk.CbfBuilder().connections(1).peers([peer]).data_dir(str(folder)).scan_type(bdk.ScanType.SYNC()).build(wallet)
+    )
     parts.node.run()
     wallet.apply_update(await parts.client.update())
     wallet.persist(rows)
@@ -97,7 +108,9 @@ def main() -> None:
         import spvfilter.light.running  # noqa: F401
     with tempfile.TemporaryDirectory() as made:
         wall, cpu = time.perf_counter(), time.process_time()
-        found = asyncio.run(_kyoto(port, lookahead, Path(made)) if name == "kyoto" else _ours(name, port, lookahead, Path(made)))
+        found = asyncio.run(
+            _kyoto(port, lookahead, Path(made)) if name == "kyoto" else _ours(name, port, lookahead, Path(made))
+        )
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     print(json.dumps({"wall": wall, "cpu": cpu, "size": _size(), **found}))
 
@@ -127,15 +140,20 @@ def recovery(_: Path, rounds: int) -> list[Any]:
         ours.send(None)
         server.join()
     print(
-        f"Kyoto with a lookahead of {_LOOKAHEAD:,} found {short['used']:.0f} of {_USED:,} addresses in {short['wall']:.1f} s",
+        f"Kyoto with a lookahead of {_LOOKAHEAD:,} found {short['used']:.0f} of {_USED:,} addresses in"
+        f" {short['wall']:.1f} s",
         file=sys.stderr,
     )
-    best = {name: {what: min(run[what] for run in made) for what in ("wall", "cpu", "size")} for name, made in runs.items()}
+    best = {
+        name: {what: min(run[what] for run in made) for what in ("wall", "cpu", "size")} for name, made in runs.items()
+    }
     rows = []
     for name in ("compact", "bip37"):
         for what, unit, factor in (("wall", "ms", 1e3), ("cpu", "processor ms", 1e3), ("size", "MB", 1.0)):
             label = f"{_USED:,} addresses in random order in {_BLOCKS:,} blocks, {name}, {unit}"
-            rows.append(Row(label, best[name][what] * factor, best["kyoto"][what] * factor, "Kyoto, given the window", None))
+            rows.append(
+                Row(label, best[name][what] * factor, best["kyoto"][what] * factor, "Kyoto, given the window", None)
+            )
     return rows
 
 

@@ -1,4 +1,6 @@
-"""The page of `scripts/bench --report`: every row with its reference and its goal, real peers before SHA-256, with machine and date."""
+"""The page of `scripts/bench --report`: every row with its reference and its goal, real peers before SHA-256, with
+machine and date.
+"""
 
 from __future__ import annotations
 
@@ -54,25 +56,30 @@ def joined(runs: Sequence[Mapping[str, Any]]) -> Run:
 
 
 def page(run: Run, note: str = "", picture: str | None = None) -> str:
-    """The page as Markdown. `note` is a sentence on the circumstances, `picture` the path of the plot of growth from the page."""
+    """The page as Markdown. `note` is a sentence on the circumstances, `picture` the path of the plot of growth from
+    the page.
+    """
     peers, units, others = (
-        {title: [row for row in rows if _group(row) == group] for title, rows in run.tables.items()} for group in (0, 1, 2)
+        {title: [row for row in rows if _group(row) == group] for title, rows in run.tables.items()}
+        for group in (0, 1, 2)
     )
     rows = [row for several in run.tables.values() for row in several]
     goals = [row for row in rows if row.goal is not None]
     missed = [row for row in goals if not row.verdict.startswith("met")]
     parts = [
         "# Benchmarks",
-        f"spvfilter {run.version} on {run.machine}, {run.date}. Made by `scripts/bench --report`: {len(rows)} rows, {len(goals)} goals, "
-        f"{len(missed)} missed. Ours and the reference take turns, and the best of several rounds counts. A ratio is our time divided by "
-        "the reference's, in milliseconds unless a row says otherwise: below 1 ours is faster. Times of one thread are processor time, "
-        "those of several threads or processes, of talking to a node and of the event loop are by the clock."
-        + (f" {note}" if note else ""),
+        f"spvfilter {run.version} on {run.machine}, {run.date}. Made by `scripts/bench --report`: {len(rows)} rows,"
+        f" {len(goals)} goals, {len(missed)} missed. Ours and the reference take turns, and the best of several rounds"
+        " counts. A ratio is our time divided by the reference's, in milliseconds unless a row says otherwise: below 1"
+        " ours is faster. Times of one thread are processor time, those of several threads or processes, of talking to"
+        " a node and of the event loop are by the clock." + (f" {note}" if note else ""),
         "## Against peers",
         *_sections(peers),
         "## Against SHA-256",
-        "u is the time of `hashlib.sha256` over the same bytes. A processor without SHA-NI hashes slowly, which flatters these ratios: "
-        "compare them between processors that have it, or have it not.",
+        (
+            "u is the time of `hashlib.sha256` over the same bytes. A processor without SHA-NI hashes slowly, which"
+            " flatters these ratios: compare them between processors that have it, or have it not."
+        ),
         *_sections(units),
         "## Against goals, theory, and other ways of ours",
         *_sections(others),
@@ -80,7 +87,10 @@ def page(run: Run, note: str = "", picture: str | None = None) -> str:
     if picture is not None:
         parts += [
             "## Growth",
-            f"![How costs grow with the watch list, the filter, the number of blocks, of matches and of parts]({picture})",
+            (
+                "![How costs grow with the watch list, the filter, the number of blocks, of matches and of"
+                f" parts]({picture})"
+            ),
         ]
     return "\n\n".join(parts) + "\n"
 

@@ -1,4 +1,6 @@
-"""Writes csrc/binding/docs/: the signatures and docstrings of the reference, which the compiled functions and types carry as their own."""
+"""Writes csrc/binding/docs/: the signatures and docstrings of the reference, which the compiled functions and types
+carry as their own.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ FOLDER = CSRC / "binding/docs"
 
 
 def text_signature(function: FunctionType, receiver: str) -> str:
-    """A signature as CPython reads it at the head of a docstring; `receiver` is $module, $self, or nothing for a class."""
+    """A signature as CPython reads it at the head of a docstring; `receiver` is $module, $self, or nothing for a
+    class.
+    """
     signature = inspect.signature(function)
     bare = [
         parameter.replace(
@@ -71,9 +75,11 @@ def literal(text: str) -> str:
 
 def header(name: str) -> str:
     """The contents of types.h or functions.h."""
-    macros = "\n".join(f"#define SPV_DOC_{macro} \\\n{literal(text)}" for macro, text in texts(of_types=name == "types"))
+    macros = "\n".join(
+        f"#define SPV_DOC_{macro} \\\n{literal(text)}" for macro, text in texts(of_types=name == "types")
+    )
     return f"""\
-/* Signatures and docstrings of the compiled {name}: those of kernel/pure/, written by scripts/docstrings. Not to be edited. */
+/* Signatures and docstrings of the compiled {name}, written by scripts/docstrings from kernel/pure/. Do not edit. */
 #ifndef SPV_BINDING_DOCS_{name.upper()}_H
 #define SPV_BINDING_DOCS_{name.upper()}_H
 

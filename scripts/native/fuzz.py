@@ -1,8 +1,9 @@
 """Fuzzes the kernel's C half, each target in two ways.
 
-`fast` runs small inputs, 50,000 a second and more, without sanitizers; a guard page behind each input shows reads beyond it. `deep` runs
-large inputs under ASan and UBSan with every comparison traced, for a quarter of the time. What is learned, found and counted stays in
-.fuzz/NAME (corpus/, findings/, runs.tsv), so that the totals of several invocations add up.
+`fast` runs small inputs, 50,000 a second and more, without sanitizers; a guard page behind each input shows reads
+beyond it. `deep` runs large inputs under ASan and UBSan with every comparison traced, for a quarter of the time. What
+is learned, found and counted stays in .fuzz/NAME (corpus/, findings/, runs.tsv), so that the totals of several
+invocations add up.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ MAX_SIZE: dict[Mode, int] = {"fast": 1024, "deep": 20_000}  # bytes
 
 
 class Stop:
-    """The first Ctrl-C or SIGTERM ends the fuzzing and begins the replay; the counts of the run that it cuts short are kept."""
+    """The first Ctrl-C or SIGTERM ends the fuzzing and begins the replay; the counts of the run that it cuts short are
+    kept.
+    """
 
     def __init__(self) -> None:
         self.asked = False
@@ -103,8 +106,9 @@ class Target:
             old.unlink()
         subprocess.run(
             [sys.executable, str(programs.TESTS / "seeds.py"), self.name, vectors, str(self.seeds)],
-            check=True, env=os.environ | {"SPVFILTER_BACKEND": "pure"},
-        )  # fmt: skip
+            check=True,
+            env=os.environ | {"SPVFILTER_BACKEND": "pure"},
+        )
         for found in self.findings():
             if not self.execute("deep", [str(found)])[0]:
                 found.rename(self.corpus / found.name)
@@ -112,9 +116,13 @@ class Target:
     def execute(self, mode: Mode, arguments: Sequence[str]) -> tuple[int, float]:
         """Run the fuzzer and return its exit status and its processor time in seconds. Its output is in log-MODE."""
         command = [
-            str(self.program(mode)), "-timeout=60", "-rss_limit_mb=2048", "-print_final_stats=1",
-            f"-artifact_prefix={self.home / 'findings'}/", *arguments,
-        ]  # fmt: skip
+            str(self.program(mode)),
+            "-timeout=60",
+            "-rss_limit_mb=2048",
+            "-print_final_stats=1",
+            f"-artifact_prefix={self.home / 'findings'}/",
+            *arguments,
+        ]
         with self.log(mode).open("w") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | ENVIRONMENT)
             STOP.process = process.pid
@@ -128,7 +136,13 @@ class Target:
     def fuzz(self, mode: Mode, seconds: float) -> bool:
         """Fuzz for this time; True if nothing was found."""
         status, used = self.execute(
-            mode, [f"-max_total_time={max(1, round(seconds))}", f"-max_len={MAX_SIZE[mode]}", str(self.corpus), str(self.seeds)]
+            mode,
+            [
+                f"-max_total_time={max(1, round(seconds))}",
+                f"-max_len={MAX_SIZE[mode]}",
+                str(self.corpus),
+                str(self.seeds),
+            ],
         )
         executions = 0
         for line in self.log(mode).read_text(errors="replace").splitlines():
@@ -160,7 +174,9 @@ class Target:
     def replay(self) -> Replay:
         """Run every input once, under ASan and UBSan."""
         status, _ = self.execute("deep", ["-runs=0", f"-max_len={LARGEST}", str(self.corpus), str(self.seeds)])
-        replay = Replay(inputs=sum(1 for folder in (self.corpus, self.seeds) for _ in folder.iterdir()), passed=not status)
+        replay = Replay(
+            inputs=sum(1 for folder in (self.corpus, self.seeds) for _ in folder.iterdir()), passed=not status
+        )
         for line in self.log("deep").read_text(errors="replace").splitlines():
             words = line.split()
             if "INITED" in words and "cov:" in words:
@@ -215,8 +231,9 @@ def one(target: Target, seconds: float, vectors: str) -> int:
         return 1
     replay, totals = target.replay(), target.totals()
     print(
-        f"fuzz {target.name}: {totals['fast'].executions:,} executions fast, {totals['deep'].executions:,} deep "
-        f"({totals['fast'].rate()} and {totals['deep'].rate()} per second of one processor), {replay.edges} edges, nothing found"
+        f"fuzz {target.name}: {totals['fast'].executions:,} executions fast, {totals['deep'].executions:,} deep"
+        f" ({totals['fast'].rate()} and {totals['deep'].rate()} per second of one processor), {replay.edges} edges,"
+        " nothing found"
     )
     return 0
 
@@ -239,7 +256,9 @@ def every(targets: Sequence[Target], hours: float, vectors: str) -> int:
 
 def main() -> int:
     names = programs.targets()
-    parser = argparse.ArgumentParser(prog="scripts/fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="scripts/fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("name", nargs="?", choices=names, metavar="NAME", help=f"a target: {', '.join(names)}")
     parser.add_argument("seconds", nargs="?", type=float, metavar="SECONDS", help="how long to fuzz it")
     parser.add_argument("--all", type=float, metavar="HOURS", help="every target in turn, then minimised and replayed")

@@ -21,15 +21,52 @@ TOKEN = re.compile(
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(?!define)\w+.*(?:\\\n.*)*$", re.MULTILINE)
 
 BINARY = {
-    "<": ("<=", ">"), "<=": ("<", ">="), ">": (">=", "<"), ">=": (">", "<="), "==": ("!=",), "!=": ("==",),
-    "+": ("-",), "-": ("+",), "*": ("+",), "/": ("*",), "%": ("/",), "<<": (">>",), ">>": ("<<",),
-    "&": ("|",), "|": ("&",), "^": ("|",), "&&": ("||",), "||": ("&&",),
-    "+=": ("-=",), "-=": ("+=",), "*=": ("+=",), "|=": ("&=",), "&=": ("|=",), "^=": ("|=",), "<<=": (">>=",), ">>=": ("<<=",),
-}  # fmt: skip
+    "<": ("<=", ">"),
+    "<=": ("<", ">="),
+    ">": (">=", "<"),
+    ">=": (">", "<="),
+    "==": ("!=",),
+    "!=": ("==",),
+    "+": ("-",),
+    "-": ("+",),
+    "*": ("+",),
+    "/": ("*",),
+    "%": ("/",),
+    "<<": (">>",),
+    ">>": ("<<",),
+    "&": ("|",),
+    "|": ("&",),
+    "^": ("|",),
+    "&&": ("||",),
+    "||": ("&&",),
+    "+=": ("-=",),
+    "-=": ("+=",),
+    "*=": ("+=",),
+    "|=": ("&=",),
+    "&=": ("|=",),
+    "^=": ("|=",),
+    "<<=": (">>=",),
+    ">>=": ("<<=",),
+}
 UNARY = {"++": ("--",), "--": ("++",), "!": ("",), "~": ("",)}
 WORDS = {"true": ("false",), "false": ("true",), "continue": ("break",), "break": ("continue",)}
 BEFORE_CALL = {*"=(,!;{})+-*<>?:[", "&&", "||", "<=", ">=", "==", "!=", "return", "else"}
-NO_STATEMENT = {"return", "if", "for", "while", "do", "switch", "case", "default", "else", "typedef", "static", "const", "struct", "enum"}
+NO_STATEMENT = {
+    "return",
+    "if",
+    "for",
+    "while",
+    "do",
+    "switch",
+    "case",
+    "default",
+    "else",
+    "typedef",
+    "static",
+    "const",
+    "struct",
+    "enum",
+}
 DOES = {"(", "=", "++", "--", *(sign for sign in BINARY if sign.endswith("=") and sign not in ("<=", ">=", "==", "!="))}
 
 
@@ -87,7 +124,9 @@ def number(text: str) -> Iterator[str]:
     if not match:
         return
     digits, suffix = match.groups()
-    value = int(digits, 0) if digits == "0" or not digits.startswith("0") or digits[:2] in ("0x", "0X") else int(digits, 8)
+    value = (
+        int(digits, 0) if digits == "0" or not digits.startswith("0") or digits[:2] in ("0x", "0X") else int(digits, 8)
+    )
     for other in (value + 1, value - 1):
         if other >= 0:
             yield (f"0x{other:X}" if digits[:2] in ("0x", "0X") else str(other)) + suffix

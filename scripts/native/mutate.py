@@ -1,9 +1,10 @@
 """Mutation testing of the kernel's tests: random one-token changes to its C, each of which some test should notice.
 
-A mutant that compiles without a warning runs, until something fails, through the self-test over small blocks and the seeds of the fuzz
-targets, under ASan and UBSan, then under MSan, through the self-test without blocks under TSan, through the self-test over all real blocks,
-and through pytest's folders of the kernel. A mutant whose objects equal the original's to the byte changes nothing. Other equivalent
-mutants are listed with the reason in tests/native/equivalents.tsv and are not run again; every other survivor calls for a test.
+A mutant that compiles without a warning runs, until something fails, through the self-test over small blocks and the
+seeds of the fuzz targets, under ASan and UBSan, then under MSan, through the self-test without blocks under TSan,
+through the self-test over all real blocks, and through pytest's folders of the kernel. A mutant whose objects equal the
+original's to the byte changes nothing. Other equivalent mutants are listed with the reason in
+tests/native/equivalents.tsv and are not run again; every other survivor calls for a test.
 
 Everything happens in a copy of the tree, build/mutate/tree; build/mutate/results.tsv has the outcome of each mutant.
 """
@@ -32,17 +33,33 @@ HOME = programs.ROOT / "build/mutate"
 TREE = HOME / "tree"
 CSRC = TREE / programs.CSRC.relative_to(programs.ROOT)
 TESTS = TREE / programs.TESTS.relative_to(programs.ROOT)
-INSTALLED = HOME / "installed"  # holds a link to the tree's package: tests/support/installed.py prefers what is not beside the tests
+INSTALLED = (
+    HOME / "installed"
+)  # holds a link to the tree's package: tests/support/installed.py prefers what is not beside the tests
 RESULTS = HOME / "results.tsv"
 EQUIVALENTS = programs.TESTS / "equivalents.tsv"
-COPIED = ("spvfilter", "tests", "scripts", "pyproject.toml")  # tests/kernel/test_docs.py runs scripts/native/docstrings.py
+COPIED = (
+    "spvfilter",
+    "tests",
+    "scripts",
+    "pyproject.toml",
+)  # tests/kernel/test_docs.py runs scripts/native/docstrings.py
 FOLDERS = ("tests/kernel", "tests/bloom", "tests/filters")
 UNRELATED = ("tests/bloom/redis", "tests/kernel/test_cores_leaks.py")  # a server; the binding's memory
 SMALL, ALL = 60_000, 1 << 40  # bytes of the blocks of the first and of the last self-test
 SLACK = 4  # times the processor's seconds of the original
 LEAST = 10  # s
 WALL = 600  # s: a mutant that waits instead of working
-CHECKED = ("-std=c11", "-pthread", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}", f"-I{TESTS}")  # as scripts/check has it
+CHECKED = (
+    "-std=c11",
+    "-pthread",
+    "-Wall",
+    "-Wextra",
+    "-Wconversion",
+    "-Werror",
+    f"-I{CSRC}",
+    f"-I{TESTS}",
+)  # as scripts/check has it
 WRAPPED = tuple(f"-Wl,--wrap={name}" for name in programs.WRAPPED)
 SANITIZED = ("clang", *CHECKED, "-O1", "-g", *programs.SANITIZERS)
 MEMORY = ("clang", *CHECKED, "-O1", "-g", "-fsanitize=memory", "-fno-sanitize-recover=all")
@@ -73,7 +90,9 @@ def compile_all(folder: Path, jobs: Sequence[tuple[str, list[str]]]) -> bool:
 
     def compile_one(job: tuple[str, list[str]]) -> bool:
         name, command = job
-        return not subprocess.run([*command, "-c", "-o", str(folder / name)], capture_output=True, check=False).returncode
+        return not subprocess.run(
+            [*command, "-c", "-o", str(folder / name)], capture_output=True, check=False
+        ).returncode
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return all(pool.map(compile_one, jobs))
@@ -82,7 +101,9 @@ def compile_all(folder: Path, jobs: Sequence[tuple[str, list[str]]]) -> bool:
 class Program:
     """A program linked from objects, a few of which a mutant changes."""
 
-    def __init__(self, name: str, compiler: Sequence[str], link: Sequence[str], sources: dict[str, tuple[Path, tuple[str, ...]]]) -> None:
+    def __init__(
+        self, name: str, compiler: Sequence[str], link: Sequence[str], sources: dict[str, tuple[Path, tuple[str, ...]]]
+    ) -> None:
         self.name = name
         self.compiler = compiler
         self.link = link
@@ -100,7 +121,9 @@ class Program:
         return made, [*self.compiler, *flags, str(source)]
 
     def compile_base(self, made: str) -> set[Path]:
-        """Compile the object unless an earlier invocation did from the same text; returns the files that it is made from."""
+        """Compile the object unless an earlier invocation did from the same text; returns the files that it is made
+        from.
+        """
         _, command = self.job(made)
         key = programs.digest(programs.headers_digest(), self.sources[made][0].read_bytes(), *command)
         cached = programs.OBJECTS / f"{Path(made).stem}-{key}.o"
@@ -173,12 +196,20 @@ class Step:
         environment = os.environ | {
             "TSAN_OPTIONS": "report_thread_leaks=0",
             "ASAN_OPTIONS": "hard_rss_limit_mb=4000:max_allocation_size_mb=2000",
-            "PYTHONPATH": str(INSTALLED), "SPVFILTER_BACKEND": "native", "SPVFILTER_EFFORT": "quick",
-        }  # fmt: skip
+            "PYTHONPATH": str(INSTALLED),
+            "SPVFILTER_BACKEND": "native",
+            "SPVFILTER_EFFORT": "quick",
+        }
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         with (HOME / "log").open("w") as log:
             process = subprocess.Popen(
-                self.command, cwd=TREE, env=environment, stdout=log, stderr=log, start_new_session=True, preexec_fn=limits
+                self.command,
+                cwd=TREE,
+                env=environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=limits,
             )
             try:
                 status = process.wait(WALL)
@@ -212,15 +243,33 @@ class Judge:
         self.early, self.late = few, [every]
         self.middle = self.c_steps(self.memory, [], " under MSan")[:-1]
         self.raced = [Step("self-test under TSan", [str(self.threads.made), "selftest"])]
-        self.pytest = Step("pytest", [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=1", *FOLDERS,
-            *(f"--ignore={path}" for path in UNRELATED)])  # fmt: skip
+        self.pytest = Step(
+            "pytest",
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-x",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                "--hypothesis-seed=1",
+                *FOLDERS,
+                *(f"--ignore={path}" for path in UNRELATED),
+            ],
+        )
         self.c_only = c_only
         self.calibrate([*self.early, *self.middle, *self.raced, *self.late, *(() if c_only else (self.pytest,))])
 
     def copy_tree(self) -> None:
         shutil.rmtree(TREE, ignore_errors=True)
-        files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", *COPIED], cwd=programs.ROOT,
-            check=True, capture_output=True, text=True)  # fmt: skip
+        files = subprocess.run(
+            ["git", "ls-files", "-co", "--exclude-standard", *COPIED],
+            cwd=programs.ROOT,
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         for name in files.stdout.split("\n"):
             if name and (programs.ROOT / name).is_file():
                 (TREE / name).parent.mkdir(parents=True, exist_ok=True)
@@ -243,8 +292,11 @@ class Judge:
         folder = HOME / "seeds" / target
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        subprocess.run([sys.executable, str(programs.TESTS / "seeds.py"), target, str(vectors), str(folder)],
-            check=True, env=os.environ | {"SPVFILTER_BACKEND": "pure"})  # fmt: skip
+        subprocess.run(
+            [sys.executable, str(programs.TESTS / "seeds.py"), target, str(vectors), str(folder)],
+            check=True,
+            env=os.environ | {"SPVFILTER_BACKEND": "pure"},
+        )
         return sorted(map(str, folder.iterdir()))
 
     def c_steps(self, program: Program, runner: list[str], how: str = "") -> list[Step]:
@@ -287,7 +339,12 @@ class Judge:
         try:
             if arm64:
                 return self.through(path, *arm64)
-            ways = (self.program, self.early), (self.memory, self.middle), (self.threads, self.raced), (self.program, self.late)
+            ways = (
+                (self.program, self.early),
+                (self.memory, self.middle),
+                (self.threads, self.raced),
+                (self.program, self.late),
+            )
             for program, steps in ways:
                 caught = self.through(path, program, steps)
                 if caught != "":
@@ -346,7 +403,9 @@ def row(mutant: Mutant) -> tuple[str, str, str]:
 
 def again() -> Iterator[Mutant]:
     """The survivors of the last invocation."""
-    survivors = {tuple(line.split("\t")[:3]) for line in RESULTS.read_text().splitlines() if line.endswith("\tsurvived")}
+    survivors = {
+        tuple(line.split("\t")[:3]) for line in RESULTS.read_text().splitlines() if line.endswith("\tsurvived")
+    }
     for path in sorted(programs.CSRC.rglob("*.[ch]")):
         for place in sites(path, path.read_text()):
             yield from (mutant for mutant in place if row(mutant) in survivors)
@@ -370,7 +429,9 @@ def report(results: Sequence[tuple[Mutant, str]]) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="scripts/mutate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="scripts/mutate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=100, help="mutants that compile (default 100)")
     parser.add_argument("--seed", type=int, default=1, help="which ones (default 1)")
     parser.add_argument("--only", default="", metavar="TEXT", help="in files whose path has it")

@@ -29,7 +29,15 @@ def shared_sources() -> list[Path]:
     return [TESTS / "check.c", *sorted(TESTS.glob("oracle*.c"))]
 
 
-WRAPPED = ("malloc", "calloc", "realloc", "aligned_alloc", "mmap", "munmap", "spv_cpu")  # by tests/native/selftest_{memory,processors}.c
+WRAPPED = (
+    "malloc",
+    "calloc",
+    "realloc",
+    "aligned_alloc",
+    "mmap",
+    "munmap",
+    "spv_cpu",
+)  # by tests/native/selftest_{memory,processors}.c
 
 
 def selftest_sources() -> list[Path]:
@@ -43,7 +51,9 @@ def targets() -> list[str]:
 
 @dataclass(frozen=True)
 class Way:
-    """How a program is compiled: the compiler, flags for every file, further flags for the kernel and the targets, flags for the link."""
+    """How a program is compiled: the compiler, flags for every file, further flags for the kernel and the targets,
+    flags for the link.
+    """
 
     compiler: str
     common: tuple[str, ...]
@@ -51,12 +61,16 @@ class Way:
     link: tuple[str, ...] = ()
 
     def command(self, source: Path) -> list[str]:
-        """The compiler's command line up to the file's name. Oracles get no coverage: their loops teach the fuzzer nothing."""
+        """The compiler's command line up to the file's name. Oracles get no coverage: their loops teach the fuzzer
+        nothing.
+        """
         return [self.compiler, *BASE, *self.common, *(() if source in shared_sources() else self.kernel)]
 
 
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-FAST = Way("clang", ("-O2", "-DGUARDED"), ("-fsanitize-coverage=inline-8bit-counters,pc-table",), ("-fsanitize=fuzzer",))
+FAST = Way(
+    "clang", ("-O2", "-DGUARDED"), ("-fsanitize-coverage=inline-8bit-counters,pc-table",), ("-fsanitize=fuzzer",)
+)
 DEEP = Way("clang", ("-O2", *SANITIZERS), ("-fsanitize=fuzzer-no-link",), ("-fsanitize=fuzzer",))
 
 

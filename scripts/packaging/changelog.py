@@ -1,7 +1,8 @@
-"""Cuts the changelog for a release: changelog.py VERSION DATE [--write]. Prints the release's notes; with --write CHANGELOG.md is changed.
+"""Cuts the changelog for a release: changelog.py VERSION DATE [--write]. Prints the release's notes; with --write
+CHANGELOG.md is changed.
 
-What is under Unreleased becomes the section of the version, above which an empty Unreleased stays. A version that has its section already
-is left as it is, and its notes are printed.
+What is under Unreleased becomes the section of the version, above which an empty Unreleased stays. A version that has
+its section already is left as it is, and its notes are printed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class Cut(NamedTuple):
 
 
 def cut(text: str, version: str, date: str) -> Cut:
-    """Cut the text of a changelog. Raises ValueError for a bad version or date, and if nothing was changed since the last release."""
+    """Cut the text of a changelog. Raises ValueError for a bad version or date, and if nothing was changed since the
+    last release.
+    """
     if not _VERSION.fullmatch(version):
         raise ValueError(f"a version is like 1.2.3 or 1.2.3rc1, not {version!r}")
     if datetime.date.fromisoformat(date).isoformat() != date:

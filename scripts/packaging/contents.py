@@ -1,4 +1,6 @@
-"""Whether an sdist holds the tracked files, and wheels made from it the package of the sdist: git ls-files | contents.py SDIST WHEEL…"""
+"""Whether an sdist holds the tracked files, and wheels made from it the package of the sdist: git ls-files |
+contents.py SDIST WHEEL…
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def main(sdist: Path, *wheels: Path) -> None:
     names = {name for name in names if not GENERATED.fullmatch(name)}
     check(names, tracked, sdist.name)
     for wheel in wheels:
-        check_wheel(wheel, {name for name in names if name.startswith("spvfilter/") and not name.startswith(CSRC)}, metadata)
+        check_wheel(
+            wheel, {name for name in names if name.startswith("spvfilter/") and not name.startswith(CSRC)}, metadata
+        )
 
 
 if __name__ == "__main__":

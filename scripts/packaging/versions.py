@@ -1,4 +1,6 @@
-"""Tests under every supported Python found, two at a time, against an installed wheel, in environments kept in build/versions."""
+"""Tests under every supported Python found, two at a time, against an installed wheel, in environments kept in
+build/versions.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,17 @@ print(platform.python_version(), "t" if sysconfig.get_config_var("Py_GIL_DISABLE
 """
 QUICK = ["bloom", "chain", "filters", "node", "p2p", "scan", "store", "wallet", "watch", "wire"]
 # tests of the tree itself, not of what is installed
-OF_THE_TREE = ["architecture", "bench_report", "calculator", "changelog", "docs", "docstrings", "examples", "house", "readme"]
+OF_THE_TREE = [
+    "architecture",
+    "bench_report",
+    "calculator",
+    "changelog",
+    "docs",
+    "docstrings",
+    "examples",
+    "house",
+    "readme",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +94,10 @@ def test(tests: list[str], extras: str, python: Python, wheel: str) -> tuple[boo
     summary = output.rstrip().rpartition("\n")[2].strip("= ")
     return (
         code == 0,
-        f"{python.name:<6} {python.version:<8} {Path(wheel).name}: {summary} ({time.monotonic() - started:.0f} s with installing)",
+        (
+            f"{python.name:<6} {python.version:<8} {Path(wheel).name}: {summary} ({time.monotonic() - started:.0f} s"
+            " with installing)"
+        ),
         output,
     )
 
@@ -92,7 +107,9 @@ def main() -> int:
     parser.add_argument("--wheel", help="default: one built of the tree")
     parser.add_argument("--extras", default="cli,redis,rpc,socks,test,zmq", help="installed with it (%(default)s)")
     options, tests = parser.parse_known_args()
-    alone = [path for path in sorted(ROOT.glob("tests/test_*.py")) if path.stem.removeprefix("test_") not in OF_THE_TREE]
+    alone = [
+        path for path in sorted(ROOT.glob("tests/test_*.py")) if path.stem.removeprefix("test_") not in OF_THE_TREE
+    ]
     tests = tests or [*(f"tests/{room}" for room in QUICK), *(str(path.relative_to(ROOT)) for path in alone)]
     builder = python_at(os.environ.get("PYTHON") or str(ROOT / ".venv/bin/python"))
     listed = subprocess.run([ROOT / "scripts/pythons"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()

@@ -30,9 +30,12 @@ def is_bag(keys: object) -> bool:
 def bits_of_bag(bag: Any, over: Callable[[Buffer], Bits], size: int) -> bytes:
     """The bits of a filter of all keys. `over` makes such a filter, never full, over `size` bytes, which may be given.
 
-    It is computed as `compute()` of the bag would be: by a cluster if the program has a client, else in processes of this machine.
+    It is computed as `compute()` of the bag would be: by a cluster if the program has a client, else in processes of
+    this machine.
     """
-    merged: bytes = bag.reduction(partial(_filled, over, size), partial(_merged, over, size), split_every=_AT_ONCE).compute()
+    merged: bytes = bag.reduction(
+        partial(_filled, over, size), partial(_merged, over, size), split_every=_AT_ONCE
+    ).compute()
     return merged
 
 

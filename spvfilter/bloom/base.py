@@ -15,7 +15,15 @@ from typing import IO, TYPE_CHECKING, ClassVar, Literal, Self
 
 from spvfilter._public import deferred
 from spvfilter.bloom import fileformat, sizing
-from spvfilter.bloom.fileformat import FLAG_OPEN, FLAG_PARTITIONED, HEADER_SIZE, MAX_BIP37_BITS, TRAILER_SIZE, FileHeader, body_size
+from spvfilter.bloom.fileformat import (
+    FLAG_OPEN,
+    FLAG_PARTITIONED,
+    HEADER_SIZE,
+    MAX_BIP37_BITS,
+    TRAILER_SIZE,
+    FileHeader,
+    body_size,
+)
 from spvfilter.bloom.hashing import FastHash, HashFamily, stored_family
 from spvfilter.bloom.sample import glance
 from spvfilter.bloom.shape import cells_and_functions
@@ -29,7 +37,9 @@ if TYPE_CHECKING:
 else:
     mmap = deferred("mmap")
 
-Encode = str | Callable[[object], bytes] | None  # None: bytes-like keys; "utf-8", "int64", "uint64", "int32", "uint32"; or a function
+Encode = (
+    str | Callable[[object], bytes] | None
+)  # None: bytes-like keys; "utf-8", "int64", "uint64", "int32", "uint32"; or a function
 OnFull = Literal["raise", "warn"]  # what a new key does to a filter that holds `capacity` keys
 _BYTES = Encoding.BYTES  # looking a member up takes longer than the rest of making a small filter's arguments
 _ENCODINGS: dict[str | None, Encoding] = {
@@ -42,12 +52,21 @@ _ENCODINGS: dict[str | None, Encoding] = {
 }
 ENCODES = {encoding: name for name, encoding in _ENCODINGS.items()}  # what `encode` is for an encoding
 _MAPPED = 1 << 20  # bytes; from this size on memory is mapped rather than allocated, which costs nothing before use
-_HUGE = 1 << 22  # bytes; from this size on huge pages are requested: a key's bits are scattered, so small pages miss in the TLB
+_HUGE = (
+    1 << 22
+)  # bytes; from this size on huge pages are requested: a key's bits are scattered, so small pages miss in the TLB
 
 
-_DEVIATIONS = 4  # standard deviations by which an estimate must exceed the capacity: one filter in 30,000 is refused a key too early
-_SHARE, _LEAST_SHARE = 16, 64  # of the room in shared memory, and of the capacity, that one filter over it takes before it counts again
-_COUNTED = (0, None)  # the value of `_full_at` where the room is what `capacity` leaves: one for all filters, which may be many and small
+# standard deviations by which an estimate must exceed the capacity: one filter in 30,000 is refused a key too early
+_DEVIATIONS = 4
+_SHARE, _LEAST_SHARE = (
+    16,
+    64,
+)  # of the room in shared memory, and of the capacity, that one filter over it takes before it counts again
+_COUNTED = (
+    0,
+    None,
+)  # the value of `_full_at` where the room is what `capacity` leaves: one for all filters, which may be many and small
 _MOST_ROOM = 1 << 62  # new keys; what the kernel counts is a little more
 
 SLOTS = ("__weakref__", "_encode_with", "_full_at", "_owner", "capacity", "hashing", "nominal_fp_rate", "on_full")
@@ -58,13 +77,15 @@ _DEFAULT_KEY = _DEFAULT_HASHING.key
 class GenericFilter:
     """A mixin for a kernel type; see BloomFilter and CountingBloomFilter, whose `__slots__` are SLOTS.
 
-    Bases with slots of their own cannot be combined with a kernel type. Without a dictionary a small filter takes a quarter of the memory.
+    Bases with slots of their own cannot be combined with a kernel type. Without a dictionary a small filter takes a
+    quarter of the memory.
     """
 
     if not TYPE_CHECKING:  # which misses the slots of the classes below
         __slots__ = ()
 
-    KIND: int  # in its file
+    KIND: int
+    """In its file."""
 
     if TYPE_CHECKING:  # attributes of the kernel type
         cells: int
@@ -77,7 +98,9 @@ class GenericFilter:
         body: memoryview
         room: int | None
 
-        _init_core: ClassVar[Callable[..., None]]  # the kernel type's own __init__, found faster by a name of its own than by `super`
+        _init_core: ClassVar[
+            Callable[..., None]
+        ]  # the kernel type's own __init__, found faster by a name of its own than by `super`
 
         @property
         def approx_len(self) -> float: ...
@@ -89,8 +112,10 @@ class GenericFilter:
     hashing: HashFamily
     _encode_with: Callable[[object], bytes] | None
     on_full: OnFull
-    _full_at: tuple[int, float | None] | None  # keys when `room` ends, and the rate then if known; None: they are to be estimated
-    _owner: Literal["self", "others"] | mmap.mmap  # of the memory: who may add keys to it; a file where `close` is to complete it
+    _full_at: tuple[int, float | None] | None
+    """Keys when `room` ends, and the rate then if known; None: they are to be estimated."""
+    _owner: Literal["self", "others"] | mmap.mmap
+    """Of the memory: who may add keys to it; a file where `close` is to complete it."""
 
     def __init__(
         self,
@@ -118,7 +143,19 @@ class GenericFilter:
         rate = fp_rate if type(fp_rate) is float else float(fp_rate or 0)
         flag, most = bool(partitioned), capacity or 0
         self._set_up(
-            cells, functions, hashing, key, encoding, function, flag, most, rate, buffer=buffer, private=own, on_full=on_full, empty=own
+            cells,
+            functions,
+            hashing,
+            key,
+            encoding,
+            function,
+            flag,
+            most,
+            rate,
+            buffer=buffer,
+            private=own,
+            on_full=on_full,
+            empty=own,
         )
 
     def _set_up(
@@ -145,7 +182,9 @@ class GenericFilter:
         if on_full not in ("raise", "warn"):
             raise ParameterError(f"on_full must be 'raise' or 'warn', not {on_full!r}")
         own_functions = hashing.functions(hash_funcs)
-        self._init_core(cells, hash_funcs, hashing.family, key, buffer, encoding, partitioned, own_functions, encode, private)
+        self._init_core(
+            cells, hash_funcs, hashing.family, key, buffer, encoding, partitioned, own_functions, encode, private
+        )
         self.capacity = capacity or None
         self.nominal_fp_rate = fp_rate or None
         self.hashing = hashing
@@ -159,9 +198,10 @@ class GenericFilter:
     def make_room(self) -> None:
         """Called by the kernel before a new key is added where no room is known: decides whether the filter is full.
 
-        It is once it was given `capacity` new keys; keys that it contains already take no room. Where that was not counted, that is, in a
-        filter from a file, a pickle or a set operation, and in memory that others share, it is full once its cells tell of more than
-        `capacity` keys by four standard deviations of that estimate. Raises CapacityError, or warns once, as `on_full` says.
+        It is once it was given `capacity` new keys; keys that it contains already take no room. Where that was not
+        counted, that is, in a filter from a file, a pickle or a set operation, and in memory that others share, it is
+        full once its cells tell of more than `capacity` keys by four standard deviations of that estimate. Raises
+        CapacityError, or warns once, as `on_full` says.
         """
         capacity = self.capacity
         if not capacity:
@@ -195,9 +235,14 @@ class GenericFilter:
         held = f"{self.capacity} keys at {self.nominal_fp_rate:g}, holds {count} and has a rate of {rate:.3g} now"
         if self.on_full == "warn":
             self.room = None
-            warnings.warn(f"a filter made for {held}: its rate grows with every further key", CapacityWarning, stacklevel=4)
+            warnings.warn(
+                f"a filter made for {held}: its rate grows with every further key", CapacityWarning, stacklevel=4
+            )
             return
-        self.room, self._full_at = 0, (count, rate)  # the verdict stands until the cells are changed by other means than adding keys
+        self.room, self._full_at = (
+            0,
+            (count, rate),
+        )  # the verdict stands until the cells are changed by other means than adding keys
         advice = "make a larger one, or a ScalableBloomFilter, or choose on_full='warn'"
         raise CapacityError(f"a filter made for {held}: {advice}", count=count, capacity=self.capacity, fp_rate=rate)
 
@@ -219,14 +264,20 @@ class GenericFilter:
         fileformat.save(Path(path), self.header(), self.body)
 
     @classmethod
-    def from_bytes(cls, raw: Buffer, *, hashing: HashFamily | None = None, encode: Encode = None, on_full: OnFull = "raise") -> Self:
-        """The filter in the contents of a file. Custom `hashing` and `encode` must be passed again, and `on_full`, which files do not hold.
+    def from_bytes(
+        cls, raw: Buffer, *, hashing: HashFamily | None = None, encode: Encode = None, on_full: OnFull = "raise"
+    ) -> Self:
+        """The filter in the contents of a file.
 
-        Raises FormatError if the data is truncated, too long, damaged, not a filter, or of an unknown version, kind or family;
-        ParameterError if `hashing` or `encode` differs from the file's; TooLargeError.
+        Custom `hashing` and `encode` must be passed again, and `on_full`, which files do not hold.
+
+        Raises FormatError if the data is truncated, too long, damaged, not a filter, or of an unknown version, kind or
+        family; ParameterError if `hashing` or `encode` differs from the file's; TooLargeError.
         """
         view = memoryview(raw).cast("B")
-        return cls._over(view, cls._header_of(view[:HEADER_SIZE], len(view)), hashing, encode, True, on_full=on_full).copy()
+        return cls._over(
+            view, cls._header_of(view[:HEADER_SIZE], len(view)), hashing, encode, True, on_full=on_full
+        ).copy()
 
     @classmethod
     def open(
@@ -240,13 +291,15 @@ class GenericFilter:
         encode: Encode = None,
         on_full: OnFull = "raise",
     ) -> Self:
-        """The filter in a file. With `mmap` its bits stay in the file, shared with all that map it; with `writable` changes go to the file.
+        """The filter in a file.
 
-        Close a writable filter (`close`, or `with`), which writes the CRC. `verify` refuses a file that was not closed or is open for
-        writing in another process, and reads the whole file once to check the CRC; without it only the header is checked. A mapped file may
-        be replaced (as `save` does), which the filter does not see, but not cut short: the system ends a process that reads beyond its end.
-        Raises OSError, ParameterError for `writable` without `mmap`, and what `from_bytes` raises: FormatError, ParameterError,
-        TooLargeError.
+        With `mmap` its bits stay in the file, shared with all that map it; with `writable` changes go to the file.
+
+        Close a writable filter (`close`, or `with`), which writes the CRC. `verify` refuses a file that was not closed
+        or is open for writing in another process, and reads the whole file once to check the CRC; without it only the
+        header is checked. A mapped file may be replaced (as `save` does), which the filter does not see, but not cut
+        short: the system ends a process that reads beyond its end. Raises OSError, ParameterError for `writable`
+        without `mmap`, and what `from_bytes` raises: FormatError, ParameterError, TooLargeError.
         """
         if writable and not mmap:
             raise ParameterError("writable needs mmap=True; a filter in memory can always be changed, and saved")
@@ -312,7 +365,11 @@ class GenericFilter:
     @staticmethod
     def _refuse_open(header: FileHeader) -> None:
         if header.flags & FLAG_OPEN:
-            raise FormatError("the file is open for writing, or was not closed: verify=False opens it anyway", offset=13, field="flags")
+            raise FormatError(
+                "the file is open for writing, or was not closed: verify=False opens it anyway",
+                offset=13,
+                field="flags",
+            )
 
     @classmethod
     def _made(
@@ -333,8 +390,8 @@ class GenericFilter:
     def dump(self) -> bytes:
         """The cells alone, without the header and the CRC of a file.
 
-        Bits are ⌈m/8⌉ bytes, bit b being 1 << (b & 7) of byte b >> 3; counters are ⌈m/2⌉ bytes, even ones in the low nibble. `body` is the
-        same without a copy, `load` the way back.
+        Bits are ⌈m/8⌉ bytes, bit b being 1 << (b & 7) of byte b >> 3; counters are ⌈m/2⌉ bytes, even ones in the low
+        nibble. `body` is the same without a copy, `load` the way back.
         """
         return bytes(self.body)
 
@@ -352,16 +409,27 @@ class GenericFilter:
         partitioned: bool = False,
         on_full: OnFull = "raise",
     ) -> Self:
-        """A filter of a copy of the cells that `dump` gave; the other arguments are those that the filter was made with.
+        """A filter of a copy of the cells that `dump` gave; the other arguments are those that the filter was made
+        with.
 
-        Cells tell nothing of hash functions, family and encoding: with others than theirs, a filter misses keys. Raises FormatError for
-        another number of bytes than the shape takes and for set bits beyond m; ParameterError and TooLargeError as the constructor does.
+        Cells tell nothing of hash functions, family and encoding: with others than theirs, a filter misses keys. Raises
+        FormatError for another number of bytes than the shape takes and for set bits beyond m; ParameterError and
+        TooLargeError as the constructor does.
         """
         cells, functions = cells_and_functions(capacity, fp_rate, hash_funcs, bits, partitioned)
         encoding, function = _encoding(encode)
         family = hashing or _DEFAULT_HASHING
         rate = float(fp_rate or 0)
-        shape = (family.family, encoding, FLAG_PARTITIONED if partitioned else 0, functions, cells, capacity or 0, rate, family.key)
+        shape = (
+            family.family,
+            encoding,
+            FLAG_PARTITIONED if partitioned else 0,
+            functions,
+            cells,
+            capacity or 0,
+            rate,
+            family.key,
+        )
         header, view = FileHeader(cls.KIND, *shape), memoryview(raw).cast("B")
         _refuse_bip37(family, cells)
         fileformat.check_cells(header, view)
@@ -412,15 +480,23 @@ class GenericFilter:
 
     def __reduce__(self) -> tuple[object, ...]:
         own = self.hashing if self.family == Family.CUSTOM else None
-        return partial(type(self).from_bytes, hashing=own, encode=self._encode_with, on_full=self.on_full), (bytes(self),)
+        return partial(type(self).from_bytes, hashing=own, encode=self._encode_with, on_full=self.on_full), (
+            bytes(self),
+        )
 
     def __repr__(self) -> str:
-        """Its shape, fill and rate: of more than 64 KiB of cells by a sample of them, which ≈ marks, so that it takes no time."""
-        made_for = f"{self.capacity} keys at {self.nominal_fp_rate:g}, " if self.capacity and self.nominal_fp_rate else ""
+        """Its shape, fill and rate: of more than 64 KiB of cells by a sample of them, which ≈ marks, so that it takes
+        no time.
+        """
+        made_for = (
+            f"{self.capacity} keys at {self.nominal_fp_rate:g}, " if self.capacity and self.nominal_fp_rate else ""
+        )
         layout = ", partitioned" if self.partitioned else ""
         seen = glance(self.body, self.cells, self.KIND == fileformat.KIND_COUNTERS)
         state = seen.told(seen.fill**self.hash_funcs)
-        return f"<{type(self).__name__} {made_for}m={self.cells}, k={self.hash_funcs}, {self.hashing!r}{layout}, {state}>"
+        return (
+            f"<{type(self).__name__} {made_for}m={self.cells}, k={self.hash_funcs}, {self.hashing!r}{layout}, {state}>"
+        )
 
 
 def _refuse_bip37(family: HashFamily, cells: int) -> None:
@@ -434,28 +510,40 @@ def _encoding(encode: Encode) -> tuple[Encoding, Callable[[object], bytes] | Non
     try:
         return _ENCODINGS[encode], None
     except (KeyError, TypeError):
-        raise ParameterError(f"encode must be None, 'utf-8', 'int64', 'uint64', 'int32', 'uint32' or a function, not {encode!r}") from None
+        raise ParameterError(
+            f"encode must be None, 'utf-8', 'int64', 'uint64', 'int32', 'uint32' or a function, not {encode!r}"
+        ) from None
 
 
-def given_or_stored(header: FileHeader, hashing: HashFamily | None, encode: Encode) -> tuple[HashFamily, Callable[[object], bytes] | None]:
-    """The hash family and the custom encoding for a file. Raises ParameterError if the arguments contradict the file."""
+def given_or_stored(
+    header: FileHeader, hashing: HashFamily | None, encode: Encode
+) -> tuple[HashFamily, Callable[[object], bytes] | None]:
+    """The hash family and the custom encoding for a file.
+
+    Raises ParameterError if the arguments contradict the file.
+    """
     encoding, function = _encoding(encode)
     if header.encoding == Encoding.CALLABLE and function is None:
         raise ParameterError("the file's keys were encoded by a custom function: pass it as `encode`")
     if encode is not None and encoding != header.encoding:
-        raise ParameterError(f"the file's keys are encoded as {Encoding(header.encoding).name.lower()}, not {encoding.name.lower()}")
+        raise ParameterError(
+            f"the file's keys are encoded as {Encoding(header.encoding).name.lower()}, not {encoding.name.lower()}"
+        )
     return stored_family(header.family, header.key, hashing), function
 
 
 def spare_keys(cells: int, hash_funcs: int, capacity: int) -> float:
-    """By how many keys an estimate must exceed the capacity before a filter counts as full: four of its standard deviations.
+    """By how many keys an estimate must exceed the capacity before a filter counts as full: four of its standard
+    deviations.
 
     They are infinite where a file tells of a capacity far beyond its cells.
     """
     return min(_DEVIATIONS * sizing.estimate_deviation(cells, hash_funcs, capacity), _MOST_ROOM)
 
 
-_counting = threading.RLock()  # held between counting a filter's keys and setting its room, for two threads would give the same room twice
+_counting = (
+    threading.RLock()
+)  # held between counting a filter's keys and setting its room, for two threads would give the same room twice
 
 
 def counting_lock() -> threading.RLock:
@@ -473,7 +561,9 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 def share_of(left: float, capacity: int) -> float:
-    """How many of the keys that still fit one of several writers may add before it counts again; 0 or less if none fits."""
+    """How many of the keys that still fit one of several writers may add before it counts again; 0 or less if none
+    fits.
+    """
     return max(left / _SHARE, min(left, capacity / _LEAST_SHARE))
 
 

@@ -1,4 +1,6 @@
-"""A batch of keys, whatever a filter's `update` takes, as single keys: for filters in Redis, and for what the kernel does key by key."""
+"""A batch of keys, whatever a filter's `update` takes, as single keys: for filters in Redis, and for what the kernel
+does key by key.
+"""
 
 from __future__ import annotations
 

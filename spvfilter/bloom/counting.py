@@ -23,15 +23,18 @@ if TYPE_CHECKING:
 
 @public
 class CountingBloomFilter(GenericFilter, CounterCore):
-    """A Bloom filter with a 4-bit counter in place of each bit, so that keys can be removed. It is four times as large as a BloomFilter.
+    """A Bloom filter with a 4-bit counter in place of each bit, so that keys can be removed.
 
-    The arguments are BloomFilter's. spvfilter.kernel.CounterCore documents `add`, `remove`, `count`, `in`, `update`, `contains_many`,
-    `|=` (sums of the counters) and `clear`. A counter that reaches 15 stays there for good, even after `remove`: added keys are never lost,
-    but some removed keys remain. At capacity with the optimal k, a counter reaches 15 with probability 1.6e-15 (`counter_overflow`); adding
-    the same key 15 times also does it.
+    It is four times as large as a BloomFilter.
 
-    Remove only keys that were added: removing a false positive decrements the counters of other keys. Removing a key that is not contained
-    raises KeyError. Other errors are BloomFilter's: ParameterError, CapacityError, TooLargeError, MismatchError.
+    The arguments are BloomFilter's. spvfilter.kernel.CounterCore documents `add`, `remove`, `count`, `in`, `update`,
+    `contains_many`, `|=` (sums of the counters) and `clear`. A counter that reaches 15 stays there for good, even after
+    `remove`: added keys are never lost, but some removed keys remain. At capacity with the optimal k, a counter reaches
+    15 with probability 1.6e-15 (`counter_overflow`); adding the same key 15 times also does it.
+
+    Remove only keys that were added: removing a false positive decrements the counters of other keys. Removing a key
+    that is not contained raises KeyError. Other errors are BloomFilter's: ParameterError, CapacityError, TooLargeError,
+    MismatchError.
     """
 
     __slots__ = SLOTS
@@ -82,12 +85,14 @@ class CountingBloomFilter(GenericFilter, CounterCore):
     @overload
     def remove_many(self, keys: Iterable[object] | Buffer, *, nulls: Nulls = "raise") -> bytes: ...
     def remove_many(self, keys: Keys, *, nulls: Nulls = "raise") -> bytes | Mask:
-        """Count each key of a batch, as `update` takes it, once less: one byte for each, 1 if it was removed, 0 if it was not contained.
+        """Count each key of a batch, as `update` takes it, once less: one byte for each, 1 if it was removed, 0 if it
+        was not contained.
 
-        What comes back for a column is a mask, as that of `contains_many`; a null that is skipped is not removed. Nothing is changed for a
-        key that is not contained: to take something from its counters would lose other keys. A key that comes several times is removed as
-        often as it is contained. All are looked up first, so that a key of a wrong type changes nothing at all. As with `remove`, a key
-        that was never added but is contained, a false positive, takes from other keys' counters.
+        What comes back for a column is a mask, as that of `contains_many`; a null that is skipped is not removed.
+        Nothing is changed for a key that is not contained: to take something from its counters would lose other keys. A
+        key that comes several times is removed as often as it is contained. All are looked up first, so that a key of a
+        wrong type changes nothing at all. As with `remove`, a key that was never added but is contained, a false
+        positive, takes from other keys' counters.
 
         Raises TypeError, OverflowError and ColumnError as `update` does, ReadOnlyError.
         """
@@ -135,4 +140,6 @@ class CountingBloomFilter(GenericFilter, CounterCore):
     def to_bloom(self) -> BloomFilter:
         """A BloomFilter with the same keys: a bit is set if its counter is not 0."""
         header = self.header()._replace(kind=KIND_BITS)
-        return BloomFilter._made(header, self.hashing, self._encode_with, self.to_bits(), private=True, on_full=self.on_full)
+        return BloomFilter._made(
+            header, self.hashing, self._encode_with, self.to_bits(), private=True, on_full=self.on_full
+        )

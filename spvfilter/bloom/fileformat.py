@@ -1,24 +1,19 @@
-"""The file format of Bloom filters and counting filters: versioned, checksummed, validated before anything is allocated.
+"""The file format of Bloom filters and counting filters: versioned, checksummed, validated before anything is
+allocated.
 
 That of scalable filters, seriesformat.py, builds on it.
 
 A file is a header of 64 bytes, the bits or counters, and a CRC of 4 bytes. Integers are little endian.
 
-    0   8  magic "SPVBLOOM"
-    8   2  version, 1
-    10  1  kind: 1 bits, 2 four-bit counters, 3 a series of slices
-    11  1  hash family: 1 BIP-37, 2 fast, 3 SipHash, 4 Spark's version 1, 5 version 2, 6 RedisBloom's, 255 custom
-    12  1  encoding of keys: 0 bytes, 1 utf-8, 2 int64, 3 uint64, 4 int32, 5 uint32, 255 custom
-    13  1  flags: 1 partitioned, 2 open for writing (the trailing CRC is not valid until the file is closed)
-    14  2  zero
-    16  4  k, the number of hash functions
-    20  8  m, the number of bits or counters
-    28  8  capacity, 0 if none was given
-    36  8  false-positive rate at capacity, IEEE 754 double, 0 if none was given
-    44 16  tweak or seed (u32 or i32, then zeros), SipHash key, or start of the SHA-256 of a custom family's name
-    60  4  CRC-32 of bytes 0 to 59, with flag 2 cleared
-    64  …  ⌈m/8⌉ bytes of bits, bit b being 1 << (b & 7) of byte b >> 3; or ⌈m/2⌉ bytes of counters, even ones in the low nibble
-    end 4  CRC-32 of everything before, with flag 2 cleared
+    0   8  magic "SPVBLOOM" 8   2  version, 1 10  1  kind: 1 bits, 2 four-bit counters, 3 a series of slices 11  1  hash
+    family: 1 BIP-37, 2 fast, 3 SipHash, 4 Spark's version 1, 5 version 2, 6 RedisBloom's, 255 custom 12  1  encoding of
+    keys: 0 bytes, 1 utf-8, 2 int64, 3 uint64, 4 int32, 5 uint32, 255 custom 13  1  flags: 1 partitioned, 2 open for
+    writing (the trailing CRC is not valid until the file is closed) 14  2  zero 16  4  k, the number of hash functions
+    20  8  m, the number of bits or counters 28  8  capacity, 0 if none was given 36  8  false-positive rate at
+    capacity, IEEE 754 double, 0 if none was given 44 16  tweak or seed (u32 or i32, then zeros), SipHash key, or start
+    of the SHA-256 of a custom family's name 60  4  CRC-32 of bytes 0 to 59, with flag 2 cleared 64  …  ⌈m/8⌉ bytes of
+    bits, bit b being 1 << (b & 7) of byte b >> 3; or ⌈m/2⌉ bytes of counters, even ones in the low nibble end 4  CRC-32
+    of everything before, with flag 2 cleared
 
 Bits beyond m are zero. The header determines the exact length of the file.
 """
@@ -46,7 +41,13 @@ FLAG_PARTITIONED, FLAG_OPEN = 1, 2
 MAX_CELLS = 1 << 56  # more than any machine has; keeps sizes within 64 bits
 MAX_BIP37_BITS = 1 << 32  # the range of a 32-bit hash
 _FAMILIES = frozenset(Family) - {Family.SPLIT_BLOCK}  # which Parquet has its own format for
-_KEYED = {Family.BIP37: 4, Family.FAST: 4, Family.SPARK_V1: 0, Family.SPARK_V2: 4, Family.REDISBLOOM: 0}  # bytes of a key; the others are 0
+_KEYED = {
+    Family.BIP37: 4,
+    Family.FAST: 4,
+    Family.SPARK_V1: 0,
+    Family.SPARK_V2: 4,
+    Family.REDISBLOOM: 0,
+}  # bytes of a key; the others are 0
 _HEADER = struct.Struct("<8sHBBBBHIQQd16s")
 
 
@@ -86,12 +87,25 @@ class FileHeader(NamedTuple):
         return self._pack(flags) + zlib.crc32(closed).to_bytes(4, "little")
 
     def _pack(self, flags: int) -> bytes:
-        numbers = (self.kind, self.family, self.encoding, flags, 0, self.hash_funcs, self.cells, self.capacity, self.fp_rate, self.key)
+        numbers = (
+            self.kind,
+            self.family,
+            self.encoding,
+            flags,
+            0,
+            self.hash_funcs,
+            self.cells,
+            self.capacity,
+            self.fp_rate,
+            self.key,
+        )
         return _HEADER.pack(MAGIC, VERSION, *numbers)
 
     @classmethod
     def parse(cls, raw: bytes) -> FileHeader:
-        """Raises FormatError: too short, foreign, another version, unknown kind, family, encoding or flag, absurd numbers, CRC."""
+        """Raises FormatError: too short, foreign, another version, unknown kind, family, encoding or flag, absurd
+        numbers, CRC.
+        """
         if len(raw) < HEADER_SIZE:
             raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(raw)} present", offset=0, field="header")
         magic, version, kind, family, encoding, flags, zero, *rest = _HEADER.unpack_from(raw)
@@ -128,7 +142,10 @@ class FileHeader(NamedTuple):
 
 
 def write_to(file: IO[bytes], header: FileHeader, body: memoryview) -> None:
-    """Write header, bits and CRC. The CRC is that of the written bytes, even if another process changes the bits meanwhile."""
+    """Write header, bits and CRC.
+
+    The CRC is that of the written bytes, even if another process changes the bits meanwhile.
+    """
     raw = header.pack()
     file.write(raw)
     crc = zlib.crc32(raw)
@@ -162,7 +179,9 @@ def checksum(header: FileHeader, body: memoryview) -> bytes:
 def check_crc(header: FileHeader, body: memoryview, trailer: memoryview) -> None:
     """Raises FormatError if the trailing CRC does not match."""
     if checksum(header, body) != trailer:
-        raise FormatError("the file is damaged: its CRC does not match", offset=HEADER_SIZE + header.body_size, field="CRC")
+        raise FormatError(
+            "the file is damaged: its CRC does not match", offset=HEADER_SIZE + header.body_size, field="CRC"
+        )
 
 
 def check_cells(header: FileHeader, cells: memoryview) -> None:
@@ -186,7 +205,8 @@ def read_into(file: IO[bytes], view: memoryview) -> None:
     """Fill the view from the file. Raises FormatError if it ends too soon."""
     at = 0
     while at < len(view):
-        count = file.readinto(view[at : at + (1 << 20)])  # type: ignore[attr-defined]  # every raw or buffered binary file has readinto
+        # every raw or buffered binary file has readinto
+        count = file.readinto(view[at : at + (1 << 20)])  # type: ignore[attr-defined]
         if not count:
             raise FormatError(f"truncated: {len(view)} bytes wanted, {at} present", offset=at, field="file")
         at += count

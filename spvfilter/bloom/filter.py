@@ -45,7 +45,10 @@ class BloomBits(BitCore):
         return both
 
     def __and__(self, other: BloomBits) -> Self:
-        """A filter that contains the common keys. Its rate lies between those of the two and that of a filter of the common keys alone."""
+        """A filter that contains the common keys.
+
+        Its rate lies between those of the two and that of a filter of the common keys alone.
+        """
         if not isinstance(other, BloomBits):
             return NotImplemented
         self.same_shape(other)
@@ -83,18 +86,27 @@ class BloomBits(BitCore):
             self |= other
 
     def intersection_update(self, *others: BloomBits) -> None:
-        """Keep what the others contain, too, as `&=`. Raises as `union_update` does: MismatchError, TypeError, ReadOnlyError."""
+        """Keep what the others contain, too, as `&=`. Raises as `union_update` does:
+
+        MismatchError, TypeError, ReadOnlyError.
+        """
         self._match(others)
         for other in others:
             self &= other
 
     def issubset(self, other: BloomBits) -> bool:
-        """Whether the other contains every key that this contains, as `<=`. Raises MismatchError, TypeError for other objects."""
+        """Whether the other contains every key that this contains, as `<=`.
+
+        Raises MismatchError, TypeError for other objects.
+        """
         self._match((other,))
         return self <= other
 
     def issuperset(self, other: BloomBits) -> bool:
-        """Whether this contains every key that the other contains, as `>=`. Raises MismatchError, TypeError for other objects."""
+        """Whether this contains every key that the other contains, as `>=`.
+
+        Raises MismatchError, TypeError for other objects.
+        """
         self._match((other,))
         return other <= self
 
@@ -124,7 +136,10 @@ class BloomBits(BitCore):
         return sizing.estimate_union(*self._counts(other))
 
     def intersection_len(self, other: BloomBits) -> float:
-        """The estimated number of common keys, at least 0. Raises MismatchError, and ParameterError if every bit of the union is set."""
+        """The estimated number of common keys, at least 0.
+
+        Raises MismatchError, and ParameterError if every bit of the union is set.
+        """
         return sizing.estimate_intersection(*self._counts(other))
 
     def _counts(self, other: BloomBits) -> tuple[int, int, int, int, int]:
@@ -147,20 +162,22 @@ class BloomBits(BitCore):
 class BloomFilter(GenericFilter, BloomBits):
     """A set with false positives at a known rate and without false negatives.
 
-    `BloomFilter(capacity, fp_rate)` takes the smallest m for n keys at rate p, `BloomFilter(capacity, fp_rate, hash_funcs)` the smallest m
-    for that k, both rounded up to 4 bytes; `BloomFilter(bits=m, hash_funcs=k)` takes exactly these. Options: `hashing`, the hash family
-    (default FastHash); `encode`, the type of keys: None for bytes-like, "utf-8" for str, "int64", "uint64", "int32" or "uint32" for int, or
-    a function that returns bytes, so that 1 and "1" never alias; `partitioned`, one plane of bits per function; `buffer`, a writable buffer
-    of ⌈m/8⌉ bytes for the bits (bytearray, mmap, shared memory), whose contents are kept; `on_full`, what happens to a new key once the
-    filter was given `capacity` of them (`make_room` says how they are counted): "raise" refuses it with CapacityError, "warn" takes it and
-    warns once with CapacityWarning. A filter made by bits is never full.
+    `BloomFilter(capacity, fp_rate)` takes the smallest m for n keys at rate p, `BloomFilter(capacity, fp_rate,
+    hash_funcs)` the smallest m for that k, both rounded up to 4 bytes; `BloomFilter(bits=m, hash_funcs=k)` takes
+    exactly these. Options: `hashing`, the hash family (default FastHash); `encode`, the type of keys: None for
+    bytes-like, "utf-8" for str, "int64", "uint64", "int32" or "uint32" for int, or a function that returns bytes, so
+    that 1 and "1" never alias; `partitioned`, one plane of bits per function; `buffer`, a writable buffer of ⌈m/8⌉
+    bytes for the bits (bytearray, mmap, shared memory), whose contents are kept; `on_full`, what happens to a new key
+    once the filter was given `capacity` of them (`make_room` says how they are counted): "raise" refuses it with
+    CapacityError, "warn" takes it and warns once with CapacityWarning. A filter made by bits is never full.
 
-    spvfilter.kernel.BitCore documents `add`, `in`, `update`, `contains_many`, `|=`, `&=`, `<=` and `clear`. With the compiled kernel, any
-    number of threads may add to a filter concurrently, and so may processes to filters over the same shared memory or mapped file; batches
-    release the GIL, best if given as buffers or lists.
+    spvfilter.kernel.BitCore documents `add`, `in`, `update`, `contains_many`, `|=`, `&=`, `<=` and `clear`. With the
+    compiled kernel, any number of threads may add to a filter concurrently, and so may processes to filters over the
+    same shared memory or mapped file; batches release the GIL, best if given as buffers or lists.
 
-    Raises ParameterError for sizes and rates outside their domain, CapacityError for a new key in a full filter, TooLargeError (a
-    ParameterError and a MemoryError) for more memory than the machine has, MismatchError (a ParameterError) for operands of another shape.
+    Raises ParameterError for sizes and rates outside their domain, CapacityError for a new key in a full filter,
+    TooLargeError (a ParameterError and a MemoryError) for more memory than the machine has, MismatchError (a
+    ParameterError) for operands of another shape.
     """
 
     __slots__ = SLOTS
@@ -183,15 +200,20 @@ class BloomFilter(GenericFilter, BloomBits):
     ) -> Self:
         """A filter of `keys`, a batch as for `update`, or a Dask bag, as `dask.bag.read_text` makes of many files.
 
-        A bag is built where its partitions are, and only bits are merged; functions of the caller's own must then pickle. Raises
-        ParameterError for functions that do not, and as BloomFilter does; CapacityError and TypeError as `update` does.
+        A bag is built where its partitions are, and only bits are merged; functions of the caller's own must then
+        pickle. Raises ParameterError for functions that do not, and as BloomFilter does; CapacityError and TypeError as
+        `update` does.
         """
-        made = cls(capacity, fp_rate, hash_funcs, hashing=hashing, encode=encode, partitioned=partitioned, on_full=on_full)
+        made = cls(
+            capacity, fp_rate, hash_funcs, hashing=hashing, encode=encode, partitioned=partitioned, on_full=on_full
+        )
         if not bag.is_bag(keys):
             made.update(keys)
             return made
         part = made.header()._replace(capacity=0, fp_rate=0.0)  # which is never full
-        over = partial(cls._made, part, made.hashing, made._encode_with, private=True)  # makes such a filter over other bits
+        over = partial(
+            cls._made, part, made.hashing, made._encode_with, private=True
+        )  # makes such a filter over other bits
         _refuse_unpicklable(over)
         made |= over(bag.bits_of_bag(keys, over, made.header().body_size))
         made.make_room()  # the parts were not counted together
@@ -202,4 +224,6 @@ def _refuse_unpicklable(over: Callable[[Buffer], BloomFilter]) -> None:
     try:
         pickle.dumps(over)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise ParameterError(f"functions for a cluster must be importable, not lambdas or local functions: {error}") from None
+        raise ParameterError(
+            f"functions for a cluster must be importable, not lambdas or local functions: {error}"
+        ) from None

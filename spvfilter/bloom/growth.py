@@ -26,15 +26,19 @@ class Grown(NamedTuple):
     items: int
     slices: int
     bits: int
-    most_hash_funcs: int  # those of the last slice
-    fp_rate: float  # by the approximate formula
+    most_hash_funcs: int
+    """Those of the last slice."""
+    fp_rate: float
+    """By the approximate formula."""
 
 
 @public
 class Growth(NamedTuple):
-    """How a scalable filter grows: slice i, from 0 on, is for capacity * growth^i keys at the rate fp_rate (1 - tightening) tightening^i.
+    """How a scalable filter grows: slice i, from 0 on, is for capacity * growth^i keys at the rate fp_rate (1 -
+    tightening) tightening^i.
 
-    The rates of all slices, however many, add up to less than `fp_rate`. Source: Almeida et al., "Scalable Bloom Filters" (2007).
+    The rates of all slices, however many, add up to less than `fp_rate`. Source: Almeida et al., "Scalable Bloom
+    Filters" (2007).
     """
 
     capacity: int

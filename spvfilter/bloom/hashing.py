@@ -71,7 +71,9 @@ class Bip37Hash:
 @public
 @dataclass(frozen=True, slots=True)
 class FastHash:
-    """All functions from one murmur3 x64_128 of the key: h1 + i * h2, remixed, multiply-shift onto m. Not for keys that others can choose.
+    """All functions from one murmur3 x64_128 of the key: h1 + i * h2, remixed, multiply-shift onto m.
+
+    Not for keys that others can choose.
 
     Raises ParameterError unless `seed` is a u32.
     """
@@ -94,7 +96,9 @@ class FastHash:
 @public
 @dataclass(frozen=True, slots=True)
 class SipHash:
-    """All functions from one SipHash-2-4 with a secret key of 16 bytes. Without it, nobody can choose keys that fill or hit the filter.
+    """All functions from one SipHash-2-4 with a secret key of 16 bytes.
+
+    Without it, nobody can choose keys that fill or hit the filter.
 
     Raises ParameterError unless `key` has 16 bytes.
     """
@@ -113,10 +117,11 @@ class SipHash:
 @public
 @dataclass(frozen=True, slots=True)
 class CustomHash:
-    """A custom family: one function `f(key, i) -> int`, or a list of k functions `f(key) -> int`; results are taken modulo m.
+    """A custom family: one function `f(key, i) -> int`, or a list of k functions `f(key) -> int`; results are taken
+    modulo m.
 
-    The functions get encoded keys. A filter's file stores a hash of `name`, so that it can be opened only with the same family.
-    Raises ParameterError for an empty name.
+    The functions get encoded keys. A filter's file stores a hash of `name`, so that it can be opened only with the same
+    family. Raises ParameterError for an empty name.
     """
 
     name: str
@@ -146,7 +151,10 @@ def _call(function: Callable[[bytes, int], int], i: int, data: bytes) -> int:
 
 
 def stored_family(number: int, key: bytes, given: HashFamily | None) -> HashFamily:
-    """The family in a file's header. Raises ParameterError if `given` is another one, or missing for a custom family."""
+    """The family in a file's header.
+
+    Raises ParameterError if `given` is another one, or missing for a custom family.
+    """
     if number == Family.CUSTOM:
         if given is None or given.family != Family.CUSTOM:
             raise ParameterError("the file was made with a custom hash family: pass it as `hashing`")

@@ -1,4 +1,6 @@
-"""The fill of a filter's cells at a glance: counted if they are few, else estimated from a sample, so that a look takes no time."""
+"""The fill of a filter's cells at a glance: counted if they are few, else estimated from a sample, so that a look takes
+no time.
+"""
 
 from __future__ import annotations
 

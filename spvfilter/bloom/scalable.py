@@ -24,23 +24,34 @@ if TYPE_CHECKING:
 
 @public
 class ScalableBloomFilter(SeriesCore):
-    """A Bloom filter for a number of keys that is not known: it grows, and its false-positive rate stays below the one promised.
+    """A Bloom filter for a number of keys that is not known: it grows, and its false-positive rate stays below the one
+    promised.
 
-    It is a series of Bloom filters, the slices. The first is made for `initial_capacity` keys, each further one for `growth` times as many
-    as the one before. Slice i has the rate fp_rate (1 - tightening) tightening^i, so that the rates of all slices together never exceed
-    `fp_rate`. A key that no slice contains is added to the last slice; once its bits tell of as many keys as it was made for, the next one
-    is made. Slices have about a quarter fewer hash functions than is optimal, which costs 3 % more bits and saves a quarter of the time. At
-    10 and 100 times the initial capacity a filter of 1 % takes 2.3 and 2.5 times the bits of one that was made for that many keys.
+    It is a series of Bloom filters, the slices. The first is made for `initial_capacity` keys, each further one for
+    `growth` times as many as the one before. Slice i has the rate fp_rate (1 - tightening) tightening^i, so that the
+    rates of all slices together never exceed `fp_rate`. A key that no slice contains is added to the last slice; once
+    its bits tell of as many keys as it was made for, the next one is made. Slices have about a quarter fewer hash
+    functions than is optimal, which costs 3 % more bits and saves a quarter of the time. At 10 and 100 times the
+    initial capacity a filter of 1 % takes 2.3 and 2.5 times the bits of one that was made for that many keys.
 
-    `hashing` and `encode` are BloomFilter's. spvfilter.kernel.SeriesCore documents `add`, `in`, `update` and `contains_many`, which threads
-    may call concurrently as those of BloomFilter. Operations that need equal shapes (`|`, `&`, `<=`) raise MismatchError: the slices of two
-    series do not correspond, and a union of all slices would break the promise. Raises ParameterError for arguments outside their domain,
-    TooLargeError for a slice that does not fit into memory.
+    `hashing` and `encode` are BloomFilter's. spvfilter.kernel.SeriesCore documents `add`, `in`, `update` and
+    `contains_many`, which threads may call concurrently as those of BloomFilter. Operations that need equal shapes
+    (`|`, `&`, `<=`) raise MismatchError: the slices of two series do not correspond, and a union of all slices would
+    break the promise. Raises ParameterError for arguments outside their domain, TooLargeError for a slice that does not
+    fit into memory.
 
     Source: Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom Filters" (2007).
     """
 
-    __slots__ = ("__weakref__", "_encode_with", "growth", "hashing", "initial_capacity", "nominal_fp_rate", "tightening")
+    __slots__ = (
+        "__weakref__",
+        "_encode_with",
+        "growth",
+        "hashing",
+        "initial_capacity",
+        "nominal_fp_rate",
+        "tightening",
+    )
 
     if TYPE_CHECKING:
 
@@ -80,10 +91,11 @@ class ScalableBloomFilter(SeriesCore):
         return self._encode_with or ENCODES[self.slices[0].encoding]
 
     def make_room(self) -> None:
-        """Called by the kernel before a new key is added where no room is known: makes the next slice if the last one is full.
+        """Called by the kernel before a new key is added where no room is known: makes the next slice if the last one
+        is full.
 
-        A slice is full once its bits tell of as many keys as it was made for: so its rate is not exceeded, whatever bits its keys chose.
-        Raises TooLargeError, and CapacityError beyond 64 slices.
+        A slice is full once its bits tell of as many keys as it was made for: so its rate is not exceeded, whatever
+        bits its keys chose. Raises TooLargeError, and CapacityError beyond 64 slices.
         """
         with counting_lock():
             self._grow()
@@ -129,7 +141,9 @@ class ScalableBloomFilter(SeriesCore):
 
     @property
     def approx_len(self) -> float:
-        """The estimated number of distinct keys: the sum of the slices' estimates; infinite if every bit of a slice is set."""
+        """The estimated number of distinct keys: the sum of the slices' estimates; infinite if every bit of a slice is
+        set.
+        """
         return sum(slice.approx_len for slice in self.slices)
 
     def __len__(self) -> int:
@@ -142,11 +156,16 @@ class ScalableBloomFilter(SeriesCore):
 
     @property
     def current_fp_rate(self) -> float:
-        """The present false-positive rate: one minus the probability that no slice contains a key that was never added."""
+        """The present false-positive rate: one minus the probability that no slice contains a key that was never
+        added.
+        """
         return -math.expm1(sum(math.log1p(-min(slice.current_fp_rate, 1 - 2**-53)) for slice in self.slices))
 
     def clear(self) -> None:
-        """Remove all keys. The slices that were made stay, and are filled from the last one on. Raises ReadOnlyError."""
+        """Remove all keys. The slices that were made stay, and are filled from the last one on.
+
+        Raises ReadOnlyError.
+        """
         for slice in self.slices:
             slice.clear()
 
@@ -162,8 +181,8 @@ class ScalableBloomFilter(SeriesCore):
     def from_bytes(cls, raw: Buffer, *, hashing: HashFamily | None = None, encode: Encode = None) -> Self:
         """The filter in the contents of a file. Custom `hashing` and `encode` must be passed again.
 
-        Raises FormatError if the data is truncated, too long, damaged, not a scalable filter, or of an unknown version or family;
-        ParameterError if `hashing` or `encode` differs from the file's; TooLargeError.
+        Raises FormatError if the data is truncated, too long, damaged, not a scalable filter, or of an unknown version
+        or family; ParameterError if `hashing` or `encode` differs from the file's; TooLargeError.
         """
         made = cls._over(memoryview(raw).cast("B"), True, hashing, encode)
         return cls._made(made.plan, [slice.copy() for slice in made.slices])
@@ -180,9 +199,9 @@ class ScalableBloomFilter(SeriesCore):
     ) -> Self:
         """The filter in a file.
 
-        With `mmap` its bits stay in the file, shared with all that map it, and cannot be changed: a filter that grows does not fit into the
-        file it came from. `verify` reads the whole file once to check the CRCs; without it only the headers are checked. Raises OSError,
-        FormatError, ParameterError and TooLargeError as `from_bytes` does.
+        With `mmap` its bits stay in the file, shared with all that map it, and cannot be changed: a filter that grows
+        does not fit into the file it came from. `verify` reads the whole file once to check the CRCs; without it only
+        the headers are checked. Raises OSError, FormatError, ParameterError and TooLargeError as `from_bytes` does.
         """
         if mmap:
             with Path(path).open("rb") as file:
@@ -190,7 +209,9 @@ class ScalableBloomFilter(SeriesCore):
         return cls._over(seriesformat.read(Path(path)), verify, hashing, encode, private=True)
 
     @classmethod
-    def _over(cls, whole: memoryview, verify: bool, hashing: HashFamily | None, encode: Encode, *, private: bool = False) -> Self:
+    def _over(
+        cls, whole: memoryview, verify: bool, hashing: HashFamily | None, encode: Encode, *, private: bool = False
+    ) -> Self:
         """A filter over the contents of a file, which are checked."""
         header, plan, bodies = seriesformat.parse(whole, verify)
         family, function = given_or_stored(header, hashing, encode)
@@ -227,8 +248,13 @@ class ScalableBloomFilter(SeriesCore):
         return partial(type(self).from_bytes, hashing=own, encode=self._encode_with), (bytes(self),)
 
     def __repr__(self) -> str:
-        """Its parameters, fill and rate; ≈ marks those of a sample of its bits, as large filters are not counted here."""
-        shape = f"{self.initial_capacity} keys first, at {self.nominal_fp_rate:g}, growth {self.growth}, tightening {self.tightening:g}"
+        """Its parameters, fill and rate; ≈ marks those of a sample of its bits, as large filters are not counted
+        here.
+        """
+        shape = (
+            f"{self.initial_capacity} keys first, at {self.nominal_fp_rate:g}, growth {self.growth}, tightening"
+            f" {self.tightening:g}"
+        )
         seen = [(glance(slice.body, slice.bits, False), slice) for slice in self.slices]
         fill = sum(part.fill * slice.bits for part, slice in seen) / self.bits
         rate = 1 - math.prod(1 - part.fill**slice.hash_funcs for part, slice in seen)

@@ -1,11 +1,10 @@
-"""The file format of scalable Bloom filters: the header of fileformat.py, the parameters of growth, and a whole file for each slice.
+"""The file format of scalable Bloom filters: the header of fileformat.py, the parameters of growth, and a whole file
+for each slice.
 
-0  64  a header of kind 3: k is the number of slices, m the number of bits of all that is between this header and the last CRC;
-       capacity and rate are the initial capacity and the rate of the whole; flags are 0
-64  8  growth
-72  8  tightening, IEEE 754 double
-80  …  the slices' files, one after the other: headers of kind 1 of the same hash family, key and encoding, bits, CRC
-end 4  CRC-32 of everything before
+0  64  a header of kind 3: k is the number of slices, m the number of bits of all that is between this header and the
+last CRC; capacity and rate are the initial capacity and the rate of the whole; flags are 0 64  8  growth 72  8
+tightening, IEEE 754 double 80  …  the slices' files, one after the other: headers of kind 1 of the same hash family,
+key and encoding, bits, CRC end 4  CRC-32 of everything before
 """
 
 from __future__ import annotations
@@ -54,7 +53,9 @@ def write_to(file: IO[bytes], plan: Growth, slices: Sequence[BloomFilter]) -> No
     """Write a scalable filter."""
     first = slices[0].header()
     size = _GROWTH.size + sum(HEADER_SIZE + slice.header().body_size + TRAILER_SIZE for slice in slices)
-    header = first._replace(kind=KIND_SERIES, hash_funcs=len(slices), cells=8 * size, capacity=plan.capacity, fp_rate=plan.fp_rate)
+    header = first._replace(
+        kind=KIND_SERIES, hash_funcs=len(slices), cells=8 * size, capacity=plan.capacity, fp_rate=plan.fp_rate
+    )
     summed = _Summed(file)
     summed.write(header.pack() + _GROWTH.pack(plan.growth, plan.tightening))
     for slice in slices:
@@ -126,7 +127,9 @@ def parse(whole: memoryview, verify: bool) -> tuple[FileHeader, Growth, list[tup
         try:
             part = _slice(header, whole[at:end])
         except FormatError as error:
-            raise FormatError(error.message, offset=at + error.offset, field=f"{error.field} of slice {number}") from None
+            raise FormatError(
+                error.message, offset=at + error.offset, field=f"{error.field} of slice {number}"
+            ) from None
         slices.append((part, whole[at + HEADER_SIZE : at + HEADER_SIZE + part.body_size]))
         at += HEADER_SIZE + part.body_size + TRAILER_SIZE
     if at != end:
@@ -138,9 +141,13 @@ def _slice(header: FileHeader, rest: memoryview) -> FileHeader:
     """The header of the slice at the start of the rest of a file. Raises FormatError."""
     part = FileHeader.parse(bytes(rest[:HEADER_SIZE]))
     if part.kind != KIND_BITS or part.flags:
-        raise FormatError(f"kind {part.kind} with flags {part.flags:#04x}, where a slice is expected", offset=10, field="kind")
+        raise FormatError(
+            f"kind {part.kind} with flags {part.flags:#04x}, where a slice is expected", offset=10, field="kind"
+        )
     if (part.family, part.encoding, part.key) != (header.family, header.encoding, header.key):
-        raise FormatError("the slice has another hash family, key or encoding than the series", offset=11, field="family")
+        raise FormatError(
+            "the slice has another hash family, key or encoding than the series", offset=11, field="family"
+        )
     if not part.capacity:
         raise FormatError("a slice has a capacity", offset=28, field="capacity")
     fileformat.check_size(part, min(len(rest), HEADER_SIZE + part.body_size + TRAILER_SIZE))

@@ -21,13 +21,17 @@ def cells_and_functions(
             raise ParameterError(f"hash_funcs must be from 1 to {fileformat.MAX_HASH_FUNCS}: {hash_funcs!r}")
         cells, functions = bits, hash_funcs
         if partitioned and cells % functions:
-            raise ParameterError(f"the bits of a partitioned filter must be a multiple of its functions: {bits} and {hash_funcs}")
+            raise ParameterError(
+                f"the bits of a partitioned filter must be a multiple of its functions: {bits} and {hash_funcs}"
+            )
         return cells, functions
     if capacity is None or fp_rate is None:
         raise ParameterError("give capacity and fp_rate (and hash_funcs), or bits and hash_funcs")
     if type(capacity) is int and type(fp_rate) is float and (hash_funcs is None or type(hash_funcs) is int):
         return _sized(capacity, fp_rate, hash_funcs, bool(partitioned))
-    return _sized.__wrapped__(capacity, fp_rate, hash_funcs, bool(partitioned))  # types that sizing refuses, or that equal others
+    return _sized.__wrapped__(
+        capacity, fp_rate, hash_funcs, bool(partitioned)
+    )  # types that sizing refuses, or that equal others
 
 
 @lru_cache(maxsize=256)

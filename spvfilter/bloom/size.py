@@ -17,11 +17,16 @@ class Expected(NamedTuple):
     """What is to be expected of a filter that holds `items` distinct keys."""
 
     items: int
-    fill: float  # the share of set bits, or of counters that are not 0
-    fp_rate: float  # by the approximate formula
-    fp_rate_exact: float | None  # None for more than 256 hash functions
-    counter_overflow: float  # the probability that one counter of a counting filter sticks at 15
-    stuck_counters: float  # the number of those counters
+    fill: float
+    """The share of set bits, or of counters that are not 0."""
+    fp_rate: float
+    """By the approximate formula."""
+    fp_rate_exact: float | None
+    """None for more than 256 hash functions."""
+    counter_overflow: float
+    """The probability that one counter of a counting filter sticks at 15."""
+    stuck_counters: float
+    """The number of those counters."""
 
 
 @public
@@ -29,18 +34,26 @@ class Size(NamedTuple):
     """The size of a filter for n keys: m bits, or 4-bit counters, and k hash functions."""
 
     capacity: int
-    fp_rate: float | None  # at most, at capacity; None if it was not asked for
+    fp_rate: float | None
+    """At most, at capacity; None if it was not asked for."""
     bits: int
     hash_funcs: int
 
     @classmethod
     def of(
-        cls, capacity: int | None = None, fp_rate: float | None = None, hash_funcs: int | None = None, *, bits: int | None = None
+        cls,
+        capacity: int | None = None,
+        fp_rate: float | None = None,
+        hash_funcs: int | None = None,
+        *,
+        bits: int | None = None,
     ) -> Self:
-        """The size that follows from two of capacity, rate and bits; without `hash_funcs` with the best number of functions.
+        """The size that follows from two of capacity, rate and bits; without `hash_funcs` with the best number of
+        functions.
 
-        Bits that follow are rounded up to 4 bytes, as those of a BloomFilter; a capacity that follows is the largest. Raises ParameterError
-        for one or all three of them, for values outside their domain, and for a rate that the bits exceed with a single key.
+        Bits that follow are rounded up to 4 bytes, as those of a BloomFilter; a capacity that follows is the largest.
+        Raises ParameterError for one or all three of them, for values outside their domain, and for a rate that the
+        bits exceed with a single key.
         """
         if bits is None and capacity is not None and fp_rate is not None:
             if hash_funcs is None:
@@ -58,10 +71,16 @@ class Size(NamedTuple):
             else:
                 capacity = sizing.capacity_for(bits, fp_rate, hash_funcs)
             if not capacity:
-                raise ParameterError(f"{bits} bits with {hash_funcs} hash functions exceed a rate of {fp_rate:g} with a single key")
+                raise ParameterError(
+                    f"{bits} bits with {hash_funcs} hash functions exceed a rate of {fp_rate:g} with a single key"
+                )
             return cls(capacity, float(fp_rate), bits, hash_funcs)
-        given = [name for name, value in (("capacity", capacity), ("fp_rate", fp_rate), ("bits", bits)) if value is not None]
-        raise ParameterError(f"give two of capacity, fp_rate and bits, of which the third follows, not {' and '.join(given) or 'none'}")
+        given = [
+            name for name, value in (("capacity", capacity), ("fp_rate", fp_rate), ("bits", bits)) if value is not None
+        ]
+        raise ParameterError(
+            f"give two of capacity, fp_rate and bits, of which the third follows, not {' and '.join(given) or 'none'}"
+        )
 
     @property
     def bits_per_key(self) -> float:

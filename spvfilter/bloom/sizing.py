@@ -1,7 +1,8 @@
 """Sizes, false-positive rates and estimates of Bloom filters as pure functions of counts.
 
-In all functions `bits` is m, `hash_funcs` k, `items` or `capacity` n, `set_bits` X, and `fp_rate` p, a probability (not percent).
-Formulas without another source are those of Broder and Mitzenmacher, "Network Applications of Bloom Filters" (2004).
+In all functions `bits` is m, `hash_funcs` k, `items` or `capacity` n, `set_bits` X, and `fp_rate` p, a probability (not
+percent). Formulas without another source are those of Broder and Mitzenmacher, "Network Applications of Bloom Filters"
+(2004).
 """
 
 from __future__ import annotations
@@ -59,29 +60,35 @@ def optimal_bits_per_item(fp_rate: float) -> float:
 
 
 def optimal(capacity: int, fp_rate: float) -> tuple[int, int]:
-    """The smallest number of bits, and its number of hash functions, with which `capacity` items stay at or below `fp_rate`.
+    """The smallest number of bits, and its number of hash functions, with which `capacity` items stay at or below
+    `fp_rate`.
 
-    The real optimum k = -log2 p lies between two integers; `bits_for` is computed for both, and the smaller filter wins.
-    The approximate rate meets `fp_rate`; `fp_rate_exact` exceeds it by a relative error of about k / m.
-    Raises ParameterError for a capacity or rate outside its domain.
+    The real optimum k = -log2 p lies between two integers; `bits_for` is computed for both, and the smaller filter
+    wins. The approximate rate meets `fp_rate`; `fp_rate_exact` exceeds it by a relative error of about k / m. Raises
+    ParameterError for a capacity or rate outside its domain.
     """
     below = max(1, math.floor(-math.log2(_probability(fp_rate))))
     return min((bits_for(capacity, fp_rate, hash_funcs), hash_funcs) for hash_funcs in (below, below + 1))
 
 
 def bits_for(capacity: int, fp_rate: float, hash_funcs: int) -> int:
-    """The smallest number of bits for a given p and k: m = -k n / ln(1 - p^(1/k)), rounded up so that `fp_rate(m, k, n)` <= p.
+    """The smallest number of bits for a given p and k: m = -k n / ln(1 - p^(1/k)), rounded up so that `fp_rate(m, k,
+    n)` <= p.
 
     Raises ParameterError for arguments outside their domain, or when the answer exceeds MAX_COUNT.
     """
     _items("capacity", capacity, least=1)
     _hash_funcs(hash_funcs)
-    log_empty = _log1mexp(math.log(_probability(fp_rate)) / hash_funcs)  # ln(1 - p^(1/k)), the log of the share of bits still 0
+    log_empty = _log1mexp(
+        math.log(_probability(fp_rate)) / hash_funcs
+    )  # ln(1 - p^(1/k)), the log of the share of bits still 0
     return _whole_bits(hash_funcs * capacity, -log_empty, capacity, fp_rate, hash_funcs)
 
 
 def bits_for_taylor(capacity: int, fp_rate: float, hash_funcs: int) -> int:
-    """The number of bits for a given p and k by a Taylor series: m = 2 k n / (2c + c^2), c = p^(1/k). It meets p, but oversizes.
+    """The number of bits for a given p and k by a Taylor series: m = 2 k n / (2c + c^2), c = p^(1/k).
+
+    It meets p, but oversizes.
 
     It serves comparison with published sizes: for k = 3 it takes 9.1 %, 1.7 %, 0.3 %, 0.07 % more than `bits_for`
     at p = 0.1, 0.01, 0.001, 0.0001. Raises ParameterError as `bits_for` does.
@@ -93,7 +100,8 @@ def bits_for_taylor(capacity: int, fp_rate: float, hash_funcs: int) -> int:
 
 
 def capacity_for(bits: int, fp_rate: float, hash_funcs: int) -> int:
-    """The largest number of items with which m bits and k functions stay at or below p: n = -(m/k) ln(1 - p^(1/k)), rounded down.
+    """The largest number of items with which m bits and k functions stay at or below p: n = -(m/k) ln(1 - p^(1/k)),
+    rounded down.
 
     0 if a single item exceeds it. Raises ParameterError for arguments outside their domain.
     """
@@ -108,7 +116,8 @@ def capacity_for(bits: int, fp_rate: float, hash_funcs: int) -> int:
 def optimal_capacity(bits: int, fp_rate: float) -> tuple[int, int]:
     """The largest number of items that m bits hold at or below p, and the number of hash functions with which they do.
 
-    As for `optimal`, the integers on both sides of k = -log2 p are tried. Raises ParameterError for arguments outside their domain.
+    As for `optimal`, the integers on both sides of k = -log2 p are tried. Raises ParameterError for arguments outside
+    their domain.
     """
     _bits(bits)
     below = max(1, math.floor(-math.log2(_probability(fp_rate))))
@@ -117,7 +126,8 @@ def optimal_capacity(bits: int, fp_rate: float) -> tuple[int, int]:
 
 
 def optimal_hash_funcs(bits: int, capacity: int) -> int:
-    """The number of hash functions, up to MAX_HASH_FUNCS, that gives m bits with n items the lowest rate: an integer next to (m/n) ln 2.
+    """The number of hash functions, up to MAX_HASH_FUNCS, that gives m bits with n items the lowest rate: an integer
+    next to (m/n) ln 2.
 
     Raises ParameterError for counts outside their domain.
     """
@@ -159,26 +169,31 @@ def fp_rate_bound(bits: int, hash_funcs: int, items: int) -> float:
 def fp_rate_exact(bits: int, hash_funcs: int, items: int) -> float:
     """The exact rate for independent uniform hash functions: the mean of (X/m)^k over the distribution of X.
 
-    It is not summed over X: a k-step recursion gives the probability that the k probes fall on j distinct bits, and j given bits are
-    all set with probability sum_i (-1)^i C(j, i) (1 - i/m)^(kn). That sum suffers from cancellation, so it is computed in decimals with
-    enough digits for a correctly rounded float. Cost: about k^2 operations on numbers of 50 + 0.3 k - log10(p) digits, independent of m
-    and n: under a millisecond for k = 7, some seconds for k = 1000. Rates below the smallest float are 0.0.
-    Source: Bose et al., "On the false-positive rate of Bloom filters" (2008); Christensen, Roginsky and Jimeno,
-    "A new analysis of the false positive rate of a Bloom filter" (2010).
-    Raises ParameterError for counts outside their domain; items may be 0.
+    It is not summed over X: a k-step recursion gives the probability that the k probes fall on j distinct bits, and j
+    given bits are all set with probability sum_i (-1)^i C(j, i) (1 - i/m)^(kn). That sum suffers from cancellation, so
+    it is computed in decimals with enough digits for a correctly rounded float. Cost: about k^2 operations on numbers
+    of 50 + 0.3 k - log10(p) digits, independent of m and n: under a millisecond for k = 7, some seconds for k = 1000.
+    Rates below the smallest float are 0.0. Source: Bose et al., "On the false-positive rate of Bloom filters" (2008);
+    Christensen, Roginsky and Jimeno, "A new analysis of the false positive rate of a Bloom filter" (2010). Raises
+    ParameterError for counts outside their domain; items may be 0.
     """
     approximate = fp_rate(bits, hash_funcs, items)
     if items == 0 or (approximate == 0.0 and fp_rate_bound(bits, hash_funcs, items) == 0.0):
         return 0.0
     throws = hash_funcs * items
-    # digits lost to cancellation: the terms reach 2^k, and the result is at least the approximate rate (Jensen's inequality)
+    # digits lost to cancellation: the terms reach 2^k, and the result is at least the approximate rate (Jensen's
+    # inequality)
     lost = hash_funcs * (math.log10(2) - _log1mexp(-throws / bits) / math.log(10))
     digits = math.ceil(lost + math.log10(throws)) + 30  # the power multiplies the error of its base by `throws`
-    exact = decimal.Context(digits, decimal.ROUND_HALF_EVEN, decimal.MIN_EMIN, decimal.MAX_EMAX, traps=[decimal.InvalidOperation])
+    exact = decimal.Context(
+        digits, decimal.ROUND_HALF_EVEN, decimal.MIN_EMIN, decimal.MAX_EMAX, traps=[decimal.InvalidOperation]
+    )
     with decimal.localcontext(exact):
         most = min(hash_funcs, bits)
         differences = [(decimal.Decimal(bits - i) / bits) ** throws for i in range(most + 1)]  # i given bits are all 0
-        distinct = [decimal.Decimal(1)] + [decimal.Decimal(0)] * most  # by j: the probability that j distinct bits are hit so far
+        distinct = [decimal.Decimal(1)] + [
+            decimal.Decimal(0)
+        ] * most  # by j: the probability that j distinct bits are hit so far
         for _ in range(hash_funcs):
             for j in range(most, 0, -1):
                 distinct[j] = (distinct[j] * j + distinct[j - 1] * (bits - j + 1)) / bits
@@ -198,12 +213,13 @@ def fp_rate_of_fill(bits: int, hash_funcs: int, set_bits: int) -> float:
 
 
 def fp_rate_while_filling(bits: int, hash_funcs: int, capacity: int) -> float:
-    """The expected share of false positives among `capacity` new keys, each queried and then added to an initially empty filter.
+    """The expected share of false positives among `capacity` new keys, each queried and then added to an initially
+    empty filter.
 
-    It is the mean of `fp_rate` at 0 … n-1 items, several times below the rate at capacity, with which it is often confused.
-    It is summed for few keys, otherwise integrated by the midpoint rule with a relative error of about k^2 / (24 n^2):
-    with y = 1 - e^(-k(n - 0.5)/m), m/(kn) (-ln(1 - y) - sum of y^j/j for j <= k).
-    Raises ParameterError for counts outside their domain.
+    It is the mean of `fp_rate` at 0 … n-1 items, several times below the rate at capacity, with which it is often
+    confused. It is summed for few keys, otherwise integrated by the midpoint rule with a relative error of about k^2 /
+    (24 n^2): with y = 1 - e^(-k(n - 0.5)/m), m/(kn) (-ln(1 - y) - sum of y^j/j for j <= k). Raises ParameterError for
+    counts outside their domain.
     """
     _filter(bits, hash_funcs)
     _items("capacity", capacity, least=1)
@@ -236,11 +252,12 @@ def estimate_items(bits: int, hash_funcs: int, set_bits: int) -> float:
 
 
 def estimate_deviation(bits: int, hash_funcs: int, items: int) -> float:
-    """The standard deviation of `estimate_items` for a filter of that many distinct items, sqrt(m (e^a - 1 - a)) / k with a = kn/m.
+    """The standard deviation of `estimate_items` for a filter of that many distinct items, sqrt(m (e^a - 1 - a)) / k
+    with a = kn/m.
 
-    It follows from the variance of the number of set bits, m e^-a (1 - (1 + a) e^-a), divided by the square of their growth, k e^-a an
-    item; math.inf where the filter is too full for an estimate. Source: Kolchin, Sevast'yanov and Chistyakov, "Random Allocations" (1978).
-    Raises ParameterError for counts outside their domain; items may be 0.
+    It follows from the variance of the number of set bits, m e^-a (1 - (1 + a) e^-a), divided by the square of their
+    growth, k e^-a an item; math.inf where the filter is too full for an estimate. Source: Kolchin, Sevast'yanov and
+    Chistyakov, "Random Allocations" (1978). Raises ParameterError for counts outside their domain; items may be 0.
     """
     _filter(bits, hash_funcs)
     _items("items", items)
@@ -259,11 +276,12 @@ def estimate_union(bits: int, hash_funcs: int, set_a: int, set_b: int, set_union
 
 
 def estimate_intersection(bits: int, hash_funcs: int, set_a: int, set_b: int, set_union: int) -> float:
-    """The estimated number of items in both of two filters, n(A) + n(B) - n(A | B), from the set bits of A, of B and of A | B.
+    """The estimated number of items in both of two filters, n(A) + n(B) - n(A | B), from the set bits of A, of B and of
+    A | B.
 
-    Negative estimates, which occur for disjoint sets, become 0. The set bits of A & B serve as well: A | B has A + B - (A & B).
-    Source: Swamidass and Baldi (2007).
-    Raises ParameterError as `estimate_union` does, and for a full union, which gives no information about the intersection.
+    Negative estimates, which occur for disjoint sets, become 0. The set bits of A & B serve as well: A | B has A + B -
+    (A & B). Source: Swamidass and Baldi (2007). Raises ParameterError as `estimate_union` does, and for a full union,
+    which gives no information about the intersection.
     """
     _three_counts(bits, set_a, set_b, set_union)
     if set_union == bits:
@@ -273,12 +291,13 @@ def estimate_intersection(bits: int, hash_funcs: int, set_a: int, set_b: int, se
 
 
 def counter_overflow(bits: int, hash_funcs: int, items: int, limit: int = 15) -> float:
-    """The probability that one given counter of a counting filter reaches `limit`: the tail P(Binomial(kn, 1/m) >= limit).
+    """The probability that one given counter of a counting filter reaches `limit`: the tail P(Binomial(kn, 1/m) >=
+    limit).
 
-    `bits` is the number of counters; a 4-bit counter sticks at 15. Multiplied by m, it is the expected number of such counters.
-    At the optimum (kn/m = ln 2) it is 1.6e-15, and 7.07e-17 for a limit of 16. Cost: about `limit` steps.
-    Source: Fan et al., "Summary Cache" (2000), which gives a bound for 16.
-    Raises ParameterError for counts outside their domain; items may be 0.
+    `bits` is the number of counters; a 4-bit counter sticks at 15. Multiplied by m, it is the expected number of such
+    counters. At the optimum (kn/m = ln 2) it is 1.6e-15, and 7.07e-17 for a limit of 16. Cost: about `limit` steps.
+    Source: Fan et al., "Summary Cache" (2000), which gives a bound for 16. Raises ParameterError for counts outside
+    their domain; items may be 0.
     """
     _filter(bits, hash_funcs)
     _items("items", items)
@@ -291,7 +310,9 @@ def counter_overflow(bits: int, hash_funcs: int, items: int, limit: int = 15) ->
     below_mean = limit * bits <= throws  # then the other tail is shorter
     count = limit - 1 if below_mean else limit
     logs = [math.log((throws - i) / (i + 1) / bits) for i in range(count)]
-    term = math.exp(math.fsum([*logs, (throws - count) * math.log1p(-1 / bits)]))  # P(= count); a product, as lgamma cancels
+    term = math.exp(
+        math.fsum([*logs, (throws - count) * math.log1p(-1 / bits)])
+    )  # P(= count); a product, as lgamma cancels
     tail = 0.0
     while term > tail * 2**-60:
         tail += term
@@ -309,14 +330,18 @@ def _approximate(bits: int, hash_funcs: int, items: int) -> float:
 
 
 def _log1mexp(x: float) -> float:
-    """ln(1 - e^x) for x < 0 without cancellation at either end (Mächler, "Accurately Computing log(1 - exp(-|a|))", 2012)."""
+    """ln(1 - e^x) for x < 0 without cancellation at either end (Mächler, "Accurately Computing log(1 - exp(-|a|))",
+    2012).
+    """
     return math.log(-math.expm1(x)) if x > -_LN2 else math.log1p(-math.exp(x))
 
 
 def _whole_bits(throws: int, load: float, capacity: int, fp_rate: float, hash_funcs: int) -> int:
     """throws / load rounded up, and further if rounding errors lift the rate above `fp_rate`."""
     if load * MAX_COUNT <= throws:
-        raise ParameterError(f"{capacity} items at fp_rate {fp_rate} with {hash_funcs} hash functions need more than {MAX_COUNT} bits")
+        raise ParameterError(
+            f"{capacity} items at fp_rate {fp_rate} with {hash_funcs} hash functions need more than {MAX_COUNT} bits"
+        )
     bits, step = math.ceil(throws / load), 1
     while _approximate(bits, hash_funcs, capacity) > fp_rate:
         bits += step

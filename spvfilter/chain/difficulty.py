@@ -12,9 +12,11 @@ TIMESPAN = PERIOD * SPACING  # seconds; the target duration of a period, Core nP
 
 @public
 def decode_bits(bits: int) -> tuple[int, bool, bool]:
-    """The absolute value of compact bits, whether they are negative, and whether they overflow 256 bits (Core SetCompact).
+    """The absolute value of compact bits, whether they are negative, and whether they overflow 256 bits (Core
+    SetCompact).
 
-    The highest byte is the length of the number in bytes, the next bit its sign, and the remaining bits are its first three bytes.
+    The highest byte is the length of the number in bytes, the next bit its sign, and the remaining bits are its first
+    three bytes.
     """
     length, mantissa = bits >> 24, bits & 0x007FFFFF
     value = mantissa << 8 * (length - 3) if length >= 3 else mantissa >> 8 * (3 - length)
@@ -33,14 +35,18 @@ def encode_bits(value: int) -> int:
 
 @public
 def target(bits: int) -> int:
-    """The target of compact bits, which a block's hash must not exceed; 0 if the bits are negative, zero or overflow."""
+    """The target of compact bits, which a block's hash must not exceed; 0 if the bits are negative, zero or
+    overflow.
+    """
     value, negative, overflow = decode_bits(bits)
     return 0 if negative or overflow else value
 
 
 @public
 def work(bits: int) -> int:
-    """The expected number of hashes for a block with these compact bits, 2^256 // (target + 1); 1 if they encode no valid target."""
+    """The expected number of hashes for a block with these compact bits, 2^256 // (target + 1); 1 if they encode no
+    valid target.
+    """
     limit = target(bits)
     return (1 << 256) // (limit + 1) if limit else 1
 
@@ -55,8 +61,8 @@ def total_work(headers: bytes) -> int:
 def retarget(bits: int, span: int, pow_limit: int) -> int:
     """The compact bits of the period after one that had `bits` and took `span` seconds, which may be negative.
 
-    The span runs from the first to the last of the 2,016 headers, one interval short of a period. It is clamped to between a quarter
-    of a period and four periods (Core CalculateNextWorkRequired).
+    The span runs from the first to the last of the 2,016 headers, one interval short of a period. It is clamped to
+    between a quarter of a period and four periods (Core CalculateNextWorkRequired).
     """
     span = min(max(span, TIMESPAN // 4), TIMESPAN * 4)
     return encode_bits(min(target(bits) * span // TIMESPAN, pow_limit))

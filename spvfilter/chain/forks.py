@@ -15,7 +15,9 @@ MAX_FORK_HEADERS = 20_160  # of all forks together; ten difficulty periods
 @public
 @dataclass(frozen=True, slots=True, eq=False)
 class Fork:
-    """A branch that starts after the best chain's header at `height`: headers (80 bytes each), their hashes, and the work up to its tip."""
+    """A branch that starts after the best chain's header at `height`: headers (80 bytes each), their hashes, and the
+    work up to its tip.
+    """
 
     height: int
     headers: bytes
@@ -41,7 +43,10 @@ class Fork:
 
 
 class Forks:
-    """The forks with the most work. A fork that is dropped for lack of room counts as never seen: a peer can send it again."""
+    """The forks with the most work.
+
+    A fork that is dropped for lack of room counts as never seen: a peer can send it again.
+    """
 
     def __init__(self) -> None:
         self._forks: list[Fork] = []
@@ -66,7 +71,9 @@ class Forks:
             self._forks.remove(min(self._forks[1:], key=lambda other: other.work))
 
     def reorganise(self, old: Fork, new: Fork) -> None:
-        """Re-attach all forks after a reorganisation in which `new` has replaced `old` in the best chain, both from the same height."""
+        """Re-attach all forks after a reorganisation in which `new` has replaced `old` in the best chain, both from the
+        same height.
+        """
         forks, self._forks = [*self._forks, old], []
         for fork in reversed(forks):
             above = fork.height - old.height

@@ -18,7 +18,9 @@ from spvfilter.network import Network
 from spvfilter.primitives import Header, hash_to_hex
 from spvfilter.protocol import HEADER_SIZE
 
-NEAR_TIP = 144  # blocks; a fork is stored if its work is at most this much behind the tip's, Core GetAntiDoSWorkThreshold
+NEAR_TIP = (
+    144  # blocks; a fork is stored if its work is at most this much behind the tip's, Core GetAntiDoSWorkThreshold
+)
 
 
 @public
@@ -35,19 +37,22 @@ class ChainHeader(NamedTuple):
 class Start:
     """Trusted headers to start from instead of the genesis block; `height` is that of the first one.
 
-    They must include the first header of the last one's difficulty period, and at least 11 headers, so that every later header can be
-    validated.
+    They must include the first header of the last one's difficulty period, and at least 11 headers, so that every later
+    header can be validated.
     """
 
     height: int
-    headers: bytes  # 80 bytes each
-    work: int  # expected hashes of the chain up to and including the last header
+    headers: bytes
+    """80 bytes each."""
+    work: int
+    """Expected hashes of the chain up to and including the last header."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A change of the best chain: the headers above `fork_height` that were disconnected, and those that were connected.
+    """A change of the best chain: the headers above `fork_height` that were disconnected, and those that were
+    connected.
 
     Headers of 80 bytes and hashes of 32, lowest first. `stored` is the number of new headers, including those of forks.
     """
@@ -73,7 +78,10 @@ class Update:
 def _placed(below: int, headers: bytes, hashes: bytes) -> Iterator[ChainHeader]:
     pieces = (headers[at : at + HEADER_SIZE] for at in range(0, len(headers), HEADER_SIZE))
     names = (hashes[at : at + 32] for at in range(0, len(hashes), 32))
-    return (ChainHeader(height, block_hash, raw) for height, block_hash, raw in zip(count_from(below + 1), names, pieces, strict=False))
+    return (
+        ChainHeader(height, block_hash, raw)
+        for height, block_hash, raw in zip(count_from(below + 1), names, pieces, strict=False)
+    )
 
 
 @public
@@ -89,7 +97,8 @@ class Candidate(NamedTuple):
 
 @public
 class HeaderChain:
-    """All headers from the genesis block, or a trusted start, to the tip of the chain with the most work; of equals, the first seen.
+    """All headers from the genesis block, or a trusted start, to the tip of the chain with the most work; of equals,
+    the first seen.
 
     A method that raises changes nothing. On signet the block signatures (BIP-325) cannot be checked; see Network.
     """
@@ -108,11 +117,13 @@ class HeaderChain:
         self._last_tip: Tip | None = None  # the tip that was validated last, which the next headers most often extend
 
     @classmethod
-    def load(cls, network: Network, pieces: Iterable[bytes], now: int | None = None, *, start: Start | None = None) -> HeaderChain:
+    def load(
+        cls, network: Network, pieces: Iterable[bytes], now: int | None = None, *, start: Start | None = None
+    ) -> HeaderChain:
         """Restore a chain from saved headers, in pieces of whole headers, without those of the start.
 
-        With `now`, our clock, they are validated as if they came from a peer; without it they only have to follow each other. Their work
-        is not compared with the network's minimum. Raises FormatError, HeaderError.
+        With `now`, our clock, they are validated as if they came from a peer; without it they only have to follow each
+        other. Their work is not compared with the network's minimum. Raises FormatError, HeaderError.
         """
         chain = cls(network, start)
         tip = chain.tip()
@@ -128,10 +139,11 @@ class HeaderChain:
 
     @classmethod
     def restore(cls, network: Network, pieces: Iterable[bytes]) -> HeaderChain:
-        """Restore a chain from headers that are known to be as they were saved and to follow each other, as those of a database are.
+        """Restore a chain from headers that are known to be as they were saved and to follow each other, as those of a
+        database are.
 
-        As `load`, but of each piece only the last header is hashed, so that of headers that do not follow each other only those between
-        two pieces are noticed. Raises FormatError, UnconnectedHeadersError.
+        As `load`, but of each piece only the last header is hashed, so that of headers that do not follow each other
+        only those between two pieces are noticed. Raises FormatError, UnconnectedHeadersError.
         """
         chain = cls(network)
 
@@ -166,7 +178,8 @@ class HeaderChain:
     def required_work(self) -> int:
         """The work that a chain must have for its headers to be stored.
 
-        It is the network's minimum, or the best chain's work less 144 blocks, whichever is more (Core GetAntiDoSWorkThreshold).
+        It is the network's minimum, or the best chain's work less 144 blocks, whichever is more (Core
+        GetAntiDoSWorkThreshold).
         """
         near = self.work - NEAR_TIP * work(int.from_bytes(self._active.headers(self.height, 1)[72:76], "little"))
         return max(self.network.min_chain_work, near)
@@ -184,7 +197,10 @@ class HeaderChain:
         return self._active.hash_at(self._checked(height))
 
     def hashes(self, first: int, last: int) -> list[bytes]:
-        """The block hashes of the best chain at a range of heights; none if `last` is below `first`. Raises ParameterError."""
+        """The block hashes of the best chain at a range of heights; none if `last` is below `first`.
+
+        Raises ParameterError.
+        """
         return self._active.hashes(self._checked(first), self._checked(last)) if first <= last else []
 
     def header_at(self, height: int) -> Header:
@@ -194,23 +210,31 @@ class HeaderChain:
     def headers(self, height: int, count: int) -> bytes:
         """Up to `count` headers of the best chain from a height on, 80 bytes each.
 
-        There are fewer at the tip, and none right above it. Raises ParameterError for other heights and a negative count.
+        There are fewer at the tip, and none right above it. Raises ParameterError for other heights and a negative
+        count.
         """
         if count < 0:
             raise ParameterError(f"count must not be negative: {count}")
         return self._active.headers(height if height == self.height + 1 else self._checked(height), count)
 
     def work_at(self, height: int) -> int:
-        """The expected number of hashes of the best chain up to and including a height. Raises ParameterError if there is none."""
+        """The expected number of hashes of the best chain up to and including a height.
+
+        Raises ParameterError if there is none.
+        """
         return self._active.work_at(self._checked(height))
 
     def common_height(self, block_hash: bytes) -> int | None:
-        """The height of the last header that the best chain shares with the chain up to a block; None if the block is not stored."""
+        """The height of the last header that the best chain shares with the chain up to a block; None if the block is
+        not stored.
+        """
         place = self._find(block_hash)
         return None if place is None else place[1] if place[0] is None else place[0].height
 
     def work_of(self, block_hash: bytes) -> int | None:
-        """The expected number of hashes of the chain up to a block of the best chain or a fork; None if the block is not stored."""
+        """The expected number of hashes of the chain up to a block of the best chain or a fork; None if the block is
+        not stored.
+        """
         place = self._find(block_hash)
         return None if place is None else self._work(*place)
 
@@ -224,7 +248,9 @@ class HeaderChain:
         return height
 
     def locator(self) -> list[bytes]:
-        """A block locator for getheaders: the last twelve hashes, then exponentially spaced ones, then the first (Core LocatorEntries)."""
+        """A block locator for getheaders: the last twelve hashes, then exponentially spaced ones, then the first (Core
+        LocatorEntries).
+        """
         hashes, height, step = [], self.height, 1
         while height > self._active.first:
             hashes.append(self._active.hash_at(height))
@@ -238,7 +264,8 @@ class HeaderChain:
     def accept(self, headers: bytes, now: int) -> Update:
         """Validate and store headers, 80 bytes each, that follow a known one; `now` is our clock, seconds since 1970.
 
-        Headers that are stored already are skipped. Raises FormatError, or a HeaderError whose class says how to treat the sender.
+        Headers that are stored already are skipped. Raises FormatError, or a HeaderError whose class says how to treat
+        the sender.
         """
         candidate = self.examine(headers, now)
         if reason := self.shortfall(candidate):
@@ -246,7 +273,10 @@ class HeaderChain:
         return self.store(candidate.headers, candidate.hashes)
 
     def examine(self, headers: bytes, now: int) -> Candidate:
-        """Validate headers as `accept` does, except for their work, without storing them. Raises FormatError, HeaderError."""
+        """Validate headers as `accept` does, except for their work, without storing them.
+
+        Raises FormatError, HeaderError.
+        """
         hashes = header_hashes(headers)
         if not headers:
             return Candidate(None, self.height, b"", b"", self.tip())
@@ -288,7 +318,11 @@ class HeaderChain:
         stored, total = len(hashes) // 32, self._work(*place) + total_work(headers)
         if fork is not None:  # take the whole branch from the best chain on
             below = height - fork.height
-            headers, hashes, height = fork.headers[: HEADER_SIZE * below] + headers, fork.hashes[: 32 * below] + hashes, fork.height
+            headers, hashes, height = (
+                fork.headers[: HEADER_SIZE * below] + headers,
+                fork.hashes[: 32 * below] + hashes,
+                fork.height,
+            )
         if total > self.work:
             return self._connect(height, headers, hashes, stored)
         self._forks.add(Fork(height, headers, hashes, total))
@@ -307,7 +341,9 @@ class HeaderChain:
     # Context for the rules
 
     def tip(self, fork: Fork | None = None, height: int | None = None) -> Tip:
-        """The state for validating the next header at a height of the best chain or of a fork; by default at the best chain's tip."""
+        """The state for validating the next header at a height of the best chain or of a fork; by default at the best
+        chain's tip.
+        """
         height = self.height if height is None else height
         if self._last_tip and self._last_tip.hash == self._hash(fork, height):
             return self._last_tip.copy()

@@ -46,7 +46,9 @@ class Linked(Protocol):
 @public
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Blocks that follow each other, lowest first, as indexes into the linked sequence; `height` is that of the first, if known."""
+    """Blocks that follow each other, lowest first, as indexes into the linked sequence; `height` is that of the first,
+    if known.
+    """
 
     blocks: list[int]
     height: int | None
@@ -55,11 +57,14 @@ class Segment:
 @public
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Blocks in chain order: segments that are not linked with each other, oldest first, and the stale blocks off their best branches."""
+    """Blocks in chain order: segments that are not linked with each other, oldest first, and the stale blocks off their
+    best branches.
+    """
 
     segments: list[Segment]
     stale: list[int]
-    unproven: list[int] = field(default_factory=list)  # blocks whose hash misses its target, linked with blocks that meet theirs
+    unproven: list[int] = field(default_factory=list)
+    """Blocks whose hash misses its target, linked with blocks that meet theirs."""
 
 
 @public
@@ -73,10 +78,10 @@ def is_proven(block: Linked) -> bool:
 def link(blocks: Sequence[Linked], network: Network) -> Order:
     """Put distinct blocks in chain order by their previous hashes.
 
-    Blocks with the same previous hash compete, even if that block is absent. The branch with the most work wins, then the longer one,
-    then the one whose tip has the smaller hash, so the result does not depend on the order of `blocks`. A header that misses its own
-    target, perhaps a damaged one, counts as no work if it is linked with headers that meet theirs. Heights come from the network's genesis
-    block or from any block that states its height.
+    Blocks with the same previous hash compete, even if that block is absent. The branch with the most work wins, then
+    the longer one, then the one whose tip has the smaller hash, so the result does not depend on the order of `blocks`.
+    A header that misses its own target, perhaps a damaged one, counts as no work if it is linked with headers that meet
+    theirs. Heights come from the network's genesis block or from any block that states its height.
     """
     index = {block.hash: number for number, block in enumerate(blocks)}
     children: dict[bytes, list[int]] = {}
@@ -125,10 +130,11 @@ def _first_height(blocks: Sequence[Linked], chain: list[int], network: Network) 
 
 @public
 def coinbase_height(block: bytes, network: Network) -> int | None:
-    """The height that a block states in its coinbase, from the block's first bytes (200 suffice); None if BIP-34 does not apply.
+    """The height that a block states in its coinbase, from the block's first bytes (200 suffice); None if BIP-34 does
+    not apply.
 
-    It applies to version ≥ 2 at or above the network's activation height: the scriptSig then starts with the height as Core's CScript
-    pushes it, OP_1 to OP_16 or the shortest little-endian number.
+    It applies to version ≥ 2 at or above the network's activation height: the scriptSig then starts with the height as
+    Core's CScript pushes it, OP_1 to OP_16 or the shortest little-endian number.
     """
     if len(block) < 90 or int.from_bytes(block[:4], "little", signed=True) < 2:
         return None

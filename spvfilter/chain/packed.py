@@ -13,16 +13,20 @@ _SMALL, _LARGE = 1 << 11, 1 << 15  # headers of an index
 
 
 class PackedHeaders:
-    """Headers of consecutive heights in one buffer, 80 bytes each. A header's hash is stored once: as the previous hash of the next header.
+    """Headers of consecutive heights in one buffer, 80 bytes each.
 
-    An index by hash is made of every 32,768 headers, and of every 2,048 of those that follow. What is left after these has one of its own,
-    which is made anew with every change. An index takes 6 bytes a header, and none is ever changed.
+    A header's hash is stored once: as the previous hash of the next header.
+
+    An index by hash is made of every 32,768 headers, and of every 2,048 of those that follow. What is left after these
+    has one of its own, which is made anew with every change. An index takes 6 bytes a header, and none is ever changed.
     """
 
     __slots__ = ("_indexes", "_places", "_raw", "_sums", "first", "tip_hash", "work")
 
     def __init__(self, first: int, headers: bytes, tip_hash: bytes, chain_work: int) -> None:
-        """At least one header; `first` is the height of the first, `chain_work` the work up to and including the last."""
+        """At least one header; `first` is the height of the first, `chain_work` the work up to and including the
+        last.
+        """
         self.first = first
         self.work = chain_work - total_work(headers)  # up to the tip
         self.tip_hash = b""
@@ -43,7 +47,10 @@ class PackedHeaders:
         self._index()
 
     def extend(self, pieces: Iterable[tuple[bytes, bytes]]) -> None:
-        """Append many headers: each piece as `append` takes them. None of them is found by its hash before all are there."""
+        """Append many headers: each piece as `append` takes them.
+
+        None of them is found by its hash before all are there.
+        """
         try:
             for headers, tip_hash in pieces:
                 self._append(headers, tip_hash)
@@ -66,7 +73,10 @@ class PackedHeaders:
         number = height - self.first + 1
         self.work = self.work_at(height)
         headers = bytes(self._raw[HEADER_SIZE * number :])
-        hashes = b"".join([headers[at : at + 32] for at in range(HEADER_SIZE + 4, len(headers), HEADER_SIZE)]) + self.tip_hash
+        hashes = (
+            b"".join([headers[at : at + 32] for at in range(HEADER_SIZE + 4, len(headers), HEADER_SIZE)])
+            + self.tip_hash
+        )
         self.tip_hash = headers[4:36]
         del self._raw[HEADER_SIZE * number :]
         del self._sums[-(-number // _SUM_EVERY) :]

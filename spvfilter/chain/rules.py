@@ -40,18 +40,21 @@ _FIELDS = struct.Struct("<i64xII4x")  # version, time, bits of a header
 class Tip:
     """The state of a chain that the rules for its next header need; its size does not depend on the chain's length.
 
-    All headers of a period have the bits of its first header, except late ones, which have the network's limit. Core walks back to the
-    last header that is not late (GetNextWorkRequired) and finds the same bits.
+    All headers of a period have the bits of its first header, except late ones, which have the network's limit. Core
+    walks back to the last header that is not late (GetNextWorkRequired) and finds the same bits.
     """
 
     network: Network
     height: int
     hash: bytes
-    work: int  # expected hashes, this header's included
+    work: int
+    """Expected hashes, this header's included."""
     bits: int
-    period_bits: int  # of the first header of the period
+    period_bits: int
+    """Of the first header of the period."""
     period_time: int
-    times: list[int]  # of the last 11 headers, oldest first; fewer near the genesis block
+    times: list[int]
+    """Of the last 11 headers, oldest first; fewer near the genesis block."""
 
     @property
     def median_time(self) -> int:
@@ -73,10 +76,12 @@ class Tip:
         return retarget(self.period_bits if network.bip94 else self.bits, last - self.period_time, network.pow_limit)
 
     def advance(self, headers: bytes, hashes: bytes, now: int, *, index: int = 0) -> None:
-        """Validate headers, 80 bytes each, that follow this one and each other, with their hashes; the last one becomes the tip.
+        """Validate headers, 80 bytes each, that follow this one and each other, with their hashes; the last one becomes
+        the tip.
 
-        `now` is our clock, seconds since 1970; `index` is the first header's position in its message, for errors. Raises the
-        InvalidHeaderError of the first violated rule, in Core's order, or FutureHeaderError; the tip must not be used afterwards.
+        `now` is our clock, seconds since 1970; `index` is the first header's position in its message, for errors.
+        Raises the InvalidHeaderError of the first violated rule, in Core's order, or FutureHeaderError; the tip must
+        not be used afterwards.
         """
         at, count = 0, len(headers) // HEADER_SIZE
         while at < count:
@@ -91,7 +96,12 @@ class Tip:
     def _next_landmark(self) -> int:
         """The first height above the tip at which the rules change."""
         network, height = self.network, self.height + 1
-        fixed = (network.bip34_height, network.bip66_height, network.bip65_height, *(known for known, _ in network.checkpoints))
+        fixed = (
+            network.bip34_height,
+            network.bip66_height,
+            network.bip65_height,
+            *(known for known, _ in network.checkpoints),
+        )
         return min([height + -height % PERIOD, *(at for at in fixed if at >= height)])
 
     def _advance_one(self, header: bytes, block_hash: bytes, now: int, index: int) -> None:
@@ -105,15 +115,24 @@ class Tip:
 
     def _advance_between_landmarks(self, headers: bytes, hashes: bytes, now: int, index: int) -> None:
         """Validate many headers at once: between landmarks, bits are the period's or, for late headers, the limit's."""
-        network, usual, easy, count = self.network, self.period_bits, self.network.pow_limit_bits, len(headers) // HEADER_SIZE
+        network, usual, easy, count = (
+            self.network,
+            self.period_bits,
+            self.network.pow_limit_bits,
+            len(headers) // HEADER_SIZE,
+        )
         times = b"".join([time.to_bytes(4, "little") for time in self.times])
         late_by = 2 * SPACING if network.min_difficulty_blocks else 1 << 32  # which no header is
         latest = min(max(now + MAX_FUTURE_BLOCK_TIME, -1), 1 << 32)
         least = self._least_version(self.height + 1)
-        good, late = judge_headers(headers, hashes, times, _difficulty(usual), _difficulty(easy), late_by, least, latest)
+        good, late = judge_headers(
+            headers, hashes, times, _difficulty(usual), _difficulty(easy), late_by, least, latest
+        )
         recent = range(max(0, good - MEDIAN_SPAN), good)
         self.height += good
-        self.times = [*self.times, *(int.from_bytes(headers[80 * at + 68 : 80 * at + 72], "little") for at in recent)][-MEDIAN_SPAN:]
+        self.times = [*self.times, *(int.from_bytes(headers[80 * at + 68 : 80 * at + 72], "little") for at in recent)][
+            -MEDIAN_SPAN:
+        ]
         if good < count:
             version, time, bits = _FIELDS.unpack_from(headers, HEADER_SIZE * good)
             self._judge(hashes[32 * good : 32 * good + 32], version, time, bits, now, index + good)
@@ -127,7 +146,9 @@ class Tip:
         return next((version for since, version in by_height if height >= since), -(1 << 31))
 
     def _judge(self, block_hash: bytes, version: int, time: int, bits: int, now: int, index: int) -> None:
-        """Check all rules for the next header, one after the other (Core CheckBlockHeader, ContextualCheckBlockHeader)."""
+        """Check all rules for the next header, one after the other (Core CheckBlockHeader,
+        ContextualCheckBlockHeader).
+        """
         network, height = self.network, self.height + 1
         check_proof(block_hash, bits, network, index)
         expected = self.next_bits(time)
@@ -135,12 +156,18 @@ class Tip:
             raise DifficultyError(f"header {height} has bits {bits:08x}, not {expected:08x}", index=index)
         known = dict(network.checkpoints).get(height, block_hash)
         if block_hash != known:
-            raise CheckpointError(f"header {height} is {hash_to_hex(block_hash)}, not {hash_to_hex(known)}", index=index)
+            raise CheckpointError(
+                f"header {height} is {hash_to_hex(block_hash)}, not {hash_to_hex(known)}", index=index
+            )
         if time <= self.median_time:
-            raise MedianTimeError(f"header {height} has time {time}, not above the median {self.median_time}", index=index)
+            raise MedianTimeError(
+                f"header {height} has time {time}, not above the median {self.median_time}", index=index
+            )
         if network.bip94 and not height % PERIOD and time < self.times[-1] - MAX_TIMEWARP:
             back = self.times[-1] - time
-            raise TimewarpError(f"header {height} starts a period {back} seconds before the end of the last one", index=index)
+            raise TimewarpError(
+                f"header {height} starts a period {back} seconds before the end of the last one", index=index
+            )
         if time > now + MAX_FUTURE_BLOCK_TIME:
             raise FutureHeaderError(f"header {height} is {time - now} seconds ahead of our clock", index=index)
         least = self._least_version(height)
@@ -163,7 +190,9 @@ def check_proof(block_hash: bytes, bits: int, network: Network, index: int) -> N
     """Check that a header's hash meets its own bits (Core CheckProofOfWork). Raises TargetError, ProofOfWorkError."""
     value, negative, overflow = decode_bits(bits)
     if negative or overflow or not value or value > network.pow_limit:
-        cause = "negative" if negative else "overflowing" if overflow else "above the network's limit" if value else "zero"
+        cause = (
+            "negative" if negative else "overflowing" if overflow else "above the network's limit" if value else "zero"
+        )
         raise TargetError(f"bits {bits:08x} encode no valid target: {cause}", index=index)
     if int.from_bytes(block_hash, "little") > value:
         raise ProofOfWorkError(f"hash {hash_to_hex(block_hash)} is above the target of bits {bits:08x}", index=index)
@@ -174,11 +203,15 @@ def check_links(headers: bytes, hashes: bytes) -> None:
     index = linked_headers(headers, hashes)
     if index * HEADER_SIZE < len(headers):
         previous = headers[HEADER_SIZE * index + 4 : HEADER_SIZE * index + 36]
-        raise DiscontinuousHeadersError(f"header {index} follows {hash_to_hex(previous)}, not the header before it", index=index)
+        raise DiscontinuousHeadersError(
+            f"header {index} follows {hash_to_hex(previous)}, not the header before it", index=index
+        )
 
 
 def check_proofs(headers: bytes, hashes: bytes, network: Network) -> None:
-    """Check that headers follow each other and meet their own bits, which needs no knowledge of the chain before them."""
+    """Check that headers follow each other and meet their own bits, which needs no knowledge of the chain before
+    them.
+    """
     check_links(headers, hashes)
     for index, (_, _, bits) in enumerate(_FIELDS.iter_unpack(headers)):
         check_proof(hashes[32 * index : 32 * index + 32], bits, network, index)

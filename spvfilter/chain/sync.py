@@ -1,9 +1,9 @@
 """HeaderSync: synchronising headers with one peer, in two passes while its chain has too little work.
 
-At the difficulty of 2009 anyone can make a million headers. A chain with too little work to be stored is therefore downloaded twice (Core
-headerssync.h). The first pass validates every header and keeps only one byte of a salted hash for every 600th, until the work suffices.
-The second pass compares these bytes, and stores a header once enough of the commitments above it match. A branch off the best chain is
-stored only when it has more work than the best chain.
+At the difficulty of 2009 anyone can make a million headers. A chain with too little work to be stored is therefore
+downloaded twice (Core headerssync.h). The first pass validates every header and keeps only one byte of a salted hash
+for every 600th, until the work suffices. The second pass compares these bytes, and stores a header once enough of the
+commitments above it match. A branch off the best chain is stored only when it has more work than the best chain.
 """
 
 from __future__ import annotations
@@ -28,35 +28,51 @@ MIN_SALT_SIZE = 16  # bytes
 class SyncPhase(StrEnum):
     """How the peer's next headers are treated."""
 
-    DIRECT = "direct"  # stored at once
-    PRESYNC = "presync"  # the first pass
-    REDOWNLOAD = "redownload"  # the second pass
+    DIRECT = "direct"
+    """Stored at once."""
+    PRESYNC = "presync"
+    """The first pass."""
+    REDOWNLOAD = "redownload"
+    """The second pass."""
 
 
 @dataclass(slots=True)
 class _Passes:
-    """The two passes over one chain. The median time rule bounds its commitments: at most six headers per second since `root`."""
+    """The two passes over one chain.
 
-    root: Tip  # where both passes start
-    tip: Tip  # the last header that the current pass has read
-    locator: list[bytes]  # of the root
-    end: int = 0  # the height at which the first pass ended; 0 during it
+    The median time rule bounds its commitments: at most six headers per second since `root`.
+    """
+
+    root: Tip
+    """Where both passes start."""
+    tip: Tip
+    """The last header that the current pass has read."""
+    locator: list[bytes]
+    """Of the root."""
+    end: int = 0
+    """The height at which the first pass ended; 0 during it."""
     commitments: bytearray = field(default_factory=bytearray)
-    compared: int = 0  # number of commitments that the second pass has compared
-    headers: bytearray = field(default_factory=bytearray)  # read by the second pass, not yet stored
+    compared: int = 0
+    """Number of commitments that the second pass has compared."""
+    headers: bytearray = field(default_factory=bytearray)
+    """Read by the second pass, not yet stored."""
     hashes: bytearray = field(default_factory=bytearray)
 
 
 @public
 class HeaderSync:
-    """The synchronisation of headers with one peer: while `wants_more`, send getheaders with `locator` and pass the answer to `receive`.
+    """The synchronisation of headers with one peer: while `wants_more`, send getheaders with `locator` and pass the
+    answer to `receive`.
 
-    If `wants_more` is False and `phase` is not DIRECT, the answer to the last getheaders is still outstanding. An error changes nothing,
-    except that LowWorkError and CommitmentError end the passes.
+    If `wants_more` is False and `phase` is not DIRECT, the answer to the last getheaders is still outstanding. An error
+    changes nothing, except that LowWorkError and CommitmentError end the passes.
     """
 
     def __init__(self, chain: HeaderChain, salt: bytes) -> None:
-        """`salt` is at least 16 bytes from `secrets`, different for every peer. Raises ParameterError for a shorter one."""
+        """`salt` is at least 16 bytes from `secrets`, different for every peer.
+
+        Raises ParameterError for a shorter one.
+        """
         if len(salt) < MIN_SALT_SIZE:
             raise ParameterError(f"a salt has at least {MIN_SALT_SIZE} bytes, not {len(salt)}")
         self.chain = chain
@@ -88,8 +104,8 @@ class HeaderSync:
     def receive(self, headers: bytes, now: int) -> Update:
         """Take the headers of one message, 80 bytes each; `now` is our clock, seconds since 1970.
 
-        During the passes, a message that cannot be the answer, such as the announcement of a new block, is ignored. Raises FormatError,
-        HeaderError.
+        During the passes, a message that cannot be the answer, such as the announcement of a new block, is ignored.
+        Raises FormatError, HeaderError.
         """
         full = len(headers) >= MAX_HEADERS * HEADER_SIZE
         passes = self._passes
@@ -134,10 +150,14 @@ class HeaderSync:
             passes.end, passes.tip = tip.height, passes.root
         elif not full:
             self._passes = None
-            raise LowWorkError(f"the peer's chain ends at height {tip.height} with work {tip.work:#x}, below the required {wanted:#x}")
+            raise LowWorkError(
+                f"the peer's chain ends at height {tip.height} with work {tip.work:#x}, below the required {wanted:#x}"
+            )
         return Update(self.chain.height)
 
-    def _read_again(self, passes: _Passes, headers: bytes, hashes: bytes, commitments: bytes, enough: bool, full: bool) -> Update:
+    def _read_again(
+        self, passes: _Passes, headers: bytes, hashes: bytes, commitments: bytes, enough: bool, full: bool
+    ) -> Update:
         expected = passes.commitments[passes.compared : passes.compared + len(commitments)]
         passes.compared += len(commitments)
         height = passes.tip.height
@@ -146,7 +166,9 @@ class HeaderSync:
             self._passes = None
             if ended and height >= passes.end:  # our chain has grown meanwhile
                 raise LowWorkError(f"the peer's chain up to height {height} no longer has enough work")
-            raise CommitmentError(f"the peer sent other headers, or fewer, up to height {height} in the second pass than in the first")
+            raise CommitmentError(
+                f"the peer sent other headers, or fewer, up to height {height} in the second pass than in the first"
+            )
         passes.headers += headers
         passes.hashes += hashes
         at = passes.hashes.rfind(self.chain.tip_hash)

@@ -62,7 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain("standard output is closed")
         return ERROR
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # what the locale cannot write is escaped, as on standard error
+        sys.stdout.reconfigure(
+            errors="backslashreplace"
+        )  # what the locale cannot write is escaped, as on standard error
     code = _guarded(sys.argv[1:] if argv is None else list(argv))
     try:
         sys.stdout.flush()
@@ -122,7 +124,8 @@ def _run(argv: list[str]) -> int:
             shown = f" {other!r}" if len(other) <= 20 else ""
             near = get_close_matches(other[:20], COMMANDS, 1, 0.75)
             raise ParameterError(
-                f"unknown command{shown}: {f'did you mean {near[0]}?' if near else ', '.join(COMMANDS)} (see 'spvfilter --help')"
+                f"unknown command{shown}: {f'did you mean {near[0]}?' if near else ', '.join(COMMANDS)} (see 'spvfilter"
+                " --help')"
             )
     raise AssertionError(argv)
 
@@ -147,7 +150,13 @@ class _Warnings:
         self._told: set[str] = set()
 
     def show(
-        self, message: Warning | str, category: type[Warning], filename: str, lineno: int, file: object = None, line: object = None
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: object = None,
+        line: object = None,
     ) -> None:
         kind = re.sub(r"[\d.]+(e[-+]\d+)?", "#", str(message))
         if kind not in self._told:

@@ -34,7 +34,8 @@ _TEXT = frozenset(range(32, 127)) | frozenset(b"\t\r\n")
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that takes options and positional arguments in any order and raises every error as a ParameterError.
+    """An ArgumentParser that takes options and positional arguments in any order and raises every error as a
+    ParameterError.
 
     An error is one line and never repeats a positional argument, which may be a secret.
     """
@@ -54,15 +55,24 @@ class Parser(argparse.ArgumentParser):
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Parse the arguments. Raises ParameterError, and SystemExit after --help."""
-        if self._subcommands is not None and argv and not argv[0].startswith("-") and argv[0] not in self._subcommands.choices:
-            self.error(f"unknown action, expected one of: {', '.join(self._subcommands.choices)}")  # argparse's message repeats it
+        if (
+            self._subcommands is not None
+            and argv
+            and not argv[0].startswith("-")
+            and argv[0] not in self._subcommands.choices
+        ):
+            self.error(
+                f"unknown action, expected one of: {', '.join(self._subcommands.choices)}"
+            )  # argparse's message repeats it
         arguments: argparse.Namespace
         arguments, extra = self.parse_known_args(argv)
         self._refuse(extra)
         return arguments
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse like argparse, but in any order of options and positional arguments; a subcommand refuses unknown ones."""
+        """Parse like argparse, but in any order of options and positional arguments; a subcommand refuses unknown
+        ones.
+        """
         if self._subcommands is not None or self._is_intermixed:
             return super().parse_known_args(args, namespace)
         self._is_intermixed = True  # parse_known_intermixed_args calls this method again
@@ -76,11 +86,19 @@ class Parser(argparse.ArgumentParser):
     def _refuse(self, extra: Sequence[str]) -> None:
         if extra:
             options = [item.partition("=")[0][:40] for item in extra if item.startswith("-")]
-            self.error(f"unknown option {' '.join(options)}{self._meant(options)}" if options else f"{len(extra)} argument(s) too many")
+            self.error(
+                f"unknown option {' '.join(options)}{self._meant(options)}"
+                if options
+                else f"{len(extra)} argument(s) too many"
+            )
 
     def _meant(self, options: Sequence[str]) -> str:
         """The options that unknown ones are likely to be, as a question, or nothing."""
-        near = [match for option in options for match in difflib.get_close_matches(option, self._option_string_actions, 1, 0.8)]
+        near = [
+            match
+            for option in options
+            for match in difflib.get_close_matches(option, self._option_string_actions, 1, 0.8)
+        ]
         return f": did you mean {' '.join(near)}?" if near else ""
 
     def error(self, message: str) -> NoReturn:
@@ -94,16 +112,19 @@ def add_network(parser: argparse.ArgumentParser) -> None:
 
 def add_watch_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--watch", metavar="FILE", help="watch list, never written: one ADDRESS, descriptor, script:HEX, pubkey:HEX, data:HEX or "
+        "--watch",
+        metavar="FILE",
+        help="watch list, never written: one ADDRESS, descriptor, script:HEX, pubkey:HEX, data:HEX or "
         "outpoint:TXID:N per line, optionally followed by ,LABEL; # starts a comment; - is standard input",
-    )  # fmt: skip
+    )
 
 
 def watch_list(network: Network, path: str | None, addresses: Iterable[str], others: Iterable[str] = ()) -> WatchList:
-    """The watch list of the file `path` (None for no file, `-` for standard input) and the addresses, descriptors, keys and URIs.
+    """The watch list of the file `path` (None for no file, `-` for standard input) and the addresses, descriptors, keys
+    and URIs.
 
-    `others` are the paths that the command itself reads: only one of all may be standard input. Raises ParameterError, WatchFileError,
-    AddressError, OSError.
+    `others` are the paths that the command itself reads: only one of all may be standard input. Raises ParameterError,
+    WatchFileError, AddressError, OSError.
     """
     if path == "-":
         if "-" in others:
@@ -118,7 +139,9 @@ def watch_list(network: Network, path: str | None, addresses: Iterable[str], oth
 
 
 def standard_input() -> BinaryIO:
-    """Standard input as bytes, from a separate reader: at exit the interpreter takes sys.stdin's lock, which a pending read may hold."""
+    """Standard input as bytes, from a separate reader: at exit the interpreter takes sys.stdin's lock, which a pending
+    read may hold.
+    """
     if sys.stdin is None:  # the shell closed it
         raise SourceError("standard input is closed")
     return io.BufferedReader(io.FileIO(sys.stdin.fileno(), closefd=False), 1 << 20)
@@ -127,7 +150,8 @@ def standard_input() -> BinaryIO:
 def read_hex_or_bytes(what: str, limit: int, kind: str) -> bytes:
     """Read at most `limit` bytes given as hex digits, in a file of hex digits or raw bytes, or on standard input (`-`).
 
-    `kind` names them in errors, which never repeat `what`: it may be a key. Raises ParameterError, SourceError, OSError.
+    `kind` names them in errors, which never repeat `what`: it may be a key. Raises ParameterError, SourceError,
+    OSError.
     """
     if what == "-":
         return _decoded(_bounded(standard_input(), limit, kind), limit, kind)
@@ -144,7 +168,10 @@ def read_hex_or_bytes(what: str, limit: int, kind: str) -> bytes:
 
 
 def _bounded(file: BinaryIO, limit: int, kind: str) -> bytes:
-    """The whole of a file. Raises ParameterError if it is longer than `limit` bytes can be as hex digits with line ends."""
+    """The whole of a file.
+
+    Raises ParameterError if it is longer than `limit` bytes can be as hex digits with line ends.
+    """
     most = 2 * limit + 100_000
     data = file.read(most + 1)
     if len(data) > most:
@@ -153,7 +180,10 @@ def _bounded(file: BinaryIO, limit: int, kind: str) -> bytes:
 
 
 def _decoded(data: bytes, limit: int, kind: str) -> bytes:
-    """Decode hex digits, with or without blanks and line ends; other bytes are returned as they are. Raises ParameterError."""
+    """Decode hex digits, with or without blanks and line ends; other bytes are returned as they are.
+
+    Raises ParameterError.
+    """
     if not data.strip():
         raise ParameterError("the input is empty")
     if _HEX_TEXT.issuperset(data):

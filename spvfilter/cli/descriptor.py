@@ -1,4 +1,6 @@
-"""`spvfilter descriptor`: what an output descriptor or an extended public key stands for: checksum, type and first addresses."""
+"""`spvfilter descriptor`: what an output descriptor or an extended public key stands for: checksum, type and first
+addresses.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +22,28 @@ _MOST = 100_000  # addresses
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter descriptor TEXT [OPTION ...]"
     parser.description = (
-        "Show what an output descriptor (wpkh(…), tr(…), wsh(…) and others), or an extended public key whose prefix names a script type "
-        "(ypub, zpub, upub, vpub), stands for. Quote it, since shells read brackets. Private keys are refused and never repeated."
+        "Show what an output descriptor (wpkh(…), tr(…), wsh(…) and others), or an extended public key whose prefix"
+        " names a script type (ypub, zpub, upub, vpub), stands for. Quote it, since shells read brackets. Private keys"
+        " are refused and never repeated."
     )
     parser.add_argument("text", metavar="TEXT", help="the descriptor or key; the checksum may be left away")
     add_network(parser)
-    parser.add_argument("--count", metavar="N", type=whole(1, _MOST), default=5, help="addresses of each keychain; default %(default)s")
-    parser.add_argument("--from-index", metavar="I", type=whole(0, MAX_INDEXES - 1), default=0, help="the first one; default %(default)s")
     parser.add_argument(
-        "--format", choices=("table", "json"), default="table" if sys.stdout.isatty() else "json",
+        "--count", metavar="N", type=whole(1, _MOST), default=5, help="addresses of each keychain; default %(default)s"
+    )
+    parser.add_argument(
+        "--from-index",
+        metavar="I",
+        type=whole(0, MAX_INDEXES - 1),
+        default=0,
+        help="the first one; default %(default)s",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("table", "json"),
+        default="table" if sys.stdout.isatty() else "json",
         help="default: table on a terminal, JSON elsewhere",
-    )  # fmt: skip
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,7 +52,11 @@ def run(args: argparse.Namespace) -> int:
     if not any(ranges):
         raise ParameterError(f"this descriptor has one index, 0, and not {args.from_index}")
     if args.format == "json":
-        print(json.dumps([_facts(each, indexes, args.network) for each, indexes in zip(found, ranges, strict=True)], indent=2))
+        print(
+            json.dumps(
+                [_facts(each, indexes, args.network) for each, indexes in zip(found, ranges, strict=True)], indent=2
+            )
+        )
         return 0
     page = Page(sys.stdout)
     for number, (each, indexes) in enumerate(zip(found, ranges, strict=True)):
@@ -51,7 +68,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _outputs(each: Descriptor, indexes: range, network: Network) -> list[tuple[int, str | None, str]]:
     """Index, address and script in hex of everything that pays the descriptor there."""
-    return [(index, script_to_address(script, network), script.hex()) for index in indexes for script in each.scripts(index)]
+    return [
+        (index, script_to_address(script, network), script.hex()) for index in indexes for script in each.scripts(index)
+    ]
 
 
 def _facts(each: Descriptor, indexes: range, network: Network) -> dict[str, object]:

@@ -23,30 +23,61 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_watch_file(parser)
     add_network(parser)
     parser.add_argument(
-        "--data", metavar="HEX", type=hex_bytes, action="append", default=[], help="find any push of these bytes; repeatable"
+        "--data",
+        metavar="HEX",
+        type=hex_bytes,
+        action="append",
+        default=[],
+        help="find any push of these bytes; repeatable",
     )
     parser.add_argument(
-        "--outpoint", metavar="TXID:N", type=_outpoint, action="append", default=[], help="find the spend of this output; repeatable"
+        "--outpoint",
+        metavar="TXID:N",
+        type=_outpoint,
+        action="append",
+        default=[],
+        help="find the spend of this output; repeatable",
     )
     parser.add_argument(
-        "--elements", metavar="N", type=whole(1, 0xFFFFFFFF),
-        help="number of elements to size the filter for; default: a power of two, at least 256 and at least twice what is watched",
-    )  # fmt: skip
-    parser.add_argument(
-        "--fp-rate", metavar="P", type=probability, default=DEFAULT_FP_RATE, help="false-positive rate; default %(default)s"
+        "--elements",
+        metavar="N",
+        type=whole(1, 0xFFFFFFFF),
+        help=(
+            "number of elements to size the filter for; default: a power of two, at least 256 and at least twice what"
+            " is watched"
+        ),
     )
     parser.add_argument(
-        "--tweak", metavar="N", type=whole(0, 0xFFFFFFFF),
-        help="default: random; give the old one to make the same filter again, as filters with different tweaks tell a peer more",
-    )  # fmt: skip
-    parser.add_argument(
-        "--flags", choices=tuple(_FLAGS), default="all", help="outpoints that a peer adds when an output matches; default %(default)s"
+        "--fp-rate",
+        metavar="P",
+        type=probability,
+        default=DEFAULT_FP_RATE,
+        help="false-positive rate; default %(default)s",
     )
     parser.add_argument(
-        "--format", choices=("hex", "raw", "message", "json"), default="hex",
-        help="hex: the payload on one line (default); raw: its bytes; message: the whole P2P message with the network's magic, "
-        "in hex on one line; json: the payload and the filter's parameters",
-    )  # fmt: skip
+        "--tweak",
+        metavar="N",
+        type=whole(0, 0xFFFFFFFF),
+        help=(
+            "default: random; give the old one to make the same filter again, as filters with different tweaks tell a"
+            " peer more"
+        ),
+    )
+    parser.add_argument(
+        "--flags",
+        choices=tuple(_FLAGS),
+        default="all",
+        help="outpoints that a peer adds when an output matches; default %(default)s",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("hex", "raw", "message", "json"),
+        default="hex",
+        help=(
+            "hex: the payload on one line (default); raw: its bytes; message: the whole P2P message with the network's"
+            " magic, in hex on one line; json: the payload and the filter's parameters"
+        ),
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -90,4 +121,6 @@ def _outpoint(text: str) -> OutPoint:
     try:
         return OutPoint.from_text(text)
     except ParameterError:  # its message repeats the text, which may be a key
-        raise argparse.ArgumentTypeError("expected TXID:N, a txid of 64 hex digits and the number of an output") from None
+        raise argparse.ArgumentTypeError(
+            "expected TXID:N, a txid of 64 hex digits and the number of an output"
+        ) from None

@@ -22,14 +22,15 @@ _DROPPED = 0  # in the pipe, among the numbers of signals
 def never_lost() -> Iterator[None]:
     """An interrupt ends the block whenever it comes.
 
-    Python runs the handler of a signal in the main thread, between two instructions. A signal that comes after the last instruction before
-    a system call, but before the call blocks, does not end the call: the handler waits until the call returns, for a pipe perhaps for ever.
-    So does one that another thread receives. And Python drops a KeyboardInterrupt that a destructor or the callback of a weak reference
-    raises. Here a thread is told of every signal (`signal.set_wakeup_fd`) and sends SIGURG to the main thread, which ends its system call
-    with EINTR, until a handler has run there; what was dropped is sent again.
+    Python runs the handler of a signal in the main thread, between two instructions. A signal that comes after the last
+    instruction before a system call, but before the call blocks, does not end the call: the handler waits until the
+    call returns, for a pipe perhaps for ever. So does one that another thread receives. And Python drops a
+    KeyboardInterrupt that a destructor or the callback of a weak reference raises. Here a thread is told of every
+    signal (`signal.set_wakeup_fd`) and sends SIGURG to the main thread, which ends its system call with EINTR, until a
+    handler has run there; what was dropped is sent again.
 
-    An event loop with signal handlers of its own takes the telling over, and wakes itself. Nothing is done outside the main thread and in a
-    program that has a wakeup descriptor, or a handler of SIGURG, of its own.
+    An event loop with signal handlers of its own takes the telling over, and wakes itself. Nothing is done outside the
+    main thread and in a program that has a wakeup descriptor, or a handler of SIGURG, of its own.
     """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(_NUDGE) is not signal.SIG_DFL:
         yield
@@ -79,7 +80,9 @@ class _Nudger:
         self._ended.set()
         if self._thread.is_alive():  # as it is not in a forked child, whose pipe is its parent's
             with suppress(BlockingIOError):  # it is full, and about to be read
-                os.write(self._writing, bytes([_DROPPED]))  # an end of file would not come while a forked child has the other end, too
+                os.write(
+                    self._writing, bytes([_DROPPED])
+                )  # an end of file would not come while a forked child has the other end, too
             self._thread.join()
         os.close(self._writing)
         os.close(self._reading)

@@ -1,4 +1,6 @@
-"""`spvfilter node`: a regtest full node to try a wallet against, controlled by options and commands on standard input."""
+"""`spvfilter node`: a regtest full node to try a wallet against, controlled by options and commands on standard
+input.
+"""
 
 from __future__ import annotations
 
@@ -46,17 +48,35 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"commands, one per line on standard input:\n{_indented(_COMMANDS)}"
     parser.add_argument("--host", metavar="HOST", default="127.0.0.1", help="where to listen, default %(default)s")
     parser.add_argument(
-        "--port", metavar="N", type=whole(0, 65_535), default=REGTEST.default_port, help="default %(default)s; 0: a free one"
+        "--port",
+        metavar="N",
+        type=whole(0, 65_535),
+        default=REGTEST.default_port,
+        help="default %(default)s; 0: a free one",
     )
     parser.add_argument(
-        "--blocks", metavar="N", type=whole(0, _MOST), default=_BLOCKS, help="blocks to mine at the start, default %(default)s"
+        "--blocks",
+        metavar="N",
+        type=whole(0, _MOST),
+        default=_BLOCKS,
+        help="blocks to mine at the start, default %(default)s",
     )
-    parser.add_argument("--interval", metavar="SECONDS", type=_seconds, help="mine a block every SECONDS; default: only on command")
     parser.add_argument(
-        "--pay", metavar="ADDRESS", action="append", default=[], help="pay it at the start and in every block of --interval; repeatable"
+        "--interval", metavar="SECONDS", type=_seconds, help="mine a block every SECONDS; default: only on command"
     )
     parser.add_argument(
-        "--amount", metavar="SATOSHI", type=whole(1, 10**15), default=_AMOUNT, help="amount of each payment, default %(default)s"
+        "--pay",
+        metavar="ADDRESS",
+        action="append",
+        default=[],
+        help="pay it at the start and in every block of --interval; repeatable",
+    )
+    parser.add_argument(
+        "--amount",
+        metavar="SATOSHI",
+        type=whole(1, 10**15),
+        default=_AMOUNT,
+        help="amount of each payment, default %(default)s",
     )
 
 
@@ -98,12 +118,20 @@ async def _serve(args: argparse.Namespace, payments: Sequence[TxOut], page: Page
             why = (error.strerror or str(error)).rpartition(": ")[2]
             why = why.removeprefix(f"[errno {error.errno}] ")  # which asyncio says from 3.13 on
             raise ParameterError(f"cannot listen on {args.host} port {args.port}: {why}") from error
-        page.line(f"regtest node on {node.host} port {node.port}, height {regtest.height}; scripts and signatures are not checked")
+        page.line(
+            f"regtest node on {node.host} port {node.port}, height {regtest.height}; scripts and signatures are not"
+            " checked"
+        )
         for out in payments:
-            page.line(f"paid {bitcoin(out.value)} BTC to {script_to_address(out.script_pubkey, REGTEST)} in block {regtest.height}")
+            page.line(
+                f"paid {bitcoin(out.value)} BTC to {script_to_address(out.script_pubkey, REGTEST)} in block"
+                f" {regtest.height}"
+            )
         teller = _Teller(page, stopped)
         regtest.listeners.append(teller)
-        await _until_one_ends(stopped.wait(), _obey(node, page, _command_lines()), _mine_every(args.interval, regtest, payments))
+        await _until_one_ends(
+            stopped.wait(), _obey(node, page, _command_lines()), _mine_every(args.interval, regtest, payments)
+        )
     if teller.error is not None:
         raise teller.error
     page.line("stopped")
@@ -123,7 +151,10 @@ async def _until_one_ends(*jobs: Coroutine[object, object, object]) -> None:
 
 
 class _Teller:
-    """Prints what happens on the chain and in the mempool. If it cannot, it stops the node: raising would blame a peer."""
+    """Prints what happens on the chain and in the mempool.
+
+    If it cannot, it stops the node: raising would blame a peer.
+    """
 
     def __init__(self, page: Page, stopped: asyncio.Event) -> None:
         self.error: OSError | None = None
@@ -132,7 +163,9 @@ class _Teller:
 
     def on_tip(self, change: TipChange) -> None:
         if change.disconnected:
-            self._tell(f"reorganisation: {len(change.disconnected)} blocks disconnected, {len(change.connected)} connected")
+            self._tell(
+                f"reorganisation: {len(change.disconnected)} blocks disconnected, {len(change.connected)} connected"
+            )
         for block in change.connected:
             self._tell(f"block {block.height} {hash_to_hex(block.hash)}, {len(block.txids)} tx")
 
@@ -156,7 +189,9 @@ async def _mine_every(interval: float | None, regtest: Regtest, payments: Sequen
 
 
 def _command_lines() -> Iterable[bytes]:
-    """Lines of standard input; none if it is a terminal and this process is in its background, where reading would stop it."""
+    """Lines of standard input; none if it is a terminal and this process is in its background, where reading would stop
+    it.
+    """
     if sys.stdin is None:
         return ()
     with suppress(OSError):
@@ -191,7 +226,10 @@ def _do(node: Node, page: Page, words: Sequence[str]) -> None:
         case ["reorg", depth]:
             regtest.reorg(_number(depth, 1, _MOST))
         case ["status"]:
-            page.line(f"height {regtest.height}, {len(regtest.mempool)} transactions in the mempool, {len(node.responders)} connections")
+            page.line(
+                f"height {regtest.height}, {len(regtest.mempool)} transactions in the mempool, {len(node.responders)}"
+                " connections"
+            )
         case ["help"]:
             page.line("commands:")
             for line in _COMMANDS.splitlines():

@@ -1,4 +1,6 @@
-"""`spvfilter wallet`: balance, coins and history from a wallet's database, without a network, also while `watch` writes it."""
+"""`spvfilter wallet`: balance, coins and history from a wallet's database, without a network, also while `watch` writes
+it.
+"""
 
 from __future__ import annotations
 
@@ -36,34 +38,50 @@ Row = TypeVar("Row", Coin, HistoryEntry)
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter wallet VIEW [TXID] --db FILE [OPTION ...]"
     parser.description = (
-        "Show what a wallet has by the database that `spvfilter watch --db FILE` keeps. No network is used, and `watch` may run meanwhile. "
-        "Tables are in BTC; JSON lines and CSV are in satoshi, with all columns. Confirmations count from the last header in the database. "
-        "Standard error names the blocks that were not searched, if there are any."
+        "Show what a wallet has by the database that `spvfilter watch --db FILE` keeps. No network is used, and `watch`"
+        " may run meanwhile. Tables are in BTC; JSON lines and CSV are in satoshi, with all columns. Confirmations"
+        " count from the last header in the database. Standard error names the blocks that were not searched, if there"
+        " are any."
     )
     parser.add_argument(
-        "view", metavar="VIEW", choices=_VIEWS,
-        help="balance; coins: unspent outputs; history: transactions, the latest first; tx: one transaction; address: the next unused "
-        "one; keychains: whose addresses are watched, and how far they were used",
-    )  # fmt: skip
+        "view",
+        metavar="VIEW",
+        choices=_VIEWS,
+        help=(
+            "balance; coins: unspent outputs; history: transactions, the latest first; tx: one transaction; address:"
+            " the next unused one; keychains: whose addresses are watched, and how far they were used"
+        ),
+    )
     parser.add_argument("txid", metavar="TXID", nargs="?", help="of the transaction that tx shows")
     parser.add_argument("--db", metavar="FILE", required=True, help="the wallet's database")
     parser.add_argument("--label", metavar="LABEL", help="only what concerns entries of the watch list with this label")
     parser.add_argument(
-        "--keychain", metavar="NAME",
-        help="only what concerns a keychain, by its descriptor, name or label; of several with a label address takes the first",
-    )  # fmt: skip
-    parser.add_argument(
-        "--limit", metavar="N", type=whole(1, 1 << 62), help=f"at most so many rows; default: {_DEFAULT_LIMIT} in a table, else all"
+        "--keychain",
+        metavar="NAME",
+        help=(
+            "only what concerns a keychain, by its descriptor, name or label; of several with a label address takes the"
+            " first"
+        ),
     )
     parser.add_argument(
-        "--format", choices=FORMATS, default="table" if sys.stdout.isatty() else "jsonl",
+        "--limit",
+        metavar="N",
+        type=whole(1, 1 << 62),
+        help=f"at most so many rows; default: {_DEFAULT_LIMIT} in a table, else all",
+    )
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="table" if sys.stdout.isatty() else "jsonl",
         help="default: table on a terminal, JSON lines elsewhere",
-    )  # fmt: skip
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     if (args.txid is None) == (args.view == "tx"):
-        raise ParameterError("give the TXID of the transaction: wallet tx TXID" if args.txid is None else f"{args.view} takes no TXID")
+        raise ParameterError(
+            "give the TXID of the transaction: wallet tx TXID" if args.txid is None else f"{args.view} takes no TXID"
+        )
     if args.view == "tx" and any(each is not None for each in (args.label, args.limit, args.keychain)):
         raise ParameterError("tx shows one transaction: it takes neither --label nor --limit nor --keychain")
     if args.view in ("address", "keychains") and (args.label is not None or args.limit is not None):
@@ -125,26 +143,67 @@ def _hex(digest: bytes | None) -> str | None:
 
 
 _COIN_COLUMNS = (
-    *("outpoint", "value", "address", "script", "label", "keychain", "keychain_index", "height", "coinbase", "spendable", "spent_by"),
+    *(
+        "outpoint",
+        "value",
+        "address",
+        "script",
+        "label",
+        "keychain",
+        "keychain_index",
+        "height",
+        "coinbase",
+        "spendable",
+        "spent_by",
+    ),
     *("time", "completeness"),
 )
 _ENTRY_COLUMNS = (
-    *("txid", "net", "fee", "status", "height", "block", "time", "first_seen", "confirmations", "rival", "own", "coinbase"),
+    *(
+        "txid",
+        "net",
+        "fee",
+        "status",
+        "height",
+        "block",
+        "time",
+        "first_seen",
+        "confirmations",
+        "rival",
+        "own",
+        "coinbase",
+    ),
     *("labels", "raw", "completeness"),
 )
 
 
 def _coin_fields(coin: Coin) -> Fields:
     named = (coin.address, coin.script_pubkey.hex(), coin.label, coin.keychain, coin.keychain_index)
-    state = (coin.height, coin.is_coinbase, coin.is_spendable, _hex(coin.spent_by), coin.time, _certainty(coin.completeness))
+    state = (
+        coin.height,
+        coin.is_coinbase,
+        coin.is_spendable,
+        _hex(coin.spent_by),
+        coin.time,
+        _certainty(coin.completeness),
+    )
     row = (str(coin.outpoint), coin.value, *named, *state)
     return dict(zip(_COIN_COLUMNS, row, strict=True))
 
 
 def _entry_fields(entry: HistoryEntry) -> dict[str, object]:
     place = (entry.height, _hex(entry.block_hash), entry.time, entry.first_seen, entry.confirmations)
-    kind = (_hex(entry.rival), entry.is_own, entry.is_coinbase, list(entry.labels), entry.raw.hex(), _certainty(entry.completeness))
-    return dict(zip(_ENTRY_COLUMNS, (_hex(entry.txid), entry.net, entry.fee, entry.status.value, *place, *kind), strict=True))
+    kind = (
+        _hex(entry.rival),
+        entry.is_own,
+        entry.is_coinbase,
+        list(entry.labels),
+        entry.raw.hex(),
+        _certainty(entry.completeness),
+    )
+    return dict(
+        zip(_ENTRY_COLUMNS, (_hex(entry.txid), entry.net, entry.fee, entry.status.value, *place, *kind), strict=True)
+    )
 
 
 def _certainty(completeness: Completeness | None) -> str | None:
@@ -184,7 +243,13 @@ def _coin_table(page: Page, coins: list[Coin]) -> None:
         return
     columns: dict[str, Align] = {"height": "right", "BTC": "right", "outpoint": "left", "": "left", "label": "left"}
     rows = [
-        ["" if coin.height is None else str(coin.height), bitcoin(coin.value), str(coin.outpoint), _state(coin), _short(coin.label or "")]
+        [
+            "" if coin.height is None else str(coin.height),
+            bitcoin(coin.value),
+            str(coin.outpoint),
+            _state(coin),
+            _short(coin.label or ""),
+        ]
         for coin in coins
     ]
     page.table(columns, rows, shrink="outpoint")
@@ -202,7 +267,13 @@ def _history_table(page: Page, entries: list[HistoryEntry]) -> None:
     if not entries:
         page.line("no transactions")
         return
-    columns: dict[str, Align] = {"time, UTC": "left", "height": "right", "BTC": "right", "txid": "left", "label": "left"}
+    columns: dict[str, Align] = {
+        "time, UTC": "left",
+        "height": "right",
+        "BTC": "right",
+        "txid": "left",
+        "label": "left",
+    }
     rows = [
         [
             _when(entry.time),

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 from spvfilter._public import lazy
 
 if TYPE_CHECKING:
-    from spvfilter.filters.batch import BlockFilter as BlockFilter, ScriptSource as ScriptSource, match_filters as match_filters
+    from spvfilter.filters.batch import (
+        BlockFilter as BlockFilter,
+        ScriptSource as ScriptSource,
+        match_filters as match_filters,
+    )
     from spvfilter.filters.bip37 import (
         Bip37Filter as Bip37Filter,
         BloomSource as BloomSource,

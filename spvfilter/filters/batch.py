@@ -1,4 +1,6 @@
-"""Matching a stream of basic filters (BIP-158) against a watch list: in bounded memory, by several threads, with ordered results."""
+"""Matching a stream of basic filters (BIP-158) against a watch list: in bounded memory, by several threads, with
+ordered results.
+"""
 
 from __future__ import annotations
 
@@ -35,22 +37,25 @@ class ScriptSource(Protocol):
 @dataclass(slots=True)
 class _Batch:
     filters: list[tuple[bytes, bytes]] = field(default_factory=list)
-    error: Exception | None = None  # ended the stream after these filters
+    error: Exception | None = None
+    """Ended the stream after these filters."""
 
 
 @public
 def match_filters(filters: Iterable[BlockFilter], watch: ScriptSource | GcsQuery, *, jobs: int = 1) -> Generator[bytes]:
-    """Yield the hashes of the blocks whose filters match, in input order. They are candidates: only the blocks can confirm them.
+    """Yield the hashes of the blocks whose filters match, in input order.
 
-    `filters` is read lazily, in the caller's thread, at most jobs + 1 batches of 256 filters or some 4 MB ahead. `watch` is a query, or a
-    WatchList, of which the present entries are used. `jobs` threads match in parallel, since the compiled kernel releases the GIL; one
-    job runs in the caller's thread, and the pure kernel always uses one. Closing the generator ends the threads. Iteration blocks: from a
-    coroutine, iterate in a thread.
+    They are candidates: only the blocks can confirm them.
 
-    Raises ParameterError, and InexpressibleError for entries that compact filters cannot find. Errors in the stream surface in order,
-    after all preceding candidates: an Exception that `filters` raises, TypeError for an item that is not a filter, BlockFilterError for
-    the first malformed one. Any other BaseException, such as KeyboardInterrupt, ends the generator at once, without the remaining
-    candidates.
+    `filters` is read lazily, in the caller's thread, at most jobs + 1 batches of 256 filters or some 4 MB ahead.
+    `watch` is a query, or a WatchList, of which the present entries are used. `jobs` threads match in parallel, since
+    the compiled kernel releases the GIL; one job runs in the caller's thread, and the pure kernel always uses one.
+    Closing the generator ends the threads. Iteration blocks: from a coroutine, iterate in a thread.
+
+    Raises ParameterError, and InexpressibleError for entries that compact filters cannot find. Errors in the stream
+    surface in order, after all preceding candidates: an Exception that `filters` raises, TypeError for an item that is
+    not a filter, BlockFilterError for the first malformed one. Any other BaseException, such as KeyboardInterrupt, ends
+    the generator at once, without the remaining candidates.
     """
     if jobs < 1:
         raise ParameterError(f"jobs must be at least 1: {jobs}")
@@ -73,7 +78,9 @@ def _candidates(outcomes: Generator[tuple[Sequence[bytes], Exception | None]]) -
         outcomes.close()
 
 
-def _outcomes(batches: Iterator[_Batch], query: GcsQuery, jobs: int) -> Generator[tuple[Sequence[bytes], Exception | None]]:
+def _outcomes(
+    batches: Iterator[_Batch], query: GcsQuery, jobs: int
+) -> Generator[tuple[Sequence[bytes], Exception | None]]:
     """For each batch, in order, its candidates and the error that follows them, if any."""
     if jobs == 1:
         for batch in batches:
@@ -112,7 +119,9 @@ def _batches(filters: Iterator[BlockFilter]) -> Iterator[_Batch]:
 
 def _checked(block_hash: Buffer, data: Buffer | BasicFilter) -> tuple[bytes, bytes]:
     """Both as bytes, which are immutable while a thread reads them."""
-    if type(block_hash) is bytes and type(data) is bytes and len(block_hash) == 32:  # most are, and the checks below take 1 µs
+    if (
+        type(block_hash) is bytes and type(data) is bytes and len(block_hash) == 32
+    ):  # most are, and the checks below take 1 µs
         return block_hash, data
     if not isinstance(block_hash, Buffer):
         raise TypeError(f"a block hash is 32 bytes, not {type(block_hash).__name__}")

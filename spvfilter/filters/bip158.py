@@ -18,10 +18,11 @@ _OP_RETURN = 0x6A
 
 @public
 class BasicFilter(GolombCodedSet):
-    """The basic filter of one block: its output scripts except OP_RETURN ones, and the scripts that it spends, empty ones excluded.
+    """The basic filter of one block: its output scripts except OP_RETURN ones, and the scripts that it spends, empty
+    ones excluded.
 
-    `bytes(f)` is the filter in a `cfilter` message. P = 19, M = 784931; the SipHash key is the first 16 bytes of the block hash (wire
-    order). Raises ParameterError unless the block hash has 32 bytes, FormatError as GolombCodedSet.
+    `bytes(f)` is the filter in a `cfilter` message. P = 19, M = 784931; the SipHash key is the first 16 bytes of the
+    block hash (wire order). Raises ParameterError unless the block hash has 32 bytes, FormatError as GolombCodedSet.
     """
 
     __slots__ = ("block_hash",)
@@ -33,8 +34,10 @@ class BasicFilter(GolombCodedSet):
         self.block_hash = block_hash
 
     @classmethod
-    def build(cls, raw_block: bytes | Serializable, prevout_scripts: Iterable[bytes]) -> Self:  # type: ignore[override]  # a block's set
-        """The filter of a block; `prevout_scripts` are the scriptPubKeys that its inputs spend, in any order, without the coinbase's.
+    # a block's set
+    def build(cls, raw_block: bytes | Serializable, prevout_scripts: Iterable[bytes]) -> Self:  # type: ignore[override]
+        """The filter of a block; `prevout_scripts` are the scriptPubKeys that its inputs spend, in any order, without
+        the coinbase's.
 
         Raises ParameterError unless there is one script for each input, and FormatError for a malformed block.
         """
@@ -100,7 +103,9 @@ def filter_hash(data: bytes) -> bytes:
 
 @public
 def filter_header(hash_of_filter: bytes, previous: bytes) -> bytes:
-    """The double SHA-256 of filter hash and previous filter header, 32 bytes each, else ParameterError (BIP-157 § Filter Headers)."""
+    """The double SHA-256 of filter hash and previous filter header, 32 bytes each, else ParameterError (BIP-157 §
+    Filter Headers).
+    """
     if len(hash_of_filter) != 32 or len(previous) != 32:
         raise ParameterError(f"hashes have 32 bytes, not {len(hash_of_filter)} and {len(previous)}")
     return sha256d(hash_of_filter + previous)

@@ -25,7 +25,9 @@ else:
     secrets = deferred("secrets")
 
 MIN_CAPACITY = 256  # elements; smaller filters cannot meet the rate, and reveal how few elements they hold
-_WALLET_CAPACITY = 1_024  # elements for which a wallet's filter has room, decoys at first: what it learns makes it drift the later
+_WALLET_CAPACITY = (
+    1_024  # elements for which a wallet's filter has room, decoys at first: what it learns makes it drift the later
+)
 _SHA256_BLOCK = 64  # bytes
 _INNER, _OUTER = (bytes(each ^ pad for each in range(256)) for pad in (0x36, 0x5C))  # RFC 2104 § 2
 
@@ -39,14 +41,19 @@ class UpdateFlags(IntEnum):
     """What a peer inserts into the filter when an output matches (BIP-37 § Filter matching algorithm)."""
 
     NONE = 0
-    ALL = 1  # the outpoint of every matching output
-    P2PUBKEY_ONLY = 2  # the outpoint of matching pay-to-pubkey and bare multisig outputs
-    UNDEFINED = 3  # occurs in received filters only; nothing is inserted
+    ALL = 1
+    """The outpoint of every matching output."""
+    P2PUBKEY_ONLY = 2
+    """The outpoint of matching pay-to-pubkey and bare multisig outputs."""
+    UNDEFINED = 3
+    """Occurs in received filters only; nothing is inserted."""
 
 
 @public
 class MatchedTx(NamedTuple):
-    """A transaction that a node sends for a filter: its position in the block, its txid (wire order) and its bytes as in the block."""
+    """A transaction that a node sends for a filter: its position in the block, its txid (wire order) and its bytes as
+    in the block.
+    """
 
     position: int
     txid: bytes
@@ -69,7 +76,9 @@ class BloomSource(Protocol):
 
 @public
 def filter_size(elements: int, fp_rate: float) -> int:
-    """The size in bytes of a filter for `elements` at `fp_rate`, by Core's formula: rounded down, at most 36,000. May be 0.
+    """The size in bytes of a filter for `elements` at `fp_rate`, by Core's formula: rounded down, at most 36,000.
+
+    May be 0.
 
     Raises ParameterError for elements < 1 or a rate outside (0, 1).
     """
@@ -80,7 +89,10 @@ def filter_size(elements: int, fp_rate: float) -> int:
 
 @public
 def filter_hash_funcs(size: int, elements: int) -> int:
-    """The number of hash functions for `size` bytes and `elements`, by Core's formula with its *integer* division. May be 0."""
+    """The number of hash functions for `size` bytes and `elements`, by Core's formula with its *integer* division.
+
+    May be 0.
+    """
     return min(int(size * 8 // elements * _LN2), MAX_HASH_FUNCS)
 
 
@@ -97,16 +109,22 @@ def _degenerate(elements: int, fp_rate: float) -> bool:
 
 
 def _refuse_degenerate(elements: int, fp_rate: float) -> ParameterError:
-    """The error for parameters whose filter would match everything, with the nearest parameters that give a working filter."""
+    """The error for parameters whose filter would match everything, with the nearest parameters that give a working
+    filter.
+    """
     size = filter_size(elements, fp_rate)
     most = MAX_FILTER_SIZE * 4  # elements; at 2 bits each, Core's integer division still gives one function
     rate = _highest_rate(min(elements, most))
     if elements <= most:
         remedy = f"the rate for {elements} elements can be at most {rate}"
     else:
-        remedy = f"a filter of {MAX_FILTER_SIZE} bytes holds at most {most} elements" + (f" at rate {rate}" if fp_rate > rate else "")
+        remedy = f"a filter of {MAX_FILTER_SIZE} bytes holds at most {most} elements" + (
+            f" at rate {rate}" if fp_rate > rate else ""
+        )
     result = "0 hash functions" if size else "0 bytes"
-    return ParameterError(f"{elements} elements at rate {fp_rate} give {result}: to peers, such a filter matches everything; {remedy}")
+    return ParameterError(
+        f"{elements} elements at rate {fp_rate} give {result}: to peers, such a filter matches everything; {remedy}"
+    )
 
 
 def _highest_rate(elements: int) -> float:
@@ -119,12 +137,12 @@ def _highest_rate(elements: int) -> float:
 class Bip37Filter(BloomBits):
     """A BIP-37 filter; `bytes(f)` is its filterload payload.
 
-    The payload: CompactSize length and the bit field (≤ 36,000 bytes), number of hash functions u32 (≤ 50), tweak u32, flags u8;
-    integers little endian. Function i is murmur3 with seed i * 0xFBA4C795 + tweak. As in Core since 0.21, a received filter without
-    bytes or functions contains everything and ignores inserts.
+    The payload: CompactSize length and the bit field (≤ 36,000 bytes), number of hash functions u32 (≤ 50), tweak u32,
+    flags u8; integers little endian. Function i is murmur3 with seed i * 0xFBA4C795 + tweak. As in Core since 0.21, a
+    received filter without bytes or functions contains everything and ignores inserts.
 
-    Core's formula sizes the filter for `elements` ≥ 1 at 0 < `fp_rate` < 1; `tweak` is a u32. Raises ParameterError for other values,
-    and if the formula gives a filter that peers take for a match-all filter; see `match_all`.
+    Core's formula sizes the filter for `elements` ≥ 1 at 0 < `fp_rate` < 1; `tweak` is a u32. Raises ParameterError for
+    other values, and if the formula gives a filter that peers take for a match-all filter; see `match_all`.
     """
 
     __slots__ = ("_field", "_raw_flags", "capacity", "nominal_fp_rate")
@@ -159,16 +177,19 @@ class Bip37Filter(BloomBits):
     ) -> Self:
         """A filter that finds everything `watch` wants, with room for future outpoints.
 
-        It is sized for `elements`, by default for the next power of two that is at least 256 and twice the present number: it keeps its
-        size while the wallet grows a little, and reveals little about the number of addresses. The tweak is random by default; pass the
-        old one to make the same filter again (a peer can intersect two filters of one wallet that differ in tweak or size).
+        It is sized for `elements`, by default for the next power of two that is at least 256 and twice the present
+        number: it keeps its size while the wallet grows a little, and reveals little about the number of addresses. The
+        tweak is random by default; pass the old one to make the same filter again (a peer can intersect two filters of
+        one wallet that differ in tweak or size).
 
-        Until the reserve is used, the real rate (`current_fp_rate`) is below the requested one (`nominal_fp_rate`) and hides little.
-        `decoy_key`, a secret of the wallet of at least 16 bytes, fills the reserve with decoys derived from it, always the same ones,
-        until the real rate is the requested one; future elements take their place. This goes beyond BIP-37.
+        Until the reserve is used, the real rate (`current_fp_rate`) is below the requested one (`nominal_fp_rate`) and
+        hides little. `decoy_key`, a secret of the wallet of at least 16 bytes, fills the reserve with decoys derived
+        from it, always the same ones, until the real rate is the requested one; future elements take their place. This
+        goes beyond BIP-37.
 
-        Warns with FpRateWarning if the limits of 36,000 bytes or 50 functions make the real rate more than twice the requested one, and
-        with LostSpendsWarning if the flags would hide spends. Raises ParameterError for an empty list, or one larger than `elements`.
+        Warns with FpRateWarning if the limits of 36,000 bytes or 50 functions make the real rate more than twice the
+        requested one, and with LostSpendsWarning if the flags would hide spends. Raises ParameterError for an empty
+        list, or one larger than `elements`.
         """
         wanted = list(watch.bloom_elements())
         if not wanted:
@@ -185,21 +206,30 @@ class Bip37Filter(BloomBits):
         real = max(made.current_fp_rate, expected if elements is not None else 0.0)
         if real > 2 * fp_rate and (made.size == MAX_FILTER_SIZE or made.hash_funcs == MAX_HASH_FUNCS):
             caps = f"{MAX_FILTER_SIZE} bytes and {MAX_HASH_FUNCS} functions"
-            message = f"{capacity} elements in the {caps} that BIP-37 allows: the real rate is {real:.3g}, not {fp_rate:g}"
+            message = (
+                f"{capacity} elements in the {caps} that BIP-37 allows: the real rate is {real:.3g}, not {fp_rate:g}"
+            )
             warnings.warn(message, FpRateWarning, stacklevel=2)
         if lost := _lost_spends(wanted, flags):
-            message = f"with flags {UpdateFlags(flags).name} a peer will not report the spends of {lost} watched elements: use ALL"
+            message = (
+                f"with flags {UpdateFlags(flags).name} a peer will not report the spends of {lost} watched elements:"
+                " use ALL"
+            )
             warnings.warn(message, LostSpendsWarning, stacklevel=2)
         return made
 
     def _add_decoys(self, key: bytes, fp_rate: float) -> None:
         if len(key) < 16:
             raise ParameterError(f"a decoy key has at least 16 bytes, not {len(key)}")
-        target = self.bits * fp_rate ** (1 / self.hash_funcs)  # the number of set bits X at which (X/m)^k is the requested rate
+        target = self.bits * fp_rate ** (
+            1 / self.hash_funcs
+        )  # the number of set bits X at which (X/m)^k is the requested rate
         have, number = self.set_bits(), 0
         while have < target:
             before = bytes(self._field) if target - have <= self.hash_funcs else b""
-            some = max(1, int(target - have) // self.hash_funcs)  # that set no more bits than are missing, whatever they are
+            some = max(
+                1, int(target - have) // self.hash_funcs
+            )  # that set no more bits than are missing, whatever they are
             self.update(decoys(key, number, some))
             number += some
             was, have = have, self.set_bits()
@@ -239,10 +269,17 @@ class Bip37Filter(BloomBits):
     __hash__ = None  # type: ignore[assignment]  # a filter changes
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.size} bytes, {self.hash_funcs} functions, tweak {self.tweak}, flags {self.flags.name}>"
+        return (
+            f"<{type(self).__name__} {self.size} bytes, {self.hash_funcs} functions, tweak {self.tweak}, flags"
+            f" {self.flags.name}>"
+        )
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self).parse, (bytes(self),), (None, {"capacity": self.capacity, "nominal_fp_rate": self.nominal_fp_rate})
+        return (
+            type(self).parse,
+            (bytes(self),),
+            (None, {"capacity": self.capacity, "nominal_fp_rate": self.nominal_fp_rate}),
+        )
 
     @property
     def tweak(self) -> int:
@@ -280,14 +317,17 @@ class Bip37Filter(BloomBits):
     def matches_tx(self, tx: bytes | Serializable) -> bool:
         """Whether a node with this filter reports the transaction. Inserts its outpoints as the flags say.
 
-        Equal to Core bloom.cpp IsRelevantAndUpdate, to the bit. Raises FormatError for a malformed transaction, and changes nothing then.
+        Equal to Core bloom.cpp IsRelevantAndUpdate, to the bit. Raises FormatError for a malformed transaction, and
+        changes nothing then.
         """
         matched, bits = bip37_scan_tx(to_bytes(tx), bytes(self._field), self.hash_funcs, self.tweak, self.flags)
         self._field[:] = bits
         return matched
 
     def scan_block(self, block: bytes | Serializable) -> list[MatchedTx]:
-        """The transactions of a block that a node with this filter reports, in block order. Updates the filter on the way.
+        """The transactions of a block that a node with this filter reports, in block order.
+
+        Updates the filter on the way.
 
         Raises FormatError for a malformed block, and changes nothing then.
         """
@@ -298,10 +338,14 @@ class Bip37Filter(BloomBits):
 
 
 def decoys(key: bytes, first: int, count: int) -> list[bytes]:
-    """`count` decoys from number `first` on, 20 bytes each: of HMAC-SHA-256 (RFC 2104) with `key` over b"spvfilter decoy" and a u32 LE."""
+    """`count` decoys from number `first` on, 20 bytes each: of HMAC-SHA-256 (RFC 2104) with `key` over b"spvfilter
+    decoy" and a u32 LE.
+    """
     sha256 = hashlib.sha256
     padded = (key if len(key) <= _SHA256_BLOCK else sha256(key).digest()).ljust(_SHA256_BLOCK, b"\x00")
-    inner = sha256(padded.translate(_INNER) + b"spvfilter decoy")  # hashed once for all: a fifth of the time of hmac.digest for each
+    inner = sha256(
+        padded.translate(_INNER) + b"spvfilter decoy"
+    )  # hashed once for all: a fifth of the time of hmac.digest for each
     outer = sha256(padded.translate(_OUTER))
     found = []
     for number in range(first, first + count):
@@ -313,7 +357,9 @@ def decoys(key: bytes, first: int, count: int) -> list[bytes]:
 
 
 def reserve(wanted: int, fp_rate: float, least: int = MIN_CAPACITY) -> int:
-    """The number of elements to size a wallet's filter for: `wanted` plus room to grow, as far as 36,000 bytes keep the rate.
+    """The number of elements to size a wallet's filter for:
+
+    `wanted` plus room to grow, as far as 36,000 bytes keep the rate.
 
     Raises ParameterError for wanted < 1 or a rate outside (0, 1).
     """
@@ -323,7 +369,9 @@ def reserve(wanted: int, fp_rate: float, least: int = MIN_CAPACITY) -> int:
 
 
 def wallet_capacity(wanted: int, fp_rate: float) -> int:
-    """The number of elements that LightClient sizes its filter for: a small wallet learns much, which would soon make the filter drift."""
+    """The number of elements that LightClient sizes its filter for: a small wallet learns much, which would soon make
+    the filter drift.
+    """
     return reserve(wanted, fp_rate, _WALLET_CAPACITY)
 
 
@@ -333,7 +381,13 @@ def most_elements(fp_rate: float) -> int:
 
 
 def _lost_spends(wanted: list[bytes], flags: int) -> int:
-    """The number of elements that match outputs whose spends a peer misses, since these flags keep it from inserting their outpoints."""
+    """The number of elements that match outputs whose spends a peer misses, since these flags keep it from inserting
+    their outpoints.
+    """
     if flags == UpdateFlags.ALL:
         return 0
-    return sum(1 for element in wanted if len(element) != OUTPOINT_SIZE and not (flags == UpdateFlags.P2PUBKEY_ONLY and is_pubkey(element)))
+    return sum(
+        1
+        for element in wanted
+        if len(element) != OUTPOINT_SIZE and not (flags == UpdateFlags.P2PUBKEY_ONLY and is_pubkey(element))
+    )

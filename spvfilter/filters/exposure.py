@@ -1,14 +1,18 @@
-"""What BIP-37 filters tell the peer that has them: decoys, the probability that a matching address is the wallet's, measured rates.
+"""What BIP-37 filters tell the peer that has them: decoys, the probability that a matching address is the wallet's,
+measured rates.
 
-X bits of a filter's m are set and it has k functions, so a stranger's address matches with probability p = (X/m)^k. Of U addresses on the
-chain, N of them ours, D = (U - N) p match by chance: decoys. A matching address is ours with probability N / (N + D).
+X bits of a filter's m are set and it has k functions, so a stranger's address matches with probability p = (X/m)^k. Of
+U addresses on the chain, N of them ours, D = (U - N) p match by chance: decoys. A matching address is ours with
+probability N / (N + D).
 
-What several filters of one wallet tell together depends on how they differ. With the same size, functions and tweak they test the same
-bits, and an address matches all if it matches the bits that are set in all: p of A & B. Otherwise their hashes are independent, and p is
-the product of theirs: each restart of a client that draws a new tweak multiplies the decoys by p once more. Only where one filter is
-exactly a multiple of the other's size, with the same tweak, is p larger than the product; a sample shows it.
+What several filters of one wallet tell together depends on how they differ. With the same size, functions and tweak
+they test the same bits, and an address matches all if it matches the bits that are set in all: p of A & B. Otherwise
+their hashes are independent, and p is the product of theirs: each restart of a client that draws a new tweak multiplies
+the decoys by p once more. Only where one filter is exactly a multiple of the other's size, with the same tweak, is p
+larger than the product; a sample shows it.
 
-Source: Gervais, Karame, Gruber and Capkun, "On the Privacy Provisions of Bloom Filters in Lightweight Bitcoin Clients" (2014).
+Source: Gervais, Karame, Gruber and Capkun, "On the Privacy Provisions of Bloom Filters in Lightweight Bitcoin Clients"
+(2014).
 """
 
 from __future__ import annotations
@@ -112,11 +116,14 @@ def _parameters(made: Bip37Filter) -> tuple[int, int, int]:
 
 
 @public
-def sample_rate(filters: Sequence[Bip37Filter], probes: int, seed: int, *, without: Sequence[Bip37Filter] = ()) -> SampledRate:
-    """Test random 20-byte elements, as the hashes in addresses are: how many every filter of `filters` contains and none of `without`.
+def sample_rate(
+    filters: Sequence[Bip37Filter], probes: int, seed: int, *, without: Sequence[Bip37Filter] = ()
+) -> SampledRate:
+    """Test random 20-byte elements, as the hashes in addresses are: how many every filter of `filters` contains and
+    none of `without`.
 
-    The same seed draws the same ones, and never those of `random.Random(seed)`, with which a caller may have drawn the filters' own
-    elements. Raises ParameterError for no filter, or unless 1 <= probes <= 1,000,000,000.
+    The same seed draws the same ones, and never those of `random.Random(seed)`, with which a caller may have drawn the
+    filters' own elements. Raises ParameterError for no filter, or unless 1 <= probes <= 1,000,000,000.
     """
     if not filters:
         raise ParameterError("no filter is given")
@@ -145,11 +152,12 @@ def _ones(mask: bytes) -> list[int]:
 
 @public
 def bitcoinj_filter(addresses: int, tweak: int, fp_rate: float = BITCOINJ_FP_RATE) -> Bip37Filter:
-    """The filter that bitcoinj makes for as many addresses, each by its public key and its hash: with stand-ins, for its rate.
+    """The filter that bitcoinj makes for as many addresses, each by its public key and its hash: with stand-ins, for
+    its rate.
 
-    It is sized for 100 elements more than these, with a floating-point number of functions (its BloomFilter, FilterMerger and PeerGroup,
-    as of 0.17), and its tweak is drawn anew at every start. The stand-ins are the same for every tweak. Raises ParameterError for
-    addresses < 1, a rate outside (0, 1) or a tweak that is no u32.
+    It is sized for 100 elements more than these, with a floating-point number of functions (its BloomFilter,
+    FilterMerger and PeerGroup, as of 0.17), and its tweak is drawn anew at every start. The stand-ins are the same for
+    every tweak. Raises ParameterError for addresses < 1, a rate outside (0, 1) or a tweak that is no u32.
     """
     if not isinstance(addresses, int) or not 1 <= addresses <= 1 << 30:
         raise ParameterError(f"from 1 to 2^30 addresses, not {addresses!r}")

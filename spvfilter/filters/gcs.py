@@ -16,9 +16,9 @@ GcsQuery.__module__ = "spvfilter.filters"  # of either kernel
 class GolombCodedSet:
     """An immutable set of N items with a false-positive rate of 1/M; it is smallest for P ≈ log2(M) - 0.2.
 
-    `bytes(s)` is N as CompactSize, then the coded differences (BIP-158 § Golomb-Coded Sets). `key` is a SipHash key of 16 bytes. The
-    constructor checks the whole encoding, so every object is valid. Raises ParameterError unless the key has 16 bytes, 1 ≤ P ≤ 32 and
-    1 ≤ M < 2^32, FormatError for a malformed set.
+    `bytes(s)` is N as CompactSize, then the coded differences (BIP-158 § Golomb-Coded Sets). `key` is a SipHash key of
+    16 bytes. The constructor checks the whole encoding, so every object is valid. Raises ParameterError unless the key
+    has 16 bytes, 1 ≤ P ≤ 32 and 1 ≤ M < 2^32, FormatError for a malformed set.
     """
 
     __slots__ = ("_data", "key", "m", "n", "p")
@@ -36,14 +36,18 @@ class GolombCodedSet:
 
     @classmethod
     def build(cls, items: Iterable[bytes], key: bytes, p: int, m: int) -> Self:
-        """The set of `items`, duplicates counting once. Raises ParameterError unless 1 ≤ P ≤ 32, 1 ≤ M < 2^32 and N ≤ 2^25."""
+        """The set of `items`, duplicates counting once.
+
+        Raises ParameterError unless 1 ≤ P ≤ 32, 1 ≤ M < 2^32 and N ≤ 2^25.
+        """
         return cls(gcs_build(items, key, p, m), key, p, m)
 
     @classmethod
     def parse(cls, data: bytes, key: bytes, p: int, m: int) -> Self:
         """The set in its encoding.
 
-        Raises FormatError if N is not canonical, above 2^25 or too large for the data, or if the data is truncated or has trailing bytes.
+        Raises FormatError if N is not canonical, above 2^25 or too large for the data, or if the data is truncated or
+        has trailing bytes.
         """
         return cls(bytes(data), key, p, m)
 
@@ -57,7 +61,10 @@ class GolombCodedSet:
         return self.match_any((item,))
 
     def match_any(self, items: Iterable[bytes] | GcsQuery) -> bool:
-        """Whether any of the items is in the set; false positives are possible. To query many sets, make `GcsQuery(items)` once."""
+        """Whether any of the items is in the set; false positives are possible.
+
+        To query many sets, make `GcsQuery(items)` once.
+        """
         query = items if isinstance(items, GcsQuery) else GcsQuery(items)
         return query.match_any(self._data, self.key, self.p, self.m)
 

@@ -1,4 +1,6 @@
-"""A report on a wallet's BIP-37 filter: what it tells a peer at once, after restarts and after additions, computed and sampled."""
+"""A report on a wallet's BIP-37 filter: what it tells a peer at once, after restarts and after additions, computed and
+sampled.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,13 @@ MAX_ADDED = 1_000_000
 class PrivacyCase:
     """One thing that a peer may have seen, and what it then knows."""
 
-    name: str  # a word for programs: "now", "restarts", …
-    said: str  # the same for people
+    name: str
+    """A word for programs: "now", "restarts", …."""
+    said: str
+    """The same for people."""
     exposure: Exposure
-    sampled: SampledRate | None  # None if no sample was taken
+    sampled: SampledRate | None
+    """None if no sample was taken."""
 
 
 @public
@@ -45,17 +50,24 @@ class PrivacyCase:
 class PrivacyReport:
     """What a wallet's filter tells a peer; see `privacy_report`, which makes it."""
 
-    size: int  # bytes of the filter
+    size: int
+    """Bytes of the filter."""
     hash_funcs: int
-    capacity: int  # elements that it was sized for
-    nominal_fp_rate: float  # asked for
-    real_fp_rate: float  # of the bits that are set
-    own: int  # addresses, keys and other data of the wallet
+    capacity: int
+    """Elements that it was sized for."""
+    nominal_fp_rate: float
+    """Asked for."""
+    real_fp_rate: float
+    """Of the bits that are set."""
+    own: int
+    """Addresses, keys and other data of the wallet."""
     outpoints: int
-    estimated_elements: float  # as read off the filter by a peer that does not know of decoys
+    estimated_elements: float
+    """As read off the filter by a peer that does not know of decoys."""
     restarts: int
     added: int
-    is_steady: bool  # whether the filters of all restarts had the same bytes
+    is_steady: bool
+    """Whether the filters of all restarts had the same bytes."""
     cases: tuple[PrivacyCase, ...]
 
 
@@ -75,24 +87,31 @@ def privacy_report(
 ) -> PrivacyReport:
     """What the filter that LightClient makes of `watch` with these parameters tells a peer, case by case.
 
-    The cases, each with its rate computed from the bits and, unless `probes` is 0, measured with random addresses drawn from `seed`:
+    The cases, each with its rate computed from the bits and, unless `probes` is 0, measured with random addresses drawn
+    from `seed`:
 
     - `now`: the filter as it is.
-    - `restarts`: it is made anew so many times, from the list, the tweak and the secret, and the peer has all of the filters.
-    - `added-known`: then so many addresses are added, and the peer asks which addresses are in the filters before and after.
+    - `restarts`: it is made anew so many times, from the list, the tweak and the secret, and the peer has all of the
+      filters.
+    - `added-known`: then so many addresses are added, and the peer asks which addresses are in the filters before and
+      after.
     - `added-new`: … and which are only in the one after: far fewer decoys hide what is new.
     - `no-decoys`: the same filter without decoys, as `spvfilter filterload` makes it.
     - `new-tweaks`: … with a tweak of its own at each restart.
     - `bitcoinj`, `bitcoinj-restarts`: bitcoinj's filter of as many addresses, and those of as many starts.
 
-    `elements` is the number that the filter is sized for, by default what LightClient takes. Raises ParameterError for parameters out of
-    range and for a list without entries, InexpressibleError.
+    `elements` is the number that the filter is sized for, by default what LightClient takes. Raises ParameterError for
+    parameters out of range and for a list without entries, InexpressibleError.
     """
     _check(restarts, added)
     wanted = _Elements(watch.bloom_elements())
     own = sum(1 for element in wanted.elements if len(element) != OUTPOINT_SIZE)
     if not own:
-        raise ParameterError("there is no address to hide: the list has outpoints alone" if wanted.elements else "the watch list is empty")
+        raise ParameterError(
+            "there is no address to hide: the list has outpoints alone"
+            if wanted.elements
+            else "the watch list is empty"
+        )
     drawn = random.Random(seed)  # of stand-ins and of a sample
     grown = _Elements([*wanted.elements, *(drawn.randbytes(20) for _ in range(added))])
     tweaks = [drawn.getrandbits(32) for _ in range(restarts + 1)]
@@ -137,13 +156,23 @@ class _Cases:
         self.cases: list[PrivacyCase] = []
         self._universe = universe
         self._sample: Callable[[Sequence[Bip37Filter], Sequence[Bip37Filter]], SampledRate | None] = (
-            (lambda inside, outside: sample_rate(inside, probes, seed, without=outside)) if probes else (lambda _inside, _outside: None)
+            (lambda inside, outside: sample_rate(inside, probes, seed, without=outside))
+            if probes
+            else (lambda _inside, _outside: None)
         )
 
     def tell_all(
-        self, own: int, made: list[Bip37Filter], later: Bip37Filter, added: int, plain: list[Bip37Filter], foreign: list[Bip37Filter]
+        self,
+        own: int,
+        made: list[Bip37Filter],
+        later: Bip37Filter,
+        added: int,
+        plain: list[Bip37Filter],
+        foreign: list[Bip37Filter],
     ) -> None:
-        """Every case: of the filter and those of its restarts, of one with additions, of those without decoys and of bitcoinj's."""
+        """Every case: of the filter and those of its restarts, of one with additions, of those without decoys and of
+        bitcoinj's.
+        """
         again = f"after {len(made) - 1:,} restarts"
         self.add("now", "the filter as it is", own, made[:1])
         self.add("restarts", f"… {again}", own, made)
@@ -154,7 +183,9 @@ class _Cases:
         self.add("bitcoinj", "bitcoinj's filter", own, foreign[:1])
         self.add("bitcoinj-restarts", f"… {again}", own, foreign)
 
-    def add(self, name: str, said: str, own: int, inside: Sequence[Bip37Filter], *, without: Sequence[Bip37Filter] = ()) -> None:
+    def add(
+        self, name: str, said: str, own: int, inside: Sequence[Bip37Filter], *, without: Sequence[Bip37Filter] = ()
+    ) -> None:
         """A case: of the addresses in every filter of `inside` and none of `without`, so many are ours."""
         rate = joint_rate(inside) - (joint_rate([*inside, *without]) if without else 0.0)
         exposure = Exposure(own, self._universe, min(1.0, max(0.0, rate)))

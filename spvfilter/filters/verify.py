@@ -1,9 +1,9 @@
 """Verification of a compact filter against its block.
 
-The filter must match every output script of the block, except empty ones and OP_RETURN, and every spent script that is known or was
-created in the same block. An input alone does not prove which script it spends: different scripts can lead to the same bytes (a P2SH
-redeem script of 33 bytes that starts with 02 looks like the public key of a P2PKH spend). The filter may or may not contain such scripts,
-so a filter is often neither refuted nor proven.
+The filter must match every output script of the block, except empty ones and OP_RETURN, and every spent script that is
+known or was created in the same block. An input alone does not prove which script it spends: different scripts can lead
+to the same bytes (a P2SH redeem script of 33 bytes that starts with 02 looks like the public key of a P2PKH spend). The
+filter may or may not contain such scripts, so a filter is often neither refuted nor proven.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Verdict(Enum):
 
     FALSE = "false"
     POSSIBLE = "possible"
-    TRUE = "true"  # every script of the block is known
+    TRUE = "true"
+    """Every script of the block is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +39,13 @@ class Judgement:
     """A verdict and its reason."""
 
     verdict: Verdict
-    reason: str = ""  # why the filter is false
+    reason: str = ""
+    """Why the filter is false."""
 
 
-def verify_filter(raw_block: bytes, data: bytes, block_hash: bytes, known: Callable[[bytes], bytes | None]) -> Judgement:
+def verify_filter(
+    raw_block: bytes, data: bytes, block_hash: bytes, known: Callable[[bytes], bytes | None]
+) -> Judgement:
     """Verify the bytes of a filter against its block, which must have been checked.
 
     `known` gives the scriptPubKey of an outpoint (36 bytes), or None.
@@ -58,7 +62,9 @@ def verify_filter(raw_block: bytes, data: bytes, block_hash: bytes, known: Calla
         if not claimed.match(script):
             return Judgement(Verdict.FALSE, f"it lacks the script {script.hex()}")
     if not len(required) <= claimed.n <= len(required) + unknown:
-        return Judgement(Verdict.FALSE, f"it has {claimed.n} elements, the block {len(required)} to {len(required) + unknown}")
+        return Judgement(
+            Verdict.FALSE, f"it has {claimed.n} elements, the block {len(required)} to {len(required) + unknown}"
+        )
     return Judgement(Verdict.POSSIBLE)
 
 
@@ -85,7 +91,10 @@ def _scripts(raw: bytes, known: Callable[[bytes], bytes | None]) -> tuple[set[by
 
 
 def spent_script(script_sig: bytes, witness: list[bytes]) -> bytes | None:
-    """The scriptPubKey that an input appears to spend, or None. Never certain: different scripts can lead to the same bytes."""
+    """The scriptPubKey that an input appears to spend, or None.
+
+    Never certain: different scripts can lead to the same bytes.
+    """
     if witness:
         return _nested(script_sig) if script_sig else _native(witness)
     pushes = list(script_pushes(script_sig))

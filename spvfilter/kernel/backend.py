@@ -18,7 +18,16 @@ _HOW_TO_COMPILE = (
 # the names that both backends define, by the reference's modules
 _REFERENCE = {
     "pure.blocks": (
-        *("bip37_scan_block", "bip37_scan_tx", "check_block", "is_p2pk", "is_pubkey", "merkle_root", "multisig_keys", "parse_tx"),
+        *(
+            "bip37_scan_block",
+            "bip37_scan_tx",
+            "check_block",
+            "is_p2pk",
+            "is_pubkey",
+            "merkle_root",
+            "multisig_keys",
+            "parse_tx",
+        ),
         *("strip_witness", "txid", "walk_block", "walk_tx", "wtxid"),
     ),
     "pure.address": ("decode_address", "encode_address"),
@@ -40,11 +49,18 @@ _REFERENCE = {
 
 def reference() -> dict[str, object]:
     """The reference's functions and types, by name."""
-    return {name: getattr(import_module(f"spvfilter.kernel.{module}"), name) for module, names in _REFERENCE.items() for name in names}
+    return {
+        name: getattr(import_module(f"spvfilter.kernel.{module}"), name)
+        for module, names in _REFERENCE.items()
+        for name in names
+    }
 
 
 def compiled() -> dict[str, object]:
-    """The compiled functions and types, by name. Raises ImportError if they are missing, broken, or compiled from other sources."""
+    """The compiled functions and types, by name.
+
+    Raises ImportError if they are missing, broken, or compiled from other sources.
+    """
     try:
         native = import_module(_NATIVE)
     except SystemError as error:  # a free-threaded Python loads what was compiled for others, as far as this
@@ -56,7 +72,10 @@ def compiled() -> dict[str, object]:
 
 
 def choose() -> tuple[str, dict[str, object]]:
-    """The name of the backend, "native" or "pure", and its functions and types. The package's docstring has the rules and errors."""
+    """The name of the backend, "native" or "pure", and its functions and types.
+
+    The package's docstring has the rules and errors.
+    """
     wanted = os.environ.get(VARIABLE) or "auto"
     if wanted not in ("native", "pure", "auto"):
         raise ParameterError(f"{VARIABLE} is native, pure or auto, not {wanted!r}")
@@ -72,7 +91,9 @@ def choose() -> tuple[str, dict[str, object]]:
 
 
 def advice() -> str | None:
-    """One line on why the pure kernel runs and how to get the compiled one; None if the user chose it, or the compiled kernel loads."""
+    """One line on why the pure kernel runs and how to get the compiled one; None if the user chose it, or the compiled
+    kernel loads.
+    """
     if os.environ.get(VARIABLE) == "pure":
         return None
     try:

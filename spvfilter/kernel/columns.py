@@ -1,6 +1,8 @@
-"""What a batch of keys consists of where it is no list and no plain buffer: arrays and columns of NumPy, pandas, polars, Arrow and DuckDB.
+"""What a batch of keys consists of where it is no list and no plain buffer: arrays and columns of NumPy, pandas,
+polars, Arrow and DuckDB.
 
-None of these libraries is imported here: an object of one of them shows that it is there already. Both kernels ask `batch_of`.
+None of these libraries is imported here: an object of one of them shows that it is there already. Both kernels ask
+`batch_of`.
 """
 
 from __future__ import annotations
@@ -81,15 +83,18 @@ def skips(nulls: object) -> bool:
 
 
 def is_missing(key: object) -> bool:
-    """Whether an object stands for no key: None, or a float that is not a number, as tables have it for a missing string."""
+    """Whether an object stands for no key:
+
+    None, or a float that is not a number, as tables have it for a missing string.
+    """
     return key is None or (type(key) is float and key != key)
 
 
 def batch_of(keys: Any, skip: bool) -> Batch | None:
     """The pieces of a batch; None for what is a buffer or an iterable and nothing else.
 
-    Raises TypeError for a table of several columns and for an array that holds no keys, and, unless `skip`, for nulls that the kernel
-    would not see.
+    Raises TypeError for a table of several columns and for an array that holds no keys, and, unless `skip`, for nulls
+    that the kernel would not see.
     """
     rooms = _packages_of(keys)
     if "numpy" in rooms and isinstance(keys, sys.modules["numpy"].ndarray):
@@ -108,7 +113,9 @@ def batch_of(keys: Any, skip: bool) -> Batch | None:
 
 
 def _packages_of(keys: object) -> set[str]:
-    """The packages that define an object's classes: of one that is only just being imported by another thread there are no objects."""
+    """The packages that define an object's classes: of one that is only just being imported by another thread there are
+    no objects.
+    """
     return {str(base.__module__).partition(".")[0] for base in type(keys).__mro__}
 
 
@@ -128,7 +135,9 @@ def _answer_for(keys: Any) -> Callable[[bytes], object]:
 
 def _polars_mask(polars: Any, mask: bytes) -> object:
     numpy = sys.modules.get("numpy")
-    return polars.Series(list(map(bool, mask)) if numpy is None else numpy.frombuffer(mask, numpy.bool_), dtype=polars.Boolean)
+    return polars.Series(
+        list(map(bool, mask)) if numpy is None else numpy.frombuffer(mask, numpy.bool_), dtype=polars.Boolean
+    )
 
 
 def _pyarrow_mask(pyarrow: Any, mask: bytes) -> object:
@@ -189,7 +198,10 @@ def _chunks(values: Any) -> Any:
 
 
 def _without(missing: Any, values: Any, as_array: Callable[[Any], Any], skip: bool, kind: int) -> Batch:
-    """A column whose missing keys a mask tells; `as_array` makes NumPy's of it. Raises TypeError for the first one unless it is skipped."""
+    """A column whose missing keys a mask tells; `as_array` makes NumPy's of it.
+
+    Raises TypeError for the first one unless it is skipped.
+    """
     answer = masks.BoolMask.of
     if not missing.any():
         return Batch(_pieces_of(as_array(values), kind), answer)

@@ -8,7 +8,9 @@ import numpy
 
 
 class BoolMask(numpy.ndarray[Any, Any]):
-    """A one-dimensional array of NumPy's bool that also equals the bytes it consists of, as masks of other keys are bytes."""
+    """A one-dimensional array of NumPy's bool that also equals the bytes it consists of, as masks of other keys are
+    bytes.
+    """
 
     @classmethod
     def of(cls, mask: bytes) -> Self:

@@ -1,4 +1,6 @@
-"""The kernel's values: classes and constants that both backends take and return, so that their results compare equal."""
+"""The kernel's values: classes and constants that both backends take and return, so that their results compare
+equal.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,12 @@ class TxSpan(NamedTuple):
 
     start: int
     end: int
-    inputs: list[tuple[int, int, int]]  # (outpoint, scriptSig start, scriptSig end)
-    outputs: list[tuple[int, int, int]]  # (value, scriptPubKey start, scriptPubKey end)
-    witness: int  # offset of the witness stacks; 0 in a transaction without them
+    inputs: list[tuple[int, int, int]]
+    """(outpoint, scriptSig start, scriptSig end)."""
+    outputs: list[tuple[int, int, int]]
+    """(value, scriptPubKey start, scriptPubKey end)."""
+    witness: int
+    """Offset of the witness stacks; 0 in a transaction without them."""
 
 
 @public
@@ -44,10 +49,14 @@ class Place(NamedTuple):
     """
 
     descriptor: int
-    offset: int  # bytes
-    size: int  # bytes, at most MAX_BLOCK_SIZE, of an undo record MAX_UNDO_SIZE
-    key: bytes  # 8 bytes, repeated from the start of the file, with which it is XORed; or empty
-    hash: bytes  # 32 bytes
+    offset: int
+    """Bytes."""
+    size: int
+    """Bytes, at most MAX_BLOCK_SIZE, of an undo record MAX_UNDO_SIZE."""
+    key: bytes
+    """8 bytes, repeated from the start of the file, with which it is XORed; or empty."""
+    hash: bytes
+    """32 bytes."""
 
 
 @public
@@ -60,7 +69,8 @@ class Family(IntEnum):
     SPARK_V1 = 4
     SPARK_V2 = 5
     REDISBLOOM = 6
-    SPLIT_BLOCK = 7  # of Parquet's filters, which have no class and no file of this package
+    SPLIT_BLOCK = 7
+    """Of Parquet's filters, which have no class and no file of this package."""
     CUSTOM = 255
 
 
@@ -68,13 +78,20 @@ class Family(IntEnum):
 class Encoding(IntEnum):
     """The type of a filter's keys and how they become bytes; the numbers are part of the file format."""
 
-    BYTES = 0  # bytes-like, as they are
-    UTF8 = 1  # str
-    INT64 = 2  # int, -2^63 to 2^63 - 1, as 8 bytes little endian
-    UINT64 = 3  # int, 0 to 2^64 - 1, as 8 bytes little endian
-    INT32 = 4  # int, -2^31 to 2^31 - 1, as 4 bytes little endian
-    UINT32 = 5  # int, 0 to 2^32 - 1, as 4 bytes little endian
-    CALLABLE = 255  # anything that the user's own function turns into bytes
+    BYTES = 0
+    """Bytes-like, as they are."""
+    UTF8 = 1
+    """Str."""
+    INT64 = 2
+    """Int, -2^63 to 2^63 - 1, as 8 bytes little endian."""
+    UINT64 = 3
+    """Int, 0 to 2^64 - 1, as 8 bytes little endian."""
+    INT32 = 4
+    """Int, -2^31 to 2^31 - 1, as 4 bytes little endian."""
+    UINT32 = 5
+    """Int, 0 to 2^32 - 1, as 4 bytes little endian."""
+    CALLABLE = 255
+    """Anything that the user's own function turns into bytes."""
 
 
 NUMBERS = (Encoding.INT64, Encoding.UINT64, Encoding.INT32, Encoding.UINT32)  # encodings of ints
@@ -84,18 +101,24 @@ NUMBERS = (Encoding.INT64, Encoding.UINT64, Encoding.INT32, Encoding.UINT32)  # 
 class EntryKind(IntEnum):
     """The kind of a table's entry, which determines what matches it."""
 
-    SCRIPT = 0  # outputs whose scriptPubKey is equal
-    MULTISIG_KEY = 1  # bare multisig outputs with this public key
-    DATA = 2  # outputs and scriptSigs that push exactly these bytes
-    OUTPOINT = 3  # an outpoint watched by hand; its bytes are the 36 of the outpoint
+    SCRIPT = 0
+    """Outputs whose scriptPubKey is equal."""
+    MULTISIG_KEY = 1
+    """Bare multisig outputs with this public key."""
+    DATA = 2
+    """Outputs and scriptSigs that push exactly these bytes."""
+    OUTPOINT = 3
+    """An outpoint watched by hand; its bytes are the 36 of the outpoint."""
 
 
 @public
 class Coin(NamedTuple):
     """What is known about a watched outpoint."""
 
-    entry: int  # the entry on whose behalf it is watched
-    value: int  # satoshi or NO_VALUE
+    entry: int
+    """The entry on whose behalf it is watched."""
+    value: int
+    """Satoshi or NO_VALUE."""
     script: bytes | None
 
 
@@ -103,25 +126,35 @@ class Coin(NamedTuple):
 class Hit(NamedTuple):
     """An output or input that concerns the table, without labels and addresses."""
 
-    spend: bool  # an input; else an output
-    position: int  # of the transaction in its block, 0 without a block
+    spend: bool
+    """An input; else an output."""
+    position: int
+    """Of the transaction in its block, 0 without a block."""
     txid: bytes
-    n: int  # of the output or input in its transaction
-    outpoint: bytes  # 36 bytes: the output itself, or the one spent
-    value: int  # satoshi or NO_VALUE
-    script: bytes | None  # scriptPubKey of that output, where known
+    n: int
+    """Of the output or input in its transaction."""
+    outpoint: bytes
+    """36 bytes: the output itself, or the one spent."""
+    value: int
+    """Satoshi or NO_VALUE."""
+    script: bytes | None
+    """scriptPubKey of that output, where known."""
     entry: int
-    fee: int = NO_VALUE  # satoshi, of the transaction; NO_VALUE without an undo record, and for a coinbase
+    fee: int = NO_VALUE
+    """Satoshi, of the transaction; NO_VALUE without an undo record, and for a coinbase."""
 
 
 @public
 class SpentCoin(NamedTuple):
     """A coin that an input spends, from an undo record."""
 
-    value: int  # satoshi
+    value: int
+    """Satoshi."""
     script: bytes
-    height: int | None  # of the block that made it; None where the record does not have it (Bitcoin Core before 0.15)
-    coinbase: bool | None  # whether a coinbase made it; None as with the height
+    height: int | None
+    """Of the block that made it; None where the record does not have it (Bitcoin Core before 0.15)."""
+    coinbase: bool | None
+    """Whether a coinbase made it; None as with the height."""
 
 
 class Flaw(StrEnum):
@@ -133,7 +166,8 @@ class Flaw(StrEnum):
     TOO_FEW_BITS = "fewer flag bits than hashes"
     BITS_EXHAUSTED = "flag bits exhausted"
     HASHES_EXHAUSTED = "hashes exhausted"
-    EQUAL_SIBLINGS = "equal siblings"  # CVE-2012-2459
+    EQUAL_SIBLINGS = "equal siblings"
+    """CVE-2012-2459."""
     UNUSED_BITS = "unused flag bits"
     UNUSED_HASHES = "unused hashes"
     WRONG_ROOT = "wrong merkle root"

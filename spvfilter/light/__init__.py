@@ -33,8 +33,8 @@ else:
         __name__,
         client="LightClient",
         events=(
-            "Broadcast BroadcastChanged BroadcastProgress BroadcastStep Event FeeFloor FeeWarning Mode PeerChanged PeerWarning Phase"
-            " Progress Refusal Synced"
+            "Broadcast BroadcastChanged BroadcastProgress BroadcastStep Event FeeFloor FeeWarning Mode PeerChanged"
+            " PeerWarning Phase Progress Refusal Synced"
         ),
         lies="Lie",
         status="ClientStatus PeerStatus",

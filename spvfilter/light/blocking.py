@@ -35,7 +35,9 @@ def _of(
 ) -> Callable[[Callable[[SyncLightClient, LightClient], None]], Callable[Concatenate[SyncLightClient, P], None]]:
     """Decorates a constructor that takes a LightClient: it then has LightClient's parameters."""
 
-    def decorate(init: Callable[[SyncLightClient, LightClient], None]) -> Callable[Concatenate[SyncLightClient, P], None]:
+    def decorate(
+        init: Callable[[SyncLightClient, LightClient], None],
+    ) -> Callable[Concatenate[SyncLightClient, P], None]:
         def make(self: SyncLightClient, *args: P.args, **kwargs: P.kwargs) -> None:
             init(self, cls(*args, **kwargs))
 
@@ -45,7 +47,9 @@ def _of(
     return decorate
 
 
-def _awaits(method: Callable[Concatenate[LightClient, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[SyncLightClient, P], T]:
+def _awaits(
+    method: Callable[Concatenate[LightClient, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[SyncLightClient, P], T]:
     """A method that waits for one of LightClient's."""
 
     def wait(self: SyncLightClient, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -110,12 +114,13 @@ class SyncLightClient:
             for event in client.events():
                 ...
 
-    A thread of its own runs the client in its own event loop. Any number of threads may use it. `timeout` bounds waits. Ctrl-C ends any
-    wait at once; leaving then closes everything, and a second Ctrl-C ends leaving, too, which goes on in its thread. A child of fork cannot
-    use it, nor must it be entered twice. Where nobody leaves the client, the end of the program ends it.
+    A thread of its own runs the client in its own event loop. Any number of threads may use it. `timeout` bounds waits.
+    Ctrl-C ends any wait at once; leaving then closes everything, and a second Ctrl-C ends leaving, too, which goes on
+    in its thread. A child of fork cannot use it, nor must it be entered twice. Where nobody leaves the client, the end
+    of the program ends it.
 
-    Parameters, methods and errors are LightClient's. Raises ParameterError; entering raises StoreError, InexpressibleError,
-    NotRunningError where it is running already.
+    Parameters, methods and errors are LightClient's. Raises ParameterError; entering raises StoreError,
+    InexpressibleError, NotRunningError where it is running already.
     """
 
     @_of(LightClient)
@@ -139,7 +144,9 @@ class SyncLightClient:
             self._entering.release()
             raise
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         thread, self._thread = self._thread, None
         if thread is None:
             return  # left before
@@ -151,7 +158,8 @@ class SyncLightClient:
 
     @contextmanager
     def timeout(self, seconds: float) -> Iterator[None]:
-        """Bound the waits of this thread within a `with` block: afterwards they raise TimeoutError, and what they wait for is cancelled.
+        """Bound the waits of this thread within a `with` block: afterwards they raise TimeoutError, and what they wait
+        for is cancelled.
 
             events = client.events()
             with client.timeout(10):
@@ -172,11 +180,14 @@ class SyncLightClient:
     def call(self, function: Callable[[LightClient], T]) -> T:
         """Run a function in the client's thread, between two steps of it, and return its result.
 
-        For more than one look at what changes, as `chain`; it must be quick and must not wait. Raises NotRunningError, TimeoutError.
+        For more than one look at what changes, as `chain`; it must be quick and must not wait. Raises NotRunningError,
+        TimeoutError.
         """
         return self._call(lambda client: _at_once(function, client))
 
-    def _call(self, start: Callable[[LightClient], Coroutine[Any, Any, T]], keep: Callable[[T], None] | None = None) -> T:
+    def _call(
+        self, start: Callable[[LightClient], Coroutine[Any, Any, T]], keep: Callable[[T], None] | None = None
+    ) -> T:
         thread = self._thread
         if thread is None:
             raise NotRunningError("the client was left" if self._is_left else "enter the client first: with")
@@ -219,7 +230,8 @@ class SyncLightClient:
 
 @public
 class EventIterator(Generic[T]):
-    """What LightClient.events gives, for a program without asyncio; a wait that is interrupted or takes too long loses none.
+    """What LightClient.events gives, for a program without asyncio; a wait that is interrupted or takes too long loses
+    none.
 
     Several threads may take from it: each event goes to one of them.
     """

@@ -30,13 +30,20 @@ def check_options(mode: Mode | str, max_peers: int, fp_rate: float, **switches: 
             raise ParameterError(f"{name} is True or False, not {value!r}")
 
 
-def named_peers(peers: Iterable[str], network: Network, *, discover: bool, proxy: str | None, knows: bool) -> list[Address]:
-    """The addresses of the named peers. `knows`: a database may know others. Raises ParameterError if there can be no peer, TypeError."""
+def named_peers(
+    peers: Iterable[str], network: Network, *, discover: bool, proxy: str | None, knows: bool
+) -> list[Address]:
+    """The addresses of the named peers. `knows`: a database may know others.
+
+    Raises ParameterError if there can be no peer, TypeError.
+    """
     if isinstance(peers, str):
         raise TypeError("an iterable of peers expected, not one string")
     addresses = [Address.parse(peer, network.default_port) for peer in peers]
     if proxy is None and any(address.is_onion for address in addresses):
-        raise ParameterError("an onion address is reached through Tor only: give its proxy, such as socks5://127.0.0.1:9050")
+        raise ParameterError(
+            "an onion address is reached through Tor only: give its proxy, such as socks5://127.0.0.1:9050"
+        )
     if not addresses and not discover:
         raise ParameterError("no peers: name some, or let them be discovered")
     if not addresses and proxy is not None and not knows:
@@ -71,7 +78,9 @@ def check_start(from_height: int | None, birthday: int | None, now: float) -> St
         if not _is_whole(birthday) or birthday < 0:
             raise ParameterError(f"birthday is in whole seconds since 1970, not {birthday!r}")
         if birthday > now + TIMESTAMP_WINDOW_S:
-            raise ParameterError(f"the birthday {birthday} is in the future: it is in seconds since 1970, of which {now:.0f} have passed")
+            raise ParameterError(
+                f"the birthday {birthday} is in the future: it is in seconds since 1970, of which {now:.0f} have passed"
+            )
     return Start(from_height, birthday)
 
 

@@ -1,7 +1,7 @@
 """The store's thread: commits, reads and the events between them, in order; what waits together is committed together.
 
-A transaction has a price of its own, its fsync among it. So another one begins some time after the last one began, and has what the engine
-has changed meanwhile, unless somebody waits for it.
+A transaction has a price of its own, its fsync among it. So another one begins some time after the last one began, and
+has what the engine has changed meanwhile, unless somebody waits for it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ class Database:
             self._go_on()
 
     async def drain(self) -> None:
-        """Wait until everything that was put so far is done, whatever is put meanwhile: with strangers' payments there may be no end."""
+        """Wait until everything that was put so far is done, whatever is put meanwhile: with strangers' payments there
+        may be no end.
+        """
         if (self._busy is not None or self._waiting) and not self._is_closed:
             mark = _Mark(self._loop.create_future())
             self._waiting.append(mark)

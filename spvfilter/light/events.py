@@ -19,7 +19,8 @@ class Mode(StrEnum):
 
     BIP37 = "bip37"
     COMPACT = "compact"
-    AUTO = "auto"  # compact where a peer serves it and the watch list can be said in it, else bip37
+    AUTO = "auto"
+    """Compact where a peer serves it and the watch list can be said in it, else bip37."""
 
 
 @public
@@ -47,13 +48,15 @@ class Progress:
 class Synced:
     """Every block up to this one, the tip of the best chain, was searched.
 
-    `peers` (HOST:PORT) are those on whose word that rests. Up to `proven_height` two independent peers agreed on the filter headers; -1
-    if on none, as always with BIP-37. In the ranges of `disputed` (first and last height) peers differed, and either no block decided, or
-    the one that contradicted is gone and its filters were not compared. The blocks in the ranges of `skipped` were not searched for all
-    entries of the watch list, since the search began above them: `rescan` does it.
+    `peers` (HOST:PORT) are those on whose word that rests. Up to `proven_height` two independent peers agreed on the
+    filter headers; -1 if on none, as always with BIP-37. In the ranges of `disputed` (first and last height) peers
+    differed, and either no block decided, or the one that contradicted is gone and its filters were not compared. The
+    blocks in the ranges of `skipped` were not searched for all entries of the watch list, since the search began above
+    them: `rescan` does it.
 
-    It may be told again for the same tip: after blocks were searched again, and where more heights have come to be disputed than it told,
-    with growing pauses. What is disputed no more is told with the next tip, and by `status()` at once.
+    It may be told again for the same tip: after blocks were searched again, and where more heights have come to be
+    disputed than it told, with growing pauses. What is disputed no more is told with the next tip, and by `status()` at
+    once.
     """
 
     height: int
@@ -70,7 +73,8 @@ class PeerChanged:
     """Blocks come from another peer now, HOST:PORT; None while there is none."""
 
     address: str | None
-    user_agent: str = ""  # what it calls itself, escaped
+    user_agent: str = ""
+    """What it calls itself, escaped."""
 
 
 @public
@@ -87,7 +91,9 @@ class PeerWarning:
         """What went wrong, in words without the address."""
         said = str(self.error).removeprefix(f"{self.address}: ")
         if isinstance(self.error, OSError):
-            numbers = {int(number) for number in re.findall(r"\[Errno (\d+)\]", said)}  # asyncio's own words repeat the address
+            numbers = {
+                int(number) for number in re.findall(r"\[Errno (\d+)\]", said)
+            }  # asyncio's own words repeat the address
             if len(numbers) == 1:
                 return os.strerror(numbers.pop()).lower()
             said = self.error.strerror or said
@@ -99,17 +105,22 @@ class PeerWarning:
 class FeeFloor:
     """The fee rate below which the median of `peers` peers takes no transaction (BIP-133)."""
 
-    rate: int  # satoshi per 1,000 virtual bytes
-    peers: int  # that have told
+    rate: int
+    """Satoshi per 1,000 virtual bytes."""
+    peers: int
+    """That have told."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class FeeWarning:
-    """The fee of a transaction that was broadcast is below the floor: at least half of the peers that told will not pass it on."""
+    """The fee of a transaction that was broadcast is below the floor: at least half of the peers that told will not
+    pass it on.
+    """
 
     txid: bytes
-    rate: int  # that it pays: satoshi per 1,000 virtual bytes, rounded down
+    rate: int
+    """That it pays: satoshi per 1,000 virtual bytes, rounded down."""
     floor: FeeFloor
 
 
@@ -117,52 +128,69 @@ class FeeWarning:
 class BroadcastStep(StrEnum):
     """What a peer did with a transaction that was broadcast here."""
 
-    SENT = "sent"  # it fetched it from us; whether it keeps it is not known yet
-    ECHOED = "echoed"  # it has it, and did not get it from us: the network passes it on
-    REFUSED = "refused"  # it says so (BIP-61), or does not have it 40 s after it was sent it
+    SENT = "sent"
+    """It fetched it from us; whether it keeps it is not known yet."""
+    ECHOED = "echoed"
+    """It has it, and did not get it from us: the network passes it on."""
+    REFUSED = "refused"
+    """It says so (BIP-61), or does not have it 40 s after it was sent it."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class BroadcastProgress:
-    """A peer was given a transaction of ours, has it from others, or refuses it; told once for each peer and step in a run.
+    """A peer was given a transaction of ours, has it from others, or refuses it; told once for each peer and step in a
+    run.
 
     After a reorganisation peers are offered it again: that they have it from others is then told again.
     """
 
     txid: bytes
-    peer: str  # HOST:PORT
+    peer: str
+    """HOST:PORT."""
     step: BroadcastStep
-    reason: str = ""  # of a refusal: the peer's words, escaped
+    reason: str = ""
+    """Of a refusal: the peer's words, escaped."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class BroadcastChanged:
-    """What became of a transaction that was broadcast here. After PENDING and REPLACED it may change again, by a reorganisation always."""
+    """What became of a transaction that was broadcast here.
+
+    After PENDING and REPLACED it may change again, by a reorganisation always.
+    """
 
     txid: bytes
     status: TxStatus
-    by: bytes | None = None  # txid of what replaced it or conflicts with it
+    by: bytes | None = None
+    """Txid of what replaced it or conflicts with it."""
 
 
 @public
 class Refusal(NamedTuple):
     """Why a peer does not take a transaction."""
 
-    peer: str  # HOST:PORT
+    peer: str
+    """HOST:PORT."""
     reason: str
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Broadcast:
-    """What is known of a transaction that was broadcast here: peers, HOST:PORT, of this run. BroadcastProgress tells what follows."""
+    """What is known of a transaction that was broadcast here: peers, HOST:PORT, of this run.
+
+    BroadcastProgress tells what follows.
+    """
 
     txid: bytes
-    sent: tuple[str, ...] = ()  # peers that fetched it from us
-    echoed: tuple[str, ...] = ()  # peers that have it, and did not get it from us
-    refused: tuple[Refusal, ...] = ()  # peers that do not take it; one of them proves nothing
+    sent: tuple[str, ...] = ()
+    """Peers that fetched it from us."""
+    echoed: tuple[str, ...] = ()
+    """Peers that have it, and did not get it from us."""
+    refused: tuple[Refusal, ...] = ()
+    """Peers that do not take it; one of them proves nothing."""
 
 
 Event = WalletEvent | Progress | Synced | PeerChanged | PeerWarning | FeeWarning | BroadcastProgress | BroadcastChanged

@@ -10,7 +10,10 @@ from spvfilter.errors import InvalidHeaderError, LieError, ProofError
 
 @public
 class Lie(StrEnum):
-    """The `cause` of a LieError. Of proofs and headers the errors have names of their own: ProofError, InvalidHeaderError."""
+    """The `cause` of a LieError. Of proofs and headers the errors have names of their own:
+
+    ProofError, InvalidHeaderError.
+    """
 
     UNASKED_BLOCK = "a block nobody asked for"
     BLOCK_OUT_OF_ORDER = "a block out of the order asked for"
@@ -28,14 +31,18 @@ class Lie(StrEnum):
     MALFORMED = "a message that cannot be read"
 
 
-_LIES = (LieError, ProofError, InvalidHeaderError)  # no honest peer does this, and no damaged line makes it look so: checksums are right
+_LIES = (
+    LieError,
+    ProofError,
+    InvalidHeaderError,
+)  # no honest peer does this, and no damaged line makes it look so: checksums are right
 _UNPROVEN = frozenset((Lie.WITHHELD_TX, Lie.BLOCK_OUT_OF_ORDER, Lie.UNASKED_TX, Lie.UNPROVED_TX, Lie.FILTERED_OUT_TX))
 
 
 def is_lie(error: Exception) -> bool:
     """Whether an error proves that a peer lied.
 
-    A message may be lost on the way: a byte flipped in its command makes it one that nobody knows. What is missing, or looks wrong for lack
-    of another message, proves nothing.
+    A message may be lost on the way: a byte flipped in its command makes it one that nobody knows. What is missing, or
+    looks wrong for lack of another message, proves nothing.
     """
     return isinstance(error, _LIES) and not (isinstance(error, LieError) and error.cause in _UNPROVEN)

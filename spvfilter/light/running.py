@@ -1,4 +1,7 @@
-"""One run of a light client: the engine with its sockets, its database and its timers. It exists from entering to leaving."""
+"""One run of a light client: the engine with its sockets, its database and its timers.
+
+It exists from entering to leaving.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,22 @@ from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError, UselessPeerError
 from spvfilter.light.database import Database
-from spvfilter.light.engine.effects import Answer, AskSeeds, Commit, Connect, Done, Drop, Effect, Emit, End, Fence, Read, Send, Wake, Work
+from spvfilter.light.engine.effects import (
+    Answer,
+    AskSeeds,
+    Commit,
+    Connect,
+    Done,
+    Drop,
+    Effect,
+    Emit,
+    End,
+    Fence,
+    Read,
+    Send,
+    Wake,
+    Work,
+)
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.expressible import check_expressible
 from spvfilter.light.engine.inputs import (
@@ -256,7 +274,10 @@ class Running:
         return self.engine.status_with(tip, height, searched)
 
     async def broadcast(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_private: bool) -> Broadcast:
-        """Broadcast a transaction and wait for what is known of it. Raises ParameterError, PeerError, TxConflictError, PrivacyError."""
+        """Broadcast a transaction and wait for what is known of it.
+
+        Raises ParameterError, PeerError, TxConflictError, PrivacyError.
+        """
         check_broadcast(self.engine.books, tx)
         call: asyncio.Future[Broadcast] = asyncio.get_running_loop().create_future()
         self._calls.setdefault(tx.txid, []).append(call)
@@ -286,9 +307,15 @@ class Running:
         """Every match of the database, as the watch list names its entry. Raises StoreError, NotRunningError."""
         books = self.engine.books
         while True:
-            stored, ids = await self.in_store(lambda store: (Snapshot(store.timed_matches(), store.events.log.last), store.ids))
-            if ids[-1:] == books.ids[len(ids) - 1 : len(ids)]:  # else entries were removed since, and those behind have other numbers
-                return Snapshot((MatchFound(books.match_of(each.hit, each), each.completeness) for each in stored), stored.sequence)
+            stored, ids = await self.in_store(
+                lambda store: (Snapshot(store.timed_matches(), store.events.log.last), store.ids)
+            )
+            if (
+                ids[-1:] == books.ids[len(ids) - 1 : len(ids)]
+            ):  # else entries were removed since, and those behind have other numbers
+                return Snapshot(
+                    (MatchFound(books.match_of(each.hit, each), each.completeness) for each in stored), stored.sequence
+                )
             self.check()
 
     async def in_store(self, function: Callable[[Store], T]) -> T:
@@ -365,7 +392,10 @@ def _caught(function: Callable[[], object]) -> object:
 
 
 def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, rebuild: bool) -> tuple[Store, Saved]:
-    """Open the database and join the watch list with it; in its thread. Raises StoreError, ParameterError, InexpressibleError."""
+    """Open the database and join the watch list with it; in its thread.
+
+    Raises StoreError, ParameterError, InexpressibleError.
+    """
     network = watch.network
     store = Store.open(path, network, rebuild=rebuild)
     try:
@@ -390,7 +420,10 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
 
 
 async def end_thread(thread: futures.ThreadPoolExecutor, last: Callable[[], object]) -> None:
-    """Let the database's thread do one last thing, and wait until it has ended. A wait that is cancelled leaves it to end by itself."""
+    """Let the database's thread do one last thing, and wait until it has ended.
+
+    A wait that is cancelled leaves it to end by itself.
+    """
     doing = thread.submit(last)
     thread.shutdown(wait=False)
     try:
@@ -408,7 +441,10 @@ def close_opened(opening: futures.Future[tuple[Store, Saved]]) -> None:
 
 
 def _bookmark_of(reader: str) -> str:
-    """The name of the note in the database that has a reader's bookmark. Raises ParameterError for a name that is no text."""
+    """The name of the note in the database that has a reader's bookmark.
+
+    Raises ParameterError for a name that is no text.
+    """
     if not isinstance(reader, str) or any(0xD800 <= ord(char) < 0xE000 for char in reader):  # UTF-8 has no surrogates
         raise ParameterError(f"the name of a reader is text without surrogates, not {str(reader)[:80]!r}")
     return BOOKMARK_NOTE + reader

@@ -48,7 +48,9 @@ class Sockets:
         self._fences: dict[int, dict[int, int]] = {}  # by peer: nonce → token
 
     def connect(self, peer: int, address: str, *, is_private: bool = False) -> None:
-        """Open a connection; a private one shows nothing of us, and has a circuit of its own where the proxy makes them by user (Tor)."""
+        """Open a connection; a private one shows nothing of us, and has a circuit of its own where the proxy makes them
+        by user (Tor).
+        """
         settings, proxy, clock = self._settings(), self._proxy, self._clock
         if is_private:
             settings, clock = stranger(settings.network), replace(clock, wall=lambda: 0.0)
@@ -109,7 +111,8 @@ class Sockets:
         try:
             self._report(_connected(peer, connection))
             await self._read(peer, connection)
-        except Exception as error:  # what a peer, or the way to it, may do to us; a bug that its message met ends no more than this, either
+        # what a peer, or the way to it, may do to us; a bug that its message met ends no more than this, either
+        except Exception as error:
             if self._connections.pop(peer, None) is not None:
                 self._report(Lost(peer, _named(error)))
         finally:

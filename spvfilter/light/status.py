@@ -14,27 +14,43 @@ from spvfilter.store.views import SearchedEntries
 class PeerStatus:
     """A connected peer that has completed the handshake."""
 
-    address: str  # HOST:PORT
-    user_agent: str  # what it calls itself, escaped
-    services: int  # bits of wire.Service
-    height: int  # of the highest block of the best chain that it is known to have; -1 for none
+    address: str
+    """HOST:PORT."""
+    user_agent: str
+    """What it calls itself, escaped."""
+    services: int
+    """Bits of wire.Service."""
+    height: int
+    """Of the highest block of the best chain that it is known to have; -1 for none."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class ClientStatus:
-    """The state of a LightClient. Heights and ranges of blocks are of one commit, the one that views of that moment show."""
+    """The state of a LightClient.
 
-    mode: Mode  # as it was asked for
-    way: Mode | None  # how blocks are searched at present, `compact` or `bip37`; None while that depends on peers
-    tip_height: int  # of the best chain
-    searched_height: int  # up to which blocks have been searched, but for those that were skipped; -1 for none
-    is_synced: bool  # whether Synced was told for this tip
+    Heights and ranges of blocks are of one commit, the one that views of that moment show.
+    """
+
+    mode: Mode
+    """As it was asked for."""
+    way: Mode | None
+    """How blocks are searched at present, `compact` or `bip37`; None while that depends on peers."""
+    tip_height: int
+    """Of the best chain."""
+    searched_height: int
+    """Up to which blocks have been searched, but for those that were skipped; -1 for none."""
+    is_synced: bool
+    """Whether Synced was told for this tip."""
     peers: tuple[PeerStatus, ...]
-    proven_height: int  # up to which two independent peers agreed on the filter headers; -1 for none
-    disputed: tuple[BlockRange, ...]  # where peers differ about compact filters: undecided, or not compared (yet)
-    start_height: int | None  # where the wallet's first search began, or a lower `rescan`; None before
-    searched: tuple[SearchedEntries, ...]  # for which entries, in the order in which they were added, which blocks were searched
+    proven_height: int
+    """Up to which two independent peers agreed on the filter headers; -1 for none."""
+    disputed: tuple[BlockRange, ...]
+    """Where peers differ about compact filters: undecided, or not compared (yet)."""
+    start_height: int | None
+    """Where the wallet's first search began, or a lower `rescan`; None before."""
+    searched: tuple[SearchedEntries, ...]
+    """For which entries, in the order in which they were added, which blocks were searched."""
 
     @property
     def skipped(self) -> tuple[BlockRange, ...]:

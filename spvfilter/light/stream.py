@@ -1,7 +1,9 @@
-"""Streams of a light client's events, each with its own position; what a stream has not read in time it reads from the database.
+"""Streams of a light client's events, each with its own position; what a stream has not read in time it reads from the
+database.
 
-The latest events are held in memory once for all streams. Those of the books that are older come from the database; of the others, which
-are not kept there, the latest of each kind are held, for each of which those before are no longer of interest.
+The latest events are held in memory once for all streams. Those of the books that are older come from the database; of
+the others, which are not kept there, the latest of each kind are held, for each of which those before are no longer of
+interest.
 """
 
 from __future__ import annotations
@@ -34,8 +36,10 @@ Load = Callable[[int, int], Awaitable[list[WalletEvent]]]  # up to n events of t
 class Told(NamedTuple):
     """An event of this run."""
 
-    sequence: int  # its number; of one that has none, that of the last one before it
-    order: int  # among all events of this run, from 0
+    sequence: int
+    """Its number; of one that has none, that of the last one before it."""
+    order: int
+    """Among all events of this run, from 0."""
     event: Event
 
     @property
@@ -65,7 +69,8 @@ class EventHub:
         self._trace: TracebackType | None = None
         self.sequence = sequence  # of the last event that was told
         self.synced: Synced | None = None  # the last one
-        self.outcomes = 0  # how often something was told of what became of a transaction of ours, which may have nothing in the books
+        # how often something was told of what became of a transaction of ours, which may have nothing in the books
+        self.outcomes = 0
         self.given = Position(sequence)  # behind the last event that a stream without `since` gave
         self.changed = asyncio.Event()  # set, and replaced by another, whenever something is told, and at the end
         self._load = load
@@ -118,7 +123,11 @@ class EventHub:
 
     def since(self, sequence: int) -> Position:
         """The position behind event number `sequence`."""
-        orders = (told.order for told in self._memory() if told.sequence >= sequence and not (told.is_kept and told.sequence == sequence))
+        orders = (
+            told.order
+            for told in self._memory()
+            if told.sequence >= sequence and not (told.is_kept and told.sequence == sequence)
+        )
         return Position(sequence, next(orders, self._order))
 
     def _memory(self) -> Iterator[Told]:
@@ -136,7 +145,10 @@ class EventHub:
         return None
 
     async def earlier(self, at: Position) -> list[Told]:
-        """Events that follow and are not among the latest, in order; none if there are no more. Raises what reading the database does."""
+        """Events that follow and are not among the latest, in order; none if there are no more.
+
+        Raises what reading the database does.
+        """
         found: list[Told] = []
         if at.sequence < self._gone:
             stored = await self._load(at.sequence, PAGE)
@@ -153,7 +165,9 @@ class EventHub:
 
 @public
 class EventStream:
-    """An iterator of events with a position of its own; a wait that is cancelled loses none, and the next one goes on."""
+    """An iterator of events with a position of its own; a wait that is cancelled loses none, and the next one goes
+    on.
+    """
 
     def __init__(self, hub: EventHub, since: int | None = None) -> None:
         self._hub = hub
@@ -163,7 +177,10 @@ class EventStream:
 
     @property
     def sequence(self) -> int:
-        """Number of the last event that was given, or before which the stream began: `events(since=…)` goes on behind it."""
+        """Number of the last event that was given, or before which the stream began:
+
+        `events(since=…)` goes on behind it.
+        """
         return self._at.sequence
 
     def __aiter__(self) -> Self:

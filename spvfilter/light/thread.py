@@ -1,7 +1,7 @@
 """A light client in a thread of its own, with its own event loop, and calls from other threads that wait for it.
 
-The loop runs in a daemon thread, so that a program that never leaves its client can still end. Waits wake up ten times a second: a signal
-is then seen at once, whichever thread the system delivers it to.
+The loop runs in a daemon thread, so that a program that never leaves its client can still end. Waits wake up ten times
+a second: a signal is then seen at once, whichever thread the system delivers it to.
 """
 
 from __future__ import annotations
@@ -67,7 +67,10 @@ class Call(Generic[T]):
         return self._over.is_set() and task is not None and not task.cancelled() and task.exception() is None
 
     def result(self) -> T:
-        """What it returned, once it is over. Raises what it raised, NotRunningError if the client was left meanwhile."""
+        """What it returned, once it is over.
+
+        Raises what it raised, NotRunningError if the client was left meanwhile.
+        """
         if self._task is None or self._task.cancelled():
             raise NotRunningError("the client was left")
         return self._task.result()
@@ -171,7 +174,10 @@ class ClientThread:
                 interruption = error
 
     def _exit(self) -> None:
-        """The interpreter ends and nobody has left the client: stop without a word. Its database is as after a power failure: whole."""
+        """The interpreter ends and nobody has left the client: stop without a word.
+
+        Its database is as after a power failure: whole.
+        """
         loop = self._loop
         if self.is_here and loop is not None and self._thread.is_alive():
             loop.set_exception_handler(lambda _, __: None)
@@ -179,10 +185,16 @@ class ClientThread:
                 loop.call_soon_threadsafe(loop.stop)
             self._thread.join(_EXIT_S)
 
-    def call(self, start: Callable[[], Coroutine[Any, Any, T]], deadline: float | None, keep: Callable[[T], None] | None = None) -> T:
+    def call(
+        self,
+        start: Callable[[], Coroutine[Any, Any, T]],
+        deadline: float | None,
+        keep: Callable[[T], None] | None = None,
+    ) -> T:
         """Run a coroutine in the loop and wait for its result, until a time of time.monotonic.
 
-        What it has returned although the wait was interrupted is kept by `keep`. Raises what it raises, TimeoutError, NotRunningError.
+        What it has returned although the wait was interrupted is kept by `keep`. Raises what it raises, TimeoutError,
+        NotRunningError.
         """
         loop = self._loop
         if not self.is_here:

@@ -22,7 +22,10 @@ _MOST_LOGGED = 5  # warnings of one wait: with discovery, strangers that do not 
 
 
 async def wait_synced(running: Running) -> Synced:
-    """Wait until the last Synced is of the tip and still holds. What is wrong with peers meanwhile is logged: it may be the reason."""
+    """Wait until the last Synced is of the tip and still holds.
+
+    What is wrong with peers meanwhile is logged: it may be the reason.
+    """
     order, logged = 0, set[tuple[str, str]]()
     while True:
         running.check()
@@ -39,7 +42,9 @@ async def wait_synced(running: Running) -> Synced:
 
 
 async def wait_confirmed(running: Running, txid: bytes, confirmations: int) -> HistoryEntry:
-    """Wait until a transaction has so many confirmations, and look at it again with every event of the books or of what we broadcast."""
+    """Wait until a transaction has so many confirmations, and look at it again with every event of the books or of what
+    we broadcast.
+    """
     if not isinstance(txid, bytes) or len(txid) != 32:
         raise ParameterError(f"a txid has 32 bytes; this is {reprlib.repr(txid)}")
     if not isinstance(confirmations, int) or confirmations < 1:

@@ -8,7 +8,12 @@ from spvfilter._public import lazy
 
 if TYPE_CHECKING:
     from spvfilter.node.blocktree import BlockTree as BlockTree, TipChange as TipChange, TreeBlock as TreeBlock
-    from spvfilter.node.build import TxIn as TxIn, build_block as build_block, build_coinbase as build_coinbase, build_tx as build_tx
+    from spvfilter.node.build import (
+        TxIn as TxIn,
+        build_block as build_block,
+        build_coinbase as build_coinbase,
+        build_tx as build_tx,
+    )
     from spvfilter.node.consensus import UnspentOutput as UnspentOutput
     from spvfilter.node.filterindex import FilterIndex as FilterIndex
     from spvfilter.node.mempool import TxMempool as TxMempool

@@ -1,4 +1,7 @@
-"""The embedded node's block tree: every branch, the best chain by work, and its unspent outputs. Scripts are not checked."""
+"""The embedded node's block tree: every branch, the best chain by work, and its unspent outputs.
+
+Scripts are not checked.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,15 @@ def subsidy(height: int) -> int:
 @public
 @dataclass(slots=True, eq=False)
 class TreeBlock:
-    """A block in the tree. `spent` holds the outputs that it spends, in order; None if it was never in the best chain."""
+    """A block in the tree.
+
+    `spent` holds the outputs that it spends, in order; None if it was never in the best chain.
+    """
 
     raw: bytes
     header: Header
-    rules: Tip  # header rules for a block on top of this one
+    rules: Tip
+    """Header rules for a block on top of this one."""
     previous: TreeBlock | None
     txids: tuple[bytes, ...]
     spent: dict[bytes, UnspentOutput] | None = None
@@ -56,7 +63,9 @@ class TreeBlock:
 @public
 @dataclass(frozen=True, slots=True)
 class TipChange:
-    """Blocks that left the best chain, old tip first, and blocks that joined it, new tip last; both empty if it did not change."""
+    """Blocks that left the best chain, old tip first, and blocks that joined it, new tip last; both empty if it did not
+    change.
+    """
 
     disconnected: Sequence[TreeBlock] = ()
     connected: Sequence[TreeBlock] = ()
@@ -67,18 +76,28 @@ def _genesis() -> TreeBlock:
         "04678afdb0fe5548271967f1a67130b7105cd6a828e03909a67962e0ea1f61deb649f6bc3f4cef38c4f35504e51ec112de5c384df7ba0b8d578a4c702b6bf11d5f"
     )
     title = b"The Times 03/Jan/2009 Chancellor on brink of second bailout for banks"
-    txin = TxIn(OutPoint(bytes(32), 0xFFFFFFFF), bytes.fromhex("04ffff001d0104") + bytes((len(title),)) + title, (), 0xFFFFFFFF)
+    txin = TxIn(
+        OutPoint(bytes(32), 0xFFFFFFFF), bytes.fromhex("04ffff001d0104") + bytes((len(title),)) + title, (), 0xFFFFFFFF
+    )
     coinbase = build_tx([txin], [TxOut(subsidy(0), b"\x41" + key + b"\xac")], version=1)
     header = Header.parse(REGTEST.genesis)
     assert Transaction.parse(coinbase).txid == header.merkle_root
-    return TreeBlock(REGTEST.genesis + compact_size(1) + coinbase, header, HeaderChain(REGTEST).tip(), None, (header.merkle_root,), {})
+    return TreeBlock(
+        REGTEST.genesis + compact_size(1) + coinbase,
+        header,
+        HeaderChain(REGTEST).tip(),
+        None,
+        (header.merkle_root,),
+        {},
+    )
 
 
 @public
 class BlockTree:
     """Regtest's block tree from its genesis block, with the unspent outputs of the best chain.
 
-    The branch with the most work is the best chain; among equals, the one seen first. `clock` returns seconds since 1970.
+    The branch with the most work is the best chain; among equals, the one seen first. `clock` returns seconds since
+    1970.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -107,7 +126,9 @@ class BlockTree:
         return self.active[height] if self.is_active(block) else block
 
     def fork_height(self, locator: Sequence[bytes]) -> int:
-        """Height of the first block of a locator that is in the best chain; 0 if none is (Core FindForkInGlobalIndex)."""
+        """Height of the first block of a locator that is in the best chain; 0 if none is (Core
+        FindForkInGlobalIndex).
+        """
         known = (self.blocks.get(block_hash) for block_hash in locator)
         return next((block.height for block in known if block and self.is_active(block)), 0)
 
@@ -127,8 +148,8 @@ class BlockTree:
     def accept(self, raw: bytes) -> TipChange:
         """Add a block to the tree; its branch becomes the best chain if it has the most work.
 
-        Raises FormatError for a malformed block or one that its header does not commit to, HeaderError and RefusedError for one that
-        breaks a rule.
+        Raises FormatError for a malformed block or one that its header does not commit to, HeaderError and RefusedError
+        for one that breaks a rule.
         """
         header = Header.parse(raw[:HEADER_SIZE])
         previous = self._find_previous(header)
@@ -147,11 +168,15 @@ class BlockTree:
             reason = "duplicate" if block_hash in self.blocks else "duplicate-invalid"
             raise RefusedError(reason, f"block {hash_to_hex(block_hash)}: seen before")
         if header.previous in self._invalid:
-            raise RefusedError("bad-prevblk", f"block {hash_to_hex(block_hash)}: on the invalid {hash_to_hex(header.previous)}")
+            raise RefusedError(
+                "bad-prevblk", f"block {hash_to_hex(block_hash)}: on the invalid {hash_to_hex(header.previous)}"
+            )
         try:
             return self.blocks[header.previous]
         except KeyError:
-            raise UnconnectedHeadersError(f"block {hash_to_hex(block_hash)}: on the unknown {hash_to_hex(header.previous)}") from None
+            raise UnconnectedHeadersError(
+                f"block {hash_to_hex(block_hash)}: on the unknown {hash_to_hex(header.previous)}"
+            ) from None
 
     def _check_body(self, block: TreeBlock, txs: Sequence[Transaction]) -> None:
         """The rules that need no unspent outputs (Core CheckBlock, ContextualCheckBlock)."""
@@ -168,13 +193,19 @@ class BlockTree:
             if tx.is_coinbase:
                 raise refused(tx, "bad-cb-multiple", "a second coinbase")
         if not coinbase.stripped[42:].startswith(height_push(block.height)):
-            raise refused(coinbase, "bad-cb-height", f"its scriptSig does not start with the height {block.height} (BIP-34)")
-        committed = any(len(out.script_pubkey) >= 38 and out.script_pubkey.startswith(COMMITMENT_PREFIX) for out in coinbase.outputs)
+            raise refused(
+                coinbase, "bad-cb-height", f"its scriptSig does not start with the height {block.height} (BIP-34)"
+            )
+        committed = any(
+            len(out.script_pubkey) >= 38 and out.script_pubkey.startswith(COMMITMENT_PREFIX) for out in coinbase.outputs
+        )
         if committed and coinbase.raw == coinbase.stripped:
             raise refused(coinbase, "bad-witness-nonce-size", "it commits to witnesses, but its own is missing")
         weight = 4 * (HEADER_SIZE + len(compact_size(len(txs)))) + sum(tx.weight for tx in txs)
         if weight > MAX_BLOCK_WEIGHT:
-            raise RefusedError("bad-blk-weight", f"block {hash_to_hex(block.hash)}: {weight}, at most {MAX_BLOCK_WEIGHT}")
+            raise RefusedError(
+                "bad-blk-weight", f"block {hash_to_hex(block.hash)}: {weight}, at most {MAX_BLOCK_WEIGHT}"
+            )
 
     def branch(self, block: TreeBlock) -> list[TreeBlock]:
         """The blocks above the best chain up to `block`; empty if it is in the best chain."""

@@ -52,7 +52,10 @@ def build_tx(inputs: Sequence[TxIn], outputs: Sequence[TxOut], *, version: int =
 
 
 def height_push(height: int) -> bytes:
-    """The first push of a coinbase's scriptSig: OP_0, OP_1 to OP_16, or the height as the shortest number (BIP-34, Core CScript)."""
+    """The first push of a coinbase's scriptSig:
+
+    OP_0, OP_1 to OP_16, or the height as the shortest number (BIP-34, Core CScript).
+    """
     if height <= 16:
         return bytes((0x50 + height if height else 0,))
     size = height.bit_length() // 8 + 1  # with a sign bit
@@ -60,7 +63,9 @@ def height_push(height: int) -> bytes:
 
 
 @public
-def build_coinbase(height: int, outputs: Sequence[TxOut], transactions: Sequence[bytes] = (), *, extra: bytes = b"") -> bytes:
+def build_coinbase(
+    height: int, outputs: Sequence[TxOut], transactions: Sequence[bytes] = (), *, extra: bytes = b""
+) -> bytes:
     """The coinbase of a block with these other transactions; its last output commits to their witnesses (BIP-141).
 
     `extra`, up to 80 bytes after the height, makes otherwise equal coinbases differ.
@@ -74,7 +79,9 @@ def build_coinbase(height: int, outputs: Sequence[TxOut], transactions: Sequence
 
 @public
 def build_block(previous: bytes, time: int, transactions: Sequence[bytes], *, version: int = BLOCK_VERSION) -> bytes:
-    """A block of these transactions, coinbase first, on the block `previous` (hash in wire order), mined for regtest."""
+    """A block of these transactions, coinbase first, on the block `previous` (hash in wire order), mined for
+    regtest.
+    """
     root, _ = merkle_root([Transaction.parse(raw).txid for raw in transactions])
     header = mine(Header(version, previous, root, time, BITS, 0))
     return bytes(header) + compact_size(len(transactions)) + b"".join(transactions)

@@ -1,4 +1,7 @@
-"""Consensus rules for one transaction, as the embedded node enforces them. Scripts and relative lock times are not checked."""
+"""Consensus rules for one transaction, as the embedded node enforces them.
+
+Scripts and relative lock times are not checked.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,19 @@ _FINAL_SEQUENCE = 0xFFFFFFFF
 class UnspentOutput(NamedTuple):
     """An unspent output with the height and kind of the transaction that created it."""
 
-    value: int  # satoshi
+    value: int
+    """Satoshi."""
     script_pubkey: bytes
-    height: int  # of its block; in the mempool, of the next block
+    height: int
+    """Of its block; in the mempool, of the next block."""
     coinbase: bool
 
 
 def unspent_output(tx: Transaction, index: int, height: int) -> UnspentOutput | None:
-    """Output `index` of a transaction in a block at `height`; None if it is absent or unspendable (Core CScript::IsUnspendable)."""
+    """Output `index` of a transaction in a block at `height`; None if it is absent or unspendable.
+
+    Unspendable as in Core's CScript::IsUnspendable.
+    """
     if index >= len(tx.span.outputs):
         return None
     out = tx.output(index)
@@ -42,13 +50,18 @@ def unspent_outputs(tx: Transaction, height: int) -> dict[bytes, UnspentOutput]:
 
 
 def is_final(tx: Transaction, height: int, median_time: int) -> bool:
-    """Whether the lock time allows it in a block at `height` whose parent has this median time past (Core IsFinalTx, BIP-113)."""
+    """Whether the lock time allows it in a block at `height` whose parent has this median time past (Core IsFinalTx,
+    BIP-113).
+    """
     limit = height if tx.lock_time < _LOCK_TIME_THRESHOLD else median_time
     return tx.lock_time < limit or all(sequence == _FINAL_SEQUENCE for sequence in tx.sequences)
 
 
 def check_transaction(tx: Transaction) -> None:
-    """The rules that need no context, coinbase included (Core consensus/tx_check.cpp CheckTransaction). Raises RefusedError."""
+    """The rules that need no context, coinbase included (Core consensus/tx_check.cpp CheckTransaction).
+
+    Raises RefusedError.
+    """
     inputs, stripped = tx.inputs, tx.stripped
     values = [out.value for out in tx.outputs]
     if not inputs:
@@ -85,7 +98,9 @@ def fee(tx: Transaction, find: Callable[[bytes], UnspentOutput | None], height: 
             raise refused(tx, "bad-txns-inputs-missingorspent", f"no unspent output {OutPoint.parse(outpoint)}")
         if spent.coinbase and height - spent.height < COINBASE_MATURITY:
             age = f"{height - spent.height} of {COINBASE_MATURITY} blocks old"
-            raise refused(tx, "bad-txns-premature-spend-of-coinbase", f"coinbase output {OutPoint.parse(outpoint)}, {age}")
+            raise refused(
+                tx, "bad-txns-premature-spend-of-coinbase", f"coinbase output {OutPoint.parse(outpoint)}, {age}"
+            )
         value += spent.value
     paid = sum(out.value for out in tx.outputs)
     if value < paid:

@@ -1,4 +1,6 @@
-"""The embedded node's compact filters: built on first request, cached by block, stale branches included (Core's block filter index)."""
+"""The embedded node's compact filters: built on first request, cached by block, stale branches included (Core's block
+filter index).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ from spvfilter.errors import RefusedError
 from spvfilter.filters.bip158 import BasicFilter, filter_hash, filter_header
 from spvfilter.node.blocktree import BlockTree, TreeBlock
 from spvfilter.primitives import hash_to_hex
-from spvfilter.protocol import BASIC_FILTER_TYPE, CHECKPOINT_INTERVAL, GENESIS_PREVIOUS_FILTER_HEADER, MAX_CFHEADERS, MAX_GETCFILTERS
+from spvfilter.protocol import (
+    BASIC_FILTER_TYPE,
+    CHECKPOINT_INTERVAL,
+    GENESIS_PREVIOUS_FILTER_HEADER,
+    MAX_CFHEADERS,
+    MAX_GETCFILTERS,
+)
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
 from spvfilter.wire.messages.table import Message
 
@@ -59,8 +67,8 @@ class FilterIndex:
     def respond(self, asked: FilterRequest) -> Iterator[Message | None]:
         """The messages that answer a request, and None after each step of longer work.
 
-        There is no answer for a stop block that was never in the best chain, as while Core's index lags. Raises RefusedError for a
-        request that makes Core disconnect (PrepareBlockFilterRequest).
+        There is no answer for a stop block that was never in the best chain, as while Core's index lags. Raises
+        RefusedError for a request that makes Core disconnect (PrepareBlockFilterRequest).
         """
         stop = self._stop(asked)
         if any(block.spent is None for block in [*self.chain.branch(stop), stop]):
@@ -81,7 +89,9 @@ class FilterIndex:
 
     def _stop(self, asked: FilterRequest) -> TreeBlock:
         if asked.filter_type != BASIC_FILTER_TYPE:
-            raise RefusedError("bad-filter-type", f"filter type {asked.filter_type}, only {BASIC_FILTER_TYPE} is served")
+            raise RefusedError(
+                "bad-filter-type", f"filter type {asked.filter_type}, only {BASIC_FILTER_TYPE} is served"
+            )
         stop = self.chain.blocks.get(asked.stop_hash)
         if stop is None or not self.chain.is_requestable(stop):
             raise RefusedError("bad-stop-hash", f"no block {hash_to_hex(asked.stop_hash)}")
@@ -89,5 +99,8 @@ class FilterIndex:
             return stop
         most = MAX_GETCFILTERS if isinstance(asked, GetCFilters) else MAX_CFHEADERS
         if not 0 <= stop.height - asked.start_height < most:
-            raise RefusedError("bad-range", f"blocks {asked.start_height} to {stop.height}: expected 1 to {most} blocks in ascending order")
+            raise RefusedError(
+                "bad-range",
+                f"blocks {asked.start_height} to {stop.height}: expected 1 to {most} blocks in ascending order",
+            )
         return stop

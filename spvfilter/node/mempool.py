@@ -1,4 +1,7 @@
-"""The embedded node's mempool: transactions valid for the next block, with replacement by fee. No standardness rules."""
+"""The embedded node's mempool: transactions valid for the next block, with replacement by fee.
+
+No standardness rules.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,18 @@ from spvfilter.node.replacement import check_replacement
 from spvfilter.primitives import OutPoint, hash_to_hex
 from spvfilter.transaction import Transaction
 
-MIN_SIZE = 65  # bytes without witness: one of 64 can pass for an inner node of a merkle tree (CVE-2017-12842; Core policy.h)
+MIN_SIZE = (
+    65  # bytes without witness: one of 64 can pass for an inner node of a merkle tree (CVE-2017-12842; Core policy.h)
+)
 
 
 @public
 class TxMempool:
     """Transactions in topological order, parents first; no two spend the same outpoint (Core CTxMemPool).
 
-    A transaction is accepted if it is valid on top of these and the unspent outputs of the best chain. `max_size` bounds the serialised
-    bytes. With `replace_by_fee`, one that pays more takes the place of those that spend the same, as in Core 28 and 29 (replacement.py has
-    the rules). Raises ParameterError if the size is negative.
+    A transaction is accepted if it is valid on top of these and the unspent outputs of the best chain. `max_size`
+    bounds the serialised bytes. With `replace_by_fee`, one that pays more takes the place of those that spend the same,
+    as in Core 28 and 29 (replacement.py has the rules). Raises ParameterError if the size is negative.
     """
 
     def __init__(self, chain: BlockTree, max_size: int, *, replace_by_fee: bool = True) -> None:
@@ -79,14 +84,17 @@ class TxMempool:
     def add(self, tx: Transaction) -> list[Transaction]:
         """Add a transaction; those that it replaces, with their descendants.
 
-        Raises RefusedError for one that is invalid in the next block, or spends what another one spends and must not replace it.
+        Raises RefusedError for one that is invalid in the next block, or spends what another one spends and must not
+        replace it.
         """
         return self._add(tx, replace=self._replaces)
 
     def _add(self, tx: Transaction, *, replace: bool) -> list[Transaction]:
         if tx.txid in self._txs:
             known = tx.wtxid in self._txid_of
-            raise refused(tx, "txn-already-in-mempool" if known else "txn-same-nonwitness-data-in-mempool", "seen before")
+            raise refused(
+                tx, "txn-already-in-mempool" if known else "txn-same-nonwitness-data-in-mempool", "seen before"
+            )
         consensus.check_transaction(tx)
         if tx.is_coinbase:
             raise refused(tx, "coinbase", "a coinbase outside a block")
@@ -98,7 +106,9 @@ class TxMempool:
         spenders = {self._spender[outpoint]: outpoint for outpoint in tx.inputs if outpoint in self._spender}
         for other, outpoint in spenders.items():
             if not replace:
-                raise refused(tx, "txn-mempool-conflict", f"{OutPoint.parse(outpoint)} is spent by {hash_to_hex(other)}")
+                raise refused(
+                    tx, "txn-mempool-conflict", f"{OutPoint.parse(outpoint)} is spent by {hash_to_hex(other)}"
+                )
         families = [self.family(other) for other in spenders]
         replaced = {each.txid: each for family in families for each in family}
         if any(outpoint[:32] in replaced for outpoint in tx.inputs):
@@ -139,7 +149,9 @@ class TxMempool:
         return gone
 
     def remove_for(self, txs: Sequence[Transaction]) -> bool:
-        """Remove the transactions of a new tip and those that conflict with them; whether any did (Core removeForBlock)."""
+        """Remove the transactions of a new tip and those that conflict with them; whether any did (Core
+        removeForBlock).
+        """
         conflicts = False
         for tx in txs:
             if tx.txid in self._txs:
@@ -151,7 +163,9 @@ class TxMempool:
         return conflicts
 
     def rebuild(self, disconnected: Iterable[Transaction]) -> None:
-        """After a reorganisation, keep what is still valid of the disconnected transactions, oldest first, then of the mempool."""
+        """After a reorganisation, keep what is still valid of the disconnected transactions, oldest first, then of the
+        mempool.
+        """
         candidates = [*disconnected, *self._txs.values()]
         self._txs, self._txid_of, self._spender, self.fees, self.size = {}, {}, {}, {}, 0
         for tx in candidates:

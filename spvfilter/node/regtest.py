@@ -1,4 +1,7 @@
-"""Regtest in memory: chain, mempool, miner and its wallet; the embedded node without sockets. Scripts are not checked."""
+"""Regtest in memory: chain, mempool, miner and its wallet; the embedded node without sockets.
+
+Scripts are not checked.
+"""
 
 from __future__ import annotations
 
@@ -49,9 +52,9 @@ class Regtest:
         regtest.mine()
         regtest.reorg(1)                               # into the mempool again
 
-    Blocks and transactions must meet the consensus rules, except for scripts, signatures, relative lock times (BIP-68) and sigop counts.
-    Hashes are bytes in wire order. `clock` returns seconds since 1970; the same calls with the same clock produce the same blocks.
-    Coinbases and change are paid to `lock`. `replace_by_fee` is TxMempool's.
+    Blocks and transactions must meet the consensus rules, except for scripts, signatures, relative lock times (BIP-68)
+    and sigop counts. Hashes are bytes in wire order. `clock` returns seconds since 1970; the same calls with the same
+    clock produce the same blocks. Coinbases and change are paid to `lock`. `replace_by_fee` is TxMempool's.
     """
 
     def __init__(
@@ -88,7 +91,9 @@ class Regtest:
         return self._wallet.balance
 
     def find_tx(self, txid: bytes, *, by_wtxid: bool = False) -> Transaction | None:
-        """A transaction of the mempool or of the last connected block, by its txid or wtxid: the ones Core serves to peers."""
+        """A transaction of the mempool or of the last connected block, by its txid or wtxid: the ones Core serves to
+        peers.
+        """
         found = self.mempool.get_by_wtxid(txid) if by_wtxid else self.mempool.get(txid)
         return found or self._recent.get(txid)
 
@@ -97,7 +102,10 @@ class Regtest:
         self._tip_changed(self.chain.accept(raw))
 
     def submit_tx(self, raw: bytes) -> bytes:
-        """Add a transaction to the mempool, in place of what it replaces; returns its txid. Raises FormatError, RefusedError."""
+        """Add a transaction to the mempool, in place of what it replaces; returns its txid.
+
+        Raises FormatError, RefusedError.
+        """
         tx = Transaction.parse(raw)
         if self.mempool.add(tx):
             self._wallet.recount()
@@ -118,27 +126,35 @@ class Regtest:
     ) -> list[bytes]:
         """Mine a run of blocks; returns their hashes.
 
-        The first block contains `transactions`, or those of the mempool if None; the other blocks contain those of the mempool. `on` is
-        the hash of the block to build on, by default the tip; on any other block the mempool is not used. Coinbases pay the scriptPubKey
-        `to`. `time` is the time of the first block. Raises ParameterError for an unknown block, RefusedError if the transactions break a
-        rule.
+        The first block contains `transactions`, or those of the mempool if None; the other blocks contain those of the
+        mempool. `on` is the hash of the block to build on, by default the tip; on any other block the mempool is not
+        used. Coinbases pay the scriptPubKey `to`. `time` is the time of the first block. Raises ParameterError for an
+        unknown block, RefusedError if the transactions break a rule.
         """
         parent = self.chain.tip if on is None else self._block(on)
         mined = []
         for number in range(blocks):
-            chosen = self._template(parent) if transactions is None or number else [Transaction.parse(raw) for raw in transactions]
+            chosen = (
+                self._template(parent)
+                if transactions is None or number
+                else [Transaction.parse(raw) for raw in transactions]
+            )
             raw = self._assemble(parent, chosen, to or self.lock.script_pubkey, time if not number else None)
             self.submit_block(raw)
             parent = self._block(sha256d(raw[:80]))
             mined.append(parent.hash)
         return mined
 
-    def reorg(self, depth: int, *, blocks: int | None = None, transactions: Sequence[Sequence[bytes]] = ()) -> list[bytes]:
-        """Replace the last `depth` blocks by a branch of `blocks` blocks, by default one more; returns the hashes of the new blocks.
+    def reorg(
+        self, depth: int, *, blocks: int | None = None, transactions: Sequence[Sequence[bytes]] = ()
+    ) -> list[bytes]:
+        """Replace the last `depth` blocks by a branch of `blocks` blocks, by default one more; returns the hashes of
+        the new blocks.
 
-        `transactions` are those of the first new blocks, one sequence per block; the others contain only a coinbase. Transactions of the
-        replaced blocks return to the mempool if they are still valid. Raises ParameterError for an impossible depth, or for transactions
-        of more blocks than are mined; RefusedError if the transactions break a rule.
+        `transactions` are those of the first new blocks, one sequence per block; the others contain only a coinbase.
+        Transactions of the replaced blocks return to the mempool if they are still valid. Raises ParameterError for an
+        impossible depth, or for transactions of more blocks than are mined; RefusedError if the transactions break a
+        rule.
         """
         if not 1 <= depth <= self.height:
             raise ParameterError(f"depth must be 1 to {self.height}, the height of the tip, not {depth}")
@@ -164,17 +180,17 @@ class Regtest:
     def spend(self, *coins: OutPoint, outputs: Sequence[TxOut] = (), fee: int = FEE) -> bytes:
         """Spend anybody's coins, by made-up signatures, and add the transaction to the mempool; returns its txid.
 
-        What outputs and fee leave goes back to the first coin's scriptPubKey. Raises ParameterError if there is no such coin, or the coins
-        do not suffice; RefusedError.
+        What outputs and fee leave goes back to the first coin's scriptPubKey. Raises ParameterError if there is no such
+        coin, or the coins do not suffice; RefusedError.
         """
         return self.submit_tx(spending([(coin, self.mempool.coin_of(bytes(coin))) for coin in coins], outputs, fee))
 
     def bump(self, txid: bytes, *, fee: int | None = None) -> bytes:
         """Replace a transaction of the mempool by one with a higher fee, and else the same; returns the new txid.
 
-        The fee comes from the change or, if there is none, from the largest output; by default it is the least that replaces the
-        transaction and what spends from it. Raises ParameterError for a transaction that is not in the mempool, and if its output does not
-        suffice; RefusedError for too low a fee.
+        The fee comes from the change or, if there is none, from the largest output; by default it is the least that
+        replaces the transaction and what spends from it. Raises ParameterError for a transaction that is not in the
+        mempool, and if its output does not suffice; RefusedError for too low a fee.
         """
         tx = self._waiting(txid)
         least = least_fee(self.mempool.family(txid), self.mempool.fees, tx.virtual_size)
@@ -184,8 +200,9 @@ class Regtest:
     def double_spend(self, txid: bytes, *, fee: int | None = None, in_block: bool = False) -> bytes:
         """Spend what a transaction of the mempool spends, for the miner, and so take its place; returns the txid.
 
-        By default for the least fee that replaces it and what spends from it. With `in_block` a block is mined with it instead, where fees
-        do not matter. Raises ParameterError for a transaction that is not in the mempool, and if its coins do not suffice; RefusedError.
+        By default for the least fee that replaces it and what spends from it. With `in_block` a block is mined with it
+        instead, where fees do not matter. Raises ParameterError for a transaction that is not in the mempool, and if
+        its coins do not suffice; RefusedError.
         """
         tx = self._waiting(txid)
         found = [(OutPoint.parse(outpoint), self.mempool.coin_of(outpoint)) for outpoint in tx.inputs]

@@ -1,4 +1,5 @@
-"""Sans-IO protocol logic of the embedded node for one peer, after Core's net_processing: answers, announcements, disconnects.
+"""Sans-IO protocol logic of the embedded node for one peer, after Core's net_processing: answers, announcements,
+disconnects.
 
 Every `on_…` and `send_…` method may be overridden for a node that lies.
 """
@@ -18,7 +19,14 @@ from spvfilter.node.blocktree import TipChange, TreeBlock
 from spvfilter.node.filterindex import FilterRequest
 from spvfilter.node.regtest import Regtest
 from spvfilter.primitives import compact_size
-from spvfilter.protocol import HEADER_SIZE, MAX_ANNOUNCED_HEADERS, MAX_BLOCK_INVS, MAX_HEADERS, MAX_INVENTORY, MAX_TX_REQUESTS
+from spvfilter.protocol import (
+    HEADER_SIZE,
+    MAX_ANNOUNCED_HEADERS,
+    MAX_BLOCK_INVS,
+    MAX_HEADERS,
+    MAX_INVENTORY,
+    MAX_TX_REQUESTS,
+)
 from spvfilter.transaction import Transaction
 from spvfilter.wire.events import Disconnected, Misbehaved, Ready, Received, Service, SessionEvent
 from spvfilter.wire.messages import table as wire
@@ -37,11 +45,13 @@ logger = logging.getLogger(__name__)
 
 @public
 class Responder:
-    """The node's side of one connection. Its owner moves bytes between `session` and a socket and calls `step` while it returns True.
+    """The node's side of one connection.
 
-    Each connection has its own filter, which learns from what it matches in blocks and announcements. The queue of work for the peer is
-    bounded: the transactions of the mempool, a few block hashes, and the rest of one getdata. A subclass with `says_why` tells why it
-    refuses a transaction, as Core did before 0.20 and others do (BIP-61).
+    Its owner moves bytes between `session` and a socket and calls `step` while it returns True.
+
+    Each connection has its own filter, which learns from what it matches in blocks and announcements. The queue of work
+    for the peer is bounded: the transactions of the mempool, a few block hashes, and the rest of one getdata. A
+    subclass with `says_why` tells why it refuses a transaction, as Core did before 0.20 and others do (BIP-61).
     """
 
     says_why = False
@@ -104,7 +114,9 @@ class Responder:
                 self.over = event
 
     def on_misbehaviour(self, error: PeerError) -> None:
-        """Ignore malformed messages, as Core does, but disconnect a peer whose filterload has too many hash functions."""
+        """Ignore malformed messages, as Core does, but disconnect a peer whose filterload has too many hash
+        functions.
+        """
         if isinstance(error, MessageError) and error.field == "hash_funcs" and "truncated" not in str(error):
             self.end(str(error))
 
@@ -144,7 +156,9 @@ class Responder:
         if asked.locator:
             start = chain.fork_height(asked.locator) + 1
             found = chain.active[start : start + MAX_HEADERS]
-            found = found[: next((at for at, block in enumerate(found, 1) if block.hash == asked.stop_hash), MAX_HEADERS)]
+            found = found[
+                : next((at for at, block in enumerate(found, 1) if block.hash == asked.stop_hash), MAX_HEADERS)
+            ]
         else:  # without locator: the stop block's header alone
             block = chain.blocks.get(asked.stop_hash)
             if block is None or not chain.is_requestable(block):
@@ -158,7 +172,9 @@ class Responder:
         self.send(wire.Headers(tuple(block.raw[:HEADER_SIZE] for block in blocks)))
 
     def on_getblocks(self, asked: wire.GetBlocks) -> None:
-        """Send the hashes after the fork and before the stop hash; a full answer continues once the peer requests its last block."""
+        """Send the hashes after the fork and before the stop hash; a full answer continues once the peer requests its
+        last block.
+        """
         start = self.regtest.chain.fork_height(asked.locator) + 1
         hashes = [block.hash for block in self.regtest.chain.active[start : start + MAX_BLOCK_INVS]]
         if asked.stop_hash in hashes:
@@ -182,7 +198,9 @@ class Responder:
             self._new_txs[tx.txid] = tx
 
     def announce(self) -> None:
-        """Announce new blocks by headers if the peer prefers them and knows the parent, else the last one by inv; transactions by inv."""
+        """Announce new blocks by headers if the peer prefers them and knows the parent, else the last one by inv;
+        transactions by inv.
+        """
         blocks, self._new_blocks = self._new_blocks, []
         txs, self._new_txs = self._new_txs, {}
         items = self._announce_blocks(blocks) if blocks else []
@@ -195,7 +213,11 @@ class Responder:
         if self.prefers_headers and len(blocks) <= MAX_ANNOUNCED_HEADERS:
             unknown = [block for block in blocks if not self._knows(block)]
             chained = all(below is block.previous for below, block in pairwise(blocks))
-            if chained and self.regtest.chain.is_active(blocks[-1]) and (not unknown or self._knows(unknown[0].previous)):
+            if (
+                chained
+                and self.regtest.chain.is_active(blocks[-1])
+                and (not unknown or self._knows(unknown[0].previous))
+            ):
                 if unknown:
                     self._last_header = unknown[-1]
                     self.send_headers(unknown)
@@ -206,7 +228,9 @@ class Responder:
         """Whether this node has sent the peer the header of `block`."""
         last = self._last_header
         return block is None or (
-            last is not None and last.height >= block.height and self.regtest.chain.ancestor(last, block.height) is block
+            last is not None
+            and last.height >= block.height
+            and self.regtest.chain.ancestor(last, block.height) is block
         )
 
     # Requested blocks and transactions
@@ -282,9 +306,13 @@ class Responder:
     def on_inv(self, items: Sequence[InvItem]) -> None:
         """Request the announced transactions that are not known. Announced blocks are ignored: only this node mines."""
         assert self.session.ready is not None
-        announced, asked = (InvType.WTX, InvType.WTX) if self.session.ready.wtxid_relay else (InvType.TX, InvType.WITNESS_TX)
+        announced, asked = (
+            (InvType.WTX, InvType.WTX) if self.session.ready.wtxid_relay else (InvType.TX, InvType.WITNESS_TX)
+        )
         hashes = dict.fromkeys(item.hash for item in items[:MAX_TX_REQUESTS] if item.kind == announced)
-        wanted = [tx_hash for tx_hash in hashes if self.regtest.find_tx(tx_hash, by_wtxid=announced == InvType.WTX) is None]
+        wanted = [
+            tx_hash for tx_hash in hashes if self.regtest.find_tx(tx_hash, by_wtxid=announced == InvType.WTX) is None
+        ]
         if wanted:
             self.send(wire.GetData(tuple(InvItem(asked, tx_hash) for tx_hash in wanted)))
 
@@ -295,7 +323,9 @@ class Responder:
         except RefusedError as error:
             logger.debug("not taken: %s", error)
             if self.says_why:
-                self.send(wire.Reject(b"tx", _REJECT_INVALID, error.reason.encode("ascii"), Transaction.parse(raw).txid))
+                self.send(
+                    wire.Reject(b"tx", _REJECT_INVALID, error.reason.encode("ascii"), Transaction.parse(raw).txid)
+                )
         else:
             self._new_txs.pop(txid, None)
 

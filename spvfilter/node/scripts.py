@@ -1,4 +1,6 @@
-"""Output scripts of every type, with inputs that spend them by made-up signatures: the embedded node checks no scripts."""
+"""Output scripts of every type, with inputs that spend them by made-up signatures: the embedded node checks no
+scripts.
+"""
 
 from __future__ import annotations
 
@@ -104,5 +106,7 @@ def op_return(*data: bytes) -> Lock:
 
 def _public(key: bytes) -> bytes:
     if not is_pubkey(key):
-        raise ParameterError(f"not a public key: {len(key)} bytes, expected 33 starting 02 or 03, or 65 starting 04, 06 or 07")
+        raise ParameterError(
+            f"not a public key: {len(key)} bytes, expected 33 starting 02 or 03, or 65 starting 04, 06 or 07"
+        )
     return key

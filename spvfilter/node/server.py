@@ -1,4 +1,7 @@
-"""Regtest full node on a socket, for tests, demos and wallet development. It checks no scripts: never use it with money."""
+"""Regtest full node on a socket, for tests, demos and wallet development.
+
+It checks no scripts: never use it with money.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,8 @@ logger = logging.getLogger(__name__)
 
 @public
 class Node:
-    """A P2P server for a Regtest's chain and mempool; it behaves as Bitcoin Core with -peerbloomfilters=1 -peerblockfilters=1.
+    """A P2P server for a Regtest's chain and mempool; it behaves as Bitcoin Core with -peerbloomfilters=1
+    -peerblockfilters=1.
 
         async with Node() as node:                      # on 127.0.0.1, a free port
             node.regtest.mine(101)
@@ -40,10 +44,11 @@ class Node:
             node.regtest.pay(TxOut(50_000, script))     # announced to the peers
             node.regtest.reorg(2)
 
-    Several nodes may serve one Regtest. `responder` creates the protocol logic of a connection: pass a subclass of Responder for a node
-    that misbehaves. `settings` holds the fields of the version message and the timeouts of handshake and pings. A peer that leaves 1 MB
-    unread for `stall_s` seconds is disconnected; connections beyond `max_connections` are refused. Each connection buffers that 1 MB, one
-    message of up to 4 MB and one answer at most. Raises ParameterError for `max_connections` below 1; entering raises OSError.
+    Several nodes may serve one Regtest. `responder` creates the protocol logic of a connection: pass a subclass of
+    Responder for a node that misbehaves. `settings` holds the fields of the version message and the timeouts of
+    handshake and pings. A peer that leaves 1 MB unread for `stall_s` seconds is disconnected; connections beyond
+    `max_connections` are refused. Each connection buffers that 1 MB, one message of up to 4 MB and one answer at most.
+    Raises ParameterError for `max_connections` below 1; entering raises OSError.
     """
 
     def __init__(
@@ -78,13 +83,17 @@ class Node:
     async def __aenter__(self) -> Self:
         """Start listening. Raises OSError."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: ServerConnection(self), self.host, self.port, backlog=self.max_connections)
+        self._server = await loop.create_server(
+            lambda: ServerConnection(self), self.host, self.port, backlog=self.max_connections
+        )
         self.port = self._server.sockets[0].getsockname()[1]
         self.regtest.listeners.append(self)
         logger.info("regtest node on %s port %d", self.host, self.port)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Close every connection and wait until all are closed."""
         assert self._server is not None
         server, self._server = self._server, None
@@ -114,7 +123,9 @@ class Node:
         settings = replace(self.settings, start_height=self.regtest.height)
         return self._make_responder(
             self.regtest,
-            Session(settings, Role.INBOUND, draw_nonce=lambda: secrets.randbits(64), now=now, timestamp=self.regtest.time),
+            Session(
+                settings, Role.INBOUND, draw_nonce=lambda: secrets.randbits(64), now=now, timestamp=self.regtest.time
+            ),
         )
 
     def enter(self, connection: ServerConnection) -> bool:
@@ -133,7 +144,9 @@ class Node:
 
 
 class ServerConnection(asyncio.Protocol):
-    """A socket with its responder. There is no task: in each turn of the event loop, every connection with work does some steps.
+    """A socket with its responder.
+
+    There is no task: in each turn of the event loop, every connection with work does some steps.
 
     Nothing is read while there is work, and no work is done while the peer has 1 MB left to read.
     """
@@ -226,7 +239,9 @@ class ServerConnection(asyncio.Protocol):
         return more
 
     def _cut(self) -> None:
-        logger.debug("disconnected: %d bytes were not read for %g s", self._transport.get_write_buffer_size(), self._node.stall_s)
+        logger.debug(
+            "disconnected: %d bytes were not read for %g s", self._transport.get_write_buffer_size(), self._node.stall_s
+        )
         self.abort()
 
     def _set_timer(self) -> None:

@@ -32,11 +32,16 @@ def unlocked(coin: OutPoint, script: bytes) -> TxIn:
 
 
 def spending(
-    coins: Sequence[tuple[OutPoint, UnspentOutput | None]], outputs: Sequence[TxOut], fee: int, *, to: bytes | None = None
+    coins: Sequence[tuple[OutPoint, UnspentOutput | None]],
+    outputs: Sequence[TxOut],
+    fee: int,
+    *,
+    to: bytes | None = None,
 ) -> bytes:
     """A transaction that spends coins; what outputs and fee leave goes to the script `to`, by default the first coin's.
 
-    Raises ParameterError for no coins, one that is not there, one given twice, a negative fee, and if the coins do not suffice.
+    Raises ParameterError for no coins, one that is not there, one given twice, a negative fee, and if the coins do not
+    suffice.
     """
     if not coins:
         raise ParameterError("no coins to spend")
@@ -57,7 +62,8 @@ def spending(
 
 
 def with_fee(tx: Transaction, more: int, change: bytes) -> bytes:
-    """A transaction that pays `more` satoshi of fee, from its last output to the script `change` or, if there is none, from its largest.
+    """A transaction that pays `more` satoshi of fee, from its last output to the script `change` or, if there is none,
+    from its largest.
 
     Raises ParameterError if that output is worth less, or nothing would be left of it.
     """
@@ -67,7 +73,8 @@ def with_fee(tx: Transaction, more: int, change: bytes) -> bytes:
     value = outputs[index].value - more
     if value <= 0:
         raise ParameterError(
-            f"{more} satoshi more of fee than {hash_to_hex(tx.txid)} pays, but its output {index} is worth {outputs[index].value}"
+            f"{more} satoshi more of fee than {hash_to_hex(tx.txid)} pays, but its output {index} is worth"
+            f" {outputs[index].value}"
         )
     at, _, _ = tx.span.outputs[index]
     return tx.raw[:at] + value.to_bytes(8, "little") + tx.raw[at + 8 :]

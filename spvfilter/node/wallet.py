@@ -37,7 +37,9 @@ class MinerWallet:
             chosen.append(OutPoint.parse(outpoint))
             worth += coin_value
         if worth < value:
-            raise ParameterError(f"{value} satoshi needed, {worth} can be spent: mine more blocks, coinbases mature after 100")
+            raise ParameterError(
+                f"{value} satoshi needed, {worth} can be spent: mine more blocks, coinbases mature after 100"
+            )
         return chosen, worth
 
     def add_tx(self, tx: Transaction) -> None:
@@ -52,7 +54,9 @@ class MinerWallet:
         for tx in others:
             for outpoint in tx.inputs:
                 self._free.pop(outpoint, None)
-            self._free.update((outpoint, value) for outpoint, value in self._own(tx).items() if not self._mempool.is_spent(outpoint))
+            self._free.update(
+                (outpoint, value) for outpoint, value in self._own(tx).items() if not self._mempool.is_spent(outpoint)
+            )
         height = self._chain.tip.height
         self._immature.extend((height, outpoint, value) for outpoint, value in self._own(coinbase).items())
         while self._immature and height + 1 - self._immature[0][0] >= COINBASE_MATURITY:
@@ -65,10 +69,18 @@ class MinerWallet:
         own = [(outpoint, coin) for outpoint, coin in own if not self._mempool.is_spent(outpoint)]
         next_height = self._chain.tip.height + 1
         young = {outpoint for outpoint, coin in own if coin.coinbase and next_height - coin.height < COINBASE_MATURITY}
-        self._immature = deque(sorted((coin.height, outpoint, coin.value) for outpoint, coin in own if outpoint in young))
+        self._immature = deque(
+            sorted((coin.height, outpoint, coin.value) for outpoint, coin in own if outpoint in young)
+        )
         self._free = {outpoint: coin.value for outpoint, coin in own if outpoint not in young}
         for tx in self._mempool:
-            self._free.update((outpoint, value) for outpoint, value in self._own(tx).items() if not self._mempool.is_spent(outpoint))
+            self._free.update(
+                (outpoint, value) for outpoint, value in self._own(tx).items() if not self._mempool.is_spent(outpoint)
+            )
 
     def _own(self, tx: Transaction) -> dict[bytes, int]:
-        return {tx.outpoint(index): out.value for index, out in enumerate(tx.outputs) if out.value and out.script_pubkey == self._script}
+        return {
+            tx.outpoint(index): out.value
+            for index, out in enumerate(tx.outputs)
+            if out.value and out.script_pubkey == self._script
+        }

@@ -17,7 +17,10 @@ else:
 @public
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host name or an IPv4 or IPv6 address, and a port. Raises ParameterError for an invalid host or a port outside 1 to 65535."""
+    """A host name or an IPv4 or IPv6 address, and a port.
+
+    Raises ParameterError for an invalid host or a port outside 1 to 65535.
+    """
 
     host: str
     port: int

@@ -12,7 +12,10 @@ from spvfilter._public import public
 @public
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The source of time: `monotonic` for waiting, `wall` (seconds since 1970) for the times of blocks and transactions."""
+    """The source of time:
+
+    `monotonic` for waiting, `wall` (seconds since 1970) for the times of blocks and transactions.
+    """
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time

@@ -26,7 +26,9 @@ else:
     secrets = deferred("secrets")
 
 _READ = 1 << 16  # bytes read at once
-_BUFFER = 4 * _READ  # bytes, of which the reader buffers twice as many before it pauses: the loop receives as many at once
+_BUFFER = (
+    4 * _READ
+)  # bytes, of which the reader buffers twice as many before it pauses: the loop receives as many at once
 _TURN_S = 0.002  # seconds of work before other tasks get a turn
 _HIGH_WATER = 1 << 20  # bytes written but not sent above which sending waits
 
@@ -44,8 +46,10 @@ class Connection:
     _limits: Limits
     _clock: Clock
     _is_proxied: bool = False
-    received: int = field(default=0)  # bytes
-    _turn: float = field(default=0.0)  # when other tasks get their next turn
+    received: int = field(default=0)
+    """Bytes."""
+    _turn: float = field(default=0.0)
+    """When other tasks get their next turn."""
 
     @classmethod
     async def open(
@@ -68,7 +72,9 @@ class Connection:
         try:
             now = clock.monotonic()
             draw = draw_nonce or (lambda: secrets.randbits(64))
-            session = Session(settings, Role.OUTBOUND, draw_nonce=draw, now=now, timestamp=int(clock.wall()), own_nonces=own_nonces)
+            session = Session(
+                settings, Role.OUTBOUND, draw_nonce=draw, now=now, timestamp=int(clock.wall()), own_nonces=own_nonces
+            )
             opening = cls(address, Ready.__new__(Ready), session, reader, writer, limits, clock, proxy is not None)
             while not isinstance(event := await opening.receive(), Ready):
                 pass
@@ -89,7 +95,10 @@ class Connection:
         return self._session.nonce
 
     async def receive(self) -> SessionEvent:
-        """The next event. The end of the session is raised instead: as a PeerError, or after `close` as ConnectionAbortedError."""
+        """The next event.
+
+        The end of the session is raised instead: as a PeerError, or after `close` as ConnectionAbortedError.
+        """
         while True:
             if time.perf_counter() >= self._turn:
                 await asyncio.sleep(0)
@@ -105,7 +114,10 @@ class Connection:
             await self._read()
 
     async def receive_together(self) -> list[SessionEvent]:
-        """The next event, with those that may be taken together with it (`Session.more_events`). The end is raised as by `receive`."""
+        """The next event, with those that may be taken together with it (`Session.more_events`).
+
+        The end is raised as by `receive`.
+        """
         event = await self.receive()
         return [event, *self._session.more_events()] if isinstance(event, Received | ReceivedFilters) else [event]
 
@@ -157,7 +169,9 @@ class Connection:
         return str(place[0]) if place else self.address.host
 
     def fence(self) -> int:
-        """Send a ping at once; `receive` returns Fenced with its nonce once the peer has processed everything sent before it."""
+        """Send a ping at once; `receive` returns Fenced with its nonce once the peer has processed everything sent
+        before it.
+        """
         nonce = self._session.fence(self._clock.monotonic())
         self._flush()
         return nonce
@@ -188,7 +202,9 @@ class Connection:
         self._writer.transport.abort()
 
 
-async def _connect(address: Address, proxy: Proxy | None, limits: Limits) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(
+    address: Address, proxy: Proxy | None, limits: Limits
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     if proxy is None:
         try:
             async with asyncio.timeout(limits.connect_s):
@@ -206,7 +222,8 @@ async def _connect(address: Address, proxy: Proxy | None, limits: Limits) -> tup
 async def _connect_directly(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to the first that can be of the addresses that a name has.
 
-    The event loop would look a name up in one of the few threads that everybody shares, and a program waits for these when it ends.
+    The event loop would look a name up in one of the few threads that everybody shares, and a program waits for these
+    when it ends.
     """
     if address.is_onion:
         raise OSError("an onion address is reached through a proxy of Tor's only")

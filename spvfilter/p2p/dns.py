@@ -26,16 +26,19 @@ class SeedHosts(NamedTuple):
     """What a seed has answered: hosts, the services that it states of them, or why there are none."""
 
     seed: str
-    services: int  # bits of wire.Service; 0 if the seed was asked for all hosts
+    services: int
+    """Bits of wire.Service; 0 if the seed was asked for all hosts."""
     hosts: tuple[str, ...]
     error: Exception | None
 
 
-async def ask_seeds(seeds: Iterable[str], services: int, resolve: Resolve | None = None, *, timeout_s: float = SEED_S) -> list[SeedHosts]:
+async def ask_seeds(
+    seeds: Iterable[str], services: int, resolve: Resolve | None = None, *, timeout_s: float = SEED_S
+) -> list[SeedHosts]:
     """Ask all seeds at once, each for hosts with these services, and for all hosts if it knows none of those.
 
-    A seed that filters is asked by xHEX.SEED, x49 for compact filters and xd for BIP-37 (Core protocol.h, bitcoin-seeder). Several
-    know only x1, x5, x9 and xd. Each has `timeout_s` for both answers. Failures are results.
+    A seed that filters is asked by xHEX.SEED, x49 for compact filters and xd for BIP-37 (Core protocol.h,
+    bitcoin-seeder). Several know only x1, x5, x9 and xd. Each has `timeout_s` for both answers. Failures are results.
     """
     names = list(seeds)
     if resolve is not None:
@@ -50,7 +53,9 @@ async def _ask(seed: str, services: int, resolve: Resolve, timeout_s: float) -> 
             for name, stated in ((f"x{services:x}.{seed}", services), (seed, 0)):
                 try:
                     hosts = await resolve(name)
-                except Exception as failed:  # a name that cannot be encoded, no thread: none must keep the others from being asked
+                except (
+                    Exception
+                ) as failed:  # a name that cannot be encoded, no thread: none must keep the others from being asked
                     error = failed
                     continue
                 if hosts:
@@ -61,7 +66,8 @@ async def _ask(seed: str, services: int, resolve: Resolve, timeout_s: float) -> 
 
 
 async def resolved(name: str) -> list[str]:
-    """A name's addresses by the system's resolver, in a thread that keeps no process from ending: a resolver may hang for long.
+    """A name's addresses by the system's resolver, in a thread that keeps no process from ending: a resolver may hang
+    for long.
 
     Raises OSError; UnicodeError for a name that cannot be encoded, RuntimeError where there can be no further thread.
     """

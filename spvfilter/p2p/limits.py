@@ -7,7 +7,12 @@ from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.protocol import MAX_GETCFILTERS, MAX_INVENTORY
 
-_SIZES = {"flight": MAX_INVENTORY, "flights": None, "filters": MAX_GETCFILTERS, "filter_flights": None}  # and the most that there can be
+_SIZES = {
+    "flight": MAX_INVENTORY,
+    "flights": None,
+    "filters": MAX_GETCFILTERS,
+    "filter_flights": None,
+}  # and the most that there can be
 
 
 @public
@@ -19,17 +24,28 @@ class Limits:
     """
 
     connect_s: float = 5.0
-    proxy_s: float = 20.0  # for a proxy to connect (Core netbase.cpp SOCKS5_RECV_TIMEOUT)
-    reply_s: float = 120.0  # of silence after a question; then the connection is ended
-    stall_s: float = 2.0  # of silence after a question that another peer could answer; then that one is asked too
-    send_s: float = 60.0  # for a peer that does not read; ours
-    retry_s: float = 1.0  # before a peer is tried again; doubles each time; ours
-    max_retry_s: float = 300.0  # ours
-    stale_tip_s: float = 1800.0  # without a new block: ask for headers again
-    flight: int = 125  # filtered blocks per request; ours
-    flights: int = 8  # such requests under way; ours
-    filters: int = 250  # compact filters per request; BIP-157: at most 1,000
-    filter_flights: int = 2  # such requests under way with one peer; ours
+    proxy_s: float = 20.0
+    """For a proxy to connect (Core netbase.cpp SOCKS5_RECV_TIMEOUT)."""
+    reply_s: float = 120.0
+    """Of silence after a question; then the connection is ended."""
+    stall_s: float = 2.0
+    """Of silence after a question that another peer could answer; then that one is asked too."""
+    send_s: float = 60.0
+    """For a peer that does not read; ours."""
+    retry_s: float = 1.0
+    """Before a peer is tried again; doubles each time; ours."""
+    max_retry_s: float = 300.0
+    """Ours."""
+    stale_tip_s: float = 1800.0
+    """Without a new block: ask for headers again."""
+    flight: int = 125
+    """Filtered blocks per request; ours."""
+    flights: int = 8
+    """Such requests under way; ours."""
+    filters: int = 250
+    """Compact filters per request; BIP-157: at most 1,000."""
+    filter_flights: int = 2
+    """Such requests under way with one peer; ours."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

@@ -29,7 +29,10 @@ class Proxy:
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        """Parse socks5://[USER:PASSWORD@]HOST:PORT. Raises ParameterError, which never repeats the URL: it may hold a password."""
+        """Parse socks5://[USER:PASSWORD@]HOST:PORT.
+
+        Raises ParameterError, which never repeats the URL: it may hold a password.
+        """
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
@@ -40,18 +43,25 @@ class Proxy:
         if parts.path not in ("", "/") or parts.query or parts.fragment:
             raise ParameterError("a proxy is given as socks5://[USER:PASSWORD@]HOST:PORT, with nothing after the port")
         username, password = unquote(parts.username or ""), unquote(parts.password or "")
-        if "@" in parts.netloc and not all(word.isascii() and 0 < len(word) <= _MAX_CREDENTIAL for word in (username, password)):
+        if "@" in parts.netloc and not all(
+            word.isascii() and 0 < len(word) <= _MAX_CREDENTIAL for word in (username, password)
+        ):
             raise ParameterError(f"a proxy's user and password each have 1 to {_MAX_CREDENTIAL} ASCII characters")
         if find_spec("python_socks") is None:
             raise ParameterError("a proxy needs python-socks: pip install 'spvfilter[socks]'")
         return cls(host, port, username, password)
 
     def isolated(self, name: str) -> Proxy:
-        """The same proxy as another user, for whom Tor makes other circuits (IsolateSOCKSAuth); one that wants a user keeps it."""
+        """The same proxy as another user, for whom Tor makes other circuits (IsolateSOCKSAuth); one that wants a user
+        keeps it.
+        """
         return self if self.username else Proxy(self.host, self.port, name, name)
 
     async def connect(self, host: str, port: int, timeout_s: float) -> socket.socket:
-        """Connect to a host through the proxy. Raises OSError or TimeoutError, which say whether the proxy or the peer is at fault."""
+        """Connect to a host through the proxy.
+
+        Raises OSError or TimeoutError, which say whether the proxy or the peer is at fault.
+        """
         from python_socks import ProxyConnectionError, ProxyError, ProxyTimeoutError, ProxyType
         from python_socks.async_.asyncio import Proxy as Socks
 

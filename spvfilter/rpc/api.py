@@ -14,7 +14,9 @@ from spvfilter.rpc.endpoint import Endpoint
 MOST_BLOCKS = 5_000_000  # of a chain: 95 years
 SMALL_ANSWER_SIZE = 1 << 20  # bytes
 BLOCK_ANSWER_SIZE = MAX_BLOCK_SIZE
-SPENT_ANSWER_SIZE = 32_000_000  # bytes of what a block spends: the 24,390 inputs that fit into it, 1.3 kB each; blocks have some 0.2 MB
+SPENT_ANSWER_SIZE = (
+    32_000_000  # bytes of what a block spends: the 24,390 inputs that fit into it, 1.3 kB each; blocks have some 0.2 MB
+)
 
 
 @public
@@ -22,18 +24,24 @@ SPENT_ANSWER_SIZE = 32_000_000  # bytes of what a block spends: the 24,390 input
 class ChainInfo:
     """What a node says of its chain (getblockchaininfo)."""
 
-    name: str  # main, test, testnet4, signet or regtest, as the node puts it
-    height: int  # of its best block
-    best: bytes  # its hash, wire order
-    prune_height: int  # the height from which on it has blocks; 0 if it does not prune
+    name: str
+    """Main, test, testnet4, signet or regtest, as the node puts it."""
+    height: int
+    """Of its best block."""
+    best: bytes
+    """Its hash, wire order."""
+    prune_height: int
+    """The height from which on it has blocks; 0 if it does not prune."""
 
 
 @public
 class NodeApi(Protocol):
     """One way to ask a node. Hashes have 32 bytes in wire order. All raise NodeError."""
 
-    headers_at_once: int  # that `headers` gives at most
-    tells_spent: bool  # as far as is known; once False, it stays so
+    headers_at_once: int
+    """That `headers` gives at most."""
+    tells_spent: bool
+    """As far as is known; once False, it stays so."""
 
     async def info(self) -> ChainInfo:
         """What the node says of its chain."""
@@ -42,7 +50,9 @@ class NodeApi(Protocol):
         """The hash of the block of a height in the best chain; None if that is shorter."""
 
     async def headers(self, first: bytes, height: int, count: int) -> bytes:
-        """At most `count` headers of the best chain from the block `first` of that height on; none if it is not in the best chain."""
+        """At most `count` headers of the best chain from the block `first` of that height on; none if it is not in the
+        best chain.
+        """
 
     async def block(self, digest: bytes) -> bytes:
         """A block, which is not checked. Raises NodePrunedError if the node has only its header."""
@@ -55,13 +65,20 @@ def parsed_info(found: object, endpoint: Endpoint) -> ChainInfo:
     """From the object that getblockchaininfo gives. Raises NodeAnswerError."""
     if not isinstance(found, dict):
         raise NodeAnswerError(f"{endpoint}: what it says of its chain is no object")
-    name, height, best, pruned = found.get("chain"), found.get("blocks"), found.get("bestblockhash"), found.get("pruned")
+    name, height, best, pruned = (
+        found.get("chain"),
+        found.get("blocks"),
+        found.get("bestblockhash"),
+        found.get("pruned"),
+    )
     first = found.get("pruneheight", 0) if pruned is True else 0
     if not isinstance(name, str) or not name.isascii() or not name.isalnum() or len(name) > 40:
         raise NodeAnswerError(f"{endpoint}: what it says of its chain has no name of it")
     if type(height) is not int or not 0 <= height < MOST_BLOCKS:
         raise NodeAnswerError(f"{endpoint}: says that its chain has a height that none can have")
-    return ChainInfo(name, height, parsed_hash(best, endpoint), first if type(first) is int and 0 <= first <= height + 1 else 0)
+    return ChainInfo(
+        name, height, parsed_hash(best, endpoint), first if type(first) is int and 0 <= first <= height + 1 else 0
+    )
 
 
 def parsed_hash(text: object, endpoint: Endpoint) -> bytes:

@@ -1,4 +1,7 @@
-"""What a node's JSON-RPC wants to know of its user: a cookie file, or a user and a password. None of them is ever shown."""
+"""What a node's JSON-RPC wants to know of its user: a cookie file, or a user and a password.
+
+None of them is ever shown.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,10 @@ class Password:
 
 @public
 class CookieFile:
-    """The .cookie that Bitcoin Core writes at each start, in its data directory. It is read again whenever it is needed."""
+    """The .cookie that Bitcoin Core writes at each start, in its data directory.
+
+    It is read again whenever it is needed.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -56,7 +62,9 @@ class CookieFile:
             with self.path.open("rb") as file:
                 raw = file.read(_LONGEST + 1)
         except OSError as error:
-            raise NodeRefusedError(f"{self.path}: {error.strerror or error}: is the node running, and is this its cookie file?") from None
+            raise NodeRefusedError(
+                f"{self.path}: {error.strerror or error}: is the node running, and is this its cookie file?"
+            ) from None
         text = raw.rstrip(b"\r\n")
         if len(raw) > _LONGEST or b":" not in text or not text.isascii() or not text.decode("ascii").isprintable():
             raise NodeRefusedError(f"{self.path}: not a cookie file, which has one line USER:PASSWORD")

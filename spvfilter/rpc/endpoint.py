@@ -23,8 +23,10 @@ def is_url(text: str) -> bool:
 class Endpoint:
     """The address of a node's HTTP server. It has no user and no password, so that it can be shown."""
 
-    scheme: str  # http or https
-    host: str  # a name or an address; IPv6 without brackets
+    scheme: str
+    """Http or https."""
+    host: str
+    """A name or an address; IPv6 without brackets."""
     port: int = RPC_PORT
 
     @classmethod
@@ -34,7 +36,9 @@ class Endpoint:
         Raises ParameterError, which never repeats the text: there may be a password in it.
         """
         if "@" in url:
-            raise ParameterError("a URL with a user or password in it is refused, as URLs are shown: give credentials apart")
+            raise ParameterError(
+                "a URL with a user or password in it is refused, as URLs are shown: give credentials apart"
+            )
         found = _URL.fullmatch(url)
         if found is None:
             raise ParameterError("not a URL of a node: expected http://HOST:PORT or https://HOST:PORT, without a path")

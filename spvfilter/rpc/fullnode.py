@@ -1,4 +1,6 @@
-"""A full node as a source of blocks: its best chain listed and linked, each block checked against the hash that was asked for."""
+"""A full node as a source of blocks: its best chain listed and linked, each block checked against the hash that was
+asked for.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +48,14 @@ _CHANGE_PAUSE_S = 2.0
 @public
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A run of blocks of a node's best chain, as it was at one moment: their hashes, 32 bytes each in wire order, one after the other."""
+    """A run of blocks of a node's best chain, as it was at one moment: their hashes, 32 bytes each in wire order, one
+    after the other.
+    """
 
-    first: int  # height of the first block
-    previous: bytes = field(repr=False)  # hash of the block before it
+    first: int
+    """Height of the first block."""
+    previous: bytes = field(repr=False)
+    """Hash of the block before it."""
     hashes: bytes = field(repr=False)
 
     def __len__(self) -> int:
@@ -68,10 +74,12 @@ class Listing:
 
 @public
 class FullNode:
-    """A node of the user's own, asked by REST where it serves that, else by JSON-RPC, which needs credentials. Made by `FullNode.open`.
+    """A node of the user's own, asked by REST where it serves that, else by JSON-RPC, which needs credentials.
 
-    Headers are checked for linking and proof of work, blocks for their hash, merkle root and witness commitment. That the chain is the best
-    one, and what blocks spend, rests on the node's word. What `Patience` allows is asked again.
+    Made by `FullNode.open`.
+
+    Headers are checked for linking and proof of work, blocks for their hash, merkle root and witness commitment. That
+    the chain is the best one, and what blocks spend, rests on the node's word. What `Patience` allows is asked again.
     """
 
     def __init__(self, api: NodeApi, endpoint: Endpoint, network: Network, patience: Patience) -> None:
@@ -91,7 +99,8 @@ class FullNode:
         limits: Limits | None = None,
         patience: Patience | None = None,
     ) -> AsyncIterator[FullNode]:
-        """Reach a node at http://HOST:PORT or https://HOST:PORT, wait while it is starting, and check its genesis block.
+        """Reach a node at http://HOST:PORT or https://HOST:PORT, wait while it is starting, and check its genesis
+        block.
 
         Raises ParameterError for a bad URL and without the extra `rpc`; NodeError.
         """
@@ -108,7 +117,9 @@ class FullNode:
                 info = await patience.ask(api.info, is_known=False)
             genesis = await patience.ask(lambda: api.hash_at(0))
             if genesis != network.genesis_hash:
-                raise NodeNetworkError(f"{endpoint}: a node of {info.name}, whose genesis block is not that of {network}")
+                raise NodeNetworkError(
+                    f"{endpoint}: a node of {info.name}, whose genesis block is not that of {network}"
+                )
             yield cls(api, endpoint, network, patience)
 
     @property
@@ -133,9 +144,11 @@ class FullNode:
         return await self._ask(lambda: self._record(digest, previous))
 
     async def listing(self, first: int = 0, last: int | None = None, from_time: int | None = None) -> Listing:
-        """The best chain from height `first` on to `last` or its end, beginning with the first block that has a time or a later one.
+        """The best chain from height `first` on to `last` or its end, beginning with the first block that has a time or
+        a later one.
 
-        Raises NodeChainError if it changes too fast, SourceError if there is no such block, NodePrunedError if the node has pruned them.
+        Raises NodeChainError if it changes too fast, SourceError if there is no such block, NodePrunedError if the node
+        has pruned them.
         """
         for _ in range(_MOST_CHANGES):
             if (listing := await self._listed(first, last, from_time)) is not None:
@@ -169,14 +182,18 @@ class FullNode:
         try:
             return await asyncio.to_thread(undo_record, answer, previous)
         except FormatError as error:
-            raise NodeAnswerError(f"{self.endpoint}: what block {hash_to_hex(digest)} spends is malformed: {error}") from None
+            raise NodeAnswerError(
+                f"{self.endpoint}: what block {hash_to_hex(digest)} spends is malformed: {error}"
+            ) from None
 
     async def _listed(self, first: int, last: int | None, from_time: int | None) -> Listing | None:
         """The same once; None if the chain changed meanwhile."""
         info = await self.info()
         last = info.height if last is None else min(last, info.height)
         if first > last:
-            raise SourceError(f"{self.endpoint}: no block from height {first:,} on: its chain ends at height {info.height:,}")
+            raise SourceError(
+                f"{self.endpoint}: no block from height {first:,} on: its chain ends at height {info.height:,}"
+            )
         digest = await self.hash_at(first)
         if digest is None:
             return None
@@ -197,8 +214,8 @@ class FullNode:
             raise SourceError(f"{self.endpoint}: no block of that date or later up to height {last:,}")
         if listing.first < info.prune_height:
             raise NodePrunedError(
-                f"{self.endpoint}: has pruned the blocks below height {info.prune_height:,}: scan from there on (--from-height), "
-                "or ask a node that has them"
+                f"{self.endpoint}: has pruned the blocks below height {info.prune_height:,}: scan from there on"
+                " (--from-height), or ask a node that has them"
             )
         return listing
 

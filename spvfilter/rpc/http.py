@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 from spvfilter._dataclass import dataclass
 from spvfilter._public import deferred, public
-from spvfilter.errors import NodeAnswerError, NodeBusyError, NodeError, NodeRefusedError, NodeUnreachableError, ParameterError
+from spvfilter.errors import (
+    NodeAnswerError,
+    NodeBusyError,
+    NodeError,
+    NodeRefusedError,
+    NodeUnreachableError,
+    ParameterError,
+)
 from spvfilter.rpc.credentials import redacted
 from spvfilter.rpc.endpoint import Endpoint
 
@@ -24,7 +31,12 @@ else:
 
 ERROR_BODY_SIZE = 16_384  # bytes of an answer that is an error
 _SHOWN = 200  # characters of the node's own words
-_BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+_BUSY = (
+    HTTPStatus.TOO_MANY_REQUESTS,
+    HTTPStatus.BAD_GATEWAY,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    HTTPStatus.GATEWAY_TIMEOUT,
+)
 
 
 @public
@@ -32,9 +44,11 @@ _BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVIC
 class Limits:
     """What is spent on a node at most. Raises ParameterError for what is not positive."""
 
-    connections: int = 4  # as many requests at once; Core works on 4 by default up to version 28
+    connections: int = 4
+    """As many requests at once; Core works on 4 by default up to version 28."""
     connect_s: float = 10.0
-    answer_s: float = 120.0  # for a whole answer, however slowly it comes
+    answer_s: float = 120.0
+    """For a whole answer, however slowly it comes."""
 
     def __post_init__(self) -> None:
         if self.connections < 1 or not self.connect_s > 0 or not self.answer_s > 0:
@@ -112,13 +126,17 @@ class HttpClient:
             except (TimeoutError, library.TimeoutException) as error:
                 connecting = isinstance(error, library.ConnectTimeout)
                 within = self._limits.connect_s if connecting else self._limits.answer_s
-                raise NodeUnreachableError(f"{self.endpoint}: no {'connection' if connecting else 'answer'} within {within:g} s") from None
+                raise NodeUnreachableError(
+                    f"{self.endpoint}: no {'connection' if connecting else 'answer'} within {within:g} s"
+                ) from None
             except library.ConnectError as error:
                 if _is_of_tls(error):
                     raise NodeRefusedError(f"{self.endpoint}: no secure connection: {shown(str(error))}") from None
                 raise NodeUnreachableError(f"{self.endpoint}: no connection: {shown(str(error))}") from None
             except library.RemoteProtocolError as error:
-                raise NodeUnreachableError(f"{self.endpoint}: the answer was cut off or is no HTTP: {shown(str(error))}") from None
+                raise NodeUnreachableError(
+                    f"{self.endpoint}: the answer was cut off or is no HTTP: {shown(str(error))}"
+                ) from None
             except (library.HTTPError, OSError) as error:
                 raise NodeUnreachableError(f"{self.endpoint}: the connection broke: {type(error).__name__}") from None
 
@@ -127,24 +145,33 @@ class HttpClient:
             raise NodeAnswerError(f"{self.endpoint}: redirects elsewhere, which is not followed")
         coding = answer.headers.get("content-encoding", "identity").strip().lower()
         if coding not in ("", "identity"):
-            raise NodeAnswerError(f"{self.endpoint}: the answer is compressed ({shown(coding)}), which was not asked for")
+            raise NodeAnswerError(
+                f"{self.endpoint}: the answer is compressed ({shown(coding)}), which was not asked for"
+            )
         most = most if answer.status_code == HTTPStatus.OK else max(most, ERROR_BODY_SIZE)
         body = bytearray()
         async for piece in answer.aiter_raw():
             body += piece
             if len(body) > most:
                 raise NodeAnswerError(f"{self.endpoint}: the answer has more than {most:,} bytes")
-        return Reply(answer.status_code, answer.headers.get("content-type", "").partition(";")[0].strip().lower(), bytes(body))
+        return Reply(
+            answer.status_code, answer.headers.get("content-type", "").partition(";")[0].strip().lower(), bytes(body)
+        )
 
 
 def check_status(reply: Reply, endpoint: Endpoint, secret: str | None = None) -> None:
-    """Raise the error of a status that means the same by REST and RPC, without the secret: NodeRefusedError, NodeBusyError."""
+    """Raise the error of a status that means the same by REST and RPC, without the secret:
+
+    NodeRefusedError, NodeBusyError.
+    """
     if reply.status == HTTPStatus.UNAUTHORIZED:
         raise NodeRefusedError(f"{endpoint}: wrong user, password or cookie (401)")
     if reply.status == HTTPStatus.FORBIDDEN:
         raise NodeRefusedError(f"{endpoint}: we may not ask that (403): see rpcallowip and rpcwhitelist of the node")
     if reply.status in _BUSY:
-        raise NodeBusyError(f"{endpoint}: busy or starting ({reply.status}): {redacted(reply.words, secret) or 'it gives no reason'}")
+        raise NodeBusyError(
+            f"{endpoint}: busy or starting ({reply.status}): {redacted(reply.words, secret) or 'it gives no reason'}"
+        )
 
 
 def _is_of_tls(error: BaseException | None) -> bool:

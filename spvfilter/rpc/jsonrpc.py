@@ -1,4 +1,6 @@
-"""Bitcoin Core's JSON-RPC (doc/JSON-RPC-interface.md, httprpc.cpp), version 1: with a password, in bounded batches, blocks as hex."""
+"""Bitcoin Core's JSON-RPC (doc/JSON-RPC-interface.md, httprpc.cpp), version 1: with a password, in bounded batches,
+blocks as hex.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ from spvfilter._public import deferred
 from spvfilter.errors import NodeAnswerError, NodeBusyError, NodePrunedError, NodeRefusedError, NodeRpcError
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HEADER_SIZE
-from spvfilter.rpc.api import BLOCK_ANSWER_SIZE, SMALL_ANSWER_SIZE, ChainInfo, lacking, parsed_hash, parsed_hex, parsed_info
+from spvfilter.rpc.api import (
+    BLOCK_ANSWER_SIZE,
+    SMALL_ANSWER_SIZE,
+    ChainInfo,
+    lacking,
+    parsed_hash,
+    parsed_hex,
+    parsed_info,
+)
 from spvfilter.rpc.credentials import Credentials, basic, redacted
 from spvfilter.rpc.http import HttpClient, Reply, check_status, shown
 
@@ -30,7 +40,10 @@ Call = tuple[str, tuple[object, ...]]
 
 
 class JsonRpc:
-    """A node asked by JSON-RPC. After a 401 the credentials are read again, once: a cookie changes at each start of the node."""
+    """A node asked by JSON-RPC.
+
+    After a 401 the credentials are read again, once: a cookie changes at each start of the node.
+    """
 
     headers_at_once = 500  # a batch: Core works on its calls one after the other
     tells_spent = False
@@ -60,7 +73,9 @@ class JsonRpc:
             raise next(error for error in hashes if isinstance(error, NodeRpcError))
         if not names or parsed_hash(names[0], self._endpoint) != first:
             return b""
-        found = await self._batch([("getblockheader", (hash_to_hex(parsed_hash(name, self._endpoint)), False)) for name in names])
+        found = await self._batch(
+            [("getblockheader", (hash_to_hex(parsed_hash(name, self._endpoint)), False)) for name in names]
+        )
         headers = bytearray()
         for each in found:
             if isinstance(each, NodeRpcError):
@@ -115,16 +130,24 @@ class JsonRpc:
             if reply.status == HTTPStatus.NOT_FOUND:
                 raise NodeRefusedError(f"{self._endpoint}: no JSON-RPC there (404): is this a Bitcoin node's RPC port?")
             raise NodeAnswerError(
-                f"{self._endpoint}: JSON expected, not {reply.content_type[:60]!r} with status {reply.status}: is this a Bitcoin node?"
+                f"{self._endpoint}: JSON expected, not {reply.content_type[:60]!r} with status {reply.status}: is this"
+                " a Bitcoin node?"
             )
         try:
             found = json.loads(reply.body)
         except (ValueError, RecursionError):
             raise NodeAnswerError(f"{self._endpoint}: malformed JSON with status {reply.status}") from None
         answers = found if isinstance(found, list) else [found] * (count == 1 or isinstance(found, dict))
-        if len(answers) == 1 and isinstance(answers[0], dict) and answers[0].get("error") is not None and answers[0].get("id") is None:
+        if (
+            len(answers) == 1
+            and isinstance(answers[0], dict)
+            and answers[0].get("error") is not None
+            and answers[0].get("id") is None
+        ):
             raise self._error(answers[0]["error"])  # of the request as a whole
-        by_id = {answer.get("id"): answer for answer in answers if isinstance(answer, dict) and type(answer.get("id")) is int}
+        by_id = {
+            answer.get("id"): answer for answer in answers if isinstance(answer, dict) and type(answer.get("id")) is int
+        }
         if len(answers) != count or by_id.keys() != set(range(count)):
             raise NodeAnswerError(f"{self._endpoint}: {count} result(s) expected, not these {len(answers)}")
         results: list[object] = []

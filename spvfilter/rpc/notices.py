@@ -1,7 +1,9 @@
-"""What Bitcoin Core publishes by ZMQ when its chain changes (doc/zmq.md): a reason to look at the chain, and never proof of anything.
+"""What Bitcoin Core publishes by ZMQ when its chain changes (doc/zmq.md): a reason to look at the chain, and never
+proof of anything.
 
-A message has three parts: topic, body, and a counter of the topic's messages, u32 LE. `rawblock` has the new tip's block as its body,
-`sequence` a block hash in display order and C or D for connected or disconnected (A and R are of the mempool), `hashblock` a hash.
+A message has three parts: topic, body, and a counter of the topic's messages, u32 LE. `rawblock` has the new tip's
+block as its body, `sequence` a block hash in display order and C or D for connected or disconnected (A and R are of the
+mempool), `hashblock` a hash.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ _COUNTERS = 1 << 32
 
 @public
 class TipNotices:
-    """Wakes when a node publishes that its chain has changed, or when messages were lost. Made by `TipNotices.subscribed`."""
+    """Wakes when a node publishes that its chain has changed, or when messages were lost.
+
+    Made by `TipNotices.subscribed`.
+    """
 
     def __init__(self) -> None:
         self.received = 0  # messages of a known form
@@ -47,8 +52,8 @@ class TipNotices:
     async def subscribed(cls, addresses: Sequence[str]) -> AsyncIterator[TipNotices]:
         """Subscribe to tcp://HOST:PORT or ipc://PATH, one or several, as -zmqpubrawblock and -zmqpubsequence have them.
 
-        A publisher that is down is tried again for ever; one that sends more than a block has is not listened to any more. Raises
-        ParameterError for a bad address, and without the extra `zmq`.
+        A publisher that is down is tried again for ever; one that sends more than a block has is not listened to any
+        more. Raises ParameterError for a bad address, and without the extra `zmq`.
         """
         try:
             import zmq
@@ -58,7 +63,9 @@ class TipNotices:
         if not addresses:
             raise ParameterError("no address of ZMQ notices given")
         for address in addresses:
-            if _ADDRESS.fullmatch(address) is None or (address.startswith("tcp") and not 0 < int(address.rpartition(":")[2]) <= 65_535):
+            if _ADDRESS.fullmatch(address) is None or (
+                address.startswith("tcp") and not 0 < int(address.rpartition(":")[2]) <= 65_535
+            ):
                 raise ParameterError(f"not an address of ZMQ notices, tcp://HOST:PORT or ipc://PATH: {address[:120]!r}")
         notices = cls()
         context = zmq.asyncio.Context()
@@ -105,7 +112,9 @@ class TipNotices:
         return found
 
     def block(self, digest: bytes) -> bytes | None:
-        """The bytes that were published lately as the block with this hash, which is that of their header; nothing else was checked."""
+        """The bytes that were published lately as the block with this hash, which is that of their header; nothing else
+        was checked.
+        """
         return self._blocks.pop(digest, None)
 
     def take(self, parts: Sequence[bytes]) -> None:

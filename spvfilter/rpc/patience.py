@@ -28,9 +28,9 @@ _MOST_WRONG = 3  # answers in a row that are not what was asked for
 class Patience:
     """How a node is asked again that does not answer as it should.
 
-    One that is down, starting or overloaded is asked for `seconds` after its last answer, with pauses that grow from 0.5 s to 30 s; None is
-    for ever. A wrong answer is asked for again twice. `told` gets a sentence each time that something goes wrong. `sleep` and `clock` are
-    asyncio.sleep and time.monotonic by default.
+    One that is down, starting or overloaded is asked for `seconds` after its last answer, with pauses that grow from
+    0.5 s to 30 s; None is for ever. A wrong answer is asked for again twice. `told` gets a sentence each time that
+    something goes wrong. `sleep` and `clock` are asyncio.sleep and time.monotonic by default.
 
     Raises ParameterError for a negative number of seconds.
     """
@@ -38,14 +38,18 @@ class Patience:
     seconds: float | None = 600.0
     told: Callable[[str], None] | None = None
     sleep: Callable[[float], Awaitable[None]] | None = None
-    clock: Callable[[], float] = time.monotonic  # seconds
+    clock: Callable[[], float] = time.monotonic
+    """Seconds."""
 
     def __post_init__(self) -> None:
         if self.seconds is not None and not self.seconds >= 0:
             raise ParameterError(f"patience is a number of seconds, 0 or more: {self.seconds}")
 
     async def ask(self, call: Callable[[], Awaitable[T]], *, is_known: bool = True) -> T:
-        """Await `call()` until it succeeds. Raises the last NodeError. Of a node that never answered, a refused connection is final."""
+        """Await `call()` until it succeeds. Raises the last NodeError.
+
+        Of a node that never answered, a refused connection is final.
+        """
         begun, pause, wrong = self.clock(), _FIRST_PAUSE_S, 0
         while True:
             try:

@@ -1,4 +1,6 @@
-"""Bitcoin Core's REST interface (doc/REST-interface.md, rest.cpp): binary answers without a password, if the node runs with rest=1."""
+"""Bitcoin Core's REST interface (doc/REST-interface.md, rest.cpp): binary answers without a password, if the node runs
+with rest=1.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ _NOT_SERVED = "REST is off: start the node with -rest=1, or give --cookie FILE o
 
 
 class Rest:
-    """A node asked by REST. What it lacks is told by status 404 with a sentence; a path that is not served by one without."""
+    """A node asked by REST.
+
+    What it lacks is told by status 404 with a sentence; a path that is not served by one without.
+    """
 
     headers_at_once = MAX_HEADERS  # Core rest.cpp MAX_REST_HEADERS_RESULTS
 
@@ -87,5 +92,7 @@ class Rest:
         if reply.status != HTTPStatus.OK:
             raise NodeAnswerError(f"{self._endpoint}: status {reply.status}: {reply.words or 'without a reason'}")
         if reply.content_type != wanted:
-            raise NodeAnswerError(f"{self._endpoint}: {wanted} expected, not {reply.content_type[:60]!r}: is this a Bitcoin node?")
+            raise NodeAnswerError(
+                f"{self._endpoint}: {wanted} expected, not {reply.content_type[:60]!r}: is this a Bitcoin node?"
+            )
         return reply.body

@@ -1,10 +1,11 @@
-"""What a block spends, as Bitcoin Core 30 tells it by REST (rest.cpp SerializeBlockUndo), and the undo record that says the same.
+"""What a block spends, as Bitcoin Core 30 tells it by REST (rest.cpp SerializeBlockUndo), and the undo record that says
+the same.
 
-    answer       CompactSize number of transactions, with the coinbase; for each: CompactSize number of coins, for each an output
-    output       value i64 LE, CompactSize length, scriptPubKey
+    answer       CompactSize number of transactions, with the coinbase; for each: CompactSize number of coins, for each
+    an output output       value i64 LE, CompactSize length, scriptPubKey
 
-The coinbase has no coins; the genesis block's answer has one transaction, the coinbase. Unlike an undo record it has no check: that the
-coins are those that the block spends rests on the node's word, as with an undo file that somebody made.
+The coinbase has no coins; the genesis block's answer has one transaction, the coinbase. Unlike an undo record it has no
+check: that the coins are those that the block spends rests on the node's word, as with an undo file that somebody made.
 """
 
 from __future__ import annotations
@@ -26,7 +27,11 @@ def undo_record(answer: bytes, previous: bytes) -> bytes:
     """
     total, at = read_compact_size(answer, 0, "spent transaction count")
     if not 1 <= total <= MAX_BLOCK_TRANSACTIONS:
-        raise FormatError(f"a block has 1 to {MAX_BLOCK_TRANSACTIONS} transactions, not {total}", offset=0, field="spent transaction count")
+        raise FormatError(
+            f"a block has 1 to {MAX_BLOCK_TRANSACTIONS} transactions, not {total}",
+            offset=0,
+            field="spent transaction count",
+        )
     of_coinbase, at = read_compact_size(answer, at, "spent output count")
     if of_coinbase:
         raise FormatError("the coinbase spends nothing", offset=1, field="spent output count")
@@ -36,7 +41,9 @@ def undo_record(answer: bytes, previous: bytes) -> bytes:
         count, at = read_compact_size(answer, at, "spent output count")
         if count * _LEAST_OUTPUT > len(answer) - at:
             raise FormatError(
-                f"truncated: {count} outputs claimed, {len(answer) - at} bytes left", offset=start, field="spent output count"
+                f"truncated: {count} outputs claimed, {len(answer) - at} bytes left",
+                offset=start,
+                field="spent output count",
             )
         pieces.append(compact_size(count))
         for _ in range(count):
@@ -55,7 +62,9 @@ def _put_coin(answer: bytes, at: int, pieces: list[bytes]) -> int:
     size, script = read_compact_size(answer, at + 8, "spent script")
     end = script + size
     if end > len(answer):
-        raise FormatError(f"truncated: {size} bytes wanted, {len(answer) - script} left", offset=script, field="spent script")
+        raise FormatError(
+            f"truncated: {size} bytes wanted, {len(answer) - script} left", offset=script, field="spent script"
+        )
     pieces += (_UNKNOWN_HEIGHT, _varint(_packed_amount(value)), _varint(size + _OTHER_SCRIPT), answer[script:end])
     return end
 

@@ -77,10 +77,15 @@ class MatchBatch:
         return hit_lines(block.packed, number, labels, block.hash, block.height, block.time, *versions)
 
     def to_arrow(self) -> pa.Table:
-        """The matches as an Arrow table, with the columns of `spvfilter.scan.to_arrow`. Raises ParameterError without pyarrow."""
+        """The matches as an Arrow table, with the columns of `spvfilter.scan.to_arrow`.
+
+        Raises ParameterError without pyarrow.
+        """
         return table_of([self.lines("csv")])
 
     def matches(self) -> list[Match]:
         """The matches as objects, as `Matcher.scan` yields them."""
         block = self.block
-        return self._watch.matches(unpack_hits(block.packed), block_hash=block.hash, height=block.height, time=block.time)
+        return self._watch.matches(
+            unpack_hits(block.packed), block_hash=block.hash, height=block.height, time=block.time
+        )

@@ -1,8 +1,9 @@
 """One file of blocks: raw, hex, or Bitcoin Core's blk*.dat with its framing.
 
-A blk*.dat file (Core node/blockstorage.cpp) is a run of records: the network's magic (4 bytes), length u32 LE, that many bytes of block.
-Records need not be in height order, zeros may follow any record (Core allocates space in advance), and the last record may be half
-written. Since Core 28 records are XORed with the 8-byte key in xor.dat, repeated from the start of each file; the zeros are not.
+A blk*.dat file (Core node/blockstorage.cpp) is a run of records: the network's magic (4 bytes), length u32 LE, that
+many bytes of block. Records need not be in height order, zeros may follow any record (Core allocates space in advance),
+and the last record may be half written. Since Core 28 records are XORed with the 8-byte key in xor.dat, repeated from
+the start of each file; the zeros are not.
 """
 
 from __future__ import annotations
@@ -24,18 +25,24 @@ _HEX_DIGITS = frozenset(b"0123456789abcdefABCDEF")
 class Record(NamedTuple):
     """One block in a file, or one undo record with its check."""
 
-    offset: int  # of its first byte
-    size: int  # bytes
-    prefix: bytes  # its first bytes
+    offset: int
+    """Of its first byte."""
+    size: int
+    """Bytes."""
+    prefix: bytes
+    """Its first bytes."""
 
 
 class Framing(NamedTuple):
     """What the records of a file hold."""
 
-    name: str  # of a record
-    least: int  # the size that a record states, bytes
+    name: str
+    """Of a record."""
+    least: int
+    """The size that a record states, bytes."""
     most: int
-    tail: int  # bytes after that
+    tail: int
+    """Bytes after that."""
 
 
 BLOCKS = Framing("block record", _MIN_BLOCK_SIZE, MAX_BLOCK_SIZE, 0)
@@ -53,14 +60,16 @@ class BlockFile:
     def records(self, network: Network, prefix_size: int) -> Iterator[Record | str]:
         """Yield every block in the file, and a sentence about every part that is not a block.
 
-        Raises OSError; RemoteFileError; SourceError for an empty file, one of another network, as far as it says so, or one too large to
-        be a block.
+        Raises OSError; RemoteFileError; SourceError for an empty file, one of another network, as far as it says so, or
+        one too large to be a block.
         """
         with opened(self.path) as file:
             if not file.size:
                 raise SourceError("the file is empty")
             self.is_hex = self.is_assumed = False
-            self.key, owner, head = owned(file, xor_key(self.path) if self._is_blk() else b"", max(prefix_size, 2 * _MIN_BLOCK_SIZE))
+            self.key, owner, head = owned(
+                file, xor_key(self.path) if self._is_blk() else b"", max(prefix_size, 2 * _MIN_BLOCK_SIZE)
+            )
             if owner not in (None, network):
                 raise SourceError(f"these are blocks of {owner}, not of {network}")
             if owner is network or self._is_blk() or not any(head):
@@ -96,13 +105,19 @@ class BlockFile:
             self._check_network(raw, network)
             return Record(0, len(raw), raw[:prefix_size])
         if size > MAX_BLOCK_SIZE:
-            raise SourceError(f"{size} bytes without a network's magic: neither blk*.dat nor one block of at most {MAX_BLOCK_SIZE} bytes")
+            raise SourceError(
+                f"{size} bytes without a network's magic: neither blk*.dat nor one block of at most {MAX_BLOCK_SIZE}"
+                " bytes"
+            )
         self._check_network(head, network)
         return Record(0, size, head[:prefix_size])
 
 
 def xor_key(path: FilePath) -> bytes:
-    """The key in the xor.dat beside a file of records; b"" if there is none or it changes nothing. Raises SourceError, OSError."""
+    """The key in the xor.dat beside a file of records; b"" if there is none or it changes nothing.
+
+    Raises SourceError, OSError.
+    """
     try:
         key = path.with_name("xor.dat").read_bytes()
     except FileNotFoundError:
@@ -113,7 +128,9 @@ def xor_key(path: FilePath) -> bytes:
 
 
 def owned(file: OpenFile, key: bytes, size: int) -> tuple[bytes, Network | None, bytes]:
-    """The key that a file of records is XORed with, the network whose magic it starts with, and its first `size` bytes."""
+    """The key that a file of records is XORed with, the network whose magic it starts with, and its first `size`
+    bytes.
+    """
     head = file.at(0, size, key)
     owner = _magic_of(head)
     if key and owner is None:

@@ -54,7 +54,8 @@ class Calls:
     async def scatter(self, value: object) -> Any:
         """Send a value to every worker, for calls that follow. Raises SourceError.
 
-        A worker that goes meanwhile makes all of it fail, with what may look as if the scheduler were gone; it is then sent again.
+        A worker that goes meanwhile makes all of it fail, with what may look as if the scheduler were gone; it is then
+        sent again.
         """
         for _ in range(ATTEMPTS):
             try:
@@ -114,7 +115,8 @@ class Calls:
     async def _value(self, future: Any) -> object:
         """Its result, which is waited for by a task that nobody cancels: it ends when the future is released.
 
-        A client answers several gathers by one; were that cancelled, each later gather of this client would end as cancelled, too.
+        A client answers several gathers by one; were that cancelled, each later gather of this client would end as
+        cancelled, too.
         """
         if not self.client.asynchronous:
             return await asyncio.to_thread(future.result)
@@ -140,15 +142,21 @@ class Calls:
         try:
             await self.call(self.client.wait_for_workers, 1, timeout=_WORKERS_S)
         except TimeoutError:
-            raise SourceError(f"the cluster has no worker: start `dask worker {self._address()}` where the files are") from None
+            raise SourceError(
+                f"the cluster has no worker: start `dask worker {self._address()}` where the files are"
+            ) from None
         found = await self.call(self.client.run, metadata.version, "spvfilter", on_error="return")
         for worker, version in sorted(found.items()):
             if isinstance(version, OSError):
                 continue  # it has just gone, or cannot be reached, and is used no more than others that are not there
             if isinstance(version, BaseException):
-                raise SourceError(f"the worker {worker} has no spvfilter: install spvfilter {__version__} there ({version})")
+                raise SourceError(
+                    f"the worker {worker} has no spvfilter: install spvfilter {__version__} there ({version})"
+                )
             if version != __version__:
-                raise SourceError(f"the worker {worker} has spvfilter {version}, and {__version__} is here: all need the same")
+                raise SourceError(
+                    f"the worker {worker} has spvfilter {version}, and {__version__} is here: all need the same"
+                )
 
     def _address(self) -> str:
         scheduler = self.client.scheduler
@@ -178,7 +186,10 @@ def scheduler_is_there() -> Iterator[None]:
 
 @asynccontextmanager
 async def connected(address: str) -> AsyncIterator[Any]:
-    """A client of the cluster whose scheduler is at tcp://HOST:PORT. Raises ParameterError without distributed, SourceError."""
+    """A client of the cluster whose scheduler is at tcp://HOST:PORT.
+
+    Raises ParameterError without distributed, SourceError.
+    """
     try:
         import distributed
     except ImportError:
@@ -190,7 +201,9 @@ async def connected(address: str) -> AsyncIterator[Any]:
     try:
         await client
     except ValueError as error:
-        raise ParameterError(f"not the address of a Dask scheduler, which is tcp://HOST:PORT: {address!r} ({error})") from None
+        raise ParameterError(
+            f"not the address of a Dask scheduler, which is tcp://HOST:PORT: {address!r} ({error})"
+        ) from None
     except (OSError, TimeoutError) as error:
         raise SourceError(f"no Dask scheduler answers at {address}: {error}") from error
     try:

@@ -1,4 +1,6 @@
-"""Parts scanned by the workers of a Dask cluster (the extra `dask`): the same bytes as in one thread, whoever dies meanwhile."""
+"""Parts scanned by the workers of a Dask cluster (the extra `dask`): the same bytes as in one thread, whoever dies
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +38,12 @@ _WIDTH = 256  # parts given to the scheduler at once, some 0.1 MB each
 
 @public
 class DaskWorkers(Engine):
-    """Scans parts on the workers of a Dask cluster, each of which has to see the blocks' files by the same paths, unless `plan` says where.
+    """Scans parts on the workers of a Dask cluster, each of which has to see the blocks' files by the same paths,
+    unless `plan` says where.
 
-    Workers give back the files of parts, which this process writes, so that nothing else has to be shared. One that comes late is used; a
-    part whose worker dies is given to another. `client` is a `distributed.Client`, asynchronous or not, which stays open.
+    Workers give back the files of parts, which this process writes, so that nothing else has to be shared. One that
+    comes late is used; a part whose worker dies is given to another. `client` is a `distributed.Client`, asynchronous
+    or not, which stays open.
     """
 
     width = _WIDTH
@@ -85,7 +89,9 @@ class DaskWorkers(Engine):
                 if not isinstance(raw, bytes):
                     raise SourceError(f"part {task.part.number}: a worker has answered with no bytes")
                 return raw
-        raise SourceError(f"part {task.part.number}: the workers that scan it have died, {ATTEMPTS} times in all: {why}")
+        raise SourceError(
+            f"part {task.part.number}: the workers that scan it have died, {ATTEMPTS} times in all: {why}"
+        )
 
     async def _on_some(self, task: PartTask, shared: object) -> object:
         plan, fleet = self._plan, self._fleet
@@ -93,12 +99,14 @@ class DaskWorkers(Engine):
             return await self._calls.once(part_bytes, (task, shared))
         machines = plan.machines(task.part)
         try:
-            return await fleet.once(part_bytes, lambda machine: (task.with_part(plan.on(machine, task.part)), shared), machines)
+            return await fleet.once(
+                part_bytes, lambda machine: (task.with_part(plan.on(machine, task.part)), shared), machines
+            )
         except AwayError:
             away = [machine for machine in range(len(plan.sights)) if not await fleet.workers(machine)]
             raise SourceError(
-                f"the worker(s) that alone have the block(s) of {plan.only_on(away or machines)} have gone away: start one there, and the "
-                "same scan goes on"
+                f"the worker(s) that alone have the block(s) of {plan.only_on(away or machines)} have gone away: start"
+                " one there, and the same scan goes on"
             ) from None
 
     async def _share(self, coins: Path | None) -> Any:
@@ -107,16 +115,27 @@ class DaskWorkers(Engine):
         number = self._passes
 
         def pack() -> Shared:
-            return Shared(__version__, number, self._owner, packed_table(self._table), None if coins is None else coins.read_bytes())
+            return Shared(
+                __version__,
+                number,
+                self._owner,
+                packed_table(self._table),
+                None if coins is None else coins.read_bytes(),
+            )
 
         shared = await asyncio.to_thread(pack)
         return await self._calls.scatter(shared)
 
     async def aclose(self) -> None:
-        """Cancel what was given to the cluster. A part that a worker has begun with is scanned to its end there, for nothing."""
+        """Cancel what was given to the cluster.
+
+        A part that a worker has begun with is scanned to its end there, for nothing.
+        """
         futures = []
         if self._shared:
-            await asyncio.wait(self._shared.values(), timeout=_CLOSE_S)  # what is on its way could not be cancelled at the scheduler
+            await asyncio.wait(
+                self._shared.values(), timeout=_CLOSE_S
+            )  # what is on its way could not be cancelled at the scheduler
         for sharing in self._shared.values():
             sharing.cancel()
             with suppress(asyncio.CancelledError, Exception):
@@ -147,14 +166,17 @@ async def scan_cluster(
     form: OutputFormat | str = OutputFormat.CSV,
     check: bool = False,
 ) -> Path:
-    """Scan a plan's parts on the workers of a Dask cluster into a directory, as `scan_parts` does: the path of the file of matches.
+    """Scan a plan's parts on the workers of a Dask cluster into a directory, as `scan_parts` does: the path of the file
+    of matches.
 
-    `plan` may be one of files that workers have themselves (`plan_on_workers`). `client` is a `distributed.Client`, asynchronous or not.
-    Raises what `scan_parts` raises; SourceError without a worker, where a worker
-    has another version of spvfilter or does not see the files, and where the scheduler is gone: then the same call goes on.
+    `plan` may be one of files that workers have themselves (`plan_on_workers`). `client` is a `distributed.Client`,
+    asynchronous or not. Raises what `scan_parts` raises; SourceError without a worker, where a worker has another
+    version of spvfilter or does not see the files, and where the scheduler is gone: then the same call goes on.
     """
     engine = DaskWorkers(client, plan if isinstance(plan, WorkerPlan) else None)
     try:
-        return await scan_parts(PartScan(out, plan.plan if isinstance(plan, WorkerPlan) else plan, watch, check=check), form, engine)
+        return await scan_parts(
+            PartScan(out, plan.plan if isinstance(plan, WorkerPlan) else plan, watch, check=check), form, engine
+        )
     finally:
         await engine.aclose()

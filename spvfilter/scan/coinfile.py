@@ -19,15 +19,18 @@ _PIECE = 1 << 20  # bytes
 
 
 def write_coins(path: Path, parts: Iterable[PartFile], most: int = MOST_COINS) -> None:
-    """Write the outputs among the hits of parts, in their order. Raises OSError; SourceError if they are more than `most`."""
+    """Write the outputs among the hits of parts, in their order.
+
+    Raises OSError; SourceError if they are more than `most`.
+    """
     digest, count = sha256(), 0
     with replacing(path) as file:
         for chunk in _chunks(_outputs(parts)):
             count += len(chunk)
             if count > most:
                 raise SourceError(
-                    f"more than {most:,} outputs pay the watch list, and their outpoints do not fit in memory: keep rev*.dat beside the "
-                    "blocks, which say what each block spends"
+                    f"more than {most:,} outputs pay the watch list, and their outpoints do not fit in memory: keep"
+                    " rev*.dat beside the blocks, which say what each block spends"
                 )
             packed = pack_hits(chunk)
             piece = len(packed).to_bytes(4, "little") + packed

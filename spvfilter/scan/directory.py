@@ -1,4 +1,6 @@
-"""A scan in a directory: parts, each a file, that any engine makes in any order; stopped anywhere, the same scan goes on."""
+"""A scan in a directory: parts, each a file, that any engine makes in any order; stopped anywhere, the same scan goes
+on.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,15 @@ _T = TypeVar("_T")
 class PartsReport:
     """How far a scan in parts is. It is updated while the scan runs."""
 
-    parts_total: int = 0  # to be scanned, each pass counted
+    parts_total: int = 0
+    """To be scanned, each pass counted."""
     parts_done: int = 0
     bytes_total: int = 0
     bytes_done: int = 0
-    passes: int = 1  # two where spends have to be found by outpoint; more where windows of keychains have moved
-    summary: PartSummary = field(default_factory=PartSummary)  # of all parts, once the scan is done
+    passes: int = 1
+    """Two where spends have to be found by outpoint; more where windows of keychains have moved."""
+    summary: PartSummary = field(default_factory=PartSummary)
+    """Of all parts, once the scan is done."""
 
 
 class _Done(NamedTuple):
@@ -54,7 +59,8 @@ class _Done(NamedTuple):
 
     tasks: list[PartTask]
     summaries: list[PartSummary]
-    coins: bytes = _NO_COINS  # the key of the outpoints for which parts were scanned again
+    coins: bytes = _NO_COINS
+    """The key of the outpoints for which parts were scanned again."""
 
     def total(self) -> PartSummary:
         total = PartSummary()
@@ -67,16 +73,22 @@ class _Done(NamedTuple):
 class PartScan:
     """A scan of a plan's parts into a directory, where it leaves a file for each part, and a manifest.
 
-    The watch list is not changed: a copy of it learns, and its windows move. What the files hold does not depend on the number of parts
-    or workers, nor on how often the scan was stopped. Where blocks have no undo record there are two passes: the first finds outputs, the
-    second what spends them; their outpoints have to fit in memory, at most `most_coins`. Where uses move the windows of keychains, all
-    is scanned again with what is watched then.
+    The watch list is not changed: a copy of it learns, and its windows move. What the files hold does not depend on the
+    number of parts or workers, nor on how often the scan was stopped. Where blocks have no undo record there are two
+    passes: the first finds outputs, the second what spends them; their outpoints have to fit in memory, at most
+    `most_coins`. Where uses move the windows of keychains, all is scanned again with what is watched then.
 
     Raises ParameterError for an empty watch list, and one of another network.
     """
 
     def __init__(
-        self, directory: str | os.PathLike[str], plan: Plan, watch: WatchList, *, check: bool = False, most_coins: int = MOST_COINS
+        self,
+        directory: str | os.PathLike[str],
+        plan: Plan,
+        watch: WatchList,
+        *,
+        check: bool = False,
+        most_coins: int = MOST_COINS,
     ) -> None:
         if not len(watch):
             raise ParameterError("nothing to watch for: the watch list is empty")
@@ -99,15 +111,18 @@ class PartScan:
     async def run(self, engine: Engine | None = None) -> list[PartFile]:
         """Scan what is not scanned yet, by default in one thread, and return the files of the parts, in chain order.
 
-        Raises ParameterError if the directory holds another scan, or other things; DirectoryInUseError while another one scans into it;
-        OSError; SourceError for what cannot be used.
+        Raises ParameterError if the directory holds another scan, or other things; DirectoryInUseError while another
+        one scans into it; OSError; SourceError for what cannot be used.
         """
         async with self.held(engine) as parts:
             return parts
 
     @asynccontextmanager
     async def held(self, engine: Engine | None = None) -> AsyncIterator[list[PartFile]]:
-        """Scan as `run` does; nobody else scans into the directory until the context is left. Raises what `run` raises."""
+        """Scan as `run` does; nobody else scans into the directory until the context is left.
+
+        Raises what `run` raises.
+        """
         with self._locked():
             chosen = engine or Threads()
             try:
@@ -134,7 +149,11 @@ class PartScan:
 
     async def _scanned(self, engine: Engine) -> list[PartFile]:
         manifest = await to_its_end(self._opened)
-        if manifest.finished and (done := await to_its_end(self._whole, manifest)) and not await self._is_mended(done, engine):
+        if (
+            manifest.finished
+            and (done := await to_its_end(self._whole, manifest))
+            and not await self._is_mended(done, engine)
+        ):
             await to_its_end(self._clean, manifest)
             return [PartFile(task.path) for task in done.tasks]
         await to_its_end(self._widen)
@@ -150,7 +169,9 @@ class PartScan:
         if held is None:
             names = (each.name for each in self.directory.iterdir())
             if strange := next((name for name in names if not name.startswith(".spvfilter-") and name != _LOCK), None):
-                raise ParameterError(f"{self.directory} is not empty and holds no scan (it has {strange}): choose another directory")
+                raise ParameterError(
+                    f"{self.directory} is not empty and holds no scan (it has {strange}): choose another directory"
+                )
             held = self._wanted
             held.write(self.directory)
         held.refuse_other(self._wanted, self.directory)
@@ -165,7 +186,14 @@ class PartScan:
         digest, coins = table_digest(self._watch.table), bytes.fromhex(manifest.coins)
         done = _Done([], [], coins)
         for part, name in zip(self.plan.parts, manifest.finished, strict=True):
-            task = next((task for task in (self._task(part, digest), self._task(part, digest, coins)) if task.path.name == name), None)
+            task = next(
+                (
+                    task
+                    for task in (self._task(part, digest), self._task(part, digest, coins))
+                    if task.path.name == name
+                ),
+                None,
+            )
             summary = None if task is None else summary_of(task.path, task.key)
             if task is None or summary is None:
                 return None
@@ -175,15 +203,20 @@ class PartScan:
         return done
 
     async def _is_mended(self, done: _Done, engine: Engine) -> bool:
-        """Whether something can be read now that could not be read for a finished scan: the parts concerned are scanned again."""
-        lacking = [(task.part, summary) for task, summary in zip(done.tasks, done.summaries, strict=True) if summary.lacks]
+        """Whether something can be read now that could not be read for a finished scan: the parts concerned are scanned
+        again.
+        """
+        lacking = [
+            (task.part, summary) for task, summary in zip(done.tasks, done.summaries, strict=True) if summary.lacks
+        ]
         if not lacking:
             return False
         await engine.begin(self._watch.table)
         digest = await to_its_end(table_digest, self._watch.table)
         again = await self._pass(engine, [self._task(part, digest) for part, _ in lacking])
         return any(
-            (new.problems, new.undo_problems) != (old.problems, old.undo_problems) for new, (_, old) in zip(again, lacking, strict=True)
+            (new.problems, new.undo_problems) != (old.problems, old.undo_problems)
+            for new, (_, old) in zip(again, lacking, strict=True)
         )
 
     def _widen(self) -> None:
@@ -241,7 +274,9 @@ class PartScan:
         return _Done(tasks, summaries, key)
 
     def _learned(self, paths: Sequence[Path]) -> bytes:
-        """Have the outpoints that parts have found in a file; its key, which depends on all that these found, and is empty without any."""
+        """Have the outpoints that parts have found in a file; its key, which depends on all that these found, and is
+        empty without any.
+        """
         files = [PartFile(path) for path in paths]
         key = sha256(b"".join(file.digest for file in files)).digest()
         coins = self._coins(key)
@@ -255,7 +290,9 @@ class PartScan:
     def _task(self, part: Part, watch: bytes, coins: bytes = _NO_COINS) -> PartTask:
         key = task_key(part, watch, coins, self.plan.undo, self.check)
         name = f"{'stale-' if part.is_stale else ''}{part.number:06}-{key[:8].hex()}.part"
-        return PartTask(part, self.directory / _PARTS / name, key, self.plan.undo, self.check, self._coins(coins) if coins else None)
+        return PartTask(
+            part, self.directory / _PARTS / name, key, self.plan.undo, self.check, self._coins(coins) if coins else None
+        )
 
     async def _pass(self, engine: Engine, tasks: Sequence[PartTask]) -> list[PartSummary]:
         """Run tasks, as many at once as the engine takes, and one more."""
@@ -298,7 +335,9 @@ class PartScan:
 
 
 async def to_its_end(call: Callable[_P, _T], *args: _P.args, **options: _P.kwargs) -> _T:
-    """Call a function in a thread, and wait for its end even if cancelled: a directory is not let go while something writes there."""
+    """Call a function in a thread, and wait for its end even if cancelled: a directory is not let go while something
+    writes there.
+    """
     working = asyncio.ensure_future(asyncio.to_thread(call, *args, **options))
     try:
         return await asyncio.shield(working)

@@ -57,8 +57,12 @@ class Engine(ABC):
         """End what is running."""
 
 
-def run_task(task: PartTask, table_for: Callable[[Path | None], WatchTable], is_stopped: Callable[[], bool] = lambda: False) -> PartSummary:
-    """The summary of a part's file, which is made unless it is there: done once is done, and done twice gives the same bytes."""
+def run_task(
+    task: PartTask, table_for: Callable[[Path | None], WatchTable], is_stopped: Callable[[], bool] = lambda: False
+) -> PartSummary:
+    """The summary of a part's file, which is made unless it is there: done once is done, and done twice gives the same
+    bytes.
+    """
     done = finished(task.path, task.key)
     if done is not None:
         return done
@@ -68,7 +72,9 @@ def run_task(task: PartTask, table_for: Callable[[Path | None], WatchTable], is_
 
 
 def finished(path: Path, key: bytes) -> PartSummary | None:
-    """The summary of the file of a part that need not be scanned again; one that is of no use is removed. Raises OSError.
+    """The summary of the file of a part that need not be scanned again; one that is of no use is removed.
+
+    Raises OSError.
 
     A part in which something could not be read is scanned again: a disk or a server may have been away.
     """
@@ -137,14 +143,19 @@ class Threads(Engine):
 
 @public
 class Processes(Engine):
-    """Scans parts in processes of their own, each with its copy of the watch list. A part whose process dies is given to another, twice.
+    """Scans parts in processes of their own, each with its copy of the watch list.
 
-    A program that uses it needs the `if __name__ == "__main__":` of multiprocessing. Raises ParameterError unless there are 1 to 256.
+    A part whose process dies is given to another, twice.
+
+    A program that uses it needs the `if __name__ == "__main__":` of multiprocessing. Raises ParameterError unless there
+    are 1 to 256.
     """
 
     def __init__(self, count: int) -> None:
         self.width = _checked(count)
-        self._state: Path | None = None  # a file with the table, pickled: what a process is started with has to fit into a pipe
+        self._state: Path | None = (
+            None  # a file with the table, pickled: what a process is started with has to fit into a pipe
+        )
         self._pool: futures.ProcessPoolExecutor | None = None
 
     async def begin(self, table: WatchTable) -> None:

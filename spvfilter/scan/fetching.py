@@ -1,4 +1,6 @@
-"""Blocks of a full node, for a scan: fetched ahead in a bounded number, passed on in chain order, and fetched again when that is needed."""
+"""Blocks of a full node, for a scan: fetched ahead in a bounded number, passed on in chain order, and fetched again
+when that is needed.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,10 @@ _NEED = "Bitcoin Core 30 or later with -rest=1"
 class NodeBlocks:
     """The blocks of a node's best chain, as it is when the scan begins, of which `span` says which are scanned.
 
-    At most `ahead` blocks are fetched before they are scanned, of 4 MB each at most. With `undo`, "auto" or "require", the node is asked
-    what each block spends, which Bitcoin Core tells from version 30 on by REST: spends are then found by the script that they spend, with
-    value and fee. `listing`, if given, has the blocks to scan; `offered` gives a block that came in another way, which is checked.
+    At most `ahead` blocks are fetched before they are scanned, of 4 MB each at most. With `undo`, "auto" or "require",
+    the node is asked what each block spends, which Bitcoin Core tells from version 30 on by REST: spends are then found
+    by the script that they spend, with value and fee. `listing`, if given, has the blocks to scan; `offered` gives a
+    block that came in another way, which is checked.
 
     Raises ParameterError for `ahead` below 1, an unknown mode, and a listing with a span.
     """
@@ -126,7 +129,12 @@ class _Reader(Readable):
         return nullcontext([None] * len(refs) if any(self.find_undo(ref) is not None for ref in refs) else None)
 
     def find_undo(self, ref: BlockRef) -> UndoPlace | None:
-        if self.mode is UndoMode.OFF or not self._node.tells_spent or ref.transactions == 1 or ref.hash in self._without:
+        if (
+            self.mode is UndoMode.OFF
+            or not self._node.tells_spent
+            or ref.transactions == 1
+            or ref.hash in self._without
+        ):
             return None
         return _Record(lambda: self._record(ref))
 
@@ -181,7 +189,10 @@ class NodeFeed(Feed):
 
     @classmethod
     async def of(cls, blocks: NodeBlocks, network: Network, report: ScanReport) -> NodeFeed:
-        """List the blocks. Raises ParameterError for a node of another network than the watch list's; NodeError, SourceError."""
+        """List the blocks.
+
+        Raises ParameterError for a node of another network than the watch list's; NodeError, SourceError.
+        """
         if blocks.node.network is not network:
             raise ParameterError(f"the watch list is of {network}, the node of {blocks.node.network}")
         return cls(blocks, await blocks.listing(), network, report)
@@ -199,7 +210,12 @@ class NodeFeed(Feed):
                     begun += 1
                 batch: list[PendingBlock] = []
                 size = 0
-                while fetching and (not batch or _has_come(fetching[0])) and size < BATCH_SIZE and len(batch) < BATCH_BLOCKS:
+                while (
+                    fetching
+                    and (not batch or _has_come(fetching[0]))
+                    and size < BATCH_SIZE
+                    and len(batch) < BATCH_BLOCKS
+                ):
                     fetched = await fetching[0]
                     fetching.popleft()
                     batch.append(self._pending(height, fetched))
@@ -220,18 +236,25 @@ class NodeFeed(Feed):
         return await node.block(digest)
 
     async def _fetch(self, height: int) -> _Fetched:
-        """One block and what it spends. Raises NodeError; NodeAnswerError also if it states another height than that of its place."""
+        """One block and what it spends.
+
+        Raises NodeError; NodeAnswerError also if it states another height than that of its place.
+        """
         digest, node = self._listing.hash_at(height), self._blocks.node
         raw = await self._block(digest)
         ref = block_ref(raw[:PREFIX_SIZE], 0, 0, len(raw), self._network)
         if ref.height not in (None, height):
             name = hash_to_hex(digest)
-            raise NodeAnswerError(f"{node.endpoint}: gives block {name} as that of height {height:,}, but it states {ref.height:,}")
+            raise NodeAnswerError(
+                f"{node.endpoint}: gives block {name} as that of height {height:,}, but it states {ref.height:,}"
+            )
         if self._blocks.mode is UndoMode.OFF or ref.transactions == 1:
             return _Fetched(ref, raw, None)
         record = await node.undo_record(digest, raw[4:36])
         if record is None and self._blocks.mode is UndoMode.REQUIRE:
-            raise SourceError(f"{node.endpoint}: does not tell what block {hash_to_hex(digest)} spends, which {_NEED} does")
+            raise SourceError(
+                f"{node.endpoint}: does not tell what block {hash_to_hex(digest)} spends, which {_NEED} does"
+            )
         return _Fetched(ref, raw, record)
 
     def _pending(self, height: int, fetched: _Fetched) -> PendingBlock:

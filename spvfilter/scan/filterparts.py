@@ -90,10 +90,11 @@ def _on_worker(part: Part, version: str) -> FilterPart:
 
 @public
 async def cluster_filters(client: Any, parts: Sequence[Part]) -> AsyncGenerator[FilterPart, None]:
-    """Have the workers of a Dask cluster make the filters of parts, whose files they see by the same paths; in the order of the parts.
+    """Have the workers of a Dask cluster make the filters of parts, whose files they see by the same paths; in the
+    order of the parts.
 
-    `client` is a `distributed.Client`, asynchronous or not. Raises SourceError without a worker, where one has another version of
-    spvfilter, where workers die of it, and where the scheduler is gone.
+    `client` is a `distributed.Client`, asynchronous or not. Raises SourceError without a worker, where one has another
+    version of spvfilter, where workers die of it, and where the scheduler is gone.
     """
     calls = Calls(client)
     await calls.check_workers()
@@ -123,4 +124,6 @@ async def _built(calls: Calls, part: Part) -> FilterPart:
             if not isinstance(made, FilterPart):
                 raise SourceError(f"part {part.number}: a worker has answered with no filters")
             return made
-    raise SourceError(f"part {part.number}: the workers that make its filters have died, {ATTEMPTS} times in all: {why}")
+    raise SourceError(
+        f"part {part.number}: the workers that make its filters have died, {ATTEMPTS} times in all: {why}"
+    )

@@ -1,4 +1,6 @@
-"""Machines of a cluster that have different files: which workers see which, and what is done only where its files are."""
+"""Machines of a cluster that have different files: which workers see which, and what is done only where its files
+are.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class AwayError(Exception):
 
 
 class Fleet:
-    """The workers of a cluster by machine: two that see the same files are of one. Workers that come later are asked, too.
+    """The workers of a cluster by machine: two that see the same files are of one.
+
+    Workers that come later are asked, too.
 
     `sights` are what is seen on each machine: several, where machines have the same files.
     """
@@ -56,15 +60,20 @@ class Fleet:
         found: dict[str, object] = {}
         if new:
             with suppress(OSError, TimeoutError):  # one has gone again
-                found = await self._calls.call(self._calls.client.run, files_here, self._paths, workers=new, on_error="return")
+                found = await self._calls.call(
+                    self._calls.client.run, files_here, self._paths, workers=new, on_error="return"
+                )
         known = {address: machine for address, machine in self._workers.items() if address in there}
         for address, seen in found.items():
             if isinstance(seen, tuple):
                 known[address] = self._machine_of.get(seen)
         self._workers = known
 
-    async def once(self, function: Callable[..., object], args: Callable[[int], Sequence[object]], machines: Sequence[int]) -> object:
-        """What a function comes to on a worker of the machine with the least to do, of those named; its arguments depend on that.
+    async def once(
+        self, function: Callable[..., object], args: Callable[[int], Sequence[object]], machines: Sequence[int]
+    ) -> object:
+        """What a function comes to on a worker of the machine with the least to do, of those named; its arguments
+        depend on that.
 
         Raises AwayError once none of them has had a worker for a while, LostError, and what the function raises.
         """

@@ -1,4 +1,6 @@
-"""A node's chain followed: its blocks scanned up to the tip, and then as they come, with what reorganisations take away."""
+"""A node's chain followed: its blocks scanned up to the tip, and then as they come, with what reorganisations take
+away.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class Connected:
     """A block of the best chain was scanned: all matches in it, and in the blocks before it, were told."""
 
     height: int
-    hash: bytes  # 32 bytes, wire order
+    hash: bytes
+    """32 bytes, wire order."""
 
 
 @public
@@ -37,7 +40,8 @@ class Disconnected:
     """A reorganisation has taken a block away: its matches do not count any more. The last one is told first."""
 
     height: int
-    hash: bytes  # 32 bytes, wire order
+    hash: bytes
+    """32 bytes, wire order."""
 
 
 class _Kept:
@@ -68,7 +72,10 @@ class _Kept:
         del self._hashes[(last + 1 - self._first) * HASH_SIZE :]
 
     async def fork(self, node: FullNode, tip: int) -> int:
-        """The last height at which the node's chain has the block that is kept; one below the first if none. Raises NodeChainError."""
+        """The last height at which the node's chain has the block that is kept; one below the first if none.
+
+        Raises NodeChainError.
+        """
         low, high, step = self._first - 1, min(self.last, tip), 1
         while high > low and await node.hash_at(high) != self.hash_at(high):
             below = max(low, high - step)
@@ -84,7 +91,9 @@ class _Kept:
                 break
             high, step = below, 2 * step
         if high < self._first and self._first > self._start:
-            raise NodeChainError(f"{node.endpoint}: its chain changed below height {self._first:,}, further back than is remembered")
+            raise NodeChainError(
+                f"{node.endpoint}: its chain changed below height {self._first:,}, further back than is remembered"
+            )
         return high
 
 
@@ -92,14 +101,16 @@ class _Kept:
 async def follow(
     matcher: Matcher, blocks: NodeBlocks, *, notices: TipNotices | None = None, poll_s: float = _POLL_S
 ) -> AsyncGenerator[Match | Connected | Disconnected]:
-    """Scan a node's chain to its tip, and then what comes, without an end: matches, and how the chain grows and changes.
+    """Scan a node's chain to its tip, and then what comes, without an end: matches, and how the chain grows and
+    changes.
 
-    A block is told as Connected after its matches (of the first scan, the last 1,000 are), and as Disconnected when the best chain has it
-    no more. The chain is looked at whenever `notices` wake, and every `poll_s` seconds. The hashes that the node then gives decide: lost
-    notices, duplicates and lies change nothing. Scripts that a descriptor gains while the chain is followed are looked for from there on.
+    A block is told as Connected after its matches (of the first scan, the last 1,000 are), and as Disconnected when the
+    best chain has it no more. The chain is looked at whenever `notices` wake, and every `poll_s` seconds. The hashes
+    that the node then gives decide: lost notices, duplicates and lies change nothing. Scripts that a descriptor gains
+    while the chain is followed are looked for from there on.
 
-    `matcher.report` is that of the blocks that came last. Raises NodeError as the node's Patience allows; NodeChainError for a
-    reorganisation of more than 100,000 blocks; ParameterError for a range with an end.
+    `matcher.report` is that of the blocks that came last. Raises NodeError as the node's Patience allows;
+    NodeChainError for a reorganisation of more than 100,000 blocks; ParameterError for a range with an end.
     """
     node = blocks.node
     if blocks.span.to_height is not None:
@@ -135,7 +146,9 @@ async def follow(
 
 
 async def _new_blocks(node: FullNode, kept: _Kept, fork: int, tip: int) -> Listing | None:
-    """The blocks above the fork, perhaps none; None if the chain changed meanwhile, so that it has to be looked at again."""
+    """The blocks above the fork, perhaps none; None if the chain changed meanwhile, so that it has to be looked at
+    again.
+    """
     if tip <= fork:
         return Listing(fork + 1, b"", b"") if fork < kept.last else None
     try:
@@ -152,7 +165,11 @@ async def _round(
 ) -> AsyncGenerator[Match | Connected]:
     """Scan the blocks of a listing, and keep the hashes of those that were."""
     source = NodeBlocks(
-        blocks.node, undo=blocks.mode, ahead=blocks.ahead, listing=listing, offered=None if notices is None else notices.block
+        blocks.node,
+        undo=blocks.mode,
+        ahead=blocks.ahead,
+        listing=listing,
+        offered=None if notices is None else notices.block,
     )
 
     def connect(height: int) -> list[Connected]:
@@ -172,6 +189,10 @@ async def _round(
     except NodePrunedError:
         if await blocks.node.hash_at(listing.last) == listing.hash_at(listing.last):
             raise
-        blocks.node.patience.tell(f"{blocks.node.endpoint}: block {hash_to_hex(listing.hash_at(listing.last))} is in its chain no more")
-    for event in connect(listing.first + matcher.report.blocks):  # all matches in them were told, also where the scan has failed
+        blocks.node.patience.tell(
+            f"{blocks.node.endpoint}: block {hash_to_hex(listing.hash_at(listing.last))} is in its chain no more"
+        )
+    for event in connect(
+        listing.first + matcher.report.blocks
+    ):  # all matches in them were told, also where the scan has failed
         yield event

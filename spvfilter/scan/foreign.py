@@ -1,4 +1,6 @@
-"""Blocks without framing: nothing beside them says of which network they are, but a header may contradict what is assumed."""
+"""Blocks without framing: nothing beside them says of which network they are, but a header may contradict what is
+assumed.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ def contradiction(raw: bytes, network: Network) -> str | None:
     if len(raw) < HEADER_SIZE:
         return None
     known = {each.genesis_hash: each for each in NETWORKS}
-    for digest, what in ((sha256d(raw[:HEADER_SIZE]), "the genesis block"), (raw[4:36], "the block after the genesis block")):
+    for digest, what in (
+        (sha256d(raw[:HEADER_SIZE]), "the genesis block"),
+        (raw[4:36], "the block after the genesis block"),
+    ):
         if digest != network.genesis_hash and digest in known:
             return f"{what} of {known[digest]}, not of {network}"
     bits = int.from_bytes(raw[72:76], "little")

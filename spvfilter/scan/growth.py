@@ -10,10 +10,11 @@ from spvfilter.watch.watchlist import WatchList
 
 
 class Growth:
-    """Counts the scripts that became watched during a scan, and the outpoints learned from blocks that were searched again for them.
+    """Counts the scripts that became watched during a scan, and the outpoints learned from blocks that were searched
+    again for them.
 
-    A block is due until it was searched with all of both. Before the scan the windows are widened, by as much again as they look ahead: as
-    long as no use moves a window beyond that, no block is searched again.
+    A block is due until it was searched with all of both. Before the scan the windows are widened, by as much again as
+    they look ahead: as long as no use moves a window beyond that, no block is searched again.
     """
 
     def __init__(self, watch: WatchList) -> None:
@@ -28,7 +29,10 @@ class Growth:
         return self._scripts, self._coins
 
     def used(self, hits: Iterable[Hit]) -> None:
-        """Let the windows move, as the hits say; those that do are widened again. The list knows new scripts before they are counted."""
+        """Let the windows move, as the hits say; those that do are widened again.
+
+        The list knows new scripts before they are counted.
+        """
         if new := self._watch.advance(hits):
             self._scripts += len(new) + len(self._watch.widen())
 

@@ -30,11 +30,14 @@ _THREADS = 4  # they wait for the disk, most of the time
 class Listing:
     """The blocks of one file, in the order of the file."""
 
-    number: int  # of the file
+    number: int
+    """Of the file."""
     rows: bytearray = field(default_factory=bytearray)
-    previous: bytearray = field(default_factory=bytearray)  # hashes of the blocks before them
+    previous: bytearray = field(default_factory=bytearray)
+    """Hashes of the blocks before them."""
     problems: list[Problem] = field(default_factory=list)
-    undo: UndoFile | None = None  # the one beside it
+    undo: UndoFile | None = None
+    """The one beside it."""
     undo_problems: list[Problem] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -59,7 +62,9 @@ class Listing:
 def row_of(ref: BlockRef) -> bytes:
     """The row of a block, without its undo record."""
     height = UNKNOWN if ref.height is None else ref.height
-    return ROW.pack(ref.file, ref.offset, ref.size, ref.bits, ref.time, height, ref.hash, 0, 0, LONE * (ref.transactions == 1))
+    return ROW.pack(
+        ref.file, ref.offset, ref.size, ref.bits, ref.time, height, ref.hash, 0, 0, LONE * (ref.transactions == 1)
+    )
 
 
 def list_file(files: BlockFiles, number: int, network: Network) -> Listing:

@@ -1,4 +1,6 @@
-"""The manifest of a directory of parts: what is scanned there, so that nothing else is mixed into it, and what is done."""
+"""The manifest of a directory of parts: what is scanned there, so that nothing else is mixed into it, and what is
+done.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ class ScannedFile(NamedTuple):
 
     path: str
     blocks: int
-    digest: str  # hex, of its blocks' places and hashes
+    digest: str
+    """Hex, of its blocks' places and hashes."""
 
 
 @dataclass(slots=True)
@@ -32,25 +35,43 @@ class Manifest:
     """What is scanned in a directory."""
 
     network: str
-    watch: str  # hex
-    plan: str  # hex
+    watch: str
+    """Hex."""
+    plan: str
+    """Hex."""
     span: str
     undo: str
     check: bool
     files: list[ScannedFile]
-    finished: list[str] = field(default_factory=list)  # the files of all parts in order, once all are there
-    coins: str = ""  # hex: the key of the outpoints for which parts were scanned in a second pass; empty if there was none
-    windows: dict[str, int] = field(default_factory=dict)  # by keychain: where its window ended then
-    rendered: dict[str, str] = field(default_factory=dict)  # by the name of an output: digest of the labels in it, and sizes
+    finished: list[str] = field(default_factory=list)
+    """The files of all parts in order, once all are there."""
+    coins: str = (
+        ""  # hex: the key of the outpoints for which parts were scanned in a second pass; empty if there was none
+    )
+    windows: dict[str, int] = field(default_factory=dict)
+    """By keychain: where its window ended then."""
+    rendered: dict[str, str] = field(default_factory=dict)
+    """By the name of an output: digest of the labels in it, and sizes."""
 
     @classmethod
     def of(cls, plan: Plan, table: WatchTable, check: bool) -> Manifest:
         files = [ScannedFile(path, blocks, digest.hex()) for path, blocks, digest in plan.files]
-        return cls(plan.network.name, table_digest(table).hex(), plan.fingerprint.hex(), plan.span, str(plan.undo), check, files)
+        return cls(
+            plan.network.name,
+            table_digest(table).hex(),
+            plan.fingerprint.hex(),
+            plan.span,
+            str(plan.undo),
+            check,
+            files,
+        )
 
     @classmethod
     def read(cls, directory: Path) -> Manifest | None:
-        """The manifest of a directory; None if there is none. Raises OSError; SourceError if it is damaged or of another version."""
+        """The manifest of a directory; None if there is none.
+
+        Raises OSError; SourceError if it is damaged or of another version.
+        """
         path = directory / NAME
         try:
             held = json.loads(path.read_bytes())
@@ -77,7 +98,9 @@ class Manifest:
             and isinstance(self.check, bool)
             and all(list(map(type, file)) == [str, int, str] for file in self.files)
             and isinstance(self.finished, list)
-            and all(isinstance(name, str) and name == Path(name).name and name.endswith(".part") for name in self.finished)
+            and all(
+                isinstance(name, str) and name == Path(name).name and name.endswith(".part") for name in self.finished
+            )
             and isinstance(self.coins, str)
             and _HEX.fullmatch(self.coins) is not None
             and isinstance(self.windows, dict)
@@ -96,7 +119,10 @@ class Manifest:
         """Raise ParameterError unless this is the scan that is wanted."""
         cause = self._difference(wanted)
         if cause is not None:
-            raise ParameterError(f"{directory} holds another scan: {cause}. Go on with what it was begun with, or choose another directory")
+            raise ParameterError(
+                f"{directory} holds another scan: {cause}. Go on with what it was begun with, or choose another"
+                " directory"
+            )
 
     def _difference(self, wanted: Manifest) -> str | None:
         if self.network != wanted.network:
@@ -107,7 +133,9 @@ class Manifest:
             return f"with undo {self.undo} and {'' if self.check else 'no '}checks of blocks"
         if self.span != wanted.span:
             return f"of another range, {self.span}"
-        return self._changed_file(wanted) or (None if self.plan == wanted.plan else "its blocks are cut into other parts")
+        return self._changed_file(wanted) or (
+            None if self.plan == wanted.plan else "its blocks are cut into other parts"
+        )
 
     def _changed_file(self, wanted: Manifest) -> str | None:
         for old, new in zip(self.files, wanted.files, strict=False):
@@ -116,7 +144,10 @@ class Manifest:
                     return f"of {old.path}, where {new.path} is now"
                 if old.blocks != new.blocks:
                     return f"{new.path} has changed: {old.blocks:,} block(s) then, {new.blocks:,} now"
-                return f"{new.path} has changed: its blocks, or their undo records, are not those of then, or not where they were"
+                return (
+                    f"{new.path} has changed: its blocks, or their undo records, are not those of then, or not where"
+                    " they were"
+                )
         if len(self.files) != len(wanted.files):
             longer = max(self.files, wanted.files, key=len)[min(len(self.files), len(wanted.files))]
             return f"{longer.path} {'is new' if len(wanted.files) > len(self.files) else 'is missing now'}"

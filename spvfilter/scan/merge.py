@@ -21,9 +21,21 @@ else:
 
 CSV, JSON_LINES = 0, 1  # forms of lines, as the kernel numbers them
 COLUMNS = (
-    "kind", "block_hash", "height", "time", "txid", "index", "outpoint_txid", "outpoint_index", "value", "script_pubkey", "address",
-    "label", "coinbase", "fee",
-)  # fmt: skip
+    "kind",
+    "block_hash",
+    "height",
+    "time",
+    "txid",
+    "index",
+    "outpoint_txid",
+    "outpoint_index",
+    "value",
+    "script_pubkey",
+    "address",
+    "label",
+    "coinbase",
+    "fee",
+)
 CSV_HEADER = ",".join(COLUMNS).encode() + b"\n"
 
 Parts = Iterable[PartFile]
@@ -59,14 +71,25 @@ def labels_digest(watch: WatchList) -> str:
 
 
 def lines(parts: Parts, watch: WatchList, form: int, totals: EntryTotals | None = None) -> Iterator[bytes]:
-    """The matches as lines, a block's at a time; `totals` are filled in. Raises OSError; SourceError for a damaged part."""
+    """The matches as lines, a block's at a time; `totals` are filled in.
+
+    Raises OSError; SourceError for a damaged part.
+    """
     labels, network = rendered_labels(watch, form), watch.network
     for part in parts:
         for block in part.blocks():
             if totals is not None:
                 totals.add(block.packed)
             yield hit_lines(
-                block.packed, form, labels, block.hash, block.height, block.time, network.p2pkh_version, network.p2sh_version, network.hrp
+                block.packed,
+                form,
+                labels,
+                block.hash,
+                block.height,
+                block.time,
+                network.p2pkh_version,
+                network.p2sh_version,
+                network.hrp,
             )
 
 

@@ -1,4 +1,6 @@
-"""What a worker of a cluster does: it gives back the bytes of a part's file, or tells which files it sees and what blocks they have."""
+"""What a worker of a cluster does: it gives back the bytes of a part's file, or tells which files it sees and what
+blocks they have.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,15 @@ from spvfilter.scan.sources import BlockFiles
 class Shared(NamedTuple):
     """What all parts of a pass have in common, sent to each worker once."""
 
-    version: str  # of spvfilter
-    number: int  # of the pass; with `owner` it says whether a worker has made its table already
+    version: str
+    """Of spvfilter."""
+    number: int
+    """Of the pass; with `owner` it says whether a worker has made its table already."""
     owner: bytes
-    table: bytes  # see `packed_table`
-    coins: bytes | None  # of a file of outpoints
+    table: bytes
+    """See `packed_table`."""
+    coins: bytes | None
+    """Of a file of outpoints."""
 
 
 def packed_table(table: WatchTable) -> bytes:
@@ -75,7 +81,10 @@ _latest = _Latest()
 
 
 def part_bytes(task: PartTask, shared: Shared) -> bytes:
-    """The file of a part. Raises SourceError on a machine that has another version or does not see the files, or not all of them."""
+    """The file of a part.
+
+    Raises SourceError on a machine that has another version or does not see the files, or not all of them.
+    """
     if shared.version != __version__:
         raise SourceError(f"spvfilter {__version__} is on a worker, and {shared.version} here: all need the same")
     for planned in task.part.files:
@@ -97,13 +106,18 @@ def part_bytes(task: PartTask, shared: Shared) -> bytes:
 
 @public
 class SeenFile(NamedTuple):
-    """A file as a worker sees it. Two workers that see the same see the same file, or copies that one machine made of another's disk."""
+    """A file as a worker sees it.
+
+    Two workers that see the same see the same file, or copies that one machine made of another's disk.
+    """
 
     path: str
     device: int
     inode: int
-    size: int  # bytes
-    changed: int  # ns since 1970
+    size: int
+    """Bytes."""
+    changed: int
+    """Ns since 1970."""
 
 
 class ListedFile(NamedTuple):
@@ -125,7 +139,9 @@ class ListedFile(NamedTuple):
 
 
 def files_here(paths: tuple[str, ...]) -> tuple[SeenFile, ...]:
-    """The files of blocks that these paths stand for on this machine, in their order; those that are not there are left out."""
+    """The files of blocks that these paths stand for on this machine, in their order; those that are not there are left
+    out.
+    """
     files = BlockFiles(paths)
     seen: list[SeenFile] = []
     for number in range(len(files)):

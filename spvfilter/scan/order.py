@@ -14,7 +14,17 @@ from spvfilter.errors import OrderError, SourceError
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, hash_to_hex
 from spvfilter.scan.pull import pull
-from spvfilter.scan.sources import PREFIX_SIZE, BlockRef, BlockSource, BlockSpan, Problem, RawBlock, Readable, Spool, block_ref
+from spvfilter.scan.sources import (
+    PREFIX_SIZE,
+    BlockRef,
+    BlockSource,
+    BlockSpan,
+    Problem,
+    RawBlock,
+    Readable,
+    Spool,
+    block_ref,
+)
 from spvfilter.scan.undomode import UndoMode
 
 if TYPE_CHECKING:
@@ -38,21 +48,36 @@ T = TypeVar("T")
 class ScanReport:
     """What a scan has done so far. It is updated while the scan runs."""
 
-    blocks: int = 0  # scanned; each counts once
-    bytes_scanned: int = 0  # of those blocks
-    bytes_total: int | None = None  # to scan; None if it is not known
+    blocks: int = 0
+    """Scanned; each counts once."""
+    bytes_scanned: int = 0
+    """Of those blocks."""
+    bytes_total: int | None = None
+    """To scan; None if it is not known."""
     matches: int = 0
-    segments: int = 0  # runs of linked blocks
-    duplicates: list[bytes] = field(default_factory=list)  # hashes of further copies of a block, which do not count
-    stale: list[bytes] = field(default_factory=list)  # hashes of blocks that are not on the best branch, which do not count
-    unproven: list[bytes] = field(default_factory=list)  # hashes that miss their target, beside others that meet it: damaged headers
-    problems: list[Problem] = field(default_factory=list)  # what could not be read
-    late_scripts: int = 0  # in an endless stream: scripts of keychains that earlier blocks were not searched for
+    segments: int = 0
+    """Runs of linked blocks."""
+    duplicates: list[bytes] = field(default_factory=list)
+    """Hashes of further copies of a block, which do not count."""
+    stale: list[bytes] = field(default_factory=list)
+    """Hashes of blocks that are not on the best branch, which do not count."""
+    unproven: list[bytes] = field(default_factory=list)
+    """Hashes that miss their target, beside others that meet it: damaged headers."""
+    problems: list[Problem] = field(default_factory=list)
+    """What could not be read."""
+    late_scripts: int = 0
+    """In an endless stream: scripts of keychains that earlier blocks were not searched for."""
     done: bool = False
-    by_undo: int = 0  # of the blocks: those matched with their undo records
-    without_undo: list[bytes] = field(default_factory=list)  # hashes of those that spend and have none, if undo records were looked for
-    undo_problems: list[Problem] = field(default_factory=list)  # records that could not be used; their blocks went by outpoints
-    unseen: int = 0  # blocks whose spends of coins from before these blocks cannot be seen: no undo record, and not all blocks before
+    by_undo: int = 0
+    """Of the blocks: those matched with their undo records."""
+    without_undo: list[bytes] = field(default_factory=list)
+    """Hashes of those that spend and have none, if undo records were looked for."""
+    undo_problems: list[Problem] = field(default_factory=list)
+    """Records that could not be used; their blocks went by outpoints."""
+    unseen: int = 0
+    """Blocks whose spends of coins from before these blocks cannot be seen: no undo record, and not all blocks
+    before.
+    """
 
 
 @dataclass(slots=True, eq=False)
@@ -61,16 +86,26 @@ class PendingBlock:
 
     ref: BlockRef
     height: int | None
-    raw: bytes | None = None  # in a stream, until it is scanned
-    segment: int = STALE  # the number of its run of linked blocks; known once all headers are
-    depth: int = 0  # its index in that run
-    silent: bool = False  # stale: its outputs are learned, as they may be spent elsewhere, but it gives no matches
-    learned: int = 0  # the number of blocks that had taught outpoints up to and including this one
-    found: bytes = b""  # its hits, packed, if it may be searched again
-    known: tuple[int, int] = (0, 0)  # what its last search knew of what keychains' windows have gained (Growth)
-    spares: tuple[BlockRef, ...] = ()  # other copies, in case this one is damaged
-    by_undo: bool = False  # it was matched with its undo record, so that outpoints learned later add nothing
-    rooted: bool = False  # its run of blocks begins with the genesis block or the one after it
+    raw: bytes | None = None
+    """In a stream, until it is scanned."""
+    segment: int = STALE
+    """The number of its run of linked blocks; known once all headers are."""
+    depth: int = 0
+    """Its index in that run."""
+    silent: bool = False
+    """Stale: its outputs are learned, as they may be spent elsewhere, but it gives no matches."""
+    learned: int = 0
+    """The number of blocks that had taught outpoints up to and including this one."""
+    found: bytes = b""
+    """Its hits, packed, if it may be searched again."""
+    known: tuple[int, int] = (0, 0)
+    """What its last search knew of what keychains' windows have gained (Growth)."""
+    spares: tuple[BlockRef, ...] = ()
+    """Other copies, in case this one is damaged."""
+    by_undo: bool = False
+    """It was matched with its undo record, so that outpoints learned later add nothing."""
+    rooted: bool = False
+    """Its run of blocks begins with the genesis block or the one after it."""
 
     @property
     def is_blind(self) -> bool:
@@ -86,7 +121,10 @@ class PendingBlock:
 
 
 class Feed(ABC):
-    """Batches of blocks in the order in which they are to be scanned. It fills in what the report says about headers."""
+    """Batches of blocks in the order in which they are to be scanned.
+
+    It fills in what the report says about headers.
+    """
 
     strict = True  # an unreadable block ends the scan
     endless = False  # no block can be read a second time
@@ -104,7 +142,10 @@ class Feed(ABC):
         """To be iterated once. Raises FormatError, OrderError."""
 
     def read(self, block: PendingBlock) -> bytes:
-        """The bytes of a block; may be called from any thread, once for a block of an endless stream. Raises SourceError, OSError."""
+        """The bytes of a block; may be called from any thread, once for a block of an endless stream.
+
+        Raises SourceError, OSError.
+        """
         raw, block.raw = block.raw, None
         return self.source.read(block.ref) if raw is None else raw
 
@@ -128,7 +169,10 @@ def _placed(blocks: list[PendingBlock], network: Network, report: ScanReport) ->
     placed = []
     for number, segment in enumerate(order.segments):
         first = blocks[segment.blocks[0]].ref
-        is_rooted = network.genesis_hash in (first.hash, first.previous)  # nothing can spend what the genesis block pays
+        is_rooted = network.genesis_hash in (
+            first.hash,
+            first.previous,
+        )  # nothing can spend what the genesis block pays
         for depth, index in enumerate(segment.blocks):
             block = blocks[index]
             block.segment, block.depth, block.rooted = number, depth, is_rooted
@@ -139,7 +183,9 @@ def _placed(blocks: list[PendingBlock], network: Network, report: ScanReport) ->
 
 
 def _silenced(blocks: Iterable[PendingBlock]) -> list[PendingBlock]:
-    """Mark the stale blocks as silent and return them, ordered by hash: the result does not depend on the order of `blocks`."""
+    """Mark the stale blocks as silent and return them, ordered by hash: the result does not depend on the order of
+    `blocks`.
+    """
     stale = sorted((block for block in blocks if block.segment == STALE), key=lambda block: block.ref.hash)
     for block in stale:
         block.silent = True
@@ -180,7 +226,9 @@ def _within(placed: list[PendingBlock], span: BlockSpan) -> list[PendingBlock]:
     """The blocks of a range. Raises SourceError where heights are needed and not known, and if there are none."""
     unknown = sum(block.height is None for block in placed)
     if unknown and (span.from_height is not None or span.to_height is not None):
-        raise SourceError(f"the heights of {unknown:,} block(s) are not known, so that a range of heights cannot be taken")
+        raise SourceError(
+            f"the heights of {unknown:,} block(s) are not known, so that a range of heights cannot be taken"
+        )
     kept: list[PendingBlock] = []
     begun = STALE  # the run of which a block was kept
     for block in placed:
@@ -207,7 +255,9 @@ def _require_undo(placed: list[PendingBlock], source: BlockSource, report: ScanR
     if lacking:
         why = "".join(f"; {problem}" for problem in report.undo_problems[:3])
         first = f"{source.name(lacking[0])}, block {hash_to_hex(lacking[0].hash)}"
-        raise SourceError(f"undo data is required, and {len(lacking):,} of {len(placed):,} blocks have none, the first {first}{why}")
+        raise SourceError(
+            f"undo data is required, and {len(lacking):,} of {len(placed):,} blocks have none, the first {first}{why}"
+        )
 
 
 class PlannedFeed(Feed):
@@ -221,8 +271,12 @@ class PlannedFeed(Feed):
         self.strict = strict
 
     async def batches(self) -> AsyncGenerator[list[PendingBlock]]:
-        stale, placed = await self._call(in_chain_order, self._files, self._network, self._report, lambda: self._closing)
-        for batch in batched(stale + placed, self._files):  # stale ones first, so that later blocks are scanned with what they pay
+        stale, placed = await self._call(
+            in_chain_order, self._files, self._network, self._report, lambda: self._closing
+        )
+        for batch in batched(
+            stale + placed, self._files
+        ):  # stale ones first, so that later blocks are scanned with what they pay
             yield batch
 
 
@@ -249,7 +303,10 @@ class _OneShotFeed(Feed):
 
 
 class StreamFeed(_OneShotFeed):
-    """Blocks in the order of arrival. Blocks of a second branch are held back until it is known which branch is best."""
+    """Blocks in the order of arrival.
+
+    Blocks of a second branch are held back until it is known which branch is best.
+    """
 
     def __init__(self, blocks: RawBlocks, network: Network, report: ScanReport) -> None:
         super().__init__(blocks, network, report)
@@ -273,7 +330,9 @@ class StreamFeed(_OneShotFeed):
             self._report.duplicates.append(ref.hash)
             return None
         self._spool.put(raw)
-        block = self._met[ref.hash] = PendingBlock(ref, _height(ref, arrived, self._met.get(ref.previous), self._network), raw)
+        block = self._met[ref.hash] = PendingBlock(
+            ref, _height(ref, arrived, self._met.get(ref.previous), self._network), raw
+        )
         if ref.previous in self._parents or ref.previous in self._held:
             self._held.add(ref.hash)
             block.raw = None

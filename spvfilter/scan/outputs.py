@@ -36,7 +36,8 @@ class OutputFormat(StrEnum):
 
 @public
 async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV, engine: Engine | None = None) -> Path:
-    """Scan into a directory, go on with what is there, and merge: the path of the file of matches, beside which are totals.csv.
+    """Scan into a directory, go on with what is there, and merge: the path of the file of matches, beside which are
+    totals.csv.
 
     Raises ParameterError for parquet without pyarrow, before anything is scanned, and what `PartScan.run` raises.
     """
@@ -49,10 +50,11 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
 
 @public
 def publish(matches: Path, url: str) -> list[str]:
-    """Put the files of a finished scan, that of the matches (from `scan_parts`) and the totals, below a URL; their URLs.
+    """Put the files of a finished scan, that of the matches (from `scan_parts`) and the totals, below a URL; their
+    URLs.
 
-    Each takes its place whole: by a rename where the store has files, and as one object where it has none; the totals come last. Raises
-    RemoteFileError, OSError, ParameterError for what is no URL, and without fsspec.
+    Each takes its place whole: by a rename where the store has files, and as one object where it has none; the totals
+    come last. Raises RemoteFileError, OSError, ParameterError for what is no URL, and without fsspec.
     """
     if not is_url(url):
         raise ParameterError(f"not a URL: {url!r}")
@@ -83,6 +85,8 @@ def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> Path:
 
 
 def _rendering(path: Path, labels: str) -> str:
-    """What an output was made with, and its size and that of the totals, by which one that was cut off later is known."""
+    """What an output was made with, and its size and that of the totals, by which one that was cut off later is
+    known.
+    """
     sizes = [str(each.stat().st_size) if each.exists() else "none" for each in (path, path.with_name(TOTALS))]
     return " ".join((labels, *sizes))

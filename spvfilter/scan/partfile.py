@@ -1,11 +1,13 @@
-"""The file of a part: the packed hits of its blocks, and a summary. It is written beside its place and renamed, and says if it is damaged.
+"""The file of a part: the packed hits of its blocks, and a summary.
+
+It is written beside its place and renamed, and says if it is damaged.
 
 | bytes | what |
 |---|---|
 | 8 | "SPVPART" and the version, 1 |
 | 32 | the key of what was done: the part, the watch list and the way of the scan |
-| for each block with hits: 1, 32, 4, 4, 4 | "B", block hash in wire order, height i32 or -1, time u32, size of what follows u32 |
-| … | its packed hits (kernel) |
+| for each block with hits: 1, 32, 4, 4, 4 | "B", block hash in wire order, height i32 or -1, time u32, size u32 |
+| size | its packed hits (kernel) |
 | 1 | "E" |
 | 4, … | size u32 and bytes of the summary, JSON |
 | 32 | SHA-256 of all before |
@@ -39,7 +41,9 @@ _BLOCK = struct.Struct("<32siII")
 _U32 = struct.Struct("<I")
 _UNKNOWN = -1  # instead of a height
 _TAIL = HASH_SIZE + len(_END)
-_MAX_HITS = 64 * MAX_BLOCK_SIZE  # bytes of packed hits of one block: each of its inputs and outputs takes less than that much more
+_MAX_HITS = (
+    64 * MAX_BLOCK_SIZE
+)  # bytes of packed hits of one block: each of its inputs and outputs takes less than that much more
 _MAX_SUMMARY = 1 << 28  # bytes
 _LEAST = len(_MAGIC) + HASH_SIZE + 1 + 4 + 2 + _TAIL
 
@@ -62,11 +66,17 @@ class PartSummary:
     blocks: int = 0
     bytes_scanned: int = 0
     matches: int = 0
-    by_undo: int = 0  # of the blocks: those matched with their undo records
-    by_outpoint: int = 0  # those that spend and have no undo record that can be used: their spends are found by outpoint
-    unseen: int = 0  # of these: blocks that may spend coins from before all blocks, which cannot be seen
-    problems: list[str] = field(default_factory=list)  # what could not be read
-    undo_problems: list[str] = field(default_factory=list)  # records that could not be used
+    by_undo: int = 0
+    """Of the blocks: those matched with their undo records."""
+    by_outpoint: int = (
+        0  # those that spend and have no undo record that can be used: their spends are found by outpoint
+    )
+    unseen: int = 0
+    """Of these: blocks that may spend coins from before all blocks, which cannot be seen."""
+    problems: list[str] = field(default_factory=list)
+    """What could not be read."""
+    undo_problems: list[str] = field(default_factory=list)
+    """Records that could not be used."""
 
     @property
     def lacks(self) -> bool:

@@ -1,4 +1,7 @@
-"""The scan of one part: a pure function of the part's blocks and the watch list. What it gives does not depend on other parts."""
+"""The scan of one part: a pure function of the part's blocks and the watch list.
+
+What it gives does not depend on other parts.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +34,14 @@ class PartTask:
 
     part: Part
     path: Path
-    key: bytes  # 32 bytes
-    undo: str  # UndoMode
-    check: bool  # verify proof of work, merkle root and witness commitment first
-    coins: Path | None  # a file of outpoints that are watched besides the list; None in a first pass
+    key: bytes
+    """32 bytes."""
+    undo: str
+    """UndoMode."""
+    check: bool
+    """Verify proof of work, merkle root and witness commitment first."""
+    coins: Path | None
+    """A file of outpoints that are watched besides the list; None in a first pass."""
 
     def with_part(self, part: Part) -> PartTask:
         """The same task, which another machine does with its copy of the part: the key stays."""
@@ -51,7 +58,10 @@ class StoppedError(Exception):
 
 
 class PartBlocks(FileBlocks):
-    """The blocks of a part and their undo records. A file whose records are not where the plan says is read again, whole."""
+    """The blocks of a part and their undo records.
+
+    A file whose records are not where the plan says is read again, whole.
+    """
 
     def __init__(self, part: Part, mode: str) -> None:
         self._files = [BlockFile(located(file.path), file.key, is_hex=file.is_hex) for file in part.files]
@@ -148,7 +158,9 @@ class _PartScan:
             yield batch
 
     def _together(self, batch: Sequence[_Row]) -> list[tuple[bytes | None, bool]] | None:
-        """The packed hits of a batch, scanned in one call of the kernel, each with whether its undo record was used; None if one fails."""
+        """The packed hits of a batch, scanned in one call of the kernel, each with whether its undo record was used;
+        None if one fails.
+        """
         refs = [row.block.ref for row in batch]
         if self._task.check and not all(map(is_proven, refs)):
             return None

@@ -1,4 +1,6 @@
-"""A pipeline of batches: threads work on several at once, merge them one by one in order, and hand the results to the event loop."""
+"""A pipeline of batches: threads work on several at once, merge them one by one in order, and hand the results to the
+event loop.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,16 @@ T = TypeVar("T")
 class Pipeline(Generic[B, R]):
     """`jobs` threads that take batches from a queue. It is created, fed and iterated by one event loop, and used once.
 
-    `work(batch, buffer)` is called for several batches at once, `merge(batch, buffer)` for one at a time, in their order. The thread that
-    completes the next batch in order merges it, and then the completed ones after it, so no thread waits for another. Each thread has a
-    buffer of its own. A result of None is not passed on. At most jobs + 1 batches have results that are not taken. An error of either
-    call is raised in place of the batch's result, and ends the pipeline.
+    `work(batch, buffer)` is called for several batches at once, `merge(batch, buffer)` for one at a time, in their
+    order. The thread that completes the next batch in order merges it, and then the completed ones after it, so no
+    thread waits for another. Each thread has a buffer of its own. A result of None is not passed on. At most jobs + 1
+    batches have results that are not taken. An error of either call is raised in place of the batch's result, and ends
+    the pipeline.
     """
 
-    def __init__(self, jobs: int, work: Callable[[B, ReadBuffer], None], merge: Callable[[B, ReadBuffer], R | None]) -> None:
+    def __init__(
+        self, jobs: int, work: Callable[[B, ReadBuffer], None], merge: Callable[[B, ReadBuffer], R | None]
+    ) -> None:
         self._jobs = jobs
         self._work = work
         self._merge = merge
@@ -129,7 +134,10 @@ class Pipeline(Generic[B, R]):
             self.tell(None)
 
     def tell(self, result: R | BaseException | None) -> None:
-        """Pass on a result, an error, or None for the end. A merge calls it with its result if it then raises an error."""
+        """Pass on a result, an error, or None for the end.
+
+        A merge calls it with its result if it then raises an error.
+        """
         self._results.append(result)
         with suppress(RuntimeError):  # the loop is closed: nothing waits for results
             self._loop.call_soon_threadsafe(self._more.set)

@@ -1,4 +1,6 @@
-"""From files of blocks to rows in chain order, cut into parts: what a plan is made of, at less than 100 bytes a block."""
+"""From files of blocks to rows in chain order, cut into parts: what a plan is made of, at less than 100 bytes a
+block.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,13 @@ class Cut(NamedTuple):
     """The rows of one part, with the numbers of files in the part, and those of these files in the source."""
 
     rows: bytes
-    previous: dict[int, bytes]  # row → hash of the block before, where that is not the row before
-    spares: dict[int, tuple[tuple[int, int, int], ...]]  # row → other copies: file, offset, size
+    previous: dict[int, bytes]
+    """Row → hash of the block before, where that is not the row before."""
+    spares: dict[int, tuple[tuple[int, int, int], ...]]
+    """Row → other copies: file, offset, size."""
     files: list[int]
-    size: int  # bytes of its blocks
+    size: int
+    """Bytes of its blocks."""
 
 
 class Planning:
@@ -69,7 +74,9 @@ class Planning:
         if files.mode is UndoMode.REQUIRE:
             self._require_undo(runs)
         self._order = array("I")  # rows: first those on best branches, then stale ones, ordered by hash
-        self._previous: dict[int, bytes] = {}  # by place in that order: the hash of the block before, where that is not the row before
+        self._previous: dict[
+            int, bytes
+        ] = {}  # by place in that order: the hash of the block before, where that is not the row before
         self._arrange(runs, order.stale, links)
 
     def _read(self, network: Network) -> tuple[RowLinks, Spares]:
@@ -98,7 +105,10 @@ class Planning:
             file, offset, _ = rows.place(lacking[0])
             why = "".join(f"; {problem}" for problem in self.report.undo_problems[:3])
             first = f"{self._files.file(file).path} at byte {offset}, block {hash_to_hex(rows.hash(lacking[0]))}"
-            raise SourceError(f"undo data is required, and {len(lacking):,} of {self.placed:,} blocks have none, the first {first}{why}")
+            raise SourceError(
+                f"undo data is required, and {len(lacking):,} of {self.placed:,} blocks have none, the first"
+                f" {first}{why}"
+            )
 
     def _arrange(self, runs: list[Run], stale: list[int], links: RowLinks) -> None:
         rows, roots = self._rows, roots_of(links)
@@ -119,7 +129,9 @@ class Planning:
             last = row
 
     def digests(self) -> Iterator[tuple[str, int, bytes]]:
-        """By file that has a block of the order: its path, the number of these, and SHA-256 of their places, hashes and undo records."""
+        """By file that has a block of the order: its path, the number of these, and SHA-256 of their places, hashes and
+        undo records.
+        """
         is_kept = bytearray(len(self._rows))
         for row in self._order:
             is_kept[row] = 1
@@ -140,11 +152,14 @@ class Planning:
                 here.sort(key=lambda raw: _COPY.unpack_from(raw)[1])
                 digest = sha256()
                 for raw in here:
-                    digest.update(bytes(4) + raw[4:24] + bytes(4) + raw[HASH_AT : ROW_SIZE - 1] + b"\0")  # no file, height and flags
+                    digest.update(
+                        bytes(4) + raw[4:24] + bytes(4) + raw[HASH_AT : ROW_SIZE - 1] + b"\0"
+                    )  # no file, height and flags
                 yield str(self._files.file(number).path), len(here), digest.digest()
 
     def cuts(self, part_size: int) -> Iterator[tuple[bool, dict[int, Cut]]]:
-        """The rows cut into parts of some `part_size` bytes, each with whether it is stale, as each machine has it that has its blocks.
+        """The rows cut into parts of some `part_size` bytes, each with whether it is stale, as each machine has it that
+        has its blocks.
 
         They are given up as they are taken.
         """
@@ -160,7 +175,9 @@ class Planning:
             for first, last, machines in self._ranges(start, end, part_size, spares):
                 yield is_stale, self._cut(first, last, spares, machines)
 
-    def _ranges(self, start: int, end: int, part_size: int, spares: Spares) -> Iterator[tuple[int, int, frozenset[int]]]:
+    def _ranges(
+        self, start: int, end: int, part_size: int, spares: Spares
+    ) -> Iterator[tuple[int, int, frozenset[int]]]:
         """The first row of each part, the one after its last, and the machines that have its blocks."""
         first, size, having = start, 0, _ONE
         for at in range(start, end):
@@ -190,7 +207,10 @@ class Planning:
         rows[ROW_SIZE - 1] &= ~FOLLOWS
         here = {at - first: spares[at] for at in range(first, last) if at in spares}
         copied = len(machines) > 1
-        return {machine: self._on(machine, bytearray(rows) if copied else rows, previous, here) for machine in sorted(machines)}
+        return {
+            machine: self._on(machine, bytearray(rows) if copied else rows, previous, here)
+            for machine in sorted(machines)
+        }
 
     def _on(self, machine: int, rows: bytearray, previous: dict[int, bytes], spares: Spares) -> Cut:
         """A part, of rows that are changed, as a machine has it."""
@@ -202,7 +222,9 @@ class Planning:
             others = spares.get(row, [])
             if others and self._files.machines > 1:
                 own = bytes(rows[at : at + ROW_SIZE])
-                others = [raw for raw in (own, *others) if self._files.machine(FILE_NUMBER.unpack_from(raw)[0]) == machine]
+                others = [
+                    raw for raw in (own, *others) if self._files.machine(FILE_NUMBER.unpack_from(raw)[0]) == machine
+                ]
                 chosen = others.pop(next((number for number, raw in enumerate(others) if _has_undo(raw)), 0))
                 rows[at : at + _PLACE_SIZE] = chosen[:_PLACE_SIZE]
                 rows[at + UNDO_AT : at + ROW_SIZE - 1] = chosen[UNDO_AT : ROW_SIZE - 1]
@@ -211,7 +233,9 @@ class Planning:
             FILE_NUMBER.pack_into(rows, at, numbers.setdefault(file, len(numbers)))
             if others:
                 places = map(_COPY.unpack_from, others)
-                copies[row] = tuple((numbers.setdefault(copy, len(numbers)), offset, length) for copy, offset, length in places)
+                copies[row] = tuple(
+                    (numbers.setdefault(copy, len(numbers)), offset, length) for copy, offset, length in places
+                )
         return Cut(bytes(rows), previous, copies, list(numbers), size)
 
 
@@ -237,7 +261,9 @@ def _within(runs: list[Run], span: BlockSpan, rows: Rows) -> list[Run]:
     if span.from_height is not None or span.to_height is not None:
         unknown = sum(rows.height(row) is None for row in chain.from_iterable(run.rows for run in runs))
         if unknown:
-            raise SourceError(f"the heights of {unknown:,} block(s) are not known, so that a range of heights cannot be taken")
+            raise SourceError(
+                f"the heights of {unknown:,} block(s) are not known, so that a range of heights cannot be taken"
+            )
     kept: list[Run] = []
     for run in runs:
         left = array("I")

@@ -22,8 +22,8 @@ _PARTING_S = 0.1  # how long closing waits for next()
 async def pull(items: Iterable[T]) -> AsyncGenerator[T]:
     """Yield the items; each one is requested only when it is needed.
 
-    `next` may block for ever, on a terminal or a pipe. Its thread is a daemon, so the process can exit meanwhile, and closing the generator
-    waits for it only a moment.
+    `next` may block for ever, on a terminal or a pipe. Its thread is a daemon, so the process can exit meanwhile, and
+    closing the generator waits for it only a moment.
     """
     loop = asyncio.get_running_loop()
     iterator = iter(items)

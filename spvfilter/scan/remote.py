@@ -1,4 +1,6 @@
-"""Files by URL, as s3://bucket/blocks/blk00000.dat, read in ranges through fsspec (the extra `remote`); and files of either kind, open."""
+"""Files by URL, as s3://bucket/blocks/blk00000.dat, read in ranges through fsspec (the extra `remote`); and files of
+either kind, open.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +31,18 @@ _GAP = 1 << 16  # bytes between two ranges that are read as one
 class RemoteFile:
     """A file or directory by its URL: what of `pathlib.Path` is asked of files of blocks.
 
-    Its methods raise FileNotFoundError, IsADirectoryError and NotADirectoryError for what the store says of this file, RemoteFileError
-    where the store itself fails or refuses, and ParameterError without fsspec, or what it needs for such URLs. So does the constructor,
-    for a URL with a password in it.
+    Its methods raise FileNotFoundError, IsADirectoryError and NotADirectoryError for what the store says of this file,
+    RemoteFileError where the store itself fails or refuses, and ParameterError without fsspec, or what it needs for
+    such URLs. So does the constructor, for a URL with a password in it.
     """
 
     def __init__(self, url: str) -> None:
         scheme, _, rest = url.partition("://")
         user, at, _ = rest.partition("/")[0].rpartition("@")
         if at and ":" in user:
-            raise ParameterError(f"a URL with a password in it is refused, since messages name it: {scheme}://… (configure the store)")
+            raise ParameterError(
+                f"a URL with a password in it is refused, since messages name it: {scheme}://… (configure the store)"
+            )
         self._url = url.rstrip("/")
 
     def __str__(self) -> str:
@@ -108,7 +112,9 @@ class RemoteFile:
             return bytes(store.cat_file(path))
 
     def put(self, local: Path) -> None:
-        """Take a local file's place: whole, by a rename where the store has files, and as one object where it has none."""
+        """Take a local file's place: whole, by a rename where the store has files, and as one object where it has
+        none.
+        """
         with self._store() as (store, path):
             if _has_renames(store):
                 store.makedirs(path.rpartition("/")[0], exist_ok=True)
@@ -169,10 +175,13 @@ def seen_anywhere(name: str) -> str:
 class OpenFile(Protocol):
     """A file open for reading."""
 
-    size: int  # bytes
+    size: int
+    """Bytes."""
 
     def at(self, offset: int, size: int, key: bytes = b"") -> bytes:
-        """Up to `size` bytes from `offset` on, XORed with a key of 8 bytes that is repeated from the start of the file, if there is one."""
+        """Up to `size` bytes from `offset` on, XORed with a key of 8 bytes that is repeated from the start of the file,
+        if there is one.
+        """
 
 
 class _Local:
@@ -209,7 +218,10 @@ class _Remote:
 
 
 def _whole(file: RemoteFile, offset: int, size: int) -> bytes:
-    """Those bytes, all of them and no others. Raises RemoteFileError where the store gives a part of a range, or the file in its place."""
+    """Those bytes, all of them and no others.
+
+    Raises RemoteFileError where the store gives a part of a range, or the file in its place.
+    """
     raw = file.read(offset, size)
     if len(raw) != size:
         raise _partial(file, offset, size, len(raw))
@@ -217,7 +229,9 @@ def _whole(file: RemoteFile, offset: int, size: int) -> bytes:
 
 
 def _partial(file: RemoteFile, offset: int, size: int, given: int) -> RemoteFileError:
-    return RemoteFileError(f"{file}: {size:,} bytes from byte {offset:,} on were asked of the store, which gave {given:,}")
+    return RemoteFileError(
+        f"{file}: {size:,} bytes from byte {offset:,} on were asked of the store, which gave {given:,}"
+    )
 
 
 @contextmanager
@@ -234,7 +248,8 @@ def opened(path: FilePath) -> Iterator[OpenFile]:
 
 
 def fetched(file: RemoteFile, ranges: Sequence[tuple[int, int]]) -> int:
-    """A descriptor of a nameless file in memory with these ranges, as offset and size, of a remote one, at their offsets in it.
+    """A descriptor of a nameless file in memory with these ranges, as offset and size, of a remote one, at their
+    offsets in it.
 
     What lies behind the end of the remote file is left out. Raises OSError, RemoteFileError.
     """

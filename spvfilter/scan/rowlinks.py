@@ -21,8 +21,10 @@ class RowLinks:
     """Which row is the parent of which."""
 
     rows: Rows
-    parents: array[int] = field(default_factory=lambda: array("i"))  # by row: that of the block before, or NOWHERE
-    awaited: dict[bytes, list[int]] = field(default_factory=dict)  # by the hash of a block that is not there: the rows that follow it
+    parents: array[int] = field(default_factory=lambda: array("i"))
+    """By row: that of the block before, or NOWHERE."""
+    awaited: dict[bytes, list[int]] = field(default_factory=dict)
+    """By the hash of a block that is not there: the rows that follow it."""
 
 
 class RowLinker:
@@ -55,7 +57,8 @@ class Run:
 
     rows: array[int]
     height: int | None
-    is_rooted: bool  # it begins with the genesis block or the one after it
+    is_rooted: bool
+    """It begins with the genesis block or the one after it."""
 
 
 @dataclass(slots=True)
@@ -68,7 +71,9 @@ class RowOrder:
 
 
 class _Tip(NamedTuple):
-    """A row without children, and what its branch comes to; a row that misses its target does not count in the first number."""
+    """A row without children, and what its branch comes to; a row that misses its target does not count in the first
+    number.
+    """
 
     proven: int
     claimed: int
@@ -85,10 +90,16 @@ class _Family:
     tips: list[_Tip] = field(default_factory=list)
 
     def best(self, rows: Rows) -> int:
-        is_claimed = len(self.unproven) == self.members  # no header meets its target: all count with the work that they claim
+        is_claimed = (
+            len(self.unproven) == self.members
+        )  # no header meets its target: all count with the work that they claim
         return max(
             self.tips,
-            key=lambda tip: (tip.claimed if is_claimed else tip.proven, tip.length, -int.from_bytes(rows.hash(tip.row), "big")),
+            key=lambda tip: (
+                tip.claimed if is_claimed else tip.proven,
+                tip.length,
+                -int.from_bytes(rows.hash(tip.row), "big"),
+            ),
         ).row
 
 
@@ -121,7 +132,9 @@ def order_rows(links: RowLinks, network: Network) -> RowOrder:
             branch.append(at)
             at = parents[at]
         branch.reverse()
-        order.runs.append(Run(branch, _first_height(rows, branch, network), network.genesis_hash in (rows.hash(branch[0]), previous)))
+        order.runs.append(
+            Run(branch, _first_height(rows, branch, network), network.genesis_hash in (rows.hash(branch[0]), previous))
+        )
         if len(family.unproven) < family.members:
             order.unproven += sorted(family.unproven)
     order.runs.sort(key=lambda run: (rows.bits_and_time(run.rows[0])[1], rows.hash(run.rows[0])))

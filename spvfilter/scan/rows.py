@@ -1,4 +1,5 @@
-"""The blocks of a plan as rows of bytes: what a part needs to know of each, in 73 bytes, and where a hash is among them.
+"""The blocks of a plan as rows of bytes: what a part needs to know of each, in 73 bytes, and where a hash is among
+them.
 
 | bytes | field, little endian |
 |---|---|
@@ -8,7 +9,7 @@
 | 4 | height i32, -1 if it is not known |
 | 32 | hash, wire order |
 | 8, 4 | offset u64 and size u32 of its undo record, in the undo file beside its file; zeros if it has none |
-| 1 | flags: 1 the row before is the block before it, 2 it spends nothing, 4 its run of blocks begins with the genesis block |
+| 1 | flags: 1 the row before is the block before it, 2 it spends nothing, 4 its run begins with the genesis block |
 """
 
 from __future__ import annotations
@@ -136,7 +137,8 @@ class Rows:
 class RowsByHash:
     """The number of a row by the hash of its block: a table of 4-byte numbers, at most two thirds of which are taken.
 
-    The first bytes of a hash, mixed with a number drawn at random, say where to look: nobody can choose hashes that fall together.
+    The first bytes of a hash, mixed with a number drawn at random, say where to look: nobody can choose hashes that
+    fall together.
     """
 
     def __init__(self, rows: Rows) -> None:

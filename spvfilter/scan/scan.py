@@ -1,14 +1,17 @@
-"""One scan over many blocks: batches scanned by several threads, results merged in order, and a second pass. Not an API.
+"""One scan over many blocks: batches scanned by several threads, results merged in order, and a second pass.
 
-The set of matches does not depend on the order of the blocks. A spend is found by its outpoint, which the watch list learns when the
-output is found. Blocks are put in chain order where their headers link them. If a block was scanned before an outpoint was learned from a
-block that does not follow it in the chain, it is read a second time, for its inputs only.
+Not an API.
 
-Nor does it depend on the number of threads. A batch is scanned with at least the outpoints that were known when its scan began. When it
-is merged, its blocks are searched again for spends of the outpoints learned in between.
+The set of matches does not depend on the order of the blocks. A spend is found by its outpoint, which the watch list
+learns when the output is found. Blocks are put in chain order where their headers link them. If a block was scanned
+before an outpoint was learned from a block that does not follow it in the chain, it is read a second time, for its
+inputs only.
 
-Nor does it depend on the order in which scripts of keychains are used: where windows move beyond what the scan began with, all blocks that
-were scanned without the new scripts are searched again, until nothing changes.
+Nor does it depend on the number of threads. A batch is scanned with at least the outpoints that were known when its
+scan began. When it is merged, its blocks are searched again for spends of the outpoints learned in between.
+
+Nor does it depend on the order in which scripts of keychains are used: where windows move beyond what the scan began
+with, all blocks that were scanned without the new scripts are searched again, until nothing changes.
 """
 
 from __future__ import annotations
@@ -43,18 +46,25 @@ _UNREADABLE = (FormatError, SourceError, OSError)
 @dataclass(slots=True)
 class _Result:
     block: PendingBlock
-    height: int | None  # of the block, as known when it was passed on
-    raw: bytes | None = None  # None for a block in a file, which can be read again
-    hits: bytes | None = None  # packed; None for an unreadable block
-    errors: list[tuple[str, Exception]] = field(default_factory=list)  # place and error of each unreadable copy
-    undo_errors: list[Problem] = field(default_factory=list)  # records that could not be used
+    height: int | None
+    """Of the block, as known when it was passed on."""
+    raw: bytes | None = None
+    """None for a block in a file, which can be read again."""
+    hits: bytes | None = None
+    """Packed; None for an unreadable block."""
+    errors: list[tuple[str, Exception]] = field(default_factory=list)
+    """Place and error of each unreadable copy."""
+    undo_errors: list[Problem] = field(default_factory=list)
+    """Records that could not be used."""
 
 
 @dataclass(slots=True)
 class _Batch:
     results: list[_Result]
-    learned: int = 0  # the number of blocks that had taught outpoints when its scan began
-    known: tuple[int, int] = (0, 0)  # what windows had gained when its scan began
+    learned: int = 0
+    """The number of blocks that had taught outpoints when its scan began."""
+    known: tuple[int, int] = (0, 0)
+    """What windows had gained when its scan began."""
 
 
 class Scan(Generic[T]):
@@ -74,10 +84,14 @@ class Scan(Generic[T]):
         self._watch = watch
         self._feed = feed
         self._report = report
-        self._jobs = 1 if BACKEND == "pure" else jobs  # more threads that hold the GIL gain nothing and delay the event loop
+        self._jobs = (
+            1 if BACKEND == "pure" else jobs
+        )  # more threads that hold the GIL gain nothing and delay the event loop
         self._check = check
         self._tell = tell
-        self._taught: list[bytes] = []  # the packed hits of blocks with found outputs, in order, even if the list knew these
+        self._taught: list[
+            bytes
+        ] = []  # the packed hits of blocks with found outputs, in order, even if the list knew these
         self._scanned: list[PendingBlock] = []
         self._growth = growth
         self._threads: Pipeline[_Batch, list[T]] = Pipeline(self._jobs, self._work, self._merge)
@@ -143,7 +157,9 @@ class Scan(Generic[T]):
     def _work(self, batch: _Batch, buffer: ReadBuffer) -> None:
         """Read and scan a batch, in any thread. Only the batch is changed."""
         batch.known = self._growth.mark()
-        batch.learned = len(self._taught)  # before the scan, which so sees at least these: the watch list learns before `_taught` grows
+        batch.learned = len(
+            self._taught
+        )  # before the scan, which so sees at least these: the watch list learns before `_taught` grows
         if not self._scan_together(batch, buffer):
             found = WatchTable()
             for result in batch.results:
@@ -152,7 +168,10 @@ class Scan(Generic[T]):
                 self._scan(result, found)
 
     def _scan_together(self, batch: _Batch, buffer: ReadBuffer) -> bool:
-        """Scan the batch in one call of the kernel. If a block is unreadable or malformed, change nothing and return False."""
+        """Scan the batch in one call of the kernel.
+
+        If a block is unreadable or malformed, change nothing and return False.
+        """
         if self._check and not all(is_proven(result.block.ref) for result in batch.results):
             return False
         refs = [result.block.ref for result in batch.results]
@@ -174,7 +193,9 @@ class Scan(Generic[T]):
         check: bool = False,
         undo: list[Place | None] | None = None,
     ) -> list[bytes] | None:
-        """The packed hits of each block, found in one call of the kernel; None if a block or an undo record is unreadable or malformed."""
+        """The packed hits of each block, found in one call of the kernel; None if a block or an undo record is
+        unreadable or malformed.
+        """
         with self._feed.source.opened([result.block.ref for result in results]) as places:
             if places is not None:
                 outcomes = table.scan_files(places, buffer, found, check, undo, packed=True)
@@ -218,7 +239,10 @@ class Scan(Generic[T]):
                 raw = None
 
     def _hits_of(self, result: _Result, raw: bytes, found: WatchTable) -> bytes:
-        """The packed hits of a block, with its undo record if it has one that fits. Raises FormatError for a malformed block."""
+        """The packed hits of a block, with its undo record if it has one that fits.
+
+        Raises FormatError for a malformed block.
+        """
         block, source = result.block, self._feed.source
         while (place := source.find_undo(block.ref)) is not None:
             try:
@@ -235,7 +259,10 @@ class Scan(Generic[T]):
         return _scanned(self._watch.table, raw, found)
 
     def _merge(self, batch: _Batch, buffer: ReadBuffer) -> list[T] | None:
-        """Add the spends of outpoints learned since the scan began, learn, and pass on. Raises the error that ends the scan."""
+        """Add the spends of outpoints learned since the scan began, learn, and pass on.
+
+        Raises the error that ends the scan.
+        """
         late = self._late_hits(batch, buffer)
         told: list[T] = []
         for number, result in enumerate(batch.results):
@@ -281,7 +308,11 @@ class Scan(Generic[T]):
 
     def _late_hits_of(self, result: _Result, late: WatchTable) -> bytes:
         try:
-            return b"" if result.hits is None else _scanned(late, self._feed.read(result.block) if result.raw is None else result.raw)
+            return (
+                b""
+                if result.hits is None
+                else _scanned(late, self._feed.read(result.block) if result.raw is None else result.raw)
+            )
         except _UNREADABLE as error:  # the file has changed since it was scanned
             result.errors.append((self._feed.source.name(result.block.ref), error))
             return b""
@@ -312,17 +343,23 @@ class Scan(Generic[T]):
     def _too_early(self) -> tuple[list[PendingBlock], WatchTable]:
         """The blocks to search again, and all outpoints that they may have missed.
 
-        These are blocks that were scanned before outpoints were learned from a block that may precede them, as far as headers tell. A block
-        that turned out stale is not searched again. But its outputs may be spent anywhere: its transactions may also be in the best
-        branch, where nothing was learned from them again.
+        These are blocks that were scanned before outpoints were learned from a block that may precede them, as far as
+        headers tell. A block that turned out stale is not searched again. But its outputs may be spent anywhere: its
+        transactions may also be in the best branch, where nothing was learned from them again.
         """
         again: list[PendingBlock] = []
-        lowest: dict[int, int] = {}  # segment → the least depth of a block, scanned later, from which something was learned
+        lowest: dict[
+            int, int
+        ] = {}  # segment → the least depth of a block, scanned later, from which something was learned
         before = [0, *(block.learned for block in self._scanned)]
         for number in range(len(self._scanned) - 1, -1, -1):
             block = self._scanned[number]
             elsewhere = len(lowest) > (block.segment in lowest)
-            if block.segment != STALE and not block.by_undo and (elsewhere or lowest.get(block.segment, block.depth) < block.depth):
+            if (
+                block.segment != STALE
+                and not block.by_undo
+                and (elsewhere or lowest.get(block.segment, block.depth) < block.depth)
+            ):
                 again.append(block)
             if block.learned > before[number]:
                 lowest[block.segment] = min(lowest.get(block.segment, block.depth), block.depth)
@@ -384,7 +421,10 @@ def _new(block: PendingBlock, hits: list[Hit]) -> bytes:
 
 
 def _united(packed: bytes, more: bytes) -> bytes:
-    """The hits of both, each input and output once, in the order of a scan. A spend in `more` replaces a matched push of data."""
+    """The hits of both, each input and output once, in the order of a scan.
+
+    A spend in `more` replaces a matched push of data.
+    """
     if not more:
         return packed
     united = {(hit.position, not hit.spend, hit.n): hit for hit in (*unpack_hits(packed), *unpack_hits(more))}

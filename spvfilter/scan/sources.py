@@ -1,4 +1,7 @@
-"""Sources of raw blocks: files, memory, and the spool of a stream. All calls block; the matcher makes them in threads."""
+"""Sources of raw blocks: files, memory, and the spool of a stream.
+
+All calls block; the matcher makes them in threads.
+"""
 
 from __future__ import annotations
 
@@ -76,18 +79,25 @@ class Problem:
 class BlockRef:
     """The place of a block in its source, and the fields of its header that link it."""
 
-    file: int  # number of the file within the source
-    offset: int  # bytes
-    size: int  # bytes
+    file: int
+    """Number of the file within the source."""
+    offset: int
+    """Bytes."""
+    size: int
+    """Bytes."""
     hash: bytes
     previous: bytes
     bits: int
     time: int
-    height: int | None  # given, or stated by the block itself (BIP-34)
-    transactions: int | None = None  # as the block states it
+    height: int | None
+    """Given, or stated by the block itself (BIP-34)."""
+    transactions: int | None = None
+    """As the block states it."""
 
 
-def block_ref(prefix: bytes, file: int, offset: int, size: int, network: Network, height: int | None = None) -> BlockRef:
+def block_ref(
+    prefix: bytes, file: int, offset: int, size: int, network: Network, height: int | None = None
+) -> BlockRef:
     """The reference of a block whose first PREFIX_SIZE bytes are `prefix`. Raises FormatError for a short header."""
     if len(prefix) < HEADER_SIZE:
         raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(prefix)} left", offset=0, field="header")
@@ -103,17 +113,23 @@ def block_ref(prefix: bytes, file: int, offset: int, size: int, network: Network
 @public
 @dataclass(frozen=True, slots=True)
 class BlockSpan:
-    """A range of blocks on the best branches: of heights, both inclusive, and from the first block that has a time, or a later one.
+    """A range of blocks on the best branches: of heights, both inclusive, and from the first block that has a time, or
+    a later one.
 
     Raises ParameterError for a negative height or time, and a range that ends before it begins.
     """
 
     from_height: int | None = None
     to_height: int | None = None
-    from_time: int | None = None  # seconds since 1970
+    from_time: int | None = None
+    """Seconds since 1970."""
 
     def __post_init__(self) -> None:
-        for name, number in (("from_height", self.from_height), ("to_height", self.to_height), ("from_time", self.from_time)):
+        for name, number in (
+            ("from_height", self.from_height),
+            ("to_height", self.to_height),
+            ("from_time", self.from_time),
+        ):
             if number is not None and number < 0:
                 raise ParameterError(f"{name} is not negative: {number}")
         if self.from_height is not None and self.to_height is not None and self.to_height < self.from_height:
@@ -141,7 +157,10 @@ class BlockSpan:
 
 @public
 class Readable(ABC):
-    """Blocks that can be read one by one, in any order and more than once. Several threads call `read` at the same time."""
+    """Blocks that can be read one by one, in any order and more than once.
+
+    Several threads call `read` at the same time.
+    """
 
     @abstractmethod
     def read(self, ref: BlockRef) -> bytes:
@@ -152,14 +171,17 @@ class Readable(ABC):
         """The place of a block, as a user is told it."""
 
     def opened(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place] | None]:
-        """The places of blocks in files, which are open until the context is left; None if the blocks have to be read with `read`.
+        """The places of blocks in files, which are open until the context is left; None if the blocks have to be read
+        with `read`.
 
         A block that turns out unreadable in its place is read with `read`, which raises the error.
         """
         return nullcontext()
 
     def opened_undo(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place | None] | None]:
-        """The places of the blocks' undo records in files, which are open until the context is left; None if no block has one."""
+        """The places of the blocks' undo records in files, which are open until the context is left; None if no block
+        has one.
+        """
         return nullcontext()
 
     mode = UndoMode.OFF  # whether it looks for undo records
@@ -183,7 +205,10 @@ class Readable(ABC):
 
 @public
 class BlockSource(Readable):
-    """Blocks whose headers can be listed before the blocks are read. Of those on the best branches, `span` says which are scanned."""
+    """Blocks whose headers can be listed before the blocks are read.
+
+    Of those on the best branches, `span` says which are scanned.
+    """
 
     span = BlockSpan()
 
@@ -193,7 +218,10 @@ class BlockSource(Readable):
 
     @abstractmethod
     def index(self, network: Network) -> Iterator[BlockRef | Problem]:
-        """Yield every block and every unreadable part, in the order of the source. A source that allows no problems raises FormatError."""
+        """Yield every block and every unreadable part, in the order of the source.
+
+        A source that allows no problems raises FormatError.
+        """
 
 
 def _raw_and_height(item: bytes | RawBlock | Serializable) -> tuple[bytes, int | None]:
@@ -267,12 +295,16 @@ class FileBlocks(Readable):
             if opened is None or any(self._files[number].is_hex for number in opened):
                 yield None
             else:
-                yield [Place(opened[ref.file], ref.offset, ref.size, self._files[ref.file].key, ref.hash) for ref in refs]
+                yield [
+                    Place(opened[ref.file], ref.offset, ref.size, self._files[ref.file].key, ref.hash) for ref in refs
+                ]
 
     @contextmanager
     def opened_undo(self, refs: Sequence[BlockRef]) -> Iterator[list[Place | None] | None]:
         found = [self.find_undo(ref) for ref in refs]
-        with _descriptors([(place.number, place.path, place.offset, place.size) for place in found if place is not None]) as opened:
+        with _descriptors(
+            [(place.number, place.path, place.offset, place.size) for place in found if place is not None]
+        ) as opened:
             if not opened:
                 yield None
             else:
@@ -289,14 +321,15 @@ class FileBlocks(Readable):
 class BlockFiles(FileBlocks, BlockSource):
     """Blocks in files: raw ones, hex ones, Bitcoin Core's blk*.dat, and directories of them.
 
-    A path may be a URL that fsspec knows, as s3://bucket/blocks (extra `remote`). A directory stands for its blk*.dat files, or if it has
-    none, for its *.raw, *.blk and *.hex files. Files of Bitcoin Core 28 and later are XORed with the key in the xor.dat beside them, which
-    is undone. A file named twice is read once. Unreadable parts are reported as problems of the scan, which goes on without them; a store
-    of remote files that fails ends it with RemoteFileError.
+    A path may be a URL that fsspec knows, as s3://bucket/blocks (extra `remote`). A directory stands for its blk*.dat
+    files, or if it has none, for its *.raw, *.blk and *.hex files. Files of Bitcoin Core 28 and later are XORed with
+    the key in the xor.dat beside them, which is undone. A file named twice is read once. Unreadable parts are reported
+    as problems of the scan, which goes on without them; a store of remote files that fails ends it with
+    RemoteFileError.
 
-    With `undo`, "auto" or "require", the rev*.dat beside each blk*.dat tells what its blocks spend; what is wrong with undo records is
-    reported apart, as the blocks can be used without them. Of all blocks, those of `span` are scanned. Raises ParameterError if no path is
-    given, and for an unknown mode.
+    With `undo`, "auto" or "require", the rev*.dat beside each blk*.dat tells what its blocks spend; what is wrong with
+    undo records is reported apart, as the blocks can be used without them. Of all blocks, those of `span` are scanned.
+    Raises ParameterError if no path is given, and for an unknown mode.
     """
 
     def __init__(
@@ -350,7 +383,9 @@ class BlockFiles(FileBlocks, BlockSource):
 
     @property
     def assumed(self) -> int:
-        """The number of files of one block, of which nothing says of which network it is; known once they were listed."""
+        """The number of files of one block, of which nothing says of which network it is; known once they were
+        listed.
+        """
         return sum(file.is_assumed for file in self._files)
 
     @property
@@ -399,7 +434,9 @@ def _identity(file: FilePath) -> str:
 
 @contextmanager
 def _descriptors(wanted: Sequence[tuple[int, FilePath, int, int]]) -> Iterator[dict[int, int] | None]:
-    """Files open for reading, by number, at least in the ranges wanted (number, file, offset, size); None if one cannot be opened."""
+    """Files open for reading, by number, at least in the ranges wanted (number, file, offset, size); None if one cannot
+    be opened.
+    """
     ranges: dict[int, list[tuple[int, int]]] = {}
     for number, _, offset, size in wanted:
         ranges.setdefault(number, []).append((offset, size))
@@ -408,7 +445,9 @@ def _descriptors(wanted: Sequence[tuple[int, FilePath, int, int]]) -> Iterator[d
         try:
             for number, path, *_ in wanted:
                 if number not in descriptors:
-                    descriptors[number] = fetched(path, ranges[number]) if isinstance(path, RemoteFile) else os.open(path, os.O_RDONLY)
+                    descriptors[number] = (
+                        fetched(path, ranges[number]) if isinstance(path, RemoteFile) else os.open(path, os.O_RDONLY)
+                    )
             whole = True
         except OSError:
             whole = False

@@ -22,11 +22,12 @@ _DEEPEST = 2  # compressions around each other
 
 @public
 def stream_blocks(stream: BinaryIO, network: Network, bad: Callable[[str], None] | None = None) -> Iterator[bytes]:
-    """Yield the raw blocks on a stream, which starts as lines of hex or as a blk*.dat, perhaps compressed by gzip or zstd.
+    """Yield the raw blocks on a stream, which starts as lines of hex or as a blk*.dat, perhaps compressed by gzip or
+    zstd.
 
-    Zstandard needs Python 3.14 or the package zstandard. A line that is not hex, and a record that is cut off, is told to `bad` in a
-    sentence, and the next one is read; without `bad` it is an error. Raises FormatError (field "hex line", offset its number); SourceError
-    for blocks of another network, and for what is none of these.
+    Zstandard needs Python 3.14 or the package zstandard. A line that is not hex, and a record that is cut off, is told
+    to `bad` in a sentence, and the next one is read; without `bad` it is an error. Raises FormatError (field "hex
+    line", offset its number); SourceError for blocks of another network, and for what is none of these.
     """
     try:
         plain, head = _begun(_unpacked(stream))
@@ -38,7 +39,9 @@ def stream_blocks(stream: BinaryIO, network: Network, bad: Callable[[str], None]
         elif _TEXT.issuperset(head):
             yield from hex_blocks(plain, bad, network)
         else:
-            raise SourceError("neither lines of hex nor a blk*.dat (those of Bitcoin Core 28 are XORed: name the file instead)")
+            raise SourceError(
+                "neither lines of hex nor a blk*.dat (those of Bitcoin Core 28 are XORed: name the file instead)"
+            )
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise SourceError(f"the compressed stream is damaged or cut off: {error}") from None
 
@@ -56,7 +59,8 @@ class _Rejoined(io.RawIOBase):
 
     def readinto(self, buffer: object) -> int:
         view = memoryview(cast("bytearray", buffer)).cast("B")
-        taken = self._head[: len(view)] or self._rest.read1(len(view))  # type: ignore[attr-defined]  # all are buffered readers
+        # all are buffered readers
+        taken = self._head[: len(view)] or self._rest.read1(len(view))  # type: ignore[attr-defined]
         self._head = self._head[len(view) :]
         view[: len(taken)] = taken
         return len(taken)
@@ -93,11 +97,15 @@ def _zstd(reader: BinaryIO) -> io.RawIOBase:
 
 
 @public
-def hex_blocks(stream: BinaryIO, bad: Callable[[str], None] | None = None, network: Network | None = None) -> Iterator[bytes]:
-    """Yield raw blocks from lines of hex; blank lines are skipped. Raises FormatError (field "hex line", offset the line number).
+def hex_blocks(
+    stream: BinaryIO, bad: Callable[[str], None] | None = None, network: Network | None = None
+) -> Iterator[bytes]:
+    """Yield raw blocks from lines of hex; blank lines are skipped.
 
-    A line that is not hex, or whose block is certainly none of `network`, is told to `bad` in a sentence, if that is given, and the next
-    one is read.
+    Raises FormatError (field "hex line", offset the line number).
+
+    A line that is not hex, or whose block is certainly none of `network`, is told to `bad` in a sentence, if that is
+    given, and the next one is read.
     """
     limit = 2 * MAX_BLOCK_SIZE + 2
     for number, line in enumerate(iter(lambda: stream.readline(limit + 1), b""), 1):

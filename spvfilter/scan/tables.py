@@ -26,10 +26,21 @@ def _types(pa: Any) -> dict[str, Any]:  # the module, which has no types of its 
     """The type of each column."""
     text = pa.string()
     return {
-        "kind": text, "block_hash": text, "height": pa.int32(), "time": pa.int64(), "txid": text, "index": pa.int64(),
-        "outpoint_txid": text, "outpoint_index": pa.int64(), "value": pa.int64(), "script_pubkey": text, "address": text,
-        "label": text, "coinbase": pa.bool_(), "fee": pa.int64(),
-    }  # fmt: skip
+        "kind": text,
+        "block_hash": text,
+        "height": pa.int32(),
+        "time": pa.int64(),
+        "txid": text,
+        "index": pa.int64(),
+        "outpoint_txid": text,
+        "outpoint_index": pa.int64(),
+        "value": pa.int64(),
+        "script_pubkey": text,
+        "address": text,
+        "label": text,
+        "coinbase": pa.bool_(),
+        "fee": pa.int64(),
+    }
 
 
 def _pyarrow() -> Any:
@@ -79,7 +90,9 @@ def _timed(pa: Any, table: Any) -> Any:
 
 
 def write_parquet(path: Path, lines: Iterable[bytes]) -> None:
-    """Write matches, given as lines of CSV, several at a time, as Parquet. Raises ParameterError without pyarrow, and what `lines` raises.
+    """Write matches, given as lines of CSV, several at a time, as Parquet.
+
+    Raises ParameterError without pyarrow, and what `lines` raises.
 
     They are parsed piece by piece: a reader of streams would read far ahead, and keep all of that.
     """
@@ -110,12 +123,17 @@ def _output(directory: str | os.PathLike[str]) -> Path:
 def to_arrow(directory: str | os.PathLike[str]) -> pa.Table:
     """The matches that a scan has left in a directory, as an Arrow table: a row each, in chain order.
 
-    Columns: kind, block_hash, height, time (UTC), txid, index, outpoint_txid, outpoint_index, value and fee (satoshi), script_pubkey (hex),
-    address, label, coinbase. Hashes are in display order. Raises ParameterError without pyarrow; SourceError if there is no finished scan.
+    Columns: kind, block_hash, height, time (UTC), txid, index, outpoint_txid, outpoint_index, value and fee (satoshi),
+    script_pubkey (hex), address, label, coinbase. Hashes are in display order. Raises ParameterError without pyarrow;
+    SourceError if there is no finished scan.
     """
     pa = _pyarrow()
     path = _output(directory)
-    readers: dict[str, Callable[[Path], Any]] = {".parquet": pa.parquet.read_table, ".csv": _read_csv, ".jsonl": _read_lines}
+    readers: dict[str, Callable[[Path], Any]] = {
+        ".parquet": pa.parquet.read_table,
+        ".csv": _read_csv,
+        ".jsonl": _read_lines,
+    }
     return readers[path.suffix](path)
 
 
@@ -146,7 +164,10 @@ def _read_lines(path: Path) -> Any:
 
 @public
 def to_pandas(directory: str | os.PathLike[str]) -> pd.DataFrame:
-    """As `to_arrow`, as a pandas DataFrame; needs pandas, too. Raises ParameterError without one of them, and SourceError."""
+    """As `to_arrow`, as a pandas DataFrame; needs pandas, too.
+
+    Raises ParameterError without one of them, and SourceError.
+    """
     table = to_arrow(directory)
     try:
         return table.to_pandas()

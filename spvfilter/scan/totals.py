@@ -23,16 +23,24 @@ COLUMNS = ("entry", "address", "label", "received", "spent", "unknown", "matches
 _MOST = 0xFFFFFFFFFFFFFFFF
 _NUMBERS = 4  # of an entry
 _ROWS = 512  # written at once
-_WORDS = {EntryKind.SCRIPT: "script", EntryKind.MULTISIG_KEY: "multisig key", EntryKind.DATA: "data", EntryKind.OUTPOINT: "outpoint"}
+_WORDS = {
+    EntryKind.SCRIPT: "script",
+    EntryKind.MULTISIG_KEY: "multisig key",
+    EntryKind.DATA: "data",
+    EntryKind.OUTPOINT: "outpoint",
+}
 
 
 class EntryTotal(NamedTuple):
     """What the matches of one entry come to."""
 
     matches: int
-    received: int  # satoshi
-    spent: int  # satoshi, of spends whose value is known
-    unknown: int  # matches of unknown value
+    received: int
+    """Satoshi."""
+    spent: int
+    """Satoshi, of spends whose value is known."""
+    unknown: int
+    """Matches of unknown value."""
 
 
 class EntryTotals:
@@ -40,7 +48,9 @@ class EntryTotals:
 
     def __init__(self, entries: int) -> None:
         self._sums = array("Q", [0]) * (_NUMBERS * entries)
-        self._beyond: dict[int, int] = {}  # by place in `_sums`: how often it has passed 64 bits, as coins that go round and round may
+        self._beyond: dict[
+            int, int
+        ] = {}  # by place in `_sums`: how often it has passed 64 bits, as coins that go round and round may
 
     def add(self, packed: bytes) -> None:
         """Count packed hits. Raises FormatError for what is none, IndexError for those of another list."""
@@ -69,7 +79,9 @@ def write_totals(path: Path, totals: EntryTotals, watch: WatchList) -> None:
         rows.writerow(COLUMNS)
         for number, (entry, total) in enumerate(totals, 1):
             name, address = entry_name(watch, entry)
-            rows.writerow([name, address, watch.label(entry) or "", total.received, total.spent, total.unknown, total.matches])
+            rows.writerow(
+                [name, address, watch.label(entry) or "", total.received, total.spent, total.unknown, total.matches]
+            )
             if not number % _ROWS:
                 file.write(text.getvalue().encode())
                 text.seek(0)

@@ -1,10 +1,11 @@
 """Undo files: which record of a rev*.dat belongs to which block of the blk*.dat of the same number.
 
-A record (Core node/blockstorage.cpp) is the network's magic (4 bytes), size u32 LE, the undo, and the check: sha256d(hash of the block's
-previous block, undo), 32 bytes. It does not name its block, and records are in the order in which blocks were connected. So records are
-first aligned with the blocks in chain order by their number of transactions, which reads next to nothing; the kernel verifies each check
-when it uses the record. Where that fails, or two blocks follow the same one (which the check cannot tell apart), all checks of the file
-are computed, and siblings are told apart by what they spend. What stays ambiguous is named, never guessed.
+A record (Core node/blockstorage.cpp) is the network's magic (4 bytes), size u32 LE, the undo, and the check:
+sha256d(hash of the block's previous block, undo), 32 bytes. It does not name its block, and records are in the order in
+which blocks were connected. So records are first aligned with the blocks in chain order by their number of
+transactions, which reads next to nothing; the kernel verifies each check when it uses the record. Where that fails, or
+two blocks follow the same one (which the check cannot tell apart), all checks of the file are computed, and siblings
+are told apart by what they spend. What stays ambiguous is named, never guessed.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class Pairing:
 
 @public
 def block_coins(raw_block: bytes, record: bytes) -> list[list[SpentCoin]]:
-    """The coins that a block spends, by its undo record (undo, then its check): for each transaction but the coinbase those of its inputs.
+    """The coins that a block spends, by its undo record (undo, then its check): for each transaction but the coinbase
+    those of its inputs.
 
     Raises UndoError for a record that is malformed, damaged or not of this block, FormatError for a malformed block.
     """
@@ -84,7 +86,10 @@ class UndoFile:
         return cls(path) if path.exists() else None
 
     def records(self, network: Network) -> Iterator[Record | str]:
-        """Yield every record, its check included, and a sentence about every part that is none. Raises OSError, SourceError."""
+        """Yield every record, its check included, and a sentence about every part that is none.
+
+        Raises OSError, SourceError.
+        """
         with opened(self.path) as file:
             self.key, owner, _ = owned(file, xor_key(self.path), 8)
             if owner not in (None, network):
@@ -104,14 +109,20 @@ class UndoFile:
 class UndoPlace(NamedTuple):
     """The place of an undo record in a file."""
 
-    number: int  # of the file of blocks that it belongs to, within the source
+    number: int
+    """Of the file of blocks that it belongs to, within the source."""
     path: FilePath
-    key: bytes  # 8 bytes with which the file is XORed, or empty
+    key: bytes
+    """8 bytes with which the file is XORed, or empty."""
     offset: int
-    size: int  # bytes, with the check
+    size: int
+    """Bytes, with the check."""
 
     def read(self) -> bytes:
-        """The record with its check, which is not verified. Raises OSError, SourceError if the file has become shorter."""
+        """The record with its check, which is not verified.
+
+        Raises OSError, SourceError if the file has become shorter.
+        """
         with opened(self.path) as file:
             raw = file.at(self.offset, self.size, self.key)
         if len(raw) != self.size:
@@ -130,7 +141,8 @@ def transactions_of(record: Record) -> int | None:
 def pair(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pairing:
     """Find the record of each block of one file that spends anything.
 
-    The records that are aligned are not verified yet: call `pair_exactly` if one is not its block's. Raises OSError, SourceError.
+    The records that are aligned are not verified yet: call `pair_exactly` if one is not its block's. Raises OSError,
+    SourceError.
     """
     spending = _in_chain_order([block for block in blocks if block.transactions > 1])
     if len({block.previous for block in spending}) < len(spending):
@@ -164,7 +176,9 @@ def pair_exactly(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network
         elif transactions_of(record) != 1:
             previous = search.previous_of(file.read(record), transactions_of(record))
             if previous is None:
-                found.problems.append(f"the undo record at byte {record.offset - 8} is damaged, or of no block in the file of blocks")
+                found.problems.append(
+                    f"the undo record at byte {record.offset - 8} is damaged, or of no block in the file of blocks"
+                )
             else:
                 claims.setdefault(previous, []).append(record)
     followers: dict[bytes, list[LinkedBlock]] = {}
@@ -181,7 +195,9 @@ def _in_chain_order(blocks: Sequence[LinkedBlock]) -> list[LinkedBlock]:
     children: dict[bytes, list[LinkedBlock]] = {}
     for block in blocks:
         children.setdefault(block.previous, []).append(block)
-    roots = sorted((block for block in blocks if block.previous not in known), key=lambda block: (block.time, block.hash))
+    roots = sorted(
+        (block for block in blocks if block.previous not in known), key=lambda block: (block.time, block.hash)
+    )
     order: list[LinkedBlock] = []
     waiting = roots[::-1]
     while waiting:
@@ -191,7 +207,10 @@ def _in_chain_order(blocks: Sequence[LinkedBlock]) -> list[LinkedBlock]:
 
 
 class _Search:
-    """Finds the block before a record's block. The next one in chain order is tried first, and the work on a file is bounded."""
+    """Finds the block before a record's block.
+
+    The next one in chain order is tried first, and the work on a file is bounded.
+    """
 
     def __init__(self, blocks: Sequence[LinkedBlock], patience: int) -> None:
         self._by_count: dict[int, list[int]] = {}
@@ -221,7 +240,10 @@ def _settle(file: UndoFile, records: list[Record], siblings: list[LinkedBlock], 
     contents = [file.read(record) for record in records]
     distinct = [number for number, raw in enumerate(contents) if raw not in contents[:number]]
     raws = {block.hash: block.read() for block in siblings}
-    fits = {number: [block for block in siblings if _fits(contents[number], raws[block.hash], block.height)] for number in distinct}
+    fits = {
+        number: [block for block in siblings if _fits(contents[number], raws[block.hash], block.height)]
+        for number in distinct
+    }
     while (single := next((number for number, of in fits.items() if len(of) == 1), None)) is not None:
         (block,) = fits.pop(single)
         found.places[block.hash] = records[single]
@@ -238,7 +260,9 @@ def _settle(file: UndoFile, records: list[Record], siblings: list[LinkedBlock], 
 
 
 def _outpoints(raw: bytes) -> list[tuple[bytes, ...]]:
-    return [tuple(raw[at : at + 36] for at, _, _ in tx.inputs) for position, tx in enumerate(walk_block(raw)) if position]
+    return [
+        tuple(raw[at : at + 36] for at, _, _ in tx.inputs) for position, tx in enumerate(walk_block(raw)) if position
+    ]
 
 
 def _fits(record: bytes, raw: bytes, height: int | None) -> bool:
@@ -261,9 +285,13 @@ def _fits(record: bytes, raw: bytes, height: int | None) -> bool:
 
 
 def _contradicts(script: bytes, script_sig: bytes, witness: list[bytes]) -> bool:
-    """Whether an input certainly spends another script: the hash that this one demands is not that of what the input shows."""
+    """Whether an input certainly spends another script: the hash that this one demands is not that of what the input
+    shows.
+    """
     pushes = list(script_pushes(script_sig))
-    only_pushes = b"".join(map(_push, pushes)) == script_sig.lstrip(b"\0")  # so that the last one is on top of the stack
+    only_pushes = b"".join(map(_push, pushes)) == script_sig.lstrip(
+        b"\0"
+    )  # so that the last one is on top of the stack
     if len(script) == 25 and script[:3] == b"\x76\xa9\x14" and script[23:] == b"\x88\xac":
         return bool(pushes) and only_pushes and hash160(pushes[-1]) != script[3:23]
     if len(script) == 23 and script[:2] == b"\xa9\x14" and script[22:] == b"\x87":
@@ -287,7 +315,10 @@ def _witnesses(raw: bytes, tx: TxSpan) -> list[list[bytes]]:
     if not tx.witness:
         return [[] for _ in tx.inputs]
     reader = Reader(raw, tx.witness)
-    return [[reader.take(reader.compact_size("length"), "item") for _ in range(reader.compact_size("count"))] for _ in tx.inputs]
+    return [
+        [reader.take(reader.compact_size("length"), "item") for _ in range(reader.compact_size("count"))]
+        for _ in tx.inputs
+    ]
 
 
 class _Paired:
@@ -351,7 +382,9 @@ class UndoFiles:
                 self._pair(paired, pair_exactly)
                 lost = [hash_to_hex(each) for each in aligned if each not in paired.places]
                 if lost:
-                    self.problems.append((str(paired.file.path), f"no undo record of {len(lost):,} block(s), the first {lost[0]}"))
+                    self.problems.append(
+                        (str(paired.file.path), f"no undo record of {len(lost):,} block(s), the first {lost[0]}")
+                    )
             if self.find(tried.number, block) not in (None, tried):
                 return None
             paired.places.pop(block, None)

@@ -11,6 +11,8 @@ from spvfilter._public import public
 class UndoMode(StrEnum):
     """Whether files of blocks are read with the undo files beside them."""
 
-    AUTO = "auto"  # where there are any
-    REQUIRE = "require"  # a block without its record is an error
+    AUTO = "auto"
+    """Where there are any."""
+    REQUIRE = "require"
+    """A block without its record is an error."""
     OFF = "off"

@@ -34,14 +34,17 @@ _LISTED_AT_ONCE = 64  # files
 class WorkerPlan:
     """A plan whose parts are where their files are.
 
-    `missing` are the heights that no worker has, as first and last one: below the best branch's highest block, or the end of the range.
+    `missing` are the heights that no worker has, as first and last one: below the best branch's highest block, or the
+    end of the range.
     """
 
     plan: Plan
     missing: tuple[tuple[int, int], ...]
-    assumed: int  # files of one block, of which nothing says of which network it is
+    assumed: int
+    """Files of one block, of which nothing says of which network it is."""
     paths: tuple[str, ...]
-    sights: tuple[tuple[Sight, ...], ...] = field(repr=False)  # by machine: the files seen there
+    sights: tuple[tuple[Sight, ...], ...] = field(repr=False)
+    """By machine: the files seen there."""
     places: Places = field(repr=False)
 
     def machines(self, part: Part) -> list[int]:
@@ -97,10 +100,12 @@ async def plan_on_workers(
     span: BlockSpan | None = None,
     part_size: int = PART_SIZE,
 ) -> WorkerPlan:
-    """Plan a scan of the files that the workers of a Dask cluster see by these paths, each its own. `scan_cluster` carries it out.
+    """Plan a scan of the files that the workers of a Dask cluster see by these paths, each its own.
 
-    Raises ParameterError if no path is given, and for an unknown mode of `undo`; SourceError if no worker sees any file, and if one goes
-    away meanwhile; and what `Plan.of` raises.
+    `scan_cluster` carries it out.
+
+    Raises ParameterError if no path is given, and for an unknown mode of `undo`; SourceError if no worker sees any
+    file, and if one goes away meanwhile; and what `Plan.of` raises.
     """
     named = (os.fspath(paths),) if isinstance(paths, (str, os.PathLike)) else tuple(os.fspath(path) for path in paths)
     if not named:
@@ -118,7 +123,9 @@ async def plan_on_workers(
         raise SourceError(f"no worker has a file of blocks at {', '.join(named)}: each looks there on its own machine")
     fleet = Fleet(calls, named, [(sight,) for sight in sights])
     listed = await _listed(fleet, sights, UndoMode(undo), network)
-    return await asyncio.to_thread(_planned, named, sights, listed, UndoMode(undo), span or BlockSpan(), network, part_size)
+    return await asyncio.to_thread(
+        _planned, named, sights, listed, UndoMode(undo), span or BlockSpan(), network, part_size
+    )
 
 
 async def _listed(fleet: Fleet, sights: Sequence[Sight], undo: UndoMode, network: Network) -> list[list[ListedFile]]:
@@ -169,7 +176,10 @@ def _planned(
     network: Network,
     part_size: int,
 ) -> WorkerPlan:
-    """Machines whose files are copies count as one. They are numbered by what they have, so that each time the plan is the same."""
+    """Machines whose files are copies count as one.
+
+    They are numbered by what they have, so that each time the plan is the same.
+    """
     seen: dict[bytes, list[Sight]] = {}
     files: dict[bytes, list[ListedFile]] = {}
     for sight, of_machine in zip(sights, listed, strict=True):
@@ -182,7 +192,9 @@ def _planned(
     of_all = _FilesOfMachines([files[digest] for digest in order], undo, span)
     plan, places = planned(of_all, network, part_size)
     assumed = sum(each.is_assumed for of_machine in files.values() for each in of_machine)
-    return WorkerPlan(plan, _missing(plan, span), assumed, paths, tuple(tuple(seen[digest]) for digest in order), places)
+    return WorkerPlan(
+        plan, _missing(plan, span), assumed, paths, tuple(tuple(seen[digest]) for digest in order), places
+    )
 
 
 def _missing(plan: Plan, span: BlockSpan) -> tuple[tuple[int, int], ...]:

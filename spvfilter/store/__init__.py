@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from spvfilter.store.filters import CompactFilterBatch as CompactFilterBatch, CompactFilterRows as CompactFilterRows
     from spvfilter.store.importer import FilterImport as FilterImport, ImportCounts as ImportCounts
     from spvfilter.store.keychains import KeychainChange as KeychainChange
-    from spvfilter.store.ledger import Ended as Ended, StoredMatch as StoredMatch, StoredTx as StoredTx, TxStatus as TxStatus
+    from spvfilter.store.ledger import (
+        Ended as Ended,
+        StoredMatch as StoredMatch,
+        StoredTx as StoredTx,
+        TxStatus as TxStatus,
+    )
     from spvfilter.store.place import MEMORY as MEMORY
     from spvfilter.store.searched import BlockRange as BlockRange, EntryGroup as EntryGroup, Searched as Searched
     from spvfilter.store.store import Store as Store

@@ -1,7 +1,9 @@
-"""Events in the wallet's database: each has a number, the next after the one before it, and is written with the change that it tells of.
+"""Events in the wallet's database: each has a number, the next after the one before it, and is written with the change
+that it tells of.
 
-What an event is the wallet knows; here it is a kind and bytes. The latest are kept. The named value "events" has the number of the first
-one kept, which marks what was dropped, that of the last one, and the height of the highest block that they have connected.
+What an event is the wallet knows; here it is a kind and bytes. The latest are kept. The named value "events" has the
+number of the first one kept, which marks what was dropped, that of the last one, and the height of the highest block
+that they have connected.
 """
 
 from __future__ import annotations
@@ -30,8 +32,10 @@ _NAME = "events"  # of the marked value
 class StoredEvent(NamedTuple):
     """An event in the database."""
 
-    sequence: int  # from 1
-    time: int  # when it was told, seconds since 1970
+    sequence: int
+    """From 1."""
+    time: int
+    """When it was told, seconds since 1970."""
     kind: str
     data: bytes
 
@@ -42,7 +46,8 @@ class EventLog(NamedTuple):
 
     first: int = 1
     last: int = 0
-    told: int = -1  # height of the highest block that is connected by the events
+    told: int = -1
+    """Height of the highest block that is connected by the events."""
 
     @classmethod
     def parse(cls, raw: bytes | None) -> EventLog:
@@ -53,11 +58,15 @@ class EventLog(NamedTuple):
         return b"".join(map(number, self))
 
     def check(self, since: int) -> None:
-        """Raises EventGapError if events that follow number `since` were dropped, ParameterError for a number that none has yet."""
+        """Raises EventGapError if events that follow number `since` were dropped, ParameterError for a number that none
+        has yet.
+        """
         if not isinstance(since, int) or since < 0:
             raise ParameterError(f"the number of an event is not below 0: {since!r}")
         if since > self.last:
-            raise ParameterError(f"there is no event {since} yet, the last one is {self.last}: is it the number of another database?")
+            raise ParameterError(
+                f"there is no event {since} yet, the last one is {self.last}: is it the number of another database?"
+            )
         if since + 1 < self.first:
             raise EventGapError(since, self.first)
 
@@ -78,7 +87,9 @@ class EventRows:
         return self._log
 
     def verify(self) -> None:
-        """Raises StoreCorruptError unless the rows are those that there must be; that each is as it was written its mark shows."""
+        """Raises StoreCorruptError unless the rows are those that there must be; that each is as it was written its
+        mark shows.
+        """
         log = EventLog.parse(self._rows.meta(_NAME))
         first, last, count = self._db.execute("SELECT min(sequence), max(sequence), count(*) FROM events").fetchone()
         if count != log.last - log.first + 1 or (count and (first, last) != log[:2]):
@@ -90,7 +101,10 @@ class EventRows:
         self._log, self._is_changed = log, False
 
     def write(self, events: Sequence[StoredEvent], told: int | None) -> None:
-        """Add the next events, within a transaction; `settle` follows. Raises ParameterError for a number that is not the next one."""
+        """Add the next events, within a transaction; `settle` follows.
+
+        Raises ParameterError for a number that is not the next one.
+        """
         last = self._log.last
         for event in events:
             last += 1
@@ -129,7 +143,10 @@ class EventRows:
 
 
 def stored_events(db: sqlite3.Connection, path: pathlib.Path, since: int, limit: int) -> list[StoredEvent]:
-    """Up to `limit` events that follow number `since`, as they were written. Raises StoreCorruptError for a damaged row."""
+    """Up to `limit` events that follow number `since`, as they were written.
+
+    Raises StoreCorruptError for a damaged row.
+    """
     found: list[StoredEvent] = []
     query = "SELECT sequence, time, kind, data, mark FROM events WHERE sequence > ? ORDER BY sequence LIMIT ?"
     with translated(path):

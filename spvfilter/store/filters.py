@@ -1,9 +1,11 @@
-"""Compact filters in the wallet's database: the filter hash of every block, the filter headers, and filters kept on request.
+"""Compact filters in the wallet's database: the filter hash of every block, the filter headers, and filters kept on
+request.
 
-The filter hashes are stored 2,000 in a row; rows begin at multiples of 2,000 heights, and only the last may have fewer. Filter headers are
-chained (BIP-157), so the last one, stored separately, shows whether all hashes are as they were written. Filters are stored under their
-own hashes and returned only for hashes that filter headers commit to. A false, damaged or stale filter is therefore never used, and a
-filter stored before its header becomes available once the header is known.
+The filter hashes are stored 2,000 in a row; rows begin at multiples of 2,000 heights, and only the last may have fewer.
+Filter headers are chained (BIP-157), so the last one, stored separately, shows whether all hashes are as they were
+written. Filters are stored under their own hashes and returned only for hashes that filter headers commit to. A false,
+damaged or stale filter is therefore never used, and a filter stored before its header becomes available once the header
+is known.
 """
 
 from __future__ import annotations
@@ -35,9 +37,12 @@ _LAST = "filter header"  # the name of the last filter header among the marked v
 class CompactFilterBatch:
     """Changes to the compact filters in one commit, applied in this order."""
 
-    fork: int | None = None  # height up to which filter hashes stay; those above are deleted
-    hashes: Sequence[bytes] = ()  # filter hashes of the next blocks
-    kept: Sequence[tuple[bytes, bytes]] = ()  # filters to store: hash and bytes
+    fork: int | None = None
+    """Height up to which filter hashes stay; those above are deleted."""
+    hashes: Sequence[bytes] = ()
+    """Filter hashes of the next blocks."""
+    kept: Sequence[tuple[bytes, bytes]] = ()
+    """Filters to store: hash and bytes."""
 
     def extended(self, change: CompactFilterBatch) -> CompactFilterBatch:
         """This one and another after it, which has no fork."""
@@ -56,9 +61,11 @@ class _Row:
 class FilterState(NamedTuple):
     """How far the filter headers go."""
 
-    height: int = -1  # of the last one
+    height: int = -1
+    """Of the last one."""
     last: bytes = GENESIS_PREVIOUS_FILTER_HEADER
-    below: tuple[bytes, ...] = ()  # the filter header below each row
+    below: tuple[bytes, ...] = ()
+    """The filter header below each row."""
 
 
 @public
@@ -122,7 +129,9 @@ class CompactFilterRows:
             return self._db.execute("SELECT 1 FROM filters LIMIT 1").fetchone() is not None
 
     def kept(self, first: int, last: int) -> dict[int, bytes]:
-        """The stored filters from height `first` to `last`, both included, by height; only those whose bytes have the right hash."""
+        """The stored filters from height `first` to `last`, both included, by height; only those whose bytes have the
+        right hash.
+        """
         found = {}
         for height, wanted in enumerate(self.hashes(first, last), first):
             data = self._filter(wanted)
@@ -131,7 +140,9 @@ class CompactFilterRows:
         return found
 
     def waiting(self) -> int:
-        """Number of stored filters that no known filter header commits to: of blocks above `height`, or not of the best chain."""
+        """Number of stored filters that no known filter header commits to: of blocks above `height`, or not of the best
+        chain.
+        """
         with translated(self._path):
             self._db.execute("CREATE TEMP TABLE known (hash BLOB PRIMARY KEY) WITHOUT ROWID")
             try:
@@ -149,7 +160,9 @@ class CompactFilterRows:
 
     def _filter(self, filter_hash: bytes) -> bytes | None:
         with translated(self._path):
-            row: tuple[bytes] | None = self._db.execute("SELECT data FROM filters WHERE hash = ?", (filter_hash,)).fetchone()
+            row: tuple[bytes] | None = self._db.execute(
+                "SELECT data FROM filters WHERE hash = ?", (filter_hash,)
+            ).fetchone()
         return row[0] if row else None
 
     def _row(self, height: int) -> _Row:
@@ -161,7 +174,9 @@ class CompactFilterRows:
 
     def _hashes(self, first: int) -> bytes:
         with translated(self._path):
-            row: tuple[bytes] | None = self._db.execute("SELECT hashes FROM filter_hashes WHERE first = ?", (first,)).fetchone()
+            row: tuple[bytes] | None = self._db.execute(
+                "SELECT hashes FROM filter_hashes WHERE first = ?", (first,)
+            ).fetchone()
         return row[0] if row else b""
 
     def load(self) -> None:
@@ -192,7 +207,10 @@ class CompactFilterRows:
             self.write(CompactFilterBatch(fork=height))
 
     def write(self, batch: CompactFilterBatch) -> None:
-        """Apply a batch, within a transaction; if that fails, call `reset` afterwards. Raises ParameterError for no hashes of 32 bytes."""
+        """Apply a batch, within a transaction; if that fails, call `reset` afterwards.
+
+        Raises ParameterError for no hashes of 32 bytes.
+        """
         if batch.fork is not None and batch.fork < self.height:
             first = batch.fork + 1 - (batch.fork + 1) % PER_ROW
             kept = self._hashes(first)[: _SIZE * (batch.fork + 1 - first)]

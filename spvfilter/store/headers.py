@@ -1,7 +1,7 @@
 """Headers in the wallet's database: 2,000 in a row, linked by their hashes.
 
-Rows begin at multiples of 2,000 heights, and only the last may have fewer headers. Each header's hash is the next one's previous hash, and
-that of the last one is stored separately, which shows whether all of them are as they were written.
+Rows begin at multiples of 2,000 heights, and only the last may have fewer headers. Each header's hash is the next one's
+previous hash, and that of the last one is stored separately, which shows whether all of them are as they were written.
 """
 
 from __future__ import annotations
@@ -41,12 +41,19 @@ class HeaderRows:
         previous: bytes | None = None
         height = -1
         for first, raw in self._db.execute("SELECT first, raw FROM headers ORDER BY first"):
-            if first != height + 1 or first % PER_ROW or not isinstance(raw, bytes) or not 1 <= len(raw) <= PER_ROW * HEADER_SIZE:
+            if (
+                first != height + 1
+                or first % PER_ROW
+                or not isinstance(raw, bytes)
+                or not 1 <= len(raw) <= PER_ROW * HEADER_SIZE
+            ):
                 raise StoreCorruptError(f"{self._path}: the header of height {height + 1} is missing or damaged")
             try:
                 hashes = header_hashes(raw)
             except FormatError as error:
-                raise StoreCorruptError(f"{self._path}: the headers from height {first} on are {error.message}") from None
+                raise StoreCorruptError(
+                    f"{self._path}: the headers from height {first} on are {error.message}"
+                ) from None
             linked = linked_headers(raw, hashes) if previous in (None, raw[4:36]) else 0
             if linked * HEADER_SIZE < len(raw):
                 raise StoreCorruptError(f"{self._path}: header {first + linked} does not link to the one before it")
@@ -74,7 +81,10 @@ class HeaderRows:
         return row[0] if row else b""
 
     def cut(self, height: int) -> None:
-        """Delete the headers above a height; within a transaction, which `append` must complete. Raises ParameterError below -1."""
+        """Delete the headers above a height; within a transaction, which `append` must complete.
+
+        Raises ParameterError below -1.
+        """
         if height < -1:
             raise ParameterError(f"a chain is cut at height -1 at the lowest, not {height}")
         first = height + 1 - (height + 1) % PER_ROW

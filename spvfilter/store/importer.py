@@ -1,7 +1,7 @@
 """Import of compact filters from outside into the wallet's database; each is checked against what the database knows.
 
-No import can make a search wrong: a search uses only filters that the filter headers agreed on by peers commit to (see filters.py).
-The checks here report a wrong file at once.
+No import can make a search wrong: a search uses only filters that the filter headers agreed on by peers commit to (see
+filters.py). The checks here report a wrong file at once.
 """
 
 from __future__ import annotations
@@ -26,19 +26,24 @@ _NAMED = 20  # stale blocks listed by their hashes
 class ImportCounts:
     """Number of filters imported so far, by outcome."""
 
-    kept: int = 0  # written to the database
-    present: int = 0  # already in the database
-    waiting: int = 0  # of those two: no filter header is known for their blocks yet, so a search cannot use them
-    stale: int = 0  # not of the best chain, ignored
-    stale_blocks: list[bytes] = field(default_factory=list)  # hashes of the first stale blocks
+    kept: int = 0
+    """Written to the database."""
+    present: int = 0
+    """Already in the database."""
+    waiting: int = 0
+    """Of those two: no filter header is known for their blocks yet, so a search cannot use them."""
+    stale: int = 0
+    """Not of the best chain, ignored."""
+    stale_blocks: list[bytes] = field(default_factory=list)
+    """Hashes of the first stale blocks."""
 
 
 @public
 class FilterImport:
     """Takes filters in any order, repeated ones too, and commits them in batches of a thousand.
 
-    Where the database has a block's filter header, only the filter it commits to is taken. Filters of blocks above are stored unchecked
-    and used once their filter headers are known.
+    Where the database has a block's filter header, only the filter it commits to is taken. Filters of blocks above are
+    stored unchecked and used once their filter headers are known.
     """
 
     def __init__(self, store: Store) -> None:
@@ -53,20 +58,33 @@ class FilterImport:
         self._last = (bytes(32), GENESIS_PREVIOUS_FILTER_HEADER)  # block and filter header of the last filter taken
 
     def add(
-        self, block: bytes, data: bytes, *, previous: bytes | None = None, height: int | None = None, header: bytes | None = None
+        self,
+        block: bytes,
+        data: bytes,
+        *,
+        previous: bytes | None = None,
+        height: int | None = None,
+        header: bytes | None = None,
     ) -> None:
-        """Take the filter `data` of a block; `previous` block, `height` and filter `header` are checked where they are given.
+        """Take the filter `data` of a block; `previous` block, `height` and filter `header` are checked where they are
+        given.
 
-        Raises FalseFilterError; BlockFilterError for a malformed filter; SourceError for a filter of another network, or with a filter
-        header that does not follow from the one before it; StoreError. Filters taken before stay.
+        Raises FalseFilterError; BlockFilterError for a malformed filter; SourceError for a filter of another network,
+        or with a filter header that does not follow from the one before it; StoreError. Filters taken before stay.
         """
         known = self._chain.height_of(block)
         below = None if previous is None else -1 if previous == bytes(32) else self._chain.height_of(previous)
         at = known if known is not None else height if below is None else below + 1
-        if known is None and (at == 0 or (at == 1 and below is None and previous is not None)):  # nothing replaces a genesis block
+        if known is None and (
+            at == 0 or (at == 1 and below is None and previous is not None)
+        ):  # nothing replaces a genesis block
             raise SourceError(f"block {at} is {hash_to_hex(block)}: these filters are not of {self._store.network}")
         this_hash = filter_hash(data)
-        if known is not None and known <= self._store.compact_filters.height and this_hash != self._store.compact_filters.hash_at(known):
+        if (
+            known is not None
+            and known <= self._store.compact_filters.height
+            and this_hash != self._store.compact_filters.hash_at(known)
+        ):
             raise FalseFilterError(known, block)
         self._check(block, data, this_hash, previous, below, header)
         if known is None and at is not None and at <= self._chain.height:
@@ -83,7 +101,15 @@ class FilterImport:
         if len(self._batch) == _BATCH or self._size >= _BATCH_SIZE:
             self.flush()
 
-    def _check(self, block: bytes, data: bytes, this_hash: bytes, previous: bytes | None, below: int | None, header: bytes | None) -> None:
+    def _check(
+        self,
+        block: bytes,
+        data: bytes,
+        this_hash: bytes,
+        previous: bytes | None,
+        below: int | None,
+        header: bytes | None,
+    ) -> None:
         try:
             BasicFilter.parse(data, block)
         except FormatError as error:

@@ -1,4 +1,6 @@
-"""The keychains of a watch list and those of the database, joined: each gets what only the other has, or they contradict each other."""
+"""The keychains of a watch list and those of the database, joined: each gets what only the other has, or they
+contradict each other.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +18,16 @@ from spvfilter.watch.watchlist import WatchList
 def take_keychains(watch: WatchList, stored: Sequence[StoredKeychain], numbers: Mapping[int, int]) -> None:
     """Give a watch list the windows and uses of keychains; `numbers` are those of its entries by the ids of their rows.
 
-    Those that it lacks are added: by their descriptors they derive on; others keep their window. Raises KeychainMismatchError for one of
-    another descriptor or with other scripts, KeychainError where scripts cannot be derived.
+    Those that it lacks are added: by their descriptors they derive on; others keep their window. Raises
+    KeychainMismatchError for one of another descriptor or with other scripts, KeychainError where scripts cannot be
+    derived.
     """
     for each in stored:
         known = watch.windows.get(each.name)
         if known is not None and known.descriptor != each.descriptor:
             raise KeychainMismatchError(
-                f"the database has another keychain {each.name[:80]!r}, {_made(each.descriptor)}, not {_made(known.descriptor)}: "
-                "give this one another name, or its wallet a database of its own"
+                f"the database has another keychain {each.name[:80]!r}, {_made(each.descriptor)}, not"
+                f" {_made(known.descriptor)}: give this one another name, or its wallet a database of its own"
             )
         window = _window(watch, each, numbers)
         if known is None:
@@ -57,7 +60,9 @@ def labels_of(stored: Iterable[StoredKeychain]) -> dict[int, str]:
 
 
 def keep_keychains(rows: KeychainRows, watch: WatchList, ids: Sequence[int]) -> None:
-    """Write the keychains of a watch list, their uses and what their windows have gained; `ids` are those of its entries' rows."""
+    """Write the keychains of a watch list, their uses and what their windows have gained; `ids` are those of its
+    entries' rows.
+    """
     windows = {each.name: each.window for each in rows.load()}
     gained = watch.windows.entries_beyond({each.name: windows.get(each.name, 0) for each in watch.keychains})
     for each in watch.keychains:
@@ -72,7 +77,9 @@ def _made(descriptor: str | None) -> str:
 
 
 def _check_scripts(watch: WatchList, known: Keychain, window: Sequence[tuple[bytes, ...]]) -> None:
-    """Raises KeychainMismatchError unless a keychain derives the scripts of a stored window: those it has, and some of the others."""
+    """Raises KeychainMismatchError unless a keychain derives the scripts of a stored window: those it has, and some of
+    the others.
+    """
     both = min(known.end, len(window))
     if both < len(window):  # not all: that would take as long as deriving the window
         others = {both, (both + len(window)) // 2, len(window) - 1}
@@ -86,8 +93,8 @@ def _check_scripts(watch: WatchList, known: Keychain, window: Sequence[tuple[byt
     if wrong is not None:
         how = "the function" if known.descriptor is None else "the installed libwally"
         raise KeychainMismatchError(
-            f"keychain {known.name[:80]!r}: {how} derives another script for index {wrong} than the one that the database has: "
-            "it is another wallet's, or has changed"
+            f"keychain {known.name[:80]!r}: {how} derives another script for index {wrong} than the one that the"
+            " database has: it is another wallet's, or has changed"
         )
 
 
@@ -100,10 +107,15 @@ def _without_owner(stored: StoredKeychain, network: Network) -> Keychain:
     is_dormant = True
     if descriptor is not None:
         try:
-            derive, is_dormant = next(each.scripts for each in parse_descriptor(descriptor, network) if each.text == name), False
+            derive, is_dormant = (
+                next(each.scripts for each in parse_descriptor(descriptor, network) if each.text == name),
+                False,
+            )
         except DescriptorError as error:
             derive = partial(_underivable, str(error))
-    made = Keychain(name, derive, label=stored.label, lookahead=stored.lookahead, size=stored.size, descriptor=descriptor)
+    made = Keychain(
+        name, derive, label=stored.label, lookahead=stored.lookahead, size=stored.size, descriptor=descriptor
+    )
     made.is_dormant = is_dormant
     return made
 

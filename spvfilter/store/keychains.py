@@ -1,7 +1,9 @@
-"""Keychains in the wallet's database: where their windows end, which indexes were used, and which entries of the watch list are whose.
+"""Keychains in the wallet's database: where their windows end, which indexes were used, and which entries of the watch
+list are whose.
 
-The entries of a window are runs: successive indexes whose scripts have successive ids. A window that only grew has a run for each growth.
-So the next run of a client has a window without deriving it, and readers know the next address without a library.
+The entries of a window are runs: successive indexes whose scripts have successive ids. A window that only grew has a
+run for each growth. So the next run of a client has a window without deriving it, and readers know the next address
+without a library.
 """
 
 from __future__ import annotations
@@ -25,15 +27,20 @@ else:
 class Run(NamedTuple):
     """Successive indexes of a keychain, each with as many scripts, whose entries have successive ids."""
 
-    first: int  # index
-    entry: int  # id of its first script
+    first: int
+    """Index."""
+    entry: int
+    """Id of its first script."""
     indexes: int
-    scripts: int  # of each index
+    scripts: int
+    """Of each index."""
 
     def places(self) -> Iterable[tuple[int, int]]:
         """Index and id of each entry."""
         ids = iter(range(self.entry, self.entry + self.indexes * self.scripts))
-        return ((index, next(ids)) for index in range(self.first, self.first + self.indexes) for _ in range(self.scripts))
+        return (
+            (index, next(ids)) for index in range(self.first, self.first + self.indexes) for _ in range(self.scripts)
+        )
 
 
 def runs_of(places: Iterable[tuple[int, int]]) -> list[Run]:
@@ -44,7 +51,11 @@ def runs_of(places: Iterable[tuple[int, int]]) -> list[Run]:
         last = runs[-1] if runs else Run(-1, -1, 0, 0)
         if ids[-1] - ids[0] != len(ids) - 1:
             runs += (Run(index, row, 1, 1) for row in ids)
-        elif (last.first + last.indexes, last.entry + last.indexes * last.scripts, last.scripts) == (index, ids[0], len(ids)):
+        elif (last.first + last.indexes, last.entry + last.indexes * last.scripts, last.scripts) == (
+            index,
+            ids[0],
+            len(ids),
+        ):
             runs[-1] = last._replace(indexes=last.indexes + 1)
         else:
             runs.append(Run(index, ids[0], 1, len(ids)))
@@ -56,9 +67,12 @@ class KeychainChange(NamedTuple):
     """What a commit makes of a keychain that the database has."""
 
     name: str
-    used: Sequence[int] = ()  # indexes that were not used before
-    window: int | None = None  # where it ends now; None if it has not moved
-    places: Sequence[tuple[int, int]] = ()  # index and id of each entry that is new in it
+    used: Sequence[int] = ()
+    """Indexes that were not used before."""
+    window: int | None = None
+    """Where it ends now; None if it has not moved."""
+    places: Sequence[tuple[int, int]] = ()
+    """Index and id of each entry that is new in it."""
 
 
 class StoredKeychain(NamedTuple):
@@ -67,12 +81,16 @@ class StoredKeychain(NamedTuple):
     id: int
     name: str
     label: str | None
-    descriptor: str | None  # None for one that the wallet derives by itself
+    descriptor: str | None
+    """None for one that the wallet derives by itself."""
     lookahead: int
-    size: int  # the number of its indexes
-    window: int  # the number of indexes that are watched
+    size: int
+    """The number of its indexes."""
+    window: int
+    """The number of indexes that are watched."""
     used: frozenset[int]
-    runs: tuple[Run, ...]  # ascending
+    runs: tuple[Run, ...]
+    """Ascending."""
 
     def rows(self) -> list[tuple[int, ...]]:
         """The ids of the entries of each index of the window, as many indexes as are complete."""
@@ -91,16 +109,31 @@ class KeychainRows:
         self._path = path
 
     def load(self) -> list[StoredKeychain]:
-        """All keychains, in the order in which they were added. Raises StoreCorruptError for one that contradicts itself."""
+        """All keychains, in the order in which they were added.
+
+        Raises StoreCorruptError for one that contradicts itself.
+        """
         runs: dict[int, list[Run]] = {}
-        for owner, *run in self._db.execute("SELECT keychain, first, entry, indexes, scripts FROM runs ORDER BY keychain, first, entry"):
+        for owner, *run in self._db.execute(
+            "SELECT keychain, first, entry, indexes, scripts FROM runs ORDER BY keychain, first, entry"
+        ):
             runs.setdefault(owner, []).append(Run(*run))
         used: dict[int, list[int]] = {}
         for owner, index in self._db.execute("SELECT keychain, place FROM used"):
             used.setdefault(owner, []).append(index)
-        query = f"SELECT {MARKED['keychains']} FROM keychains ORDER BY id"  # noqa: S608
+        query = f"SELECT {MARKED['keychains']} FROM keychains ORDER BY id"
         found = [
-            StoredKeychain(row, name, label, descriptor, lookahead, size, window, frozenset(used.pop(row, ())), tuple(runs.pop(row, ())))
+            StoredKeychain(
+                row,
+                name,
+                label,
+                descriptor,
+                lookahead,
+                size,
+                window,
+                frozenset(used.pop(row, ())),
+                tuple(runs.pop(row, ())),
+            )
             for row, name, label, descriptor, lookahead, size, window in self._db.execute(query)
         ]
         if runs or used:
@@ -114,7 +147,12 @@ class KeychainRows:
             ends = list(accumulate((run.first + run.indexes for run in each.runs), max))
             bad = any(min(run[1:]) < 1 or run.entry + run.indexes * run.scripts - 1 > rows for run in each.runs)
             gaps = any(run.first > end for run, end in zip(each.runs, [0, *ends], strict=False))
-            if bad or gaps or max(ends, default=0) != each.window or not all(0 <= index < each.window for index in each.used):
+            if (
+                bad
+                or gaps
+                or max(ends, default=0) != each.window
+                or not all(0 <= index < each.window for index in each.used)
+            ):
                 raise StoreCorruptError(f"{self._path}: the window of keychain {each.name[:80]!r} contradicts itself")
 
     # Within a commit
@@ -132,7 +170,9 @@ class KeychainRows:
             self._rows.insert("keychains", (row[0], name, label, descriptor, lookahead, size, row[6]))
 
     def _row(self, name: str) -> tuple[Any, ...] | None:
-        row: tuple[Any, ...] | None = self._db.execute(f"SELECT {MARKED['keychains']} FROM keychains WHERE name = ?", (name,)).fetchone()  # noqa: S608
+        row: tuple[Any, ...] | None = self._db.execute(
+            f"SELECT {MARKED['keychains']} FROM keychains WHERE name = ?", (name,)
+        ).fetchone()
         return row
 
     def change(self, change: KeychainChange) -> None:
@@ -142,7 +182,10 @@ class KeychainRows:
             raise StoreCorruptError(f"{self._path}: keychain {change.name[:80]!r} is missing")
         owner = row[0]
         for index in change.used:
-            if self._db.execute("SELECT 1 FROM used WHERE keychain = ? AND place = ?", (owner, index)).fetchone() is None:
+            if (
+                self._db.execute("SELECT 1 FROM used WHERE keychain = ? AND place = ?", (owner, index)).fetchone()
+                is None
+            ):
                 self._rows.insert("used", (owner, index))
         if change.window is not None and change.window > row[6]:
             for run in runs_of(change.places):
@@ -152,7 +195,10 @@ class KeychainRows:
 
 
 def salvaged(
-    chains: Iterable[Sequence[object]], runs: Iterable[Sequence[int]], used: Iterable[Sequence[int]], present: Collection[int]
+    chains: Iterable[Sequence[object]],
+    runs: Iterable[Sequence[int]],
+    used: Iterable[Sequence[int]],
+    present: Collection[int],
 ) -> list[StoredKeychain]:
     """Keychains of the rows that could be read, each with as much of its window as has all its entries."""
     found: list[StoredKeychain] = []
@@ -160,8 +206,11 @@ def salvaged(
     uses = list(used)
     for row, name, label, descriptor, lookahead, size, window in chains:
         mine = tuple(sorted(run for owner, run in sound if owner == row))
-        whole = StoredKeychain(row, name, label, descriptor, lookahead, size, window, frozenset(), mine)  # type: ignore[arg-type]  # marked rows
-        end = next((index for index, ids in enumerate(whole.rows()) if not all(each in present for each in ids)), len(whole.rows()))
+        whole = StoredKeychain(row, name, label, descriptor, lookahead, size, window, frozenset(), mine)  # type: ignore[arg-type]
+        end = next(
+            (index for index, ids in enumerate(whole.rows()) if not all(each in present for each in ids)),
+            len(whole.rows()),
+        )
         kept = frozenset(index for owner, index in uses if owner == row and index < end)
         found.append(whole._replace(window=end, used=kept))
     return found

@@ -1,7 +1,8 @@
-"""Ledger in the wallet's database: matches and transactions, and what follows from them: unspent coins, net values, labels and totals.
+"""Ledger in the wallet's database: matches and transactions, and what follows from them: unspent coins, net values,
+labels and totals.
 
-What follows is written in the same commit, for the coins and transactions that the commit touches: a balance is then three numbers, a page
-of the history a range of an index.
+What follows is written in the same commit, for the coins and transactions that the commit touches: a balance is then
+three numbers, a page of the history a range of an index.
 """
 
 from __future__ import annotations
@@ -27,20 +28,29 @@ else:
 
 UNCONFIRMED_PLACE = 1 << 62  # above the place of every block
 _MASK = (1 << 32) - 1
-_MOST = (1 << 63) - 1  # satoshi that a column holds; blocks that nobody validated may state more, where work costs next to nothing
+_MOST = (
+    1 << 63
+) - 1  # satoshi that a column holds; blocks that nobody validated may state more, where work costs next to nothing
 
 
 @public
 class TxStatus(StrEnum):
     """What became of a transaction that concerns the wallet."""
 
-    CONFIRMED = "confirmed"  # a block of the best chain has it
-    PENDING = "pending"  # unconfirmed, and counted
-    REPLACED = "replaced"  # a later transaction, also unconfirmed, spends what it or an ancestor spends; a block may have it yet
-    CONFLICTED = "conflicted"  # a block has a transaction that spends what it or an ancestor spends
-    ABANDONED = "abandoned"  # given up by the user, or a descendant of such a one; a block may have it yet
-    EXPIRED = "expired"  # unconfirmed for 336 hours
-    REFUSED = "refused"  # broadcast here, and refused by every peer that was given it; a block may have it yet
+    CONFIRMED = "confirmed"
+    """A block of the best chain has it."""
+    PENDING = "pending"
+    """Unconfirmed, and counted."""
+    REPLACED = "replaced"
+    """A later transaction, also unconfirmed, spends what it or an ancestor spends; a block may have it yet."""
+    CONFLICTED = "conflicted"
+    """A block has a transaction that spends what it or an ancestor spends."""
+    ABANDONED = "abandoned"
+    """Given up by the user, or a descendant of such a one; a block may have it yet."""
+    EXPIRED = "expired"
+    """Unconfirmed for 336 hours."""
+    REFUSED = "refused"
+    """Broadcast here, and refused by every peer that was given it; a block may have it yet."""
 
 
 LIVE = (TxStatus.CONFIRMED, TxStatus.PENDING)  # whose matches are in the database and count
@@ -49,13 +59,16 @@ UNCONFIRMED = (TxStatus.PENDING, TxStatus.REPLACED)  # that may be confirmed
 
 @public
 class StoredMatch(NamedTuple):
-    """A match in the database: the hit and its block in the best chain; block hash and height are None while it is unconfirmed."""
+    """A match in the database: the hit and its block in the best chain; block hash and height are None while it is
+    unconfirmed.
+    """
 
     hit: Hit
     block_hash: bytes | None
     height: int | None
     completeness: Completeness
-    time: int | None = None  # of the block, seconds since 1970; not stored with the match, as its header is
+    time: int | None = None
+    """Of the block, seconds since 1970; not stored with the match, as its header is."""
 
 
 def stored_completeness(text: str, path: pathlib.Path) -> Completeness:
@@ -72,18 +85,30 @@ class StoredTx(NamedTuple):
 
     raw: bytes
     status: TxStatus
-    own: int  # the number of its last broadcast here, the higher the later; 0: others sent it
-    seen: int | None = None  # when it was first seen unconfirmed, seconds since 1970
-    since: int | None = None  # from when on its 336 hours count; later than `seen` after a reorganisation
-    block_hash: bytes | None = None  # of the block that has it; of one that is conflicted, of the block that has its rival
-    height: int | None = None  # of that block; of one that was abandoned or expired, up to which blocks had been searched then
-    position: int | None = None  # in its block
-    rival: bytes | None = None  # txid of what replaced it or conflicts with it
-    hits: tuple[Hit, ...] = ()  # its matches where they are no longer in the database; they are not stored
+    own: int
+    """The number of its last broadcast here, the higher the later; 0: others sent it."""
+    seen: int | None = None
+    """When it was first seen unconfirmed, seconds since 1970."""
+    since: int | None = None
+    """From when on its 336 hours count; later than `seen` after a reorganisation."""
+    block_hash: bytes | None = (
+        None  # of the block that has it; of one that is conflicted, of the block that has its rival
+    )
+    height: int | None = (
+        None  # of that block; of one that was abandoned or expired, up to which blocks had been searched then
+    )
+    position: int | None = None
+    """In its block."""
+    rival: bytes | None = None
+    """Txid of what replaced it or conflicts with it."""
+    hits: tuple[Hit, ...] = ()
+    """Its matches where they are no longer in the database; they are not stored."""
 
     @property
     def place(self) -> int:
-        """Its place in the history, in ascending order: by block and position, then what is unconfirmed by its second of arrival."""
+        """Its place in the history, in ascending order: by block and position, then what is unconfirmed by its second
+        of arrival.
+        """
         if self.status in UNCONFIRMED:
             return UNCONFIRMED_PLACE + 2 * (self.seen or 0) + (self.status is TxStatus.PENDING)
         return place_of(self.height or 0, _MASK if self.position is None else self.position)
@@ -100,16 +125,21 @@ class Ended(NamedTuple):
 
     txid: bytes
     status: TxStatus
-    size: int  # bytes
-    tx: StoredTx | None  # only of what was broadcast here
+    size: int
+    """Bytes."""
+    tx: StoredTx | None
+    """Only of what was broadcast here."""
 
 
 class Totals(NamedTuple):
     """Sums over the unspent coins, in satoshi."""
 
-    confirmed: int = 0  # of outputs in blocks
-    pending_in: int = 0  # of outputs of unconfirmed transactions that no other spends
-    pending_out: int = 0  # of those in blocks that an unconfirmed transaction spends
+    confirmed: int = 0
+    """Of outputs in blocks."""
+    pending_in: int = 0
+    """Of outputs of unconfirmed transactions that no other spends."""
+    pending_out: int = 0
+    """Of those in blocks that an unconfirmed transaction spends."""
 
     def plus(self, value: int, height: int | None, spender: bytes | None, times: int = 1) -> Totals:
         """With one more coin, or one less."""
@@ -167,19 +197,25 @@ class Ledger:
 
     def cut(self, fork: int) -> None:
         """Remove the matches and transactions of the blocks above a height."""
-        for txid, outpoint in self._db.execute("SELECT txid, outpoint FROM matches WHERE height > ?", (fork,)).fetchall():
+        for txid, outpoint in self._db.execute(
+            "SELECT txid, outpoint FROM matches WHERE height > ?", (fork,)
+        ).fetchall():
             self._touch(txid, outpoint)
         self._rows.remove("matches", "height > ?", (fork,))
         for txid, tx in self._txs.items():
             if tx is not None and tx.status is TxStatus.CONFIRMED and (tx.height or 0) > fork:
                 self._txs[txid] = None
         above = (place_of(fork + 1, 0), UNCONFIRMED_PLACE, TxStatus.CONFIRMED.value)
-        for (txid,) in self._db.execute("SELECT txid FROM transactions WHERE place >= ? AND place < ? AND status = ?", above).fetchall():
+        for (txid,) in self._db.execute(
+            "SELECT txid FROM transactions WHERE place >= ? AND place < ? AND status = ?", above
+        ).fetchall():
             self._txs.setdefault(txid, None)
 
     def withdraw(self, identity: tuple[bool, bytes, int]) -> None:
         """Remove a match (spend, txid, n)."""
-        row = self._db.execute("SELECT outpoint FROM matches WHERE spend = ? AND txid = ? AND n = ?", identity).fetchone()
+        row = self._db.execute(
+            "SELECT outpoint FROM matches WHERE spend = ? AND txid = ? AND n = ?", identity
+        ).fetchone()
         if row is not None:
             self._touch(identity[1], row[0])
             self._rows.remove("matches", "spend = ? AND txid = ? AND n = ?", identity)
@@ -197,11 +233,15 @@ class Ledger:
         self._txs[txid] = tx
 
     def drop_unmatched(self, txids: Iterable[bytes]) -> None:
-        """Forget those transactions that no entry matches any more, but for unconfirmed ones that were broadcast here."""
+        """Forget those transactions that no entry matches any more, but for unconfirmed ones that were broadcast
+        here.
+        """
         for txid in dict.fromkeys(txids):
             if self._db.execute("SELECT 1 FROM matches WHERE txid = ?", (txid,)).fetchone() is not None:
                 continue
-            stored = self._db.execute(f"SELECT {MARKED['transactions']} FROM transactions WHERE txid = ?", (txid,)).fetchone()  # noqa: S608
+            stored = self._db.execute(
+                f"SELECT {MARKED['transactions']} FROM transactions WHERE txid = ?", (txid,)
+            ).fetchone()
             tx = self._txs.get(txid, None if stored is None else stored_tx(stored))
             if tx is None or not tx.own or tx.status is TxStatus.CONFIRMED:
                 self._txs[txid] = None
@@ -244,7 +284,9 @@ class Ledger:
         if made is not None and not is_spent:
             *coin, place = made
             row = (outpoint, *coin, spender, place)
-        query = "SELECT outpoint, entry, value, script, height, coinbase, spender, place FROM unspent WHERE outpoint = ?"
+        query = (
+            "SELECT outpoint, entry, value, script, height, coinbase, spender, place FROM unspent WHERE outpoint = ?"
+        )
         old = self._db.execute(query, (outpoint,)).fetchone()
         if old == row:
             return
@@ -256,7 +298,9 @@ class Ledger:
             self._totals = self._totals.plus(row[2], row[4], row[6])
 
     def _settle_tx(self, txid: bytes) -> None:
-        stored = self._db.execute(f"SELECT {MARKED['transactions']} FROM transactions WHERE txid = ?", (txid,)).fetchone()  # noqa: S608
+        stored = self._db.execute(
+            f"SELECT {MARKED['transactions']} FROM transactions WHERE txid = ?", (txid,)
+        ).fetchone()
         old = None if stored is None else stored_tx(stored)
         tx = self._txs.get(txid, old)
         if tx is None:
@@ -264,7 +308,11 @@ class Ledger:
             self._rows.remove("transactions", "txid = ?", (txid,))
             return
         if old is not None and old.status is tx.status is TxStatus.CONFIRMED:  # found again, for another entry
-            tx = tx._replace(raw=old.raw if old.own else tx.raw, own=max(old.own, tx.own), seen=old.seen if tx.seen is None else tx.seen)
+            tx = tx._replace(
+                raw=old.raw if old.own else tx.raw,
+                own=max(old.own, tx.own),
+                seen=old.seen if tx.seen is None else tx.seen,
+            )
         labels, net, fee = self._effect(txid, tx, stored)
         row = (txid, tx.raw, tx.status.value, *tx[2:-1], tx.place, net, fee)
         if stored != row:
@@ -295,7 +343,9 @@ class Ledger:
 
 
 def _fee(raw: bytes, spent: list[int]) -> int | None:
-    """The fee of a transaction that spends coins of these values, where these are all its inputs and every value is known."""
+    """The fee of a transaction that spends coins of these values, where these are all its inputs and every value is
+    known.
+    """
     if not spent or NO_VALUE in spent:
         return None
     tx = Transaction.parse(raw)

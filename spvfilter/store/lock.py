@@ -21,10 +21,14 @@ class WriterLock(FileLock):
     @classmethod
     def take(cls, database: Path) -> Self:
         """Take the lock of a database. Raises StoreLockedError, OSError."""
-        real = Path(os.path.realpath(database))  # by whatever name it is opened; Path.resolve raises RuntimeError for a link to itself
+        real = Path(
+            os.path.realpath(database)
+        )  # by whatever name it is opened; Path.resolve raises RuntimeError for a link to itself
         try:
             return super().take(real.with_name(real.name + SUFFIX))
         except FileHeldError as held:
             own = held.process == os.getpid()
             holder = "another client of this process" if own else str(held)
-            raise StoreLockedError(f"{database}: in use by {holder}; WalletStore and spvfilter wallet read it meanwhile") from None
+            raise StoreLockedError(
+                f"{database}: in use by {holder}; WalletStore and spvfilter wallet read it meanwhile"
+            ) from None

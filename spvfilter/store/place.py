@@ -1,4 +1,6 @@
-"""Where an open database is: what is written to a file that was removed or replaced meanwhile is lost when it is closed."""
+"""Where an open database is: what is written to a file that was removed or replaced meanwhile is lost when it is
+closed.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ _FILES = ("", "-wal")  # what follows the name of the database
 
 
 class Place:
-    """The files that an open database is in, by device and inode. The write-ahead log is known from the first check on that finds it."""
+    """The files that an open database is in, by device and inode.
+
+    The write-ahead log is known from the first check on that finds it.
+    """
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
@@ -27,7 +32,9 @@ class Place:
         self.check()
 
     def check(self) -> None:
-        """Raises StoreError if a file is not there any more, or is another one; OSError where it cannot be looked at."""
+        """Raises StoreError if a file is not there any more, or is another one; OSError where it cannot be looked
+        at.
+        """
         for suffix, name in self._names.items():
             found = _identity(name)
             known = self._files.get(suffix)

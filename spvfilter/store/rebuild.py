@@ -1,4 +1,7 @@
-"""Salvage of a damaged wallet database: what can be read of it, and moving it aside. Databases of other programs are never touched."""
+"""Salvage of a damaged wallet database: what can be read of it, and moving it aside.
+
+Databases of other programs are never touched.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,11 @@ _UNKNOWN_LAST = 1 << 32  # events; no database has had so many
 class Salvage(NamedTuple):
     """The undamaged rows of a damaged database."""
 
-    meta: dict[str, bytes]  # network, secret, filter parameters
+    meta: dict[str, bytes]
+    """Network, secret, filter parameters."""
     watch: WatchList
-    last_event: int  # number of the last event, or one above all that there can have been
+    last_event: int
+    """Number of the last event, or one above all that there can have been."""
 
 
 def salvage(file: Path, network: Network) -> Salvage:
@@ -67,7 +72,9 @@ def _last_event(file: Path, meta: dict[str, bytes]) -> int:
 
 
 def _is_of_another(file: Path) -> bool:
-    """Whether this is a readable SQLite database with neither our application id nor our tables; an empty one belongs to no program."""
+    """Whether this is a readable SQLite database with neither our application id nor our tables; an empty one belongs
+    to no program.
+    """
     try:
         with translated(file), closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as db:
             (application,) = db.execute("PRAGMA application_id").fetchone()
@@ -86,7 +93,7 @@ def _rows(file: Path, table: str) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as db:
             db.execute("PRAGMA locking_mode = EXCLUSIVE")
             db.execute("PRAGMA writable_schema = ON")  # keeps reading if the schema check fails
-            for *row, stated in db.execute(f"SELECT {MARKED[table]}, mark FROM {table}"):  # noqa: S608  # constant names
+            for *row, stated in db.execute(f"SELECT {MARKED[table]}, mark FROM {table}"):
                 if stated == mark(table, row):
                     rows.append(tuple(row))
     except (sqlite3.Error, UnicodeDecodeError) as error:

@@ -1,8 +1,8 @@
 """Which blocks were searched for which entries of the watch list, in a few numbers however many entries there are.
 
-An entry's row in the database has an id, which ascends and is never given twice. Entries that follow each other and were searched for in
-the same blocks are one group: a wallet with a million addresses and one start is one group. Groups that become equal, since blocks are
-searched for all entries, are joined.
+An entry's row in the database has an id, which ascends and is never given twice. Entries that follow each other and
+were searched for in the same blocks are one group: a wallet with a million addresses and one start is one group. Groups
+that become equal, since blocks are searched for all entries, are joined.
 """
 
 from __future__ import annotations
@@ -96,16 +96,20 @@ def _whole(number: object) -> int | None:
 class Searched:
     """The groups of a wallet's entries, the wallet's start, and the next id.
 
-    A block counts as searched for an entry if every output in it that pays the entry is in the books, and so is every input that spends
-    an output which was found in an earlier block that counts.
+    A block counts as searched for an entry if every output in it that pays the entry is in the books, and so is every
+    input that spends an output which was found in an earlier block that counts.
     """
 
     def __init__(self, groups: Sequence[EntryGroup] = (), start: int | None = None, next_id: int = 1) -> None:
         self._groups = list(groups)
         self.start = start  # height at which the wallet's first search began, or a later, lower one; None before
-        self.wanted: tuple[int | None, int | None] | None = None  # before that: a height and a time, at the lower of which it is to begin
+        self.wanted: tuple[int | None, int | None] | None = (
+            None  # before that: a height and a time, at the lower of which it is to begin
+        )
         self.next_id = next_id
-        self._fresh: BlockRange | None = None  # successive blocks searched for all entries, which the groups do not have yet
+        self._fresh: BlockRange | None = (
+            None  # successive blocks searched for all entries, which the groups do not have yet
+        )
 
     @classmethod
     def parse(cls, raw: bytes | None) -> Self:
@@ -114,7 +118,10 @@ class Searched:
             return cls()
         try:
             start, next_id, groups, *wanted = json.loads(raw)
-            made = [EntryGroup(int(first), tuple(BlockRange(int(low), int(high)) for low, high in ranges)) for first, ranges in groups]
+            made = [
+                EntryGroup(int(first), tuple(BlockRange(int(low), int(high)) for low, high in ranges))
+                for first, ranges in groups
+            ]
             found = cls(made, _whole(start), int(next_id))
             if wanted:
                 ((height, birthday),) = wanted
@@ -141,7 +148,10 @@ class Searched:
             if not joined or joined[-1].ranges != ranges:
                 joined.append(EntryGroup(first, _bounded(ranges)))
         while len(joined) > MAX_GROUPS:
-            losses = [_count(a.ranges) + _count(b.ranges) - 2 * _count(common(a.ranges, b.ranges)) for a, b in pairwise(joined)]
+            losses = [
+                _count(a.ranges) + _count(b.ranges) - 2 * _count(common(a.ranges, b.ranges))
+                for a, b in pairwise(joined)
+            ]
             at = losses.index(min(losses))
             joined[at : at + 2] = [EntryGroup(joined[at].id, common(joined[at].ranges, joined[at + 1].ranges))]
         self._groups = joined
@@ -198,7 +208,11 @@ class Searched:
     def again(self, height: int, cursor: int) -> None:
         """Blocks above a height, up to a cursor above it, are searched again.
 
-        Where one of them was skipped, a coin may be found there whose spend was overlooked further up: what is above counts no more.
+        Where one of them was skipped, a coin may be found there whose spend was overlooked further up: what is above
+        counts no more.
         """
         groups = self.groups()
-        self._set(EntryGroup(first, cut(ranges, height) if gaps(ranges, cursor, height + 1) else ranges) for first, ranges in groups)
+        self._set(
+            EntryGroup(first, cut(ranges, height) if gaps(ranges, cursor, height + 1) else ranges)
+            for first, ranges in groups
+        )

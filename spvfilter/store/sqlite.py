@@ -10,7 +10,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
-from spvfilter.errors import StoreCorruptError, StoreError, StoreForeignError, StoreFullError, StoreLockedError, StoreReadOnlyError
+from spvfilter.errors import (
+    StoreCorruptError,
+    StoreError,
+    StoreForeignError,
+    StoreFullError,
+    StoreLockedError,
+    StoreReadOnlyError,
+)
 
 if TYPE_CHECKING:
     import pathlib
@@ -31,7 +38,10 @@ _BY_ERRNO = {
 
 
 def create(path: pathlib.Path) -> bool:
-    """Create an empty file of mode 0600 unless it exists; whether it was created. Raises OSError, also for an unwritable file."""
+    """Create an empty file of mode 0600 unless it exists; whether it was created.
+
+    Raises OSError, also for an unwritable file.
+    """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
@@ -119,9 +129,12 @@ def numbers(raw: bytes) -> list[int]:
 
 
 class MarkedRows:
-    """Tables whose last column, the mark, is a checksum over the others. Each table's sum of marks detects missing rows.
+    """Tables whose last column, the mark, is a checksum over the others.
 
-    `columns` maps each table to the columns that its marks cover. The table "meta" (key, value, mark) holds the sums of the others.
+    Each table's sum of marks detects missing rows.
+
+    `columns` maps each table to the columns that its marks cover. The table "meta" (key, value, mark) holds the sums of
+    the others.
     """
 
     def __init__(self, db: sqlite3.Connection, path: pathlib.Path, columns: Mapping[str, str]) -> None:
@@ -141,7 +154,7 @@ class MarkedRows:
 
     def _sum(self, table: str) -> int:
         total = 0
-        for *row, stated in self._db.execute(f"SELECT {self._columns[table]}, mark FROM {table}"):  # noqa: S608
+        for *row, stated in self._db.execute(f"SELECT {self._columns[table]}, mark FROM {table}"):
             if stated != mark(table, row):
                 raise StoreCorruptError(f"{self._path}: a damaged row in {table}")
             total += stated
@@ -150,12 +163,12 @@ class MarkedRows:
     def insert(self, table: str, row: Sequence[object]) -> None:
         """Write a new row. In "meta", which no sum covers, it takes the place of the one with the same key."""
         stated, over = mark(table, row), "OR REPLACE " if table == "meta" else ""
-        self._db.execute(f"INSERT {over}INTO {table} VALUES ({'?, ' * len(row)}?)", (*row, stated))  # noqa: S608
+        self._db.execute(f"INSERT {over}INTO {table} VALUES ({'?, ' * len(row)}?)", (*row, stated))
         if table in self._sums:
             self._sums[table] = self._sums[table] + stated & _M63
 
     def remove(self, table: str, where: str, values: Sequence[object]) -> None:
-        for (stated,) in self._db.execute(f"DELETE FROM {table} WHERE {where} RETURNING mark", values).fetchall():  # noqa: S608
+        for (stated,) in self._db.execute(f"DELETE FROM {table} WHERE {where} RETURNING mark", values).fetchall():
             if table in self._sums:
                 self._sums[table] = self._sums[table] - stated & _M63
 
@@ -201,7 +214,9 @@ class MarkedRows:
             raise
 
     def check_unchanged(self) -> None:
-        """Raises StoreLockedError if someone else has written the file, whom the lock did not keep out; within a transaction."""
+        """Raises StoreLockedError if someone else has written the file, whom the lock did not keep out; within a
+        transaction.
+        """
         if self.meta("sums") != self._all_sums():
             raise StoreLockedError(f"{self._path}: another process has written it meanwhile")
 

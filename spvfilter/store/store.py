@@ -1,8 +1,9 @@
-"""The wallet's database, one SQLite file: headers, watch list, coins, matches, pending transactions, compact filters and the scan cursor.
+"""The wallet's database, one SQLite file: headers, watch list, coins, matches, pending transactions, compact filters
+and the scan cursor.
 
-A batch changes headers, matches, coins and cursor in one transaction, so the state is consistent even if the process is killed. SQLite
-has no checksums: each row carries one over its contents, each table the sum of its rows' checksums, and headers are linked by their
-hashes. A damaged file is therefore refused and never gives a wrong match.
+A batch changes headers, matches, coins and cursor in one transaction, so the state is consistent even if the process is
+killed. SQLite has no checksums: each row carries one over its contents, each table the sum of its rows' checksums, and
+headers are linked by their hashes. A damaged file is therefore refused and never gives a wrong match.
 
 Use it from one thread at a time. The file and its companions have mode 0600: they reveal what the wallet owns.
 """
@@ -82,9 +83,10 @@ class Store:
     def open(cls, path: str | os.PathLike[str], network: Network, *, rebuild: bool = False) -> Self:
         """Open the database at `path`, or create it, and verify all of it. MEMORY opens one without a file.
 
-        With `rebuild`, an existing database is moved aside (to `….damaged`) and replaced by a new one with what can be read of its watch
-        list, labels and filter parameters; headers and matches must be fetched again. Raises StoreLockedError, StoreForeignError (also
-        for another network), StoreCorruptError, StoreFullError, StoreReadOnlyError.
+        With `rebuild`, an existing database is moved aside (to `….damaged`) and replaced by a new one with what can be
+        read of its watch list, labels and filter parameters; headers and matches must be fetched again. Raises
+        StoreLockedError, StoreForeignError (also for another network), StoreCorruptError, StoreFullError,
+        StoreReadOnlyError.
         """
         file = Path(path)
         if rebuild and file.exists():
@@ -142,14 +144,21 @@ class Store:
     def _verify(self) -> None:
         """Raises StoreCorruptError if a row is damaged or missing or a header does not link."""
         with translated(self.path):
-            tables = self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name != 'filters'").fetchall()
-            for (table,) in (("sqlite_master",), *tables):  # without the filters, up to 13 GB: each is checked when it is read
+            tables = self._db.execute(
+                "SELECT name FROM sqlite_master WHERE type = 'table' AND name != 'filters'"
+            ).fetchall()
+            for (table,) in (
+                ("sqlite_master",),
+                *tables,
+            ):  # without the filters, up to 13 GB: each is checked when it is read
                 (verdict,) = self._db.execute("SELECT * FROM pragma_integrity_check(?)", (table,)).fetchone()
                 if verdict != "ok":
                     raise StoreCorruptError(f"{self.path}: {str(verdict)[:200]}")
             self._rows.verify()
             if (found := self._rows.meta("network")) != self.network.genesis_hash:
-                raise StoreForeignError(f"{self.path}: this wallet belongs to {network_of(found)}, not to {self.network}")
+                raise StoreForeignError(
+                    f"{self.path}: this wallet belongs to {network_of(found)}, not to {self.network}"
+                )
             self._headers.verify()
             self._ledger.verify()
             self.keychains.verify()
@@ -179,7 +188,9 @@ class Store:
                         store._rows.set_meta(key, meta[key])
             store.attach(watch)
             with translated(made):
-                store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # into one file; close() would not report a full disk
+                store._db.execute(
+                    "PRAGMA wal_checkpoint(TRUNCATE)"
+                )  # into one file; close() would not report a full disk
         replace(file, made)
 
     def close(self) -> None:
@@ -251,8 +262,11 @@ class Store:
         """
         entries = {row: at for at, row in enumerate(self._ids)}
         where = {None: "height > ? OR height IS NULL", True: "height > ?", False: "height IS NULL AND ? < 0"}[confirmed]
-        query = f"SELECT {MARKED['matches']} FROM matches WHERE {where} ORDER BY height IS NULL, height, position, spend DESC, n"  # noqa: S608
-        for spend, txid, n, position, outpoint, value, script, entry, block, height, completeness in self._rows_of(query, (above,)):
+        order = "height IS NULL, height, position, spend DESC, n"
+        query = f"SELECT {MARKED['matches']} FROM matches WHERE {where} ORDER BY {order}"
+        for spend, txid, n, position, outpoint, value, script, entry, block, height, completeness in self._rows_of(
+            query, (above,)
+        ):
             hit = Hit(bool(spend), position, txid, n, outpoint, value, script, entries[entry])
             yield StoredMatch(hit, block, height, stored_completeness(completeness, self.path))
 
@@ -267,8 +281,12 @@ class Store:
                 height, time = found.height, views.block_time(found.height, found.block_hash)
             yield found._replace(time=time)
 
-    def blocks_of(self, identities: Iterable[tuple[bool, bytes, int]]) -> dict[tuple[bool, bytes, int], tuple[bytes | None, int | None]]:
-        """The stored ones of these matches (spend, txid, n), with hash and height of their block; both None while unconfirmed."""
+    def blocks_of(
+        self, identities: Iterable[tuple[bool, bytes, int]]
+    ) -> dict[tuple[bool, bytes, int], tuple[bytes | None, int | None]]:
+        """The stored ones of these matches (spend, txid, n), with hash and height of their block; both None while
+        unconfirmed.
+        """
         query = "SELECT block, height FROM matches WHERE spend = ? AND txid = ? AND n = ?"
         with translated(self.path):
             rows = [(identity, self._db.execute(query, identity).fetchone()) for identity in identities]
@@ -307,13 +325,18 @@ class Store:
 
     def ended(self) -> list[Ended]:
         """What became neither confirmed nor is unconfirmed any more, the oldest first."""
-        query = "SELECT txid, status, length(raw) FROM transactions WHERE status NOT IN ('confirmed', ?, ?) ORDER BY place, rowid"
+        query = (
+            "SELECT txid, status, length(raw) FROM transactions WHERE status NOT IN ('confirmed', ?, ?) ORDER BY place,"
+            " rowid"
+        )
         kinds = tuple(status.value for status in UNCONFIRMED)
         own = self._transactions("own > 0 AND status NOT IN ('confirmed', ?, ?)", kinds)
-        return [Ended(txid, TxStatus(status), size, own.get(txid)) for txid, status, size in self._rows_of(query, kinds)]
+        return [
+            Ended(txid, TxStatus(status), size, own.get(txid)) for txid, status, size in self._rows_of(query, kinds)
+        ]
 
     def _transactions(self, where: str, values: tuple[object, ...]) -> dict[bytes, StoredTx]:
-        query = f"SELECT {MARKED['transactions']} FROM transactions WHERE {where} ORDER BY place, rowid"  # noqa: S608
+        query = f"SELECT {MARKED['transactions']} FROM transactions WHERE {where} ORDER BY place, rowid"
         return {row[0]: stored_tx(row) for row in self._rows_of(query, values)}
 
     def note(self, name: str) -> bytes | None:
@@ -325,9 +348,9 @@ class Store:
     def attach(self, watch: WatchList, since: int | None = None) -> None:
         """Merge `watch` with the database: each gets the entries, labels and coins that only the other has.
 
-        Entries that are new to the database need a search of the blocks from height `since` on, so the cursor moves back below it; None
-        is the lowest height from which the wallet was ever searched, as it is for what a window gains that the database knows. Raises
-        KeychainMismatchError.
+        Entries that are new to the database need a search of the blocks from height `since` on, so the cursor moves
+        back below it; None is the lowest height from which the wallet was ever searched, as it is for what a window
+        gains that the database knows. Raises KeychainMismatchError.
         """
         with translated(self.path):
             rows = list(self._db.execute("SELECT id, kind, value, label FROM watch ORDER BY id"))
@@ -337,10 +360,15 @@ class Store:
             for row, kind, value, label in rows:
                 there = watch.table.find(EntryKind(kind), value)
                 mine = watch.own_label(there) if there != NO_ENTRY else None
-                known[watch.add_entry(EntryKind(kind), value, mine or (label if label != inherited.get(row) else None))] = row, label
+                known[
+                    watch.add_entry(EntryKind(kind), value, mine or (label if label != inherited.get(row) else None))
+                ] = row, label
             entries = {row: at for at, (row, _) in known.items()}
             take_keychains(watch, keychains, entries)
-            coins = {outpoint: rest for outpoint, *rest in self._db.execute("SELECT outpoint, entry, value, script FROM coins")}
+            coins = {
+                outpoint: rest
+                for outpoint, *rest in self._db.execute("SELECT outpoint, entry, value, script FROM coins")
+            }
             for outpoint, (row, value, script) in coins.items():
                 watch.table.set_coin(outpoint, entries[row], value, script)
             self._ids = []
@@ -365,10 +393,12 @@ class Store:
                     self._move_cursor(min(self._cursor, first - 1))
 
     def commit(self, *batches: Batch) -> None:
-        """Apply batches in one transaction, flushed to disk. Raises StoreError, StoreFullError; then nothing has changed.
+        """Apply batches in one transaction, flushed to disk.
 
-        Another exception, such as KeyboardInterrupt, may come when everything is committed already. Raises ParameterError for headers that
-        do not follow the stored ones and for hashes of a wrong size.
+        Raises StoreError, StoreFullError; then nothing has changed.
+
+        Another exception, such as KeyboardInterrupt, may come when everything is committed already. Raises
+        ParameterError for headers that do not follow the stored ones and for hashes of a wrong size.
         """
         tip, cursor, searched, ids, number = self.tip, self._cursor, self._searched, self._ids, len(self._ids)
         filters, totals, log = self.compact_filters.state(), self._ledger.state(), self.events.log
@@ -390,7 +420,9 @@ class Store:
             raise
 
     def _check_unchanged(self) -> None:
-        """Raises StoreLockedError for a file that somebody else has written, StoreError for one that is not in its place any more."""
+        """Raises StoreLockedError for a file that somebody else has written, StoreError for one that is not in its
+        place any more.
+        """
         if self._place is not None:
             self._place.check()
         self._rows.check_unchanged()
@@ -447,7 +479,10 @@ class Store:
         self._rows.set_meta("cursor", number(self._cursor) + number(self._searched))
 
     def _write_entries(self, watch: WatchList, known: dict[int, tuple[int, str | None]], row: int) -> None:
-        """Write the entries of a watch list. `known`: entry number → id and label of its existing row; new ones get ids from `row` on."""
+        """Write the entries of a watch list.
+
+        `known`: entry number → id and label of its existing row; new ones get ids from `row` on.
+        """
         for at, (kind, value, label) in enumerate(watch.entries()):
             if at in known:
                 there, labelled = known[at]
@@ -465,7 +500,9 @@ class Store:
         self._ledger.relabelled(row)
 
     def _remove_entries(self, rows: Sequence[int]) -> None:
-        """Remove entries, and the coins learned through them, but for those that are entries themselves, or pay another: these stay."""
+        """Remove entries, and the coins learned through them, but for those that are entries themselves, or pay
+        another: these stay.
+        """
         gone, scripts = set(rows), dict[bytes, int]()
         for row in rows:
             self._rows.remove("watch", "id = ?", (row,))

@@ -1,4 +1,7 @@
-"""Views of a wallet's database: balance, coins and history, each of one moment, whoever writes meanwhile. Every row read is checked."""
+"""Views of a wallet's database: balance, coins and history, each of one moment, whoever writes meanwhile.
+
+Every row read is checked.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,15 @@ from spvfilter.store.ledger import Totals, TxStatus, stored_completeness
 from spvfilter.store.schema import MARKED
 from spvfilter.store.searched import BlockRange, Searched, common, gaps
 from spvfilter.store.sqlite import mark, translated
-from spvfilter.store.windowviews import KeychainStatus, chosen, is_script_used, keychains_of, narrowed, next_of, place_of_entry
+from spvfilter.store.windowviews import (
+    KeychainStatus,
+    chosen,
+    is_script_used,
+    keychains_of,
+    narrowed,
+    next_of,
+    place_of_entry,
+)
 from spvfilter.watch.match import Completeness
 
 if TYPE_CHECKING:
@@ -38,7 +49,8 @@ T = TypeVar("T")
 DEFAULT_LIMIT = 100  # entries of a page
 _TOP = (1 << 63) - 1  # above every place
 _COLUMNS = {  # of each table, with their mark
-    table: ", ".join(f"{table}.{column}" for column in (*columns.split(", "), "mark")) for table, columns in MARKED.items()
+    table: ", ".join(f"{table}.{column}" for column in (*columns.split(", "), "mark"))
+    for table, columns in MARKED.items()
 }
 
 
@@ -64,12 +76,20 @@ class Snapshot(list[T]):
 class Balance:
     """What the wallet has, in satoshi. Outputs that were found count, whatever entry of the watch list they match."""
 
-    confirmed: int  # outputs in the best chain that no transaction of it spends, but for immature ones; what is pending changes nothing
-    immature: int  # outputs of coinbases with fewer than 100 confirmations, which the next block may not spend
-    pending_in: int  # outputs of pending transactions that no pending transaction spends: payments, and the change of own spends
-    pending_out: int  # outputs in the best chain that pending transactions spend, each with its whole value
-    spendable: int  # what of `confirmed` no pending transaction spends; change counts once a block has it
-    sequence: int = field(default=0, compare=False, repr=False)  # number of the last event that it includes, as of a Snapshot
+    confirmed: int
+    """Outputs in the best chain that no transaction of it spends, but for immature ones; what is pending changes
+    nothing.
+    """
+    immature: int
+    """Outputs of coinbases with fewer than 100 confirmations, which the next block may not spend."""
+    pending_in: int
+    """Outputs of pending transactions that no pending transaction spends: payments, and the change of own spends."""
+    pending_out: int
+    """Outputs in the best chain that pending transactions spend, each with its whole value."""
+    spendable: int
+    """What of `confirmed` no pending transaction spends; change counts once a block has it."""
+    sequence: int = field(default=0, compare=False, repr=False)
+    """Number of the last event that it includes, as of a Snapshot."""
 
     @property
     def total(self) -> int:
@@ -83,19 +103,30 @@ class Coin:
     """An output that no transaction of the best chain spends, in a block of it or pending."""
 
     outpoint: OutPoint
-    value: int  # satoshi
+    value: int
+    """Satoshi."""
     script_pubkey: bytes
-    address: str | None  # of the scriptPubKey, if it has one
-    label: str | None  # of the entry that it matches
-    height: int | None  # None while it is pending
+    address: str | None
+    """Of the scriptPubKey, if it has one."""
+    label: str | None
+    """Of the entry that it matches."""
+    height: int | None
+    """None while it is pending."""
     is_coinbase: bool
-    is_spendable: bool  # in a block, mature, and not spent by a pending transaction
-    spent_by: bytes | None  # txid of the pending transaction that spends it
-    cursor: str  # to go on behind it
-    time: int | None = None  # of its block, seconds since 1970; None while it is pending
-    completeness: Completeness | None = None  # of its block: how certain it is that no match in it is missing
-    keychain: str | None = None  # name of the keychain whose script it pays
-    keychain_index: int | None = None  # index of the script there
+    is_spendable: bool
+    """In a block, mature, and not spent by a pending transaction."""
+    spent_by: bytes | None
+    """Txid of the pending transaction that spends it."""
+    cursor: str
+    """To go on behind it."""
+    time: int | None = None
+    """Of its block, seconds since 1970; None while it is pending."""
+    completeness: Completeness | None = None
+    """Of its block: how certain it is that no match in it is missing."""
+    keychain: str | None = None
+    """Name of the keychain whose script it pays."""
+    keychain_index: int | None = None
+    """Index of the script there."""
 
 
 @public
@@ -103,22 +134,37 @@ class Coin:
 class HistoryEntry:
     """A transaction that concerns the wallet, and what became of it."""
 
-    txid: bytes  # 32 bytes, wire order
-    net: int  # satoshi: outputs that match less inputs that match and whose value is known; of what no longer counts, as it was
-    fee: int | None  # satoshi, where every input matches and its value is known
+    txid: bytes
+    """32 bytes, wire order."""
+    net: int
+    """Satoshi: outputs that match less inputs that match and whose value is known; of what no longer counts, as it
+    was.
+    """
+    fee: int | None
+    """Satoshi, where every input matches and its value is known."""
     status: TxStatus
-    height: int | None  # of its block; None unless it is confirmed
-    block_hash: bytes | None  # of its block; of one that is conflicted, of the block that has its rival
-    time: int | None  # seconds since 1970: of its block, or when it was first seen
-    first_seen: int | None  # when it was first seen unconfirmed; None if that was in a block
-    confirmations: int  # 1 in the last block of the best chain, 0 unless it is confirmed
-    rival: bytes | None  # txid of what replaced it or conflicts with it
-    is_own: bool  # whether it was broadcast here
+    height: int | None
+    """Of its block; None unless it is confirmed."""
+    block_hash: bytes | None
+    """Of its block; of one that is conflicted, of the block that has its rival."""
+    time: int | None
+    """Seconds since 1970: of its block, or when it was first seen."""
+    first_seen: int | None
+    """When it was first seen unconfirmed; None if that was in a block."""
+    confirmations: int
+    """1 in the last block of the best chain, 0 unless it is confirmed."""
+    rival: bytes | None
+    """Txid of what replaced it or conflicts with it."""
+    is_own: bool
+    """Whether it was broadcast here."""
     is_coinbase: bool
-    labels: tuple[str, ...]  # of the entries that it matches
+    labels: tuple[str, ...]
+    """Of the entries that it matches."""
     raw: bytes
-    cursor: str  # to go on behind it
-    completeness: Completeness | None = None  # of its block: how certain it is that no match in it is missing
+    cursor: str
+    """To go on behind it."""
+    completeness: Completeness | None = None
+    """Of its block: how certain it is that no match in it is missing."""
 
 
 @public
@@ -126,9 +172,12 @@ class HistoryEntry:
 class SearchedEntries:
     """Entries of the watch list, and the blocks of the best chain that were searched for them."""
 
-    entries: int  # how many
-    ranges: tuple[BlockRange, ...]  # ascending
-    skipped: tuple[BlockRange, ...]  # up to the height of the search: these are searched only if `rescan` is told to
+    entries: int
+    """How many."""
+    ranges: tuple[BlockRange, ...]
+    """Ascending."""
+    skipped: tuple[BlockRange, ...]
+    """Up to the height of the search: these are searched only if `rescan` is told to."""
 
 
 @public
@@ -165,7 +214,8 @@ class Views:
             return -1 if raw is None else int.from_bytes(raw[:8], "little", signed=True)
 
     def searched(self) -> tuple[SearchedEntries, ...]:
-        """Which blocks were searched for which entries: those searched alike together, in the order in which they were added.
+        """Which blocks were searched for which entries: those searched alike together, in the order in which they were
+        added.
 
         Raises StoreCorruptError.
         """
@@ -174,7 +224,9 @@ class Views:
             groups = searched.groups()
             ends = [*(group.id for group in groups[1:]), _TOP][: len(groups)]
             query = "SELECT count(*) FROM watch WHERE id >= ? AND id < ?"
-            counts = [self._db.execute(query, (group.id, end)).fetchone()[0] for group, end in zip(groups, ends, strict=True)]
+            counts = [
+                self._db.execute(query, (group.id, end)).fetchone()[0] for group, end in zip(groups, ends, strict=True)
+            ]
         rows = zip(counts, groups, strict=True)
         return tuple(SearchedEntries(count, ranges, gaps(ranges, cursor)) for count, (_, ranges) in rows if count)
 
@@ -187,7 +239,9 @@ class Views:
             searched = self._searched()
             found: list[tuple[BlockRange, ...]] = []
             for kind, value in entries:
-                row = self._db.execute("SELECT id FROM watch WHERE kind = ? AND value = ?", (int(kind), value)).fetchone()
+                row = self._db.execute(
+                    "SELECT id FROM watch WHERE kind = ? AND value = ?", (int(kind), value)
+                ).fetchone()
                 if row is None:
                     raise ParameterError(f"this is not watched: {value.hex()[:80]}")
                 found.append(searched.ranges_of(row[0]))
@@ -210,16 +264,20 @@ class Views:
             return tuple(each for _, each in keychains_of(self._checked, self._network))
 
     def next_address(self, keychain: str | None = None) -> str:
-        """The address of the lowest index that was never used, of the keychain with a name or a label, by default the first.
+        """The address of the lowest index that was never used, of the keychain with a name or a label, by default the
+        first.
 
-        It is read, not derived. Raises ParameterError for an unknown keychain, one whose indexes are all used and one whose scripts have no
-        address, StoreCorruptError.
+        It is read, not derived. Raises ParameterError for an unknown keychain, one whose indexes are all used and one
+        whose scripts have no address, StoreCorruptError.
         """
         with self._moment():
             return next_of(keychains_of(self._checked, self._network), keychain).next_address or ""
 
     def is_used(self, address: str) -> bool:
-        """Whether an output that pays this address was found. Raises AddressError, WrongNetworkError, StoreCorruptError."""
+        """Whether an output that pays this address was found.
+
+        Raises AddressError, WrongNetworkError, StoreCorruptError.
+        """
         script = address_to_script(address, self._network)
         with self._moment():
             return is_script_used(self._checked, script)
@@ -233,7 +291,8 @@ class Views:
     # The books
 
     def balance(self, label: str | None = None, *, keychain: str | None = None) -> Balance:
-        """The balance: of everything, from sums that each commit keeps, or of the coins of a label or a keychain, which are added up.
+        """The balance: of everything, from sums that each commit keeps, or of the coins of a label or a keychain, which
+        are added up.
 
         Raises ParameterError for what is no label and for an unknown keychain, StoreCorruptError.
         """
@@ -241,12 +300,18 @@ class Views:
             of_all = label is None and keychain is None
             totals = self._totals() if of_all else self._totals_of(label, keychain)
             immature = held = 0
-            for coin in self._coins_where("coinbase = 1 AND height > ?", (self._tip() + 1 - COINBASE_MATURITY,), label, keychain):
+            for coin in self._coins_where(
+                "coinbase = 1 AND height > ?", (self._tip() + 1 - COINBASE_MATURITY,), label, keychain
+            ):
                 immature += coin[2]
-                held += coin[2] if coin[6] is not None else 0  # that a pending transaction spends, though it cannot be valid
+                held += (
+                    coin[2] if coin[6] is not None else 0
+                )  # that a pending transaction spends, though it cannot be valid
             sequence = self._log().last
         mature = totals.confirmed - immature
-        return Balance(mature, immature, totals.pending_in, totals.pending_out, mature - (totals.pending_out - held), sequence)
+        return Balance(
+            mature, immature, totals.pending_in, totals.pending_out, mature - (totals.pending_out - held), sequence
+        )
 
     def _totals(self) -> Totals:
         raw = self._meta("totals")
@@ -261,12 +326,17 @@ class Views:
         return totals
 
     def coins(
-        self, *, label: str | None = None, keychain: str | None = None, limit: int | None = None, before: str | None = None
+        self,
+        *,
+        label: str | None = None,
+        keychain: str | None = None,
+        limit: int | None = None,
+        before: str | None = None,
     ) -> Snapshot[Coin]:
         """The coins, of a label, of a keychain or all: pending ones, then those of blocks, the latest first.
 
-        At most `limit` of them, from behind the one whose cursor is `before`. Raises ParameterError for a bad limit or cursor and for an
-        unknown keychain, StoreCorruptError.
+        At most `limit` of them, from behind the one whose cursor is `before`. Raises ParameterError for a bad limit or
+        cursor and for an unknown keychain, StoreCorruptError.
         """
         where = "(place, outpoint) < (?, ?) ORDER BY place DESC, outpoint DESC LIMIT ?"
         with self._moment():
@@ -275,27 +345,35 @@ class Views:
             return Snapshot((self._coin(row, tip) for row in found), self._log().last)
 
     def history(
-        self, *, label: str | None = None, keychain: str | None = None, limit: int | None = DEFAULT_LIMIT, before: str | None = None
+        self,
+        *,
+        label: str | None = None,
+        keychain: str | None = None,
+        limit: int | None = DEFAULT_LIMIT,
+        before: str | None = None,
     ) -> Snapshot[HistoryEntry]:
         """The transactions, of a label, of a keychain or all: unconfirmed ones, then those of blocks, the latest first.
 
-        At most `limit` of them, from behind the one whose cursor is `before`; None for all. A cursor stays good whatever happens; but
-        between two pages a block or a reorganisation may move an entry above or below it: within `moment` each is shown once. What was
-        abandoned, expired or is in conflict stands where the chain ended then. Of what ended so and was not broadcast here, the latest
-        1,000 are kept; of a keychain only what is confirmed or pending. Raises ParameterError for a bad limit or cursor and for an unknown
-        keychain, StoreCorruptError.
+        At most `limit` of them, from behind the one whose cursor is `before`; None for all. A cursor stays good
+        whatever happens; but between two pages a block or a reorganisation may move an entry above or below it: within
+        `moment` each is shown once. What was abandoned, expired or is in conflict stands where the chain ended then. Of
+        what ended so and was not broadcast here, the latest 1,000 are kept; of a keychain only what is confirmed or
+        pending. Raises ParameterError for a bad limit or cursor and for an unknown keychain, StoreCorruptError.
         """
         values: tuple[object, ...] = (*_behind(before), _checked_limit(limit))
         with self._moment():
             of = "1"
             if keychain is not None:
-                of = f"transactions.txid IN (SELECT txid FROM matches WHERE {self._of_keychain('matches.entry', keychain)})"  # noqa: S608
+                matching = self._of_keychain("matches.entry", keychain)
+                of = f"transactions.txid IN (SELECT txid FROM matches WHERE {matching})"
             if label is None:
-                where = f"FROM transactions WHERE {of} AND (place, txid) < (?, ?) ORDER BY place DESC, txid DESC LIMIT ?"
+                where = (
+                    f"FROM transactions WHERE {of} AND (place, txid) < (?, ?) ORDER BY place DESC, txid DESC LIMIT ?"
+                )
             else:
                 where = (
-                    f"FROM tx_labels JOIN transactions USING (txid) WHERE label = ? AND {of} AND (tx_labels.place, tx_labels.txid) < (?, ?)"
-                    " ORDER BY tx_labels.place DESC, tx_labels.txid DESC LIMIT ?"
+                    f"FROM tx_labels JOIN transactions USING (txid) WHERE label = ? AND {of} AND (tx_labels.place,"
+                    " tx_labels.txid) < (?, ?) ORDER BY tx_labels.place DESC, tx_labels.txid DESC LIMIT ?"
                 )
                 values = (_checked_label(label), *values)
             return Snapshot(self._entries(where, values), self._log().last)
@@ -349,12 +427,20 @@ class Views:
             raise StoreCorruptError(f"{self._path}: the last headers are damaged")
         return -1 if row is None else int(row[0]) + row[1] // HEADER_SIZE - 1
 
-    def _coins_where(self, where: str, values: tuple[object, ...], label: str | None, keychain: str | None) -> Iterator[tuple[Any, ...]]:
+    def _coins_where(
+        self, where: str, values: tuple[object, ...], label: str | None, keychain: str | None
+    ) -> Iterator[tuple[Any, ...]]:
         if keychain is not None:
             where = f"{self._of_keychain('unspent.entry', keychain)} AND {where}"
         if label is not None:
             _checked_label(label)
-            where, values = f"entry IN (SELECT id FROM watch WHERE label = ?) AND {where}", (label, *values)  # noqa: S608  # constants
+            where, values = (
+                f"entry IN (SELECT id FROM watch WHERE label = ?) AND {where}",
+                (
+                    label,
+                    *values,
+                ),
+            )
         return self._checked("unspent", f"FROM unspent WHERE {where}", values)
 
     def _coin(self, row: tuple[Any, ...], tip: int) -> Coin:
@@ -400,7 +486,9 @@ class Views:
                 rival=rival,
                 is_own=bool(own),
                 is_coinbase=is_confirmed and position == 0,
-                labels=tuple(label for _, label, _ in self._checked("tx_labels", "FROM tx_labels WHERE txid = ?", (txid,))),
+                labels=tuple(
+                    label for _, label, _ in self._checked("tx_labels", "FROM tx_labels WHERE txid = ?", (txid,))
+                ),
                 raw=raw,
                 cursor=_cursor(place, txid),
                 completeness=self._completeness_of(txid) if is_confirmed else None,
@@ -409,7 +497,9 @@ class Views:
     def _found_in(self, outpoint: bytes, height: int) -> tuple[int, Completeness]:
         """Time and completeness of the block at a height that has an output."""
         values = outpoint[:32], int.from_bytes(outpoint[32:], "little"), height
-        row = next(self._checked("matches", "FROM matches WHERE txid = ? AND spend = 0 AND n = ? AND height = ?", values), None)
+        row = next(
+            self._checked("matches", "FROM matches WHERE txid = ? AND spend = 0 AND n = ? AND height = ?", values), None
+        )
         if row is None:
             raise StoreCorruptError(f"{self._path}: the match of output {OutPoint.parse(outpoint)} is missing")
         return self.block_time(height, row[8]), stored_completeness(row[10], self._path)
@@ -417,17 +507,24 @@ class Views:
     def _completeness_of(self, txid: bytes) -> Completeness | None:
         """The least certain completeness of a transaction's matches."""
         found = {row[10] for row in self._checked("matches", "FROM matches WHERE txid = ?", (txid,))}
-        return min((stored_completeness(each, self._path) for each in found), key=list(Completeness).index, default=None)
+        return min(
+            (stored_completeness(each, self._path) for each in found), key=list(Completeness).index, default=None
+        )
 
     def block_time(self, height: int, block: bytes) -> int:
-        """The time in the header of a block of the best chain, seconds since 1970. Raises StoreCorruptError if it is none."""
+        """The time in the header of a block of the best chain, seconds since 1970.
+
+        Raises StoreCorruptError if it is none.
+        """
         header = b""
         if height <= self._tip():
             with self._db.blobopen("headers", "raw", height - height % PER_ROW, readonly=True) as headers:
                 headers.seek(height % PER_ROW * HEADER_SIZE)
                 header = headers.read(HEADER_SIZE)
         if sha256d(header) != block:
-            raise StoreCorruptError(f"{self._path}: the header of height {height} is not that of block {hash_to_hex(block)}")
+            raise StoreCorruptError(
+                f"{self._path}: the header of height {height} is not that of block {hash_to_hex(block)}"
+            )
         return int.from_bytes(header[68:72], "little")
 
 

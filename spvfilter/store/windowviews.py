@@ -13,7 +13,9 @@ from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
 from spvfilter.watch.keychain import all_used
 
-Checked = Callable[[str, str, tuple[object, ...]], Iterator[tuple[Any, ...]]]  # rows of a table, by the rest of a query and its values
+Checked = Callable[
+    [str, str, tuple[object, ...]], Iterator[tuple[Any, ...]]
+]  # rows of a table, by the rest of a query and its values
 _MATCHES = "{0} >= runs.entry AND {0} < runs.entry + runs.indexes * runs.scripts"
 
 
@@ -22,14 +24,20 @@ _MATCHES = "{0} >= runs.entry AND {0} < runs.entry + runs.indexes * runs.scripts
 class KeychainStatus:
     """A keychain of the wallet, and what of it was used."""
 
-    name: str  # of one that was made of a descriptor: the descriptor
+    name: str
+    """Of one that was made of a descriptor: the descriptor."""
     label: str | None
-    descriptor: str | None  # with its checksum; None for one that the wallet derives by itself
+    descriptor: str | None
+    """With its checksum; None for one that the wallet derives by itself."""
     lookahead: int
-    window: int  # the indexes below are watched
-    used: tuple[int, ...]  # the indexes that were paid, ascending, whatever became of the payment
-    next_index: int | None  # the lowest one that was never used; None if all of a fixed descriptor's are
-    next_address: str | None  # of that index, if its scripts have one
+    window: int
+    """The indexes below are watched."""
+    used: tuple[int, ...]
+    """The indexes that were paid, ascending, whatever became of the payment."""
+    next_index: int | None
+    """The lowest one that was never used; None if all of a fixed descriptor's are."""
+    next_address: str | None
+    """Of that index, if its scripts have one."""
 
 
 def keychains_of(checked: Checked, network: Network) -> list[tuple[int, KeychainStatus]]:
@@ -50,7 +58,9 @@ def keychains_of(checked: Checked, network: Network) -> list[tuple[int, Keychain
 def _scripts_at(checked: Checked, keychain: int, index: int) -> Iterator[bytes]:
     """The scripts of an index of a window."""
     for _, first, entry, _, scripts in checked(
-        "runs", "FROM runs WHERE keychain = ? AND first <= ? AND first + indexes > ? ORDER BY entry", (keychain, index, index)
+        "runs",
+        "FROM runs WHERE keychain = ? AND first <= ? AND first + indexes > ? ORDER BY entry",
+        (keychain, index, index),
     ):
         start = entry + (index - first) * scripts
         for row in range(start, start + scripts):
@@ -58,8 +68,15 @@ def _scripts_at(checked: Checked, keychain: int, index: int) -> Iterator[bytes]:
 
 
 def chosen(known: Sequence[tuple[int, KeychainStatus]], name: str) -> list[tuple[int, KeychainStatus]]:
-    """The keychains with a name, a descriptor without its checksum, or a label, which several may have. Raises ParameterError for none."""
-    for names in ((each.name for _, each in known), (each.name.partition("#")[0] for _, each in known), (each.label for _, each in known)):
+    """The keychains with a name, a descriptor without its checksum, or a label, which several may have.
+
+    Raises ParameterError for none.
+    """
+    for names in (
+        (each.name for _, each in known),
+        (each.name.partition("#")[0] for _, each in known),
+        (each.label for _, each in known),
+    ):
         if found := [each for each, given in zip(known, names, strict=True) if given == name]:
             return found
     raise ParameterError(f"the wallet has no keychain {name[:80]!r}" + ("" if known else ", nor any other"))
@@ -83,7 +100,9 @@ def is_script_used(checked: Checked, script: bytes) -> bool:
     """Whether an output that pays a script was found, or its index of a keychain was used."""
     for row, *_ in checked("watch", "FROM watch WHERE kind = ? AND value = ?", (int(EntryKind.SCRIPT), script)):
         for owner, first, entry, _, scripts in checked("runs", f"FROM runs WHERE {_MATCHES.format('?')}", (row, row)):
-            if any(checked("used", "FROM used WHERE keychain = ? AND place = ?", (owner, first + (row - entry) // scripts))):
+            if any(
+                checked("used", "FROM used WHERE keychain = ? AND place = ?", (owner, first + (row - entry) // scripts))
+            ):
                 return True
         if any(checked("matches", "FROM matches WHERE spend = 0 AND entry = ?", (row,))):
             return True
@@ -91,7 +110,9 @@ def is_script_used(checked: Checked, script: bytes) -> bool:
 
 
 def place_of_entry(checked: Checked, entry: int) -> tuple[str | None, int | None]:
-    """The name of the keychain that an entry belongs to, and the index there; the first one's, where several have it."""
+    """The name of the keychain that an entry belongs to, and the index there; the first one's, where several have
+    it.
+    """
     for owner, first, start, _, scripts in checked(
         "runs", f"FROM runs WHERE {_MATCHES.format('?')} ORDER BY keychain LIMIT 1", (entry, entry)
     ):
@@ -102,4 +123,5 @@ def place_of_entry(checked: Checked, entry: int) -> tuple[str | None, int | None
 
 def narrowed(column: str, keychains: Sequence[int]) -> str:
     """The condition that a column, the id of an entry, is of one of these keychains."""
-    return f"EXISTS (SELECT 1 FROM runs WHERE runs.keychain IN ({', '.join(map(str, keychains))}) AND {_MATCHES.format(column)})"  # noqa: S608  # numbers
+    numbers = ", ".join(map(str, keychains))
+    return f"EXISTS (SELECT 1 FROM runs WHERE runs.keychain IN ({numbers}) AND {_MATCHES.format(column)})"

@@ -7,10 +7,11 @@ from spvfilter.protocol import MAX_MONEY
 
 
 def are_amounts(raw: bytes, span: TxSpan) -> bool:
-    """Whether the outputs of a transaction, and their sum, are from 0 to 21 million coins (Core consensus/tx_check.cpp CheckTransaction).
+    """Whether the outputs of a transaction, and their sum, are from 0 to 21 million coins (Core consensus/tx_check.cpp
+    CheckTransaction).
 
-    `span` is of a transaction in `raw`. A peer can mine a block that says otherwise where work costs next to nothing, and anywhere for the
-    price of a block.
+    `span` is of a transaction in `raw`. A peer can mine a block that says otherwise where work costs next to nothing,
+    and anywhere for the price of a block.
     """
     total = 0
     for at, _, _ in span.outputs:

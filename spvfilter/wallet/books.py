@@ -1,7 +1,8 @@
-"""The wallet's books, sans-IO: searched blocks and unconfirmed transactions in, events and batches for the database out.
+"""The wallet's books, sans-IO: searched blocks and unconfirmed transactions in, events and batches for the database
+out.
 
-All state is in memory; the database is told and never asked. An unconfirmed transaction is kept with every outpoint it spends, not only
-the wallet's: any confirmed transaction that spends one of them conflicts with it.
+All state is in memory; the database is told and never asked. An unconfirmed transaction is kept with every outpoint it
+spends, not only the wallet's: any confirmed transaction that spends one of them conflicts with it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ from spvfilter.wallet.confirmed import ConfirmedMatches
 from spvfilter.wallet.counting import Counting
 from spvfilter.wallet.endings import Ending, Endings
 from spvfilter.wallet.entries import Renumbering
-from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
+from spvfilter.wallet.events import (
+    BlockConnected,
+    BlockDisconnected,
+    MatchConfirmed,
+    MatchFound,
+    MatchWithdrawn,
+    Reason,
+    WalletEvent,
+)
 from spvfilter.wallet.invented import InventedOutpoints
 from spvfilter.wallet.kept import KEPT_DEPTH, KeptTransactions, confirmed, filter_elements, outpoint_elements
 from spvfilter.wallet.saved import Filtered, SavedBooks
@@ -34,13 +43,19 @@ from spvfilter.watch.watchlist import WatchList
 
 
 class Books:
-    """Matches, unconfirmed transactions and the search cursor of one wallet. `watch` learns outpoints from what is recorded."""
+    """Matches, unconfirmed transactions and the search cursor of one wallet.
+
+    `watch` learns outpoints from what is recorded.
+    """
 
     def __init__(self, watch: WatchList, saved: SavedBooks) -> None:
         self.watch = watch
         self.cursor = saved.cursor  # height up to which blocks have been searched
         self.searched = saved.searched  # height up to which they had been before the cursor moved back for new entries
-        self.blocks, self._are_blocks_changed = saved.blocks, False  # which were searched for which entries; since the batch has them
+        self.blocks, self._are_blocks_changed = (
+            saved.blocks,
+            False,
+        )  # which were searched for which entries; since the batch has them
         self.ids = list(saved.ids)  # of the entries' rows in the database, by number
         self.filtered = Filtered()
         self._changes = Changes()
@@ -110,8 +125,13 @@ class Books:
         return {found.hit.position: found.hit.txid for found in self._confirmed.at(height)}
 
     def own_unconfirmed(self) -> list[tuple[bytes, bytes]]:
-        """Unconfirmed transactions that we broadcast (txid, raw), parents first, but for those that we replaced ourselves."""
-        return [(txid, self.unconfirmed.pending[txid].raw) for txid in self.unconfirmed.parents_first(self.unconfirmed.sent.wanted)]
+        """Unconfirmed transactions that we broadcast (txid, raw), parents first, but for those that we replaced
+        ourselves.
+        """
+        return [
+            (txid, self.unconfirmed.pending[txid].raw)
+            for txid in self.unconfirmed.parents_first(self.unconfirmed.sent.wanted)
+        ]
 
     def spender_of(self, tx: Transaction) -> bytes | None:
         """The txid of another, confirmed transaction of the wallet's that spends what a transaction spends, or None."""
@@ -178,8 +198,8 @@ class Books:
     def _resolve(self, block: ScannedBlock) -> Iterator[WalletEvent]:
         """Transactions of the block are no longer pending; unconfirmed ones that conflict with them end.
 
-        Either kind spends an outpoint that an unconfirmed transaction spends. One that we broadcast is kept, though nothing of it is ours,
-        and though it had ended.
+        Either kind spends an outpoint that an unconfirmed transaction spends. One that we broadcast is kept, though
+        nothing of it is ours, and though it had ended.
         """
         freed: list[bytes] = []
         for found, inputs in block.inputs():
@@ -205,7 +225,9 @@ class Books:
         self.search_again(height)
 
     def doubt(self, height: int) -> None:
-        """What was found in blocks from a height on is in doubt: those that were searched for any entry are searched again, none below."""
+        """What was found in blocks from a height on is in doubt: those that were searched for any entry are searched
+        again, none below.
+        """
         lowest = self.blocks.lowest
         first = self.cursor + 1 if lowest is None else min(lowest, self.cursor + 1)
         self.rewind(max(height, first) - 1)
@@ -221,13 +243,18 @@ class Books:
         self._move_cursor(height)
 
     def connect_empty(self, height: int, filtered: int = 0) -> None:
-        """The blocks above the cursor, up to a height, were searched: nothing in them is ours. Peers filtered so many transactions."""
+        """The blocks above the cursor, up to a height, were searched: nothing in them is ours.
+
+        Peers filtered so many transactions.
+        """
         self.filtered.txs += filtered
         self.blocks.record(self.cursor + 1, height)
         self._move_cursor(height)
 
     def begin_at(self, height: int | None, wanted: tuple[int | None, int | None] | None = None) -> None:
-        """The wallet's search begins there; None: it will begin at a height or a birthday, the lower one, that is `wanted`."""
+        """The wallet's search begins there; None: it will begin at a height or a birthday, the lower one, that is
+        `wanted`.
+        """
         self.blocks.start, self.blocks.wanted, self._are_blocks_changed = height, wanted, True
 
     def _move_cursor(self, height: int) -> None:
@@ -247,7 +274,8 @@ class Books:
         self.unconfirmed.unmatched.block_came()
 
     def disconnect(self, fork: int, hashes: Sequence[bytes], headers: bytes, now: int) -> list[WalletEvent]:
-        """Take back the blocks above height `fork`, whose hashes are given lowest first, and store the headers that replace them.
+        """Take back the blocks above height `fork`, whose hashes are given lowest first, and store the headers that
+        replace them.
 
         Their transactions are unconfirmed again, except for coinbases and what spends from them.
         """
@@ -274,19 +302,28 @@ class Books:
         self.cursor, self.searched = min(self.cursor, fork), min(self.searched, fork)
         self.blocks.cut(fork)
         self._are_blocks_changed = True
-        for kept in [*self.ended.undone(fork, self.batch), *reversed(returning)]:  # parents first; what was in a block was seen last
+        for kept in [
+            *self.ended.undone(fork, self.batch),
+            *reversed(returning),
+        ]:  # parents first; what was in a block was seen last
             tx = Transaction.parse(kept.raw)
             if any(outpoint[:32] in gone for outpoint in tx.inputs):
                 gone.add(tx.txid)
                 self.ended.put(tx.txid, end.of(kept._replace(since=now), ()), self.batch)
-                for child in (each for index in range(len(tx.span.outputs)) for each in self.unconfirmed.spenders(tx.outpoint(index))):
+                for child in (
+                    each
+                    for index in range(len(tx.span.outputs))
+                    for each in self.unconfirmed.spenders(tx.outpoint(index))
+                ):
                     events += self._end(child, end, freed)
             else:
                 events += self._bring_back(kept, now, end.of(kept._replace(since=now), ()))
         return [*events, *self._counting.come_back(freed)]
 
     def _bring_back(self, kept: StoredTx, since: int, otherwise: StoredTx) -> Iterator[WalletEvent]:
-        """What was in a block, or in conflict with one, is unconfirmed again; of ours something is kept, `otherwise` as what has ended."""
+        """What was in a block, or in conflict with one, is unconfirmed again; of ours something is kept, `otherwise` as
+        what has ended.
+        """
         tx, seen = Transaction.parse(kept.raw), since if kept.seen is None else kept.seen
         yield from self._add(tx, seen, since, kept.own, (), moves_all=kept.own > 0 or kept.status is TxStatus.CONFIRMED)
         yield from self._add_late()
@@ -307,10 +344,18 @@ class Books:
 
     # Unconfirmed transactions
 
-    def add_unconfirmed(self, raw: bytes, now: int, *, own: bool = False, seen: int | None = None, words: Groups = ()) -> list[WalletEvent]:
-        """Record an unconfirmed transaction, `own` or on the `words` of groups, first `seen` now or earlier. Raises FormatError."""
+    def add_unconfirmed(
+        self, raw: bytes, now: int, *, own: bool = False, seen: int | None = None, words: Groups = ()
+    ) -> list[WalletEvent]:
+        """Record an unconfirmed transaction, `own` or on the `words` of groups, first `seen` now or earlier.
+
+        Raises FormatError.
+        """
         number = self.unconfirmed.sent.next_number() if own else 0
-        return [*self._add(Transaction.parse(raw), now if seen is None else seen, now, number, words), *self._add_late()]
+        return [
+            *self._add(Transaction.parse(raw), now if seen is None else seen, now, number, words),
+            *self._add_late(),
+        ]
 
     def _add_late(self) -> Iterator[WalletEvent]:
         """Transactions whose parents have become known, as many as may be looked at now."""
@@ -324,13 +369,23 @@ class Books:
             return self._expire(*expired)
         if (found := self.unconfirmed.unfinished.take_match()) is not None:
             txid, hits = found
-            events, made = self._counting.record(hits if hits and self.unconfirmed.is_live(txid) else self._counting.hits_of(txid))
+            events, made = self._counting.record(
+                hits if hits and self.unconfirmed.is_live(txid) else self._counting.hits_of(txid)
+            )
             self.unconfirmed.follow(made)
             return events
         return list(self._add_late())
 
     def _add(
-        self, tx: Transaction, seen: int, since: int, own: int, words: Groups, age: int | None = None, *, moves_all: bool = False
+        self,
+        tx: Transaction,
+        seen: int,
+        since: int,
+        own: int,
+        words: Groups,
+        age: int | None = None,
+        *,
+        moves_all: bool = False,
     ) -> list[WalletEvent]:
         before = self.unconfirmed.pending.get(tx.txid)
         if before is not None:
@@ -356,7 +411,9 @@ class Books:
         contest = self.unconfirmed.contest(tx, own=own > 0 or was is not None, moves_all=moves_all)
         later = None if age is None or contest is None else self.unconfirmed.seen_after(tx, age, contest)
         if contest is None and own:
-            later = self.rival_of(tx)  # it would move too much, which anybody may have invented: it is kept as a rival, and offered
+            later = self.rival_of(
+                tx
+            )  # it would move too much, which anybody may have invented: it is kept as a rival, and offered
         is_ruled_out = self.ended.rules_out(tx, own=own > 0)
         if not hits and not own and was is None:
             self.unconfirmed.set_aside(tx, since, age)
@@ -379,7 +436,9 @@ class Books:
         tx, own = (tx, own) if was is None else (Transaction.parse(was.raw), was.own)
         made = StoredTx(tx.raw, TxStatus.PENDING, own, seen, since)
         if later is not None:
-            made = self.batch.transactions[tx.txid] = made._replace(status=TxStatus.REPLACED, rival=later, hits=tuple(hits))
+            made = self.batch.transactions[tx.txid] = made._replace(
+                status=TxStatus.REPLACED, rival=later, hits=tuple(hits)
+            )
         self.unconfirmed.add(tx, made, age)
         if not own:
             self.unconfirmed.rest(tx.txid, words)
@@ -413,14 +472,18 @@ class Books:
         return ids
 
     def remove_entries(self, removed: Sequence[int], tell: Callable[..., None]) -> None:
-        """Take entries from the watch list: what matched them leaves the books, unless another entry matches it as well.
+        """Take entries from the watch list: what matched them leaves the books, unless another entry matches it as
+        well.
 
         `tell` is called with the events, which belong into the commit of that change.
         """
         self._seal()
         lost = (change := Renumbering(self.watch, removed)).apply(self._confirmed, self.unconfirmed, self.batch)
         self.ended.change(change.hit)
-        withdrawn = [MatchWithdrawn(self.match_of(found.hit, found if found.block_hash else None), Reason.REMOVED) for found in lost]
+        withdrawn = [
+            MatchWithdrawn(self.match_of(found.hit, found if found.block_hash else None), Reason.REMOVED)
+            for found in lost
+        ]
         self.watch.replace_with(change.left)
         self.ids = change.ids(self.ids)
         self.blocks.keep_entries(self.ids)
@@ -432,7 +495,8 @@ class Books:
             self._forget_tx(txid)
 
     def entries_added(self, units: float = inf) -> list[WalletEvent]:
-        """Match unconfirmed transactions against new entries; of those without a match so far, what came after the latest block.
+        """Match unconfirmed transactions against new entries; of those without a match so far, what came after the
+        latest block.
 
         What is more than so many `units` of work is `unfinished`.
         """
@@ -446,7 +510,8 @@ class Books:
         return events
 
     def expire(self, now: int, began: int = 0, proven: int = 1 << 62, units: float = inf) -> list[WalletEvent]:
-        """Withdraw transactions that have been unconfirmed for 336 hours; those seen before `began` only if it is also `proven` so late.
+        """Withdraw transactions that have been unconfirmed for 336 hours; those seen before `began` only if it is also
+        `proven` so late.
 
         What is more than so many `units` of work is `unfinished`.
         """
@@ -471,10 +536,14 @@ class Books:
         return self._end_all([txid], TxStatus.EXPIRED, Reason.EXPIRED)
 
     def abandon(self, txid: bytes, *, refused: bool = False) -> list[WalletEvent]:
-        """Give up an own unconfirmed transaction (`check_abandon`), its descendants and, unless `refused`, ours that it replaced."""
+        """Give up an own unconfirmed transaction (`check_abandon`), its descendants and, unless `refused`, ours that it
+        replaced.
+        """
         if refused:
             return self._end_all([txid], TxStatus.REFUSED, Reason.REFUSED)
-        return self._end_all(dict.fromkeys([txid, *self.unconfirmed.sent.replaced_with(txid)]), TxStatus.ABANDONED, Reason.ABANDONED)
+        return self._end_all(
+            dict.fromkeys([txid, *self.unconfirmed.sent.replaced_with(txid)]), TxStatus.ABANDONED, Reason.ABANDONED
+        )
 
     def _end_all(self, txids: Iterable[bytes], status: TxStatus, reason: Reason) -> list[WalletEvent]:
         end, freed = Ending(status, reason, self.cursor), list[bytes]()
@@ -482,13 +551,17 @@ class Books:
         return [*events, *self._counting.after_ends(freed)]
 
     def _end(self, txid: bytes, end: Ending, freed: list[bytes]) -> Iterator[WalletEvent]:
-        """An unconfirmed transaction ends, and its descendants; `freed` is extended by the outpoints that they spent."""
+        """An unconfirmed transaction ends, and its descendants; `freed` is extended by the outpoints that they
+        spent.
+        """
         family = [each for each in self.unconfirmed.descendants([txid]) if each in self.unconfirmed.pending]
         self._counting.unwrite(family)
         for each in family:
             freed += self.unconfirmed.inputs_of([each])
             before, hits = self.unconfirmed.pending[each], self.unconfirmed.remove(each) or {}
-            self.ended.put(each, end.of(before, hits.values()) if end.reason is not Reason.SIZELIMIT else None, self.batch)
+            self.ended.put(
+                each, end.of(before, hits.values()) if end.reason is not Reason.SIZELIMIT else None, self.batch
+            )
             yield from self._counting.withdraw(hits, end.reason, end.by)
 
     def bloom_elements(self) -> list[bytes]:

@@ -19,7 +19,9 @@ from spvfilter.watch.watchlist import WatchList
 class Counting:
     """Lets transactions of `unconfirmed` count, and count no more. `watch` learns outpoints from those that do."""
 
-    def __init__(self, watch: WatchList, unconfirmed: Unconfirmed, invented: InventedOutpoints, changes: Changes) -> None:
+    def __init__(
+        self, watch: WatchList, unconfirmed: Unconfirmed, invented: InventedOutpoints, changes: Changes
+    ) -> None:
         self._watch = watch
         self._unconfirmed = unconfirmed
         self._invented = invented
@@ -28,7 +30,9 @@ class Counting:
     def _match_of(self, hit: Hit) -> Match:
         return self._watch.matches((hit,))[0]
 
-    def count(self, txid: bytes, contest: Contest, hits: list[Hit] | None = None, age: int | None = None) -> list[WalletEvent]:
+    def count(
+        self, txid: bytes, contest: Contest, hits: list[Hit] | None = None, age: int | None = None
+    ) -> list[WalletEvent]:
         """A transaction, with these hits, counts from now on, and its ancestors; what spends from them is followed."""
         freed = self._unconfirmed.inputs_of(contest.displaced)
         events, made = self.displace(contest.displaced, txid), list[bytes]()
@@ -77,13 +81,22 @@ class Counting:
             self._unconfirmed.trim(gone, self._changes.batch)
 
     def after_ends(self, freed: Iterable[bytes]) -> Iterator[WalletEvent]:
-        """Transactions have ended: rivals count again, those included that are wanted because ours has ended, whatever that spent."""
+        """Transactions have ended: rivals count again, those included that are wanted because ours has ended, whatever
+        that spent.
+        """
         unconfirmed = self._unconfirmed
-        wanted = [] if unconfirmed.sent.is_found else [txid for txid in unconfirmed.sent.wanted if not unconfirmed.is_live(txid)]
+        wanted = (
+            []
+            if unconfirmed.sent.is_found
+            else [txid for txid in unconfirmed.sent.wanted if not unconfirmed.is_live(txid)]
+        )
         yield from self.come_back([*freed, *unconfirmed.inputs_of(wanted)])
 
     def record(self, hits: Sequence[Hit]) -> tuple[list[WalletEvent], list[bytes]]:
-        """Record matches, and those of unconfirmed transactions that spend what they make. A loop: a chain of them may be long."""
+        """Record matches, and those of unconfirmed transactions that spend what they make.
+
+        A loop: a chain of them may be long.
+        """
         events, made = list[WalletEvent](), list[bytes]()
         waiting = deque([hits])
         while waiting:
@@ -120,7 +133,8 @@ class Counting:
         return events
 
     def rival_of(self, tx: Transaction) -> bytes | None:
-        """A transaction of others that counts and spends the same as this one or its replaced ancestors, or from what does.
+        """A transaction of others that counts and spends the same as this one or its replaced ancestors, or from what
+        does.
 
         None also if they spend from that themselves, or the same as one another.
         """

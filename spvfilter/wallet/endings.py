@@ -22,9 +22,12 @@ class Ending(NamedTuple):
 
     status: TxStatus
     reason: Reason
-    height: int  # of the block in which its rival is, or up to which blocks have been searched
-    block_hash: bytes | None = None  # of that block
-    by: bytes | None = None  # txid of its rival
+    height: int
+    """Of the block in which its rival is, or up to which blocks have been searched."""
+    block_hash: bytes | None = None
+    """Of that block."""
+    by: bytes | None = None
+    """Txid of its rival."""
 
     def of(self, tx: StoredTx, hits: Iterable[Hit]) -> StoredTx:
         """A transaction that ended so, with its last matches."""
@@ -36,7 +39,10 @@ class Endings:
     """What ended: all of what was broadcast here, and the latest of the others."""
 
     def __init__(self, stored: Sequence[Ended], transactions: Mapping[bytes, StoredTx], lost: bytes) -> None:
-        """As the database has them; the conflicted ones of recent blocks are among the `transactions`. `lost` are txids of coinbases."""
+        """As the database has them; the conflicted ones of recent blocks are among the `transactions`.
+
+        `lost` are txids of coinbases.
+        """
         self._own = {ended.txid: ended.tx for ended in stored if ended.tx is not None}
         self._spenders: dict[bytes, dict[bytes, None]] = {}  # first outpoint that one of ours spends → txids
         for txid, tx in self._own.items():
@@ -45,9 +51,13 @@ class Endings:
         self._size = sum(self._others.values())
         self._abandoned = {ended.txid for ended in stored if ended.status is TxStatus.ABANDONED}
         self._conflicted = {txid: tx for txid, tx in transactions.items() if tx.status is TxStatus.CONFLICTED}
-        self._orphans = {txid: _parents(tx) for txid, tx in self._conflicted.items() if tx.block_hash is None}  # of lost coinbases
+        self._orphans = {
+            txid: _parents(tx) for txid, tx in self._conflicted.items() if tx.block_hash is None
+        }  # of lost coinbases
         self._ruled_out: dict[bytes, bytes] = {}  # txid of what cannot count → txid of what ended, from which it spends
-        self._lost = {lost[at : at + 32] for at in range(0, len(lost), 32)}  # txids of coinbases that left the best chain
+        self._lost = {
+            lost[at : at + 32] for at in range(0, len(lost), 32)
+        }  # txids of coinbases that left the best chain
 
     def put(self, txid: bytes, tx: StoredTx | None, batch: Batch) -> None:
         """Keep a transaction that has ended; None: nothing of it."""
@@ -72,7 +82,9 @@ class Endings:
             self.forget(oldest)
             batch.transactions[oldest] = None
 
-    def put_conflict(self, txid: bytes, tx: StoredTx, hits: Iterable[Hit], spender: bytes, block: StoredTx | None, batch: Batch) -> None:
+    def put_conflict(
+        self, txid: bytes, tx: StoredTx, hits: Iterable[Hit], spender: bytes, block: StoredTx | None, batch: Batch
+    ) -> None:
         """Keep a transaction that spends what a block has spent, by `spender`: what spends from it cannot count either.
 
         Ours stays ours, whoever sends it again.
@@ -119,7 +131,9 @@ class Endings:
         return bool(self._own)
 
     def rules_out(self, tx: Transaction, *, own: bool) -> bool:
-        """Whether a transaction, or one that it spends from, is in conflict with a block, or was given up; `own` ones may come again."""
+        """Whether a transaction, or one that it spends from, is in conflict with a block, or was given up; `own` ones
+        may come again.
+        """
         if not self._conflicted and (own or not self._abandoned):
             return False
         for txid in (tx.txid, *(self._ruled_out.get(outpoint[:32], outpoint[:32]) for outpoint in tx.inputs)):
@@ -133,7 +147,9 @@ class Endings:
 
     def undone(self, fork: int, batch: Batch) -> list[StoredTx]:
         """Remove and return what conflicts with blocks above a height, which have left the best chain."""
-        found = {txid: tx for txid, tx in self._conflicted.items() if (tx.height or 0) > fork and tx.block_hash is not None}
+        found = {
+            txid: tx for txid, tx in self._conflicted.items() if (tx.height or 0) > fork and tx.block_hash is not None
+        }
         for txid in found:
             self.forget(txid)
             batch.transactions[txid] = None
@@ -145,7 +161,9 @@ class Endings:
         batch.notes[LOST_NOTE] = b"".join(sorted(self._lost))
 
     def regain(self, coinbase: bytes, batch: Batch) -> list[StoredTx]:
-        """A block has a coinbase, which may have been lost: remove and return what spends from it and from no other that is lost."""
+        """A block has a coinbase, which may have been lost: remove and return what spends from it and from no other
+        that is lost.
+        """
         if coinbase in self._lost:
             self._lost.discard(coinbase)
             batch.notes[LOST_NOTE] = b"".join(sorted(self._lost)) or None

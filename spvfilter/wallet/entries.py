@@ -38,9 +38,16 @@ class Renumbering:
         return [row for number, row in enumerate(ids) if number not in self._removed]
 
     def apply(self, confirmed: ConfirmedMatches, unconfirmed: Unconfirmed, batch: Batch) -> list[StoredMatch]:
-        """Renumber the matches; those that hold no more, in the order in which they are withdrawn. `batch` must be empty."""
+        """Renumber the matches; those that hold no more, in the order in which they are withdrawn.
+
+        `batch` must be empty.
+        """
         unsure = Completeness.UNPROVEN
-        waiting = [StoredMatch(hit, None, None, unsure) for txid in unconfirmed.pending for hit in unconfirmed.hits(txid).values()]
+        waiting = [
+            StoredMatch(hit, None, None, unsure)
+            for txid in unconfirmed.pending
+            for hit in unconfirmed.hits(txid).values()
+        ]
         batch.matches = [each for found in (*confirmed, *waiting) for each in self._moved(found)]
         lost = confirmed.change(self.hit)
         gone = unconfirmed.change(self.hit)

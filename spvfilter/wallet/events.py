@@ -1,4 +1,7 @@
-"""Events of the wallet's books: matches found, confirmed and withdrawn, blocks connected and disconnected. They are numbered and kept."""
+"""Events of the wallet's books: matches found, confirmed and withdrawn, blocks connected and disconnected.
+
+They are numbered and kept.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,23 @@ from spvfilter.watch.match import Completeness, Match
 class Reason(StrEnum):
     """Why a match was withdrawn."""
 
-    REORG = "reorg"  # its block left the best chain; another block may confirm it again
-    CONFLICT = "conflict"  # a confirmed transaction spends an input of it or of one of its ancestors
-    REPLACED = "replaced"  # a later unconfirmed transaction spends an input of it or of one of its ancestors; a block may yet confirm it
-    ABANDONED = "abandoned"  # given up by `abandon`, or a descendant of such a transaction
-    REMOVED = "removed"  # the entry that it matches is no longer watched
-    EXPIRED = "expired"  # unconfirmed for 336 hours, Core's DEFAULT_MEMPOOL_EXPIRY_HOURS
-    SIZELIMIT = "sizelimit"  # of too many unconfirmed ones on one network's word it was among the latest; a block may have it yet
-    REFUSED = "refused"  # broadcast here, and refused by every peer that was given it, or a descendant of such a transaction
+    REORG = "reorg"
+    """Its block left the best chain; another block may confirm it again."""
+    CONFLICT = "conflict"
+    """A confirmed transaction spends an input of it or of one of its ancestors."""
+    REPLACED = "replaced"
+    """A later unconfirmed transaction spends an input of it or of one of its ancestors; a block may yet confirm it."""
+    ABANDONED = "abandoned"
+    """Given up by `abandon`, or a descendant of such a transaction."""
+    REMOVED = "removed"
+    """The entry that it matches is no longer watched."""
+    EXPIRED = "expired"
+    """Unconfirmed for 336 hours, Core's DEFAULT_MEMPOOL_EXPIRY_HOURS."""
+    SIZELIMIT = "sizelimit"
+    """Of too many unconfirmed ones on one network's word it was among the latest; a block may have it yet."""
+    REFUSED = (
+        "refused"  # broadcast here, and refused by every peer that was given it, or a descendant of such a transaction
+    )
 
 
 @public
@@ -30,7 +42,8 @@ class MatchFound:
 
     match: Match
     completeness: Completeness = Completeness.UNPROVEN
-    sequence: int = field(default=0, compare=False)  # its number in the database, from 1; 0 where it is none of its events
+    sequence: int = field(default=0, compare=False)
+    """Its number in the database, from 1; 0 where it is none of its events."""
 
 
 @public
@@ -50,7 +63,8 @@ class MatchWithdrawn:
 
     match: Match
     reason: Reason
-    by: bytes | None = None  # txid of the transaction that replaced it or conflicts with it
+    by: bytes | None = None
+    """Txid of the transaction that replaced it or conflicts with it."""
     sequence: int = field(default=0, compare=False)
 
 
@@ -59,12 +73,13 @@ class MatchWithdrawn:
 class BlockConnected:
     """The blocks of the best chain up to this one were searched; the events of this one's matches follow.
 
-    At the tip there is one for each block. While the client catches up, those blocks have one that have matches, and the last: it stands
-    for all since the one before.
+    At the tip there is one for each block. While the client catches up, those blocks have one that have matches, and
+    the last: it stands for all since the one before.
     """
 
     height: int
-    hash: bytes  # wire order
+    hash: bytes
+    """Wire order."""
     sequence: int = field(default=0, compare=False)
 
 
@@ -74,7 +89,8 @@ class BlockDisconnected:
     """A searched block left the best chain; the events just before withdrew its matches."""
 
     height: int
-    hash: bytes  # wire order
+    hash: bytes
+    """Wire order."""
     sequence: int = field(default=0, compare=False)
 
 

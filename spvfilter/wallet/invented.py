@@ -10,15 +10,18 @@ from spvfilter.kernel import NO_ENTRY, EntryKind
 from spvfilter.watch.watchlist import WatchList
 
 MAX_STALE = 10_000  # outpoints of transactions that are forgotten, above which the watch list forgets them, too; ours
-_LOOKS = 4  # at outpoints, for each that is added: so of n that are kept at most some n / 4 more are not known to be stale
+_LOOKS = (
+    4  # at outpoints, for each that is added: so of n that are kept at most some n / 4 more are not known to be stale
+)
 _MOST_LOOKS = 500  # at once
 
 
 class InventedOutpoints:
     """Outpoints that the watch list has learned, until a block has their transaction.
 
-    Inventing payments, replacing them, costs nothing: the list would grow for as long as it is used. So the outpoints of transactions
-    that are kept no longer are forgotten. If a block has one of these after all, they are learned again before a block can spend them.
+    Inventing payments, replacing them, costs nothing: the list would grow for as long as it is used. So the outpoints
+    of transactions that are kept no longer are forgotten. If a block has one of these after all, they are learned again
+    before a block can spend them.
     """
 
     def __init__(self, watch: WatchList, outpoints: Iterable[bytes]) -> None:
@@ -50,7 +53,9 @@ class InventedOutpoints:
         return kept
 
     def trim(self, is_kept: Callable[[bytes], bool]) -> None:
-        """Look whether a few transactions are kept, told by txid, in proportion to what came; forget the outpoints of many that are not."""
+        """Look whether a few transactions are kept, told by txid, in proportion to what came; forget the outpoints of
+        many that are not.
+        """
         looked_at = list(islice(self._outpoints, min(self._due, _MOST_LOOKS)))
         self._due -= len(looked_at)
         for outpoint in looked_at:

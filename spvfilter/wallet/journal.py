@@ -1,7 +1,8 @@
-"""The journal of a wallet's books: their events numbered, in the form in which the database keeps them, and read back from there.
+"""The journal of a wallet's books: their events numbered, in the form in which the database keeps them, and read back
+from there.
 
-An event goes into the batch of the change that it tells of, so that one commit has both. The next event gets the next number: none is
-missing, and none is given twice, whenever the process is killed.
+An event goes into the batch of the change that it tells of, so that one commit has both. The next event gets the next
+number: none is missing, and none is given twice, whenever the process is killed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ from spvfilter.errors import FormatError
 from spvfilter.primitives import OutPoint
 from spvfilter.store.batch import Batch
 from spvfilter.store.events import StoredEvent
-from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
+from spvfilter.wallet.events import (
+    BlockConnected,
+    BlockDisconnected,
+    MatchConfirmed,
+    MatchFound,
+    MatchWithdrawn,
+    Reason,
+    WalletEvent,
+)
 from spvfilter.watch.match import Completeness, Match, MatchKind
 
 if TYPE_CHECKING:
@@ -38,13 +47,17 @@ _NAMES = {cls: name for name, cls in KINDS.items()}
 
 
 class Journal:
-    """Numbers events and puts them into batches. Of blocks that are connected one after another below the tip, the last is told of.
+    """Numbers events and puts them into batches.
+
+    Of blocks that are connected one after another below the tip, the last is told of.
 
     `connected` is that block: it waits for the next event, and a later block takes its place.
     """
 
     def __init__(self, sequence: int = 0, told: int = -1, untold: BlockConnected | None = None) -> None:
-        """`sequence` is the number of the last event, `told` as the database has it; `untold` what the last run could not tell any more."""
+        """`sequence` is the number of the last event, `told` as the database has it; `untold` what the last run could
+        not tell any more.
+        """
         self.sequence = sequence
         self._told = told
         self.now = 0  # seconds since 1970
@@ -126,7 +139,9 @@ def _fields(cls: type[Any]) -> dict[str, Any]:
         hint = hints[each.name]
         if each.name != "sequence":
             found[each.name] = (
-                next(part for part in get_args(hint) if part is not type(None)) if isinstance(hint, types.UnionType) else hint
+                next(part for part in get_args(hint) if part is not type(None))
+                if isinstance(hint, types.UnionType)
+                else hint
             )
     return found
 
@@ -136,13 +151,17 @@ def decode(stored: StoredEvent) -> WalletEvent:
     try:
         event: WalletEvent = _made(KINDS[stored.kind], json.loads(stored.data), sequence=stored.sequence)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise FormatError(f"event {stored.sequence} is no {stored.kind[:20]!r}: {error!r}", offset=0, field="event") from error
+        raise FormatError(
+            f"event {stored.sequence} is no {stored.kind[:20]!r}: {error!r}", offset=0, field="event"
+        ) from error
     return event
 
 
 def _made(cls: type, values: list[Any], **named: Any) -> Any:
     known = _fields(cls)
-    given = {name: None if value is None else _value(known[name], value) for name, value in zip(known, values, strict=True)}
+    given = {
+        name: None if value is None else _value(known[name], value) for name, value in zip(known, values, strict=True)
+    }
     return cls(**given, **named)
 
 

@@ -58,19 +58,24 @@ class KeptTransactions:
         return kept
 
     def let_go(self, height: int) -> Iterator[int]:
-        """Forget others' transactions of blocks up to a height; the heights of these, whose matches still spend what they spend.
+        """Forget others' transactions of blocks up to a height; the heights of these, whose matches still spend what
+        they spend.
 
         The latest ones, too: old blocks may have been searched again for a new entry.
         """
         for walk in (iter, reversed):
             gone = takewhile(lambda txid: (self._txs[txid].height or 0) <= height, walk(self._others))
-            for txid in list(gone):  # found at once: a dict walks over what has left its beginning whenever it is walked
+            for txid in list(
+                gone
+            ):  # found at once: a dict walks over what has left its beginning whenever it is walked
                 at = self._txs[txid].height or 0
                 self.forget(txid)
                 yield at
 
     def at(self, height: int, matched: Iterable[bytes]) -> list[bytes]:
-        """The txids of what is kept of the block at a height, in its order: those that matched, and all that we broadcast."""
+        """The txids of what is kept of the block at a height, in its order: those that matched, and all that we
+        broadcast.
+        """
         txids = dict.fromkeys((*matched, *self._own_at.get(height, ())))
         return sorted(txids.keys() & self._txs.keys(), key=lambda txid: self._txs[txid].position or 0)
 
@@ -102,10 +107,12 @@ def confirmed(known: StoredTx | None, found: FoundTx, block: ScannedBlock) -> St
 
 
 def filter_elements(watch: WatchList, invented: InventedOutpoints, own: Mapping[bytes, bytes]) -> list[bytes]:
-    """The elements of a BIP-37 filter: the watch list's, and the outpoints that our own unconfirmed transactions (txid → raw) spend.
+    """The elements of a BIP-37 filter: the watch list's, and the outpoints that our own unconfirmed transactions (txid
+    → raw) spend.
 
-    Anybody can invent an unconfirmed payment to an address. If it changed the filter, its inventor would learn that the address is ours. So
-    outputs of unconfirmed transactions that we did not send, `invented`, stay out, unless they are entries of the list.
+    Anybody can invent an unconfirmed payment to an address. If it changed the filter, its inventor would learn that the
+    address is ours. So outputs of unconfirmed transactions that we did not send, `invented`, stay out, unless they are
+    entries of the list.
     """
     return list(_with_inputs(invented.left_out(watch.bloom_elements()), own))
 

@@ -6,7 +6,10 @@ from collections import deque
 
 
 class Queue:
-    """Bounded in number and bytes. Who sends too many holds up its own alone: those of others are taken in between, and take its room."""
+    """Bounded in number and bytes.
+
+    Who sends too many holds up its own alone: those of others are taken in between, and take its room.
+    """
 
     MOST = 10_000
     MOST_SIZE = 20_000_000  # bytes
@@ -41,7 +44,10 @@ class Queue:
         return 2 * waiting <= max(map(len, self._waiting.values())) and 2 * size <= max(self._sizes.values())
 
     def put(self, raw: bytes, group: str = "") -> list[bytes] | None:
-        """Add a transaction: None if there was no room, else those that made room for it, the latest ones of the group that has most."""
+        """Add a transaction:
+
+        None if there was no room, else those that made room for it, the latest ones of the group that has most.
+        """
         gone: list[bytes] = []
         while self._is_full and (largest := self._largest(group)) != group:
             gone.append(self._waiting[largest].pop())

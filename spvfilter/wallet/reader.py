@@ -36,21 +36,23 @@ class WalletStore(Views):
         with WalletStore.open("wallet.db") as wallet:
             print(wallet.balance().confirmed, wallet.history(limit=10))
 
-    A process that follows the wallet keeps the number of the last event that it has dealt with, and asks for more from time to time:
+    A process that follows the wallet keeps the number of the last event that it has dealt with, and asks for more from
+    time to time:
 
         for event in wallet.events(since=last):
             last = event.sequence
 
-    Each call sees what was committed last, whole; a client that writes meanwhile is neither delayed nor waited for. Rows are checked as
-    they are read; that a damaged index hides some from it, the next start of a client finds. Use it from one thread at a time; opening it
-    takes a millisecond.
+    Each call sees what was committed last, whole; a client that writes meanwhile is neither delayed nor waited for.
+    Rows are checked as they are read; that a damaged index hides some from it, the next start of a client finds. Use it
+    from one thread at a time; opening it takes a millisecond.
     """
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
         """Open the database at `path`.
 
-        Raises StoreForeignError, StoreCorruptError, StoreReadOnlyError, StoreError if there is none, or none yet: a client is creating it.
+        Raises StoreForeignError, StoreCorruptError, StoreReadOnlyError, StoreError if there is none, or none yet: a
+        client is creating it.
         """
         file = Path(path)
         if not file.is_file():
@@ -75,11 +77,13 @@ class WalletStore(Views):
             raise
 
     def events(self, since: int, limit: int = 1_000) -> Snapshot[WalletEvent]:
-        """Up to `limit` events of the wallet (at most 10,000) that follow number `since`, in order; none if there are no more.
+        """Up to `limit` events of the wallet (at most 10,000) that follow number `since`, in order; none if there are
+        no more.
 
-        With `since` from a snapshot (`balance().sequence`, `history().sequence`) they tell all that has changed after it, and nothing that
-        it has. The latest 250,000 are kept, and those of the last 30 days, but always 10,000. Raises EventGapError if some that follow
-        `since` were dropped, ParameterError for a number that no event has yet, or a limit out of range, StoreError.
+        With `since` from a snapshot (`balance().sequence`, `history().sequence`) they tell all that has changed after
+        it, and nothing that it has. The latest 250,000 are kept, and those of the last 30 days, but always 10,000.
+        Raises EventGapError if some that follow `since` were dropped, ParameterError for a number that no event has
+        yet, or a limit out of range, StoreError.
         """
         if not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE:
             raise ParameterError(f"a limit of events is from 1 to {MAX_PAGE}, not {limit}")
@@ -90,7 +94,9 @@ class WalletStore(Views):
         return Snapshot(found, found[-1].sequence if found else since)
 
     def bip37_parameters(self) -> Bip37Parameters | None:
-        """What makes the wallet's BIP-37 filter the same at every start; None before the first. `decoy_key` is a secret of the wallet.
+        """What makes the wallet's BIP-37 filter the same at every start; None before the first.
+
+        `decoy_key` is a secret of the wallet.
 
         Raises StoreCorruptError.
         """
@@ -99,7 +105,10 @@ class WalletStore(Views):
         return None if raw is None else Bip37Parameters.parse(raw)
 
     def bip37_elements(self) -> list[bytes]:
-        """What a client that starts with this database would put into its BIP-37 filter. Raises InexpressibleError, StoreCorruptError."""
+        """What a client that starts with this database would put into its BIP-37 filter.
+
+        Raises InexpressibleError, StoreCorruptError.
+        """
         with self._moment():
             return stored_elements(self._checked, self._network)
 

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def check_broadcast(books: Books, tx: Transaction) -> None:
-    """Raises ParameterError for a transaction of ours that cannot count: TxConflictError where another one stands against it."""
+    """Raises ParameterError for a transaction of ours that cannot count:
+
+    TxConflictError where another one stands against it.
+    """
     spender = books.spender_of(tx)
     if (reason := why_impossible(tx)) is not None:
         raise ParameterError(f"no block can have it: {reason}")
@@ -24,8 +27,14 @@ def check_broadcast(books: Books, tx: Transaction) -> None:
         raise TxConflictError(f"it spends what {hash_to_hex(spender)} has spent, which is in a block", spender, height)
     if books.ended.rules_out(tx, own=True):
         raise TxConflictError("it, or one that it spends from, is in conflict with a block")
-    if tx.txid not in books.unconfirmed.pending and books.unconfirmed.contest(tx, own=True) is None and books.rival_of(tx) is None:
-        raise ParameterError("it spends what its own ancestors spend, or stands against more of ours than can be replaced")
+    if (
+        tx.txid not in books.unconfirmed.pending
+        and books.unconfirmed.contest(tx, own=True) is None
+        and books.rival_of(tx) is None
+    ):
+        raise ParameterError(
+            "it spends what its own ancestors spend, or stands against more of ours than can be replaced"
+        )
 
 
 def check_abandon(books: Books, txid: bytes) -> None:

@@ -16,14 +16,19 @@ class SavedBooks:
     """What the database knows of the books."""
 
     matches: Sequence[StoredMatch] = ()
-    unconfirmed: Mapping[bytes, StoredTx] = field(default_factory=dict)  # by txid
-    transactions: Mapping[bytes, StoredTx] = field(default_factory=dict)  # of recent blocks and in conflict with these, by txid
-    ended: Sequence[Ended] = ()  # what counts no more, the oldest first
+    unconfirmed: Mapping[bytes, StoredTx] = field(default_factory=dict)
+    """By txid."""
+    transactions: Mapping[bytes, StoredTx] = field(default_factory=dict)
+    """Of recent blocks and in conflict with these, by txid."""
+    ended: Sequence[Ended] = ()
+    """What counts no more, the oldest first."""
     cursor: int = -1
     searched: int = -1
     blocks: Searched = field(default_factory=Searched)
-    ids: Sequence[int] = ()  # of the entries' rows, by number
-    lost: bytes = b""  # txids of coinbases that left the best chain, one after the other
+    ids: Sequence[int] = ()
+    """Of the entries' rows, by number."""
+    lost: bytes = b""
+    """Txids of coinbases that left the best chain, one after the other."""
 
     @property
     def last_sent(self) -> int:
@@ -37,7 +42,8 @@ class Filtered:
     """Transactions of the blocks that peers searched by our BIP-37 filter."""
 
     txs: int = 0
-    false_positives: int = 0  # that the filter let through and the watch list did not match
+    false_positives: int = 0
+    """That the filter let through and the watch list did not match."""
 
     def note(self, block: ScannedBlock, hits: Iterable[Hit]) -> None:
         """A block was searched, with these hits."""

@@ -24,12 +24,16 @@ class ScannedBlock:
     """One searched block of the best chain: the transactions that may concern the wallet, or the whole block."""
 
     height: int
-    hash: bytes  # wire order
+    hash: bytes
+    """Wire order."""
     txs: Sequence[FoundTx] = ()
-    raw: bytes | None = None  # the whole block, if it was fetched
+    raw: bytes | None = None
+    """The whole block, if it was fetched."""
     completeness: Completeness = Completeness.UNPROVEN
-    total: int = 0  # number of transactions in the block, if a peer searched it by filter
-    time: int | None = None  # of its header, seconds since 1970; needed where there are matches
+    total: int = 0
+    """Number of transactions in the block, if a peer searched it by filter."""
+    time: int | None = None
+    """Of its header, seconds since 1970; needed where there are matches."""
 
     def by_position(self) -> dict[int, bytes]:
         """The transactions that are there, by position."""
@@ -38,7 +42,10 @@ class ScannedBlock:
         return {position: self.raw[span.start : span.end] for position, span in enumerate(walk_block(self.raw))}
 
     def hits(self, table: WatchTable) -> list[Hit]:
-        """The hits in it. What a peer selected is learned transaction by transaction, since a later one may spend an earlier one."""
+        """The hits in it.
+
+        What a peer selected is learned transaction by transaction, since a later one may spend an earlier one.
+        """
         if self.raw is not None:
             return table.scan_block(self.raw)
         hits: list[Hit] = []
@@ -55,4 +62,7 @@ class ScannedBlock:
             return
         raw = self.raw
         for position, span in enumerate(walk_block(raw)):
-            yield FoundTx(position, raw[span.start : span.end]), [raw[at : at + OUTPOINT_SIZE] for at, _, _ in span.inputs]
+            yield (
+                FoundTx(position, raw[span.start : span.end]),
+                [raw[at : at + OUTPOINT_SIZE] for at, _, _ in span.inputs],
+            )

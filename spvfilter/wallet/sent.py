@@ -1,7 +1,9 @@
-"""Which of the unconfirmed transactions that were broadcast here the user still wants: of those that spend the same the one sent last.
+"""Which of the unconfirmed transactions that were broadcast here the user still wants: of those that spend the same the
+one sent last.
 
-What strangers' transactions do has no part in it: anybody may invent one, and miners decide. So a transaction of ours that counts no more
-because of theirs is still wanted, and offered; one that the user has replaced is not, though theirs may keep both from counting.
+What strangers' transactions do has no part in it: anybody may invent one, and miners decide. So a transaction of ours
+that counts no more because of theirs is still wanted, and offered; one that the user has replaced is not, though theirs
+may keep both from counting.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ class Sent:
         self._inputs: dict[bytes, tuple[bytes, ...]] = {}  # of ours, by txid
         self._last = last
         self._wanted: dict[bytes, None] | None = None  # txids, as they were sent; None: to be found anew
-        self._replaced: dict[bytes, bytes] = {}  # txid of ours that are not → of one that is and spends what it or its ancestor spends
+        self._replaced: dict[
+            bytes, bytes
+        ] = {}  # txid of ours that are not → of one that is and spends what it or its ancestor spends
         self._looked_for: set[bytes] = set()  # txids of the parents and ancestors of ours, pending or not
         for txid, tx in pending.items():
             if tx.own:
@@ -61,7 +65,8 @@ class Sent:
         return self._wanted
 
     def replaced_by(self, txid: bytes) -> bytes | None:
-        """What was sent after one of ours, is wanted, and spends what that or its ancestor spends; None if that is wanted itself.
+        """What was sent after one of ours, is wanted, and spends what that or its ancestor spends; None if that is
+        wanted itself.
 
         Of one whose ancestors spend the same as one another, or as it does, one of these: no block can have it.
         """
@@ -91,7 +96,9 @@ class Sent:
                 continue
             ancestry = {each: inputs for each, inputs in family.items() if each in self._inputs}
             spent = {outpoint: each for each, inputs in ancestry.items() for outpoint in inputs}
-            if (by := next((spent[o] for each, inputs in ancestry.items() for o in inputs if spent[o] != each), None)) is not None:
+            if (
+                by := next((spent[o] for each, inputs in ancestry.items() for o in inputs if spent[o] != each), None)
+            ) is not None:
                 self._replaced[txid] = by  # they spend the same as one another: no block can have it
                 continue
             wanted |= ancestry.keys()
@@ -99,7 +106,9 @@ class Sent:
         return dict.fromkeys(txid for txid in ours if txid in wanted)
 
     def _family(self, txid: bytes) -> dict[bytes, tuple[bytes, ...]]:
-        """A transaction and what it spends from, directly or through others, parents first, with the outpoints that they spend."""
+        """A transaction and what it spends from, directly or through others, parents first, with the outpoints that
+        they spend.
+        """
         found: dict[bytes, tuple[bytes, ...]] = {}
         ordered: dict[bytes, tuple[bytes, ...]] = {}
         waiting = [txid]

@@ -1,10 +1,12 @@
-"""Unconfirmed transactions of a wallet: those that count, their rivals, and those that a late parent may turn into a match.
+"""Unconfirmed transactions of a wallet: those that count, their rivals, and those that a late parent may turn into a
+match.
 
-Of transactions that spend the same coin one counts, the one that was seen last; a descendant of one that does not count does not count
-either. The others are kept as rivals: a block may have them, and they count again when nothing newer stands against them.
+Of transactions that spend the same coin one counts, the one that was seen last; a descendant of one that does not count
+does not count either. The others are kept as rivals: a block may have them, and they count again when nothing newer
+stands against them.
 
-Everything is found by outpoint, so that the work for one transaction does not grow with the number of the others: anybody can invent
-unconfirmed payments.
+Everything is found by outpoint, so that the work for one transaction does not grow with the number of the others:
+anybody can invent unconfirmed payments.
 """
 
 from __future__ import annotations
@@ -25,18 +27,30 @@ from spvfilter.wallet.unfinished import Unfinished
 from spvfilter.wallet.unmatched import Arrival, Unmatched
 from spvfilter.wallet.words import Groups, Words
 
-MAX_PENDING = 100_000  # unconfirmed matched transactions; each takes 2 kB in memory and 1 kB in the database, however short it is
+MAX_PENDING = (
+    100_000  # unconfirmed matched transactions; each takes 2 kB in memory and 1 kB in the database, however short it is
+)
 MAX_PENDING_SIZE = 50_000_000  # bytes of these; those beyond are found once a block confirms them
 MAX_RIVALS = 1_000  # transactions that were replaced and not broadcast here; the oldest are forgotten
 MAX_RIVALS_OF_COIN = 10  # of these, that spend the same
 MAX_DISPLACED = 100  # transactions that one may keep from counting, Core policy/rbf.h MAX_REPLACEMENT_CANDIDATES
 MAX_DISPLACED_MATCHES = 1_000  # matches of these, where it is ours; ours
-MAX_INVENTED_MATCHES = 200  # the same where anybody may have invented it: it displaces more only once a block has it; ours
-MAX_DISPLACED_OUTPUTS = 10_000  # of these and of what spends from them; three of Core's largest standard transactions have fewer; ours
-MAX_SPARED = 25  # transactions that make room for one that other peers tell of, Core's longest chain of unconfirmed ones
-MAX_SPARED_MATCHES = 3_300  # of these; one of Core's largest standard transactions, if all its outputs pay us, has fewer; ours
+MAX_INVENTED_MATCHES = (
+    200  # the same where anybody may have invented it: it displaces more only once a block has it; ours
+)
+MAX_DISPLACED_OUTPUTS = (
+    10_000  # of these and of what spends from them; three of Core's largest standard transactions have fewer; ours
+)
+MAX_SPARED = (
+    25  # transactions that make room for one that other peers tell of, Core's longest chain of unconfirmed ones
+)
+MAX_SPARED_MATCHES = (
+    3_300  # of these; one of Core's largest standard transactions, if all its outputs pay us, has fewer; ours
+)
 _RANKED = 50  # rivals of which the oldest are found for a unit of work
-MAX_FAMILY = 100  # ancestors that count again with a transaction that spends from them; Core allows 25, clusters have 64
+MAX_FAMILY = (
+    100  # ancestors that count again with a transaction that spends from them; Core allows 25, clusters have 64
+)
 
 
 class Identity(NamedTuple):
@@ -55,8 +69,10 @@ def identity(hit: Hit) -> Identity:
 class Contest(NamedTuple):
     """What becomes of others if a transaction counts."""
 
-    revived: list[bytes]  # its ancestors that count again, parents first
-    displaced: list[bytes]  # that count no more: rivals of it and of these, and their descendants
+    revived: list[bytes]
+    """Its ancestors that count again, parents first."""
+    displaced: list[bytes]
+    """That count no more: rivals of it and of these, and their descendants."""
 
 
 class Unconfirmed:
@@ -103,9 +119,11 @@ class Unconfirmed:
         return len(self.words) - len(gone) < MAX_PENDING and self.size - freed + size <= MAX_PENDING_SIZE
 
     def crowded_out(self, tx: Transaction, groups: Groups) -> list[bytes] | None:
-        """Which transactions make room for one of a stranger's, on the word of network groups; None if there is none for it.
+        """Which transactions make room for one of a stranger's, on the word of network groups; None if there is none
+        for it.
 
-        Who invents payments has at most its share: the room is taken from what few groups tell, and from those who tell most of it.
+        Who invents payments has at most its share: the room is taken from what few groups tell, and from those who tell
+        most of it.
         """
         if self.has_room(tx.raw):
             return []
@@ -131,7 +149,10 @@ class Unconfirmed:
         return len(txids) > MAX_SPARED or (len(txids) > 1 and matches > MAX_SPARED_MATCHES)
 
     def rest(self, txid: bytes, groups: Groups) -> None:
-        """A new transaction rests on the word of groups. One that came after what spends from it goes after that: few go with each."""
+        """A new transaction rests on the word of groups.
+
+        One that came after what spends from it goes after that: few go with each.
+        """
         self.words.said(txid, *groups)
         if any(outpoint in self._spenders for outpoint in self.outpoints(txid)):
             self.words.spare_last(txid)
@@ -226,7 +247,9 @@ class Unconfirmed:
                 lost[txid] = [hit for mark, hit in hits.items() if mark not in self._hits[txid]]
         for txid, pending in self.pending.items():
             if pending.hits:
-                self.pending[txid] = pending._replace(hits=tuple(hit for hit in map(hit_of, pending.hits) if hit is not None))
+                self.pending[txid] = pending._replace(
+                    hits=tuple(hit for hit in map(hit_of, pending.hits) if hit is not None)
+                )
         return lost
 
     def remove(self, txid: bytes) -> dict[Identity, Hit] | None:
@@ -249,7 +272,9 @@ class Unconfirmed:
         return self._hits.pop(txid, {})
 
     def descendants(self, txids: Iterable[bytes], enough: int = MAX_PENDING, outputs: float = inf) -> list[bytes]:
-        """Transactions and all that spend from them, directly or through others; ends once these, or `outputs` of these, are more."""
+        """Transactions and all that spend from them, directly or through others; ends once these, or `outputs` of
+        these, are more.
+        """
         found: list[bytes] = []
         for txid, count in self._family(txids):
             found.append(txid)
@@ -258,7 +283,9 @@ class Unconfirmed:
         return found
 
     def _family(self, txids: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
-        """Transactions and all that spend from them, each with the number of its outputs; its children are looked for when it is taken."""
+        """Transactions and all that spend from them, each with the number of its outputs; its children are looked for
+        when it is taken.
+        """
         family = list(dict.fromkeys(txids))
         members = set(family)
         for parent in family:  # grows while it is walked
@@ -273,7 +300,8 @@ class Unconfirmed:
                         family.append(child)
 
     def _displaced(self, rivals: Iterable[bytes], most: float) -> set[bytes] | None:
-        """Those and their descendants, where they count, of at most so many matches; None as soon as it is too much, however much it is.
+        """Those and their descendants, where they count, of at most so many matches; None as soon as it is too much,
+        however much it is.
 
         With no limit to the matches there is none at all.
         """
@@ -288,7 +316,9 @@ class Unconfirmed:
         return displaced
 
     def older_than(self, since: int, began: int, proven: int) -> list[bytes]:
-        """The transactions that arrived at `since` or before; of those that did before `began`, which arrived at `proven` or before."""
+        """The transactions that arrived at `since` or before; of those that did before `began`, which arrived at
+        `proven` or before.
+        """
         if since < self._since:  # mostly: they may be many
             return []
         ages = {txid: pending.since or 0 for txid, pending in self.pending.items()}
@@ -301,9 +331,9 @@ class Unconfirmed:
     def contest(self, tx: Transaction, *, own: bool = False, moves_all: bool = False) -> Contest | None:
         """What becomes of others if a transaction counts; None if it cannot.
 
-        That is so if it spends what one of its ancestors spends, or from two that spend the same, if too many ancestors would have to
-        count again, or if too much would count no more: a few bytes of a stranger's are not to move thousands of matches. What a
-        reorganisation brings back `moves_all`, as its block did.
+        That is so if it spends what one of its ancestors spends, or from two that spend the same, if too many ancestors
+        would have to count again, or if too much would count no more: a few bytes of a stranger's are not to move
+        thousands of matches. What a reorganisation brings back `moves_all`, as its block did.
         """
         most = inf if moves_all else MAX_DISPLACED_MATCHES if own else MAX_INVENTED_MATCHES
         family = self.replaced_ancestors(tx)
@@ -316,7 +346,9 @@ class Unconfirmed:
             if inputs & spent:
                 return None
             spent |= inputs
-        rivals = {txid for outpoint in spent for txid in self._spenders.get(outpoint, ()) if self.is_live(txid)} - {tx.txid}
+        rivals = {txid for outpoint in spent for txid in self._spenders.get(outpoint, ()) if self.is_live(txid)} - {
+            tx.txid
+        }
         if len(rivals) > MAX_DISPLACED and not moves_all:
             return None
         displaced = self._displaced(rivals, most)
@@ -332,15 +364,24 @@ class Unconfirmed:
         return sorted(txids, key=self._ages.__getitem__)
 
     def seen_after(self, tx: Transaction, age: int, contest: Contest) -> bytes | None:
-        """What came after a transaction of an `age` and all that spends from it, and stands against it; None if nothing does."""
+        """What came after a transaction of an `age` and all that spends from it, and stands against it; None if nothing
+        does.
+        """
         spenders = [(self._ages[txid], txid) for txid in contest.displaced[-1:]]
-        spenders += [(each.age, each.txid) for outpoint in tx.inputs for each in self.unmatched.spenders(outpoint) if each.txid != tx.txid]
+        spenders += [
+            (each.age, each.txid)
+            for outpoint in tx.inputs
+            for each in self.unmatched.spenders(outpoint)
+            if each.txid != tx.txid
+        ]
         latest, txid = max(spenders, default=(0, None))
         seen = max((age, *(self._ages[each] for each in self.spending(tx) or () if self.is_live(each))))
         return txid if latest > seen else None
 
     def spending(self, tx: Transaction) -> set[bytes] | None:
-        """What counts and spends from a transaction that is not there, directly or through others; None if it is too much."""
+        """What counts and spends from a transaction that is not there, directly or through others; None if it is too
+        much.
+        """
         children = (child for index in range(len(tx.span.outputs)) for child in self.spenders(tx.outpoint(index)))
         return self._displaced(children, MAX_INVENTED_MATCHES)
 
@@ -358,7 +399,9 @@ class Unconfirmed:
         return list(ordered)
 
     def replaced_ancestors(self, tx: Transaction) -> list[bytes] | None:
-        """Rivals that a transaction spends from, directly or through others of them, parents first; None if they are too many."""
+        """Rivals that a transaction spends from, directly or through others of them, parents first; None if they are
+        too many.
+        """
         parents: dict[bytes, set[bytes]] = {}
         waiting = sorted(self._parents(tx) & self._rivals.keys())
         while waiting:
@@ -387,9 +430,11 @@ class Unconfirmed:
         return {outpoint[:32] for outpoint in tx.inputs if outpoint[:32] in self.pending}
 
     def comebacks(self, freed: Iterable[bytes]) -> Iterator[tuple[bytes, list[bytes]]]:
-        """Rivals that spend these outpoints, or from each other, and against which nothing stands: the one seen last first.
+        """Rivals that spend these outpoints, or from each other, and against which nothing stands: the one seen last
+        first.
 
-        With each what it displaces: ours that the user has replaced by it. Each must be made to count before the next is asked for.
+        With each what it displaces: ours that the user has replaced by it. Each must be made to count before the next
+        is asked for.
         """
         waiting = set(freed)
         while waiting:
@@ -415,12 +460,16 @@ class Unconfirmed:
         return None if contest is None else contest.displaced
 
     def excess(self, replaced: Iterable[bytes]) -> list[bytes]:
-        """What is to be forgotten once these were replaced: the oldest rivals of a coin, or of all, with what spends from them.
+        """What is to be forgotten once these were replaced: the oldest rivals of a coin, or of all, with what spends
+        from them.
 
         Those on the word of fewest groups go first: who invents rivals has none forgotten that more groups tell of.
         """
         coins = set(self.inputs_of(txid for txid in replaced if txid in self.pending))
-        groups = [([txid for txid in self._spenders[outpoint] if txid in self._rivals], MAX_RIVALS_OF_COIN) for outpoint in coins]
+        groups = [
+            ([txid for txid in self._spenders[outpoint] if txid in self._rivals], MAX_RIVALS_OF_COIN)
+            for outpoint in coins
+        ]
         if len(self._rivals) > MAX_RIVALS:
             groups.append((list(self._rivals), MAX_RIVALS))
         found: dict[bytes, None] = {}
@@ -429,7 +478,9 @@ class Unconfirmed:
                 continue
             self.unfinished.spend(len(rivals) / _RANKED)
             others = [txid for txid in rivals if not self.pending[txid].own and txid not in found]
-            for txid in nsmallest(len(others) - most, others, key=lambda txid: (self.words.rank(txid), self._ages[txid])):
+            for txid in nsmallest(
+                len(others) - most, others, key=lambda txid: (self.words.rank(txid), self._ages[txid])
+            ):
                 if txid in found:
                     continue
                 family = self.descendants([txid])
@@ -438,7 +489,9 @@ class Unconfirmed:
         return list(found)
 
     def trim(self, replaced: Iterable[bytes], batch: Batch) -> None:
-        """Forget the oldest rivals where these have become too many; last of all, since until then one may count again."""
+        """Forget the oldest rivals where these have become too many; last of all, since until then one may count
+        again.
+        """
         for each in self.excess(replaced):
             self.remove(each)
             batch.transactions[each] = None
@@ -450,7 +503,10 @@ class Unconfirmed:
         self.unmatched.put(Arrival(tx.txid, tx.raw, since, self._next_age() if age is None else age))
 
     def unmatch(self, txid: bytes) -> Arrival | None:
-        """A transaction matches no more: it still stands against rivals. One of which not all was recorded is looked at again."""
+        """A transaction matches no more: it still stands against rivals.
+
+        One of which not all was recorded is looked at again.
+        """
         pending, age = self.pending[txid], self._ages[txid]
         self.remove(txid)
         arrival = Arrival(txid, pending.raw, pending.since or 0, age)
@@ -460,12 +516,15 @@ class Unconfirmed:
         return None
 
     def follow(self, made: Iterable[bytes]) -> None:
-        """Outputs became known: unmatched transactions that spend them are `unfinished`, of rivals the one seen last comes last."""
+        """Outputs became known: unmatched transactions that spend them are `unfinished`, of rivals the one seen last
+        comes last.
+        """
         self.unfinished.add_late(self.unmatched.take(made))
 
 
 def why_impossible(tx: Transaction) -> str | None:
-    """Why no block can have a transaction, as far as it tells by itself (Core consensus/tx_check.cpp CheckTransaction); None if one can.
+    """Why no block can have a transaction, as far as it tells by itself (Core consensus/tx_check.cpp CheckTransaction);
+    None if one can.
 
     A coinbase is in a block, but never in a mempool.
     """

@@ -1,4 +1,6 @@
-"""What is left to do of unconfirmed transactions, where not all of it is to be done at once: anybody can invent what is much work."""
+"""What is left to do of unconfirmed transactions, where not all of it is to be done at once: anybody can invent what is
+much work.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,27 @@ _FREE = 4  # transactions that are looked at for a unit of work
 
 
 class Unfinished:
-    """How much may be done now, and what waits for another time. A unit of work is a match recorded or withdrawn, some 20 us.
+    """How much may be done now, and what waits for another time.
+
+    A unit of work is a match recorded or withdrawn, some 20 us.
 
     Nothing of it is in the database: after a restart each unconfirmed transaction is matched again.
     """
 
     def __init__(self, txids: Iterable[bytes]) -> None:
         self.left = inf  # units that may be done now; without a limit where nobody sets one
-        self.matches: dict[bytes, Sequence[Hit] | None] = dict.fromkeys(txids)  # those that are not recorded; None: it is to be scanned
-        self._again: list[bytes] = []  # txids of what is to be scanned for new entries; a list of 100,000 is made within a millisecond
-        self.late = OrderedDict[bytes, Arrival]()  # transactions whose parents have become known, by txid; the oldest first
-        self._expired = OrderedDict[bytes, int]()  # what is to be withdrawn for its age, by txid, with when it arrived; the oldest first
+        self.matches: dict[bytes, Sequence[Hit] | None] = dict.fromkeys(
+            txids
+        )  # those that are not recorded; None: it is to be scanned
+        self._again: list[
+            bytes
+        ] = []  # txids of what is to be scanned for new entries; a list of 100,000 is made within a millisecond
+        self.late = OrderedDict[
+            bytes, Arrival
+        ]()  # transactions whose parents have become known, by txid; the oldest first
+        self._expired = OrderedDict[
+            bytes, int
+        ]()  # what is to be withdrawn for its age, by txid, with when it arrived; the oldest first
 
     def __len__(self) -> int:
         return len(self.matches) + len(self._again) + len(self.late) + len(self._expired)
@@ -48,7 +60,9 @@ class Unfinished:
     def add_late(self, found: Iterable[Arrival]) -> None:
         """Parents of transactions have become known: these are looked at in the order of their arrival."""
         if fresh := list(found):
-            self.late = OrderedDict((each.txid, each) for each in sorted((*self.late.values(), *fresh), key=attrgetter("age")))
+            self.late = OrderedDict(
+                (each.txid, each) for each in sorted((*self.late.values(), *fresh), key=attrgetter("age"))
+            )
 
     def take_late(self) -> Arrival | None:
         """A transaction whose parent has become known, if it may be looked at now."""

@@ -16,8 +16,10 @@ class Arrival(NamedTuple):
 
     txid: bytes
     raw: bytes
-    since: int  # seconds since 1970
-    age: int  # its number in the order in which unconfirmed transactions were seen
+    since: int
+    """Seconds since 1970."""
+    age: int
+    """Its number in the order in which unconfirmed transactions were seen."""
 
 
 class Unmatched:

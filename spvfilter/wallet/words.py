@@ -6,21 +6,27 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
 
 Groups = Collection[str]
-MANY = 4  # groups on whose word a transaction is kept before all others: who invents payments is taken to have fewer; ours
+MANY = (
+    4  # groups on whose word a transaction is kept before all others: who invents payments is taken to have fewer; ours
+)
 _TRIED = 8  # transactions that are looked at to find one that makes room, of each number of groups; ours
 
 
 class Words:
-    """Each transaction rests on the word of a party, the groups that announced it. The more these are, the longer it is kept.
+    """Each transaction rests on the word of a party, the groups that announced it.
 
-    Room is made by the parties of fewest groups, and of these by the one that has most. Who speaks for three groups and invents payments
-    has seven parties, and so at most seven shares of the room; each party of others has one.
+    The more these are, the longer it is kept.
+
+    Room is made by the parties of fewest groups, and of these by the one that has most. Who speaks for three groups and
+    invents payments has seven parties, and so at most seven shares of the room; each party of others has one.
     """
 
     def __init__(self, txids: Iterable[bytes]) -> None:
         """Of these nobody has told in this run."""
         self._party: dict[bytes, _Party] = {}
-        self._parties = [_Parties() for _ in range(MANY)]  # by the number of groups, less one; the party of nobody is in the first
+        self._parties = [
+            _Parties() for _ in range(MANY)
+        ]  # by the number of groups, less one; the party of nobody is in the first
         self._passed: set[bytes] = set()  # txids of those before which another was put, since room was made
         self._left_out: list[bytes] = []  # txids and wtxids of what found no room, or made it
         for txid in txids:
@@ -46,7 +52,9 @@ class Words:
         return self._parties[max(len(names), 1) - 1]
 
     def rank(self, txid: bytes) -> int:
-        """How many groups have announced it, up to `MANY`; 1 also for none, as of a transaction that an earlier run has left."""
+        """How many groups have announced it, up to `MANY`; 1 also for none, as of a transaction that an earlier run has
+        left.
+        """
         party = self._party.get(txid)
         return 1 if party is None else max(len(party.names), 1)
 
@@ -86,10 +94,11 @@ class Words:
             self._of(party.names).remove(party, txid)
 
     def spare(self, groups: Groups) -> Iterator[bytes]:
-        """Which ones may make room for another one of these groups: of fewer groups first, the latest few of the party that has most.
+        """Which ones may make room for another one of these groups: of fewer groups first, the latest few of the party
+        that has most.
 
-        That party has more than these groups would have, where it is not of fewer. Those that are given and stay are the last to be given
-        again. Of `MANY` groups none is given.
+        That party has more than these groups would have, where it is not of fewer. Those that are given and stay are
+        the last to be given again. Of `MANY` groups none is given.
         """
         names = _names(groups)
         held = self._of(names).held_by(names)
@@ -104,7 +113,9 @@ class Words:
 
 
 def _names(groups: Iterable[str], known: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The names of a party of these groups and those that are `known`, which is returned itself if it has them all, or `MANY`."""
+    """The names of a party of these groups and those that are `known`, which is returned itself if it has them all, or
+    `MANY`.
+    """
     for group in groups:
         if len(known) < MANY and group not in known:
             known = tuple(sorted((*known, group))) if known else (group,)
@@ -112,7 +123,9 @@ def _names(groups: Iterable[str], known: tuple[str, ...] = ()) -> tuple[str, ...
 
 
 class _Party:
-    """Groups that announced the same transactions, and these, in the order in which they make room: the last one first."""
+    """Groups that announced the same transactions, and these, in the order in which they make room: the last one
+    first.
+    """
 
     __slots__ = ("names", "txids")
 
@@ -122,7 +135,10 @@ class _Party:
 
 
 class _Parties:
-    """The parties of as many groups. Which has most is known without a look at each: a stranger may make many parties."""
+    """The parties of as many groups.
+
+    Which has most is known without a look at each: a stranger may make many parties.
+    """
 
     def __init__(self) -> None:
         self._by_names: dict[tuple[str, ...], _Party] = {}

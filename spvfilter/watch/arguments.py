@@ -10,18 +10,24 @@ from spvfilter.hashes import hash160
 
 
 def checked_label(label: str | None) -> str | None:
-    """A label without blanks around it, None for an empty one. Raises ParameterError for one that no line could hold."""
+    """A label without blanks around it, None for an empty one.
+
+    Raises ParameterError for one that no line could hold.
+    """
     if label and not isinstance(label, str):
         raise ParameterError(f"a label is text, not {type(label).__name__}")
     label = label.strip() if label else None
-    if label and not label.isprintable() and any(category(char) in ("Cc", "Cs", "Zl", "Zp") for char in label):  # UTF-8 has no surrogates
+    if (
+        label and not label.isprintable() and any(category(char) in ("Cc", "Cs", "Zl", "Zp") for char in label)
+    ):  # UTF-8 has no surrogates
         raise ParameterError(f"a label cannot contain control characters, line ends or surrogates: {label[:80]!r}")
     return label or None
 
 
 def script_of(script: object) -> bytes:
     """What the `script_at` of a keychain gave, as bytes; what is none is left for Keychain to refuse."""
-    return bytes(script) if isinstance(script, (bytes, bytearray, memoryview)) else script  # type: ignore[return-value]  # any object
+    # any object
+    return bytes(script) if isinstance(script, (bytes, bytearray, memoryview)) else script  # type: ignore[return-value]
 
 
 def single_script(script_at: Callable[[int], object], index: int) -> tuple[bytes, ...]:

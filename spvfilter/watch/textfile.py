@@ -1,19 +1,17 @@
 """The text file format of a watch list: one entry per line, to be read and written by people and programs.
 
-    # a comment; blank lines are skipped
-    1BoatSLRHtKNngkdXEeobR76b53LETtpyT
+    # a comment; blank lines are skipped 1BoatSLRHtKNngkdXEeobR76b53LETtpyT
     bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq,savings, the label is everything after the first comma
-    script:76a914…88ac,label            a whole scriptPubKey in hex
-    pubkey:02…,label                    a public key in hex
-    data:HEX,label                      a data element
-    wpkh(xpub…/<0;1>/*)#checksum,label  an output descriptor; the label is everything after the comma behind it
-    zpub…,label                         an extended public key whose prefix names a script type: ypub, zpub, upub, vpub
-    keychain:END:LOOKAHEAD:DESCRIPTOR   a descriptor whose window has reached index END before
-    bitcoin:ADDRESS?label=…             a URI (BIP-21), of which the address counts, and its label where the line has none
-    outpoint:TXID:INDEX,label           an outpoint, txid in display order
+    script:76a914…88ac,label            a whole scriptPubKey in hex pubkey:02…,label                    a public key in
+    hex data:HEX,label                      a data element wpkh(xpub…/<0;1>/*)#checksum,label  an output descriptor; the
+    label is everything after the comma behind it zpub…,label                         an extended public key whose
+    prefix names a script type: ypub, zpub, upub, vpub keychain:END:LOOKAHEAD:DESCRIPTOR   a descriptor whose window has
+    reached index END before bitcoin:ADDRESS?label=…             a URI (BIP-21), of which the address counts, and its
+    label where the line has none outpoint:TXID:INDEX,label           an outpoint, txid in display order
     outpoint:TXID:INDEX:VALUE:SCRIPT    an outpoint with its value (satoshi) and scriptPubKey; either may be empty
 
-Of a keychain without a descriptor the scripts are written. UTF-8, with or without a byte order mark; lines end in LF or CRLF.
+Of a keychain without a descriptor the scripts are written. UTF-8, with or without a byte order mark; lines end in LF or
+CRLF.
 """
 
 from __future__ import annotations
@@ -50,7 +48,12 @@ class Sink(entries.Sink, Protocol):
     def add_pubkey(self, pubkey: bytes, label: str | None = None) -> None: ...
     def add_data(self, data: bytes, label: str | None = None) -> None: ...
     def add_outpoint(
-        self, outpoint: OutPoint | str, label: str | None = None, *, value: int | None = None, script_pubkey: bytes | None = None
+        self,
+        outpoint: OutPoint | str,
+        label: str | None = None,
+        *,
+        value: int | None = None,
+        script_pubkey: bytes | None = None,
     ) -> None: ...
     def add_address_lines(self, chunk: bytes, at: int) -> tuple[int, int]: ...
     def add_saved_keychain(self, text: str, label: str | None, end: int, lookahead: int) -> None: ...
@@ -109,9 +112,11 @@ def read_into(watch: Sink, file: BinaryIO, name: str) -> None:
 
 
 def _other_lines(watch: Sink, file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines, numbered from 1, that the kernel's fast path for addresses does not handle; it adds the others to `watch`, in order.
+    """Yield the lines, numbered from 1, that the kernel's fast path for addresses does not handle; it adds the others
+    to `watch`, in order.
 
-    A line longer than _MAX_LINE is cut, to at least one byte more than that. Raises WatchFileError for a file that is no text.
+    A line longer than _MAX_LINE is cut, to at least one byte more than that. Raises WatchFileError for a file that is
+    no text.
     """
     chunk, at, number = b"", 0, 1
     while True:
@@ -135,7 +140,9 @@ def _other_lines(watch: Sink, file: BinaryIO, name: str) -> Iterator[tuple[int, 
 
 
 def _no_text(start: bytes) -> str | None:
-    """What the start of a file shows it to be, if that is no text in UTF-8, and what to do; None for what may be one."""
+    """What the start of a file shows it to be, if that is no text in UTF-8, and what to do; None for what may be
+    one.
+    """
     head = start[:4096]
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or (len(head) >= 8 and (any(head[::2]) != any(head[1::2]))):
         return "this file is UTF-16: save it as UTF-8"
@@ -165,7 +172,9 @@ def _split(text: str) -> tuple[str, str | None]:
 
 
 def _end_of_descriptor(text: str) -> int:
-    """The place behind the last bracket of the descriptor that a line has, which may contain commas; 0 if it has none."""
+    """The place behind the last bracket of the descriptor that a line has, which may contain commas; 0 if it has
+    none.
+    """
     start = len(text) - len(text.split(":", 3)[-1]) if text.startswith("keychain:") else 0
     if not is_descriptor(text[start:]):
         return 0
@@ -200,7 +209,8 @@ def _add(watch: Sink, entry: str, label: str | None) -> None:
     else:
         raise ParameterError(
             entries.explained(entry)
-            or "unknown kind of entry before the colon: use script, pubkey, data, outpoint or keychain, or a plain address or descriptor"
+            or "unknown kind of entry before the colon: use script, pubkey, data, outpoint or keychain, or a plain "
+            "address or descriptor"
         )
 
 
@@ -215,7 +225,9 @@ def _add_keychain(watch: Sink, rest: str, label: str | None) -> None:
 def _add_outpoint(watch: Sink, entry: str, label: str | None) -> None:
     parts = entry.split(":")
     if len(parts) not in (3, 5):
-        raise ParameterError(f"an outpoint is outpoint:TXID:INDEX or outpoint:TXID:INDEX:VALUE:SCRIPT, not {len(parts)} parts")
+        raise ParameterError(
+            f"an outpoint is outpoint:TXID:INDEX or outpoint:TXID:INDEX:VALUE:SCRIPT, not {len(parts)} parts"
+        )
     value, script = None, None
     if len(parts) == 5:
         if parts[3] and not (parts[3].isascii() and parts[3].isdigit() and len(parts[3]) < 20):
@@ -226,7 +238,10 @@ def _add_outpoint(watch: Sink, entry: str, label: str | None) -> None:
 
 
 def _hex(text: str) -> bytes:
-    """The bytes of a hex string. Raises ParameterError without repeating the text: people paste private keys into the wrong places."""
+    """The bytes of a hex string.
+
+    Raises ParameterError without repeating the text: people paste private keys into the wrong places.
+    """
     try:
         return bytes.fromhex(text)
     except ValueError:
@@ -246,7 +261,9 @@ def _lines(watch: Source) -> Iterator[str]:
         if keychain.descriptor is not None:
             tail = f",{keychain.label}" if keychain.label else ""
             yield f"keychain:{keychain.end}:{keychain.lookahead}:{keychain.descriptor}{tail}"
-    for number, (kind, value, label) in sorted(enumerate(watch.entries()), key=lambda entry: entry[1][0] != EntryKind.MULTISIG_KEY):
+    for number, (kind, value, label) in sorted(
+        enumerate(watch.entries()), key=lambda entry: entry[1][0] != EntryKind.MULTISIG_KEY
+    ):
         place = watch.keychain_of(number)
         if place is not None and place[0].descriptor is not None and watch.own_label(number) is None:
             continue
@@ -264,7 +281,8 @@ def _lines(watch: Source) -> Iterator[str]:
     for point, coin in watch.table.coins():
         known = ""
         if point in labels and not labels[point] and coin.script and coin.script in watch:
-            yield f"outpoint:{OutPoint.parse(point)}"  # added by hand: the next line alone would read as learned through its script
+            # added by hand: the next line alone would read as learned through its script
+            yield f"outpoint:{OutPoint.parse(point)}"
         if coin.value != NO_VALUE or coin.script is not None:
             known = f":{'' if coin.value == NO_VALUE else coin.value}:{(coin.script or b'').hex()}"
         tail = f",{labels[point]}" if labels.get(point) else ""

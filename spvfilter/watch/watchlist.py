@@ -1,4 +1,6 @@
-"""WatchList: the addresses, scripts, keys, data and outpoints that a wallet wants, with exact matching of transactions and blocks."""
+"""WatchList: the addresses, scripts, keys, data and outpoints that a wallet wants, with exact matching of transactions
+and blocks.
+"""
 
 from __future__ import annotations
 
@@ -34,21 +36,22 @@ class WatchList:
 
     | entry | what matches it exactly | BIP-37 | BIP-158 |
     |---|---|---|---|
-    | address, scriptPubKey | outputs with this script; their spends | by the script's longest push; refused if there is none | yes |
-    | public key | P2PK, P2PKH, P2WPKH, P2SH-P2WPKH and bare multisig outputs with it; their spends | yes | all but multisig |
+    | address, scriptPubKey | outputs with this script; their spends | by the longest push (refused if none) | yes |
+    | public key | P2PK, P2PKH, P2WPKH, P2SH-P2WPKH, bare multisig outputs; their spends | yes | all but multisig |
     | data element | any push of it, in outputs (and their spends) and in scriptSigs | yes | no |
     | outpoint | its spend | yes | if its script is known |
     | descriptor, keychain | as scriptPubKeys, those in its window | yes | yes |
 
-    When an output matches, the list learns its outpoint, so that the spend matches too. Outpoints are never forgotten: after a
-    reorganisation they may be spent again. An output or input yields one match, by the first of: outpoint, script, multisig key, data.
-    BIP-37 finds a spend by outpoint only: see `bloom_elements`.
+    When an output matches, the list learns its outpoint, so that the spend matches too. Outpoints are never forgotten:
+    after a reorganisation they may be spent again. An output or input yields one match, by the first of: outpoint,
+    script, multisig key, data. BIP-37 finds a spend by outpoint only: see `bloom_elements`.
 
-    Watching a public key puts the key *and* its hashes into a BIP-37 filter, which tells a peer that they belong together; watch
-    addresses instead if that matters. A list is not safe to change from several threads at once. While a LightClient runs with it, nothing
-    can be added to it: WatchListInUseError.
+    Watching a public key puts the key *and* its hashes into a BIP-37 filter, which tells a peer that they belong
+    together; watch addresses instead if that matters. A list is not safe to change from several threads at once. While
+    a LightClient runs with it, nothing can be added to it: WatchListInUseError.
 
-    Raises ParameterError for an unknown network. A label has no control characters, line ends or surrogates, else ParameterError.
+    Raises ParameterError for an unknown network. A label has no control characters, line ends or surrogates, else
+    ParameterError.
     """
 
     def __init__(self, network: Network | str = MAINNET) -> None:
@@ -59,7 +62,9 @@ class WatchList:
         self._holders = 0  # running clients
 
     @classmethod
-    def from_addresses(cls, addresses: Iterable[str | tuple[str, str | None]], network: Network | str = MAINNET) -> WatchList:
+    def from_addresses(
+        cls, addresses: Iterable[str | tuple[str, str | None]], network: Network | str = MAINNET
+    ) -> WatchList:
         """A list of addresses or of (address, label) pairs. Raises AddressError for the first invalid one."""
         if isinstance(addresses, str):
             raise TypeError("expected an iterable of addresses, not one string")
@@ -83,7 +88,9 @@ class WatchList:
         return watch
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all entries and outpoints, including learned ones, to a file of mode 0600 that atomically replaces `path`."""
+        """Write all entries and outpoints, including learned ones, to a file of mode 0600 that atomically replaces
+        `path`.
+        """
         textfile.write(self, path)
 
     def add_address(self, address: str, label: str | None = None) -> None:
@@ -99,25 +106,32 @@ class WatchList:
         self._check_free()
         script = to_bytes(script_pubkey)
         if not script:
-            raise ParameterError("an empty scriptPubKey cannot be watched: it would match every output with an empty script")
+            raise ParameterError(
+                "an empty scriptPubKey cannot be watched: it would match every output with an empty script"
+            )
         self._label(self._table.add(EntryKind.SCRIPT, script), label)
 
     def add_pubkey(self, pubkey: bytes, label: str | None = None) -> None:
         """Watch a public key in every script that a wallet derives from it; the table of the class lists them.
 
-        P2TR is not among them, because its key is tweaked: watch the address. Raises WatchListInUseError, ParameterError unless the key has
-        33 bytes starting with 02 or 03, or 65 bytes starting with 04, 06 or 07.
+        P2TR is not among them, because its key is tweaked: watch the address. Raises WatchListInUseError,
+        ParameterError unless the key has 33 bytes starting with 02 or 03, or 65 bytes starting with 04, 06 or 07.
         """
         self._check_free()
         key = to_bytes(pubkey)
         if not is_pubkey(key):
-            raise ParameterError(f"not a public key: {len(key)} bytes, expected 33 starting 02 or 03, or 65 starting 04, 06 or 07")
+            raise ParameterError(
+                f"not a public key: {len(key)} bytes, expected 33 starting 02 or 03, or 65 starting 04, 06 or 07"
+            )
         for script in pubkey_scripts(key):
             self.add_script(script, label)
         self._label(self._table.add(EntryKind.MULTISIG_KEY, key), label)
 
     def add_data(self, data: bytes, label: str | None = None) -> None:
-        """Watch for any push of exactly these bytes. Raises WatchListInUseError, ParameterError unless there are 1 to 520."""
+        """Watch for any push of exactly these bytes.
+
+        Raises WatchListInUseError, ParameterError unless there are 1 to 520.
+        """
         self._check_free()
         element = to_bytes(data)
         if not 1 <= len(element) <= MAX_ELEMENT_SIZE:
@@ -125,12 +139,19 @@ class WatchList:
         self._label(self._table.add(EntryKind.DATA, element), label)
 
     def add_outpoint(
-        self, outpoint: OutPoint | str, label: str | None = None, *, value: int | None = None, script_pubkey: bytes | None = None
+        self,
+        outpoint: OutPoint | str,
+        label: str | None = None,
+        *,
+        value: int | None = None,
+        script_pubkey: bytes | None = None,
     ) -> None:
-        """Watch for the spend of an outpoint, given as OutPoint or as `TXID:INDEX` (txid in display order); `value` is in satoshi.
+        """Watch for the spend of an outpoint, given as OutPoint or as `TXID:INDEX` (txid in display order); `value` is
+        in satoshi.
 
-        If the list watches `script_pubkey`, or has already learned the outpoint, the outpoint belongs to that entry and shares its
-        label, unless `label` is given. Raises WatchListInUseError, ParameterError for an invalid outpoint, value or label.
+        If the list watches `script_pubkey`, or has already learned the outpoint, the outpoint belongs to that entry and
+        shares its label, unless `label` is given. Raises WatchListInUseError, ParameterError for an invalid outpoint,
+        value or label.
         """
         self._check_free()
         point = OutPoint.from_text(outpoint) if isinstance(outpoint, str) else outpoint
@@ -146,11 +167,13 @@ class WatchList:
             self._windows.use_script(script_pubkey)
 
     def add_descriptor(self, text: str, label: str | None = None, *, lookahead: int = LOOKAHEAD) -> list[Keychain]:
-        """Watch an output descriptor (BIP-380 ff.; extra `descriptors`); its keychains, two for a multipath such as `<0;1>`.
+        """Watch an output descriptor (BIP-380 ff.; extra `descriptors`); its keychains, two for a multipath such as
+        `<0;1>`.
 
-        Extended public keys whose prefix names a script type (ypub, zpub, upub, vpub) stand for their receiving and change addresses.
-        One that is watched already keeps its uses. Private keys are refused, and no error repeats them. Raises DescriptorError for
-        what cannot be watched, WrongNetworkError for keys of another network, WatchListInUseError, ParameterError.
+        Extended public keys whose prefix names a script type (ypub, zpub, upub, vpub) stand for their receiving and
+        change addresses. One that is watched already keeps its uses. Private keys are refused, and no error repeats
+        them. Raises DescriptorError for what cannot be watched, WrongNetworkError for keys of another network,
+        WatchListInUseError, ParameterError.
         """
         self._check_free()
         found = [
@@ -162,11 +185,13 @@ class WatchList:
     def add_keychain(
         self, name: str, script_at: Callable[[int], bytes], label: str | None = None, *, lookahead: int = LOOKAHEAD
     ) -> Keychain:
-        """Watch the scripts that a wallet derives by itself: `script_at(index)` is the scriptPubKey of an index from 0, always the same.
+        """Watch the scripts that a wallet derives by itself:
 
-        A list that is loaded from a file does not know the function: add the keychain again, and it has the uses that the file tells.
-        Raises KeychainError if `script_at` fails or gives what is no scriptPubKey, WatchListInUseError, ParameterError for a name that is
-        taken.
+        `script_at(index)` is the scriptPubKey of an index from 0, always the same.
+
+        A list that is loaded from a file does not know the function: add the keychain again, and it has the uses that
+        the file tells. Raises KeychainError if `script_at` fails or gives what is no scriptPubKey, WatchListInUseError,
+        ParameterError for a name that is taken.
         """
         self._check_free()
         if self._windows.get(name) is not None:
@@ -174,7 +199,10 @@ class WatchList:
         return self._add_keychain(Keychain(name, partial(single_script, script_at), label=label, lookahead=lookahead))
 
     def _add_keychain(self, keychain: Keychain, end: int = 0) -> Keychain:
-        """Watch a keychain, at least up to index `end`. One that is watched already takes a new label and a larger lookahead."""
+        """Watch a keychain, at least up to index `end`.
+
+        One that is watched already takes a new label and a larger lookahead.
+        """
         keychain.label = checked_label(keychain.label)
         keychain.reach(end)
         known = self._windows.get(keychain.name)
@@ -188,10 +216,15 @@ class WatchList:
         return known
 
     def add_saved_keychain(self, text: str, label: str | None, end: int, lookahead: int) -> None:
-        """Watch a descriptor with the window of a saved list. Raises WatchListInUseError, DescriptorError, ParameterError."""
+        """Watch a descriptor with the window of a saved list.
+
+        Raises WatchListInUseError, DescriptorError, ParameterError.
+        """
         self._check_free()
         for each in parse_descriptor(text, self.network):
-            keychain = Keychain(each.text, each.scripts, label=label, lookahead=lookahead, size=each.size, descriptor=each.text)
+            keychain = Keychain(
+                each.text, each.scripts, label=label, lookahead=lookahead, size=each.size, descriptor=each.text
+            )
             self._add_keychain(keychain, end)
 
     def keychain_of(self, entry: int) -> tuple[Keychain, int] | None:
@@ -206,7 +239,8 @@ class WatchList:
     def next_address(self, keychain: str | None = None) -> str:
         """The address of the lowest index that was never used, of the keychain with this name, by default the first.
 
-        Raises ParameterError for an unknown keychain, one whose indexes are all used, and one whose scripts have no address.
+        Raises ParameterError for an unknown keychain, one whose indexes are all used, and one whose scripts have no
+        address.
         """
         return self._windows.next_address(keychain, self.network)
 
@@ -214,14 +248,17 @@ class WatchList:
         """Whether an output that pays this address was found. Raises AddressError, WrongNetworkError."""
         script = address_to_script(address, self.network)
         place = self._windows.at(self._table.find(EntryKind.SCRIPT, script))
-        return (place is not None and place[1] in place[0].used) or any(coin.script == script for _, coin in self._table.coins())
+        return (place is not None and place[1] in place[0].used) or any(
+            coin.script == script for _, coin in self._table.coins()
+        )
 
     def advance(self, hits: Iterable[Hit] | None = None) -> list[bytes]:
-        """Note the use of keychains' scripts by hits, by default by the outpoints that the list knows, and let the windows move.
+        """Note the use of keychains' scripts by hits, by default by the outpoints that the list knows, and let the
+        windows move.
 
-        Returns the scripts that are watched now and were not before: blocks that were searched without them are to be searched again.
-        `accept` does the same. While a LightClient runs with the list no window moves: where one must, WatchListInUseError, with the uses
-        noted. Raises KeychainError.
+        Returns the scripts that are watched now and were not before: blocks that were searched without them are to be
+        searched again. `accept` does the same. While a LightClient runs with the list no window moves: where one must,
+        WatchListInUseError, with the uses noted. Raises KeychainError.
         """
         if self._holders:
             if self._windows.note(hits):
@@ -237,16 +274,19 @@ class WatchList:
         return self._windows
 
     def widen(self, margin: int | None = None, settled: Collection[str] = ()) -> list[bytes]:
-        """Watch further scripts of every keychain, `margin` beyond its window, by default its lookahead; those that were not watched.
+        """Watch further scripts of every keychain, `margin` beyond its window, by default its lookahead; those that
+        were not watched.
 
-        As long as no use moves a window beyond them, nothing needs to be searched again: keychains whose names are `settled` gain them only
-        if they must move. Raises WatchListInUseError, KeychainError.
+        As long as no use moves a window beyond them, nothing needs to be searched again: keychains whose names are
+        `settled` gain them only if they must move. Raises WatchListInUseError, KeychainError.
         """
         self._check_free()
         return self._windows.widen(margin, settled)
 
     def forget_outpoints(self, outpoints: Iterable[bytes]) -> None:
-        """Stop watching learned outpoints (36 bytes each); those that are entries stay. It takes as long as a copy of the list.
+        """Stop watching learned outpoints (36 bytes each); those that are entries stay.
+
+        It takes as long as a copy of the list.
 
         Raises ParameterError for an outpoint that does not have 36 bytes.
         """
@@ -254,13 +294,16 @@ class WatchList:
         self._windows.move_to(self._table)
 
     def add_address_lines(self, chunk: bytes, at: int) -> tuple[int, int]:
-        """Add the addresses in the lines of a file, from byte `at` of `chunk` up to the first line that the kernel's fast path leaves.
+        """Add the addresses in the lines of a file, from byte `at` of `chunk` up to the first line that the kernel's
+        fast path leaves.
 
         Returns the numbers of bytes and lines taken. Raises WatchListInUseError, ParameterError for an invalid label.
         """
         self._check_free()
         network = self.network
-        taken, lines, labels = self._table.add_address_lines(chunk, at, network.p2pkh_version, network.p2sh_version, network.hrp)
+        taken, lines, labels = self._table.add_address_lines(
+            chunk, at, network.p2pkh_version, network.p2sh_version, network.hrp
+        )
         for entry, label in labels:
             self._label(entry, label.decode())
         return taken, lines
@@ -321,7 +364,9 @@ class WatchList:
         return ((kind, value, self.label(number)) for number, (kind, value) in enumerate(self._table.entries()))
 
     def add_entry(self, kind: EntryKind, value: bytes, label: str | None = None) -> int:
-        """Watch one entry as `entries` lists it, and return its number in the table. The scripts of a public key are separate entries.
+        """Watch one entry as `entries` lists it, and return its number in the table.
+
+        The scripts of a public key are separate entries.
 
         Raises WatchListInUseError, ParameterError for an invalid label.
         """
@@ -331,7 +376,10 @@ class WatchList:
         return number
 
     def relabel(self, number: int, label: str | None) -> None:
-        """Give the entry with a number in the table another label, or none. Raises ParameterError for an invalid label, IndexError."""
+        """Give the entry with a number in the table another label, or none.
+
+        Raises ParameterError for an invalid label, IndexError.
+        """
         self._table.entry(number)
         checked = checked_label(label)
         self._labels.pop(number, None)
@@ -358,7 +406,9 @@ class WatchList:
         return left
 
     def replace_with(self, other: WatchList) -> None:
-        """Have the entries, labels and outpoints of what `without_entries` gave, which is given up; keychains stay the same objects."""
+        """Have the entries, labels and outpoints of what `without_entries` gave, which is given up; keychains stay the
+        same objects.
+        """
         self._table, self._labels = other._table, other._labels
         self._windows.become(other._windows)
 
@@ -377,8 +427,8 @@ class WatchList:
     def _check_free(self) -> None:
         if self._holders:
             raise WatchListInUseError(
-                "a running client uses this watch list and would not search for the entry: call the client's own add_…; add keychains "
-                "before it is entered"
+                "a running client uses this watch list and would not search for the entry: call the client's own add_…;"
+                " add keychains before it is entered"
             )
 
     def label(self, entry: int) -> str | None:
@@ -393,7 +443,9 @@ class WatchList:
         return self._labels.get(entry)
 
     def script_pubkeys(self) -> Iterator[bytes]:
-        """The watched scriptPubKeys, including those of public keys; bare multisig scripts of a key cannot be listed."""
+        """The watched scriptPubKeys, including those of public keys; bare multisig scripts of a key cannot be
+        listed.
+        """
         return (value for kind, value in self._table.entries() if kind == EntryKind.SCRIPT)
 
     def outpoints(self) -> Iterator[OutPoint]:
@@ -401,26 +453,35 @@ class WatchList:
         return (OutPoint.parse(point) for point, _ in self._table.coins())
 
     def bloom_elements(self) -> list[bytes]:
-        """The elements that a BIP-37 filter needs to find everything in this list: pushes and 36-byte outpoints, without duplicates.
+        """The elements that a BIP-37 filter needs to find everything in this list: pushes and 36-byte outpoints,
+        without duplicates.
 
-        A script is represented by its longest push (key, hash or witness program). Spends are found by outpoint: all known outpoints
-        are included, and with update flag ALL the peer adds future ones (BIP-37 § Filter matching algorithm).
-        Raises InexpressibleError, which lists the scripts without pushes.
+        A script is represented by its longest push (key, hash or witness program). Spends are found by outpoint: all
+        known outpoints are included, and with update flag ALL the peer adds future ones (BIP-37 § Filter matching
+        algorithm). Raises InexpressibleError, which lists the scripts without pushes.
         """
         return bloom_elements(self._table)
 
     def gcs_elements(self) -> list[bytes]:
         """The scriptPubKeys to query a BIP-158 filter for, including those of known outpoints, without duplicates.
 
-        They find everything in this list except bare multisig outputs of its public keys. Raises InexpressibleError, which lists the
-        entries that compact filters cannot find: data elements, outpoints of unknown script, scripts that start with OP_RETURN.
+        They find everything in this list except bare multisig outputs of its public keys. Raises InexpressibleError,
+        which lists the entries that compact filters cannot find: data elements, outpoints of unknown script, scripts
+        that start with OP_RETURN.
         """
         return gcs_elements(self._table)
 
     def match_tx(
-        self, raw: bytes | Serializable, *, block_hash: bytes | None = None, height: int | None = None, time: int | None = None
+        self,
+        raw: bytes | Serializable,
+        *,
+        block_hash: bytes | None = None,
+        height: int | None = None,
+        time: int | None = None,
     ) -> list[Match]:
-        """The matches in one transaction; matching outputs are learned. `time` is that of its block, seconds since 1970.
+        """The matches in one transaction; matching outputs are learned.
+
+        `time` is that of its block, seconds since 1970.
 
         Raises FormatError for a malformed transaction, WatchListInUseError.
         """
@@ -430,7 +491,10 @@ class WatchList:
         return self.accept(hits, block_hash=block_hash, height=height, time=time, is_coinbase=is_coinbase)
 
     def match_block(self, raw: bytes | Serializable, *, height: int | None = None) -> list[Match]:
-        """The matches in one block; matching outputs are learned. Raises FormatError for a malformed block, WatchListInUseError."""
+        """The matches in one block; matching outputs are learned.
+
+        Raises FormatError for a malformed block, WatchListInUseError.
+        """
         block = to_bytes(raw)
         hits = self._complete(lambda: self._table.scan_block(block))
         time = int.from_bytes(block[68:72], "little")
@@ -452,7 +516,10 @@ class WatchList:
         time: int | None = None,
         is_coinbase: bool | None = None,
     ) -> list[Match]:
-        """As `matches`, and learn the outpoints of outputs, and let windows move. Raises WatchListInUseError, KeychainError."""
+        """As `matches`, and learn the outpoints of outputs, and let windows move.
+
+        Raises WatchListInUseError, KeychainError.
+        """
         found = list(hits)
         self._table.learn(found)
         self.advance(found)
@@ -470,8 +537,8 @@ class WatchList:
     ) -> list[Match]:
         """Turn the table's hits into matches without learning from them.
 
-        `time` is that of the block, seconds since 1970. `is_coinbase` tells whether they are of a coinbase; if it is not said, those at
-        position 0 of a block are.
+        `time` is that of the block, seconds since 1970. `is_coinbase` tells whether they are of a coinbase; if it is
+        not said, those at position 0 of a block are.
         """
         coinbase = 0 if (is_coinbase if is_coinbase is not None else block_hash is not None) else _NOWHERE
         network, label_of, parse = self.network, self.label, OutPoint.parse

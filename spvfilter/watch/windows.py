@@ -1,4 +1,6 @@
-"""The keychains of a watch list: which of its entries are theirs, and what becomes watched when some of them are used."""
+"""The keychains of a watch list: which of its entries are theirs, and what becomes watched when some of them are
+used.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ Ahead = list[list[tuple[bytes, ...]]]  # by keychain: the scripts of each index 
 
 @public
 class Windows:
-    """Keychains by name, and the keychain and index of every entry of the table that is in one's window: 6 bytes for each entry.
+    """Keychains by name, and the keychain and index of every entry of the table that is in one's window: 6 bytes for
+    each entry.
 
     A script that two keychains have is the first one's; its use moves the windows of both.
     """
@@ -65,7 +68,10 @@ class Windows:
         return None if number is None else self._chains[number - 1]
 
     def add(self, keychain: Keychain) -> None:
-        """Watch a keychain, whose name is new here. Raises KeychainError if its scripts cannot be derived, ParameterError."""
+        """Watch a keychain, whose name is new here.
+
+        Raises KeychainError if its scripts cannot be derived, ParameterError.
+        """
         if len(self._chains) >= _MAX_KEYCHAINS:
             raise ParameterError(f"a watch list has at most {_MAX_KEYCHAINS:,} keychains")
         new = keychain.grow()
@@ -84,7 +90,8 @@ class Windows:
         return found if found or not script or not self._chains else self.at(self._table.find(EntryKind.SCRIPT, script))
 
     def use(self, hits: Iterable[Hit]) -> list[bytes]:
-        """Note that what hits concern was used, and let windows move; the scripts that are watched now and were not before.
+        """Note that what hits concern was used, and let windows move; the scripts that are watched now and were not
+        before.
 
         Raises KeychainError if scripts cannot be derived: the uses are noted, and windows that could move have moved.
         """
@@ -111,7 +118,10 @@ class Windows:
         raise ParameterError(f"the scripts of keychain {chain.name[:80]!r} have no address")
 
     def note(self, hits: Iterable[Hit] | None = None) -> bool:
-        """Note that what hits concern was used, by default the known outpoints; whether a window must move. It does not."""
+        """Note that what hits concern was used, by default the known outpoints; whether a window must move.
+
+        It does not.
+        """
         if not self._chains:
             return False
         return self._note_coins() if hits is None else self._note((hit.entry, hit.script) for hit in hits)
@@ -121,7 +131,10 @@ class Windows:
         return self.grow() if self._note([(NO_ENTRY, script)]) else []
 
     def grow(self) -> list[bytes]:
-        """Move windows to where they must end; the scripts that are watched now and were not before. Raises KeychainError."""
+        """Move windows to where they must end; the scripts that are watched now and were not before.
+
+        Raises KeychainError.
+        """
         new: list[bytes] = []
         again = True
         while again:
@@ -132,10 +145,17 @@ class Windows:
         return new
 
     def widen(self, margin: int | None, settled: Collection[str] = ()) -> list[bytes]:
-        """As `grow`, to `margin` beyond where windows must end, by default each one's lookahead; those `settled` only if they must move."""
+        """As `grow`, to `margin` beyond where windows must end, by default each one's lookahead; those `settled` only
+        if they must move.
+        """
         new: list[bytes] = []
-        margins = [0 if each.name in settled and each.end >= each.required else _margin(each, margin) for each in self._chains]
-        due = [self._take(number, each, far, new) for number, (each, far) in enumerate(zip(self._chains, margins, strict=True), 1)]
+        margins = [
+            0 if each.name in settled and each.end >= each.required else _margin(each, margin) for each in self._chains
+        ]
+        due = [
+            self._take(number, each, far, new)
+            for number, (each, far) in enumerate(zip(self._chains, margins, strict=True), 1)
+        ]
         return new + self.grow() if any(due) else new
 
     def _take(self, number: int, keychain: Keychain, margin: int, new: list[bytes]) -> bool:
@@ -152,7 +172,10 @@ class Windows:
         return any(each.end < each.required for each in self._chains)
 
     def ahead(self) -> Ahead:
-        """By keychain, what a move adds to the windows that must move: as `widen`, but nothing changes. Raises KeychainError."""
+        """By keychain, what a move adds to the windows that must move: as `widen`, but nothing changes.
+
+        Raises KeychainError.
+        """
         return [each.ahead(_margin(each, None)) if each.end < each.required else [] for each in self._chains]
 
     def unwatched(self, ahead: Ahead) -> list[bytes]:
@@ -257,10 +280,14 @@ class Windows:
     def watches(self, name: str, index: int, script: bytes) -> bool:
         """Whether an index in the window of a keychain has a script."""
         entry, place = self._table.find(EntryKind.SCRIPT, script), (self._names[name], index)
-        return self._is_owned(entry) and place in [(self._owners[entry], self._indexes[entry]), *self._shared.get(entry, ())]
+        return self._is_owned(entry) and place in [
+            (self._owners[entry], self._indexes[entry]),
+            *self._shared.get(entry, ()),
+        ]
 
     def restore(self, keychain: Keychain, window: list[tuple[bytes, ...]], used: Iterable[int]) -> None:
-        """Give a keychain the window that it had, whose scripts are watched already, and its uses; one that is new here is added.
+        """Give a keychain the window that it had, whose scripts are watched already, and its uses; one that is new here
+        is added.
 
         Raises ParameterError for one keychain too many, and a use that is not in the window.
         """
@@ -287,7 +314,10 @@ class Windows:
     def without(self, table: WatchTable, kept: Mapping[int, int]) -> Windows:
         """A copy for a table that has some of the entries: new number by the one here, in ascending order."""
         twin = self.copy(table)
-        twin._owners, twin._indexes = array("H", bytes(2 * len(kept))), array("I", bytes(self._indexes.itemsize * len(kept)))
+        twin._owners, twin._indexes = (
+            array("H", bytes(2 * len(kept))),
+            array("I", bytes(self._indexes.itemsize * len(kept))),
+        )
         for old, new in kept.items():
             if self._is_owned(old):
                 twin._owners[new], twin._indexes[new] = self._owners[old], self._indexes[old]
@@ -296,7 +326,12 @@ class Windows:
 
     def become(self, other: Windows) -> None:
         """Have the places of a copy, and its table; the keychains stay the objects that they are."""
-        self._table, self._owners, self._indexes, self._shared = other._table, other._owners, other._indexes, other._shared
+        self._table, self._owners, self._indexes, self._shared = (
+            other._table,
+            other._owners,
+            other._indexes,
+            other._shared,
+        )
 
     def take_uses(self, other: Iterable[Keychain]) -> None:
         """Have the uses of the keychains of a copy, and windows that reach as far. Raises KeychainError."""

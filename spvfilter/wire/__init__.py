@@ -27,6 +27,9 @@ else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         codec="Decoder Frame encode_message",
-        events="Cause Disconnected Fenced Misbehaved PROTOCOL_VERSION Ready Received ReceivedFilters Role Service SessionEvent Settings",
+        events=(
+            "Cause Disconnected Fenced Misbehaved PROTOCOL_VERSION Ready Received ReceivedFilters Role Service"
+            " SessionEvent Settings"
+        ),
         session="Session",
     )

@@ -1,7 +1,7 @@
 """Framing of P2P messages: encoding a message, and decoding messages from a byte stream.
 
-The envelope, 24 bytes before each payload: magic (4 bytes), command (12, ASCII, NUL padded), length of the payload u32 LE, checksum (4,
-the first bytes of sha256d(payload)).
+The envelope, 24 bytes before each payload: magic (4 bytes), command (12, ASCII, NUL padded), length of the payload u32
+LE, checksum (4, the first bytes of sha256d(payload)).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _AT_ONCE = 1 << 16  # bytes in which sound messages are looked for together
 def encode_message(magic: bytes, command: str, payload: bytes) -> bytes:
     """A complete message: the envelope and `payload` (Core protocol.h CMessageHeader).
 
-    Raises ParameterError unless the magic has 4 bytes, the command 1 to 12 printable ASCII characters, and the payload at most 4,000,000
-    bytes.
+    Raises ParameterError unless the magic has 4 bytes, the command 1 to 12 printable ASCII characters, and the payload
+    at most 4,000,000 bytes.
     """
     check_magic(magic)
     if not 1 <= len(command) <= COMMAND_SIZE or not (command.isascii() and command.isprintable()):
@@ -57,10 +57,10 @@ class Frame(NamedTuple):
 class Decoder:
     """An incremental decoder for a byte stream: `feed` what arrives, then call `next_frame` until it returns None.
 
-    It takes linear time and one buffer. A message that is too long for its command is refused as soon as its envelope is read; `limits`
-    maps commands to their longest payloads in bytes, the default being MAX_PAYLOAD_SIZE. Once `joins_filters` is set, call `next_item`
-    instead, and cfilter messages have that default.
-    Raises ParameterError unless `magic` has 4 bytes.
+    It takes linear time and one buffer. A message that is too long for its command is refused as soon as its envelope
+    is read; `limits` maps commands to their longest payloads in bytes, the default being MAX_PAYLOAD_SIZE. Once
+    `joins_filters` is set, call `next_item` instead, and cfilter messages have that default. Raises ParameterError
+    unless `magic` has 4 bytes.
     """
 
     __slots__ = ("_buffer", "_envelope", "_limits", "_magic", "_sound", "_sound_size", "broken", "joins_filters")
@@ -71,7 +71,9 @@ class Decoder:
         self._limits = limits or {}
         self._buffer = bytearray()
         self._envelope: tuple[str | EnvelopeError, int, bytes] | None = None  # of a message whose payload is incomplete
-        self._sound: deque[tuple[str, bytes] | tuple[Filters, int]] = deque()  # what is next: messages, or filters and their bytes
+        self._sound: deque[tuple[str, bytes] | tuple[Filters, int]] = (
+            deque()
+        )  # what is next: messages, or filters and their bytes
         self._sound_size = 0  # bytes of these in the stream
         self.broken: EnvelopeError | None = None  # the error that ended the stream; permanent
         self.joins_filters = False  # whether successive cfilter messages are taken together
@@ -97,8 +99,9 @@ class Decoder:
     def next_frame(self) -> Frame | None:
         """The next message, or None until it has arrived completely.
 
-        Raises EnvelopeError. A message with a bad command or checksum is dropped, and the next call continues after it, as in Core. A
-        wrong magic or an excessive length ends the stream: every later call raises the same error (Core net.cpp V1Transport).
+        Raises EnvelopeError. A message with a bad command or checksum is dropped, and the next call continues after it,
+        as in Core. A wrong magic or an excessive length ends the stream: every later call raises the same error (Core
+        net.cpp V1Transport).
         """
         if self.broken is not None and not self._sound:
             raise self.broken.with_traceback(None)  # without it, the traceback would grow with every call
@@ -109,8 +112,8 @@ class Decoder:
     def next_item(self) -> Frame | Filters | None:
         """As `next_frame`, or, where filters are joined, the block's hash and the filter of each of the next messages.
 
-        These are cfilter messages with basic filters, sound and well-formed, which have arrived completely: at most 64 KiB of the stream.
-        Raises EnvelopeError.
+        These are cfilter messages with basic filters, sound and well-formed, which have arrived completely: at most 64
+        KiB of the stream. Raises EnvelopeError.
         """
         if not self._sound:
             if self.broken is not None:
@@ -127,13 +130,20 @@ class Decoder:
         return first
 
     def _look(self) -> bool:
-        """Whether the stream goes on with sound messages. What is wrong with one, or whether it is incomplete, is for `_next` to say."""
+        """Whether the stream goes on with sound messages.
+
+        What is wrong with one, or whether it is incomplete, is for `_next` to say.
+        """
         if len(self._buffer) < ENVELOPE_SIZE:
             return False
         look = joined_frames if self.joins_filters else sound_frames
         items, size = look(bytes(memoryview(self._buffer)[:_AT_ONCE]), self._magic)
         for number, (command, payload) in enumerate(items):
-            if isinstance(command, str) and isinstance(payload, bytes) and len(payload) > self._limits.get(command, MAX_PAYLOAD_SIZE):
+            if (
+                isinstance(command, str)
+                and isinstance(payload, bytes)
+                and len(payload) > self._limits.get(command, MAX_PAYLOAD_SIZE)
+            ):
                 del items[number:]
                 size = sum(ENVELOPE_SIZE + len(what) if isinstance(what, bytes) else what for _, what in items)
                 break
@@ -157,11 +167,15 @@ class Decoder:
         if isinstance(command, EnvelopeError):
             raise command
         if (actual := sha256d(payload)[:4]) != checksum:
-            raise EnvelopeError(f"{command}: checksum {checksum.hex()}, but the payload's is {actual.hex()}", field="checksum")
+            raise EnvelopeError(
+                f"{command}: checksum {checksum.hex()}, but the payload's is {actual.hex()}", field="checksum"
+            )
         return Frame(command, payload)
 
     def _open(self) -> tuple[str | EnvelopeError, int, bytes] | None:
-        """The next envelope, or None until it has arrived: its command or the error in it, its length and its checksum."""
+        """The next envelope, or None until it has arrived: its command or the error in it, its length and its
+        checksum.
+        """
         buffer = self._buffer
         if len(buffer) >= 4 and not buffer.startswith(self._magic):
             self._break(foreign(bytes(buffer[:4]), self._magic), "magic")
@@ -183,11 +197,16 @@ class Decoder:
 
 @lru_cache(maxsize=64)
 def _text(name: bytes) -> str | None:
-    """The command in its 12 bytes: 1 to 12 printable ASCII characters, then only NULs (Core CMessageHeader::IsMessageTypeValid)."""
+    """The command in its 12 bytes: 1 to 12 printable ASCII characters, then only NULs.
+
+    The rule is Core's CMessageHeader::IsMessageTypeValid.
+    """
     text = name.rstrip(b"\0").decode("ascii", "replace")
     return text if text and text.isascii() and text.isprintable() else None
 
 
 def _command(name: bytes) -> str | EnvelopeError:
     """The command, or the error in it."""
-    return _text(name) or EnvelopeError(f"command {name.hex()} is not printable ASCII padded with NULs", field="command")
+    return _text(name) or EnvelopeError(
+        f"command {name.hex()} is not printable ASCII padded with NULs", field="command"
+    )

@@ -23,17 +23,21 @@ class Service(IntFlag):
     """Service bits of a version message (Core protocol.h ServiceFlags)."""
 
     NETWORK = 1 << 0
-    BLOOM = 1 << 2  # BIP-111
+    BLOOM = 1 << 2
+    """BIP-111."""
     WITNESS = 1 << 3
-    COMPACT_FILTERS = 1 << 6  # BIP-157
-    NETWORK_LIMITED = 1 << 10  # BIP-159
+    COMPACT_FILTERS = 1 << 6
+    """BIP-157."""
+    NETWORK_LIMITED = 1 << 10
+    """BIP-159."""
 
 
 @public
 class Role(Enum):
     """Which side opened the connection."""
 
-    OUTBOUND = "outbound"  # we opened it and send the first version
+    OUTBOUND = "outbound"
+    """We opened it and send the first version."""
     INBOUND = "inbound"
 
 
@@ -59,25 +63,34 @@ class Cause(StrEnum):
 @public
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a session announces and what it requires of the peer. Times are in seconds of the session's clock, with Core's values.
+    """What a session announces and what it requires of the peer.
+
+    Times are in seconds of the session's clock, with Core's values.
 
     Raises ParameterError for values that a version message cannot carry, and for times that are not positive.
     """
 
     network: Network
-    services: int = 0  # that we offer
+    services: int = 0
+    """That we offer."""
     user_agent: bytes = f"/spvfilter:{__version__}/".encode("ascii")
     start_height: int = 0
-    relay: bool = False  # BIP-37: if False, the peer announces no transactions before filterload or filterclear
+    relay: bool = False
+    """BIP-37: if False, the peer announces no transactions before filterload or filterclear."""
     version: int = PROTOCOL_VERSION
-    wtxid_relay: bool = True  # offer BIP-339
-    addrv2: bool = True  # offer BIP-155
+    wtxid_relay: bool = True
+    """Offer BIP-339."""
+    addrv2: bool = True
+    """Offer BIP-155."""
     min_version: int = BIP37_VERSION
-    required_services: int = 0  # a peer without all of these bits is disconnected
+    required_services: int = 0
+    """A peer without all of these bits is disconnected."""
     handshake_s: float = 60.0
     ping_interval_s: float = 120.0
     ping_timeout_s: float = 1_200.0
-    joins_filters: bool = False  # whether successive cfilter messages come as one ReceivedFilters, which takes a fraction of the time
+    joins_filters: bool = (
+        False  # whether successive cfilter messages come as one ReceivedFilters, which takes a fraction of the time
+    )
 
     def __post_init__(self) -> None:
         check_uint(self.services, 8, "services")
@@ -93,18 +106,24 @@ class Settings:
 @public
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The handshake is complete and messages may be sent. `version` is the peer's, `common_version` the lower version of both sides."""
+    """The handshake is complete and messages may be sent.
+
+    `version` is the peer's, `common_version` the lower version of both sides.
+    """
 
     version: Version
     common_version: int
-    wtxid_relay: bool  # both sides offered BIP-339, so transactions are announced by wtxid
-    addrv2: bool  # the peer requested addrv2 instead of addr (BIP-155)
+    wtxid_relay: bool
+    """Both sides offered BIP-339, so transactions are announced by wtxid."""
+    addrv2: bool
+    """The peer requested addrv2 instead of addr (BIP-155)."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message from the peer, except those that the session handles: version, verack, wtxidrelay, sendaddrv2, ping, pong.
+    """A message from the peer, except those that the session handles: version, verack, wtxidrelay, sendaddrv2, ping,
+    pong.
 
     SendHeaders and SendCmpct may precede Ready.
     """
@@ -115,7 +134,10 @@ class Received:
 @public
 @dataclass(frozen=True, slots=True)
 class ReceivedFilters:
-    """Successive cfilter messages with basic filters: the block's hash and the filter of each. Only with `Settings.joins_filters`."""
+    """Successive cfilter messages with basic filters: the block's hash and the filter of each.
+
+    Only with `Settings.joins_filters`.
+    """
 
     filters: tuple[tuple[bytes, bytes], ...]
 
@@ -131,7 +153,9 @@ class Fenced:
 @public
 @dataclass(frozen=True, slots=True)
 class Misbehaved:
-    """An invalid message was dropped and the session continues, as in Core; `error` is an EnvelopeError, MessageError or SessionError."""
+    """An invalid message was dropped and the session continues, as in Core; `error` is an EnvelopeError, MessageError
+    or SessionError.
+    """
 
     error: PeerError
 

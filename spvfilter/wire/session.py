@@ -31,8 +31,12 @@ RECEIVE_BUFFER = 5_000_000  # bytes, Core net.h DEFAULT_MAXRECEIVEBUFFER; above 
 SEND_BUFFER = 1_000_000  # bytes, Core net.h DEFAULT_MAXSENDBUFFER; above it, the peer's messages are not processed
 MAX_SEND_BUFFER = 16_000_000  # bytes, ours: a block in its envelope fits on top of a full SEND_BUFFER
 MAX_PINGS = 1_024  # ours: pings without a pong
-_OF_THE_SESSION = frozenset({Ping, Pong, Version, Verack, WtxidRelay, SendAddrV2})  # classes that it answers by itself, or refuses
-_ALONE = frozenset({None, "ping", "pong", "version", "verack", "wtxidrelay", "sendaddrv2"})  # commands that are not taken with others
+_OF_THE_SESSION = frozenset(
+    {Ping, Pong, Version, Verack, WtxidRelay, SendAddrV2}
+)  # classes that it answers by itself, or refuses
+_ALONE = frozenset(
+    {None, "ping", "pong", "version", "verack", "wtxidrelay", "sendaddrv2"}
+)  # commands that are not taken with others
 MAX_EVENTS = 50  # ours: taken together
 _NEGOTIATION = frozenset({"version", "wtxidrelay", "sendaddrv2", "verack", "sendheaders", "sendcmpct"})
 
@@ -50,12 +54,13 @@ class Session:
             ...
         ...                                  # send peer.data_to_send(), call peer.tick(now) at peer.deadline
 
-    Messages are processed one by one as events are taken, so answers keep their order: the pong to a ping goes out after the answers to
-    earlier messages. The events do not depend on how the stream is cut. While `can_send` is False there are no further events: take
-    `data_to_send` first. Pings are answered by the session itself.
+    Messages are processed one by one as events are taken, so answers keep their order: the pong to a ping goes out
+    after the answers to earlier messages. The events do not depend on how the stream is cut. While `can_send` is False
+    there are no further events: take `data_to_send` first. Pings are answered by the session itself.
 
-    `draw_nonce` returns random u64 numbers. `now` is any monotonic clock in seconds; `timestamp`, in seconds since 1970, goes into our
-    version. `own_nonces` are the version nonces of all our connections: a peer that sends one of them is ourselves.
+    `draw_nonce` returns random u64 numbers. `now` is any monotonic clock in seconds; `timestamp`, in seconds since
+    1970, goes into our version. `own_nonces` are the version nonces of all our connections: a peer that sends one of
+    them is ourselves.
     """
 
     def __init__(
@@ -78,7 +83,9 @@ class Session:
         self._timestamp = timestamp
         self._decoder = Decoder(settings.network.magic, LIMITS)
         self._outgoing = bytearray()
-        self._last: Disconnected | None = None  # the pending last event, if something other than a message ended the session
+        self._last: Disconnected | None = (
+            None  # the pending last event, if something other than a message ended the session
+        )
         self._closed = self._eof = False
         self._wtxid_relay = False  # whether the peer has sent wtxidrelay
         self._addrv2 = False  # whether the peer has sent sendaddrv2
@@ -95,7 +102,10 @@ class Session:
         return not self._closed and self._decoder.buffered < RECEIVE_BUFFER
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> None:
-        """Add the next bytes of the stream. After the end they are discarded. Raises ParameterError unless `wants_data`."""
+        """Add the next bytes of the stream. After the end they are discarded.
+
+        Raises ParameterError unless `wants_data`.
+        """
         if self._closed:
             return
         if not self.wants_data:
@@ -103,11 +113,17 @@ class Session:
         self._decoder.feed(data)
 
     def receive_eof(self) -> None:
-        """The peer closed its side, or the connection broke. The events of earlier bytes can still be taken; then comes Disconnected."""
+        """The peer closed its side, or the connection broke.
+
+        The events of earlier bytes can still be taken; then comes Disconnected.
+        """
         self._eof = True
 
     def events(self) -> Iterator[SessionEvent]:
-        """The pending events, in order, until there are no more or `can_send` is False. Disconnected is always the last event."""
+        """The pending events, in order, until there are no more or `can_send` is False.
+
+        Disconnected is always the last event.
+        """
         while (event := self.next_event()) is not None:
             yield event
 
@@ -130,12 +146,18 @@ class Session:
         return None
 
     def more_events(self) -> list[SessionEvent]:
-        """Pending events that may be taken together with one that was Received: further messages whose checksums are right, up to 50.
+        """Pending events that may be taken together with one that was Received: further messages whose checksums are
+        right, up to 50.
 
-        They end before a message that the session answers itself: the pong to a ping goes out after the answers to all of them.
+        They end before a message that the session answers itself: the pong to a ping goes out after the answers to all
+        of them.
         """
         events: list[SessionEvent] = []
-        while len(events) < MAX_EVENTS and self._decoder.next_command not in _ALONE and (event := self.next_event()) is not None:
+        while (
+            len(events) < MAX_EVENTS
+            and self._decoder.next_command not in _ALONE
+            and (event := self.next_event()) is not None
+        ):
             events.append(event)
         return events
 
@@ -169,14 +191,19 @@ class Session:
         self._send(message)
 
     def fence(self, now: float) -> int:
-        """Send a ping and return its nonce. Fenced with this nonce reports that the peer has processed everything sent before.
+        """Send a ping and return its nonce.
+
+        Fenced with this nonce reports that the peer has processed everything sent before.
 
         Raises ParameterError as `send` does, and if 1,024 pings wait for their pongs.
         """
         return self._ping(now, fence=True)
 
     def close(self, error: PeerError | None = None) -> None:
-        """End the session, with an error if the caller has one. Received bytes that were not taken as events are discarded."""
+        """End the session, with an error if the caller has one.
+
+        Received bytes that were not taken as events are discarded.
+        """
         if not self._closed:
             self._last = self._end(error)
 
@@ -195,13 +222,18 @@ class Session:
         return self._last_ping + self.settings.ping_interval_s
 
     def tick(self, now: float) -> None:
-        """Do what is due at `now`: send a ping, or end the session after a timeout. Take all pending events before and after."""
+        """Do what is due at `now`: send a ping, or end the session after a timeout.
+
+        Take all pending events before and after.
+        """
         deadline = self.deadline
         if deadline is None or now < deadline:
             return
         if self.ready is None:
             cause = "no version" if self.remote is None else "no verack"
-            self._last = self._end(SessionError(f"{cause} within {now - self._started:.0f} s", cause=Cause.HANDSHAKE_TIMEOUT))
+            self._last = self._end(
+                SessionError(f"{cause} within {now - self._started:.0f} s", cause=Cause.HANDSHAKE_TIMEOUT)
+            )
         elif self._pings:
             waited = now - deadline + self.settings.ping_timeout_s
             self._last = self._end(SessionError(f"no pong within {waited:.0f} s", cause=Cause.PING_TIMEOUT))
@@ -221,7 +253,9 @@ class Session:
         if self._closed:
             return nonce
         if nonce in self._pings or len(self._pings) == MAX_PINGS:
-            raise ParameterError(f"{len(self._pings)} pings wait for their pongs: there are too many, or nonce {nonce} is one of them")
+            raise ParameterError(
+                f"{len(self._pings)} pings wait for their pongs: there are too many, or nonce {nonce} is one of them"
+            )
         self.send(Ping(nonce))
         self._pings[nonce] = (now, fence)
         self._last_ping = now
@@ -229,7 +263,11 @@ class Session:
 
     def _send_version(self) -> None:
         ours = self.settings
-        self._send(Version(ours.version, ours.services, self._timestamp, self.nonce, ours.user_agent, ours.start_height, ours.relay))
+        self._send(
+            Version(
+                ours.version, ours.services, self._timestamp, self.nonce, ours.user_agent, ours.start_height, ours.relay
+            )
+        )
 
     def _end(self, error: PeerError | None) -> Disconnected:
         self._closed = True
@@ -271,7 +309,9 @@ class Session:
         if version.nonce == self.nonce or version.nonce in self._own_nonces:
             return self._end(SessionError(f"nonce {version.nonce} is our own", cause=Cause.SELF_CONNECTION))
         if version.version < ours.min_version:
-            error = SessionError(f"version {version.version}, at least {ours.min_version} required", cause=Cause.OBSOLETE_VERSION)
+            error = SessionError(
+                f"version {version.version}, at least {ours.min_version} required", cause=Cause.OBSOLETE_VERSION
+            )
             return self._end(error)
         if missing := ours.required_services & ~version.services:
             return self._end(SessionError(f"lacks the services {Service(missing)!r}", cause=Cause.MISSING_SERVICES))

@@ -18,7 +18,9 @@ async def test_it_mines_pays_and_confirms(bcoin: Bcoin) -> None:
     segwit = await bcoin.call("address", {"account": "segwit"})
     assert mine["script"].startswith("76a914")
     assert segwit["script"].startswith("0014")
-    assert len(await bcoin.call("mine", {"count": 432, "address": mine["address"]})) == 432  # segwit is active from here on
+    assert (
+        len(await bcoin.call("mine", {"count": 432, "address": mine["address"]})) == 432
+    )  # segwit is active from here on
     assert (await bcoin.call("tip"))["synced"]
     paid = await bcoin.call("send", {"outputs": [[segwit["script"], 70_000_000], ["6a04deadbeef", 0]]})
     assert await bcoin.call("getrawmempool", []) == [paid["txid"]]
@@ -55,7 +57,9 @@ async def test_what_it_refuses_is_an_error(bcoin: Bcoin) -> None:
 async def test_it_ends_with_its_block_even_after_a_failure() -> None:
     with pytest.raises(ZeroDivisionError):
         async with running_bcoin("full") as node:
-            calling = asyncio.create_task(node.call("mine", {"count": 5_000, "address": (await node.call("address"))["address"]}))
+            calling = asyncio.create_task(
+                node.call("mine", {"count": 5_000, "address": (await node.call("address"))["address"]})
+            )
             await node.event("connect")
             raise ZeroDivisionError
     with pytest.raises(BcoinError, match="bcoin has ended"):

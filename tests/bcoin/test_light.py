@@ -1,4 +1,6 @@
-"""The light client against bcoin: a first sync, mempool, broadcast, a reorganisation and a restart find what the whole blocks hold."""
+"""The light client against bcoin: a first sync, mempool, broadcast, a reorganisation and a restart find what the whole
+blocks hold.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ async def pay(bcoin: Bcoin, lock: Lock, value: int) -> OutPoint:
     return OutPoint(bytes.fromhex(sent["txid"])[::-1], scripts.index(lock.script_pubkey))
 
 
-async def test_everything_a_wallet_does_is_found_and_nothing_else(bcoin: Bcoin, wallets: Wallets, tmp_path: Path) -> None:
+async def test_everything_a_wallet_does_is_found_and_nothing_else(
+    bcoin: Bcoin, wallets: Wallets, tmp_path: Path
+) -> None:
     for lock in OPEN:
         wallets.watch.add_script(lock.script_pubkey)
     legacy = bytes.fromhex((await bcoin.call("address"))["script"])
@@ -73,7 +77,15 @@ async def test_everything_a_wallet_does_is_found_and_nothing_else(bcoin: Bcoin, 
 
     def client() -> LightClient:
         peer = f"127.0.0.1:{bcoin.port}"
-        return LightClient(watch.copy(), peers=[peer], store=store, fp_rate=0.001, mode="bip37", limits=Limits(flight=100), clock=Clock())
+        return LightClient(
+            watch.copy(),
+            peers=[peer],
+            store=store,
+            fp_rate=0.001,
+            mode="bip37",
+            limits=Limits(flight=100),
+            clock=Clock(),
+        )
 
     async with client() as first:
         run = Run(first)
@@ -100,7 +112,9 @@ async def test_everything_a_wallet_does_is_found_and_nothing_else(bcoin: Bcoin, 
         assert {withdrawn.match.txid for withdrawn in run.books.withdrawn} >= {paid.txid, digest}
         assert run.books.confirmed() == await whole_scan(bcoin, watch.copy())
 
-    async with client() as again:  # nothing has happened since, and bcoin does not answer a request for headers that it does not have
+    async with (
+        client() as again
+    ):  # nothing has happened since, and bcoin does not answer a request for headers that it does not have
         await up_to_date(bcoin, Run(again))
 
     late = await pay(bcoin, OPEN[1], 400_000)  # while nobody looks
@@ -119,7 +133,9 @@ async def test_what_bcoin_refuses_is_refused_with_its_words(bcoin: Bcoin, wallet
     coin = await pay(bcoin, OPEN[0], 300_000)
     await wallets.mine()
     limits = Limits(reply_s=6, stall_s=1)
-    async with LightClient(wallets.watch.copy(), peers=[f"127.0.0.1:{bcoin.port}"], mode="bip37", limits=limits) as client:
+    async with LightClient(
+        wallets.watch.copy(), peers=[f"127.0.0.1:{bcoin.port}"], mode="bip37", limits=limits
+    ) as client:
         run = Run(client)
         await up_to_date(bcoin, run)
         early = build_tx([OPEN[0].spends(coin)], [STRANGER.pays(290_000)], lock_time=400_000)

@@ -47,7 +47,10 @@ async def paid(bcoin: Bcoin) -> tuple[WatchList, str]:
 
 async def test_its_chain_is_scanned_as_the_same_blocks_are(bcoin: Bcoin) -> None:
     watch, _ = await paid(bcoin)
-    raws = [bytes.fromhex(await bcoin.call("getblock", [await bcoin.call("getblockhash", [height]), 0])) for height in range(108)]
+    raws = [
+        bytes.fromhex(await bcoin.call("getblock", [await bcoin.call("getblockhash", [height]), 0]))
+        for height in range(108)
+    ]
     async with FullNode.open(url(bcoin), REGTEST, credentials=Password("x", KEY), patience=Pauses().patience()) as node:
         assert (await node.info()).height == 107
         found = await found_by(Matcher(watch), NodeBlocks(node))
@@ -57,7 +60,9 @@ async def test_its_chain_is_scanned_as_the_same_blocks_are(bcoin: Bcoin) -> None
 
 async def test_a_wrong_key_is_refused(bcoin: Bcoin) -> None:
     with pytest.raises(NodeRefusedError, match="401"):
-        async with FullNode.open(url(bcoin), REGTEST, credentials=Password("x", "geheim"), patience=Pauses().patience()):
+        async with FullNode.open(
+            url(bcoin), REGTEST, credentials=Password("x", "geheim"), patience=Pauses().patience()
+        ):
             pass
 
 

@@ -1,4 +1,6 @@
-"""Our sans-IO session against bcoin: handshake, headers, filterload, filtered blocks with every proof verified, relay, a reorganisation."""
+"""Our sans-IO session against bcoin: handshake, headers, filterload, filtered blocks with every proof verified, relay,
+a reorganisation.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,18 @@ from spvfilter.watch.match import Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Service, Settings
 from spvfilter.wire.messages.merkleblock import MerkleBlock
-from spvfilter.wire.messages.table import Block, FilterLoad, GetData, GetHeaders, Headers, Inv, InvItem, InvType, Mempool, Tx
+from spvfilter.wire.messages.table import (
+    Block,
+    FilterLoad,
+    GetData,
+    GetHeaders,
+    Headers,
+    Inv,
+    InvItem,
+    InvType,
+    Mempool,
+    Tx,
+)
 from support.bcoin.conversation import Conversation, conversation
 from support.bcoin.process import Bcoin
 from support.bcoin.wallets import Wallets
@@ -62,16 +75,22 @@ async def whole(talk: Conversation, hashes: list[bytes]) -> list[bytes]:
 
 
 def judged(watch: WatchList, height: int, answer: tuple[MerkleBlock, list[bytes]]) -> list[Match]:
-    """The wallet's matches in a filtered block, after checking its proof and that every transaction it proves has arrived."""
+    """The wallet's matches in a filtered block, after checking its proof and that every transaction it proves has
+    arrived.
+    """
     block, txs = answer
     proof = block.verify()
     assert [proved.txid for proved in proof.matched] == [txid(raw) for raw in txs]
     assert proof.trusted_with(txs)
     header = proof.header
-    return [match for raw in txs for match in watch.match_tx(raw, block_hash=header.hash, height=height, time=header.time)]
+    return [
+        match for raw in txs for match in watch.match_tx(raw, block_hash=header.hash, height=height, time=header.time)
+    ]
 
 
-async def test_six_hundred_filtered_blocks_are_proved_and_say_what_the_whole_blocks_say(bcoin: Bcoin, wallets: Wallets) -> None:
+async def test_six_hundred_filtered_blocks_are_proved_and_say_what_the_whole_blocks_say(
+    bcoin: Bcoin, wallets: Wallets
+) -> None:
     await wallets.prepare(BLOCKS - BUSY)
     for number in range(BUSY):
         await wallets.receive(1_000_000 + number, others=number % 4)
@@ -89,7 +108,9 @@ async def test_six_hundred_filtered_blocks_are_proved_and_say_what_the_whole_blo
         ready = await talk.ready()
         assert (ready.version.agent, ready.version.start_height) == ("/bcoin:v1.0.2/", BLOCKS)
         hashes = [header.hash for header in await headers_after(talk, REGTEST.genesis_hash)]
-        assert [digest[::-1].hex() for digest in hashes] == [event["hash"] for event in bcoin.events if event["event"] == "connect"]
+        assert [digest[::-1].hex() for digest in hashes] == [
+            event["hash"] for event in bcoin.events if event["event"] == "connect"
+        ]
         talk.send(filterload(ours))
         for at in range(0, BLOCKS, BATCH):
             batch = hashes[at : at + BATCH]

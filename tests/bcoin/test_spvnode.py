@@ -1,4 +1,6 @@
-"""bcoin's SPV client against our embedded node: it syncs, sees its payments, spends them, and follows a reorganisation."""
+"""bcoin's SPV client against our embedded node: it syncs, sees its payments, spends them, and follows a
+reorganisation.
+"""
 
 from __future__ import annotations
 
@@ -76,10 +78,14 @@ async def client(node: Node) -> AsyncIterator[Bcoin]:
 
 
 async def watched_script(client: Bcoin, node: Node, news: News) -> bytes:
-    """The script of a fresh address, once our node has the filter with it: bcoin sends a filter for every new address."""
+    """The script of a fresh address, once our node has the filter with it: bcoin sends a filter for every new
+    address.
+    """
     script = bytes.fromhex((await client.call("address", {"account": "segwit"}))["script"])
     [program] = script_pushes(script)
-    await news.until(lambda: any(responder.filter is not None and program in responder.filter for responder in node.responders))
+    await news.until(
+        lambda: any(responder.filter is not None and program in responder.filter for responder in node.responders)
+    )
     return script
 
 

@@ -44,7 +44,8 @@ def test_many_files_are_a_bag_too(tmp_path: Path) -> None:
 
     for number in range(3):
         (tmp_path / f"{number}.txt").write_text("".join(f"host{number * 10 + each}\n" for each in range(10)))
-    lines = dask.bag.read_text(str(tmp_path / "*.txt")).map(str.rstrip)  # type: ignore[no-untyped-call]  # it has no types
+    # it has no types
+    lines = dask.bag.read_text(str(tmp_path / "*.txt")).map(str.rstrip)  # type: ignore[no-untyped-call]
     built = BloomFilter.build(lines, 30, 0.01, encode="utf-8")
     assert all(f"host{number}" in built for number in range(30))
     assert len(built) == pytest.approx(30, abs=4)

@@ -83,7 +83,9 @@ def test_a_batch_in_any_form_equals_its_keys_one_by_one(kind: Any, form: str) ->
     assert 20 <= sum(mask) < 25
 
 
-@pytest.mark.parametrize(("typecode", "width"), [("h", 2), ("H", 2), ("i", 4), ("I", 4), ("l", 8), ("L", 8), ("q", 8), ("Q", 8)])
+@pytest.mark.parametrize(
+    ("typecode", "width"), [("h", 2), ("H", 2), ("i", 4), ("I", 4), ("l", 8), ("L", 8), ("q", 8), ("Q", 8)]
+)
 def test_a_row_of_integers_is_keys_of_their_size(typecode: str, width: int) -> None:
     raw = bytes(range(64))
     made, single = BloomFilter(60, 0.01), BloomFilter(60, 0.01)
@@ -117,7 +119,9 @@ def test_every_grid_of_bytes_is_as_many_keys_as_it_has_rows(grid: Any) -> None:
 
 
 @kinds
-@pytest.mark.parametrize("empty", [[], (), iter(()), np.zeros((0, 20), np.uint8), np.zeros(0, np.int64), array.array("q")])
+@pytest.mark.parametrize(
+    "empty", [[], (), iter(()), np.zeros((0, 20), np.uint8), np.zeros(0, np.int64), array.array("q")]
+)
 def test_an_empty_batch_is_nothing(kind: Any, empty: Any) -> None:
     made = kind(10, 0.1)
     assert made.update(empty) == 0
@@ -231,7 +235,8 @@ def test_bits_in_a_mapped_file_outlive_the_filter(tmp_path: Path) -> None:
 
 def add_from_another_process(name: str) -> None:
     memory = SharedMemory(name)
-    shared = BloomFilter(bits=8192, hash_funcs=4, buffer=memory.buf[:1024])  # type: ignore[index]  # present until it is closed
+    # present until it is closed
+    shared = BloomFilter(bits=8192, hash_funcs=4, buffer=memory.buf[:1024])  # type: ignore[index]
     assert KEYS[0] in shared
     shared.update(KEYS[20:])
     del shared
@@ -241,7 +246,8 @@ def add_from_another_process(name: str) -> None:
 def test_bits_in_shared_memory_are_one_filter_of_two_processes() -> None:
     memory = SharedMemory(create=True, size=1024)
     try:
-        made = BloomFilter(bits=8192, hash_funcs=4, buffer=memory.buf[:1024])  # type: ignore[index]  # present until it is closed
+        # present until it is closed
+        made = BloomFilter(bits=8192, hash_funcs=4, buffer=memory.buf[:1024])  # type: ignore[index]
         made.update(KEYS[:20])
         other = multiprocessing.get_context("fork").Process(target=add_from_another_process, args=(memory.name,))
         other.start()
@@ -272,7 +278,9 @@ def test_keys_land_beyond_2_to_the_32_bits(tmp_path: Path, hashing: HashFamily, 
     path = tmp_path / "sparse"
     with path.open("w+b") as file:
         file.truncate(size)
-        made = BloomFilter(bits=bits, hash_funcs=7, hashing=hashing, partitioned=partitioned, buffer=mmap.mmap(file.fileno(), size))
+        made = BloomFilter(
+            bits=bits, hash_funcs=7, hashing=hashing, partitioned=partitioned, buffer=mmap.mmap(file.fileno(), size)
+        )
         assert not any(made.contains_many(keys))
         assert made.update(keys) == 100
         assert all(made.contains_many(keys))

@@ -1,4 +1,6 @@
-"""Columns of keys: arrays of NumPy, and columns of pandas, polars, pyarrow and DuckDB, which are taken as their keys one by one."""
+"""Columns of keys: arrays of NumPy, and columns of pandas, polars, pyarrow and DuckDB, which are taken as their keys
+one by one.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def same(kind: str, encode: Any, column: Callable[[], Any], keys: list[Any], **n
     assert by_column == by_key
     half.update(there[::2])
     mask = half.contains_many(column(), **nulls)
-    assert (mask.to_pylist() if hasattr(mask, "to_pylist") else list(mask)) == [key is not None and key in half for key in keys]
+    assert (mask.to_pylist() if hasattr(mask, "to_pylist") else list(mask)) == [
+        key is not None and key in half for key in keys
+    ]
     return mask
 
 
@@ -64,13 +68,29 @@ NUMPY: dict[str, tuple[Any, Callable[[], Any], list[Any]]] = {
     "object": ("utf-8", lambda: np.array(TEXTS, object), TEXTS),
     "object strided": ("utf-8", lambda: np.array(TEXTS, object)[1::3], TEXTS[1::3]),
     "S": (None, lambda: np.array([text.encode() for text in TEXTS]), [text.encode() for text in TEXTS]),
-    "S strided": (None, lambda: np.array([text.encode() for text in TEXTS])[::2], [text.encode() for text in TEXTS[::2]]),
+    "S strided": (
+        None,
+        lambda: np.array([text.encode() for text in TEXTS])[::2],
+        [text.encode() for text in TEXTS[::2]],
+    ),
     "object of bytes": (None, lambda: np.array([b"a", b"b\0"], object), [b"a", b"b\0"]),
-    "rows strided": (None, lambda: np.arange(60, dtype="u1").reshape(6, 10)[::2, 2:5], [bytes([at, at + 1, at + 2]) for at in (2, 22, 42)]),
-    "rows by columns": (None, lambda: np.asfortranarray(np.arange(6, dtype=np.uint8).reshape(3, 2)), [b"\0\1", b"\2\3", b"\4\5"]),
+    "rows strided": (
+        None,
+        lambda: np.arange(60, dtype="u1").reshape(6, 10)[::2, 2:5],
+        [bytes([at, at + 1, at + 2]) for at in (2, 22, 42)],
+    ),
+    "rows by columns": (
+        None,
+        lambda: np.asfortranarray(np.arange(6, dtype=np.uint8).reshape(3, 2)),
+        [b"\0\1", b"\2\3", b"\4\5"],
+    ),
     "rows backwards": (None, lambda: np.arange(6, dtype=np.uint8).reshape(3, 2)[:, ::-1], [b"\1\0", b"\3\2", b"\5\4"]),
     "rows repeated": (None, lambda: np.broadcast_to(np.arange(2, dtype=np.uint8), (3, 2)), [b"\0\1"] * 3),
-    "int32 as bytes strided": (None, lambda: np.arange(6, dtype="<i4")[::2], [bytes([at, 0, 0, 0]) for at in (0, 2, 4)]),
+    "int32 as bytes strided": (
+        None,
+        lambda: np.arange(6, dtype="<i4")[::2],
+        [bytes([at, 0, 0, 0]) for at in (0, 2, 4)],
+    ),
     "int8 of objects": ("int64", lambda: np.array([3, -1], object), [3, -1]),
     "bool memory": ("uint64", lambda: np.array([True]).view(np.uint8), [1]),
     **{
@@ -200,9 +220,9 @@ def test_a_filter_is_built_of_a_column() -> None:
 
 def test_no_library_is_imported_for_columns() -> None:
     code = (
-        "import sys; from spvfilter import BloomFilter; f = BloomFilter(9, .1, encode='utf-8'); f.update(iter('ab'));"
-        "f.contains_many(iter('a')); libraries = {'numpy', 'pandas', 'polars', 'pyarrow', 'ctypes', 'spvfilter.kernel.masks'};"
-        "print(sorted(libraries & set(sys.modules)))"
+        "import sys; from spvfilter import BloomFilter; f = BloomFilter(9, .1, encode='utf-8');"
+        " f.update(iter('ab'));f.contains_many(iter('a')); libraries = {'numpy', 'pandas', 'polars', 'pyarrow',"
+        " 'ctypes', 'spvfilter.kernel.masks'};print(sorted(libraries & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
@@ -226,7 +246,11 @@ RAW = [text.encode() for text in TEXTS]
 FIXED = [b"0123", b"abcd", b"\0\0\0\0"]
 COLUMNS: dict[str, tuple[Any, Callable[..., Any], list[Any]]] = {
     **{
-        f"pyarrow {type}": ("utf-8", lambda pyarrow, type=type, **_: pyarrow.array(TEXTS, getattr(pyarrow, type)()), TEXTS)
+        f"pyarrow {type}": (
+            "utf-8",
+            lambda pyarrow, type=type, **_: pyarrow.array(TEXTS, getattr(pyarrow, type)()),
+            TEXTS,
+        )
         for type in ("string", "large_string", "string_view")
     },
     **{
@@ -234,7 +258,11 @@ COLUMNS: dict[str, tuple[Any, Callable[..., Any], list[Any]]] = {
         for type in ("binary", "large_binary", "binary_view")
     },
     **{
-        f"pyarrow {type}": ("uint64", lambda pyarrow, type=type, **_: pyarrow.array(NUMBERS, getattr(pyarrow, type)()), NUMBERS)
+        f"pyarrow {type}": (
+            "uint64",
+            lambda pyarrow, type=type, **_: pyarrow.array(NUMBERS, getattr(pyarrow, type)()),
+            NUMBERS,
+        )
         for type in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
     },
     "pyarrow fixed": (None, lambda pyarrow, **_: pyarrow.array(FIXED, pyarrow.binary(4)), FIXED),
@@ -242,7 +270,11 @@ COLUMNS: dict[str, tuple[Any, Callable[..., Any], list[Any]]] = {
     "pyarrow sliced": ("utf-8", lambda pyarrow, **_: pyarrow.array(TEXTS)[2:5], TEXTS[2:5]),
     "pyarrow nulls": ("utf-8", lambda pyarrow, **_: pyarrow.array([*TEXTS, None, "x"])[1:], [*TEXTS[1:], None, "x"]),
     "pyarrow null": ("utf-8", lambda pyarrow, **_: pyarrow.nulls(3), [None] * 3),
-    "pyarrow chunks": ("utf-8", lambda pyarrow, **_: pyarrow.chunked_array([TEXTS, [], ["x", None]]), [*TEXTS, "x", None]),
+    "pyarrow chunks": (
+        "utf-8",
+        lambda pyarrow, **_: pyarrow.chunked_array([TEXTS, [], ["x", None]]),
+        [*TEXTS, "x", None],
+    ),
     "pyarrow chunks of none": ("utf-8", lambda pyarrow, **_: pyarrow.chunked_array([], pyarrow.string()), []),
     "pyarrow column": ("utf-8", lambda pyarrow, **_: pyarrow.table({"a": TEXTS, "b": TEXTS})["a"], TEXTS),
     "pyarrow table": ("utf-8", lambda pyarrow, **_: pyarrow.table({"a": TEXTS}).slice(2), TEXTS[2:]),
@@ -255,29 +287,57 @@ COLUMNS: dict[str, tuple[Any, Callable[..., Any], list[Any]]] = {
         lambda polars, **_: polars.concat([polars.Series(TEXTS), polars.Series(["x"])], rechunk=False),
         [*TEXTS, "x"],
     ),
-    "polars categorical": ("utf-8", lambda polars, **_: polars.Series([*TEXTS, None], dtype=polars.Categorical), [*TEXTS, None]),
+    "polars categorical": (
+        "utf-8",
+        lambda polars, **_: polars.Series([*TEXTS, None], dtype=polars.Categorical),
+        [*TEXTS, None],
+    ),
     "polars binary": (None, lambda polars, **_: polars.Series(RAW), RAW),
     "polars int": ("int64", lambda polars, **_: polars.Series([1, None, -5]), [1, None, -5]),
     "polars uint8": ("int64", lambda polars, **_: polars.Series(NUMBERS, dtype=polars.UInt8), NUMBERS),
     "polars frame": ("utf-8", lambda polars, **_: polars.DataFrame({"a": TEXTS}), TEXTS),
     "pandas": ("utf-8", lambda pandas, **_: pandas.Series(TEXTS), TEXTS),
     "pandas index": ("utf-8", lambda pandas, **_: pandas.Series(TEXTS, index=[9, 9, 1, 2, 3, 4, 5]), TEXTS),
-    "pandas object": ("utf-8", lambda pandas, **_: pandas.Series([*TEXTS, None, float("nan")], dtype=object), [*TEXTS, None, None]),
+    "pandas object": (
+        "utf-8",
+        lambda pandas, **_: pandas.Series([*TEXTS, None, float("nan")], dtype=object),
+        [*TEXTS, None, None],
+    ),
     "pandas NA": ("utf-8", lambda pandas, **_: pandas.Series([*TEXTS, pandas.NA], dtype=object), [*TEXTS, None]),
     "pandas missing": ("utf-8", lambda pandas, **_: pandas.Series([None, *TEXTS]), [None, *TEXTS]),
-    "pandas python": ("utf-8", lambda pandas, **_: pandas.Series([*TEXTS, None], dtype=pandas.StringDtype("python")), [*TEXTS, None]),
-    "pandas pyarrow": ("utf-8", lambda pandas, **_: pandas.Series([*TEXTS, None], dtype="string[pyarrow]"), [*TEXTS, None]),
+    "pandas python": (
+        "utf-8",
+        lambda pandas, **_: pandas.Series([*TEXTS, None], dtype=pandas.StringDtype("python")),
+        [*TEXTS, None],
+    ),
+    "pandas pyarrow": (
+        "utf-8",
+        lambda pandas, **_: pandas.Series([*TEXTS, None], dtype="string[pyarrow]"),
+        [*TEXTS, None],
+    ),
     "pandas category": ("utf-8", lambda pandas, **_: pandas.Series([*TEXTS, None], dtype="category"), [*TEXTS, None]),
     "pandas array": ("utf-8", lambda pandas, **_: pandas.Series(TEXTS).array, TEXTS),
     "pandas Index": ("utf-8", lambda pandas, **_: pandas.Index(TEXTS), TEXTS),
     "pandas frame": ("utf-8", lambda pandas, **_: pandas.DataFrame({"a": TEXTS}), TEXTS),
     "pandas int": ("int64", lambda pandas, **_: pandas.Series([1, -5]), [1, -5]),
     "pandas int8": ("uint64", lambda pandas, **_: pandas.Series(NUMBERS, dtype="int8")[::2], NUMBERS[::2]),
-    "pandas Int64": ("int64", lambda pandas, **_: pandas.Series([1, None, -(2**63)], dtype="Int64"), [1, None, -(2**63)]),
-    "pandas arrow int": ("int64", lambda pandas, **_: pandas.Series([1, None, 2**62], dtype="int64[pyarrow]"), [1, None, 2**62]),
+    "pandas Int64": (
+        "int64",
+        lambda pandas, **_: pandas.Series([1, None, -(2**63)], dtype="Int64"),
+        [1, None, -(2**63)],
+    ),
+    "pandas arrow int": (
+        "int64",
+        lambda pandas, **_: pandas.Series([1, None, 2**62], dtype="int64[pyarrow]"),
+        [1, None, 2**62],
+    ),
     "pandas RangeIndex": ("int64", lambda pandas, **_: pandas.RangeIndex(2, 9), [*range(2, 9)]),
     "pandas bytes": (None, lambda pandas, **_: pandas.Series(RAW), RAW),
-    "duckdb": ("utf-8", lambda duckdb, **_: duckdb.sql("select 'a' || i as a from range(5000) t(i)"), [f"a{i}" for i in range(5000)]),
+    "duckdb": (
+        "utf-8",
+        lambda duckdb, **_: duckdb.sql("select 'a' || i as a from range(5000) t(i)"),
+        [f"a{i}" for i in range(5000)],
+    ),
     "duckdb nulls": ("int64", lambda duckdb, **_: duckdb.sql("values (5), (NULL), (-7)"), [5, None, -7]),
 }
 
@@ -307,11 +367,15 @@ def test_a_column_of_any_library_is_its_keys_and_gets_a_mask_of_its_kind(librari
             assert len(column[mask]) == mask.sum()
             assert len(column[~mask]) == len(column) - mask.sum()
             assert np.frombuffer(mask, bool).sum() == mask.sum()
-            assert isinstance(column, (pandas.DataFrame, pandas.Series, pandas.Index, pandas.api.extensions.ExtensionArray))
+            assert isinstance(
+                column, (pandas.DataFrame, pandas.Series, pandas.Index, pandas.api.extensions.ExtensionArray)
+            )
         case _:
             assert type(mask) is bytes
     if None in keys:
-        with pytest.raises(TypeError, match=f"^key {keys.index(None)} is null, which is no key: nulls='skip' leaves nulls out$"):
+        with pytest.raises(
+            TypeError, match=f"^key {keys.index(None)} is null, which is no key: nulls='skip' leaves nulls out$"
+        ):
             make_filter(encode=encode).update(make(**libraries))
 
 
@@ -319,23 +383,45 @@ def test_a_column_of_any_library_is_its_keys_and_gets_a_mask_of_its_kind(librari
 @pytest.mark.parametrize(
     ("encode", "make", "message"),
     [
-        (None, lambda pandas, **_: pandas.Series([1, 2]), "a column of binary expected, not of integers: other keys need `encode`"),
+        (
+            None,
+            lambda pandas, **_: pandas.Series([1, 2]),
+            "a column of binary expected, not of integers: other keys need `encode`",
+        ),
         ("utf-8", lambda pandas, **_: pandas.Series([1.5]), "not a buffer of 'd' in 1"),
-        ("utf-8", lambda pandas, **_: pandas.Series([b"a"]), "a str expected by a filter that encodes utf-8, not bytes"),
+        (
+            "utf-8",
+            lambda pandas, **_: pandas.Series([b"a"]),
+            "a str expected by a filter that encodes utf-8, not bytes",
+        ),
         ("int64", lambda pandas, **_: pandas.Series([True]), "integers in one dimension, not a buffer of '\\?' in 1"),
-        ("int64", lambda pandas, **_: pandas.to_datetime(pandas.Series(["2020-01-01"])), "text, byte strings or integers, not datetime64"),
+        (
+            "int64",
+            lambda pandas, **_: pandas.to_datetime(pandas.Series(["2020-01-01"])),
+            "text, byte strings or integers, not datetime64",
+        ),
         ("utf-8", lambda pandas, **_: pandas.DataFrame({"a": ["x"], "b": ["y"]}), TWO),
         ("utf-8", lambda polars, **_: polars.DataFrame({"a": ["x"], "b": ["y"]}), TWO),
         ("utf-8", lambda pyarrow, **_: pyarrow.table({"a": ["x"], "b": ["y"]}), TWO),
         ("utf-8", lambda duckdb, **_: duckdb.sql("select 1 as a, 2 as b"), TWO),
-        ("utf-8", lambda pyarrow, **_: pyarrow.array([b"a"]), "a column of text expected by a filter that encodes utf-8, not of binary"),
+        (
+            "utf-8",
+            lambda pyarrow, **_: pyarrow.array([b"a"]),
+            "a column of text expected by a filter that encodes utf-8, not of binary",
+        ),
         ("int64", lambda pyarrow, **_: pyarrow.array([True]), "not of Arrow's type 'b'"),
         ("int64", lambda polars, **_: polars.Series([1.5]), "not of Arrow's type 'g'"),
         ("utf-8", lambda polars, **_: polars.Series([["a"]]), "not of Arrow's type '\\+L'"),
-        (None, lambda polars, **_: polars.Series(["a"]), "a column of binary expected, not of text: other keys need `encode`"),
+        (
+            None,
+            lambda polars, **_: polars.Series(["a"]),
+            "a column of binary expected, not of text: other keys need `encode`",
+        ),
     ],
 )
-def test_a_column_of_what_is_no_key_is_refused(libraries: dict[str, Any], encode: Any, make: Callable[..., Any], message: str) -> None:
+def test_a_column_of_what_is_no_key_is_refused(
+    libraries: dict[str, Any], encode: Any, make: Callable[..., Any], message: str
+) -> None:
     made = BloomFilter(9, 0.1, encode=encode)
     for call in (made.update, made.contains_many):
         with pytest.raises(TypeError, match=message):

@@ -120,7 +120,9 @@ def test_a_saturated_counter_sticks() -> None:
     for _ in range(40):
         made.remove(b"often")
     assert made.count(b"often") == 15
-    neighbour = next(key for key in (bytes([i]) for i in range(256)) if set(made.positions(key)) & set(made.positions(b"often")))
+    neighbour = next(
+        key for key in (bytes([i]) for i in range(256)) if set(made.positions(key)) & set(made.positions(b"often"))
+    )
     made.add(neighbour)
     made.remove(neighbour)
     assert b"often" in made
@@ -142,7 +144,11 @@ def test_what_is_partly_there_is_not_removed() -> None:
     made = CountingBloomFilter(bits=64, hash_funcs=4)
     made.add(b"a")
     before = bytes(made.buffer)
-    partly = next(key for key in (bytes([i, 0]) for i in range(256)) if 0 < len(set(made.positions(key)) & set(made.positions(b"a"))) < 4)
+    partly = next(
+        key
+        for key in (bytes([i, 0]) for i in range(256))
+        if 0 < len(set(made.positions(key)) & set(made.positions(b"a"))) < 4
+    )
     with pytest.raises(KeyError):
         made.remove(partly)
     assert bytes(made.buffer) == before
@@ -165,12 +171,21 @@ def test_a_union_is_the_saturating_sum(first: list[bytes], second: list[bytes]) 
 @given(st.lists(st.sampled_from(KEYS), max_size=20), st.integers(1, 70), st.integers(1, 5))
 def test_a_bloom_filter_of_the_same_keys(keys: list[bytes], cells: int, hash_funcs: int) -> None:
     for planes in (False, True):
-        shape: dict[str, Any] = {"bits": cells * hash_funcs, "hash_funcs": hash_funcs, "partitioned": planes, "hashing": FastHash(4)}
+        shape: dict[str, Any] = {
+            "bits": cells * hash_funcs,
+            "hash_funcs": hash_funcs,
+            "partitioned": planes,
+            "hashing": FastHash(4),
+        }
         made, plain = CountingBloomFilter(**shape), BloomFilter(**shape)
         made.update(keys)
         plain.update(keys)
         assert made.to_bloom() == plain
-        assert (made.fill, made.current_fp_rate, made.approx_len) == (plain.fill, plain.current_fp_rate, plain.approx_len)
+        assert (made.fill, made.current_fp_rate, made.approx_len) == (
+            plain.fill,
+            plain.current_fp_rate,
+            plain.approx_len,
+        )
 
 
 def test_a_bloom_filter_across_chunk_borders() -> None:
@@ -259,7 +274,12 @@ def test_copy_and_clear_are_independent() -> None:
 def test_what_counts_and_what_does_not_never_mix() -> None:
     made, plain = CountingBloomFilter(**SHAPE), BloomFilter(**SHAPE)
     assert made != plain
-    for operation in (lambda: made | plain, lambda: plain | made, lambda: made.__ior__(plain) | 1, lambda: plain <= made):  # type: ignore[arg-type,operator]  # of a wrong type, and refused
+    for operation in (
+        lambda: made | plain,  # type: ignore[operator]
+        lambda: plain | made,  # type: ignore[operator]
+        lambda: made.__ior__(plain) | 1,  # type: ignore[arg-type, operator]
+        lambda: plain <= made,  # type: ignore[operator]
+    ):  # of a wrong type, and refused
         with pytest.raises(TypeError):
             operation()
     with pytest.raises(MismatchError, match="different cells: 17 and 18"):
@@ -269,6 +289,7 @@ def test_what_counts_and_what_does_not_never_mix() -> None:
 
 
 def test_its_buffer_holds_two_counters_a_byte() -> None:
-    assert len(CountingBloomFilter(bits=17, hash_funcs=2).buffer) == 9  # type: ignore[arg-type]  # of a wrong type, and refused
+    # of a wrong type, and refused
+    assert len(CountingBloomFilter(bits=17, hash_funcs=2).buffer) == 9  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="a buffer of 9 bytes expected, not 17"):
         CountingBloomFilter(bits=17, hash_funcs=2, buffer=bytearray(17))

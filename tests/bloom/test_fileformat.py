@@ -122,7 +122,8 @@ def test_every_field_is_where_the_layout_says(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("encode", "number"), [(None, 0), ("utf-8", 1), ("int64", 2), ("uint64", 3), ("int32", 4), ("uint32", 5), (str.encode, 255)]
+    ("encode", "number"),
+    [(None, 0), ("utf-8", 1), ("int64", 2), ("uint64", 3), ("int32", 4), ("uint32", 5), (str.encode, 255)],
 )
 def test_encodings_have_stable_numbers(encode: Any, number: int) -> None:
     assert bytes(BloomFilter(bits=8, hash_funcs=1, encode=encode))[12] == number
@@ -177,7 +178,11 @@ def test_every_filter_comes_back_as_it_was(form: dict[str, Any], kind: str, tmp_
         assert again == made
         assert bytes(again) == bytes(made)
         assert key in again
-        assert (again.capacity, again.nominal_fp_rate, again.hashing) == (made.capacity, made.nominal_fp_rate, made.hashing)
+        assert (again.capacity, again.nominal_fp_rate, again.hashing) == (
+            made.capacity,
+            made.nominal_fp_rate,
+            made.hashing,
+        )
         assert again.positions(key) == made.positions(key)
 
 
@@ -192,7 +197,9 @@ def test_every_filter_comes_back_as_it_was(form: dict[str, Any], kind: str, tmp_
 def test_from_bytes_of_bytes_is_the_same(
     bits: int, hash_funcs: int, hashing: HashFamily, planes: bool, keys: list[bytes], kind: str
 ) -> None:
-    made = KINDS[kind](bits=bits * hash_funcs if planes else bits, hash_funcs=hash_funcs, hashing=hashing, partitioned=planes)
+    made = KINDS[kind](
+        bits=bits * hash_funcs if planes else bits, hash_funcs=hash_funcs, hashing=hashing, partitioned=planes
+    )
     made.update(keys)
     again = KINDS[kind].from_bytes(bytes(made), hashing=CRC if hashing is CRC else None)
     assert again == made

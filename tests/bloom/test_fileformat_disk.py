@@ -1,4 +1,6 @@
-"""The file of a filter on disk: mapped by readers and one writer, replaced atomically, loaded with one copy in memory."""
+"""The file of a filter on disk: mapped by readers and one writer, replaced atomically, loaded with one copy in
+memory.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,10 @@ def test_a_file_that_is_open_or_was_not_closed_is_refused(tmp_path: Path, mmap: 
     assert made is not None
     made.add(b"new")
     while True:
-        with pytest.raises(FormatError, match=r"flags at byte 13: the file is open for writing, or was not closed: verify=False opens it"):
+        with pytest.raises(
+            FormatError,
+            match=r"flags at byte 13: the file is open for writing, or was not closed: verify=False opens it",
+        ):
             BloomFilter.open(tmp_path / "f", mmap=mmap)
         with pytest.raises(FormatError, match="not closed"):
             BloomFilter.from_bytes((tmp_path / "f").read_bytes())
@@ -165,5 +170,7 @@ def test_loading_takes_the_filters_memory_once(how: str, tmp_path: Path) -> None
     made = BloomFilter(bits=1 << 29, hash_funcs=3)  # 64 MiB
     made.add(b"a")
     made.save(tmp_path / "f")
-    run = subprocess.run([sys.executable, "-c", MEMORY, str(tmp_path / "f"), how], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", MEMORY, str(tmp_path / "f"), how], capture_output=True, text=True, check=True
+    )
     assert float(run.stdout) < 64 * 1.2

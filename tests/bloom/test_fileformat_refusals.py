@@ -85,10 +85,16 @@ def test_a_flipped_bit_of_the_header_is_found_without_verifying(tmp_path: Path) 
     ("raw", "message"),
     [
         (b"", "header at byte 0: truncated: 64 bytes wanted, 0 present"),
-        (b"\x89PNG\r\n\x1a\n" * 20, "magic at byte 0: not the file of a filter: it starts with b'\\x89PNG\\r\\n\\x1a\\n'"),
+        (
+            b"\x89PNG\r\n\x1a\n" * 20,
+            "magic at byte 0: not the file of a filter: it starts with b'\\x89PNG\\r\\n\\x1a\\n'",
+        ),
         (whole(version=2), "version at byte 8: version 2, only version 1 is supported"),
         (whole(version=0), "version at byte 8: version 0, only version 1 is supported"),
-        (whole()[:60] + bytes(4) + whole()[64:], "header CRC at byte 60: the header is damaged: its CRC does not match"),
+        (
+            whole()[:60] + bytes(4) + whole()[64:],
+            "header CRC at byte 60: the header is damaged: its CRC does not match",
+        ),
         (whole(kind=0), "kind at byte 10: unknown kind 0"),
         (whole(kind=3), "kind at byte 10: kind 3 is not a BloomFilter"),
         (whole(kind=4), "kind at byte 10: unknown kind 4"),
@@ -97,7 +103,10 @@ def test_a_flipped_bit_of_the_header_is_found_without_verifying(tmp_path: Path) 
         (whole(family=7), "family at byte 11: unknown hash family 7"),  # Parquet's filters have a format of their own
         (whole(family=8), "family at byte 11: unknown hash family 8"),
         (whole(family=4, key=b"\1" + bytes(15)), "key at byte 44: the family has no seed"),
-        (whole(family=5, key=bytes(15) + b"\1"), "key at byte 48: a tweak or seed has 4 bytes, the others must be zero"),
+        (
+            whole(family=5, key=bytes(15) + b"\1"),
+            "key at byte 48: a tweak or seed has 4 bytes, the others must be zero",
+        ),
         (whole(family=6, key=b"\1" + bytes(15)), "key at byte 44: the family has no seed"),
         (whole(encoding=6), "encoding at byte 12: unknown encoding of keys 6"),
         (whole(flags=4), "flags at byte 13: unknown flags 0x04 0x0000"),
@@ -119,8 +128,14 @@ def test_a_flipped_bit_of_the_header_is_found_without_verifying(tmp_path: Path) 
         (whole(capacity=1, fp_rate=math.inf), "fp_rate at byte 36: inf for 1 keys"),
         (whole(capacity=1), "fp_rate at byte 36: 0.0 for 1 keys"),
         (whole(fp_rate=0.5), "fp_rate at byte 36: 0.5 for 0 keys"),
-        (whole(key=bytes(4) + b"\x01" + bytes(11)), "key at byte 48: a tweak or seed has 4 bytes, the others must be zero"),
-        (whole(family=1, key=bytes(15) + b"\x01"), "key at byte 48: a tweak or seed has 4 bytes, the others must be zero"),
+        (
+            whole(key=bytes(4) + b"\x01" + bytes(11)),
+            "key at byte 48: a tweak or seed has 4 bytes, the others must be zero",
+        ),
+        (
+            whole(family=1, key=bytes(15) + b"\x01"),
+            "key at byte 48: a tweak or seed has 4 bytes, the others must be zero",
+        ),
         (whole(b"\x00\x00\x10"), "bits at byte 66: padding bits are set"),
         (whole()[:-4] + bytes(4), "CRC at byte 67: the file is damaged: its CRC does not match"),
     ],
@@ -137,7 +152,9 @@ def test_a_file_that_is_wrong_is_refused_by_name(raw: bytes, message: str, tmp_p
 def test_counters_beyond_the_last_are_refused(tmp_path: Path) -> None:
     raw = whole(bytes(9) + b"\x0f" + b"\x10", kind=2, bits=21)
     assert refused(raw, tmp_path / "f", CountingBloomFilter) == {"bits at byte 74: padding bits are set"}
-    assert refused(whole(), tmp_path / "f", CountingBloomFilter) == {"kind at byte 10: kind 1 is not a CountingBloomFilter"}
+    assert refused(whole(), tmp_path / "f", CountingBloomFilter) == {
+        "kind at byte 10: kind 1 is not a CountingBloomFilter"
+    }
 
 
 @pytest.mark.parametrize("mmap", [False, True])
@@ -176,9 +193,13 @@ numbers = st.one_of(st.integers(0, 300), st.sampled_from([2**31, 2**32 - 1]))
     st.binary(max_size=20),
     st.booleans(),
 )
-def test_a_forged_header_with_a_good_crc_is_a_filter_or_an_error(changes: dict[str, Any], body: bytes, fitting: bool) -> None:
+def test_a_forged_header_with_a_good_crc_is_a_filter_or_an_error(
+    changes: dict[str, Any], body: bytes, fitting: bool
+) -> None:
     if fitting and changes.get("bits", 20) <= 300:
-        body = bytes((changes.get("bits", 20) + 7) // 8 if changes.get("kind", 1) == 1 else (changes.get("bits", 20) + 1) // 2)
+        body = bytes(
+            (changes.get("bits", 20) + 7) // 8 if changes.get("kind", 1) == 1 else (changes.get("bits", 20) + 1) // 2
+        )
     raw = whole(body, **changes)
     cls = CountingBloomFilter if changes.get("kind") == 2 else BloomFilter
     try:
@@ -193,7 +214,9 @@ def test_a_forged_header_with_a_good_crc_is_a_filter_or_an_error(changes: dict[s
     repr(made)
 
 
-def test_more_than_the_machine_has_is_refused_unless_it_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_the_machine_has_is_refused_unless_it_is_mapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     raw, made = bytes(sample()), sample()
     made.save(tmp_path / "f")
     monkeypatch.setattr(os, "sysconf", lambda name: 1)
@@ -221,14 +244,26 @@ def other(data: bytes, i: int) -> int:
     ("made_with", "opened_with", "message"),
     [
         ({"hashing": CRC}, {}, "the file was made with a custom hash family: pass it as `hashing`"),
-        ({"hashing": CRC}, {"hashing": FastHash()}, "the file was made with a custom hash family: pass it as `hashing`"),
-        ({"hashing": CRC}, {"hashing": CustomHash("other", other)}, "the file was made with a hash family of another name"),
+        (
+            {"hashing": CRC},
+            {"hashing": FastHash()},
+            "the file was made with a custom hash family: pass it as `hashing`",
+        ),
+        (
+            {"hashing": CRC},
+            {"hashing": CustomHash("other", other)},
+            "the file was made with a hash family of another name",
+        ),
         ({"hashing": CRC}, {"hashing": CustomHash("crc", [zlib.crc32])}, "expected 2 hash functions, 'crc' has 1"),
         ({"hashing": FastHash(1)}, {"hashing": FastHash(2)}, "the file was not made with FastHash(seed=2)"),
         ({"hashing": FastHash(1)}, {"hashing": CRC}, "the file was not made with CustomHash("),
         ({"hashing": SipHash(bytes(16))}, {"hashing": SipHash(b"k" * 16)}, "the file was not made with SipHash()"),
         ({"encode": str.encode}, {}, "the file's keys were encoded by a custom function: pass it as `encode`"),
-        ({"encode": str.encode}, {"encode": "utf-8"}, "the file's keys were encoded by a custom function: pass it as `encode`"),
+        (
+            {"encode": str.encode},
+            {"encode": "utf-8"},
+            "the file's keys were encoded by a custom function: pass it as `encode`",
+        ),
         ({"encode": "utf-8"}, {"encode": "int64"}, "the file's keys are encoded as utf8, not int64"),
         ({"encode": "utf-8"}, {"encode": str.encode}, "the file's keys are encoded as utf8, not callable"),
         ({}, {"encode": "utf-8"}, "the file's keys are encoded as bytes, not utf8"),

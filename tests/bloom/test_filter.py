@@ -81,8 +81,14 @@ def test_a_rate_may_be_a_decimal() -> None:
         ({"fp_rate": 0.1}, "give capacity and fp_rate (and hash_funcs), or bits and hash_funcs"),
         ({"hash_funcs": 3}, "give capacity and fp_rate (and hash_funcs), or bits and hash_funcs"),
         ({"bits": 64}, "give capacity and fp_rate (and hash_funcs), or bits and hash_funcs"),
-        ({"capacity": 10, "bits": 64, "hash_funcs": 3}, "give capacity and fp_rate (and hash_funcs), or bits and hash_funcs"),
-        ({"fp_rate": 0.1, "bits": 64, "hash_funcs": 3}, "give capacity and fp_rate (and hash_funcs), or bits and hash_funcs"),
+        (
+            {"capacity": 10, "bits": 64, "hash_funcs": 3},
+            "give capacity and fp_rate (and hash_funcs), or bits and hash_funcs",
+        ),
+        (
+            {"fp_rate": 0.1, "bits": 64, "hash_funcs": 3},
+            "give capacity and fp_rate (and hash_funcs), or bits and hash_funcs",
+        ),
         (
             {"bits": 64, "hash_funcs": 3, "partitioned": True},
             "the bits of a partitioned filter must be a multiple of its functions: 64 and 3",
@@ -101,8 +107,14 @@ def test_a_rate_may_be_a_decimal() -> None:
         ),
         ({"bits": 64, "hash_funcs": 3, "buffer": bytearray(7)}, "a buffer of 8 bytes expected, not 7"),
         ({"bits": 64, "hash_funcs": 3, "buffer": bytearray(9)}, "a buffer of 8 bytes expected, not 9"),
-        ({"bits": 64, "hash_funcs": 3, "buffer": memoryview(bytearray(16))[::2]}, "a filter's buffer must be contiguous"),
-        ({"bits": 64, "hash_funcs": 3, "buffer": np.zeros((2, 4), np.uint8, order="F")}, "a filter's buffer must be contiguous"),
+        (
+            {"bits": 64, "hash_funcs": 3, "buffer": memoryview(bytearray(16))[::2]},
+            "a filter's buffer must be contiguous",
+        ),
+        (
+            {"bits": 64, "hash_funcs": 3, "buffer": np.zeros((2, 4), np.uint8, order="F")},
+            "a filter's buffer must be contiguous",
+        ),
     ],
 )
 def test_arguments_that_make_no_filter_raise_with_the_offending_value(arguments: dict[str, Any], message: str) -> None:
@@ -148,7 +160,9 @@ def test_add_tells_what_is_new_and_in_finds_it(hashing: HashFamily, partitioned:
 
 
 @given(KEYS, st.integers(1, 300), st.integers(1, 12), st.booleans())
-def test_what_was_added_is_contained_and_is_not_new(keys: list[bytes], bits: int, hash_funcs: int, partitioned: bool) -> None:
+def test_what_was_added_is_contained_and_is_not_new(
+    keys: list[bytes], bits: int, hash_funcs: int, partitioned: bool
+) -> None:
     made = BloomFilter(bits=bits * hash_funcs, hash_funcs=hash_funcs, partitioned=partitioned)
     for key in keys:
         made.add(key)
@@ -200,11 +214,15 @@ def test_all_kinds_of_bytes_are_the_same_key(tmp_path: Any) -> None:
             assert made == small(b"the key")
 
 
-@pytest.mark.parametrize("key", ["key", 1, True, None, 1.0, ("a",), np.int64(1), np.float64(1), np.str_("key"), np.bool_(True)])
+@pytest.mark.parametrize(
+    "key", ["key", 1, True, None, 1.0, ("a",), np.int64(1), np.float64(1), np.str_("key"), np.bool_(True)]
+)
 def test_what_is_not_bytes_is_refused_without_encode(key: object) -> None:
     made = small()
     for call in (made.add, made.__contains__, made.positions):
-        with pytest.raises(TypeError, match=f"a bytes-like key expected, not {type(key).__name__}: other keys need `encode`"):
+        with pytest.raises(
+            TypeError, match=f"a bytes-like key expected, not {type(key).__name__}: other keys need `encode`"
+        ):
             call(key)
     assert not made
 
@@ -277,7 +295,9 @@ def test_a_number_and_its_digits_never_meet_in_one_filter() -> None:
 
 
 @pytest.mark.parametrize(("kind", "least"), [(BloomFilter, 120), (CountingBloomFilter, 480)])
-def test_a_small_filter_takes_little_memory_besides_its_cells(kind: type[BloomFilter] | type[CountingBloomFilter], least: int) -> None:
+def test_a_small_filter_takes_little_memory_besides_its_cells(
+    kind: type[BloomFilter] | type[CountingBloomFilter], least: int
+) -> None:
     kind(100, 0.01)
     tracemalloc.start()
     try:

@@ -25,7 +25,12 @@ from support.vectors import effort
 
 Kind = type[BloomFilter] | type[CountingBloomFilter]
 KINDS = pytest.mark.parametrize("kind", [BloomFilter, CountingBloomFilter])
-FAMILIES: list[HashFamily] = [FastHash(3), Bip37Hash(3), SipHash(bytes(16)), CustomHash("own", lambda data, i: hash((data, i)))]
+FAMILIES: list[HashFamily] = [
+    FastHash(3),
+    Bip37Hash(3),
+    SipHash(bytes(16)),
+    CustomHash("own", lambda data, i: hash((data, i))),
+]
 
 
 Filter = TypeVar("Filter", bound=BloomFilter | CountingBloomFilter)
@@ -56,7 +61,12 @@ def test_the_key_after_the_last_that_fits_is_refused_one_by_one_and_in_batches(k
         assert caught.value.fp_rate == pytest.approx(made.current_fp_rate)
         assert bytes(made) == before
     again = pickle.loads(pickle.dumps(caught.value))
-    assert (again.count, again.capacity, again.fp_rate, str(again)) == (100, 100, caught.value.fp_rate, str(caught.value))
+    assert (again.count, again.capacity, again.fp_rate, str(again)) == (
+        100,
+        100,
+        caught.value.fp_rate,
+        str(caught.value),
+    )
 
 
 @KINDS
@@ -120,11 +130,17 @@ def test_a_filter_made_by_bits_is_never_full(kind: Kind) -> None:
 
 @pytest.mark.parametrize("capacity", [1, 10, 1_000, 20_000])
 @pytest.mark.parametrize("shape", [{}, {"partitioned": True}, {"hash_funcs": 2}])
-def test_from_a_file_it_takes_what_is_left_and_little_more(capacity: int, shape: dict[str, object], tmp_path: Path) -> None:
+def test_from_a_file_it_takes_what_is_left_and_little_more(
+    capacity: int, shape: dict[str, object], tmp_path: Path
+) -> None:
     made = BloomFilter(capacity, 0.01, encode="int64", **shape)  # type: ignore[arg-type]  # of several types
     made.update(range(capacity // 2))
     made.save(tmp_path / "f")
-    for again in (BloomFilter.open(tmp_path / "f"), pickle.loads(pickle.dumps(made)), BloomFilter.from_bytes(bytes(made))):
+    for again in (
+        BloomFilter.open(tmp_path / "f"),
+        pickle.loads(pickle.dumps(made)),
+        BloomFilter.from_bytes(bytes(made)),
+    ):
         again.update(range(capacity))
         spare = 4 * sizing.estimate_deviation(made.bits, made.hash_funcs, capacity)
         with pytest.raises(CapacityError) as caught:
@@ -141,7 +157,9 @@ def test_a_file_of_a_filter_that_holds_too_many_refuses_the_next_new_key() -> No
     assert again.add(5) is False
     if made.fill == 1:
         assert again.update(range(10**6, 10**6 + 100)) == 0
-    again = BloomFilter.from_bytes(bytes(filled(BloomFilter) | BloomFilter.build(range(500, 590), 100, 0.01, encode="int64")))
+    again = BloomFilter.from_bytes(
+        bytes(filled(BloomFilter) | BloomFilter.build(range(500, 590), 100, 0.01, encode="int64"))
+    )
     with pytest.raises(CapacityError, match=r"holds 1[5-9][0-9] and"):
         again.update(range(1_000, 2_000))
 

@@ -96,7 +96,9 @@ def remixed(h1: int, h2: int, cells: int, hash_funcs: int, planes: bool) -> list
     return positions
 
 
-shapes = given(st.binary(max_size=40), st.integers(1, 60), st.integers(1, 2**40), st.booleans(), st.integers(0, 2**32 - 1))
+shapes = given(
+    st.binary(max_size=40), st.integers(1, 60), st.integers(1, 2**40), st.booleans(), st.integers(0, 2**32 - 1)
+)
 
 
 def positions(data: bytes, hash_funcs: int, plane: int, planes: bool, hashing: HashFamily) -> tuple[list[int], int]:
@@ -108,13 +110,17 @@ def positions(data: bytes, hash_funcs: int, plane: int, planes: bool, hashing: H
 
 
 @shapes
-def test_fast_positions_are_the_documented_ones(data: bytes, hash_funcs: int, plane: int, planes: bool, seed: int) -> None:
+def test_fast_positions_are_the_documented_ones(
+    data: bytes, hash_funcs: int, plane: int, planes: bool, seed: int
+) -> None:
     found, cells = positions(data, hash_funcs, plane, planes, FastHash(seed))
     assert found == remixed(*murmur3_x64_128(data, seed), cells, hash_funcs, planes)
 
 
 @shapes
-def test_siphash_positions_are_the_documented_ones(data: bytes, hash_funcs: int, plane: int, planes: bool, seed: int) -> None:
+def test_siphash_positions_are_the_documented_ones(
+    data: bytes, hash_funcs: int, plane: int, planes: bool, seed: int
+) -> None:
     key = seed.to_bytes(16, "big")
     first = siphash24(data, key)
     found, cells = positions(data, hash_funcs, plane, planes, SipHash(key))
@@ -127,7 +133,9 @@ def test_bip37_positions_are_the_bips(data: bytes, hash_funcs: int, plane: int, 
     found, cells = positions(data, hash_funcs, plane, planes, Bip37Hash(tweak))
     span = plane if planes else cells
     seeds = [(i * 0xFBA4C795 + tweak) % 2**32 for i in range(hash_funcs)]
-    assert found == [mmh3.hash(data, seed, signed=False) % span + (i * span if planes else 0) for i, seed in enumerate(seeds)]
+    assert found == [
+        mmh3.hash(data, seed, signed=False) % span + (i * span if planes else 0) for i, seed in enumerate(seeds)
+    ]
 
 
 def test_bip37_bits_are_those_of_a_bip37_filter() -> None:
@@ -145,7 +153,9 @@ def test_a_users_function_is_asked_for_each_index() -> None:
 
 
 def test_a_users_list_of_functions_is_asked_one_by_one() -> None:
-    made = BloomFilter(bits=1000, hash_funcs=3, hashing=CustomHash("three", [zlib.crc32, zlib.adler32, lambda key: -1 - len(key)]))
+    made = BloomFilter(
+        bits=1000, hash_funcs=3, hashing=CustomHash("three", [zlib.crc32, zlib.adler32, lambda key: -1 - len(key)])
+    )
     assert made.positions(b"key") == [zlib.crc32(b"key") % 1000, zlib.adler32(b"key") % 1000, 996]
 
 
@@ -155,7 +165,8 @@ def test_a_list_of_functions_of_another_length_raises() -> None:
 
 
 def test_a_users_function_that_gives_no_int_raises_and_adds_nothing() -> None:
-    made = BloomFilter(bits=1000, hash_funcs=2, hashing=CustomHash("floats", [zlib.crc32, lambda key: 0.5]))  # type: ignore[list-item,return-value]  # refused
+    # refused
+    made = BloomFilter(bits=1000, hash_funcs=2, hashing=CustomHash("floats", [zlib.crc32, lambda key: 0.5]))  # type: ignore[list-item,return-value]
     with pytest.raises(TypeError):
         made.add(b"key")
     assert not made
@@ -214,7 +225,8 @@ def test_a_siphash_key_is_random_and_not_shown() -> None:
         (lambda: FastHash(1.0), "seed is not a u32: 1.0"),  # type: ignore[arg-type]  # of a wrong type, and refused
         (lambda: Bip37Hash(2**32), "tweak is not a u32: 4294967296"),
         (lambda: SipHash(b"short"), "a SipHash key must be 16 bytes"),
-        (lambda: SipHash("0123456789abcdef"), "a SipHash key must be 16 bytes"),  # type: ignore[arg-type]  # of a wrong type, and refused
+        # of a wrong type, and refused
+        (lambda: SipHash("0123456789abcdef"), "a SipHash key must be 16 bytes"),  # type: ignore[arg-type]
         (lambda: CustomHash("", zlib.crc32), "a custom hash family needs a name"),
     ],
 )

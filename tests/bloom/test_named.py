@@ -193,7 +193,9 @@ def test_a_column_is_removed_and_its_mask_indexes_it(library: str) -> None:
     assert not made
 
 
-@pytest.mark.parametrize("wrong", [b"a", bytearray(b"a"), "a", 5, [b"a", "a"], [b"a", None], np.arange(3.0), np.zeros((2, 2, 2), np.uint8)])
+@pytest.mark.parametrize(
+    "wrong", [b"a", bytearray(b"a"), "a", 5, [b"a", "a"], [b"a", None], np.arange(3.0), np.zeros((2, 2, 2), np.uint8)]
+)
 def test_a_batch_with_something_wrong_in_it_removes_nothing(wrong: Any) -> None:
     made = counted(b"a")
     with pytest.raises(TypeError):
@@ -227,7 +229,9 @@ def test_removed_keys_make_room() -> None:
         {"capacity": 300, "fp_rate": 0.01, "partitioned": True, "encode": "utf-8"},
     ],
 )
-def test_raw_cells_and_the_shape_are_the_filter(kind: type[BloomFilter] | type[CountingBloomFilter], shape: dict[str, Any]) -> None:
+def test_raw_cells_and_the_shape_are_the_filter(
+    kind: type[BloomFilter] | type[CountingBloomFilter], shape: dict[str, Any]
+) -> None:
     made = kind(**shape)
     keys = [key.decode() if "encode" in shape else key for key in KEYS]
     made.update(keys)
@@ -272,9 +276,11 @@ def test_cells_of_another_size_are_refused(raw: bytes, message: str) -> None:
         (lambda: BloomFilter.load(bytes(250), bits=2_000), ParameterError),
         (lambda: BloomFilter.load(bytes(250), bits=0, hash_funcs=1), ParameterError),
         (lambda: BloomFilter.load(b"", bits=1 << 50, hash_funcs=1), FormatError),  # nothing is allocated
-        (lambda: BloomFilter.load("cells", bits=40, hash_funcs=1), TypeError),  # type: ignore[arg-type]  # of a wrong type, and refused
+        # of a wrong type, and refused
+        (lambda: BloomFilter.load("cells", bits=40, hash_funcs=1), TypeError),  # type: ignore[arg-type]
         (lambda: BloomFilter.load(bytes(250), bits=2_000, hash_funcs=3, encode="latin"), ParameterError),
-        (lambda: BloomFilter.load(bytes(250), bits=2_000, hash_funcs=3, on_full="grow"), ParameterError),  # type: ignore[arg-type]  # same
+        # same
+        (lambda: BloomFilter.load(bytes(250), bits=2_000, hash_funcs=3, on_full="grow"), ParameterError),  # type: ignore[arg-type]
     ],
 )
 def test_cells_and_shapes_that_do_not_fit_are_refused(load: Callable[[], object], error: type[Exception]) -> None:

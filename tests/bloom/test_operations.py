@@ -118,7 +118,9 @@ def test_equality_is_of_shape_and_bits_and_not_of_what_it_was_made_for() -> None
     ],
     ids=["or", "and", "ior", "iand", "le", "union_len", "intersection_len", "union_set_bits"],
 )
-def test_filters_of_different_shape_raise_with_the_difference(operation: Callable[..., object], other: Any, message: str) -> None:
+def test_filters_of_different_shape_raise_with_the_difference(
+    operation: Callable[..., object], other: Any, message: str
+) -> None:
     made, strange = small(b"a"), small(**other)
     with pytest.raises(MismatchError) as caught:
         operation(made, strange)
@@ -134,7 +136,8 @@ def test_a_mismatch_of_secret_keys_does_not_show_them() -> None:
 
 def test_other_types_are_no_operands() -> None:
     made = small()
-    for operation in (lambda: made | {b"a"}, lambda: made & 1, lambda: made <= set(), lambda: made.__ior__("a") | 1):  # type: ignore[arg-type,operator]  # of a wrong type, and refused
+    # of a wrong type, and refused
+    for operation in (lambda: made | {b"a"}, lambda: made & 1, lambda: made <= set(), lambda: made.__ior__("a") | 1):  # type: ignore[arg-type,operator]
         with pytest.raises(TypeError):
             operation()
 

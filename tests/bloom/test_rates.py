@@ -39,7 +39,11 @@ def sigma(rate: float, queries: int) -> float:
 
 
 SIZES = [(bits, kind) for bits in (128, 1_000, 10_007, 100_000) for kind in KINDS]
-SIZES += [(bits, kind) for bits in {"quick": (), "ci": (10**6,), "full": (10**6, 10**8)}[EFFORT] for kind in ("sequential", "shifted")]
+SIZES += [
+    (bits, kind)
+    for bits in {"quick": (), "ci": (10**6,), "full": (10**6, 10**8)}[EFFORT]
+    for kind in ("sequential", "shifted")
+]
 
 
 @pytest.mark.parametrize(("bits", "kind"), SIZES)
@@ -78,7 +82,13 @@ def many_small_filters(family: str, bits: int, partitioned: bool, key: Callable[
 
 @pytest.mark.parametrize(
     ("family", "kind"),
-    [("fast", "sequential"), ("fast", "shifted"), ("siphash", "sequential"), ("bip37", "sequential"), ("bip37", "shifted")],
+    [
+        ("fast", "sequential"),
+        ("fast", "shifted"),
+        ("siphash", "sequential"),
+        ("bip37", "sequential"),
+        ("bip37", "shifted"),
+    ],
 )
 def test_small_filters_have_the_exact_occupancy_rate(family: str, kind: str) -> None:
     theory = sizing.fp_rate_exact(128, 7, 13)
@@ -97,10 +107,13 @@ def test_small_partitioned_filters_have_the_rate_of_independent_planes(family: s
 
 
 @pytest.mark.parametrize(
-    ("capacity", "fp_rate", "hash_funcs"), [(1_000, 0.1, None), (5_000, 0.01, None), (20_000, 0.01, 3), (5_000, 0.001, 3)]
+    ("capacity", "fp_rate", "hash_funcs"),
+    [(1_000, 0.1, None), (5_000, 0.01, None), (20_000, 0.01, 3), (5_000, 0.001, 3)],
 )
 @pytest.mark.parametrize("partitioned", [False, True])
-def test_the_rate_asked_for_is_the_rate_at_capacity(capacity: int, fp_rate: float, hash_funcs: int | None, partitioned: bool) -> None:
+def test_the_rate_asked_for_is_the_rate_at_capacity(
+    capacity: int, fp_rate: float, hash_funcs: int | None, partitioned: bool
+) -> None:
     made = BloomFilter(capacity, fp_rate, hash_funcs, partitioned=partitioned)
     made.update(map(KINDS["decimal"], range(capacity)))
     queries = effort(20_000, 50_000, 1_000_000)

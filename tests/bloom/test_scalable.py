@@ -15,7 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spvfilter.bloom import BloomFilter, CountingBloomFilter, CustomHash, FastHash, Growth, HashFamily, ScalableBloomFilter, SipHash
+from spvfilter.bloom import (
+    BloomFilter,
+    CountingBloomFilter,
+    CustomHash,
+    FastHash,
+    Growth,
+    HashFamily,
+    ScalableBloomFilter,
+    SipHash,
+)
 from spvfilter.bloom.hashing import Bip37Hash
 from spvfilter.errors import CapacityError, FormatError, MismatchError, ParameterError, ReadOnlyError
 from spvfilter.kernel import BACKEND, BitCore, SeriesCore
@@ -49,7 +58,10 @@ def test_the_rate_stays_within_its_promise_at_any_size(first: int, rate: float, 
         found = sum(made.contains_many(numbers(1 << 40, asked))) / asked
         assert made.current_fp_rate <= 1.1 * rate
         assert found <= 1.1 * rate + 4 * (rate / asked) ** 0.5
-        assert len(made.slices) - Growth(first, rate).slices_for(first * times) in (0, 1)  # bits that are set above their mean end a slice
+        assert len(made.slices) - Growth(first, rate).slices_for(first * times) in (
+            0,
+            1,
+        )  # bits that are set above their mean end a slice
         assert len(made) == pytest.approx(first * times, rel=0.05 + rate, abs=10)  # false positives are not added
     assert made.contains_many(numbers(0, first * sizes[-1])) == b"\1" * first * sizes[-1]
 
@@ -58,9 +70,17 @@ def test_the_slices_follow_the_article() -> None:
     made = ScalableBloomFilter(100, 0.01, growth=3, tightening=0.25, encode="int64")
     made.update(range(3_000))
     assert [slice.capacity for slice in made.slices] == [100, 300, 900, 2_700]
-    assert [slice.nominal_fp_rate for slice in made.slices] == pytest.approx([0.0075, 0.0075 / 4, 0.0075 / 16, 0.0075 / 64])
+    assert [slice.nominal_fp_rate for slice in made.slices] == pytest.approx(
+        [0.0075, 0.0075 / 4, 0.0075 / 16, 0.0075 / 64]
+    )
     assert sum(Growth(100, 0.01, 3, 0.25).shape(number)[1] for number in range(30)) <= 0.01
-    assert (made.capacity, made.initial_capacity, made.nominal_fp_rate, made.growth, made.tightening) == (4_000, 100, 0.01, 3, 0.25)
+    assert (made.capacity, made.initial_capacity, made.nominal_fp_rate, made.growth, made.tightening) == (
+        4_000,
+        100,
+        0.01,
+        3,
+        0.25,
+    )
 
 
 @pytest.mark.parametrize("hashing", FAMILIES, ids=lambda family: type(family).__name__)
@@ -208,8 +228,16 @@ def damaged() -> list[tuple[str, bytes, str]]:
         ("more slices", patched(16, b"\x09\0\0\0"), "header of slice 2|header of slice 3"),
         ("too many slices", patched(16, b"\x41\0\0\0"), "65 slices, at most 64"),
         ("partitioned", patched(13, b"\1"), "flags|bits"),
-        ("kind of slice", resealed(bytes(other)), "kind of slice 0 at byte 90: kind 2 with flags 0x00, where a slice is expected"),
-        ("key of slice", resealed(bytes(another)), "family of slice 0 at byte 91: the slice has another hash family, key or encoding"),
+        (
+            "kind of slice",
+            resealed(bytes(other)),
+            "kind of slice 0 at byte 90: kind 2 with flags 0x00, where a slice is expected",
+        ),
+        (
+            "key of slice",
+            resealed(bytes(another)),
+            "family of slice 0 at byte 91: the slice has another hash family, key or encoding",
+        ),
         ("no capacity", patched(28, bytes(16)), "a series has an initial capacity"),
         ("plain", bytes(BloomFilter(10, 0.1)), "kind 1 is not a ScalableBloomFilter"),
         ("foreign", b"x" * 200, "not the file of a filter"),
@@ -323,7 +351,9 @@ def test_where_no_room_is_ever_made_a_key_is_refused(way: str) -> None:
             made.update(np.arange(1_000) if way == "buffer" else range(1_000))
 
 
-@pytest.mark.parametrize("operation", [operator.or_, operator.and_, operator.ior, operator.iand, operator.le, operator.ge])
+@pytest.mark.parametrize(
+    "operation", [operator.or_, operator.and_, operator.ior, operator.iand, operator.le, operator.ge]
+)
 def test_operations_with_other_filters_are_refused(operation: Callable[[object, object], object]) -> None:
     made = grown(1_000)
     before = bytes(made)

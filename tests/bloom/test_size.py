@@ -1,4 +1,6 @@
-"""Size: what follows from two of capacity, rate and bits is what filters have, and what is expected of them is what they show."""
+"""Size: what follows from two of capacity, rate and bits is what filters have, and what is expected of them is what
+they show.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ RATES = st.floats(1e-8, 0.9)
 
 
 @given(st.integers(1, 10**6), RATES, st.none() | st.integers(1, 20))
-def test_a_size_is_that_of_the_filter_with_the_same_arguments(capacity: int, rate: float, hash_funcs: int | None) -> None:
+def test_a_size_is_that_of_the_filter_with_the_same_arguments(
+    capacity: int, rate: float, hash_funcs: int | None
+) -> None:
     size = Size.of(capacity, rate, hash_funcs)
     header = BloomFilter(capacity, rate, hash_funcs).header() if size.bits < 1 << 24 else None
     if header is not None:
@@ -78,7 +82,11 @@ def test_what_is_expected_of_a_scalable_filter_is_what_it_shows(load: float) -> 
     expected = plan.expected(round(5_000 * load))
     made = ScalableBloomFilter(*plan)
     made.update(np.arange(expected.items))
-    assert (len(made.slices), made.bits, made.slices[-1].hash_funcs) == (expected.slices, expected.bits, expected.most_hash_funcs)
+    assert (len(made.slices), made.bits, made.slices[-1].hash_funcs) == (
+        expected.slices,
+        expected.bits,
+        expected.most_hash_funcs,
+    )
     assert made.current_fp_rate == pytest.approx(expected.fp_rate, rel=0.1)
     assert expected.fp_rate <= 0.01
 
@@ -103,7 +111,10 @@ def test_a_series_has_an_end() -> None:
         ({"capacity": 5, "fp_rate": 1.0}, "fp_rate must be between 0 and 1"),
         ({"fp_rate": 0.5, "bits": 0}, "bits must be at least 1"),
         ({"fp_rate": 1e-9, "bits": 3}, "3 bits with 29 hash functions exceed a rate of 1e-09 with a single key"),
-        ({"fp_rate": 1e-9, "bits": 3, "hash_funcs": 2}, "3 bits with 2 hash functions exceed a rate of 1e-09 with a single key"),
+        (
+            {"fp_rate": 1e-9, "bits": 3, "hash_funcs": 2},
+            "3 bits with 2 hash functions exceed a rate of 1e-09 with a single key",
+        ),
         ({"fp_rate": 1e-300, "capacity": 10, "hash_funcs": 1}, "need more than"),
     ],
 )

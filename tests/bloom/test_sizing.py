@@ -30,7 +30,9 @@ def printed(value: float, digits: str) -> bool:
 
 
 def near(value: float, rel: float) -> object:
-    """Equal to `value` within a relative error: pytest.approx also allows an absolute one, which accepts any rate below 1e-12."""
+    """Equal to `value` within a relative error: pytest.approx also allows an absolute one, which accepts any rate below
+    1e-12.
+    """
     return pytest.approx(value, rel=rel, abs=0.0)
 
 
@@ -72,7 +74,8 @@ def test_taylor_oversizes_by_the_published_percentages(rate: float, percent: str
 
 
 @pytest.mark.parametrize(
-    ("rate", "per_item", "hash_funcs"), [(0.1, "4.793", 3), (0.01, "9.585", 7), (0.001, "14.378", 10), (0.0001, "19.170", 13)]
+    ("rate", "per_item", "hash_funcs"),
+    [(0.1, "4.793", 3), (0.01, "9.585", 7), (0.001, "14.378", 10), (0.0001, "19.170", 13)],
 )
 def test_optimum_is_the_published_one(rate: float, per_item: str, hash_funcs: int) -> None:
     assert printed(sizing.optimal_bits_per_item(rate), per_item)
@@ -111,7 +114,9 @@ def test_share_seen_while_filling_is_not_the_rate_at_capacity() -> None:
     bits = sizing.bits_for_taylor(N, 2**-6, 3)
     at_capacity, filling = sizing.fp_rate(bits, 3, N), sizing.fp_rate_while_filling(bits, 3, N)
     assert printed(at_capacity, "0.014735")
-    assert printed(filling, "0.004004")  # measured elsewhere with weaker hashes: 0.0179 at capacity, 0.004965 while filling
+    assert printed(
+        filling, "0.004004"
+    )  # measured elsewhere with weaker hashes: 0.0179 at capacity, 0.004965 while filling
     assert filling * 0.0179 / at_capacity == near(0.004965, 0.03)
 
 
@@ -133,7 +138,9 @@ def test_plain_double_hashing_doubles_the_rate_of_small_filters() -> None:
             first, stride = rng.randrange(bits), rng.randrange(bits)
             for i in range(hash_funcs):
                 filled |= 1 << (first + i * stride) % bits
-        for stride in range(bits):  # all 128 × 128 probes at once: rotations put the i-th bit of every probe in one place
+        for stride in range(
+            bits
+        ):  # all 128 × 128 probes at once: rotations put the i-th bit of every probe in one place
             seen = full
             for i in range(hash_funcs):
                 shift = i * stride % bits
@@ -349,7 +356,8 @@ def test_the_best_number_of_functions_has_a_limit() -> None:
     [
         (lambda: sizing.optimal(0, 0.01), "capacity must be at least 1: 0"),
         (lambda: sizing.optimal(-5, 0.01), "capacity must be at least 1: -5"),
-        (lambda: sizing.optimal(1e6, 0.01), "capacity must be an int, not 1000000.0"),  # type: ignore[arg-type]  # of a wrong type, and refused
+        # of a wrong type, and refused
+        (lambda: sizing.optimal(1e6, 0.01), "capacity must be an int, not 1000000.0"),  # type: ignore[arg-type]
         (lambda: sizing.optimal(2**63, 0.01), "capacity must be at most 9223372036854775807: 9223372036854775808"),
         (lambda: sizing.optimal(10, 0.0), "fp_rate must be between 0 and 1, both excluded: 0.0"),
         (lambda: sizing.optimal(10, 1.0), "fp_rate must be between 0 and 1, both excluded: 1.0"),
@@ -378,7 +386,8 @@ def test_the_best_number_of_functions_has_a_limit() -> None:
         (lambda: sizing.fp_rate(0, 7, 10), "bits must be at least 1: 0"),
         (lambda: sizing.fp_rate(64, 0, 10), "hash_funcs must be at least 1: 0"),
         (lambda: sizing.fp_rate(64, 7, -1), "items must be at least 0: -1"),
-        (lambda: sizing.fp_rate(64, 7, math.nan), "items must be an int, not nan"),  # type: ignore[arg-type]  # of a wrong type, and refused
+        # of a wrong type, and refused
+        (lambda: sizing.fp_rate(64, 7, math.nan), "items must be an int, not nan"),  # type: ignore[arg-type]
         (lambda: sizing.fp_rate_exact(0, 7, 10), "bits must be at least 1: 0"),
         (lambda: sizing.fp_rate_bound(1, 7, 10), "bits must be at least 2: 1"),
         (lambda: sizing.fp_rate_of_fill(64, 7, 65), "set_bits exceeds the 64 bits: 65"),
@@ -396,7 +405,9 @@ def test_the_best_number_of_functions_has_a_limit() -> None:
         (lambda: sizing.counter_overflow(64, 7, 10, limit=65536), "limit must be at most 65535: 65536"),
     ],
 )
-def test_arguments_outside_their_domain_raise_with_the_offending_value(call: Callable[[], object], message: str) -> None:
+def test_arguments_outside_their_domain_raise_with_the_offending_value(
+    call: Callable[[], object], message: str
+) -> None:
     with pytest.raises(ParameterError) as caught:
         call()
     assert str(caught.value) == message

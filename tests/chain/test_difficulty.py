@@ -74,7 +74,9 @@ def test_a_retarget_is_clamped_to_a_factor_of_four(span: int, new: int) -> None:
 def test_a_retarget_is_the_product_cut_to_three_bytes(length: int, mantissa: int, span: int) -> None:
     bits = length << 24 | mantissa
     clamped = sorted((302_400, span, 4_838_400))[1]
-    assert retarget(bits, span, MAINNET.pow_limit) == compact_from_uint256(min(wide_target(bits) * clamped // TWO_WEEKS, MAINNET.pow_limit))
+    assert retarget(bits, span, MAINNET.pow_limit) == compact_from_uint256(
+        min(wide_target(bits) * clamped // TWO_WEEKS, MAINNET.pow_limit)
+    )
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=str)
@@ -83,7 +85,9 @@ def test_no_retarget_rises_above_the_networks_limit(network: Network) -> None:
     assert encode_bits(network.pow_limit) == network.pow_limit_bits
     last_digit = 1 << 8 * ((network.pow_limit_bits >> 24) - 3)
     assert target(network.pow_limit_bits) <= network.pow_limit < target(network.pow_limit_bits) + last_digit
-    assert not network.retargets or network.pow_limit * TWO_WEEKS * 4 < 1 << 256  # the product does not overflow Core's 256 bits
+    assert (
+        not network.retargets or network.pow_limit * TWO_WEEKS * 4 < 1 << 256
+    )  # the product does not overflow Core's 256 bits
 
 
 # Which bits the next header must have
@@ -97,7 +101,9 @@ PERIODS = [
 ]
 
 
-@pytest.mark.parametrize(("network", "bits", "halved"), PERIODS, ids=lambda value: str(value) if isinstance(value, Network) else "")
+@pytest.mark.parametrize(
+    ("network", "bits", "halved"), PERIODS, ids=lambda value: str(value) if isinstance(value, Network) else ""
+)
 @pytest.mark.parametrize("height", [2015, 4031, 2016 * 400 - 1])
 def test_a_period_of_one_week_doubles_the_difficulty(network: Network, bits: int, halved: int, height: int) -> None:
     first = 1_600_000_000
@@ -105,7 +111,9 @@ def test_a_period_of_one_week_doubles_the_difficulty(network: Network, bits: int
     assert f"{tip.next_bits(first + TWO_WEEKS):08x}" == f"{halved:08x}"
 
 
-@pytest.mark.parametrize(("network", "bits", "halved"), PERIODS, ids=lambda value: str(value) if isinstance(value, Network) else "")
+@pytest.mark.parametrize(
+    ("network", "bits", "halved"), PERIODS, ids=lambda value: str(value) if isinstance(value, Network) else ""
+)
 @pytest.mark.parametrize("height", [1, 2014, 2016, 2017, 4030, 4032])
 def test_within_a_period_bits_stay(network: Network, bits: int, halved: int, height: int) -> None:
     first = 1_600_000_000

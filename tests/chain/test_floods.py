@@ -123,7 +123,8 @@ def test_a_fork_longer_than_all_may_be_is_not_kept_until_it_is_better() -> None:
     chain = grown(MAX_FORK_HEADERS + 100)
     fork = regular(chain, MAX_FORK_HEADERS + 101, height=0, branch=1)
     with pytest.raises(
-        LowWorkError, match=f"a fork of {MAX_FORK_HEADERS + 1} headers up to height {MAX_FORK_HEADERS + 1} has no more work"
+        LowWorkError,
+        match=f"a fork of {MAX_FORK_HEADERS + 1} headers up to height {MAX_FORK_HEADERS + 1} has no more work",
     ):
         chain.accept(fork[: 80 * (MAX_FORK_HEADERS + 1)], NOW)
     old = chain.tip_hash
@@ -204,7 +205,9 @@ def test_mutated_headers_never_end_in_another_error() -> None:
         number = rng.randrange(3)
         raw = bytearray(pieces[number])
         field, size = rng.choice(((0, 4), (4, 32), (36, 32), (68, 4), (72, 4), (76, 4)))
-        raw[field : field + size] = rng.choice((rng.randbytes(size), bytes(size), b"\xff" * size, raw[field : field + size][::-1]))
+        raw[field : field + size] = rng.choice(
+            (rng.randbytes(size), bytes(size), b"\xff" * size, raw[field : field + size][::-1])
+        )
         while rng.random() < 0.5 and int.from_bytes(sha256d(bytes(raw)), "little") >> 255:
             raw[76:80] = rng.randbytes(4)
         pieces[number] = bytes(raw)
@@ -256,5 +259,7 @@ assert chain.height == count and chain.height_of(chain.hash_at(count // 2)) == c
 def test_the_chain_takes_120_bytes_of_real_memory_a_header_at_most() -> None:
     count = effort(100_000, 100_000, 900_000)
     done = subprocess.run([sys.executable, "-c", MEMORY, str(count)], capture_output=True, text=True, check=True)
-    is_locked = getattr(sys, "_is_gil_enabled", lambda: True)()  # the allocator of a free-threaded Python gives memory back late
+    is_locked = getattr(
+        sys, "_is_gil_enabled", lambda: True
+    )()  # the allocator of a free-threaded Python gives memory back late
     assert 80 < float(done.stdout) <= (120 if is_locked else 240)

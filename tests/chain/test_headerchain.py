@@ -22,7 +22,20 @@ from spvfilter.errors import (
 from spvfilter.network import NETWORKS, REGTEST, Network
 from spvfilter.primitives import Header
 from support.build import EASY_BITS, sha256d
-from support.headerchains import EASY_TESTNET3, GENESIS_TIME, NOW, chain_of, grow, hashes, obey, regular, split, state, tip_hash, unproven
+from support.headerchains import (
+    EASY_TESTNET3,
+    GENESIS_TIME,
+    NOW,
+    chain_of,
+    grow,
+    hashes,
+    obey,
+    regular,
+    split,
+    state,
+    tip_hash,
+    unproven,
+)
 
 # Lookups
 
@@ -35,7 +48,10 @@ def test_blocks_beside_the_best_chain_have_their_work_and_a_joint_with_it() -> N
     for at, block_hash in enumerate(map(sha256d, split(beside)), 1):
         assert (chain.work_of(block_hash), chain.common_height(block_hash)) == (chain.work_at(20 + at), 20)
     for height in (0, 20, 30):
-        assert (chain.work_of(chain.hash_at(height)), chain.common_height(chain.hash_at(height))) == (chain.work_at(height), height)
+        assert (chain.work_of(chain.hash_at(height)), chain.common_height(chain.hash_at(height))) == (
+            chain.work_at(height),
+            height,
+        )
     assert chain.work_of(bytes(32)) is chain.common_height(bytes(32)) is None
 
 
@@ -88,7 +104,13 @@ def test_a_height_without_a_header_is_refused(height: int) -> None:
     chain = chain_of(10)
     with pytest.raises(ParameterError):
         chain.hash_at(11)
-    for ask in (chain.hash_at, chain.header_at, chain.work_at, chain.median_time_at, lambda height: chain.headers(height, 1)):
+    for ask in (
+        chain.hash_at,
+        chain.header_at,
+        chain.work_at,
+        chain.median_time_at,
+        lambda height: chain.headers(height, 1),
+    ):
         with pytest.raises(ParameterError, match=f"no header at height {height}: the chain has 0 to 10"):
             ask(height)
     with pytest.raises(ParameterError, match="count must not be negative: -1"):
@@ -129,7 +151,9 @@ def test_headers_are_connected_in_order() -> None:
     headers = regular(chain, 30)
     update = chain.accept(headers, NOW)
     assert (update.fork_height, update.stored, list(update.disconnected)) == (0, 30, [])
-    assert [tuple(placed) for placed in update.connected] == [(at + 1, sha256d(raw), raw) for at, raw in enumerate(split(headers))]
+    assert [tuple(placed) for placed in update.connected] == [
+        (at + 1, sha256d(raw), raw) for at, raw in enumerate(split(headers))
+    ]
 
 
 def test_known_headers_are_passed_over() -> None:
@@ -157,7 +181,9 @@ def test_of_equal_work_the_first_seen_stays_and_more_work_wins() -> None:
     assert (chain.height, chain.tip_hash) == (11, tip_hash(theirs))
     assert (update.fork_height, update.stored) == (7, 1)
     assert [placed.raw for placed in update.disconnected] == split(ours)[::-1]
-    assert [(placed.height, placed.hash) for placed in update.disconnected] == [(at, before_hash(ours, at - 8)) for at in (10, 9, 8)]
+    assert [(placed.height, placed.hash) for placed in update.disconnected] == [
+        (at, before_hash(ours, at - 8)) for at in (10, 9, 8)
+    ]
     assert [placed.raw for placed in update.connected] == split(theirs)
     assert chain.headers(8, 10) == theirs
     assert chain.height_of(tip_hash(ours)) is None
@@ -185,7 +211,9 @@ def test_more_work_beats_more_headers() -> None:
     update = chain.accept(one, NOW)
     assert chain.height == 2_017
     assert len(list(update.disconnected)) == 3
-    assert chain.accept(obey(root.copy(), [time + 1_201 * at for at in (1, 2, 3, 4)])[240:], NOW) == Update(2_017, 1)  # a tie
+    assert chain.accept(obey(root.copy(), [time + 1_201 * at for at in (1, 2, 3, 4)])[240:], NOW) == Update(
+        2_017, 1
+    )  # a tie
 
 
 def test_a_reorganisation_goes_back_and_forth_among_three_branches() -> None:
@@ -216,11 +244,18 @@ def test_a_reorganisation_of_any_depth_is_followed_at_once(depth: int) -> None:
     old = chain.headers(3_001 - depth, depth)
     new = regular(chain, depth + 1, height=3_000 - depth, branch=1)
     update = chain.accept(new, NOW)
-    assert (update.old_headers, update.old_hashes, update.new_headers, update.new_hashes) == (old, hashes(old), new, hashes(new))
+    assert (update.old_headers, update.old_hashes, update.new_headers, update.new_hashes) == (
+        old,
+        hashes(old),
+        new,
+        hashes(new),
+    )
     assert (chain.height, chain.tip_hash, chain.work) == (3_001, tip_hash(new), 2 * 3_002)
     assert [chain.height_of(block_hash) for block_hash in (tip_hash(new), tip_hash(old))] == [3_001, None]
     back = (
-        regular(chain, 1, height=3_000 - depth)[:0] + old + grow(tip_hash(old), [Header.parse(old[-80:]).time + 600 * at for at in (1, 2)])
+        regular(chain, 1, height=3_000 - depth)[:0]
+        + old
+        + grow(tip_hash(old), [Header.parse(old[-80:]).time + 600 * at for at in (1, 2)])
     )
     update = chain.accept(back, NOW)
     assert (update.old_headers, update.new_headers) == (new, back)
@@ -275,14 +310,21 @@ def test_a_start_reaches_down_to_its_period_and_has_eleven_headers(first: int, c
     assert chain.locator()[-1] == source.hash_at(first)
     assert chain.accept(source.headers(first + count, 500), NOW).stored == 2_041 - first - count
     assert chain.work_at(2_040) == 5_000 + 2 * (2_041 - first - count)
-    assert [chain.median_time_at(2_040), chain.height_of(source.hash_at(2_030))] == [source.median_time_at(2_040), 2_030]
+    assert [chain.median_time_at(2_040), chain.height_of(source.hash_at(2_030))] == [
+        source.median_time_at(2_040),
+        2_030,
+    ]
     with pytest.raises(ParameterError, match=f"no header at height {first - 1}"):
         chain.header_at(first - 1)
 
 
 def test_a_start_that_is_damaged_is_refused() -> None:
     headers = chain_of(20).headers(0, 20)
-    for damage, error in ((headers[:-1], FormatError), (headers[:80] + headers[160:], DiscontinuousHeadersError), (b"", ParameterError)):
+    for damage, error in (
+        (headers[:-1], FormatError),
+        (headers[:80] + headers[160:], DiscontinuousHeadersError),
+        (b"", ParameterError),
+    ):
         with pytest.raises(error):
             HeaderChain(REGTEST, Start(0, damage, 1))
 
@@ -291,7 +333,11 @@ def test_a_start_that_is_damaged_is_refused() -> None:
 def test_a_chain_that_was_stored_is_loaded_again(now: int | None) -> None:
     chain = chain_of(5_000)
     for size in (1, 700, 2_000, 10_000):
-        pieces = (chain.headers(height, size) for height in range(1, 5_001, size)) if size > 1 else split(chain.headers(1, 5_000))
+        pieces = (
+            (chain.headers(height, size) for height in range(1, 5_001, size))
+            if size > 1
+            else split(chain.headers(1, 5_000))
+        )
         again = HeaderChain.load(REGTEST, pieces, now)
         assert state(again) == state(chain)
         assert again.tip() == chain.tip()
@@ -337,5 +383,7 @@ def test_cutting_and_growing_keeps_work_and_index(count: int, cut: int, more: in
     chain.accept(branch, NOW)
     total = root + len(branch) // 80
     assert (chain.height, chain.work) == (total, 2 * (total + 1))
-    assert [chain.work_at(height) for height in range(0, total + 1, 7)] == [2 * (height + 1) for height in range(0, total + 1, 7)]
+    assert [chain.work_at(height) for height in range(0, total + 1, 7)] == [
+        2 * (height + 1) for height in range(0, total + 1, 7)
+    ]
     assert [chain.height_of(chain.hash_at(height)) for height in range(total + 1)] == list(range(total + 1))

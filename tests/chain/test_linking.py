@@ -44,7 +44,9 @@ def linked(nodes: Sequence[Node]) -> tuple[list[tuple[list[int], int | None]], s
     """The order as numbers instead of indexes."""
     order = link(nodes, REGTEST)
     number = [int.from_bytes(node.hash, "big") for node in nodes]
-    return [([number[at] for at in segment.blocks], segment.height) for segment in order.segments], {number[at] for at in order.stale}
+    return [([number[at] for at in segment.blocks], segment.height) for segment in order.segments], {
+        number[at] for at in order.stale
+    }
 
 
 # Work
@@ -56,13 +58,16 @@ def test_work_of_the_first_difficulty_is_the_one_everybody_knows() -> None:
     assert work(0x1B0404CB) == 70040908352512  # the wiki's example: difficulty 16307.4
 
 
-@pytest.mark.parametrize("bits", [0, 0x1D000000, 0x1D80FFFF, 0x01803456, 0x02000000, 0xFF7FFFFF, 0x23000001, 0x22000100, 0x21010000])
+@pytest.mark.parametrize(
+    "bits", [0, 0x1D000000, 0x1D80FFFF, 0x01803456, 0x02000000, 0xFF7FFFFF, 0x23000001, 0x22000100, 0x21010000]
+)
 def test_bits_that_are_no_target_count_as_one_hash(bits: int) -> None:
     assert work(bits) == 1
 
 
 @pytest.mark.parametrize(
-    ("bits", "target"), [(0x01123456, 0x12), (0x02123456, 0x1234), (0x03123456, 0x123456), (0x20123456, 0x123456 << 232)]
+    ("bits", "target"),
+    [(0x01123456, 0x12), (0x02123456, 0x1234), (0x03123456, 0x123456), (0x20123456, 0x123456 << 232)],
 )
 def test_bits_of_every_exponent_are_read(bits: int, target: int) -> None:
     assert work(bits) == 2**256 // (target + 1)
@@ -105,7 +110,10 @@ def test_a_header_that_does_not_meet_its_bits_has_no_work_where_others_prove_the
 
 @pytest.mark.parametrize("block_hash", [bytes(32), b"\xff" * 32], ids=["smaller hash", "larger hash"])
 def test_a_damaged_copy_never_displaces_the_genuine_block(block_hash: bytes) -> None:
-    genuine, damaged = Node(bytes(4) + b"\x05" + bytes(27), name(1), GENESIS_BITS), Node(block_hash[:31] + b"\xff", name(1), GENESIS_BITS)
+    genuine, damaged = (
+        Node(bytes(4) + b"\x05" + bytes(27), name(1), GENESIS_BITS),
+        Node(block_hash[:31] + b"\xff", name(1), GENESIS_BITS),
+    )
     for blocks in ([genuine, damaged], [damaged, genuine]):
         order = link(blocks, REGTEST)
         assert [blocks[at] for segment in order.segments for at in segment.blocks] == [genuine]
@@ -215,7 +223,10 @@ def test_no_stale_tip_has_more_work_than_the_branch_that_was_kept(nodes: list[No
 def test_real_chains_link_from_any_order() -> None:
     for entry, blocks in runs():
         network = blocks[0].network
-        refs = [block_ref(one.raw[:PREFIX_SIZE], 0, 0, len(one.raw), network) for one in random.Random(1).sample(blocks, len(blocks))]
+        refs = [
+            block_ref(one.raw[:PREFIX_SIZE], 0, 0, len(one.raw), network)
+            for one in random.Random(1).sample(blocks, len(blocks))
+        ]
         order = link(refs, network)
         assert [refs[at].hash for at in order.segments[0].blocks] == [block_hash(one.raw) for one in blocks]
         assert (len(order.segments), order.stale) == (1, [])
@@ -244,7 +255,9 @@ def stating(script: bytes, version: int = 4, extra: Sequence[bytes] = ()) -> byt
     return block(bytes(32), [first, *extra], version=version)
 
 
-@pytest.mark.parametrize("height", [*range(1, 18), 127, 128, 255, 256, 32_767, 32_768, 65_535, 8_388_607, 8_388_608, 500_000_000])
+@pytest.mark.parametrize(
+    "height", [*range(1, 18), 127, 128, 255, 256, 32_767, 32_768, 65_535, 8_388_607, 8_388_608, 500_000_000]
+)
 def test_every_height_a_coinbase_can_state_is_read(height: int) -> None:
     assert coinbase_height(block(bytes(32), [coinbase(height)]), REGTEST) == height
 

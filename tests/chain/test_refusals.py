@@ -113,7 +113,8 @@ def test_a_fork_from_below_a_passed_checkpoint_is_refused() -> None:
             fork = regular(chain, 2, height=root, branch=100 * height + root)
             if height >= passed:
                 with pytest.raises(
-                    CheckpointError, match=f"a fork from height {root}, below the checkpoint {passed if height < 20 else 20}"
+                    CheckpointError,
+                    match=f"a fork from height {root}, below the checkpoint {passed if height < 20 else 20}",
                 ):
                     guarded.accept(fork, NOW)
             elif root < 19:
@@ -150,7 +151,14 @@ def test_a_fork_is_stored_within_144_blocks_work_of_the_tip_and_not_below() -> N
 
 
 def test_what_a_peer_deserves_is_in_the_errors_class() -> None:
-    invalid = {DiscontinuousHeadersError, TargetError, ProofOfWorkError, DifficultyError, CheckpointError, MedianTimeError}
+    invalid = {
+        DiscontinuousHeadersError,
+        TargetError,
+        ProofOfWorkError,
+        DifficultyError,
+        CheckpointError,
+        MedianTimeError,
+    }
     invalid |= {TimewarpError, VersionError}
     assert set(InvalidHeaderError.__subclasses__()) == invalid
     assert {FutureHeaderError, UnconnectedHeadersError, LowWorkError} < set(HeaderError.__subclasses__())

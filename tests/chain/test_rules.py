@@ -70,7 +70,9 @@ def test_bits_that_are_no_target_are_refused_by_their_cause(bits: int, cause: st
         tip.advance(raw, sha256d(raw), NOW)
 
 
-@pytest.mark.parametrize(("network", "bits"), [(MAINNET, 0x1D010000), (SIGNET, 0x1E0377AF), (TESTNET4, 0x1D010000)], ids=str)
+@pytest.mark.parametrize(
+    ("network", "bits"), [(MAINNET, 0x1D010000), (SIGNET, 0x1E0377AF), (TESTNET4, 0x1D010000)], ids=str
+)
 def test_a_target_just_above_the_networks_limit_is_refused(network: Network, bits: int) -> None:
     for easiest, error in ((network.pow_limit_bits, ProofOfWorkError), (bits, TargetError)):
         raw = mine(bytes(32), T + 600, easiest, limit=1 << 256)
@@ -83,7 +85,12 @@ def test_a_hash_equal_to_the_target_meets_it_and_one_above_does_not() -> None:
     raw = mine(bytes(32), T + 600)
     value = int.from_bytes(sha256d(raw), "little")
     tip = tip_of(REGTEST, 5, [T], EASY_BITS)
-    for number, meets in ((wide_target(EASY_BITS), True), (wide_target(EASY_BITS) + 1, False), (0, True), (value, True)):
+    for number, meets in (
+        (wide_target(EASY_BITS), True),
+        (wide_target(EASY_BITS) + 1, False),
+        (0, True),
+        (value, True),
+    ):
         for count in (1, 2):  # two headers take the fast path
             above = tip.copy()
             bytes_of = [number.to_bytes(32, "little"), bytes(32)][:count]
@@ -116,7 +123,9 @@ def test_within_a_period_only_the_same_bits_are_taken(network: Network, height: 
 
 
 @pytest.mark.parametrize("network", [EASY_MAINNET, EASY_TESTNET3, EASY_TESTNET4], ids=str)
-@pytest.mark.parametrize("span", [302_399, 302_400, 302_401, 604_800, 1_209_600, 2_419_200, 4_838_399, 4_838_400, 4_838_401])
+@pytest.mark.parametrize(
+    "span", [302_399, 302_400, 302_401, 604_800, 1_209_600, 2_419_200, 4_838_399, 4_838_400, 4_838_401]
+)
 def test_a_retarget_one_off_is_refused(network: Network, span: int) -> None:
     tip = tip_of(network, 4031, [T, T + span], HARDER)
     expected = retarget(HARDER, span, network.pow_limit)
@@ -197,7 +206,9 @@ def test_a_time_must_be_above_the_median_of_the_last_eleven_or_fewer(count: int)
 
 @pytest.mark.parametrize("seed", range(5))
 def test_among_many_headers_too_the_median_moves_with_each(seed: int) -> None:
-    """The lowest allowed times, with jumps between: forgetting the wrong time would refuse a valid header or accept an invalid one."""
+    """The lowest allowed times, with jumps between: forgetting the wrong time would refuse a valid header or accept an
+    invalid one.
+    """
     rng = random.Random(seed)
     tip = tip_of(REGTEST, 100, [T], EASY_BITS)
     later, headers = tip.copy(), b""
@@ -248,7 +259,9 @@ def test_bip94_lets_a_period_start_ten_minutes_back(back: int) -> None:
 @pytest.mark.parametrize("back", [601, 602, 9_999])
 def test_bip94_refuses_a_period_that_starts_further_back(back: int) -> None:
     tip = tip_of(EASY_TESTNET4, 2015, [T - 10_000] * 10 + [T], EASY_BITS, period=(EASY_BITS, T - 1_209_600))
-    with pytest.raises(TimewarpError, match=f"header 2016 starts a period {back} seconds before the end of the last one"):
+    with pytest.raises(
+        TimewarpError, match=f"header 2016 starts a period {back} seconds before the end of the last one"
+    ):
         judge(tip, T - back, EASY_BITS)
     for network in (EASY_TESTNET3, EASY_MAINNET, REGTEST):  # refusing it there would split us from the chain
         assert judge(dataclasses.replace(tip, network=network), T - back, EASY_BITS).height == 2016
@@ -277,8 +290,12 @@ HEIGHTS = [
 @pytest.mark.parametrize(
     ("network", "bip34", "bip66", "bip65"), HEIGHTS, ids=lambda value: str(value) if isinstance(value, Network) else ""
 )
-def test_versions_are_refused_from_the_heights_of_bip34_66_and_65(network: Network, bip34: int, bip66: int, bip65: int) -> None:
-    easy = replace(REGTEST, bip34_height=network.bip34_height, bip66_height=network.bip66_height, bip65_height=network.bip65_height)
+def test_versions_are_refused_from_the_heights_of_bip34_66_and_65(
+    network: Network, bip34: int, bip66: int, bip65: int
+) -> None:
+    easy = replace(
+        REGTEST, bip34_height=network.bip34_height, bip66_height=network.bip66_height, bip65_height=network.bip65_height
+    )
     for height, below, least in ((bip34, -1, 2), (bip66, 2, 3), (bip65, 3, 4)):
         at = max(least for since, least in ((bip34, 2), (bip66, 3), (bip65, 4)) if height >= since)
         for version in (at, at + 1, 0x20000000, 0x7FFFFFFF):
@@ -288,7 +305,10 @@ def test_versions_are_refused_from_the_heights_of_bip34_66_and_65(network: Netwo
                 judge(tip_of(easy, height - 1, [T], EASY_BITS), T + 600, EASY_BITS, version=version)
         if height > 1:
             version = 1 if below == -1 else below
-            assert judge(tip_of(easy, height - 2, [T], EASY_BITS), T + 600, EASY_BITS, version=version).height == height - 1
+            assert (
+                judge(tip_of(easy, height - 2, [T], EASY_BITS), T + 600, EASY_BITS, version=version).height
+                == height - 1
+            )
     if bip34 > 1:
         assert judge(tip_of(easy, bip34 - 2, [T], EASY_BITS), T + 600, EASY_BITS, version=-5).height == bip34 - 1
 

@@ -1,4 +1,6 @@
-"""Runs of headers judged at once by the kernel, against the same headers judged one by one by each rule: real ones, and mutated ones."""
+"""Runs of headers judged at once by the kernel, against the same headers judged one by one by each rule: real ones, and
+mutated ones.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def compare(tip: Tip, headers: bytes, now: int = NOW) -> Outcome:
 
 
 def mutated(headers: bytes, rng: random.Random) -> bytes:
-    """One to three fields of some headers are others; most then lack their proof of work, so targets and hashes are changed too."""
+    """One to three fields of some headers are others; most then lack their proof of work, so targets and hashes are
+    changed too.
+    """
     raw = bytearray(headers)
     for _ in range(rng.randrange(1, 4)):
         at = 80 * rng.randrange(len(raw) // 80)
@@ -111,7 +115,9 @@ def test_made_headers_of_each_rule_set_are_judged_alike(network: Network) -> Non
     tip = HeaderChain(network).tip()
     start, times = tip.copy(), [tip.times[-1]]
     for _ in range(2_100):
-        times.append(max(times[-1] + rng.choice((600, 1_200, 1_201, -300)), sorted(times[-11:])[len(times[-11:]) // 2] + 1))
+        times.append(
+            max(times[-1] + rng.choice((600, 1_200, 1_201, -300)), sorted(times[-11:])[len(times[-11:]) // 2] + 1)
+        )
     if network.bip94:
         times[2_016] = max(times[2_016], times[2_015] - 600)
     headers = obey(tip, times[1:])

@@ -1,4 +1,6 @@
-"""Synchronising headers with one peer: directly if they have enough work, otherwise in two passes; none are stored with too little work."""
+"""Synchronising headers with one peer: directly if they have enough work, otherwise in two passes; none are stored with
+too little work.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ import pytest
 
 from spvfilter.chain import HeaderChain, HeaderSync, SyncPhase, Update
 from spvfilter.chain.sync import COMMITMENT_PERIOD, LOOKAHEAD
-from spvfilter.errors import CommitmentError, FormatError, LowWorkError, ParameterError, ProofOfWorkError, UnconnectedHeadersError
+from spvfilter.errors import (
+    CommitmentError,
+    FormatError,
+    LowWorkError,
+    ParameterError,
+    ProofOfWorkError,
+    UnconnectedHeadersError,
+)
 from spvfilter.network import REGTEST, Network
 from spvfilter.primitives import Header
 from spvfilter.protocol import MAX_HEADERS
@@ -26,7 +35,9 @@ def demanding(headers: int) -> Network:
 
 def fork_of(chain: HeaderChain, height: int, count: int, branch: int = 1) -> HeaderChain:
     """A copy of this chain that forks off after a height."""
-    return HeaderChain.load(REGTEST, filter(None, [chain.headers(1, height), regular(chain, count, height=height, branch=branch)]))
+    return HeaderChain.load(
+        REGTEST, filter(None, [chain.headers(1, height), regular(chain, count, height=height, branch=branch)])
+    )
 
 
 def grown(count: int) -> HeaderChain:
@@ -85,7 +96,8 @@ def test_an_empty_answer_ends_it() -> None:
     assert sync.wants_more
     assert sync.receive(b"", NOW) == Update(5)
     assert not sync.wants_more
-    assert (sync.phase, sync.height) == (SyncPhase.DIRECT, 5)  # type: ignore[unreachable]  # a property that has changed
+    # a property that has changed
+    assert (sync.phase, sync.height) == (SyncPhase.DIRECT, 5)  # type: ignore[unreachable]
 
 
 def test_a_peer_on_a_lesser_fork_is_asked_on_from_where_it_stands() -> None:
@@ -102,7 +114,9 @@ def test_a_peer_on_a_lesser_fork_is_asked_on_from_where_it_stands() -> None:
     assert next(talk(HeaderSync(chain, SALT), peer)).update.stored == 0
 
 
-def test_a_peer_that_has_left_our_chain_between_two_hashes_of_the_locator_is_followed_to_its_end(long_chain: HeaderChain) -> None:
+def test_a_peer_that_has_left_our_chain_between_two_hashes_of_the_locator_is_followed_to_its_end(
+    long_chain: HeaderChain,
+) -> None:
     """The first message is full and brings nothing new: the next locator starts at its last header."""
     chain = HeaderChain.load(REGTEST, [long_chain.headers(1, 15_000)])
     peer = fork_of(long_chain, 9_000, 1)
@@ -150,7 +164,9 @@ def test_a_long_chain_is_read_twice_and_stored_the_second_time(long_chain: Heade
 
 
 @pytest.mark.parametrize(("minimum", "enough"), [(1_999, True), (2_000, True), (2_001, False), (2_500, False)])
-def test_the_minimum_of_work_is_enough_and_one_header_less_is_not(long_chain: HeaderChain, minimum: int, enough: bool) -> None:
+def test_the_minimum_of_work_is_enough_and_one_header_less_is_not(
+    long_chain: HeaderChain, minimum: int, enough: bool
+) -> None:
     chain = HeaderChain(demanding(minimum))
     sync = HeaderSync(chain, SALT)
     sync.receive(long_chain.headers(1, 2_000), NOW)
@@ -160,7 +176,9 @@ def test_the_minimum_of_work_is_enough_and_one_header_less_is_not(long_chain: He
 def test_a_chain_that_ends_with_too_little_work_leaves_nothing(long_chain: HeaderChain) -> None:
     chain = HeaderChain(demanding(15_001))
     sync = HeaderSync(chain, SALT)
-    with pytest.raises(LowWorkError, match="the peer's chain ends at height 15000 with work 0x7532, below the required 0x7534"):
+    with pytest.raises(
+        LowWorkError, match="the peer's chain ends at height 15000 with work 0x7532, below the required 0x7534"
+    ):
         list(talk(sync, long_chain))
     assert (chain.height, sync.phase, sync.height) == (0, SyncPhase.DIRECT, 0)
     with pytest.raises(LowWorkError):
@@ -415,8 +433,12 @@ def test_a_message_may_be_longer_than_cores(long_chain: HeaderChain) -> None:
     assert mine(chain.tip_hash, NOW)[4:36] == sync.locator()[0]
 
 
-def test_headers_that_another_peer_has_stored_meanwhile_are_not_kept_nor_connected_again(long_chain: HeaderChain) -> None:
-    """A peer that stalls in its second pass kept another one from storing anything: that one's headers were all held in memory."""
+def test_headers_that_another_peer_has_stored_meanwhile_are_not_kept_nor_connected_again(
+    long_chain: HeaderChain,
+) -> None:
+    """A peer that stalls in its second pass kept another one from storing anything: that one's headers were all held in
+    memory.
+    """
     chain = HeaderChain(demanding(14_500))
     first, second = HeaderSync(chain, SALT), HeaderSync(chain, SALT[::-1])
     while not chain.height:

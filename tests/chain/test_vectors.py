@@ -65,14 +65,20 @@ def test_a_chain_from_its_genesis_block_is_taken_whole(name: str, network: Netwo
 FROM_THE_MIDDLE = [("mainnet_80001_100000.bin", 80_001, 80_640), ("mainnet_150001_230000.bin", 150_001, 151_200)]
 
 
-@pytest.mark.parametrize(("name", "first", "period"), FROM_THE_MIDDLE, ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("name", "first", "period"), FROM_THE_MIDDLE, ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_a_chain_is_judged_from_a_trusted_start_on(name: str, first: int, period: int) -> None:
-    """The start reaches into the first whole period, so that every later retarget is exact, and so is the work of each header."""
+    """The start reaches into the first whole period, so that every later retarget is exact, and so is the work of each
+    header.
+    """
     headers = header_file(name)
     known = checkpoints("mainnet")
     trusted = 80 * (period + 11 - first)
     at_period = 80 * (period + 1 - first)
-    start = Start(first, headers[:trusted], int(known[period]["chainwork"], 16) + total_work(headers[at_period:trusted]))
+    start = Start(
+        first, headers[:trusted], int(known[period]["chainwork"], 16) + total_work(headers[at_period:trusted])
+    )
     chain = HeaderChain(MAINNET, start)  # the start's work is exempt from the minimum
     assert chain.height == period + 10
     with pytest.raises(HeaderError, match="below 0x1128750f82f4c366153a3a030"):
@@ -102,7 +108,11 @@ def test_a_chain_of_testnet3_obeys_the_twenty_minute_rule_for_real() -> None:
     with pytest.raises(ValueError, match="headers 1000 to 1010 do not suffice"):
         HeaderChain(TESTNET3, start)
     tip = HeaderChain(TESTNET3).tip()  # the whole period has the limit's bits, so that its start may be any
-    tip.height, tip.hash, tip.times = 1010, tip_hash(headers[:880]), [Header.parse(raw).time for raw in split(headers[:880])]
+    tip.height, tip.hash, tip.times = (
+        1010,
+        tip_hash(headers[:880]),
+        [Header.parse(raw).time for raw in split(headers[:880])],
+    )
     tip.advance(headers[880:], hashes(headers[880:]), NOW)
     assert (tip.height, tip.hash) == (1999, tip_hash(headers))
 
@@ -142,7 +152,11 @@ def test_a_header_moves_the_chains_state_as_published(case: dict[str, Any]) -> N
     assert headers[4:36] == tip.hash
     tip.advance(headers, hashes(headers), NOW)
     after = case["expected"]
-    assert (tip.height, hash_to_hex(tip.hash), tip.work) == (after["height"], after["best_block_hash"], int(after["total_work"]))
+    assert (tip.height, hash_to_hex(tip.hash), tip.work) == (
+        after["height"],
+        after["best_block_hash"],
+        int(after["total_work"]),
+    )
     assert target(tip.next_bits(tip.times[-1] + 600)) == int(after["current_target"], 16)
     assert (tip.period_time, tip.times) == (after["epoch_start_time"], after["prev_timestamps"])
 
@@ -195,7 +209,9 @@ def test_a_header_on_mainnet_is_taken_or_refused_by_its_cause(case: dict[str, An
         tip.advance(header, sha256d(header), NOW)
         assert (tip.height, tip.work) == (705_601, work(parsed.bits))
         return
-    with pytest.raises(ProofOfWorkError if int.from_bytes(sha256d(header), "little") > MAINNET.pow_limit else DifficultyError):
+    with pytest.raises(
+        ProofOfWorkError if int.from_bytes(sha256d(header), "little") > MAINNET.pow_limit else DifficultyError
+    ):
         tip.advance(header, sha256d(header), NOW)
 
 
@@ -203,7 +219,16 @@ def test_the_fork_of_july_2015_is_refused_for_its_first_headers_version() -> Non
     case = vector_file("06_headers/july2015_fork_headers.json")
     headers = bytes.fromhex("".join(case["headers"]))
     first = Header.parse(headers[:80])
-    tip = Tip(MAINNET, case["first_height"] - 1, first.previous, 0, first.bits, first.bits, first.time - 86_400, [first.time - 600])
+    tip = Tip(
+        MAINNET,
+        case["first_height"] - 1,
+        first.previous,
+        0,
+        first.bits,
+        first.bits,
+        first.time - 86_400,
+        [first.time - 600],
+    )
     with pytest.raises(VersionError, match="header 363731 has version 2, below 3") as caught:
         tip.copy().advance(headers, hashes(headers), NOW)
     assert caught.value.index == 0
@@ -256,7 +281,16 @@ def test_published_checkpoints_prove_their_work_and_that_of_the_chain(name: str)
         parsed = Header.parse(header)
         assert hash_to_hex(parsed.hash) == entry["hash"]
         assert f"{parsed.bits:08x}" == entry["bits"]
-        before = Tip(network, height - 1, parsed.previous, 0, parsed.bits, parsed.bits, parsed.time - 1_209_600, [parsed.time - 1])
+        before = Tip(
+            network,
+            height - 1,
+            parsed.previous,
+            0,
+            parsed.bits,
+            parsed.bits,
+            parsed.time - 1_209_600,
+            [parsed.time - 1],
+        )
         before.network = replace(network, retargets=False)  # the duration of the previous period is unknown
         before.advance(header, sha256d(header), NOW)
         assert before.hash == parsed.hash
@@ -287,7 +321,10 @@ def test_our_checkpoints_and_minimum_work_are_those_of_the_published_chain() -> 
         if height - 1 in published:
             assert bytes.fromhex(entry["header"])[4:36] == hash_from_hex(published[height - 1])
     for name in ("testnet3", "signet"):
-        assert max(int(entry["chainwork"], 16) for entry in checkpoints(name).values()) < Network.named(name).min_chain_work
+        assert (
+            max(int(entry["chainwork"], 16) for entry in checkpoints(name).values())
+            < Network.named(name).min_chain_work
+        )
 
 
 def test_the_bits_of_electrums_checkpoints_are_those_of_the_chain() -> None:

@@ -1,4 +1,6 @@
-"""Fixtures: running the command line in this process; files with the demo's chain and wallet, lines, and a filter of them."""
+"""Fixtures: running the command line in this process; files with the demo's chain and wallet, lines, and a filter of
+them.
+"""
 
 from __future__ import annotations
 

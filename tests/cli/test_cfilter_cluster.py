@@ -22,7 +22,9 @@ from support.undo import framed, node_records
 pytestmark = [
     pytest.mark.dask,
     pytest.mark.vectors,
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"),  # distributed's own sockets
+    pytest.mark.filterwarnings(
+        "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+    ),  # distributed's own sockets
 ]
 
 
@@ -50,7 +52,9 @@ def blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "rev00000.dat").write_bytes(b"".join(map(framed, node_records("rev00000.dat", 32))))
     of = Plan.of
     monkeypatch.setattr(
-        cluster, "Plan", type("Small", (), {"of": staticmethod(lambda files, network: of(files, network, part_size=9_000))})
+        cluster,
+        "Plan",
+        type("Small", (), {"of": staticmethod(lambda files, network: of(files, network, part_size=9_000))}),
     )
     return folder
 
@@ -136,6 +140,8 @@ def test_what_a_block_without_spends_needs_is_the_block_alone(tmp_path: Path) ->
         (["--dask", "tcp://127.0.0.1:1", "--out", "x", "--undo", "off"], "leave --prevouts and --undo off out"),
     ],
 )
-def test_options_that_do_not_fit_are_named(options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_that_do_not_fit_are_named(
+    options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert build(tmp_path, *options) == 2
     assert said in capsys.readouterr().err

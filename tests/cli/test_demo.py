@@ -76,7 +76,9 @@ def test_the_live_client_shows_every_match_of_the_chain_and_nothing_else(shown: 
     blocks = DemoChain(COINBASE_MATURITY).blocks
     events = wallet_events(blocks)
     assert rows(shown.partition("\n4. ")[0]) == [(str(height), value) for height, value in events]
-    assert len({height for height, _ in events}) < len(blocks) - COINBASE_MATURITY - 1  # one block has only strangers' transactions
+    assert (
+        len({height for height, _ in events}) < len(blocks) - COINBASE_MATURITY - 1
+    )  # one block has only strangers' transactions
     assert f"  {1 + len(blocks)} filtered blocks, " in shown  # the genesis block too
     assert ": 8 transactions of the wallet,\n" in shown
 
@@ -103,9 +105,15 @@ def test_it_prints_the_payload_that_finds_the_wallet_and_says_how_to_go_on(shown
     lines = shown.split("The filterload payload\n")[1].split("\n\n")[0].splitlines()
     made = Bip37Filter.parse(bytes.fromhex("".join(lines)))
     hashes = [address_to_script(address, NETWORK) for address in wallet_addresses().values()]
-    pushes = [script[3:23] if len(script) == 25 else script[2:22] if len(script) == 23 else script[2:] for script in hashes]
+    pushes = [
+        script[3:23] if len(script) == 25 else script[2:22] if len(script) == 23 else script[2:] for script in hashes
+    ]
     assert all(push in made for push in pushes)
-    for line in ("watch --watch wallet.txt --connect HOST:PORT", "scan ~/.bitcoin/blocks --watch wallet.txt", "filterload --watch"):
+    for line in (
+        "watch --watch wallet.txt --connect HOST:PORT",
+        "scan ~/.bitcoin/blocks --watch wallet.txt",
+        "filterload --watch",
+    ):
         assert f"spvfilter {line}" in shown
 
 
@@ -117,7 +125,9 @@ def test_the_filter_that_the_node_is_told_is_the_one_shown(shown: str) -> None:
         async with DemoNode(chain.blocks, chain.time) as node:
             store = command._prepared(folder / "wallet.db", watch)
             clock = Clock(wall=chain.time)
-            async with LightClient(watch, peers=[node.place], store=store, mode="bip37", fp_rate=command._FP_RATE, clock=clock) as client:
+            async with LightClient(
+                watch, peers=[node.place], store=store, mode="bip37", fp_rate=command._FP_RATE, clock=clock
+            ) as client:
                 async for event in client.events():
                     if isinstance(event, Synced):
                         break

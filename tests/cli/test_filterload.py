@@ -17,8 +17,10 @@ ADDRESS = "1BoatSLRHtKNngkdXEeobR76b53LETtpyT"
 TESTNET_ADDRESS = "tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx"
 # Core src/test/bloom_tests.cpp bloom_create_insert_serialize and …_with_tweak
 CORE_ELEMENTS = (
-    "99108ad8ed9bb6274d3980bab5a85c048f0950c8", "b5a2c786d9ef4658287ced5914b37a1b4aa32eee", "b9300670b4c5366e95b2699e8b18bc75e5f729c5"
-)  # fmt: skip
+    "99108ad8ed9bb6274d3980bab5a85c048f0950c8",
+    "b5a2c786d9ef4658287ced5914b37a1b4aa32eee",
+    "b9300670b4c5366e95b2699e8b18bc75e5f729c5",
+)
 CORE = [word for element in CORE_ELEMENTS for word in ("--data", element)] + ["--elements", "3", "--fp-rate", "0.01"]
 CORE_PAYLOADS = {0: "03614e9b050000000000000001", 2147483649: "03ce4299050000000100008001"}
 OUTPOINT = "f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16:1"
@@ -50,9 +52,15 @@ def test_json_says_what_the_filter_is(run: Any) -> None:
     filter_bits = bytes.fromhex("614e9b")
     fill = sum(byte.bit_count() for byte in filter_bits) / 24
     assert json.loads(ran.out) == {
-        "payload": CORE_PAYLOADS[0], "size": 3, "hash_funcs": 5, "tweak": 0, "flags": "all", "elements": 3,
-        "nominal_fp_rate": 0.01, "real_fp_rate": pytest.approx(fill**5),
-    }  # fmt: skip
+        "payload": CORE_PAYLOADS[0],
+        "size": 3,
+        "hash_funcs": 5,
+        "tweak": 0,
+        "flags": "all",
+        "elements": 3,
+        "nominal_fp_rate": 0.01,
+        "real_fp_rate": pytest.approx(fill**5),
+    }
 
 
 def test_raw_on_a_terminal_is_refused() -> None:
@@ -65,14 +73,27 @@ def test_addresses_file_data_and_outpoints_all_go_in(run: Any, tmp_path: Path) -
     watch = tmp_path / "wallet.txt"
     watch.write_text("12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S,label\n")
     before = watch.read_bytes()
-    ran = run("filterload", ADDRESS, "--watch", watch, "--data", "cafe", "3P14159f73E4gFr7JterCCQh9QjiTjiZrG", "--outpoint", OUTPOINT)
+    ran = run(
+        "filterload",
+        ADDRESS,
+        "--watch",
+        watch,
+        "--data",
+        "cafe",
+        "3P14159f73E4gFr7JterCCQh9QjiTjiZrG",
+        "--outpoint",
+        OUTPOINT,
+    )
     made = Bip37Filter.parse(bytes.fromhex(ran.out))
     assert (ran.code, ran.err) == (0, "")
     txid, index = OUTPOINT.split(":")
     elements = [
-        "7680adec8eabcabac676be9e83854ade0bd22cdb", "11b366edfc0a8b66feebae5c2e25a7b6a5d1cf31",
-        "e9c3dd0c07aac76179ebc76a6c78d4d67c6c160a", "cafe", bytes.fromhex(txid)[::-1].hex() + f"{int(index):02x}000000",
-    ]  # fmt: skip
+        "7680adec8eabcabac676be9e83854ade0bd22cdb",
+        "11b366edfc0a8b66feebae5c2e25a7b6a5d1cf31",
+        "e9c3dd0c07aac76179ebc76a6c78d4d67c6c160a",
+        "cafe",
+        bytes.fromhex(txid)[::-1].hex() + f"{int(index):02x}000000",
+    ]
     assert [element for element in elements if bytes.fromhex(element) not in made] == []
     assert round(made.estimated_elements) == 5
     assert watch.read_bytes() == before
@@ -90,13 +111,18 @@ def test_flags_are_the_payloads_last_byte(run: Any, flags: str, last: str) -> No
 def test_flags_that_lose_spends_are_a_warning_of_one_line(run: Any) -> None:
     ran = run("filterload", ADDRESS, "--flags", "none")
     assert (ran.code, len(ran.out.splitlines())) == (0, 1)
-    assert ran.err == "spvfilter: warning: with flags NONE a peer will not report the spends of 1 watched elements: use ALL\n"
+    assert (
+        ran.err
+        == "spvfilter: warning: with flags NONE a peer will not report the spends of 1 watched elements: use ALL\n"
+    )
 
 
 def test_a_rate_that_the_protocol_cannot_keep_is_a_warning(run: Any) -> None:
     ran = run("filterload", ADDRESS, "--elements", 100_000, "--fp-rate", "0.001")
     assert ran.code == 0
-    assert ran.err.startswith("spvfilter: warning: 100000 elements in the 36000 bytes and 50 functions that BIP-37 allows: ")
+    assert ran.err.startswith(
+        "spvfilter: warning: 100000 elements in the 36000 bytes and 50 functions that BIP-37 allows: "
+    )
     assert ran.err.count("\n") == 1
 
 
@@ -109,7 +135,10 @@ def test_a_rate_that_the_protocol_cannot_keep_is_a_warning(run: Any) -> None:
         ([ADDRESS, "--elements", "0"], "argument --elements: expected a whole number from 1 to 4294967295, not '0'"),
         ([ADDRESS, "--elements", "1.5"], "argument --elements: expected a whole number"),
         ([ADDRESS, "--elements", "9" * 5000], "argument --elements: expected a whole number"),
-        ([ADDRESS, "--outpoint", OUTPOINT, "--elements", "1"], "a filter for 1 elements is too small for the watch list's 2"),
+        (
+            [ADDRESS, "--outpoint", OUTPOINT, "--elements", "1"],
+            "a filter for 1 elements is too small for the watch list's 2",
+        ),
         ([ADDRESS, "--fp-rate", "0"], "argument --fp-rate: expected a number between 0 and 1"),
         ([ADDRESS, "--fp-rate", "1"], "argument --fp-rate: expected a number between 0 and 1"),
         ([ADDRESS, "--fp-rate", "nan"], "argument --fp-rate: expected a number between 0 and 1"),

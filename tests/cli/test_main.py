@@ -12,7 +12,15 @@ import pytest
 from spvfilter import __version__
 from spvfilter.cli import COMMANDS
 from spvfilter.kernel import BACKEND
-from support.processes import WITH_SIGINT, WITH_UNNOTICED_SIGINT, WITHOUT_RICH, command, environment, on_terminal, process
+from support.processes import (
+    WITH_SIGINT,
+    WITH_UNNOTICED_SIGINT,
+    WITHOUT_RICH,
+    command,
+    environment,
+    on_terminal,
+    process,
+)
 
 WIF = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn"  # of the private key 1
 SEED = "abandon " * 11 + "about"
@@ -34,12 +42,19 @@ def test_help_imports_neither_asyncio_nor_rich_nor_bitcoin() -> None:
 
 @pytest.mark.parametrize("name", ["filterload", "inspect"])
 def test_commands_that_await_nothing_do_not_import_asyncio(name: str) -> None:
-    code = f"import sys; from spvfilter.cli import main; code = main(['{name}', '--help']); sys.exit(code or 'asyncio' in sys.modules)"
+    code = (
+        f"import sys; from spvfilter.cli import main; code = main(['{name}', '--help']); sys.exit(code or 'asyncio' in"
+        " sys.modules)"
+    )
     assert process(code=code).returncode == 0
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, *(f"{name} {action}" for name, actions in ACTIONS.items() for action in actions)])
-def test_every_command_and_action_has_help_that_fits_80_columns(run: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name", [*COMMANDS, *(f"{name} {action}" for name, actions in ACTIONS.items() for action in actions)]
+)
+def test_every_command_and_action_has_help_that_fits_80_columns(
+    run: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     ran = run(*name.split(), "--help")
     assert (ran.code, ran.err) == (0, "")
@@ -53,7 +68,9 @@ def test_a_command_lists_its_actions(run: Any, name: str, actions: tuple[str, ..
     assert tuple(line.split()[0] for line in listed.splitlines() if line[4:5].isalpha()) == actions
 
 
-@pytest.mark.parametrize("argv", [["--force", "create", "x"], ["create", "x", "--nonsense"], ["create", "--nonsense", "x", "y"]])
+@pytest.mark.parametrize(
+    "argv", [["--force", "create", "x"], ["create", "x", "--nonsense"], ["create", "--nonsense", "x", "y"]]
+)
 def test_an_option_that_an_action_does_not_have_is_refused_wherever_it_stands(run: Any, argv: list[str]) -> None:
     ran = run("bloom", *argv, *("--capacity", "5", "--fp-rate", "0.1"))
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
@@ -78,7 +95,10 @@ def test_it_runs_as_a_module() -> None:
         ([], "no command given: filterload, inspect, scan, "),
         (["frobnicate"], "unknown command 'frobnicate': filterload, inspect, scan, "),
         (["demo", "--nonsense"], "unknown option --nonsense (see 'spvfilter demo --help')"),
-        (["watch", "--conect", "127.0.0.1"], "unknown option --conect: did you mean --connect? (see 'spvfilter watch --help')"),
+        (
+            ["watch", "--conect", "127.0.0.1"],
+            "unknown option --conect: did you mean --connect? (see 'spvfilter watch --help')",
+        ),
         (["wacth"], "unknown command 'wacth': did you mean watch? (see 'spvfilter --help')"),
         (["demo", "extra"], "1 argument(s) too many"),
         (["scan", "x", "--network", "mars"], "argument --network: unknown network 'mars'"),
@@ -95,12 +115,24 @@ def test_a_usage_error_is_one_line_and_exit_code_2(run: Any, argv: list[str], sa
 @pytest.mark.parametrize(
     "argv",
     [
-        [WIF], ["inspect", WIF], ["inspect", SEED], ["inspect", *SEED.split()], ["filterload", WIF], ["filterload", SEED],
-        ["filterload", "--data", WIF], ["filterload", "--outpoint", WIF], ["filterload", "--outpoint", "11" * 32], ["demo", WIF],
-        ["demo", f"--key={WIF}"], ["scan", "x", "--address", WIF], ["scan", "x", "--address", SEED],
-        ["bloom", WIF], ["cfilter", WIF], ["cfilter", SEED],
+        [WIF],
+        ["inspect", WIF],
+        ["inspect", SEED],
+        ["inspect", *SEED.split()],
+        ["filterload", WIF],
+        ["filterload", SEED],
+        ["filterload", "--data", WIF],
+        ["filterload", "--outpoint", WIF],
+        ["filterload", "--outpoint", "11" * 32],
+        ["demo", WIF],
+        ["demo", f"--key={WIF}"],
+        ["scan", "x", "--address", WIF],
+        ["scan", "x", "--address", SEED],
+        ["bloom", WIF],
+        ["cfilter", WIF],
+        ["cfilter", SEED],
     ],
-)  # fmt: skip
+)
 def test_what_may_be_a_secret_is_never_repeated(run: Any, argv: list[str]) -> None:
     ran = run(*argv)
     assert ran.code == 2
@@ -134,7 +166,11 @@ def test_a_full_disk_is_an_error() -> None:
     [
         (["demo"], ">&-", b"spvfilter: standard output is closed\n"),
         (["inspect"], "<&-", b"spvfilter: standard input is closed\n"),
-        (["scan", "-", "--address", "12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S"], "<&-", b"spvfilter: standard input is closed\n"),
+        (
+            ["scan", "-", "--address", "12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S"],
+            "<&-",
+            b"spvfilter: standard input is closed\n",
+        ),
         (["filterload"], "2>&-", b""),
     ],
 )
@@ -150,7 +186,10 @@ def test_an_interrupt_while_reading_ends_it_at_once(code: str) -> None:
 
 def test_an_interrupt_in_a_destructor_ends_it() -> None:
     dropped = "type('Dropped', (), {'__del__': lambda self: os.kill(os.getpid(), signal.SIGINT)})() and None"
-    assert _interrupted(f"({dropped}, print('ready', flush=True), read(*given))[-1]", sends=False) == (130, b"spvfilter: interrupted\n")
+    assert _interrupted(f"({dropped}, print('ready', flush=True), read(*given))[-1]", sends=False) == (
+        130,
+        b"spvfilter: interrupted\n",
+    )
 
 
 def test_another_error_in_a_destructor_is_told() -> None:
@@ -160,8 +199,13 @@ def test_another_error_in_a_destructor_is_told() -> None:
 
 
 def _interrupted(reading: str, code: str = WITH_SIGINT, *, sends: bool = True) -> tuple[int, bytes]:
-    """Exit code and standard error of an `inspect` that waits for standard input, where `reading` is what reads it and says "ready"."""
-    wrap = f"import os, spvfilter.cli.arguments as module; read = module._bounded; module._bounded = lambda *given: {reading}"
+    """Exit code and standard error of an `inspect` that waits for standard input, where `reading` is what reads it and
+    says "ready".
+    """
+    wrap = (
+        "import os, spvfilter.cli.arguments as module; read = module._bounded; module._bounded = lambda *given:"
+        f" {reading}"
+    )
     with subprocess.Popen(
         command("inspect", code=code.replace("sys.exit", f"{wrap}; sys.exit")),
         stdin=subprocess.PIPE,

@@ -16,7 +16,8 @@ from support.processes import command, environment, process
 ADDRESS = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"
 MAINNET_ADDRESS = "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4"
 DEFAULT_SIGNALS = (  # a test run in the background has SIGINT ignored, and its children inherit that
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from spvfilter.cli import main; sys.exit(main())"
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from spvfilter.cli import main;"
+    " sys.exit(main())"
 )
 
 
@@ -24,7 +25,9 @@ DEFAULT_SIGNALS = (  # a test run in the background has SIGINT ignored, and its 
 def node(*argv: object) -> Iterator[subprocess.Popen[bytes]]:
     """A running node whose standard input stays open."""
     words = command("node", "--port", "0", *argv, code=DEFAULT_SIGNALS)
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as child:
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    ) as child:
         try:
             yield child
         finally:
@@ -65,13 +68,27 @@ def test_it_says_where_it_listens_and_a_signal_ends_it_cleanly(number: signal.Si
 
 def test_commands_are_taken_on_standard_input() -> None:
     ran = process(
-        "node", "--port", 0, "--blocks", 101, stdin=f"mine 2\n\npay {ADDRESS} 5000\nstatus\nmine\nreorg 1\nstatus\nquit\n".encode()
+        "node",
+        "--port",
+        0,
+        "--blocks",
+        101,
+        stdin=f"mine 2\n\npay {ADDRESS} 5000\nstatus\nmine\nreorg 1\nstatus\nquit\n".encode(),
     )
     assert (ran.returncode, ran.stderr) == (0, b"")
     said = ran.stdout.decode().splitlines()[1:]
     assert [words.split()[0] for words in said] == [
-        "block", "block", "mempool", "height", "block", "reorganisation:", "block", "block", "height", "stopped",
-    ]  # fmt: skip
+        "block",
+        "block",
+        "mempool",
+        "height",
+        "block",
+        "reorganisation:",
+        "block",
+        "block",
+        "height",
+        "stopped",
+    ]
     assert said[0].startswith("block 102 ")
     assert said[3] == "height 103, 1 transactions in the mempool, 0 connections"
     assert said[4].endswith(", 2 tx")

@@ -1,4 +1,6 @@
-"""`privacy`: the report of a list and of a database, as a table, JSON and a picture, and every argument that can be wrong."""
+"""`privacy`: the report of a list and of a database, as a table, JSON and a picture, and every argument that can be
+wrong.
+"""
 
 from __future__ import annotations
 

@@ -22,13 +22,26 @@ from support.undo import record_of, spent_of, undo_of, write_undo
 from support.vectors import vector_path
 
 KEYS = [
-    "kind", "block_hash", "height", "time", "txid", "index", "outpoint_txid", "outpoint_index", "value", "script_pubkey", "address",
-    "label", "coinbase", "fee",
-]  # fmt: skip
+    "kind",
+    "block_hash",
+    "height",
+    "time",
+    "txid",
+    "index",
+    "outpoint_txid",
+    "outpoint_index",
+    "value",
+    "script_pubkey",
+    "address",
+    "label",
+    "coinbase",
+    "fee",
+]
 P2PKH = wallet_addresses()["P2PKH"]
 ELSEWHERE = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"  # BIP-173's program, which the demo's chain never pays
 SATOSHI = (
-    "0411db93e1dcdb8a016b49840f8c53bc1eb68a382e97b1482ecad7b148a6909a5cb2e0eaddfb84ccf9744464f82e160bfa9b8b64f9d4c03f999b8643f656b412a3"
+    "0411db93e1dcdb8a016b49840f8c53bc1eb68a382e97b1482ecad7b148a6909a5c"
+    "b2e0eaddfb84ccf9744464f82e160bfa9b8b64f9d4c03f999b8643f656b412a3"
 )
 
 
@@ -68,15 +81,21 @@ def test_a_json_line_has_exactly_these_keys_in_this_order(run: Any, block_file: 
     assert lines == p2pkh_events(chain)
 
 
-def test_jsonl_and_csv_leave_standard_output_clean_and_say_the_totals_only_to_a_terminal(run: Any, block_file: Path) -> None:
+def test_jsonl_and_csv_leave_standard_output_clean_and_say_the_totals_only_to_a_terminal(
+    run: Any, block_file: Path
+) -> None:
     for chosen in ("jsonl", "csv"):
         ran = run("scan", block_file, "--address", P2PKH, "--network", "regtest", "--format", chosen)
         assert "Totals" not in ran.out + ran.err
         assert "2 matches" in ran.err
-        assert run("scan", block_file, "--address", P2PKH, "--network", "regtest", "--format", chosen, "--quiet").err == ""
+        assert (
+            run("scan", block_file, "--address", P2PKH, "--network", "regtest", "--format", chosen, "--quiet").err == ""
+        )
 
 
-def test_csv_has_the_same_columns_properly_quoted(run: Any, block_file: Path, tmp_path: Path, chain: Sequence[bytes]) -> None:
+def test_csv_has_the_same_columns_properly_quoted(
+    run: Any, block_file: Path, tmp_path: Path, chain: Sequence[bytes]
+) -> None:
     watch = tmp_path / "w"
     watch.write_text(f'{P2PKH},a "b", c\n')
     ran = run("scan", block_file, "--watch", watch, "--network", "regtest", "--format", "csv")
@@ -90,7 +109,9 @@ def test_csv_has_its_head_when_nothing_is_found(run: Any, block_file: Path) -> N
     assert (ran.code, ran.out) == (0, ",".join(KEYS) + "\n")
 
 
-def test_the_table_is_plain_when_piped_with_whole_ids_and_the_totals_below(run: Any, block_file: Path, chain: Sequence[bytes]) -> None:
+def test_the_table_is_plain_when_piped_with_whole_ids_and_the_totals_below(
+    run: Any, block_file: Path, chain: Sequence[bytes]
+) -> None:
     ran = run("scan", block_file, "--address", P2PKH, "--network", "regtest")
     received, spent = p2pkh_events(chain)
     assert re.search(rf"^ +2  received +\+0\.50000000  {received['txid']}:0 +{P2PKH}$", ran.out, re.MULTILINE)
@@ -112,7 +133,9 @@ def test_a_spend_of_unknown_value_is_not_counted_as_nothing(run: Any, tmp_path: 
     assert (line["value"], line["address"], line["label"]) == (None, None, "rent")
 
 
-def test_a_script_without_an_address_is_shown_by_its_ends(run: Any, block_file: Path, tmp_path: Path, chain: Sequence[bytes]) -> None:
+def test_a_script_without_an_address_is_shown_by_its_ends(
+    run: Any, block_file: Path, tmp_path: Path, chain: Sequence[bytes]
+) -> None:
     script = bytes(CBlock.deserialize(chain[0]).vtx[0].vout[-1].scriptPubKey)
     watch = tmp_path / "w"
     watch.write_text(f"data:{script[2:].hex()}\n")
@@ -128,12 +151,24 @@ def test_nothing_found_is_no_error_and_is_said(run: Any, block_file: Path) -> No
     assert ran.err.endswith(": nothing found\n")
 
 
-def test_watch_file_and_addresses_go_together_and_the_file_stays_as_it_is(run: Any, block_file: Path, tmp_path: Path) -> None:
+def test_watch_file_and_addresses_go_together_and_the_file_stays_as_it_is(
+    run: Any, block_file: Path, tmp_path: Path
+) -> None:
     watch = tmp_path / "w"
     watch.write_text(f"{wallet_addresses()['P2SH']}\n")
     before = watch.read_bytes(), watch.stat().st_mtime_ns
     ran = run(
-        "scan", block_file, "--watch", watch, "--address", P2PKH, wallet_addresses()["P2TR"], "--network", "regtest", "--format", "jsonl"
+        "scan",
+        block_file,
+        "--watch",
+        watch,
+        "--address",
+        P2PKH,
+        wallet_addresses()["P2TR"],
+        "--network",
+        "regtest",
+        "--format",
+        "jsonl",
     )
     assert {json.loads(line)["address"] for line in ran.out.splitlines()} == {
         wallet_addresses()[kind] for kind in ("P2PKH", "P2SH", "P2TR")
@@ -153,7 +188,9 @@ def test_order_jobs_and_checks_change_nothing(
     assert run("scan", directory, *options, "--jobs", jobs, "--check").out == run("scan", block_file, *options).out
 
 
-def test_what_cannot_be_read_is_told_the_rest_is_scanned_and_the_exit_code_is_1(run: Any, block_file: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_told_the_rest_is_scanned_and_the_exit_code_is_1(
+    run: Any, block_file: Path, tmp_path: Path
+) -> None:
     (tmp_path / "empty.raw").write_bytes(b"")
     (tmp_path / "foreign.dat").write_bytes(bytes.fromhex("f9beb4d9") + bytes(200))
     missing = tmp_path / "missing"
@@ -183,28 +220,45 @@ def test_check_reports_a_block_whose_merkle_root_is_wrong(run: Any, tmp_path: Pa
 def test_nothing_readable_at_all_is_exit_code_2(run: Any, tmp_path: Path) -> None:
     ran = run("scan", tmp_path / "missing", "--address", P2PKH, "--network", "regtest")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"spvfilter: {tmp_path / 'missing'}: No such file or directory\nspvfilter: nothing could be read\n"
+    assert (
+        ran.err == f"spvfilter: {tmp_path / 'missing'}: No such file or directory\nspvfilter: nothing could be read\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
         (["scan"], "no PATH of blocks given (see"),
-        (["scan", "--address", P2PKH, "blk00000.dat"], "no PATH of blocks given: --address takes everything up to the next option"),
+        (
+            ["scan", "--address", P2PKH, "blk00000.dat"],
+            "no PATH of blocks given: --address takes everything up to the next option",
+        ),
         (["scan", "x"], "nothing to watch for: give --watch FILE or --address ADDRESS"),
         (["scan", "x", "--watch", "/dev/null"], "nothing to watch for: the watch list is empty"),
         (["scan", "x", "--watch", "/nonexistent"], "/nonexistent: No such file or directory"),
         (["scan", "x", "--address", P2PKH], "an address of testnet3, testnet4, signet or regtest, not of mainnet"),
         (["scan", "x", "--address", "1BoatSLRHtKNngkdXEeobR76b53LETtpyu"], "bad base58 checksum"),
         (["scan", "x", "--address"], "argument --address: expected at least one argument"),
-        (["scan", "x", "-", "--address", P2PKH, "--network", "regtest"], "'-' is standard input and cannot be combined with another PATH"),
-        (["scan", "-", "-", "--address", P2PKH, "--network", "regtest"], "'-' is standard input and cannot be combined with another PATH"),
+        (
+            ["scan", "x", "-", "--address", P2PKH, "--network", "regtest"],
+            "'-' is standard input and cannot be combined with another PATH",
+        ),
+        (
+            ["scan", "-", "-", "--address", P2PKH, "--network", "regtest"],
+            "'-' is standard input and cannot be combined with another PATH",
+        ),
         (["scan", "x", "--jobs", "0"], "argument --jobs: expected a whole number from 1 to 256, not '0'"),
         (["scan", "x", "--format", "xml"], "argument --format: invalid choice: 'xml'"),
-        (["scan", "x", "--address", ELSEWHERE, "--network", "regtest", "--output", "/nonexistent/x"], "nothing to scan: x: no such file"),
-            (["scan", "/", "--address", ELSEWHERE, "--network", "regtest", "--output", "/nonexistent/x"], "/nonexistent/x: No such file"),
+        (
+            ["scan", "x", "--address", ELSEWHERE, "--network", "regtest", "--output", "/nonexistent/x"],
+            "nothing to scan: x: no such file",
+        ),
+        (
+            ["scan", "/", "--address", ELSEWHERE, "--network", "regtest", "--output", "/nonexistent/x"],
+            "/nonexistent/x: No such file",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_bad_argument_is_one_line_and_exit_code_2(run: Any, argv: list[str], said: str) -> None:
     ran = run(*argv)
     assert (ran.code, ran.out) == (2, "")
@@ -212,7 +266,9 @@ def test_a_bad_argument_is_one_line_and_exit_code_2(run: Any, argv: list[str], s
     assert ran.err.count("\n") == 1
 
 
-def test_output_goes_to_the_named_file_in_place_of_what_it_held(run: Any, block_file: Path, tmp_path: Path, chain: Sequence[bytes]) -> None:
+def test_output_goes_to_the_named_file_in_place_of_what_it_held(
+    run: Any, block_file: Path, tmp_path: Path, chain: Sequence[bytes]
+) -> None:
     output = tmp_path / "matches.jsonl"
     output.write_text("x" * 10_000)
     ran = run("scan", block_file, "--address", P2PKH, "--network", "regtest", "--format", "jsonl", "--output", output)
@@ -227,7 +283,9 @@ def test_a_bad_argument_leaves_the_output_file_alone(run: Any, block_file: Path,
     assert output.read_text() == "precious"
 
 
-def test_neither_watch_file_nor_blocks_are_overwritten(run: Any, block_file: Path, watch_file: Path, tmp_path: Path) -> None:
+def test_neither_watch_file_nor_blocks_are_overwritten(
+    run: Any, block_file: Path, watch_file: Path, tmp_path: Path
+) -> None:
     link = tmp_path / "link"
     link.symlink_to(watch_file)
     for output in (watch_file, block_file, link):
@@ -241,7 +299,9 @@ def test_neither_watch_file_nor_blocks_are_overwritten(run: Any, block_file: Pat
 def test_duplicates_are_said_and_not_counted(run: Any, tmp_path: Path, chain: Sequence[bytes]) -> None:
     for name in ("a.raw", "b.raw"):
         (tmp_path / name).write_bytes(chain[1])
-    ran = run("scan", tmp_path / "a.raw", tmp_path / "b.raw", "--address", P2PKH, "--network", "regtest", "--format", "jsonl")
+    ran = run(
+        "scan", tmp_path / "a.raw", tmp_path / "b.raw", "--address", P2PKH, "--network", "regtest", "--format", "jsonl"
+    )
     assert (ran.code, len(ran.out.splitlines())) == (0, 1)
     assert "1 duplicate block(s), not counted\n" in ran.err
 
@@ -249,24 +309,34 @@ def test_duplicates_are_said_and_not_counted(run: Any, tmp_path: Path, chain: Se
 def test_gaps_between_blocks_are_said(run: Any, tmp_path: Path, chain: Sequence[bytes]) -> None:
     for number in (0, 1, 3):
         (tmp_path / f"{number}.raw").write_bytes(chain[number])
-    assert "2 runs of blocks, with missing blocks between them" in run("scan", tmp_path, "--address", P2PKH, "--network", "regtest").err
+    assert (
+        "2 runs of blocks, with missing blocks between them"
+        in run("scan", tmp_path, "--address", P2PKH, "--network", "regtest").err
+    )
 
 
 @pytest.mark.vectors
 def test_the_first_payment_ever_is_found_in_the_first_256_blocks(run: Any, tmp_path: Path) -> None:
     watch = tmp_path / "w"
     watch.write_text(f"pubkey:{SATOSHI},to Hal\n")
-    ran = run("scan", vector_path("03_blocks/mainnet_000000_000255.blk"), "--watch", watch, "--check", "--format", "jsonl")
+    ran = run(
+        "scan", vector_path("03_blocks/mainnet_000000_000255.blk"), "--watch", watch, "--check", "--format", "jsonl"
+    )
     lines = [json.loads(line) for line in ran.out.splitlines()]
     assert ran.code == 0
     assert [(line["kind"], line["height"], line["value"]) for line in lines] == [
         ("output", 9, 50 * 10**8),
-        ("input", 170, 50 * 10**8), ("output", 170, 40 * 10**8),
-        ("input", 181, 40 * 10**8), ("output", 181, 30 * 10**8),
-        ("input", 182, 30 * 10**8), ("output", 182, 29 * 10**8),
-        ("input", 183, 29 * 10**8), ("output", 183, 28 * 10**8),
-        ("input", 248, 28 * 10**8), ("output", 248, 18 * 10**8),
-    ]  # fmt: skip
+        ("input", 170, 50 * 10**8),
+        ("output", 170, 40 * 10**8),
+        ("input", 181, 40 * 10**8),
+        ("output", 181, 30 * 10**8),
+        ("input", 182, 30 * 10**8),
+        ("output", 182, 29 * 10**8),
+        ("input", 183, 29 * 10**8),
+        ("output", 183, 28 * 10**8),
+        ("input", 248, 28 * 10**8),
+        ("output", 248, 18 * 10**8),
+    ]
     assert lines[1]["txid"] == "f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16"
 
 
@@ -290,7 +360,9 @@ def fees_of(raws: list[bytes], first: int) -> dict[str, int]:
 
 @pytest.mark.vectors
 @pytest.mark.parametrize("chosen", ["csv", "jsonl"])
-def test_undo_files_show_the_spends_of_coins_from_before_and_their_lack_is_said(run: Any, tmp_path: Path, chosen: str) -> None:
+def test_undo_files_show_the_spends_of_coins_from_before_and_their_lack_is_said(
+    run: Any, tmp_path: Path, chosen: str
+) -> None:
     (chain,) = [blocks for entry, blocks in runs() if entry["file"] == "testnet3_000000_000459.blk"]
     raws = [block.raw for block in chain]
     spent = spent_of(raws)
@@ -311,7 +383,10 @@ def test_undo_files_show_the_spends_of_coins_from_before_and_their_lack_is_said(
     assert without.code == 0
     assert without.out.count("input") < total
     blind = sum(len(coins) > 0 for coins in spent[half:])
-    assert f"warning: {blind} block(s) may spend coins from before these blocks, and such spends cannot be seen" in without.err
+    assert (
+        f"warning: {blind} block(s) may spend coins from before these blocks, and such spends cannot be seen"
+        in without.err
+    )
     (tmp_path / "rev00007.dat").write_bytes((tmp_path / "rev00007.dat").read_bytes()[:-1])
     partly = run(*argv)
     assert partly.code == 1

@@ -23,7 +23,9 @@ from support.processes import WITH_SIGINT, WITHOUT_RICH, command, environment, o
 
 P2PKH = wallet_addresses()["P2PKH"]
 # what is said of a cut stream: from Python 3.14 on the standard library reads zstd
-CUT_ZSTD = "compressed by zstd: pip install zstandard" if sys.version_info < (3, 14) else "the compressed stream is damaged"
+CUT_ZSTD = (
+    "compressed by zstd: pip install zstandard" if sys.version_info < (3, 14) else "the compressed stream is damaged"
+)
 
 
 def hex_lines(blocks: Sequence[bytes]) -> bytes:
@@ -42,7 +44,10 @@ def test_blocks_come_as_lines_of_hex_on_standard_input(chain: Sequence[bytes]) -
     ran = process("scan", "-", "--address", P2PKH, "--network", "regtest", "--format", "jsonl", stdin=stdin)
     assert ran.returncode == 0
     matches = [json.loads(line) for line in ran.stdout.splitlines()]
-    assert [(match["kind"], match["height"], match["value"]) for match in matches] == [("output", 2, 50_000_000), ("input", 4, 50_000_000)]
+    assert [(match["kind"], match["height"], match["value"]) for match in matches] == [
+        ("output", 2, 50_000_000),
+        ("input", 4, 50_000_000),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +71,9 @@ def test_bad_standard_input_is_one_line_and_exit_code_2(stdin: bytes, said: str)
 
 def test_a_line_that_is_not_hex_is_named_and_the_next_ones_are_read(chain: Sequence[bytes]) -> None:
     lines = hex_lines(chain).splitlines(keepends=True)
-    ran = process("scan", "-", "--address", P2PKH, "--network", "regtest", stdin=b"".join([*lines[:2], b"\nzz\n", *lines[2:]]))
+    ran = process(
+        "scan", "-", "--address", P2PKH, "--network", "regtest", stdin=b"".join([*lines[:2], b"\nzz\n", *lines[2:]])
+    )
     assert ran.returncode == 1
     assert b"standard input: line 4: not hex: b'zz'\n" in ran.stderr
     assert re.search(rf"{P2PKH} +0\.50000000 +0\.50000000 +2\n", ran.stdout.decode())
@@ -85,7 +92,9 @@ def test_a_blk_file_and_what_is_compressed_are_read_from_standard_input(chain: S
         "padded": record(chain[0]) + bytes(70_000) + b"".join(map(record, chain[1:])) + bytes(5_000),
         "hex gzip": gzip.compress(hex_lines(chain)),
     }[form]
-    expected = process("scan", "-", "--address", P2PKH, "--network", "regtest", "--format", "csv", stdin=hex_lines(chain)).stdout
+    expected = process(
+        "scan", "-", "--address", P2PKH, "--network", "regtest", "--format", "csv", stdin=hex_lines(chain)
+    ).stdout
     ran = process("scan", "-", "--address", P2PKH, "--network", "regtest", "--format", "csv", stdin=stdin)
     assert (ran.returncode, ran.stdout) == (0, expected)
     assert len(expected.splitlines()) == 3
@@ -108,7 +117,9 @@ def test_matches_of_a_stale_block_that_came_first_are_taken_out_of_the_totals(ch
 
 def test_an_interrupt_while_waiting_for_standard_input_ends_it_at_once(chain: Sequence[bytes]) -> None:
     argv = command("scan", "-", "--address", P2PKH, "--network", "regtest", "--format", "jsonl", code=WITH_SIGINT)
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as child:
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         assert child.stderr is not None
@@ -123,7 +134,9 @@ def test_an_interrupt_while_waiting_for_standard_input_ends_it_at_once(chain: Se
 
 def test_a_pipe_that_breaks_ends_a_scan_quietly(chain: Sequence[bytes]) -> None:
     argv = command("scan", "-", "--address", P2PKH, "--network", "regtest", "--format", "jsonl")
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as child:
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         assert child.stderr is not None
@@ -157,7 +170,9 @@ def test_no_progress_is_shown_where_standard_error_is_no_terminal(block_file: Pa
 def test_labels_are_neither_markup_nor_control(code: str, chosen: str, block_file: Path, tmp_path: Path) -> None:
     watch = tmp_path / "w"
     watch.write_text(f"{P2PKH},[red]x[/]\u202e:smile:\n", encoding="utf-8")
-    ended, screen = on_terminal("scan", block_file, "--watch", watch, "--network", "regtest", "--format", chosen, code=code)
+    ended, screen = on_terminal(
+        "scan", block_file, "--watch", watch, "--network", "regtest", "--format", chosen, code=code
+    )
     assert ended == 0
     assert screen.count("[red]x[/]") == 3  # two matches and their total
     assert screen.count(":smile:") >= 2  # rich may fold the total's
@@ -165,9 +180,12 @@ def test_labels_are_neither_markup_nor_control(code: str, chosen: str, block_fil
 
 
 @pytest.mark.parametrize(
-    "command", [("filterload", "--tweak", "7"), ("scan", "BLOCKS", "--format", "jsonl"), ("cfilter", "match", "FILTERS")]
+    "command",
+    [("filterload", "--tweak", "7"), ("scan", "BLOCKS", "--format", "jsonl"), ("cfilter", "match", "FILTERS")],
 )
-def test_a_watch_list_may_come_on_standard_input(command: tuple[str, ...], block_file: Path, watch_file: Path, tmp_path: Path) -> None:
+def test_a_watch_list_may_come_on_standard_input(
+    command: tuple[str, ...], block_file: Path, watch_file: Path, tmp_path: Path
+) -> None:
     filters = tmp_path / "filters"
     filters.write_bytes(process("cfilter", "build", block_file, "--network", "regtest").stdout)
     argv = [{"BLOCKS": block_file, "FILTERS": filters}.get(word, word) for word in command]

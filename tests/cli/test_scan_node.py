@@ -1,4 +1,6 @@
-"""`scan` of a node: the same rows as of its files, what is refused, what the end says, and rows of what reorganisations take away."""
+"""`scan` of a node: the same rows as of its files, what is refused, what the end says, and rows of what reorganisations
+take away.
+"""
 
 from __future__ import annotations
 
@@ -51,9 +53,17 @@ def test_the_rows_are_those_of_the_same_blocks_in_files(
 
 
 @pytest.mark.parametrize(
-    "span", [("--from-height", 104), ("--to-height", 105), ("--from-height", 105, "--to-height", 106), ("--from-date", "2023-11-15")]
+    "span",
+    [
+        ("--from-height", 104),
+        ("--to-height", 105),
+        ("--from-height", 105, "--to-height", 106),
+        ("--from-date", "2023-11-15"),
+    ],
 )
-def test_a_range_has_the_rows_of_files(core: CoreNode, run: Callable[..., Any], tmp_path: Path, span: tuple[object, ...]) -> None:
+def test_a_range_has_the_rows_of_files(
+    core: CoreNode, run: Callable[..., Any], tmp_path: Path, span: tuple[object, ...]
+) -> None:
     files = run("scan", paid_chain().files(tmp_path), *WATCHED, "--format", "jsonl", *span)
     ran = run("scan", core.url, *WATCHED, "--format", "jsonl", *span)
     assert (ran.code, ran.out) == (files.code, files.out)
@@ -135,7 +145,9 @@ def test_what_follows_is_printed_with_what_a_reorganisation_takes_away(tmp_path:
         publisher.setsockopt(zmq.XPUB_VERBOSE, 1)
         publisher.bind(address)
         words = command("scan", core.url, *WATCHED, *options, code=WITH_SIGINT)
-        following = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment())
+        following = subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+        )
         try:
             assert following.stdout is not None
             lines = [json.loads(following.stdout.readline()) for _ in range(12)]
@@ -149,7 +161,11 @@ def test_what_follows_is_printed_with_what_a_reorganisation_takes_away(tmp_path:
             told(core, chain_of(regtest))
             publisher.send_multipart([b"hashblock", bytes(32), bytes(4)])
             gone = json.loads(following.stdout.readline())
-            assert gone == dict.fromkeys(lines[0]) | {"kind": "disconnected", "height": 113, "block_hash": stale[::-1].hex()}
+            assert gone == dict.fromkeys(lines[0]) | {
+                "kind": "disconnected",
+                "height": 113,
+                "block_hash": stale[::-1].hex(),
+            }
             more = [json.loads(following.stdout.readline()) for _ in range(3)]
             assert sorted(line["value"] for line in more) == [9_000, 50_005, 70_000]
             assert {line["height"] for line in more} == {115}
@@ -158,4 +174,6 @@ def test_what_follows_is_printed_with_what_a_reorganisation_takes_away(tmp_path:
             _, err = following.communicate(timeout=60)
     assert following.returncode == 130
     assert "1 block(s) were taken away by reorganisations" in err
-    assert re.search("up to height 11[45]: 15 matches", err)  # whether it was interrupted before it was told that 115 is whole
+    assert re.search(
+        "up to height 11[45]: 15 matches", err
+    )  # whether it was interrupted before it was told that 115 is whole

@@ -1,4 +1,6 @@
-"""`spvfilter scan --out`: what is in the directory, and that a scan which was killed anywhere goes on to the same bytes."""
+"""`spvfilter scan --out`: what is in the directory, and that a scan which was killed anywhere goes on to the same
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -54,13 +56,20 @@ def test_the_directory_has_the_matches_and_their_totals(run: Any, tmp_path: Path
     totals = list(csv.DictReader((tmp_path / "out" / "totals.csv").read_text().splitlines()))
     assert sum(int(row["matches"]) for row in totals) == len(matches) > 20
     for name, kind in (("received", "output"), ("spent", "input")):
-        assert sum(int(row[name]) for row in totals) == sum(match["value"] or 0 for match in matches if match["kind"] == kind)
+        assert sum(int(row[name]) for row in totals) == sum(
+            match["value"] or 0 for match in matches if match["kind"] == kind
+        )
     assert sum(int(row["unknown"]) for row in totals) == sum(match["value"] is None for match in matches)
     again = run(*source, "--out", tmp_path / "out", "--quiet", "--processes", 2)
     assert (again.code, again.out, again.err) == (0, "", "")
     table = list(csv.DictReader((tmp_path / "out" / "matches.csv").read_text().splitlines()))
-    assert [{name: "" if value is None else str(value).replace("True", "true").replace("False", "false") for name, value in each.items()}
-            for each in matches] == table  # fmt: skip
+    assert [
+        {
+            name: "" if value is None else str(value).replace("True", "true").replace("False", "false")
+            for name, value in each.items()
+        }
+        for each in matches
+    ] == table
 
 
 def test_heights_and_dates_limit_the_scan(run: Any, tmp_path: Path, source: list[object]) -> None:
@@ -87,7 +96,9 @@ def test_heights_and_dates_limit_the_scan(run: Any, tmp_path: Path, source: list
         (["--out", "LIST"], "File exists"),
     ],
 )
-def test_a_bad_argument_is_one_line(run: Any, tmp_path: Path, source: list[object], options: list[str], said: str) -> None:
+def test_a_bad_argument_is_one_line(
+    run: Any, tmp_path: Path, source: list[object], options: list[str], said: str
+) -> None:
     places = {"OUT": str(tmp_path / "out"), "LIST": str(tmp_path / "list")}
     ran = run(*source, *[places.get(option, option) for option in options])
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
@@ -107,12 +118,16 @@ def _list(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("seed", range(effort(1, 2, 10)))
-def test_a_scan_that_is_killed_at_any_moment_goes_on_to_the_same_bytes(run: Any, tmp_path: Path, source: list[object], seed: int) -> None:
+def test_a_scan_that_is_killed_at_any_moment_goes_on_to_the_same_bytes(
+    run: Any, tmp_path: Path, source: list[object], seed: int
+) -> None:
     rng = random.Random(seed)
     assert run(*source, "--out", tmp_path / "whole").code == 0
     command = [sys.executable, "-m", "spvfilter", *map(str, source), "--out", str(tmp_path / "out"), "--processes", "2"]
     for _ in range(effort(2, 3, 10)):
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as child:
+        with subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        ) as child:
             time.sleep(rng.uniform(0.1, 1.2))
             child.send_signal(rng.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGINT]))
             child.wait(timeout=30)
@@ -156,10 +171,15 @@ def test_a_full_disk_is_named_and_the_scan_goes_on_once_there_is_room(
     assert named == {"json", "part", "hits", "csv"}
 
 
-def test_without_pyarrow_nothing_is_scanned(run: Any, tmp_path: Path, source: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_nothing_is_scanned(
+    run: Any, tmp_path: Path, source: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     ran = run(*source, "--out", tmp_path / "out", "--format", "parquet")
-    assert (ran.code, ran.err) == (2, "spvfilter: tables need pyarrow: pip install 'spvfilter[parquet]', or choose csv or jsonl\n")
+    assert (ran.code, ran.err) == (
+        2,
+        "spvfilter: tables need pyarrow: pip install 'spvfilter[parquet]', or choose csv or jsonl\n",
+    )
     assert not (tmp_path / "out").exists()
 
 

@@ -21,7 +21,10 @@ from support.vectors import effort
 
 def hits(time: int, *values: int) -> BlockHits:
     """Outputs of values above zero, spends of those below, and NO_VALUE."""
-    made = [Hit(value < 0, 0, bytes(32), 0, bytes(36), NO_VALUE if value == NO_VALUE else abs(value), b"\x51", 0) for value in values]
+    made = [
+        Hit(value < 0, 0, bytes(32), 0, bytes(36), NO_VALUE if value == NO_VALUE else abs(value), b"\x51", 0)
+        for value in values
+    ]
     return BlockHits(bytes(32), None, time, pack_hits(made))
 
 
@@ -45,7 +48,9 @@ def blocks(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("seed", range(effort(1, 2, 20)))
 async def test_the_last_balance_is_what_the_matches_come_to(tmp_path: Path, seed: int) -> None:
     ledger, blocks, records = ledger_chain(seed)
-    (tmp_path / "blk00000.dat").write_bytes(b"".join(map(block_record, random.Random(seed).sample(blocks, len(blocks)))))
+    (tmp_path / "blk00000.dat").write_bytes(
+        b"".join(map(block_record, random.Random(seed).sample(blocks, len(blocks))))
+    )
     (tmp_path / "rev00000.dat").write_bytes(b"".join(map(framed, records)))
     matches = await found_by(Matcher(ledger.interest.watch()), BlockFiles(tmp_path))
     expected = sum((match.value or 0) * (1 if match.kind is MatchKind.OUTPUT else -1) for match in matches)
@@ -99,13 +104,17 @@ def test_a_picture_that_cannot_be_drawn_is_said_before_the_scan(
 ) -> None:
     (tmp_path / "text.png").write_text("mine")
     places = {"BLOCKS": str(blocks), "TEXT": str(tmp_path / "text.png")}
-    ran = run("scan", *[places.get(each, each) for each in options], "--watch", tmp_path / "list", "--network", "regtest")
+    ran = run(
+        "scan", *[places.get(each, each) for each in options], "--watch", tmp_path / "list", "--network", "regtest"
+    )
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert said in ran.err
     assert (tmp_path / "text.png").read_text() == "mine"
 
 
-def test_without_matplotlib_nothing_is_scanned(run: Any, tmp_path: Path, blocks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_nothing_is_scanned(
+    run: Any, tmp_path: Path, blocks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     ran = run("scan", blocks, "--watch", tmp_path / "list", "--network", "regtest", "--plot", tmp_path / "balance.png")

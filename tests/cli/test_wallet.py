@@ -33,7 +33,9 @@ def path(tmp_path: Path) -> Path:
     ledger.mine(12)
     first = ledger.put(pay(1, (150_000_000, OURS)), 3)
     ledger.put(pay(2, (50_000, SAVINGS)), 4)
-    ledger.put(tx([TxIn(first, 0)], [TxOut(30_000_000, OURS), TxOut(119_999_000, p2wpkh(b"\xee" * 20))]), seen=1_700_000_000)
+    ledger.put(
+        tx([TxIn(first, 0)], [TxOut(30_000_000, OURS), TxOut(119_999_000, p2wpkh(b"\xee" * 20))]), seen=1_700_000_000
+    )
     ledger.store.close()
     return made
 
@@ -82,7 +84,9 @@ def test_a_history_in_every_format(run: Any, path: Path) -> None:
     assert rows[0]["fee"] == 1_000
     assert [row["completeness"] for row in rows] == [None, "proven", "proven"]
     assert list(rows[0])[-2:] == ["raw", "completeness"]
-    table = list(csv.DictReader(io.StringIO(run("wallet", "history", "--db", path, "--format", "csv", "--limit", 2).out)))
+    table = list(
+        csv.DictReader(io.StringIO(run("wallet", "history", "--db", path, "--format", "csv", "--limit", 2).out))
+    )
     assert [row["net"] for row in table] == ["-120000000", "50000"]
     assert [row["raw"] for row in table] == [row["raw"] for row in rows[:2]]
     assert run("wallet", "history", "--db", path, "--label", "savings").out.count("\n") == 1
@@ -98,7 +102,9 @@ def test_a_history_fits_a_terminal(path: Path) -> None:
     assert code == 0
     lines = plain(seen)
     assert max(map(len, lines)) <= 80
-    assert any("2023-11-14 22:13" in line and "pending" in line and "-1.20000000" in line and "daily" in line for line in lines)
+    assert any(
+        "2023-11-14 22:13" in line and "pending" in line and "-1.20000000" in line and "daily" in line for line in lines
+    )
     assert any(" 4 " in line and "+0.00050000" in line and "savings" in line for line in lines)
     _, seen = on_terminal("wallet", "coins", "--db", path)
     assert max(map(len, plain(seen))) <= 80
@@ -111,7 +117,11 @@ def test_a_transaction_by_its_txid(run: Any, path: Path) -> None:
     assert "net            +0.00050000 BTC" in told
     assert raw.hex() in told
     assert json.loads(run("wallet", "tx", shown(raw), "--db", path).out)["raw"] == raw.hex()
-    assert run("wallet", "tx", "00" * 32, "--db", path) == (2, "", f"spvfilter: the wallet has no transaction {'00' * 32}\n")
+    assert run("wallet", "tx", "00" * 32, "--db", path) == (
+        2,
+        "",
+        f"spvfilter: the wallet has no transaction {'00' * 32}\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,7 +184,10 @@ def test_what_was_not_searched_is_named_on_standard_error(run: Any, tmp_path: Pa
         store.attach(more, 8)
     for view in ("balance", "coins", "history"):
         assert run("wallet", view, "--db", path).err.splitlines() == [
-            "spvfilter: blocks 0 to 7 were never searched for 1 of 3 watched entries: watch --rescan --from-height 0 does it",
+            (
+                "spvfilter: blocks 0 to 7 were never searched for 1 of 3 watched entries: watch --rescan --from-height"
+                " 0 does it"
+            ),
             "spvfilter: blocks 8 to 12 were not searched yet: watch goes on there",
         ]
 
@@ -215,13 +228,18 @@ def test_the_next_address_in_every_format(run: Any, keychains: Path) -> None:
     assert told == f"address,keychain,index,label\n{script_to_address(script_at(500), REGTEST)},change,0,\n"
     told = run("wallet", "address", "--db", keychains, "--keychain", "nobody")
     assert told == (2, "", "spvfilter: the wallet has no keychain 'nobody'\n")
-    assert run("wallet", "address", "--db", keychains, "--limit", 1).err == (
-        "spvfilter: address takes neither --label nor --limit: choose with --keychain\n"
+    assert (
+        run("wallet", "address", "--db", keychains, "--limit", 1).err
+        == "spvfilter: address takes neither --label nor --limit: choose with --keychain\n"
     )
 
 
 def test_a_wallet_of_addresses_has_no_next_one(run: Any, path: Path) -> None:
-    assert run("wallet", "address", "--db", path) == (2, "", "spvfilter: the wallet has no keychain: watch its descriptor\n")
+    assert run("wallet", "address", "--db", path) == (
+        2,
+        "",
+        "spvfilter: the wallet has no keychain: watch its descriptor\n",
+    )
     assert run("wallet", "keychains", "--db", path, "--format", "table").out == "no keychains\n"
 
 
@@ -235,4 +253,6 @@ def test_keychains_tell_how_far_they_were_used(run: Any, keychains: Path) -> Non
     assert "receiving" not in table
     assert str(script_to_address(script_at(500), REGTEST)) in table
     assert json.loads(run("wallet", "balance", "--db", keychains, "--keychain", "change").out)["total"] == 0
-    assert run("wallet", "tx", "00" * 32, "--db", keychains, "--keychain", "change").err.startswith("spvfilter: tx shows one transaction")
+    assert run("wallet", "tx", "00" * 32, "--db", keychains, "--keychain", "change").err.startswith(
+        "spvfilter: tx shows one transaction"
+    )

@@ -1,4 +1,6 @@
-"""Matching a stream of filters: results in order, bounded memory, threads that end, and an error for every malformed filter."""
+"""Matching a stream of filters: results in order, bounded memory, threads that end, and an error for every malformed
+filter.
+"""
 
 from __future__ import annotations
 
@@ -156,7 +158,9 @@ def test_a_malformed_filter_is_named_after_the_candidates_before_it(jobs: int, b
     pairs[bad] = (pairs[bad][0], pairs[bad][1][:-1])
     found = match_filters(pairs, GcsQuery(OURS), jobs=jobs)
     given = []
-    with pytest.raises(BlockFilterError, match=f"of the filter of block {pairs[bad][0][::-1].hex()} at byte .*: truncated") as caught:
+    with pytest.raises(
+        BlockFilterError, match=f"of the filter of block {pairs[bad][0][::-1].hex()} at byte .*: truncated"
+    ) as caught:
         for block_hash in found:
             given.append(block_hash)  # noqa: PERF402  # collects what precedes the error
     assert given == hashes(pairs, [hit for hit in hits if hit < bad])

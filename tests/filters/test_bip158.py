@@ -1,4 +1,6 @@
-"""BIP-158 basic filters and BIP-157 filter headers: published vectors to the byte, real blocks with their prevouts, chains of headers."""
+"""BIP-158 basic filters and BIP-157 filter headers: published vectors to the byte, real blocks with their prevouts,
+chains of headers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ from support.build import TxIn, TxOut
 from support.realdata import runs
 from support.vectors import vector_cases, vector_file, vector_path
 
-CHAINS = ["chain_mainnet_000000_000255", "chain_signet_000000_000070", "chain_testnet3_000000_000459", "chain_testnet3_001000_001999"]
+CHAINS = [
+    "chain_mainnet_000000_000255",
+    "chain_signet_000000_000070",
+    "chain_testnet3_000000_000459",
+    "chain_testnet3_001000_001999",
+]
 
 
 def prevout_scripts(name: str) -> list[bytes]:
@@ -36,7 +43,11 @@ def test_real_blocks_filters_are_built_and_matched(case: dict[str, Any]) -> None
     made = BasicFilter.build(raw, prevout_scripts(case["prevouts_file"]))
     assert hash_to_hex(made.block_hash) == case["block_hash"]
     assert bytes(made).hex() == case["filter"]
-    assert (made.n, hash_to_hex(made.filter_hash), made.key.hex()) == (case["n_items"], case["filter_hash"], case["key"])
+    assert (made.n, hash_to_hex(made.filter_hash), made.key.hex()) == (
+        case["n_items"],
+        case["filter_hash"],
+        case["key"],
+    )
     if case.get("prev_filter_header"):
         assert hash_to_hex(made.header(hash_from_hex(case["prev_filter_header"]))) == case["filter_header"]
     read = BasicFilter.parse(bytes.fromhex(case["filter"]), made.block_hash)
@@ -82,11 +93,19 @@ def test_the_bips_own_vectors() -> None:
 def test_chains_of_filters_and_their_headers(name: str) -> None:
     chain = vector_file(f"04_bip158/{name}.json")
     previous = hash_from_hex(chain["prev_filter_header"])
-    (blocks,) = (run for entry, run in runs() if (entry["network"], entry["first_height"]) == (chain["network"], chain["first_height"]))
+    (blocks,) = (
+        run
+        for entry, run in runs()
+        if (entry["network"], entry["first_height"]) == (chain["network"], chain["first_height"])
+    )
     hashes = []
     for block, expected in zip(blocks, chain["blocks"], strict=True):
         made = BasicFilter.build(block.raw, map(bytes.fromhex, expected.get("prevout_scripts", [])))
-        assert (block.height, hash_to_hex(made.block_hash), bytes(made).hex()) == (expected["height"], expected["hash"], expected["filter"])
+        assert (block.height, hash_to_hex(made.block_hash), bytes(made).hex()) == (
+            expected["height"],
+            expected["hash"],
+            expected["filter"],
+        )
         hashes.append(made.filter_hash)
     headers = [hash_to_hex(header) for header in filter_headers(hashes, previous)]
     assert headers == [expected["filter_header"] for expected in chain["blocks"]]
@@ -103,7 +122,9 @@ def test_mainnets_first_filter_headers_are_those_published() -> None:
 
 
 SCRIPT, SPENT = build.p2wpkh(b"\x01" * 20), build.p2wpkh(b"\x02" * 20)
-BLOCK = build.block_of(build.GENESIS, 1, [build.tx([TxIn(b"\x11" * 32, 0)], [TxOut(5, SCRIPT), TxOut(0, b"\x6a\x01x"), TxOut(0, b"")])])
+BLOCK = build.block_of(
+    build.GENESIS, 1, [build.tx([TxIn(b"\x11" * 32, 0)], [TxOut(5, SCRIPT), TxOut(0, b"\x6a\x01x"), TxOut(0, b"")])]
+)
 
 
 def test_what_goes_into_a_filter() -> None:

@@ -50,7 +50,12 @@ def test_published_filters_are_rebuilt_to_the_byte(case: dict[str, Any]) -> None
     made = Bip37Filter(elements, rate, case["tweak"], case["flags"])
     for element in case["elements"]:
         made.insert(bytes.fromhex(element))
-    assert (made.size, made.hash_funcs, made.tweak, made.flags) == (size, case["hash_funcs"], case["tweak"], case["flags"])
+    assert (made.size, made.hash_funcs, made.tweak, made.flags) == (
+        size,
+        case["hash_funcs"],
+        case["tweak"],
+        case["flags"],
+    )
     if "filterload" in case:
         assert bytes(made).hex() == case["filterload"]
     else:
@@ -84,7 +89,9 @@ def test_published_blocks_are_answered_with_the_published_transactions(case: dic
         assert (build.outpoint(bytes.fromhex(point["txid"])[::-1], point["vout"]) in found) == point["in_filter"]
 
 
-@pytest.mark.parametrize(("tweak", "hexed"), [(0, "03614e9b050000000000000001"), (2147483649, "03ce4299050000000100008001")])
+@pytest.mark.parametrize(
+    ("tweak", "hexed"), [(0, "03614e9b050000000000000001"), (2147483649, "03ce4299050000000100008001")]
+)
 def test_the_filter_of_cores_unit_test_has_its_bytes(tweak: int, hexed: str) -> None:
     made = Bip37Filter(3, 0.01, tweak, UpdateFlags.ALL)
     assert not any(element in made for element in CORE_ELEMENTS)
@@ -142,7 +149,9 @@ def test_undefined_flags_raise(flags: int) -> None:
         (200_000, 0.5, "0 hash functions", "144000 elements at rate 0.382"),
     ],
 )
-def test_a_filter_that_peers_read_as_match_all_raises_and_says_what_would_fit(elements: int, rate: float, result: str, named: str) -> None:
+def test_a_filter_that_peers_read_as_match_all_raises_and_says_what_would_fit(
+    elements: int, rate: float, result: str, named: str
+) -> None:
     with pytest.raises(ParameterError, match=f"give {result}: to peers, such a filter matches everything; .*{named}"):
         Bip37Filter(elements, rate)
 
@@ -182,7 +191,13 @@ def test_filters_up_to_the_limits_are_read(size: int, hash_funcs: int) -> None:
     raw = payload(bytes(size), hash_funcs, 0xFFFFFFFF, 1)
     found = Bip37Filter.parse(raw)
     assert bytes(found) == raw
-    assert (found.size, found.hash_funcs, found.tweak, found.capacity, found.nominal_fp_rate) == (size, hash_funcs, 0xFFFFFFFF, None, None)
+    assert (found.size, found.hash_funcs, found.tweak, found.capacity, found.nominal_fp_rate) == (
+        size,
+        hash_funcs,
+        0xFFFFFFFF,
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
@@ -228,7 +243,9 @@ def test_a_received_flags_byte_is_masked_and_sent_on_as_it_came(flags: int) -> N
 
 
 @pytest.mark.parametrize(("field", "hash_funcs"), [(b"", 0), (b"", 5), (b"\x00\x00", 0)])
-def test_a_filter_without_bits_or_functions_contains_everything_and_takes_nothing(field: bytes, hash_funcs: int) -> None:
+def test_a_filter_without_bits_or_functions_contains_everything_and_takes_nothing(
+    field: bytes, hash_funcs: int
+) -> None:
     raw = payload(field, hash_funcs, 1, 1)  # CVE-2013-5700: no division by the size
     found = Bip37Filter.parse(raw)
     found.insert(b"anything")
@@ -239,7 +256,9 @@ def test_a_filter_without_bits_or_functions_contains_everything_and_takes_nothin
 
 # Properties of every filter
 
-filters = st.builds(payload, st.binary(max_size=300), st.integers(0, 50), st.integers(0, 2**32 - 1), st.integers(0, 255))
+filters = st.builds(
+    payload, st.binary(max_size=300), st.integers(0, 50), st.integers(0, 2**32 - 1), st.integers(0, 255)
+)
 
 
 @given(filters)
@@ -268,7 +287,9 @@ def test_mutated_filters_are_read_or_refused(raw: bytes, data: st.DataObject) ->
     st.integers(0, 2**32 - 1),
     st.sampled_from([0, 1, 2]),
 )
-def test_nothing_that_was_inserted_is_ever_missed(elements: list[bytes], size: int, rate: float, tweak: int, flags: int) -> None:
+def test_nothing_that_was_inserted_is_ever_missed(
+    elements: list[bytes], size: int, rate: float, tweak: int, flags: int
+) -> None:
     made = Bip37Filter(size, rate, tweak, flags)
     second = Filter(bytes(made.size), made.hash_funcs, tweak, flags)
     for element in elements:
@@ -289,7 +310,9 @@ def test_elements_are_estimated_from_the_bits() -> None:
     assert made.estimated_elements == 0.0
     for number in range(5_000):
         made.insert(number.to_bytes(4, "little"))
-    assert made.estimated_elements == pytest.approx(-made.size * 8 / made.hash_funcs * math.log(1 - made.fill), rel=1e-9)
+    assert made.estimated_elements == pytest.approx(
+        -made.size * 8 / made.hash_funcs * math.log(1 - made.fill), rel=1e-9
+    )
     assert made.estimated_elements == pytest.approx(5_000, rel=0.02)
 
 

@@ -12,8 +12,8 @@ from spvfilter.errors import ParameterError
 from spvfilter.filters.bip37 import Bip37Filter, filter_hash_funcs, filter_size
 from support.vectors import effort
 
-# The two expressions of CBloomFilter's constructor (Core bloom.cpp), integer types and order of operations as there. A conversion to
-# unsigned int of 2^32 or more is undefined, so what exceeds the cap is clamped first; both give the cap.
+# The two expressions of CBloomFilter's constructor (Core bloom.cpp), integer types and order of operations as there. A
+# conversion to unsigned int of 2^32 or more is undefined, so what exceeds the cap is clamped first; both give the cap.
 CORE = r"""
 #include <math.h>
 #include <stdio.h>
@@ -48,9 +48,22 @@ def pairs(count: int) -> list[tuple[int, float]]:
     """Random (n, p) over every order of magnitude, more of them where filters are small, plus the edges."""
     rng = random.Random(37)
     edges = [
-        (n, p) for n in (1, 2, 3, 5, 10, 143_999, 144_000, 144_001, 288_000, 288_001, 2**31, 2**32 - 1) for p in (5e-324, 0.5, 1 - 2**-53)
+        (n, p)
+        for n in (1, 2, 3, 5, 10, 143_999, 144_000, 144_001, 288_000, 288_001, 2**31, 2**32 - 1)
+        for p in (5e-324, 0.5, 1 - 2**-53)
     ]
-    edges += [(1, 0.0214), (1, 0.0215), (2, 0.146), (2, 0.147), (3, 0.277), (3, 0.278), (5, 0.215), (10, 0.316), (10, 0.01), (20, 1e-7)]
+    edges += [
+        (1, 0.0214),
+        (1, 0.0215),
+        (2, 0.146),
+        (2, 0.147),
+        (3, 0.277),
+        (3, 0.278),
+        (5, 0.215),
+        (10, 0.316),
+        (10, 0.01),
+        (20, 1e-7),
+    ]
     edges += [(200_000, 1e-4), (20_000, 1e-9)]
     drawn = []
     for _ in range(count - len(edges)):
@@ -72,7 +85,9 @@ def test_size_and_functions_are_cores_over_random_parameters(tmp_path: Path) -> 
     assert ours == core
     assert dict(zip(asked, core, strict=True))[10, 0.01] == (11, 5)
     degenerate = 0
-    for (n, p), (size, hash_funcs) in list(zip(asked, core, strict=True))[:5_000]:  # and the filter takes what the formula gives
+    for (n, p), (size, hash_funcs) in list(zip(asked, core, strict=True))[
+        :5_000
+    ]:  # and the filter takes what the formula gives
         try:
             made = Bip37Filter(n, p)
             assert (made.size, made.hash_funcs) == (size, hash_funcs)

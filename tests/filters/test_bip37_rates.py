@@ -56,7 +56,9 @@ def murmur3(probes: Words, seed: int) -> Words:
 
 
 def hits(found: Bip37Filter, probes: range) -> list[int]:
-    """The probes, as 8-byte elements, that the filter contains. Function by function, because the first ones exclude most probes."""
+    """The probes, as 8-byte elements, that the filter contains. Function by function, because the first ones exclude
+    most probes.
+    """
     table, size = np.frombuffer(bits(found), np.uint8), 8 * found.size
     left = np.arange(probes.start, probes.stop, dtype=np.uint64)
     for i in range(found.hash_funcs):
@@ -68,7 +70,9 @@ def hits(found: Bip37Filter, probes: range) -> list[int]:
 def test_the_hash_of_the_probes_is_murmur3() -> None:
     probes = [*range(3_000), *(1 << at for at in range(64)), (1 << 64) - 1]
     for seed in (0, 1, 0xFBA4C795, 0xFFFFFFFF):
-        assert murmur3(np.array(probes, np.uint64), seed).tolist() == [mmh3.hash(pack(probe), seed, False) for probe in probes]
+        assert murmur3(np.array(probes, np.uint64), seed).tolist() == [
+            mmh3.hash(pack(probe), seed, False) for probe in probes
+        ]
 
 
 def expected_rate(found: Bip37Filter) -> float:
@@ -79,7 +83,9 @@ def binomial_sigma(rate: float, probes: int) -> float:
     return math.sqrt(rate * (1 - rate) / probes)
 
 
-@pytest.mark.parametrize(("elements", "rate", "tweak"), [(50, 0.02, 1), (1_000, 0.01, 2), (1_000, 0.001, 3), (20_000, 0.005, 4)])
+@pytest.mark.parametrize(
+    ("elements", "rate", "tweak"), [(50, 0.02, 1), (1_000, 0.01, 2), (1_000, 0.001, 3), (20_000, 0.005, 4)]
+)
 def test_one_filters_rate_is_that_of_its_bits(elements: int, rate: float, tweak: int) -> None:
     made = Bip37Filter(elements, rate, tweak)
     for element in wallet(elements, tweak):
@@ -107,7 +113,9 @@ def test_the_mean_over_many_filters_is_the_occupancy_formulas(elements: int, rat
         measured.append(len(hits(made, range(number * probes, (number + 1) * probes))) / probes)
     exact = sizing.fp_rate_exact(8 * made.size, made.hash_funcs, elements)
     for rates in (filled, measured):
-        sigma = statistics.stdev(rates) / math.sqrt(count)  # between filters: what one filter's bits share, all its probes share
+        sigma = statistics.stdev(rates) / math.sqrt(
+            count
+        )  # between filters: what one filter's bits share, all its probes share
         assert abs(statistics.fmean(rates) - exact) < 3 * sigma
         assert sigma < 0.05 * exact  # or the test would say nothing
     approximate = sizing.fp_rate(8 * made.size, made.hash_funcs, elements)

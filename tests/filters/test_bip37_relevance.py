@@ -51,7 +51,10 @@ def random_filter(rng: random.Random, txs: Sequence[CTransaction]) -> Filter:
     size = rng.choice((0, 1, 2, rng.randint(3, 60), rng.randint(60, 2_000)))
     field = rng.randbytes(size) if rng.random() < 0.15 else bytes(size)
     made = Filter(
-        field, rng.choice((0, 1, rng.randint(2, 20), 50)), rng.getrandbits(32), rng.choice((0, 1, 1, 2, 2, 3, rng.randrange(256)))
+        field,
+        rng.choice((0, 1, rng.randint(2, 20), 50)),
+        rng.getrandbits(32),
+        rng.choice((0, 1, 1, 2, 2, 3, rng.randrange(256))),
     )
     for _ in range(rng.randint(0, 3)):
         tx = rng.choice(txs)
@@ -69,8 +72,17 @@ def random_filter(rng: random.Random, txs: Sequence[CTransaction]) -> Filter:
 @pytest.mark.vectors
 def test_real_transactions_are_judged_as_the_oracle_does() -> None:
     rng = random.Random(37)
-    names = ["core_tx_valid", "core_tx_invalid", "real_transactions", "sighash_random", "taproot_reference", "size_64_bytes"]
-    raws = [bytes.fromhex(case["raw"]) for name in names for case in vector_file(f"07_transactions/{name}.json")["vectors"]]
+    names = [
+        "core_tx_valid",
+        "core_tx_invalid",
+        "real_transactions",
+        "sighash_random",
+        "taproot_reference",
+        "size_64_bytes",
+    ]
+    raws = [
+        bytes.fromhex(case["raw"]) for name in names for case in vector_file(f"07_transactions/{name}.json")["vectors"]
+    ]
     for block in single_blocks():
         txs = CBlock.deserialize(block.raw).vtx
         raws += [tx.serialize() for tx in rng.sample(list(txs), min(len(txs), effort(3, 10, 400)))]
@@ -152,7 +164,8 @@ def test_witnesses_are_never_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "tail", [b"\x05\x01", b"\x4c", b"\x4c\x05\x01", b"\x4d\x05", b"\x4d\xff\xff", b"\x4e\x00\x00", b"\x4e\xff\xff\xff\xff"]
+    "tail",
+    [b"\x05\x01", b"\x4c", b"\x4c\x05\x01", b"\x4d\x05", b"\x4d\xff\xff", b"\x4e\x00\x00", b"\x4e\xff\xff\xff\xff"],
 )
 def test_a_push_that_runs_over_the_end_hides_none_before_it(tail: bytes) -> None:
     good = build.push(HASH) + tail
@@ -163,7 +176,8 @@ def test_a_push_that_runs_over_the_end_hides_none_before_it(tail: bytes) -> None
 
 
 @pytest.mark.parametrize(
-    "code", [b"\x00", b"\x4c\x00", b"\x4d\x00\x00", b"\x4e\x00\x00\x00\x00", b"\x4f", b"\x50", b"\x51", b"\x60", b"\x61"]
+    "code",
+    [b"\x00", b"\x4c\x00", b"\x4d\x00\x00", b"\x4e\x00\x00\x00\x00", b"\x4f", b"\x50", b"\x51", b"\x60", b"\x61"],
 )
 def test_operations_without_data_are_not_tested(code: bytes) -> None:
     small = [b"", code, *(bytes((n,)) for n in range(17)), b"\x81"]
@@ -192,7 +206,9 @@ def test_a_coinbase_input_is_not_special() -> None:
 
 
 def test_inputs_are_found_by_outpoint_and_by_script_sig_and_never_learned() -> None:
-    raw = build.tx([TxIn(b"\x66" * 32, 2), TxIn(b"\x55" * 32, 1, build.push(b"sig") + build.push(KEYS[0]))], [TxOut(1, b"\x51")])
+    raw = build.tx(
+        [TxIn(b"\x66" * 32, 2), TxIn(b"\x55" * 32, 1, build.push(b"sig") + build.push(KEYS[0]))], [TxOut(1, b"\x51")]
+    )
     for element in (build.outpoint(b"\x66" * 32, 2), build.outpoint(b"\x55" * 32, 1), b"sig", KEYS[0]):
         found = holding(element)
         before = bytes(found)
@@ -203,10 +219,17 @@ def test_inputs_are_found_by_outpoint_and_by_script_sig_and_never_learned() -> N
 
 
 @pytest.mark.parametrize(
-    ("flags", "expected"), [(NONE, []), (ALL, [0, 1, 2, 3]), (P2PUBKEY_ONLY, [2, 3]), (UNDEFINED, []), (0xFD, [0, 1, 2, 3])]
+    ("flags", "expected"),
+    [(NONE, []), (ALL, [0, 1, 2, 3]), (P2PUBKEY_ONLY, [2, 3]), (UNDEFINED, []), (0xFD, [0, 1, 2, 3])],
 )
 def test_flags_say_which_outpoints_are_inserted(flags: int, expected: list[int]) -> None:
-    scripts = [build.p2pkh(HASH), b"\x6a" + build.push(HASH), build.p2pk(KEYS[0]), build.multisig(1, KEYS[:2]), build.p2pkh(b"\x0c" * 20)]
+    scripts = [
+        build.p2pkh(HASH),
+        b"\x6a" + build.push(HASH),
+        build.p2pk(KEYS[0]),
+        build.multisig(1, KEYS[:2]),
+        build.p2pkh(b"\x0c" * 20),
+    ]
     raw = paying(*scripts)
     found = holding(HASH, KEYS[0], flags=flags)
     assert found.matches_tx(raw)
@@ -273,7 +296,8 @@ def test_p2pubkey_only_inserts_for_nothing_else(script: bytes) -> None:
 
 
 def test_later_outputs_see_what_earlier_ones_inserted_and_earlier_ones_are_not_tested_again() -> None:
-    # no script can push the outpoint of its own transaction, but a one-byte filter of one function lets an insert decide the next test
+    # no script can push the outpoint of its own transaction, but a one-byte filter of one function lets an insert
+    # decide the next test
     seen = set()
     for tweak in range(4_000):
         raw = paying(build.push(b"\xaa"), build.push(b"\xbb"), build.push(b"\xcc"))

@@ -35,7 +35,9 @@ def wallet(count: int) -> Elements:
 
 
 def funded_and_spent(script: bytes) -> tuple[bytes, bytes, bytes]:
-    """A block that pays the script, then spends that output so that only its outpoint shows it; and the two transactions."""
+    """A block that pays the script, then spends that output so that only its outpoint shows it; and the two
+    transactions.
+    """
     funding = build.tx([TxIn(b"\x77" * 32, 0)], [TxOut(1, STRANGER), TxOut(2, script), TxOut(3, STRANGER)])
     spending = build.tx([TxIn(b"\x77" * 32, 1), TxIn(build.txid(funding), 1, witness=(b"sig",))], [TxOut(1, STRANGER)])
     noise = build.tx([TxIn(build.txid(funding), 0)], [TxOut(1, STRANGER)])
@@ -83,7 +85,12 @@ def test_a_script_is_found_with_its_spend_on_a_chain(name: str) -> None:
 @pytest.mark.parametrize("key", [KEY, LONG_KEY])
 def test_a_public_key_is_found_with_its_spend_in_all_five_forms(key: bytes) -> None:
     key_hash = Hash160(key)
-    forms = [build.p2pk(key), build.p2pkh(key_hash), build.p2wpkh(key_hash), build.p2sh(Hash160(build.p2wpkh(key_hash)))]
+    forms = [
+        build.p2pk(key),
+        build.p2pkh(key_hash),
+        build.p2wpkh(key_hash),
+        build.p2sh(Hash160(build.p2wpkh(key_hash))),
+    ]
     forms.append(build.multisig(1, [LONG_KEY[:1] + bytes(64), key]))
     watch = WatchList()
     watch.add_pubkey(key)
@@ -122,7 +129,9 @@ def test_known_outpoints_are_found_even_if_the_peer_inserts_nothing() -> None:
 # Size and tweak
 
 
-@pytest.mark.parametrize(("count", "capacity"), [(1, 256), (128, 256), (129, 512), (256, 512), (257, 1024), (1_000, 2_048)])
+@pytest.mark.parametrize(
+    ("count", "capacity"), [(1, 256), (128, 256), (129, 512), (256, 512), (257, 1024), (1_000, 2_048)]
+)
 def test_room_is_kept_for_the_outpoints_to_come(count: int, capacity: int) -> None:
     made = Bip37Filter.for_watchlist(wallet(count), 1e-3)
     assert (made.capacity, made.nominal_fp_rate, made.flags) == (capacity, 1e-3, ALL)
@@ -150,7 +159,9 @@ def test_the_tweak_is_random_unless_given() -> None:
     tweaks = {Bip37Filter.for_watchlist(wallet(1)).tweak for _ in range(20)}
     assert len(tweaks) == 20
     assert max(tweaks) > 1 << 24
-    assert bytes(Bip37Filter.for_watchlist(wallet(5), 1e-3, 77)) == bytes(Bip37Filter.for_watchlist(wallet(5), 1e-3, 77))
+    assert bytes(Bip37Filter.for_watchlist(wallet(5), 1e-3, 77)) == bytes(
+        Bip37Filter.for_watchlist(wallet(5), 1e-3, 77)
+    )
 
 
 def test_a_list_without_entries_raises() -> None:
@@ -162,7 +173,8 @@ def test_a_list_without_entries_raises() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "tweak", "flags"), [(0.0, 1, 1), (1.0, 1, 1), (float("nan"), 1, 1), (0.01, 2**32, 1), (0.01, 1, 3), (0.9, 1, 1)]
+    ("rate", "tweak", "flags"),
+    [(0.0, 1, 1), (1.0, 1, 1), (float("nan"), 1, 1), (0.01, 2**32, 1), (0.01, 1, 3), (0.9, 1, 1)],
 )
 def test_parameters_out_of_range_raise(rate: float, tweak: int, flags: int) -> None:
     with pytest.raises(ParameterError):
@@ -185,7 +197,9 @@ def test_decoys_are_the_same_for_the_same_secret_and_tweak_and_no_other() -> Non
 def test_decoys_are_hmacs_with_the_secret(size: int) -> None:
     key = bytes(range(size))
     made = decoys(key, 250, 10)
-    assert made == [hmac.digest(key, b"spvfilter decoy" + number.to_bytes(4, "little"), "sha256")[:20] for number in range(250, 260)]
+    assert made == [
+        hmac.digest(key, b"spvfilter decoy" + number.to_bytes(4, "little"), "sha256")[:20] for number in range(250, 260)
+    ]
     assert decoys(key, 0, 260)[250:] == made
 
 
@@ -240,14 +254,19 @@ def quiet(make: Callable[[], Bip37Filter]) -> Bip37Filter:
 def test_the_protocols_cap_is_warned_of_when_it_doubles_the_rate() -> None:
     quiet(lambda: Bip37Filter.for_watchlist(wallet(15_000), 1e-4))
     quiet(lambda: Bip37Filter.for_watchlist(wallet(16_000), 1e-4))  # above the rate, but not by twice
-    with pytest.warns(FpRateWarning, match="20000 elements in the 36000 bytes and 50 functions that BIP-37 allows: the real rate is 0.00"):
+    with pytest.warns(
+        FpRateWarning,
+        match="20000 elements in the 36000 bytes and 50 functions that BIP-37 allows: the real rate is 0.00",
+    ):
         made = Bip37Filter.for_watchlist(wallet(20_000), 1e-4)
     assert made.current_fp_rate > 2e-4
     with pytest.warns(FpRateWarning, match="20000 elements"):  # the requested room counts as used
         Bip37Filter.for_watchlist(wallet(1), 1e-4, elements=20_000)
 
 
-LOSING = [watching(script) for name, script in SCRIPTS.items() if not name.startswith(("P2PK,", "bare")) and name != "P2PK"]
+LOSING = [
+    watching(script) for name, script in SCRIPTS.items() if not name.startswith(("P2PK,", "bare")) and name != "P2PK"
+]
 
 
 @pytest.mark.parametrize("watch", LOSING)
@@ -280,7 +299,8 @@ def test_outpoints_alone_lose_nothing() -> None:
     watch = WatchList()
     watch.add_outpoint(OutPoint(b"\x77" * 32, 1))
     for flags in (NONE, P2PUBKEY_ONLY, ALL):
-        made = quiet(lambda flags=flags: Bip37Filter.for_watchlist(watch, 1e-9, 5, flags))  # type: ignore[misc]  # bound on purpose
+        # bound on purpose
+        made = quiet(lambda flags=flags: Bip37Filter.for_watchlist(watch, 1e-9, 5, flags))  # type: ignore[misc]
         assert made.matches_tx(build.tx([TxIn(b"\x77" * 32, 1)], []))
 
 

@@ -26,7 +26,11 @@ def refusal(data: bytes, p: int = P) -> FormatError:
         gcs_check(data, p)
     with pytest.raises(FormatError) as again:
         GcsQuery([b"x"]).match_any(data, KEY, p, M)
-    assert (caught.value.offset, caught.value.field, caught.value.message) == (again.value.offset, again.value.field, again.value.message)
+    assert (caught.value.offset, caught.value.field, caught.value.message) == (
+        again.value.offset,
+        again.value.field,
+        again.value.message,
+    )
     return caught.value
 
 
@@ -102,7 +106,12 @@ def test_one_query_over_many_sets() -> None:
 def test_of_sets_that_are_not_sound_the_first_is_named_whichever_ends_first() -> None:
     query = GcsQuery([b"stranger"])
     long = gcs_build([number.to_bytes(4, "little") for number in range(3_000)], KEY, P, M)
-    for sets in ([long[:-1], SET, b""], [long[:-1], SET, SET[:-1]], [SET, long + b"x", SET, SET, b"\x00\x00"], [long[:-1], long + b"x"]):
+    for sets in (
+        [long[:-1], SET, b""],
+        [long[:-1], SET, SET[:-1]],
+        [SET, long + b"x", SET, SET, b"\x00\x00"],
+        [long[:-1], long + b"x"],
+    ):
         broken = next(number for number, data in enumerate(sets) if data not in (SET, long))
         with pytest.raises(FormatError, match=f"of filter {broken} at byte"):
             query.match_many([(KEY, data) for data in sets], P, M)
@@ -182,7 +191,9 @@ def test_a_long_quotient_is_read() -> None:
         assert gcs_check(coded, P) == 2
 
 
-@pytest.mark.parametrize(("p", "m", "key"), [(0, M, KEY), (33, M, KEY), (P, 0, KEY), (P, 1 << 32, KEY), (P, M, KEY[:15]), (P, M, b"")])
+@pytest.mark.parametrize(
+    ("p", "m", "key"), [(0, M, KEY), (33, M, KEY), (P, 0, KEY), (P, 1 << 32, KEY), (P, M, KEY[:15]), (P, M, b"")]
+)
 def test_parameters_outside_their_domain_are_refused(p: int, m: int, key: bytes) -> None:
     with pytest.raises(ParameterError):
         gcs_build(ITEMS, key, p, m)
@@ -197,4 +208,5 @@ def test_bytes_are_no_batch_of_items() -> None:
         for wrong in (b"one item", "text", [1], ["text"], None):
             with pytest.raises(TypeError):
                 make(wrong)  # type: ignore[arg-type]  # of a wrong type, and refused
-    assert gcs_build([bytearray(ITEMS[0]), memoryview(ITEMS[1])], KEY, P, M) == gcs_build(ITEMS[:2], KEY, P, M)  # type: ignore[list-item]  # of a wrong type, and refused
+    # of a wrong type, and refused
+    assert gcs_build([bytearray(ITEMS[0]), memoryview(ITEMS[1])], KEY, P, M) == gcs_build(ITEMS[:2], KEY, P, M)  # type: ignore[list-item]

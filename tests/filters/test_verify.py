@@ -1,4 +1,6 @@
-"""Verification of a filter against its block: true filters pass, and a filter fails if it lacks a script that it must contain."""
+"""Verification of a filter against its block: true filters pass, and a filter fails if it lacks a script that it must
+contain.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,14 @@ from support.vectors import effort
 
 KEY = b"\x02" + b"\x11" * 32
 SCRIPT = b"\x21" + KEY + b"\xac"  # KEY OP_CHECKSIG
-SHOWN = [p2pkh(KEY), p2wpkh(KEY), p2sh(p2wpkh(KEY)), p2wsh(SCRIPT, [b"x"]), p2sh(p2wsh(SCRIPT, [b"x"])), p2sh(multisig(1, [KEY, KEY]))]
+SHOWN = [
+    p2pkh(KEY),
+    p2wpkh(KEY),
+    p2sh(p2wpkh(KEY)),
+    p2wsh(SCRIPT, [b"x"]),
+    p2sh(p2wsh(SCRIPT, [b"x"])),
+    p2sh(multisig(1, [KEY, KEY])),
+]
 HIDDEN = [p2tr(b"\x22" * 32), p2pk(KEY), multisig(1, [KEY])]
 
 
@@ -97,7 +106,9 @@ def test_a_filter_is_possible_where_outputs_of_other_blocks_are_spent() -> None:
 def test_a_filter_without_an_output_is_false() -> None:
     raw, block_hash, elements = block_spending(*SHOWN, *HIDDEN)
     for left_out in elements - {lock.script_pubkey for lock in (*SHOWN, *HIDDEN)}:
-        assert judged(raw, block_hash, elements - {left_out}) == Judgement(Verdict.FALSE, f"it lacks the script {left_out.hex()}")
+        assert judged(raw, block_hash, elements - {left_out}) == Judgement(
+            Verdict.FALSE, f"it lacks the script {left_out.hex()}"
+        )
 
 
 def test_of_several_that_are_missing_the_first_is_named() -> None:
@@ -105,7 +116,9 @@ def test_of_several_that_are_missing_the_first_is_named() -> None:
     txs = [build_tx([p2wpkh(KEY).spends(OutPoint(b"\x07" * 32, 0))], [lock.pays(1) for lock in paid])]
     raw = build_block(bytes(32), 1_700_000_000, [build_coinbase(7, [TxOut(1, b"\x51")], txs), *txs])
     first = min(lock.script_pubkey for lock in paid)
-    assert judged(raw, sha256d(raw[:HEADER_SIZE]), set()) == Judgement(Verdict.FALSE, f"it lacks the script {first.hex()}")
+    assert judged(raw, sha256d(raw[:HEADER_SIZE]), set()) == Judgement(
+        Verdict.FALSE, f"it lacks the script {first.hex()}"
+    )
 
 
 def test_a_filter_of_more_elements_than_the_block_can_have_is_false() -> None:
@@ -153,17 +166,25 @@ def test_a_script_that_is_known_must_be_there() -> None:
         return known.get(OutPoint.parse(outpoint))
 
     assert verify_filter(raw, basic_data(block_hash, elements), block_hash, script_of).verdict is Verdict.TRUE
-    assert verify_filter(raw, basic_data(block_hash, elements - {HIDDEN[0].script_pubkey}), block_hash, script_of).verdict is Verdict.FALSE
+    assert (
+        verify_filter(raw, basic_data(block_hash, elements - {HIDDEN[0].script_pubkey}), block_hash, script_of).verdict
+        is Verdict.FALSE
+    )
 
 
 def true_data(block: TreeBlock) -> bytes:
     outputs = [block.raw[start:end] for tx in walk_block(block.raw) for _, start, end in tx.outputs]
-    return basic_data(block.hash, filter_elements(outputs, [coin.script_pubkey for coin in (block.spent or {}).values()]))
+    return basic_data(
+        block.hash, filter_elements(outputs, [coin.script_pubkey for coin in (block.spent or {}).values()])
+    )
 
 
 @pytest.mark.parametrize("seed", range(effort(1, 3, 30)))
 def test_no_true_filter_of_a_wallets_chain_is_judged_false(seed: int) -> None:
     world = World(seed, LOCKS)
     world.grow(30, share=0.9)
-    verdicts = {verify_filter(block.raw, true_data(block), block.hash, nothing_known).verdict for block in world.regtest.chain.active}
+    verdicts = {
+        verify_filter(block.raw, true_data(block), block.hash, nothing_known).verdict
+        for block in world.regtest.chain.active
+    }
     assert verdicts == {Verdict.TRUE, Verdict.POSSIBLE}

@@ -1,4 +1,6 @@
-"""The compiled fast path for addresses against address.py: what it decodes is equal, and whatever it leaves is invalid. The encoders."""
+"""The compiled fast path for addresses against address.py: what it decodes is equal, and whatever it leaves is invalid.
+The encoders.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,9 @@ def mutated(rng: random.Random, text: str) -> str:
 
 
 @given(scripts, networks, networks, st.randoms(use_true_random=False))
-def test_changed_and_foreign_addresses_are_decided_as_address_py_does(script: bytes, of: Network, on: Network, rng: random.Random) -> None:
+def test_changed_and_foreign_addresses_are_decided_as_address_py_does(
+    script: bytes, of: Network, on: Network, rng: random.Random
+) -> None:
     try:
         text = script_to_address(script, of) or ""
     except ValueError:  # an invalid human-readable part
@@ -135,7 +139,9 @@ def test_every_base58_payload_is_decided_as_address_py_does(payload: bytes, ours
 
 
 @given(hash20, st.integers(0, 255), st.integers(0, 255))
-def test_every_version_byte_is_decided_as_address_py_does(key_hash: bytes, p2pkh_version: int, p2sh_version: int) -> None:
+def test_every_version_byte_is_decided_as_address_py_does(
+    key_hash: bytes, p2pkh_version: int, p2sh_version: int
+) -> None:
     network = custom(p2pkh_version, p2sh_version, "bc")
     for script in (build.p2pkh(key_hash), build.p2sh(key_hash), build.p2pkh(bytes(20))):
         agree(script_to_address(script, network) or "", network)
@@ -155,11 +161,17 @@ def test_what_is_no_address_is_left_to_address_py(case: Any) -> None:
 # Encoding
 
 
-@given(st.binary(min_size=20, max_size=20) | st.integers(0, 20).map(lambda zeros: bytes(zeros) + b"\xff" * (20 - zeros)), networks)
+@given(
+    st.binary(min_size=20, max_size=20) | st.integers(0, 20).map(lambda zeros: bytes(zeros) + b"\xff" * (20 - zeros)),
+    networks,
+)
 def test_hashes_are_encoded_as_base58_of_python_bitcoinlib(key_hash: bytes, network: Network) -> None:
     from bitcoin.base58 import encode
 
-    for version, script in ((network.p2pkh_version, build.p2pkh(key_hash)), (network.p2sh_version, build.p2sh(key_hash))):
+    for version, script in (
+        (network.p2pkh_version, build.p2pkh(key_hash)),
+        (network.p2sh_version, build.p2sh(key_hash)),
+    ):
         raw = bytes((version,)) + key_hash
         for encode_address in ENCODERS:
             assert told(encode_address, script, network) == encode(raw + sha256d(raw)[:4])
@@ -198,7 +210,9 @@ def almost(rng: random.Random) -> bytes:
 @pytest.mark.parametrize("seed", range(effort(200, 1_000, 20_000)))
 def test_any_script_is_encoded_the_same_by_both_kernels(seed: int) -> None:
     rng = random.Random(seed)
-    hrp = rng.choice(["", "x", "bc", "tb", "a1b", "2~", "BC", "b c", "é", "q" * 18, "q" * 19, "q" * 43, "Q" * 90, "q" * 200])
+    hrp = rng.choice(
+        ["", "x", "bc", "tb", "a1b", "2~", "BC", "b c", "é", "q" * 18, "q" * 19, "q" * 43, "Q" * 90, "q" * 200]
+    )
     network = custom(rng.randrange(256), rng.randrange(256), hrp)
     for _ in range(20):
         script = almost(rng)
@@ -217,8 +231,14 @@ def test_what_has_no_bech32_string_is_refused_and_no_network_without_segwit_has_
     long, short = b"\x60\x28" + bytes(40), b"\x51\x02" + bytes(2)
     assert told(encode_address, long, custom(0, 5, "")) is None
     assert told(encode_address, long, custom(0, 5, "q" * 18)) is not None
-    assert told(encode_address, long, custom(0, 5, "q" * 19)) == (ParameterError, "91 characters, bech32 has at most 90")
-    assert told(encode_address, short, custom(0, 5, "q" * 300)) == (ParameterError, "312 characters, bech32 has at most 90")
+    assert told(encode_address, long, custom(0, 5, "q" * 19)) == (
+        ParameterError,
+        "91 characters, bech32 has at most 90",
+    )
+    assert told(encode_address, short, custom(0, 5, "q" * 300)) == (
+        ParameterError,
+        "312 characters, bech32 has at most 90",
+    )
     for hrp in ("BC", "b c", "bé", "\x7f"):
         message = f"a human-readable part is lower-case printable ASCII, not {hrp!r}"
         assert told(encode_address, short, custom(0, 5, hrp)) == (ParameterError, message)
@@ -243,8 +263,24 @@ ADDRESSES = [
 LABELS = ["", "savings", "  a b ", "Ünï ☃", "a,b", "\u3000x\u2003", "\U0001f600", "#1", "x" * 990, "\u00a0", "\ufeff"]
 REFUSED_LABELS = ["a\x00b", "a\x85b", "a\u2028b", "a\u2029b", "a\tb", "\x7f", "tab at the end\t"]
 OTHERS = [
-    *("", " ", "# comment", "#", "nonsense", ",label", "script:51", "script:zz,x", "data:00ff,d", "pubkey:02", "xpub:1"),
-    *(f"outpoint:{'ab' * 32}:7", f"outpoint:{'ab' * 32}:7:5:51,late", script_to_address(build.p2wpkh(bytes(20)), TESTNET3) or ""),
+    *(
+        "",
+        " ",
+        "# comment",
+        "#",
+        "nonsense",
+        ",label",
+        "script:51",
+        "script:zz,x",
+        "data:00ff,d",
+        "pubkey:02",
+        "xpub:1",
+    ),
+    *(
+        f"outpoint:{'ab' * 32}:7",
+        f"outpoint:{'ab' * 32}:7:5:51,late",
+        script_to_address(build.p2wpkh(bytes(20)), TESTNET3) or "",
+    ),
     *(f" {P2WPKH}", f"{P2WPKH} # comment", f"{P2WPKH} ,x", f"{P2WPKH[:-1]},x", f"{P2WPKH}\t", "x" * 1500),
 ]
 
@@ -257,7 +293,11 @@ def line(rng: random.Random) -> bytes:
         case 1:
             text += "," + rng.choice(LABELS + REFUSED_LABELS)
         case 2:
-            text += ",\u3042".encode("utf-16", "surrogatepass").decode("latin-1") if rng.random() < 0.1 else "," + rng.choice(LABELS)
+            text += (
+                ",\u3042".encode("utf-16", "surrogatepass").decode("latin-1")
+                if rng.random() < 0.1
+                else "," + rng.choice(LABELS)
+            )
     raw = text.encode()
     if rng.random() < 0.1:
         at = rng.randrange(len(raw) + 1)
@@ -281,7 +321,9 @@ def read(path: Path, change: Callable[[WatchList], None]) -> Found:
 
 
 @pytest.mark.parametrize("seed", range(effort(20, 150, 3_000)))
-def test_a_file_reads_the_same_with_and_without_the_fast_path(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_reads_the_same_with_and_without_the_fast_path(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from spvfilter.kernel.native import WatchTable
 
     rng = random.Random(seed)
@@ -306,8 +348,17 @@ def test_plain_lines_are_taken_by_the_fast_path_up_to_the_first_other() -> None:
 
     table = WatchTable()
     plain = f"{P2PKH}\n{P2TR},savings\r\n{P2PKH}, again \n{P2SH},\n".encode()
-    for rest in (b"", b"# comment\n", P2WPKH.encode(), b"\n", P2WPKH.encode() + b",a\x00b\n", P2WPKH.encode() + b",\xff\n"):
+    for rest in (
+        b"",
+        b"# comment\n",
+        P2WPKH.encode(),
+        b"\n",
+        P2WPKH.encode() + b",a\x00b\n",
+        P2WPKH.encode() + b",\xff\n",
+    ):
         chunk = b"skipped" + plain + rest
         taken = table.add_address_lines(chunk, 7, 0, 5, "bc")
         assert taken == (len(plain), 4, [(1, b"savings"), (0, b" again ")])
-    assert [value for _, value in table.entries()] == [slow.address_to_script(text, MAINNET) for text in (P2PKH, P2TR, P2SH)]
+    assert [value for _, value in table.entries()] == [
+        slow.address_to_script(text, MAINNET) for text in (P2PKH, P2TR, P2SH)
+    ]

@@ -1,4 +1,5 @@
-"""Bytes that change while the kernel reads them: every entry works on what was there at one moment, and none keeps hold of the caller's.
+"""Bytes that change while the kernel reads them: every entry works on what was there at one moment, and none keeps hold
+of the caller's.
 
 The rule is in csrc/binding/binding.h. These tests run over all entries: one that is new fails here until it has a case.
 """
@@ -35,10 +36,14 @@ from support.kernelentries import (
 from support.vectors import effort
 
 pytestmark = pytest.mark.native
-IS_LOCKED = getattr(sys, "_is_gil_enabled", lambda: True)()  # whether what another thread does to a bytearray is done at once
+IS_LOCKED = getattr(
+    sys, "_is_gil_enabled", lambda: True
+)()  # whether what another thread does to a bytearray is done at once
 SECONDS = effort(50, 100, 2_000) / 1000  # of changes for each place
 PLACES = taken_places()
-places = pytest.mark.parametrize(("entry", "path"), [pytest.param(entry, path, id=f"{name} {path}") for name, entry, path in PLACES])
+places = pytest.mark.parametrize(
+    ("entry", "path"), [pytest.param(entry, path, id=f"{name} {path}") for name, entry, path in PLACES]
+)
 OBJECTS = {"__doc__", "__module__", "__hash__", "__lt__", "__eq__", "__ne__", "__gt__", "__ge__"}  # of every type
 
 
@@ -86,7 +91,14 @@ def test_whatever_has_a_buffer_is_taken_as_its_bytes(entry: Entry, path: Path, k
     expected = outcome(entry.make(kernel()), *entry.arguments)
     assert not isinstance(expected, tuple) or not isinstance(expected[0], type)
     spaced = memoryview(bytes(byte for pair in zip(raw, raw, strict=True) for byte in pair))[::2]
-    for value in (bytearray(raw), memoryview(raw), spaced, array.array("B", raw), np.frombuffer(raw, np.int8), Derived(raw)):
+    for value in (
+        bytearray(raw),
+        memoryview(raw),
+        spaced,
+        array.array("B", raw),
+        np.frombuffer(raw, np.int8),
+        Derived(raw),
+    ):
         assert outcome(entry.make(kernel()), *replaced(entry.arguments, path, value)) == expected
 
 
@@ -114,7 +126,10 @@ def test_what_a_collection_changes_during_a_call_does_not_count(entry: Entry, pa
     given, refusals = bytearray(raw), list[BufferError]()
     arguments = replaced(entry.arguments, path, given)
     call = entry.make(native())
-    expected = {repr(outcome(call, *entry.arguments)), repr(outcome(call, *replaced(entry.arguments, path, bytes(len(raw)))))}
+    expected = {
+        repr(outcome(call, *entry.arguments)),
+        repr(outcome(call, *replaced(entry.arguments, path, bytes(len(raw))))),
+    }
 
     def change() -> None:
         try:
@@ -164,7 +179,9 @@ def test_what_another_thread_changes_during_a_call_does_not_count(entry: Entry, 
         stop.set()
         changing.join()
         sys.setswitchinterval(interval)
-    longer = {repr(outcome(call, *replaced(entry.arguments, path, of + b"\0"))) for of in (raw, other)}  # between append and pop
+    longer = {
+        repr(outcome(call, *replaced(entry.arguments, path, of + b"\0"))) for of in (raw, other)
+    }  # between append and pop
     if IS_LOCKED:  # else a bytearray is half written when it is copied, and held for that moment
         assert results <= expected | longer
         assert not refusals
@@ -173,7 +190,9 @@ def test_what_another_thread_changes_during_a_call_does_not_count(entry: Entry, 
 @pytest.mark.parametrize("family", [Family.BIP37, Family.FAST, Family.SIPHASH])
 @pytest.mark.parametrize("kind", ["BitCore", "CounterCore"])
 def test_a_buffer_of_keys_is_used_in_place_whatever_changes_in_it(kind: str, family: Family) -> None:
-    """The exception of the rule: it is held, so that it can be neither resized nor freed, and cells are in range whatever is read."""
+    """The exception of the rule: it is held, so that it can be neither resized nor freed, and cells are in range
+    whatever is read.
+    """
     width, count = 24, 4096
     given, stop, held = bytearray(width * count), threading.Event(), list[BufferError]()
     keys = memoryview(given).cast("B", [count, width])
@@ -224,8 +243,17 @@ class Evil(int):
 
 @pytest.mark.parametrize("kernel", [native, reference])
 @pytest.mark.parametrize("kind", ["BitCore", "CounterCore"])
-def test_a_cell_of_the_users_own_function_is_within_its_span_whatever_its_class_says(kind: str, kernel: Callable[[], Kernel]) -> None:
-    made = core(kernel(), kind, cells=100, hash_funcs=2, family=Family.CUSTOM, custom=[lambda data: Evil(5), lambda data: Evil(-1)])
+def test_a_cell_of_the_users_own_function_is_within_its_span_whatever_its_class_says(
+    kind: str, kernel: Callable[[], Kernel]
+) -> None:
+    made = core(
+        kernel(),
+        kind,
+        cells=100,
+        hash_funcs=2,
+        family=Family.CUSTOM,
+        custom=[lambda data: Evil(5), lambda data: Evil(-1)],
+    )
     assert made.positions(b"key") == [5, 99]
     assert made.add(b"key")
     assert b"key" in made

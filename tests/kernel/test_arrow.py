@@ -1,4 +1,6 @@
-"""Arrow's C data interface, in both kernels: every layout, producers that contradict themselves, and that everything is released once."""
+"""Arrow's C data interface, in both kernels: every layout, producers that contradict themselves, and that everything is
+released once.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,10 @@ def packed(rng: random.Random, flags: list[bool], offset: int) -> bytes:
 
 
 def some_texts(rng: random.Random, count: int) -> list[bytes]:
-    return ["".join(rng.choices("abcé€😀", [9, 9, 9, 1, 1, 1], k=rng.choice([0, 1, 3, 12, 13, 20]))).encode() for _ in range(count)]
+    return [
+        "".join(rng.choices("abcé€😀", [9, 9, 9, 1, 1, 1], k=rng.choice([0, 1, 3, 12, 13, 20]))).encode()
+        for _ in range(count)
+    ]
 
 
 def a_part(rng: random.Random, texts: list[bytes], kind: bytes, offset: int) -> tuple[bytes, list[bytes | None]]:
@@ -80,7 +85,10 @@ def a_part(rng: random.Random, texts: list[bytes], kind: bytes, offset: int) -> 
             for item in everything:
                 ends.append(ends[-1] + len(item))
             data = bytes(ends[0]) + b"".join(everything)
-            return (kind if size == "offsets" else kind.upper()), [integers(*ends, width=4 if size == "offsets" else 8), data]
+            return (kind if size == "offsets" else kind.upper()), [
+                integers(*ends, width=4 if size == "offsets" else 8),
+                data,
+            ]
 
 
 def a_column(rng: random.Random) -> tuple[Producer, Encoding, list[Any]]:
@@ -90,11 +98,16 @@ def a_column(rng: random.Random) -> tuple[Producer, Encoding, list[Any]]:
     validity = None if all(valid) and rng.random() < 0.5 else packed(rng, valid, offset)
     nulls = rng.choice([-1, valid.count(False)]) if validity else 0
     shape: dict[str, Any] = {"null_count": nulls, "offset": offset}
-    encoding = rng.choice([Encoding.UTF8, Encoding.BYTES, Encoding.INT64, Encoding.UINT64, Encoding.INT32, Encoding.UINT32])
+    encoding = rng.choice(
+        [Encoding.UTF8, Encoding.BYTES, Encoding.INT64, Encoding.UINT64, Encoding.INT32, Encoding.UINT32]
+    )
     if encoding in NUMBERS:
         letter = rng.choice("cCsSiIlL")
         width, signed = 1 << "cCsSiIlL".index(letter) // 2, letter.islower()
-        takes_signs, most = encoding in (Encoding.INT64, Encoding.INT32), 8 if encoding in (Encoding.INT64, Encoding.UINT64) else 4
+        takes_signs, most = (
+            encoding in (Encoding.INT64, Encoding.INT32),
+            8 if encoding in (Encoding.INT64, Encoding.UINT64) else 4,
+        )
         low = -(1 << 8 * min(width, most) - 1) if signed and takes_signs else 0
         high = min(1 << 8 * width - signed, 1 << 8 * most - takes_signs)
         numbers = [rng.randrange(low, high) for _ in range(offset + count)]
@@ -111,7 +124,10 @@ def a_column(rng: random.Random) -> tuple[Producer, Encoding, list[Any]]:
         chosen = [rng.randrange(count) for _ in range(rng.randrange(50))] if count else []
         letter = rng.choice("cCsSiIlL")
         indexes = integers(*chosen, width=1 << "cCsSiIlL".index(letter) // 2)
-        producer, keys = Producer(letter.encode(), len(chosen), [None, indexes], dictionary=producer), [keys[at] for at in chosen]
+        producer, keys = (
+            Producer(letter.encode(), len(chosen), [None, indexes], dictionary=producer),
+            [keys[at] for at in chosen],
+        )
     if rng.random() < 0.2:  # a table that has it as its only column
         skipped = rng.randrange(len(keys) + 1)
         keys = keys[skipped:]
@@ -130,7 +146,9 @@ def test_a_random_column_is_its_keys_one_by_one(kernel: Kernel, kind: str) -> No
         assert by_column.update(producer, nulls="skip") == sum(by_key.add(key) for key in there), f"seed {seed}"
         assert contents(by_column) == contents(by_key), f"seed {seed}"
         half.update(there[::2])
-        assert list(half.contains_many(again, nulls="skip")) == [key is not None and key in half for key in keys], f"seed {seed}"
+        assert list(half.contains_many(again, nulls="skip")) == [key is not None and key in half for key in keys], (
+            f"seed {seed}"
+        )
         for each in (producer, again):
             assert (each.released, each.schemas_released) == (1, 1), f"seed {seed}"
 
@@ -155,7 +173,8 @@ def test_the_users_functions_get_what_a_single_key_is(kernel: Kernel, keys: list
     own = made(
         kernel,
         Encoding.CALLABLE,
-        encode=lambda key: (seen.append(key), repr(key).encode())[1],  # type: ignore[func-returns-value]  # for its effect
+        # for its effect
+        encode=lambda key: (seen.append(key), repr(key).encode())[1],  # type: ignore[func-returns-value]
     )
     flags = bytes([sum((key is not None) << at for at, key in enumerate(keys))])
     views = b"".join(view(key or b"") for key in keys)
@@ -181,7 +200,10 @@ def test_a_stream_is_its_arrays_in_order(kernel: Kernel) -> None:
 
 def test_nulls_are_numbered_over_the_whole_stream(kernel: Kernel) -> None:
     def stream() -> Streamed:
-        arrays = [Producer(b"u", 2, [None, integers(0, 1, 2), b"ab"]), Producer(b"u", 2, [b"\1", integers(0, 1, 1), b"c"], null_count=1)]
+        arrays = [
+            Producer(b"u", 2, [None, integers(0, 1, 2), b"ab"]),
+            Producer(b"u", 2, [b"\1", integers(0, 1, 1), b"c"], null_count=1),
+        ]
         return Streamed(Producer(b"u", 0, []), arrays)
 
     of = made(kernel)
@@ -196,9 +218,15 @@ def test_nulls_are_numbered_over_the_whole_stream(kernel: Kernel) -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"code": 5, "message": b"the disk is gone"}, (OSError, "[Errno 5] a stream of Arrow arrays failed: the disk is gone")),
+        (
+            {"code": 5, "message": b"the disk is gone"},
+            (OSError, "[Errno 5] a stream of Arrow arrays failed: the disk is gone"),
+        ),
         ({"code": 12, "message": None}, (OSError, "[Errno 12] a stream of Arrow arrays failed: it does not say why")),
-        ({"code": 5, "message": b"\xff\xfe", "at": "schema"}, (OSError, "[Errno 5] a stream of Arrow arrays failed: \ufffd\ufffd")),
+        (
+            {"code": 5, "message": b"\xff\xfe", "at": "schema"},
+            (OSError, "[Errno 5] a stream of Arrow arrays failed: \ufffd\ufffd"),
+        ),
     ],
 )
 def test_a_stream_that_fails_says_why(kernel: Kernel, given: dict[str, Any], expected: object) -> None:
@@ -225,24 +253,54 @@ def test_a_wrong_type_is_refused_before_the_first_array(kernel: Kernel) -> None:
     [
         (Encoding.BYTES, ("u",), (TypeError, "a column of binary expected, not of text: other keys need `encode`")),
         (Encoding.BYTES, ("l",), (TypeError, "a column of binary expected, not of integers: other keys need `encode`")),
-        (Encoding.UTF8, ("w:3",), (TypeError, "a column of text expected by a filter that encodes utf-8, not of binary")),
-        (Encoding.INT64, ("vu",), (TypeError, "a column of integers expected by a filter that encodes integers, not of text")),
+        (
+            Encoding.UTF8,
+            ("w:3",),
+            (TypeError, "a column of text expected by a filter that encodes utf-8, not of binary"),
+        ),
+        (
+            Encoding.INT64,
+            ("vu",),
+            (TypeError, "a column of integers expected by a filter that encodes integers, not of text"),
+        ),
         (Encoding.UTF8, ("g",), (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'g'")),
         (Encoding.INT64, ("b",), (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'b'")),
-        (Encoding.INT64, ("tdD",), (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'tdD'")),
-        (Encoding.UTF8, ("+l",), (TypeError, "a column of text, binary or integers expected, not of Arrow's type '+l'")),
+        (
+            Encoding.INT64,
+            ("tdD",),
+            (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'tdD'"),
+        ),
+        (
+            Encoding.UTF8,
+            ("+l",),
+            (TypeError, "a column of text, binary or integers expected, not of Arrow's type '+l'"),
+        ),
         (Encoding.UTF8, ("",), (TypeError, "a column of text, binary or integers expected, not of Arrow's type ''")),
-        (Encoding.BYTES, ("w:",), (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'w:'")),
-        (Encoding.BYTES, ("w:-1",), (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'w:-1'")),
+        (
+            Encoding.BYTES,
+            ("w:",),
+            (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'w:'"),
+        ),
+        (
+            Encoding.BYTES,
+            ("w:-1",),
+            (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'w:-1'"),
+        ),
         (
             Encoding.BYTES,
             ("w:99999999999",),
             (TypeError, "a column of text, binary or integers expected, not of Arrow's type 'w:99999999999'"),
         ),
-        (Encoding.UTF8, ("x" * 99,), (TypeError, f"a column of text, binary or integers expected, not of Arrow's type '{'x' * 60}'")),
+        (
+            Encoding.UTF8,
+            ("x" * 99,),
+            (TypeError, f"a column of text, binary or integers expected, not of Arrow's type '{'x' * 60}'"),
+        ),
     ],
 )
-def test_a_column_of_another_type_is_refused(kernel: Kernel, encoding: Encoding, producer: tuple[str], expected: object) -> None:
+def test_a_column_of_another_type_is_refused(
+    kernel: Kernel, encoding: Encoding, producer: tuple[str], expected: object
+) -> None:
     column = Producer(producer[0].encode(), 0, [None, None, None])
     assert outcome(lambda: made(kernel, encoding).update(column)) == expected
     assert (column.released, column.schemas_released) == (1, 1)
@@ -261,7 +319,9 @@ def test_a_column_of_another_type_is_refused(kernel: Kernel, encoding: Encoding,
         (Encoding.UINT32, b"L", integers(7, 2**32, width=8), "key 1: 4294967296 does not fit into uint32"),
     ],
 )
-def test_a_number_that_does_not_fit_is_named(kernel: Kernel, encoding: Encoding, format: bytes, raw: bytes, message: str) -> None:
+def test_a_number_that_does_not_fit_is_named(
+    kernel: Kernel, encoding: Encoding, format: bytes, raw: bytes, message: str
+) -> None:
     of = made(kernel, encoding)
     with pytest.raises(OverflowError, match=f"^{message}$"):
         of.update(Producer(format, 2, [None, raw]))
@@ -288,7 +348,11 @@ def test_what_becomes_of_nulls_is_one_of_two(kernel: Kernel, nulls: Any) -> None
 
 
 def texts(
-    length: int = 2, ends: bytes | None = integers(0, 1, 2), data: bytes | None = b"ab", without_buffers: bool = False, **changes: Any
+    length: int = 2,
+    ends: bytes | None = integers(0, 1, 2),
+    data: bytes | None = b"ab",
+    without_buffers: bool = False,
+    **changes: Any,
 ) -> Producer:
     if without_buffers:
         producer = Producer(b"u", length, [], n_buffers=3)
@@ -297,7 +361,9 @@ def texts(
     return Producer(b"u", length, [None, ends, data], **changes)
 
 
-def views(*items: bytes, blocks: tuple[bytes | None, ...] = (LONG,), sizes: bytes | None = None, **changes: Any) -> Producer:
+def views(
+    *items: bytes, blocks: tuple[bytes | None, ...] = (LONG,), sizes: bytes | None = None, **changes: Any
+) -> Producer:
     sizes = integers(*(len(block or b"") for block in blocks), width=8) if sizes is None else sizes
     return Producer(b"vu", len(items), [None, b"".join(items), *blocks, sizes], **changes)
 
@@ -335,7 +401,10 @@ MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
     "cut": (lambda: texts(ends=integers(0, 1, 2), data="é".encode()), "text of a column, key 0: it is not valid UTF-8"),
     "surrogate": (lambda: texts(1, integers(0, 3), b"\xed\xa0\x80"), "text of a column, key 0: it is not valid UTF-8"),
     "overlong": (lambda: texts(1, integers(0, 2), b"\xc0\x80"), "text of a column, key 0: it is not valid UTF-8"),
-    "too high": (lambda: texts(1, integers(0, 4), b"\xf4\x90\x80\x80"), "text of a column, key 0: it is not valid UTF-8"),
+    "too high": (
+        lambda: texts(1, integers(0, 4), b"\xf4\x90\x80\x80"),
+        "text of a column, key 0: it is not valid UTF-8",
+    ),
     "released": (lambda: texts(release=None), "array of a column, key 0: it was released"),
     "schema released": (lambda: texts(schema_changes={"release": None}), "schema of a column, key 0: it was released"),
     "no format": (lambda: texts(schema_changes={"format": None}), "schema of a column, key 0: it has no format"),
@@ -344,8 +413,14 @@ MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
         lambda: Producer(b"u", 0, [None, None, None], dictionary=texts(), schema_changes={"dictionary": None}),
         "dictionary of a column, key 0: its type has none",
     ),
-    "no dictionary": (lambda: Producer(b"c", 1, [None, b"\0"], schema_changes=UNKEPT), "dictionary of a column, key 0: it is missing"),
-    "dictionary by text": (lambda: texts(dictionary=texts()), "schema of a column, key 0: a dictionary's numbers are not integers"),
+    "no dictionary": (
+        lambda: Producer(b"c", 1, [None, b"\0"], schema_changes=UNKEPT),
+        "dictionary of a column, key 0: it is missing",
+    ),
+    "dictionary by text": (
+        lambda: texts(dictionary=texts()),
+        "schema of a column, key 0: a dictionary's numbers are not integers",
+    ),
     "dictionary released": (
         lambda: Producer(b"c", 1, [None, b"\0"], dictionary=texts(schema_changes={"release": None})),
         "schema of a column, key 0: the dictionary's is missing",
@@ -358,7 +433,10 @@ MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
         lambda: Producer(b"c", 1, [None, b"\1"], dictionary=texts(ends=integers(0, 2, 1))),
         "offsets of a column, key 0: from 2 to 1 of 1",
     ),
-    "dictionary of dictionaries": (lambda: Producer(b"c", 1, [None, b"\0"], dictionary=named(0)), "not of Arrow's type 'c'"),
+    "dictionary of dictionaries": (
+        lambda: Producer(b"c", 1, [None, b"\0"], dictionary=named(0)),
+        "not of Arrow's type 'c'",
+    ),
     "index": (lambda: named(2), "dictionary of a column, key 0: value 2 of 2"),
     "negative index": (lambda: named(-1), "dictionary of a column, key 0: value -1 of 2"),
     "largest index": (
@@ -369,27 +447,48 @@ MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
     "view block": (lambda: views(view(b"a"), view(LONG, 1)), "view of a column, key 1: buffer 1 of 1"),
     "view negative block": (lambda: views(view(LONG, -1)), "view of a column, key 0: buffer -1 of 1"),
     "view beyond": (lambda: views(view(LONG, 0, 1)), "view of a column, key 0: from 1 to 27 of 26"),
-    "view overflow": (lambda: views(view(LONG, 0, 2**31 - 1)), f"view of a column, key 0: from {2**31 - 1} to {2**31 + 25} of 26"),
+    "view overflow": (
+        lambda: views(view(LONG, 0, 2**31 - 1)),
+        f"view of a column, key 0: from {2**31 - 1} to {2**31 + 25} of 26",
+    ),
     "view before": (lambda: views(view(LONG, 0, -1)), "view of a column, key 0: from -1 to 25 of 26"),
-    "view prefix": (lambda: views(view(b"A" + LONG[1:])), "view of a column, key 0: its prefix is not that of the text"),
+    "view prefix": (
+        lambda: views(view(b"A" + LONG[1:])),
+        "view of a column, key 0: its prefix is not that of the text",
+    ),
     "view no block": (
         lambda: views(view(LONG), blocks=(None,), sizes=integers(26, width=8)),
         "view of a column, key 0: from 0 to 26 of 26",
     ),
-    "view sizes": (lambda: views(view(b"a"), sizes=integers(-1, width=8)), "sizes of a column, key 0: -1 bytes of buffer 0"),
+    "view sizes": (
+        lambda: views(view(b"a"), sizes=integers(-1, width=8)),
+        "sizes of a column, key 0: -1 bytes of buffer 0",
+    ),
     "view no sizes": (
         lambda: Producer(b"vu", 1, [None, view(b"a"), LONG, None]),
         "sizes of a column, key 0: the buffer is missing",
     ),
     "view buffers": (lambda: views(view(b"a"), n_buffers=2), "buffers of a column, key 0: 2 of them, not 3"),
-    "view many buffers": (lambda: views(view(b"a"), n_buffers=1 << 40), f"buffers of a column, key 0: {1 << 40} of them, not 3"),
-    "table released": (lambda: Producer(b"+s", 2, [None], children=[texts()], release=None), "array of a column, key 0: it was released"),
+    "view many buffers": (
+        lambda: views(view(b"a"), n_buffers=1 << 40),
+        f"buffers of a column, key 0: {1 << 40} of them, not 3",
+    ),
+    "table released": (
+        lambda: Producer(b"+s", 2, [None], children=[texts()], release=None),
+        "array of a column, key 0: it was released",
+    ),
     "table of none": (
         lambda: Producer(b"+s", 2, [None], children=[texts()], n_children=0),
         "children of a column, key 0: 0 of them, not 1",
     ),
-    "table longer": (lambda: Producer(b"+s", 3, [None], children=[texts()]), "length of a column, key 0: 2 where 3 are needed"),
-    "table further": (lambda: Producer(b"+s", 2, [None], children=[texts()], offset=1), "length of a column, key 0: 2 where 3 are needed"),
+    "table longer": (
+        lambda: Producer(b"+s", 3, [None], children=[texts()]),
+        "length of a column, key 0: 2 where 3 are needed",
+    ),
+    "table further": (
+        lambda: Producer(b"+s", 2, [None], children=[texts()], offset=1),
+        "length of a column, key 0: 2 where 3 are needed",
+    ),
     "table length": (lambda: Producer(b"+s", -1, [None], children=[texts()]), "length of a column, key 0: -1 from 0"),
     "table huge": (
         lambda: Producer(b"+s", (1 << 63) - 1, [None], children=[texts()], offset=(1 << 63) - 1),
@@ -412,7 +511,9 @@ def test_a_producer_that_contradicts_itself_is_refused(kernel: Kernel, case: str
     make, message = MALFORMED[case]
     producer, of = make(), made(kernel)
     kind, said = outcome(lambda: getattr(of, method)(producer))
-    assert (kind, said) == (ColumnError, message) if " of a column" in message else (kind is TypeError and message in said)
+    assert (
+        (kind, said) == (ColumnError, message) if " of a column" in message else (kind is TypeError and message in said)
+    )
     released = 0 if case in ("released", "table released") else 1  # by somebody else
     assert producer.released == released
     if not released:  # which is the end of a stream
@@ -420,7 +521,9 @@ def test_a_producer_that_contradicts_itself_is_refused(kernel: Kernel, case: str
     producer = make()
     stream = Streamed(producer, [producer])
     kind, said = outcome(lambda: getattr(of, method)(stream))
-    assert (kind, said) == (ColumnError, message) if " of a column" in message else (kind is TypeError and message in said)
+    assert (
+        (kind, said) == (ColumnError, message) if " of a column" in message else (kind is TypeError and message in said)
+    )
     assert stream.released == 1
 
 

@@ -78,7 +78,9 @@ def test_auto_is_pure_without_a_word_where_no_compiled_kernel_is(wanted: Any) ->
 @pytest.mark.usefixtures("missing")
 def test_native_forced_and_missing_is_an_error_that_says_how_to_get_it(wanted: Any) -> None:
     wanted("native")
-    with pytest.raises(errors.BackendError, match="SPVFILTER_BACKEND=native, but the compiled kernel is not installed: ") as caught:
+    with pytest.raises(
+        errors.BackendError, match="SPVFILTER_BACKEND=native, but the compiled kernel is not installed: "
+    ) as caught:
         backend.choose()
     assert HINT in str(caught.value)
     assert isinstance(caught.value, ImportError)
@@ -94,14 +96,18 @@ def test_a_compiled_kernel_of_other_sources_is_not_taken(wanted: Any, there: Mod
 @pytest.mark.usefixtures("broken")
 def test_a_compiled_kernel_that_does_not_load_is_never_ignored_silently(wanted: Any) -> None:
     wanted("auto")
-    with pytest.warns(errors.SpvFilterWarning, match="running the pure kernel, as .* does not load .undefined symbol: spv_nothing"):
+    with pytest.warns(
+        errors.SpvFilterWarning, match="running the pure kernel, as .* does not load .undefined symbol: spv_nothing"
+    ):
         assert backend.choose() == ("pure", backend.reference())
     wanted("native")
     with pytest.raises(errors.BackendError, match="undefined symbol: spv_nothing"):
         backend.choose()
 
 
-def test_a_compiled_kernel_that_another_kind_of_python_loads_is_not_taken(wanted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiled_kernel_that_another_kind_of_python_loads_is_not_taken(
+    wanted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A free-threaded Python takes a file by the name of the stable ABI, of which it has none."""
 
     def refuse(name: str) -> ModuleType:
@@ -123,7 +129,9 @@ def test_another_name_is_an_error(wanted: Any, name: str) -> None:
 
 
 @pytest.mark.usefixtures("missing")
-def test_the_version_says_how_to_get_the_compiled_kernel_unless_pure_was_chosen(wanted: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_says_how_to_get_the_compiled_kernel_unless_pure_was_chosen(
+    wanted: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     wanted("auto")
     assert main(["--version"]) == 0
     first, *more = capsys.readouterr().out.splitlines()
@@ -143,7 +151,9 @@ def test_the_backend_is_the_one_forced(name: str) -> None:
 
 @pytest.mark.native
 def test_the_compiled_kernel_loads_nothing_of_the_reference() -> None:
-    ran = python("import sys, spvfilter.kernel; print(*(name for name in sys.modules if 'kernel.pure' in name))", "native")
+    ran = python(
+        "import sys, spvfilter.kernel; print(*(name for name in sys.modules if 'kernel.pure' in name))", "native"
+    )
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "\n", "")
 
 
@@ -162,7 +172,10 @@ def public(of: object) -> set[str]:
 
 
 def test_the_command_line_has_one_line_for_a_forced_backend_that_is_missing() -> None:
-    ran = python(f"import sys; sys.modules[{NATIVE!r}] = None; from spvfilter.cli import main; sys.exit(main(['demo']))", "native")
+    ran = python(
+        f"import sys; sys.modules[{NATIVE!r}] = None; from spvfilter.cli import main; sys.exit(main(['demo']))",
+        "native",
+    )
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.startswith("spvfilter: SPVFILTER_BACKEND=native, but the compiled kernel is not installed: ")
     assert ran.stderr.count("\n") == 1
@@ -170,4 +183,6 @@ def test_the_command_line_has_one_line_for_a_forced_backend_that_is_missing() ->
 
 def python(code: str, name: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, backend.VARIABLE: name}
-    return subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, env=environment, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, env=environment, timeout=60
+    )

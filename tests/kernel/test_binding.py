@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 BINDING = Path(__file__).parents[2] / "spvfilter/kernel/csrc/binding"
-TAKES_FORMAT = re.compile(r"\b(?:_?Py_(?:Va)?BuildValue|_?PyArg_(?:Va)?Parse\w*|_?PyObject_Call(?:Function|Method))(?:_SizeT)?\s*\(")
+TAKES_FORMAT = re.compile(
+    r"\b(?:_?Py_(?:Va)?BuildValue|_?PyArg_(?:Va)?Parse\w*|_?PyObject_Call(?:Function|Method))(?:_SizeT)?\s*\("
+)
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
@@ -26,12 +28,19 @@ def formats(source: str) -> list[str]:
 
 
 def test_formats_are_found_wherever_they_stand_in_a_call() -> None:
-    source = """return Py_BuildValue(\n "(y#O)", f(1), ")"); if (!PyArg_ParseTuple(a, "y*|n", k)) g("s#", _Py_BuildValue_SizeT("i", 0));"""
+    source = (
+        """return Py_BuildValue(\n "(y#O)", f(1), ")"); if (!PyArg_ParseTuple(a, "y*|n", k)) """
+        """g("s#", _Py_BuildValue_SizeT("i", 0));"""
+    )
     assert formats(source) == ['"(y#O)"', '")"', '"y*|n"', '"i"']
 
 
 def test_no_format_has_a_size_beside_a_pointer() -> None:
-    """A wheel built with 3.13's headers calls functions that under 3.11 and 3.12 refuse `#`, or read a C int where a Py_ssize_t is."""
-    everything = [text for path in sorted(BINDING.rglob("*.[ch]")) for text in formats(path.read_text(encoding="utf-8"))]
+    """A wheel built with 3.13's headers calls functions that under 3.11 and 3.12 refuse `#`, or read a C int where a
+    Py_ssize_t is.
+    """
+    everything = [
+        text for path in sorted(BINDING.rglob("*.[ch]")) for text in formats(path.read_text(encoding="utf-8"))
+    ]
     assert len(everything) > 20
     assert not [text for text in everything if "#" in text]

@@ -115,7 +115,9 @@ KEYS = [b"\x02" + bytes((number,)) * 32 for number in range(17)]
 LONG_KEY = b"\x04" + bytes(64)
 
 
-@pytest.mark.parametrize("data", [b"\x02" + bytes(32), b"\x03" + bytes(32), *(bytes((first,)) + bytes(64) for first in (4, 6, 7))])
+@pytest.mark.parametrize(
+    "data", [b"\x02" + bytes(32), b"\x03" + bytes(32), *(bytes((first,)) + bytes(64) for first in (4, 6, 7))]
+)
 def test_keys_are_told_by_their_shape(data: bytes) -> None:
     assert kernel.is_pubkey(data)
     assert kernel.is_p2pk(build.p2pk(data))
@@ -129,7 +131,15 @@ def test_keys_are_told_by_their_shape(data: bytes) -> None:
 
 @pytest.mark.parametrize(
     "script",
-    [b"", b"\xac", b"\x21\xac", build.push(KEY), build.p2pk(KEY) + b"\xac", b"\x4c" + build.p2pk(KEY), build.push(KEY) + b"\xad"],
+    [
+        b"",
+        b"\xac",
+        b"\x21\xac",
+        build.push(KEY),
+        build.p2pk(KEY) + b"\xac",
+        b"\x4c" + build.p2pk(KEY),
+        build.push(KEY) + b"\xad",
+    ],
 )
 def test_other_scripts_are_not_p2pk(script: bytes) -> None:
     assert not kernel.is_p2pk(script)

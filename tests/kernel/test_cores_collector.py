@@ -1,4 +1,6 @@
-"""Filters in rings of references: whatever order the collector finds and clears them in, nothing crashes and nothing stays."""
+"""Filters in rings of references: whatever order the collector finds and clears them in, nothing crashes and nothing
+stays.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ pytestmark = pytest.mark.native
 SIZE = 512  # bytes
 ROOT = Path(__file__).parents[2]
 
-# Run apart, as what it found crashed the interpreter: collections of each generation, new buffers between them, for every such order; then
-# a young collection between a core's making and its memory's.
+# Run apart, as what it found crashed the interpreter: collections of each generation, new buffers between them, for
+# every such order; then a young collection between a core's making and its memory's.
 ORDERS = """
 import gc, itertools
 from spvfilter.kernel import Family
@@ -81,7 +83,9 @@ print("survived")
 
 
 def test_no_order_of_collections_and_buffers_crashes_or_keeps_a_filter() -> None:
-    ran = subprocess.run([sys.executable, "-W", "error", "-c", ORDERS], capture_output=True, text=True, cwd=ROOT, timeout=300)
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", ORDERS], capture_output=True, text=True, cwd=ROOT, timeout=300
+    )
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "survived\n", "")
 
 
@@ -99,7 +103,9 @@ def in_a_ring(buffer: Any, ring: list[object]) -> weakref.ref[Any]:
 
 
 @pytest.mark.parametrize(
-    "view", [lambda memory: memory, memoryview, lambda memory: memoryview(memory)[:]], ids=["itself", "a view", "a view of a view"]
+    "view",
+    [lambda memory: memory, memoryview, lambda memory: memoryview(memory)[:]],
+    ids=["itself", "a view", "a view of a view"],
 )
 def test_a_ring_through_what_holds_the_cells_is_collected(view: Callable[[Any], Any]) -> None:
     memory, ring = Derived(SIZE), list[object]()

@@ -1,4 +1,6 @@
-"""The compiled BitCore and CounterCore do not leak: memory stays flat over very many calls, including those that fail."""
+"""The compiled BitCore and CounterCore do not leak: memory stays flat over very many calls, including those that
+fail.
+"""
 
 from __future__ import annotations
 
@@ -52,15 +54,24 @@ def calls(kind: str) -> list[Callable[[], object]]:
     made, other = core(kind), core(kind)
     frozen = core(kind, buffer=bytes(1 << 15))
     texts, numbers = core(kind, encoding=Encoding.UTF8), core(kind, encoding=Encoding.UINT64)
-    encoded, failing = core(kind, encoding=Encoding.CALLABLE, encode=repr), core(kind, encoding=Encoding.CALLABLE, encode=fails)
+    encoded, failing = (
+        core(kind, encoding=Encoding.CALLABLE, encode=repr),
+        core(kind, encoding=Encoding.CALLABLE, encode=fails),
+    )
     own = core(kind, family=Family.CUSTOM, custom=[zlib.crc32] * 4 + [lambda data: 1 << 100])
     own_failing = core(kind, family=Family.CUSTOM, custom=[zlib.crc32] * 4 + [fails])
     many = core(kind, hash_funcs=600)
-    shapes = [core(kind, **change) for change in ({"hash_funcs": 4}, {"family": Family.SIPHASH}, {"key": b"k" * 16}, {"partitioned": True})]
+    shapes = [
+        core(kind, **change)
+        for change in ({"hash_funcs": 4}, {"family": Family.SIPHASH}, {"key": b"k" * 16}, {"partitioned": True})
+    ]
     unmade = type(made).__new__(type(made))  # type: ignore[call-overload]  # values that callers may give
     keys = [b"%d" % number for number in range(150)]
     names = ["add", "__contains__", "positions"] + (["remove", "count"] if kind == "CounterCore" else [])
-    works: list[Callable[[], object]] = [lambda: core(kind), lambda: core(kind, buffer=np.zeros(1 << 15, np.uint8)).body]
+    works: list[Callable[[], object]] = [
+        lambda: core(kind),
+        lambda: core(kind, buffer=np.zeros(1 << 15, np.uint8)).body,
+    ]
     for of, key in itertools.product(
         [made, frozen, texts, numbers, encoded, failing, own, own_failing, many, unmade], [b"key", "key", 7, None]
     ):
@@ -82,17 +93,33 @@ def calls(kind: str) -> list[Callable[[], object]]:
         5,
         [b"k"],
     ]
-    for of, batch in itertools.product([made, frozen, texts, numbers, encoded, failing, own, own_failing, unmade], batches):
+    for of, batch in itertools.product(
+        [made, frozen, texts, numbers, encoded, failing, own, own_failing, unmade], batches
+    ):
         works += [lambda of=of, batch=batch: of.update(batch), lambda of=of, batch=batch: of.contains_many(batch)]  # type: ignore[misc]
-    fresh: list[Callable[[], Any]] = [lambda: bytearray(b"key"), lambda: memoryview(bytearray(b"kkeeyy"))[::2], lambda: np.zeros(3)]
+    fresh: list[Callable[[], Any]] = [
+        lambda: bytearray(b"key"),
+        lambda: memoryview(bytearray(b"kkeeyy"))[::2],
+        lambda: np.zeros(3),
+    ]
     works += [lambda of=of, key=key: of.add(key()) for of in (made, encoded, own) for key in fresh]  # type: ignore[misc]
-    works += [lambda: made.update([b"%d" % number for number in range(140)]), lambda: texts.contains_many([f"{n}ü" for n in range(140)])]
+    works += [
+        lambda: made.update([b"%d" % number for number in range(140)]),
+        lambda: texts.contains_many([f"{n}ü" for n in range(140)]),
+    ]
     works += [
         lambda: numbers.update([n << 60 for n in range(15)]),
         lambda: made.update([*(b"%d" % n for n in range(9)), bytearray(b"k"), 5]),
     ]
-    columns = [np.array(TEXTS), np.array(TEXTS, object), np.array([*TEXTS, "\ud800"]), np.array([*TEXTS, None]), np.arange(9)]
-    works += [lambda column=column: texts.update(column) for column in columns]  # type: ignore[misc]  # of which three are refused
+    columns = [
+        np.array(TEXTS),
+        np.array(TEXTS, object),
+        np.array([*TEXTS, "\ud800"]),
+        np.array([*TEXTS, None]),
+        np.arange(9),
+    ]
+    # of which three are refused
+    works += [lambda column=column: texts.update(column) for column in columns]  # type: ignore[misc]
     works += [
         lambda: texts.contains_many(columns[3], nulls="skip"),
         lambda: texts.update(columns[0], "one"),
@@ -110,11 +137,31 @@ def calls(kind: str) -> list[Callable[[], object]]:
             works.append(lambda of=of, name=name: getattr(of, name)())  # type: ignore[misc]
         for name in ("buffer", "body", "cells", "hash_funcs", "family", "key", "encoding", "partitioned"):
             works.append(lambda of=of, name=name: getattr(of, name))  # type: ignore[misc]
-    bad: list[dict[str, Any]] = [{"buffer": 5}, {"buffer": bytearray(3)}, {"buffer": memoryview(bytes(1 << 16))[::2]}, {"cells": -1}]
-    bad += [{"cells": "x"}, {"hash_funcs": 1 << 40}, {"family": 9}, {"encoding": 9}, {"encoding": Encoding.CALLABLE}, {"key": "k"}]
-    bad += [{"family": Family.CUSTOM, "custom": [len]}, {"family": Family.CUSTOM}, {"hash_funcs": 0, "partitioned": True}, {"unknown": 1}]
+    bad: list[dict[str, Any]] = [
+        {"buffer": 5},
+        {"buffer": bytearray(3)},
+        {"buffer": memoryview(bytes(1 << 16))[::2]},
+        {"cells": -1},
+    ]
+    bad += [
+        {"cells": "x"},
+        {"hash_funcs": 1 << 40},
+        {"family": 9},
+        {"encoding": 9},
+        {"encoding": Encoding.CALLABLE},
+        {"key": "k"},
+    ]
+    bad += [
+        {"family": Family.CUSTOM, "custom": [len]},
+        {"family": Family.CUSTOM},
+        {"hash_funcs": 0, "partitioned": True},
+        {"unknown": 1},
+    ]
     works += [lambda change=change: core(kind, **change) for change in bad]  # type: ignore[misc]
-    works += [lambda: made.__init__(8, 1, 2, bytes(16), bytearray(1)), lambda: setattr(made, "buffer", bytearray(1 << 15))]
+    works += [
+        lambda: made.__init__(8, 1, 2, bytes(16), bytearray(1)),
+        lambda: setattr(made, "buffer", bytearray(1 << 15)),
+    ]
     works += [lambda: setattr(made, "buffer", 5), lambda: delattr(made, "buffer"), lambda: setattr(made, "cells", 5)]
     return works
 
@@ -140,7 +187,9 @@ def test_a_million_calls_leave_nothing_behind(kind: str) -> None:
             run(works)
         gc.collect()
         grown.append(sys.getallocatedblocks() - blocks)
-    assert min(grown) < ROUNDS  # what one call keeps, each round keeps; Python's and NumPy's own caches fill now and then
+    assert (
+        min(grown) < ROUNDS
+    )  # what one call keeps, each round keeps; Python's and NumPy's own caches fill now and then
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 8_000  # KiB
 
 
@@ -154,7 +203,12 @@ def test_a_filter_in_a_ring_of_references_goes_with_it(kind: str) -> None:
 
     memory, ring = Memory(1 << 15), list[object]()
     made = Core(
-        1 << 16 if kind == "CounterCore" else 1 << 18, 5, Family.CUSTOM, bytes(16), memory, custom=[lambda data, ring=ring: len(ring)] * 5
+        1 << 16 if kind == "CounterCore" else 1 << 18,
+        5,
+        Family.CUSTOM,
+        bytes(16),
+        memory,
+        custom=[lambda data, ring=ring: len(ring)] * 5,
     )
     memory.filter = ring  # type: ignore[attr-defined]
     ring += [made, made.add]

@@ -1,4 +1,6 @@
-"""The compiled BitCore and CounterCore against their reference: the same results, bytes and errors in any sequence of calls."""
+"""The compiled BitCore and CounterCore against their reference: the same results, bytes and errors in any sequence of
+calls.
+"""
 
 from __future__ import annotations
 
@@ -56,18 +58,24 @@ class Twins:
         self.memories = [bytearray(b"@@@" + raw + b"@@@") for _ in range(2)]
         buffers = [holding(memory, form) for memory in self.memories]
         classes = (getattr(native, kind), getattr(bits, kind))
-        made = [outcome(lambda of=of, at=at: of(buffer=at, **arguments)) for of, at in zip(classes, buffers, strict=True)]
+        made = [
+            outcome(lambda of=of, at=at: of(buffer=at, **arguments)) for of, at in zip(classes, buffers, strict=True)
+        ]
         self.refusal = made[0] if isinstance(made[0], tuple) else None
         self.cores: list[Any] = made
         if isinstance(made[0], tuple) or isinstance(made[1], tuple):
             assert made[0] == made[1]
 
     def same(self, operation: str, *arguments: Any) -> object:
-        """What a method gives or how it refuses, and what it leaves behind: both alike. Twins and factories among the arguments are
-        resolved for each."""
+        """What a method gives or how it refuses, and what it leaves behind: both alike. Twins and factories among the
+        arguments are resolved for each.
+        """
         results = []
         for number, core in enumerate(self.cores):
-            resolved = [item.cores[number] if isinstance(item, Twins) else item() if callable(item) else item for item in arguments]
+            resolved = [
+                item.cores[number] if isinstance(item, Twins) else item() if callable(item) else item
+                for item in arguments
+            ]
             result = outcome(getattr(core, operation), *resolved)
             results.append("itself" if result is core else bytes(result) if isinstance(result, np.ndarray) else result)
         assert type(results[0]) is type(results[1])
@@ -110,7 +118,9 @@ def some_arguments(rng: random.Random, kind: str) -> dict[str, Any]:
         "hash_funcs": hash_funcs,
         "family": family,
         "key": rng.randbytes(16 if rng.random() < 0.98 else 9),
-        "encoding": Encoding.CALLABLE if own else rng.choice([Encoding.BYTES, Encoding.BYTES, Encoding.UTF8, rng.choice(NUMBERS)]),
+        "encoding": Encoding.CALLABLE
+        if own
+        else rng.choice([Encoding.BYTES, Encoding.BYTES, Encoding.UTF8, rng.choice(NUMBERS)]),
         "partitioned": partitioned,
         "custom": custom,
         "encode": own_encoding if own else None,
@@ -119,7 +129,9 @@ def some_arguments(rng: random.Random, kind: str) -> dict[str, Any]:
 
 
 def some_key(rng: random.Random, encoding: Encoding) -> Any:
-    """Mostly a key of that encoding out of few, so that many were added before; now and then one that is none, or is at its edge."""
+    """Mostly a key of that encoding out of few, so that many were added before; now and then one that is none, or is at
+    its edge.
+    """
     number = rng.randrange(12)
     if rng.random() < 0.04:
         return rng.choice(
@@ -158,21 +170,30 @@ def some_key(rng: random.Random, encoding: Encoding) -> Any:
         case Encoding.CALLABLE:
             return rng.choice([number, str(number), b"%d" % number])
     raw = bytes([number]) * rng.choice([0, 1, 3, 4, 7, 8, 9, 12, 15, 16, 17, 20, 31, 32, 33, 71])
-    return rng.choice([bytes, bytes, bytes, bytearray, memoryview, lambda raw: memoryview(bytes(2 * len(raw)) + raw)[::3], np.bytes_])(raw)  # type: ignore[operator]  # values that callers may give
+    return rng.choice(
+        [bytes, bytes, bytes, bytearray, memoryview, lambda raw: memoryview(bytes(2 * len(raw)) + raw)[::3], np.bytes_]
+    )(raw)  # type: ignore[operator]  # values that callers may give
 
 
 def some_batch(rng: random.Random, encoding: Encoding) -> Any:
     """A batch, or a factory that makes one for each core."""
     count = rng.choice([0, 1, 5, 33, 40, 200])
     if rng.random() < 0.3:
-        width, dtype = rng.choice([0, 1, 8, 20]), rng.choice(["int64", "uint64", "int32", "uint16", "uint8", "float64", ">i8", "bool"])
+        width, dtype = (
+            rng.choice([0, 1, 8, 20]),
+            rng.choice(["int64", "uint64", "int32", "uint16", "uint8", "float64", ">i8", "bool"]),
+        )
         raw = np.frombuffer(bytes(rng.randrange(3) for _ in range(count * 8)), np.uint8)
         table = np.frombuffer(bytes(rng.randrange(3) for _ in range(count * width)), np.uint8).reshape(count, width)
-        return rng.choice([table, raw.view(dtype), table[:, 1:], raw[::2], raw.reshape(count, 4, 2), memoryview(table), np.int64(1)])  # type: ignore[arg-type]  # values that callers may give
+        return rng.choice(
+            [table, raw.view(dtype), table[:, 1:], raw[::2], raw.reshape(count, 4, 2), memoryview(table), np.int64(1)]  # type: ignore[arg-type]
+        )  # values that callers may give
     keys = [some_key(rng, encoding) for _ in range(count)]
     if rng.random() < 0.05:
         return rng.choice([5, None, b"one", bytearray(b"one"), "one"])
-    return rng.choice([keys, keys, tuple(keys), lambda: iter(keys), lambda: (key for key in keys), lambda: map(some_of, keys)])
+    return rng.choice(
+        [keys, keys, tuple(keys), lambda: iter(keys), lambda: (key for key in keys), lambda: map(some_of, keys)]
+    )
 
 
 def some_of(key: Any) -> Any:
@@ -198,7 +219,18 @@ def a_life(rng: random.Random) -> int:
     other = Twins(other_kind, other_arguments, rng.choice([bytes(size), rng.randbytes(size)]), "view")
     others = [twins, other] if not other.refusal else [twins]
     encoding = arguments["encoding"]
-    operations = ["add", "__contains__", "update", "contains_many", "positions", "clear", "same_shape", "__ior__", "cells", "body"]
+    operations = [
+        "add",
+        "__contains__",
+        "update",
+        "contains_many",
+        "positions",
+        "clear",
+        "same_shape",
+        "__ior__",
+        "cells",
+        "body",
+    ]
     operations += ["add", "update", "update", "__contains__", "contains_many"]
     operations += ["limit", "make_room"] if rng.random() < 0.5 else []
     operations += ["set_bits", "union_set_bits", "plane_set_bits", "__iand__", "__le__"] if kind == "BitCore" else []

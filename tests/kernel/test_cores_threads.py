@@ -102,7 +102,8 @@ def test_two_filters_over_one_memory_lose_nothing(core: str, hashing: HashFamily
         made, serial = filters(core)(**shape), filters(core)(**shape)
         twin = filters(core)(**shape, buffer=made.buffer)
         halves = np.array_split(keys, 2)
-        at_once([lambda: made.update(halves[0]), lambda: twin.update(halves[1])])  # noqa: B023  # called before the next round
+        # called before the next round
+        at_once([lambda: made.update(halves[0]), lambda: twin.update(halves[1])])  # noqa: B023
         serial.update(keys)
         assert made == twin == serial
 
@@ -118,7 +119,13 @@ def test_unions_and_additions_at_once_lose_nothing() -> None:
             made.__ior__(part)
 
     added = np.array_split(KEYS[COUNT // 2 :], 2)
-    at_once([lambda: unite(parts[::2]), lambda: unite(parts[1::2]), *(lambda share=share: made.update(share) for share in added)])
+    at_once(
+        [
+            lambda: unite(parts[::2]),
+            lambda: unite(parts[1::2]),
+            *(lambda share=share: made.update(share) for share in added),
+        ]
+    )
     serial.update(KEYS)
     assert made == serial
     counted, twice = (filters("CounterCore")(bits=COUNT, hash_funcs=2) for _ in range(2))
@@ -210,7 +217,10 @@ def test_two_processes_that_add_to_one_map_lose_nothing(core: str, tmp_path: Pat
     path.write_bytes(bytes(len(serial.body)))
     context = multiprocessing.get_context("fork")
     started = context.Barrier(2)
-    workers = [context.Process(target=add_in_a_process, args=(core, path, len(serial.body), half, started)) for half in range(2)]
+    workers = [
+        context.Process(target=add_in_a_process, args=(core, path, len(serial.body), half, started))
+        for half in range(2)
+    ]
     for worker in workers:
         worker.start()
     for worker in workers:

@@ -1,4 +1,6 @@
-"""Damaged transactions and blocks: every truncation, every mutation and every absurd count is refused with its own error."""
+"""Damaged transactions and blocks: every truncation, every mutation and every absurd count is refused with its own
+error.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from support.vectors import EFFORT, effort
 
 KEY = b"\x02" + bytes(32)
 LEGACY = build.tx([TxIn(b"\x11" * 32, 1, b"\x01\x02"), TxIn(b"\x22" * 32, 2)], [TxOut(5, b"\x51"), TxOut(6, b"")])
-SEGWIT = build.tx([TxIn(b"\x33" * 32, 0, witness=(b"sig", KEY)), TxIn(b"\x44" * 32, 1)], [TxOut(7, build.p2wpkh(bytes(20)))])
+SEGWIT = build.tx(
+    [TxIn(b"\x33" * 32, 0, witness=(b"sig", KEY)), TxIn(b"\x44" * 32, 1)], [TxOut(7, build.p2wpkh(bytes(20)))]
+)
 LONG = build.tx([TxIn(b"\x11" * 32, 1, b"\x51" * 50), TxIn(b"\x22" * 32, 2)], [TxOut(5, b"\x51"), TxOut(6, b"")])
 BLOCK = build.block_of(build.GENESIS, 5, [LEGACY, SEGWIT])
 
@@ -149,7 +153,10 @@ HEAD = BLOCK[:80]
         ("input count", HEAD + b"\x01" + LEGACY[:4]),
         ("scriptSig length", HEAD + b"\x01" + LEGACY[:41]),
         ("output count", HEAD + b"\x01" + LEGACY[:4] + b"\x01" + bytes(36) + b"\x00" + bytes(4)),
-        ("scriptPubKey length", HEAD + b"\x01" + LEGACY[:4] + b"\x01" + bytes(36) + b"\x00" + bytes(4) + b"\x01" + bytes(8)),
+        (
+            "scriptPubKey length",
+            HEAD + b"\x01" + LEGACY[:4] + b"\x01" + bytes(36) + b"\x00" + bytes(4) + b"\x01" + bytes(8),
+        ),
         ("witness item count", HEAD + b"\x01" + build.tx([TxIn(bytes(32), 0, witness=(b"x",))], [])[:-7]),
         ("witness item length", HEAD + b"\x01" + build.tx([TxIn(bytes(32), 0, witness=(b"x",))], [])[:-6]),
     ],
@@ -162,7 +169,9 @@ def test_absurd_counts_raise_before_memory_is_taken(count: int, field: str, befo
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < 1 << 20
-        assert error.offset == len(before) or error.field == field.removesuffix(" length")  # a length: where its script would start
+        assert error.offset == len(before) or error.field == field.removesuffix(
+            " length"
+        )  # a length: where its script would start
         assert error.field.startswith(field.removesuffix(" length"))
 
 

@@ -1,4 +1,6 @@
-"""Docstrings and signatures of the compiled functions and types: those of the reference, as help() and inspect show them."""
+"""Docstrings and signatures of the compiled functions and types: those of the reference, as help() and inspect show
+them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from support.kernelentries import ENTRIES, Entry, Kernel, core, native, of_kerne
 SCRIPTS = Path(__file__).parents[2] / "scripts/native"
 NAMES = sorted(vars(reference()))
 TYPES = [name for name in NAMES if isinstance(getattr(reference(), name), type)]
-MEMBERS = [f"{owner}.{name}" for owner in TYPES for name in dir(getattr(reference(), owner)) if not name.startswith("_")]
+MEMBERS = [
+    f"{owner}.{name}" for owner in TYPES for name in dir(getattr(reference(), owner)) if not name.startswith("_")
+]
 
 
 def named(kernel: Kernel, name: str) -> Any:
@@ -30,7 +34,11 @@ def said_by_the_reference(name: str) -> str:
     """A docstring without its indentation; a slot's is in `__slots__`."""
     owner, _, member = name.partition(".")
     bases = getattr(reference(), owner).__mro__ if member else ()
-    slots = [base.__slots__[member] for base in bases if isinstance(vars(base).get("__slots__"), dict) and member in base.__slots__]
+    slots = [
+        base.__slots__[member]
+        for base in bases
+        if isinstance(vars(base).get("__slots__"), dict) and member in base.__slots__
+    ]
     return inspect.cleandoc(slots[0] if slots else named(reference(), name).__doc__)
 
 
@@ -74,7 +82,9 @@ def bound(kernel: Kernel, name: str) -> Callable[..., object]:
 
 
 CALLED = [
-    (name, entry) for name, entry in ENTRIES.items() if entry.arguments and "__" not in name and not name.endswith((".buffer", ".room"))
+    (name, entry)
+    for name, entry in ENTRIES.items()
+    if entry.arguments and "__" not in name and not name.endswith((".buffer", ".room"))
 ]
 
 
@@ -83,7 +93,11 @@ CALLED = [
 @pytest.mark.parametrize(("name", "entry"), CALLED, ids=lambda part: part if isinstance(part, str) else "")
 def test_the_signatures_are_true(name: str, entry: Entry, kernel: Callable[[], Kernel]) -> None:
     function = bound(kernel(), name)
-    signature = [each for each in inspect.signature(function).parameters.values() if each.kind is not inspect.Parameter.KEYWORD_ONLY]
+    signature = [
+        each
+        for each in inspect.signature(function).parameters.values()
+        if each.kind is not inspect.Parameter.KEYWORD_ONLY
+    ]
     unnamed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
     assert entry.keywords == tuple(each.name for each in signature if each.kind not in unnamed)
     arguments = [of_kernel(kernel(), argument) for argument in entry.arguments]

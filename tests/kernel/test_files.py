@@ -1,4 +1,6 @@
-"""Blocks read and scanned where they lie in files: the bytes that are there, XORed or not, and the hits that their blocks give."""
+"""Blocks read and scanned where they lie in files: the bytes that are there, XORed or not, and the hits that their
+blocks give.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def placed(write: Callable[[bytes], int], blocks: list[bytes], key: bytes = b"")
 
 @both
 @pytest.mark.parametrize("key", [b"", bytes(8), FILE_KEY])
-def test_what_is_read_is_what_lies_there_whatever_the_offset_and_the_key(kernel: Callable[[], Kernel], written: Any, key: bytes) -> None:
+def test_what_is_read_is_what_lies_there_whatever_the_offset_and_the_key(
+    kernel: Callable[[], Kernel], written: Any, key: bytes
+) -> None:
     read_at = kernel().read_at
     descriptor = written(xored(DATA, key))
 
@@ -125,7 +129,10 @@ def test_a_place_has_five_parts_and_a_whole_hash(kernel: Callable[[], Kernel]) -
     buffer = kernel().ReadBuffer()
     assert outcome(scan, [PLACE[:4]], buffer) == (TypeError, "a Place expected, not tuple")
     assert outcome(scan, [b"12345"], buffer) == (TypeError, "a Place expected, not bytes")
-    assert outcome(scan, [PLACE._replace(hash=bytes(31))], buffer) == (ParameterError, "a block hash has 32 bytes, not 31")
+    assert outcome(scan, [PLACE._replace(hash=bytes(31))], buffer) == (
+        ParameterError,
+        "a block hash has 32 bytes, not 31",
+    )
     assert outcome(scan, [PLACE], bytearray(9)) == (TypeError, "a ReadBuffer expected, not bytearray")
     assert outcome(scan, [PLACE], buffer, b"") == (TypeError, "found is a WatchTable or None, not bytes")
     assert outcome(table(kernel()).scan_blocks, BLOCK) == (TypeError, "an iterable of bytes expected, not one")
@@ -134,7 +141,9 @@ def test_a_place_has_five_parts_and_a_whole_hash(kernel: Callable[[], Kernel]) -
 
 @both
 @pytest.mark.parametrize("key", [b"", FILE_KEY])
-def test_blocks_in_files_give_the_hits_that_they_give_in_memory(kernel: Callable[[], Kernel], written: Any, key: bytes) -> None:
+def test_blocks_in_files_give_the_hits_that_they_give_in_memory(
+    kernel: Callable[[], Kernel], written: Any, key: bytes
+) -> None:
     blocks = [BLOCK, FIRST, SECOND, BLOCK[:-1], FIRST]
     made, one_by_one = table(kernel()), table(reference())
     in_memory, in_files, expected = kernel().WatchTable(), kernel().WatchTable(), reference().WatchTable()
@@ -169,7 +178,9 @@ def test_a_block_that_fails_the_check_is_not_scanned(kernel: Callable[[], Kernel
 
 
 @both
-def test_where_no_such_block_lies_is_none_and_the_others_are_scanned(kernel: Callable[[], Kernel], written: Any) -> None:
+def test_where_no_such_block_lies_is_none_and_the_others_are_scanned(
+    kernel: Callable[[], Kernel], written: Any
+) -> None:
     place = placed(written, [BLOCK])[0]
     closed = os.open(os.devnull, os.O_RDONLY)
     os.close(closed)

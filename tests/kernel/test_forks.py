@@ -1,4 +1,6 @@
-"""Children forked while other threads are inside the kernel: they wait for none of these threads and find nothing half-changed."""
+"""Children forked while other threads are inside the kernel: they wait for none of these threads and find nothing
+half-changed.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,11 @@ PATIENCE = 20  # seconds; a child needs milliseconds
 ROWS = np.random.default_rng(0).integers(0, 256, (1 << 16, 32), np.uint8)
 
 
-def children(child: Callable[[], None], *threads: Callable[[], object], before: Callable[[], None] = lambda: None) -> None:
-    """Forks many times while each of `threads` is called over and over; `child` ends in time, and raises nothing, in all.
+def children(
+    child: Callable[[], None], *threads: Callable[[], object], before: Callable[[], None] = lambda: None
+) -> None:
+    """Forks many times while each of `threads` is called over and over; `child` ends in time, and raises nothing, in
+    all.
 
     Between forks `before` is called.
     """
@@ -242,5 +247,7 @@ thread.join()
 
 
 def test_a_child_does_not_wait_for_what_another_thread_was_importing() -> None:
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", IMPORTING], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", IMPORTING], capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stdout == "True 0\n"

@@ -31,7 +31,10 @@ def kernel(request: pytest.FixtureRequest) -> Kernel:
 def test_every_sound_message_is_given_with_the_bytes_of_all(kernel: Kernel) -> None:
     large = bytes(range(256)) * 1_000
     stream = TWO + encode_message(MAGIC, "twelve_bytes", large)
-    assert kernel.sound_frames(stream, MAGIC) == ([("ping", bytes(8)), ("verack", b""), ("twelve_bytes", large)], len(stream))
+    assert kernel.sound_frames(stream, MAGIC) == (
+        [("ping", bytes(8)), ("verack", b""), ("twelve_bytes", large)],
+        len(stream),
+    )
 
 
 @pytest.mark.parametrize("left", range(len(TWO)))
@@ -81,7 +84,9 @@ def test_both_kernels_agree_on_damaged_streams(messages: list[tuple[str, bytes]]
         stream[data.draw(st.integers(0, len(stream) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     expected = of_reference(bytes(stream), MAGIC)
     assert native().sound_frames(bytes(stream), MAGIC) == expected
-    assert [payload for _, payload in expected[0]] == [payload for _, payload in messages][: len(expected[0])]  # commands have no checksum
+    assert [payload for _, payload in expected[0]] == [payload for _, payload in messages][
+        : len(expected[0])
+    ]  # commands have no checksum
 
 
 def cfilter(number: int, data: bytes, *, kind: int = 0) -> bytes:
@@ -110,7 +115,9 @@ def test_a_filter_is_taken_out_of_its_message_as_the_message_says(kernel: Kernel
     """Whatever is wrong with a cfilter is left to the parser of messages."""
     whole = bytes(CFilter(0, bytes(range(32)), bytes(range(256)) * (size // 256) + bytes(range(size % 256))))
     broken = [whole[:cut] for cut in (0, 1, 32, 33, 34, len(whole) - 1)] + [whole + b"\0", b"\1" + whole[1:]]
-    wide = [whole[:33] + b"\xfd" + size.to_bytes(2, "little") + whole[-size:]] if 0 < size < 253 else []  # not the shortest length
+    wide = (
+        [whole[:33] + b"\xfd" + size.to_bytes(2, "little") + whole[-size:]] if 0 < size < 253 else []
+    )  # not the shortest length
     for payload in [whole, *broken, *wide]:
         try:
             message = CFilter.parse(payload)
@@ -118,12 +125,17 @@ def test_a_filter_is_taken_out_of_its_message_as_the_message_says(kernel: Kernel
             message = None
         is_joined = message is not None and not message.filter_type
         stream = encode_message(MAGIC, "cfilter", payload)
-        expected = ([(message.block_hash, message.data)], len(stream)) if is_joined and message else ("cfilter", payload)
+        expected = (
+            ([(message.block_hash, message.data)], len(stream)) if is_joined and message else ("cfilter", payload)
+        )
         assert kernel.joined_frames(stream, MAGIC) == ([expected], len(stream))
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["cfilter", "inv"]), st.integers(0, 1), st.binary(max_size=300), st.integers(-1, 1)), max_size=6),
+    st.lists(
+        st.tuples(st.sampled_from(["cfilter", "inv"]), st.integers(0, 1), st.binary(max_size=300), st.integers(-1, 1)),
+        max_size=6,
+    ),
     st.data(),
 )
 def test_both_kernels_join_the_same(messages: list[tuple[str, int, bytes, int]], data: st.DataObject) -> None:

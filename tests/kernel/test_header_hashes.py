@@ -39,7 +39,11 @@ def test_a_truncated_header_is_refused_alike(header_hashes: Callable[[bytes], by
     with pytest.raises(FormatError) as caught:
         header_hashes(bytes(size))
     error = caught.value
-    assert (error.message, error.offset, error.field) == (f"truncated: 80 bytes wanted, {size % 80} left", size - size % 80, "header")
+    assert (error.message, error.offset, error.field) == (
+        f"truncated: 80 bytes wanted, {size % 80} left",
+        size - size % 80,
+        "header",
+    )
 
 
 @TWINS

@@ -1,4 +1,6 @@
-"""Links, bits, rules and indexes of headers, and chains of filter headers: on the backend that runs and on the reference."""
+"""Links, bits, rules and indexes of headers, and chains of filter headers: on the backend that runs and on the
+reference.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def header(time: int, bits: int = RULED, version: int = 4) -> bytes:
     return struct.pack("<i64xII4x", version, time, bits)
 
 
-def judge(twin: Any, raw: bytes, times: list[int] | bytes, hashes: bytes | None = None, **changes: Any) -> tuple[int, int]:
+def judge(
+    twin: Any, raw: bytes, times: list[int] | bytes, hashes: bytes | None = None, **changes: Any
+) -> tuple[int, int]:
     arguments = {
         "headers": raw,
         "hashes": bytes(32 * (len(raw) // 80)) if hashes is None else hashes,
@@ -103,8 +107,14 @@ def test_a_late_header_has_other_bits_from_the_first_second_above_the_limit(twin
     assert judge(twin, header(12_201), [11_000]) == (0, 0)
     assert judge(twin, header(12_200, LATE), [11_000]) == (0, 0)
     assert judge(twin, header(0xFFFFFFFF), [11_000], late_by=1 << 32) == (1, 0)
-    assert judge(twin, header(12_300, LATE), [11_000], late=difficulty(LATE, 5), hashes=(6).to_bytes(32, "little")) == (0, 0)
-    assert judge(twin, header(12_300, LATE), [11_000], late=difficulty(LATE, 6), hashes=(6).to_bytes(32, "little")) == (1, 1)
+    assert judge(twin, header(12_300, LATE), [11_000], late=difficulty(LATE, 5), hashes=(6).to_bytes(32, "little")) == (
+        0,
+        0,
+    )
+    assert judge(twin, header(12_300, LATE), [11_000], late=difficulty(LATE, 6), hashes=(6).to_bytes(32, "little")) == (
+        1,
+        1,
+    )
 
 
 @TWINS
@@ -112,7 +122,10 @@ def test_a_late_header_has_other_bits_from_the_first_second_above_the_limit(twin
 def test_every_byte_of_a_hash_counts_against_the_target(twin: ModuleType, byte: int) -> None:
     target = 0x5A << 8 * byte
     for value, count in ((target, 1), (target - 1, 1), (target + 1, 0), (target + (1 << 8 * byte), 0)):
-        assert judge(twin, header(2), [1], usual=difficulty(RULED, target), hashes=value.to_bytes(32, "little")) == (count, 0)
+        assert judge(twin, header(2), [1], usual=difficulty(RULED, target), hashes=value.to_bytes(32, "little")) == (
+            count,
+            0,
+        )
 
 
 @pytest.mark.native
@@ -124,9 +137,15 @@ def test_any_headers_are_judged_alike(seed: int) -> None:
     for _ in range(rng.randrange(40)):
         late = rng.random() < 0.2
         time = max(0, time + (rng.randrange(1_199, 1_300) if late else rng.randrange(-10, 30)))
-        raw.append(header(time, LATE if late and rng.random() < 0.9 else RULED, rng.choice((2, 2, 2, 2, 2, 2, 3, -1, 1))))
+        raw.append(
+            header(time, LATE if late and rng.random() < 0.9 else RULED, rng.choice((2, 2, 2, 2, 2, 2, 3, -1, 1)))
+        )
     hashes = b"".join(rng.choice((0, 0, 0, 0, 5, 6)).to_bytes(32, "little") for _ in raw)
-    changes = {"usual": difficulty(RULED, 5), "late_by": rng.choice((0, 1_200, 1 << 32)), "least_version": rng.choice((-5, 1, 2))}
+    changes = {
+        "usual": difficulty(RULED, 5),
+        "late_by": rng.choice((0, 1_200, 1 << 32)),
+        "least_version": rng.choice((-5, 1, 2)),
+    }
     changes["latest"] = rng.choice((1 << 32, time, 5_010, 0, -1))
     ours, theirs = (judge(twin, b"".join(raw), times, hashes, **changes) for twin in (kernel, pure))
     assert ours == theirs
@@ -165,7 +184,9 @@ def test_an_index_takes_65536_headers_and_no_more(twin: Any) -> None:
     assert twin.find_header([index], last)[-1] == (0, 65_535)
     names = [raw[at + 4 : at + 36] for at in range(80, len(raw), 80 * 97)]
     assert all((0, 97 * number) in twin.find_header([index], name) for number, name in enumerate(names))
-    alike = twin.index_headers(b"".join(bytes(4) + b"\xee" * 31 + bytes([at % 256]) + bytes(44) for at in range(3_000)), b"\xdd" * 32)
+    alike = twin.index_headers(
+        b"".join(bytes(4) + b"\xee" * 31 + bytes([at % 256]) + bytes(44) for at in range(3_000)), b"\xdd" * 32
+    )
     assert twin.find_header([alike], b"\xee" * 32) == [(0, number) for number in range(2_999)]
     assert twin.find_header([alike], b"\xdd" * 32) == [(0, 2_999)]
     assert not twin.find_header([alike], bytes(32))
@@ -185,24 +206,60 @@ def test_filter_headers_follow_from_each_other(twin: Any, count: int) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[Any], object], str]] = {
-    "too few hashes": (lambda twin: twin.linked_headers(bytes(160), bytes(32)), "the hashes of 2 headers have 64 bytes, not 32"),
+    "too few hashes": (
+        lambda twin: twin.linked_headers(bytes(160), bytes(32)),
+        "the hashes of 2 headers have 64 bytes, not 32",
+    ),
     "no times": (lambda twin: judge(twin, bytes(80), []), "1 to 11 times of 4 bytes each expected, not 0 bytes"),
-    "a part of a time": (lambda twin: judge(twin, bytes(80), bytes(5)), "1 to 11 times of 4 bytes each expected, not 5 bytes"),
-    "twelve times": (lambda twin: judge(twin, bytes(80), [1] * 12), "1 to 11 times of 4 bytes each expected, not 48 bytes"),
-    "hashes of others": (lambda twin: judge(twin, bytes(80), [1], bytes(64)), "the hashes of 1 headers have 32 bytes, not 64"),
+    "a part of a time": (
+        lambda twin: judge(twin, bytes(80), bytes(5)),
+        "1 to 11 times of 4 bytes each expected, not 5 bytes",
+    ),
+    "twelve times": (
+        lambda twin: judge(twin, bytes(80), [1] * 12),
+        "1 to 11 times of 4 bytes each expected, not 48 bytes",
+    ),
+    "hashes of others": (
+        lambda twin: judge(twin, bytes(80), [1], bytes(64)),
+        "the hashes of 1 headers have 32 bytes, not 64",
+    ),
     "no target": (lambda twin: judge(twin, bytes(80), [1], usual=bytes(4)), "bits and target have 36 bytes, not 4"),
-    "no late target": (lambda twin: judge(twin, bytes(80), [1], late=bytes(37)), "bits and target have 36 bytes, not 37"),
-    "a negative lateness": (lambda twin: judge(twin, b"", [1], late_by=-1), "a difference of times is from 0 to 2^32: -1"),
-    "a long version": (lambda twin: judge(twin, b"", [1], least_version=1 << 31), "a version is a signed number of 32 bits: 2147483648"),
-    "a late time": (lambda twin: judge(twin, b"", [1], latest=(1 << 32) + 1), "the latest time is from -1 to 2^32: 4294967297"),
-    "an index of nothing": (lambda twin: twin.index_headers(b"", bytes(32)), "1 to 65536 headers are indexed at once, not 0"),
+    "no late target": (
+        lambda twin: judge(twin, bytes(80), [1], late=bytes(37)),
+        "bits and target have 36 bytes, not 37",
+    ),
+    "a negative lateness": (
+        lambda twin: judge(twin, b"", [1], late_by=-1),
+        "a difference of times is from 0 to 2^32: -1",
+    ),
+    "a long version": (
+        lambda twin: judge(twin, b"", [1], least_version=1 << 31),
+        "a version is a signed number of 32 bits: 2147483648",
+    ),
+    "a late time": (
+        lambda twin: judge(twin, b"", [1], latest=(1 << 32) + 1),
+        "the latest time is from -1 to 2^32: 4294967297",
+    ),
+    "an index of nothing": (
+        lambda twin: twin.index_headers(b"", bytes(32)),
+        "1 to 65536 headers are indexed at once, not 0",
+    ),
     "nothing joined": (lambda twin: twin.join_indexes([]), "1 to 65536 headers are indexed at once, not 0"),
     "a short last hash": (lambda twin: twin.index_headers(bytes(80), bytes(31)), "a hash has 32 bytes, not 31"),
     "a short hash": (lambda twin: twin.find_header([], bytes(31)), "a hash has 32 bytes, not 31"),
-    "no index": (lambda twin: twin.find_header([bytes(7)], bytes(32)), "an index has 6 bytes for each header, not 7 in all"),
-    "none to join": (lambda twin: twin.join_indexes([bytes(6), bytes(7)]), "an index has 6 bytes for each header, not 7 in all"),
+    "no index": (
+        lambda twin: twin.find_header([bytes(7)], bytes(32)),
+        "an index has 6 bytes for each header, not 7 in all",
+    ),
+    "none to join": (
+        lambda twin: twin.join_indexes([bytes(6), bytes(7)]),
+        "an index has 6 bytes for each header, not 7 in all",
+    ),
     "a number twice": (lambda twin: twin.join_indexes([bytes(12)]), "an index has each number of its headers once"),
-    "a number too high": (lambda twin: twin.join_indexes([bytes(4) + b"\1\0"]), "an index has each number of its headers once"),
+    "a number too high": (
+        lambda twin: twin.join_indexes([bytes(4) + b"\1\0"]),
+        "an index has each number of its headers once",
+    ),
     "a part of a filter hash": (
         lambda twin: twin.chain_filter_headers(bytes(33), bytes(32)),
         "filter hashes have 32 bytes each, not 33 in all",

@@ -51,13 +51,16 @@ for line in sys.stdin:
 
 
 class Calls:
-    """A process that makes calls, one after the other, and interrupts each. One that does not answer is ended, another one follows."""
+    """A process that makes calls, one after the other, and interrupts each. One that does not answer is ended, another
+    one follows.
+    """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
 
     def interrupted(self, call: str, kernel: str = "native", after: float = 0.1) -> float:
-        """How long after the signal the call was interrupted, the least of up to five times, as the machine may be busy.
+        """How long after the signal the call was interrupted, the least of up to five times, as the machine may be
+        busy.
 
         `call` makes a function and what it is given. `after` is in seconds.
         """
@@ -148,10 +151,17 @@ def test_long_batches_see_signals_too(calls: Calls, kind: str, name: str) -> Non
 
 
 def test_many_sets_see_signals(calls: Calls) -> None:
-    assert calls.interrupted("(lambda sets: kernel.GcsQuery(ITEMS).match_many(sets, 19, 784931)), [(SIP_KEY, SET)] * 300_000") < LIMIT
+    assert (
+        calls.interrupted(
+            "(lambda sets: kernel.GcsQuery(ITEMS).match_many(sets, 19, 784931)), [(SIP_KEY, SET)] * 300_000"
+        )
+        < LIMIT
+    )
 
 
-@pytest.mark.parametrize("call", ["kernel.unpack_hits", "(lambda raw: kernel.hit_lines(raw, *ENTRIES['hit_lines'].arguments[1:]))"])
+@pytest.mark.parametrize(
+    "call", ["kernel.unpack_hits", "(lambda raw: kernel.hit_lines(raw, *ENTRIES['hit_lines'].arguments[1:]))"]
+)
 def test_many_packed_hits_see_signals(calls: Calls, call: str) -> None:
     """Several tenths of a second of work, and a signal much earlier."""
     assert calls.interrupted(f"{call}, PACKED * 16_000", after=0.02) < 0.15

@@ -1,4 +1,6 @@
-"""Lines of packed hits, in both kernels, against json and csv of the matches that the watch list makes of the same hits."""
+"""Lines of packed hits, in both kernels, against json and csv of the matches that the watch list makes of the same
+hits.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,18 @@ from support.vectors import effort, vector_file
 
 both = pytest.mark.parametrize("kernel", [pytest.param(native, marks=pytest.mark.native), reference])
 COLUMNS = [
-    *("kind", "block_hash", "height", "time", "txid", "index", "outpoint_txid", "outpoint_index", "value", "script_pubkey"),
+    *(
+        "kind",
+        "block_hash",
+        "height",
+        "time",
+        "txid",
+        "index",
+        "outpoint_txid",
+        "outpoint_index",
+        "value",
+        "script_pubkey",
+    ),
     *("address", "label", "coinbase", "fee"),
 ]
 LABELS = ["savings", 'a "quoted", label', "Ünï ☃ \U0001f600", " 　x,́", "x" * 3_000, "\\", "'"]
@@ -39,7 +52,11 @@ SCRIPTS = [
     *(build.p2pkh(RNG.randbytes(20)), build.p2pkh(bytes(20)), build.p2sh(RNG.randbytes(20)), build.p2pk(KEYS[0])),
     *(build.p2pk(b"\x04" + RNG.randbytes(64)), build.multisig(1, KEYS), build.multisig(3, KEYS), b"", b"\x51", b"\x6a"),
     *(b"\x6a" + build.push(RNG.randbytes(size)) for size in (1, 20, 75, 76, 400)),
-    *(bytes((version, size)) + RNG.randbytes(size) for version in (0, *range(0x51, 0x61)) for size in (2, 3, 19, 20, 32, 33, 40)),
+    *(
+        bytes((version, size)) + RNG.randbytes(size)
+        for version in (0, *range(0x51, 0x61))
+        for size in (2, 3, 19, 20, 32, 33, 40)
+    ),
     *(bytes((version, size)) + RNG.randbytes(size) for version in (0x50, 0x61) for size in (20, 32)),
     *(b"\x51\x01x", b"\x51\x29" + bytes(41), build.p2wpkh(bytes(20)) + b"\0", build.p2pkh(bytes(20))[:-1] + b"\xad"),
     *(build.p2sh(bytes(20))[:-1] + b"\x88", RNG.randbytes(25), RNG.randbytes(10_001), bytes(65_000)),
@@ -65,9 +82,22 @@ def wallet(rng: random.Random, network: Network) -> tuple[WatchList, int]:
 def row(match: Match) -> dict[str, object]:
     """A match as the columns of a line."""
     values = (
-        *(match.kind.value, hash_to_hex(match.block_hash or b""), match.height, match.time, hash_to_hex(match.txid), match.index),
+        *(
+            match.kind.value,
+            hash_to_hex(match.block_hash or b""),
+            match.height,
+            match.time,
+            hash_to_hex(match.txid),
+            match.index,
+        ),
         *(hash_to_hex(match.outpoint.txid), match.outpoint.index, match.value),
-        *(None if match.script_pubkey is None else match.script_pubkey.hex(), match.address, match.label, match.is_coinbase, match.fee),
+        *(
+            None if match.script_pubkey is None else match.script_pubkey.hex(),
+            match.address,
+            match.label,
+            match.is_coinbase,
+            match.fee,
+        ),
     )
     return dict(zip(COLUMNS, values, strict=True))
 
@@ -152,7 +182,8 @@ def test_lines_of_random_hits_are_the_same_from_both_kernels(seed: int) -> None:
     rng = random.Random(seed)
     entries = rng.choice((1, 10, 2**31 - 1))
     hits = [
-        hit_of(rng, rng.choice((None, rng.randbytes(rng.randrange(60)), *SCRIPTS[:-1])), entries) for _ in range(rng.choice((1, 9, 99)))
+        hit_of(rng, rng.choice((None, rng.randbytes(rng.randrange(60)), *SCRIPTS[:-1])), entries)
+        for _ in range(rng.choice((1, 9, 99)))
     ]
     hits = [hit if rng.random() < 0.5 else hits[0]._replace(spend=True, position=hit.position) for hit in hits]
     labels = {hit.entry: rng.randbytes(rng.choice((0, 1, 30))) for hit in hits if rng.random() < 0.5}
@@ -165,7 +196,9 @@ def test_lines_of_random_hits_are_the_same_from_both_kernels(seed: int) -> None:
         assert outcome(native().hit_lines, *arguments, *of) == outcome(reference().hit_lines, *arguments, *of)
 
 
-PACKED = reference().pack_hits([hit_of(random.Random(number), SCRIPTS[number], 2)._replace(entry=number) for number in range(4)])
+PACKED = reference().pack_hits(
+    [hit_of(random.Random(number), SCRIPTS[number], 2)._replace(entry=number) for number in range(4)]
+)
 ARGUMENTS: dict[str, Any] = {
     "packed": PACKED,
     "form": 1,
@@ -215,18 +248,28 @@ def test_labels_are_looked_up_by_entry_alone(kernel: Callable[[], Kernel]) -> No
         return [json.loads(line)["label"] for line in written.splitlines()]
 
     assert lines(Refusing({2: b'"two"', 9: b"unused"})) == [None, None, "two", None]
-    assert lines({0: None, 1: b"", 2: bytearray(b'"two"'), 3: memoryview(b'"three"'), 4: "unused"}) == [None, None, "two", "three"]
+    assert lines({0: None, 1: b"", 2: bytearray(b'"two"'), 3: memoryview(b'"three"'), 4: "unused"}) == [
+        None,
+        None,
+        "two",
+        "three",
+    ]
 
 
 @both
-def test_a_network_without_segwit_has_no_such_addresses_and_an_unfit_prefix_is_refused(kernel: Callable[[], Kernel]) -> None:
+def test_a_network_without_segwit_has_no_such_addresses_and_an_unfit_prefix_is_refused(
+    kernel: Callable[[], Kernel],
+) -> None:
     of = random.Random(3)
     packed = kernel().pack_hits([hit_of(of, build.p2pkh(bytes(20)), 1), hit_of(of, build.p2wpkh(bytes(20)), 1)])
     lines = kernel().hit_lines(**(ARGUMENTS | {"packed": packed, "hrp": ""}))
     assert [json.loads(line)["address"] for line in lines.splitlines()] == ["1111111111111111111114oLvT2", None]
     assert script_to_address(build.p2wpkh(bytes(20)), replace(MAINNET, name="custom", hrp="")) is None
     message = "a human-readable part is lower-case printable ASCII, not 'BC'"
-    assert outcome(lambda: kernel().hit_lines(**(ARGUMENTS | {"packed": packed, "hrp": "BC"}))) == (ParameterError, message)
+    assert outcome(lambda: kernel().hit_lines(**(ARGUMENTS | {"packed": packed, "hrp": "BC"}))) == (
+        ParameterError,
+        message,
+    )
 
 
 def coins_in(record: bytes) -> list[tuple[int, str]]:
@@ -250,7 +293,9 @@ def test_lines_of_a_real_nodes_blocks_tell_every_coin_that_its_undo_files_hold(k
         table = functions.WatchTable()
         for script in {*paid, *(script for _, script in spent)}:
             table.add(EntryKind.SCRIPT, bytes.fromhex(script))
-        fitting = [record for record in records if sha256d(raw[4:36] + record[:-32]) == record[-32:]]  # also of rival blocks
+        fitting = [
+            record for record in records if sha256d(raw[4:36] + record[:-32]) == record[-32:]
+        ]  # also of rival blocks
         record = next((record for record in fitting if coins_in(record) == spent), None)
         assert record or not facts["height"]
         [packed] = table.scan_blocks([raw], undo=[record], packed=True)
@@ -258,7 +303,9 @@ def test_lines_of_a_real_nodes_blocks_tell_every_coin_that_its_undo_files_hold(k
         rows = [json.loads(line) for line in lines]
         assert [(row["value"], row["script_pubkey"]) for row in rows if row["kind"] == "input"] == spent
         assert [row["script_pubkey"] for row in rows if row["kind"] == "output"] == paid
-        assert {row["address"] for row in rows} == {script_to_address(bytes.fromhex(row["script_pubkey"]), REGTEST) for row in rows}
+        assert {row["address"] for row in rows} == {
+            script_to_address(bytes.fromhex(row["script_pubkey"]), REGTEST) for row in rows
+        }
         assert {(row["block_hash"], row["height"]) for row in rows} == {(facts["hash"], facts["height"])}
         sums = functions.hit_sums(packed)
         assert sum(spent for _, _, _, spent, _ in sums) == sum(value for value, _ in spent)

@@ -1,4 +1,6 @@
-"""Partial merkle trees on both kernels: what they prove, and the first flaw of those that prove nothing, in the same words."""
+"""Partial merkle trees on both kernels: what they prove, and the first flaw of those that prove nothing, in the same
+words.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from support.vectors import effort
 
 pytestmark = pytest.mark.native
 FEW = [bytes([number]) * 32 for number in range(3)]
-HALVES = build.tx([build.TxIn(bytes([7]) * 32, 0)], [build.TxOut(0, b"\x51" * 4)])  # 64 bytes, two hashes and a transaction
+HALVES = build.tx(
+    [build.TxIn(bytes([7]) * 32, 0)], [build.TxOut(0, b"\x51" * 4)]
+)  # 64 bytes, two hashes and a transaction
 NO_OUTPUT = build.tx([build.TxIn(bytes([7]) * 32, 0, b"\x51" * 13)], [])  # 64 bytes, too
 
 
@@ -76,7 +80,9 @@ def test_any_tree_is_judged_alike(total: int, hashes: list[bytes], flags: bytes,
 
 
 def test_trees_with_one_change_are_judged_alike() -> None:
-    """Flags, hashes and counts changed a little: the first flaw is the same, though one kernel goes by depth and the other by levels."""
+    """Flags, hashes and counts changed a little: the first flaw is the same, though one kernel goes by depth and the
+    other by levels.
+    """
     rng = random.Random(12)
     causes: set[object] = set()
     for _ in range(effort(500, 4_000, 100_000)):
@@ -121,7 +127,9 @@ def test_trees_with_one_change_are_judged_alike() -> None:
         (4, [build.sha256d(FEW[1] * 2), FEW[1], FEW[1]], b"\x05", Flaw.EQUAL_SIBLINGS, "height 1, position 1"),
     ],
 )
-def test_the_first_flaw_depth_first_is_said(total: int, hashes: list[bytes], flags: bytes, flaw: Flaw, said: str) -> None:
+def test_the_first_flaw_depth_first_is_said(
+    total: int, hashes: list[bytes], flags: bytes, flaw: Flaw, said: str
+) -> None:
     cause, message = flaw_of(bytes(32), total, hashes, flags)
     assert cause is flaw
     assert said in message
@@ -142,9 +150,12 @@ def test_a_transaction_of_64_bytes_is_seen_at_every_level(kernel: Kernel, tx: by
 
 
 @pytest.mark.parametrize(
-    "change", [list, iter, lambda hashes: map(bytearray, hashes), lambda hashes: tuple(memoryview(hash) for hash in hashes)]
+    "change",
+    [list, iter, lambda hashes: map(bytearray, hashes), lambda hashes: tuple(memoryview(hash) for hash in hashes)],
 )
-def test_hashes_are_taken_of_any_iterable_and_given_as_bytes(kernel: Kernel, change: Callable[[object], object]) -> None:
+def test_hashes_are_taken_of_any_iterable_and_given_as_bytes(
+    kernel: Kernel, change: Callable[[object], object]
+) -> None:
     ids = txids(5)
     total, hashes, flags = kernel.parse_merkleblock(bytearray(80) + partial_tree(ids, [1, 4]))
     matched, _ = kernel.extract_matches(bytearray(build.merkle_root(ids)), total, change(hashes), bytearray(flags))
@@ -182,7 +193,18 @@ def test_every_truncation_and_every_changed_count_is_refused_alike() -> None:
     raw = payload()
     cases = [raw[:size] for size in range(len(raw))] + [raw + b"\0"]
     for at in (84, raw.rindex(native().parse_merkleblock(raw)[2]) - 1):
-        counts = (0, 1, 0xFC, MAX_BLOCK_TRANSACTIONS, MAX_BLOCK_TRANSACTIONS + 1, 4_168, 4_169, 1 << 25, (1 << 25) + 1, 1 << 40)
+        counts = (
+            0,
+            1,
+            0xFC,
+            MAX_BLOCK_TRANSACTIONS,
+            MAX_BLOCK_TRANSACTIONS + 1,
+            4_168,
+            4_169,
+            1 << 25,
+            (1 << 25) + 1,
+            1 << 40,
+        )
         cases += [raw[:at] + build.var_int(count) + raw[at + 1 :] for count in counts]
         cases += [raw[:at] + first + raw[at + 1 :] for first in (b"\xfd\1\0", b"\xfe\1\0\0\0", b"\xff" + bytes(8))]
     for case in cases:
@@ -196,4 +218,6 @@ def test_what_is_parsed_is_what_was_there(kernel: Kernel) -> None:
     raw = payload()
     total, hashes, flags = kernel.parse_merkleblock(raw)
     assert (type(total), type(hashes), type(flags)) == (int, tuple, bytes)
-    assert raw[80:] == total.to_bytes(4, "little") + bytes([len(hashes)]) + b"".join(hashes) + bytes([len(flags)]) + flags
+    assert (
+        raw[80:] == total.to_bytes(4, "little") + bytes([len(hashes)]) + b"".join(hashes) + bytes([len(flags)]) + flags
+    )

@@ -1,4 +1,6 @@
-"""Packed hits, in both kernels: the same hits in another form, their sums, and every kind of damage, which is an error."""
+"""Packed hits, in both kernels: the same hits in another form, their sums, and every kind of damage, which is an
+error.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,13 @@ def packed_by_hand(hit: Hit) -> bytes:
     numbers = [hit.position, hit.n, hit.entry, 0xFFFFFFFF if hit.script is None else len(hit.script)]
     head = b"".join(number.to_bytes(4, "little") for number in numbers)
     head += b"".join(number.to_bytes(8, "little", signed=True) for number in (hit.value, hit.fee))
-    return head + (b"\x01" if hit.spend else b"\x00") + hit.txid + (hit.outpoint if hit.spend else b"") + (hit.script or b"")
+    return (
+        head
+        + (b"\x01" if hit.spend else b"\x00")
+        + hit.txid
+        + (hit.outpoint if hit.spend else b"")
+        + (hit.script or b"")
+    )
 
 
 def hit_of(rng: random.Random, entries: int = 5) -> Hit:
@@ -40,14 +48,26 @@ def hit_of(rng: random.Random, entries: int = 5) -> Hit:
     script = rng.choice((None, b"", b"\x51", rng.randbytes(25), rng.randbytes(600)))
     value = rng.choice((NO_VALUE, 0, 1, 5_000, 2**63 - 1))
     outpoint = rng.randbytes(36) if spend else build.outpoint(txid, n)
-    return Hit(spend, rng.choice((0, 5, 2**32 - 1)), txid, n, outpoint, value, script, rng.randrange(entries), rng.choice((NO_VALUE, 0, 7)))
+    return Hit(
+        spend,
+        rng.choice((0, 5, 2**32 - 1)),
+        txid,
+        n,
+        outpoint,
+        value,
+        script,
+        rng.randrange(entries),
+        rng.choice((NO_VALUE, 0, 7)),
+    )
 
 
 @both
 def test_packed_hits_are_the_bytes_that_the_format_says(kernel: Callable[[], Kernel]) -> None:
     assert kernel().pack_hits([]) == b""
     assert kernel().unpack_hits(b"") == kernel().hit_sums(b"") == []
-    assert packed_by_hand(OUTPUT).hex() == ("000000000300000004000000020000008813000000000000ffffffffffffffff00" + TXID.hex() + "5152")
+    assert packed_by_hand(OUTPUT).hex() == (
+        "000000000300000004000000020000008813000000000000ffffffffffffffff00" + TXID.hex() + "5152"
+    )
     assert len(packed_by_hand(INPUT)) == 65 + 36
     rng = random.Random(1)
     hits = [OUTPUT, INPUT, *(hit_of(rng) for _ in range(effort(100, 500, 5_000)))]
@@ -148,7 +168,9 @@ def test_real_blocks_are_packed_alike_by_both_kernels(block: RealBlock) -> None:
 @pytest.mark.parametrize("seed", range(effort(3, 20, 200)))
 def test_sums_are_those_of_a_dict(kernel: Callable[[], Kernel], seed: int) -> None:
     rng = random.Random(seed)
-    hits = [hit_of(rng, rng.choice((1, 3, 2**31 - 1)))._replace(value=rng.choice((NO_VALUE, 0, 2**50))) for _ in range(300)]
+    hits = [
+        hit_of(rng, rng.choice((1, 3, 2**31 - 1)))._replace(value=rng.choice((NO_VALUE, 0, 2**50))) for _ in range(300)
+    ]
     sums: dict[int, list[int]] = {}
     for hit in hits:
         of = sums.setdefault(hit.entry, [0, 0, 0, 0])
@@ -178,11 +200,26 @@ DAMAGES: dict[str, tuple[bytes, int, str, str]] = {
     "a head cut off": (packed_by_hand(OUTPUT)[:64], 0, "hit", "truncated: 65 bytes wanted, 64 left"),
     "a byte behind": (packed_by_hand(OUTPUT) + b"\0", 67, "hit", "truncated: 65 bytes wanted, 1 left"),
     "a script cut off": (packed_by_hand(OUTPUT)[:-1], 65, "script", "truncated: 2 bytes wanted, 1 left"),
-    "the longest script": (packed_by_hand(OUTPUT)[:12] + b"\xfe\xff\xff\xff" + bytes(49), 65, "script", "4294967294 bytes wanted, 0 left"),
+    "the longest script": (
+        packed_by_hand(OUTPUT)[:12] + b"\xfe\xff\xff\xff" + bytes(49),
+        65,
+        "script",
+        "4294967294 bytes wanted, 0 left",
+    ),
     "an outpoint cut off": (packed_by_hand(INPUT)[:-1], 65, "outpoint", "truncated: 36 bytes wanted, 35 left"),
-    "no such entry": (packed_by_hand(OUTPUT._replace(entry=2**31 - 1)), 8, "entry", "not the number of an entry: 2147483647"),
+    "no such entry": (
+        packed_by_hand(OUTPUT._replace(entry=2**31 - 1)),
+        8,
+        "entry",
+        "not the number of an entry: 2147483647",
+    ),
     "a negative value": (packed_by_hand(OUTPUT._replace(value=-2)), 16, "value", "not a value in satoshi: -2"),
-    "a negative fee": (packed_by_hand(OUTPUT._replace(fee=-(2**63))), 24, "fee", "not a value in satoshi: -9223372036854775808"),
+    "a negative fee": (
+        packed_by_hand(OUTPUT._replace(fee=-(2**63))),
+        24,
+        "fee",
+        "not a value in satoshi: -9223372036854775808",
+    ),
     "neither output nor spend": (packed_by_hand(OUTPUT)[:32] + b"\x02" + bytes(34), 32, "spend", "neither 0 nor 1: 2"),
 }
 LINE_ARGUMENTS: tuple[Any, ...] = (1, {}, bytes(32), None, 0, 0, 5, "bc")
@@ -205,7 +242,11 @@ def test_damage_is_named_by_every_function(kernel: Callable[[], Kernel], name: s
 
 def results_of(kernel: Kernel, raw: bytes) -> list[object]:
     """What each function makes of the bytes."""
-    return [outcome(kernel.unpack_hits, raw), outcome(kernel.hit_sums, raw), outcome(kernel.hit_lines, raw, *LINE_ARGUMENTS)]
+    return [
+        outcome(kernel.unpack_hits, raw),
+        outcome(kernel.hit_sums, raw),
+        outcome(kernel.hit_lines, raw, *LINE_ARGUMENTS),
+    ]
 
 
 @pytest.mark.native
@@ -279,12 +320,16 @@ def test_all_functions_agree_on_many_hits() -> None:
 def test_packed_hits_teach_what_hits_teach(kernel: Callable[[], Kernel], seed: int) -> None:
     rng = random.Random(seed)
     hits = [hit_of(rng) for _ in range(rng.randrange(60))]
-    hits += [hit._replace(value=5, script=b"\x53", entry=9) for hit in rng.sample(hits, len(hits) // 2)]  # the same outpoints again
+    hits += [
+        hit._replace(value=5, script=b"\x53", entry=9) for hit in rng.sample(hits, len(hits) // 2)
+    ]  # the same outpoints again
     one, other = kernel().WatchTable(), kernel().WatchTable()
     for table in (one, other):
         table.add(EntryKind.OUTPOINT, OUTPUT.outpoint)
     one.learn([OUTPUT, INPUT, *hits])
-    assert other.learn_packed(kernel().pack_hits([OUTPUT, INPUT, *hits])) == sum(not hit.spend for hit in [OUTPUT, INPUT, *hits])
+    assert other.learn_packed(kernel().pack_hits([OUTPUT, INPUT, *hits])) == sum(
+        not hit.spend for hit in [OUTPUT, INPUT, *hits]
+    )
     assert dict(other.coins()) == dict(one.coins())
     before = dict(one.coins())
     packed = kernel().pack_hits([OUTPUT._replace(txid=OTHER, outpoint=build.outpoint(OTHER, 3)), INPUT])

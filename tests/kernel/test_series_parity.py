@@ -1,4 +1,6 @@
-"""The compiled SeriesCore against its reference: the same results, bytes, slices and errors in any sequence of calls."""
+"""The compiled SeriesCore against its reference: the same results, bytes, slices and errors in any sequence of
+calls.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,11 @@ def some_shape(rng: random.Random, common: dict[str, Any]) -> dict[str, Any]:
 
 def some_keys(rng: random.Random, encoding: Encoding) -> list[Any]:
     numbers = [rng.randrange(rng.choice([30, 400])) for _ in range(rng.choice([0, 1, 5, 33, 100]))]
-    makers: dict[Encoding, Callable[[int], Any]] = {Encoding.UTF8: str, Encoding.BYTES: b"%d".__mod__, Encoding.INT64: int}
+    makers: dict[Encoding, Callable[[int], Any]] = {
+        Encoding.UTF8: str,
+        Encoding.BYTES: b"%d".__mod__,
+        Encoding.INT64: int,
+    }
     keys = [makers[encoding](number) for number in numbers]
     if keys and rng.random() < 0.05:
         keys[rng.randrange(len(keys))] = rng.choice([None, 1.5, 2**63, "\ud800"])
@@ -89,20 +95,30 @@ def some_form(rng: random.Random, keys: list[Any], encoding: Encoding) -> Callab
 
 def a_life(rng: random.Random) -> None:
     common: dict[str, Any] = {
-        "family": rng.choice([Family.BIP37, Family.FAST, Family.SIPHASH, Family.CUSTOM, Family.SPARK_V2, Family.REDISBLOOM]),
+        "family": rng.choice(
+            [Family.BIP37, Family.FAST, Family.SIPHASH, Family.CUSTOM, Family.SPARK_V2, Family.REDISBLOOM]
+        ),
         "key": rng.randbytes(16),
         "encoding": rng.choice([Encoding.BYTES, Encoding.UTF8, Encoding.INT64]),
     }
     encoding: Encoding = common["encoding"]
     shapes = [some_shape(rng, common) for _ in range(rng.randrange(1, 6))]
-    keys = [[key for key in some_keys(rng, encoding) if key is not None and key != 1.5 and key not in (2**63, "\ud800")] for _ in shapes]
+    keys = [
+        [key for key in some_keys(rng, encoding) if key is not None and key != 1.5 and key not in (2**63, "\ud800")]
+        for _ in shapes
+    ]
     reaction = rng.choice(["plain", "grows", "grows", "lifts", "sets", "refuses", "breaks", "nothing"])
     further = [some_shape(rng, common) for _ in range(3)]
     kernels = (native(), reference())
-    twins = [a_series(kernel, [a_slice(kernel, *of) for of in zip(shapes, keys, strict=True)], reaction, further) for kernel in kernels]
+    twins = [
+        a_series(kernel, [a_slice(kernel, *of) for of in zip(shapes, keys, strict=True)], reaction, further)
+        for kernel in kernels
+    ]
 
     def same(operation: str, given: list[Any], *more: Any) -> None:
-        results = [outcome(getattr(twin, operation), argument, *more) for twin, argument in zip(twins, given, strict=True)]
+        results = [
+            outcome(getattr(twin, operation), argument, *more) for twin, argument in zip(twins, given, strict=True)
+        ]
         results = [bytes(result) if isinstance(result, np.ndarray) else result for result in results]
         assert results[0] == results[1], (operation, shapes, reaction)
         bodies = [[(bytes(each.body), each.room) for each in twin.slices] for twin in twins]

@@ -83,7 +83,9 @@ def test_a_malformed_block_leaves_the_run_as_it_was() -> None:
 
 @pytest.mark.parametrize(("value", "script"), [(NO_VALUE, None), (5_000, None), (NO_VALUE, SCRIPT)])
 @pytest.mark.parametrize("split", [False, True])
-def test_an_outpoint_watched_by_hand_gains_what_its_funding_shows(value: int, script: bytes | None, split: bool) -> None:
+def test_an_outpoint_watched_by_hand_gains_what_its_funding_shows(
+    value: int, script: bytes | None, split: bool
+) -> None:
     made = table((EntryKind.SCRIPT, SCRIPT), (EntryKind.OUTPOINT, POINT))
     made.set_coin(POINT, 1, value, script)
     if split:  # whether in one block, in one run, or learned in between, the same
@@ -138,7 +140,9 @@ def test_data_matches_pushes_in_outputs_and_script_sigs_but_not_in_witnesses() -
     assert [hit.spend for hit in made.scan_tx(pays(b"\x6a" + build.push(DATA)))] == [False]
     assert [hit.spend for hit in made.scan_tx(pays(b"\x4c\x0c" + DATA))] == [False]
     spend = build.tx([TxIn(b"\x44" * 32, 7, b"\x00" + build.push(DATA))], [])
-    assert made.scan_tx(spend) == [Hit(True, 0, build.txid(spend), 0, build.outpoint(b"\x44" * 32, 7), NO_VALUE, None, 0)]
+    assert made.scan_tx(spend) == [
+        Hit(True, 0, build.txid(spend), 0, build.outpoint(b"\x44" * 32, 7), NO_VALUE, None, 0)
+    ]
     coinbase = build.coinbase(7, script_sig=build.push(DATA))
     assert [hit.spend for hit in made.scan_tx(coinbase)] == [True]  # its input is not special
     for script in (DATA, build.push(DATA + b"!"), b"\x05" + build.push(DATA), b"\x6a" + build.push(DATA)[:-1]):
@@ -185,13 +189,17 @@ def test_a_copy_without_outpoints_forgets_these_and_nothing_else() -> None:
     made.learn(made.scan_block(BLOCK))
     coins = dict(made.coins())
     twin = made.without([POINT, point, bytes(bytearray(point)), b"\x03" * 36, POINT])
-    assert dict(twin.coins()) == {outpoint: coin for outpoint, coin in coins.items() if outpoint != POINT}  # an entry stays
+    assert dict(twin.coins()) == {
+        outpoint: coin for outpoint, coin in coins.items() if outpoint != POINT
+    }  # an entry stays
     assert list(twin.entries()) == list(made.entries())
     assert dict(made.coins()) == coins
     assert SPENT not in twin.scan_tx(SPENDING) + twin.scan_block(build.block_of(build.GENESIS, 1, [SPENDING]))
     twin.learn(twin.scan_tx(FUNDING))
     assert dict(twin.coins()) == coins
-    assert dict(made.without([other]).coins()) == {outpoint: coin for outpoint, coin in coins.items() if outpoint != other}
+    assert dict(made.without([other]).coins()) == {
+        outpoint: coin for outpoint, coin in coins.items() if outpoint != other
+    }
 
 
 def test_a_copy_without_what_is_no_outpoint_is_refused() -> None:
@@ -204,7 +212,10 @@ def test_a_copy_without_what_is_no_outpoint_is_refused() -> None:
         made.without(POINT)  # type: ignore[arg-type]
 
 
-@given(st.lists(st.tuples(st.sampled_from([SCRIPT, STRANGER, b""]), st.integers(0, 2**40)), max_size=12), st.integers(0, 11))
+@given(
+    st.lists(st.tuples(st.sampled_from([SCRIPT, STRANGER, b""]), st.integers(0, 2**40)), max_size=12),
+    st.integers(0, 11),
+)
 def test_cutting_a_chain_into_blocks_changes_no_match(outputs: list[tuple[bytes, int]], cut: int) -> None:
     txs: list[bytes] = []
     previous = (b"\x55" * 32, 0)
@@ -254,7 +265,9 @@ def test_coins_may_belong_to_entries_of_another_table() -> None:
 def test_scripts_of_every_length_are_told_apart_by_every_byte(size: int) -> None:
     script = bytes(number % 251 for number in range(size))
     others = [
-        script[:at] + bytes((script[at] ^ 1,)) + script[at + 1 :] for at in {0, size // 3, size // 2, size - 9, size - 1} if 0 <= at < size
+        script[:at] + bytes((script[at] ^ 1,)) + script[at + 1 :]
+        for at in {0, size // 3, size // 2, size - 9, size - 1}
+        if 0 <= at < size
     ]
     others += [script + b"\x00", script[1:]] if size else [b"\x00"]
     made = table(*((EntryKind.SCRIPT, other) for other in others))

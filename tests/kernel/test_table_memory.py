@@ -1,4 +1,6 @@
-"""Memory of the compiled WatchTable: bytes per entry at any count, and none kept by calls that fail or have ended. Uses Linux's /proc."""
+"""Memory of the compiled WatchTable: bytes per entry at any count, and none kept by calls that fail or have ended. Uses
+Linux's /proc.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,9 @@ print(of("VmHWM") - before)
 
 def test_growth_has_no_peak_above_80_bytes_a_script() -> None:
     for count in (MANY, MANY * 855 // 1000):  # 855,000: the index has just been doubled, the worst moment
-        grown = subprocess.run([sys.executable, "-c", GROW, str(count)], capture_output=True, text=True, check=True).stdout
+        grown = subprocess.run(
+            [sys.executable, "-c", GROW, str(count)], capture_output=True, text=True, check=True
+        ).stdout
         assert int(grown) <= PER_SCRIPT * count + (1 << 20)
 
 
@@ -98,12 +102,24 @@ def test_a_million_calls_leave_nothing_behind() -> None:
         raise KeyError
 
     def round_of_calls() -> None:
-        table.add(EntryKind.SCRIPT, SCRIPT), table.add(3, bytes(36)), table.find(EntryKind.DATA, b"none")  # type: ignore[arg-type]  # called for what it does
-        table.entry(0), table.coin(hits[0].outpoint), table.coin(b""), table.match_script(b""), len(table), sys.getsizeof(table)
+        # called for what it does
+        table.add(EntryKind.SCRIPT, SCRIPT), table.add(3, bytes(36)), table.find(EntryKind.DATA, b"none")  # type: ignore[arg-type]
+        (
+            table.entry(0),
+            table.coin(hits[0].outpoint),
+            table.coin(b""),
+            table.match_script(b""),
+            len(table),
+            sys.getsizeof(table),
+        )
         list(table.entries()), list(table.coins()), next(table.entries()), next(table.coins())
-        table.set_coin(hits[0].outpoint, 0, 5, SCRIPT), table.learn(hits), table.copy().scan_block(BLOCK, WatchTable())  # type: ignore[func-returns-value]  # called for what it does
+        # called for what it does
+        table.set_coin(hits[0].outpoint, 0, 5, SCRIPT), table.learn(hits), table.copy().scan_block(BLOCK, WatchTable())  # type: ignore[func-returns-value]
         table.scan_block(BLOCK, table), table.scan_tx(FUNDING), table.scan_block(raw=BLOCK, found=None)
-        table.add_address_lines(b"x" + ADDRESS + b",label\nother", 1, 0, 5, "bc"), decode_address(ADDRESS.decode(), 0, 5, "bc")
+        (
+            table.add_address_lines(b"x" + ADDRESS + b",label\nother", 1, 0, 5, "bc"),
+            decode_address(ADDRESS.decode(), 0, 5, "bc"),
+        )
         decode_address("\ud800", 0, 5, "bc"), decode_address(ADDRESS.decode(), 0, 5, "long" * 9)
         for raw in (BLOCK[:-1], BLOCK + b"x", TWICE, b""):
             refused(FormatError, table.scan_block, raw, table)
@@ -119,11 +135,30 @@ def test_a_million_calls_leave_nothing_behind() -> None:
         refused(ValueError, table.add, "x", b"")
         refused(ParameterError, decode_address, "", 256, 0, "bc")
         for call, arguments in (
-            *((table.add, (0,)), (table.add, (0, "text")), (table.find, (0, None)), (table.entry, ("x",)), (table.coin, (7,))),
-            *((table.set_coin, (bytes(36), "x", 0, None)), (table.set_coin, (bytes(36), 0, None, None)), (table.learn, (7,))),
+            *(
+                (table.add, (0,)),
+                (table.add, (0, "text")),
+                (table.find, (0, None)),
+                (table.entry, ("x",)),
+                (table.coin, (7,)),
+            ),
+            *(
+                (table.set_coin, (bytes(36), "x", 0, None)),
+                (table.set_coin, (bytes(36), 0, None, None)),
+                (table.learn, (7,)),
+            ),
             *((table.set_coin, (bytes(36), 0, 0, "x")), (table.learn, ([7],)), (table.scan_tx, (80,))),
-            *((table.scan_block, (BLOCK, 7)), (table.scan_block, ()), (table.match_script, (None,)), (WatchTable, (7,))),
-            *((table.add_address_lines, (b"", 0, 0, 5)), (decode_address, ("", None, 5, "bc")), (decode_address, ("", 0, 5, None))),
+            *(
+                (table.scan_block, (BLOCK, 7)),
+                (table.scan_block, ()),
+                (table.match_script, (None,)),
+                (WatchTable, (7,)),
+            ),
+            *(
+                (table.add_address_lines, (b"", 0, 0, 5)),
+                (decode_address, ("", None, 5, "bc")),
+                (decode_address, ("", 0, 5, None)),
+            ),
         ):
             refused(TypeError, call, *arguments)
 

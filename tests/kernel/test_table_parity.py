@@ -1,4 +1,6 @@
-"""The compiled WatchTable against its reference: the same results and the same errors for any arguments in any order."""
+"""The compiled WatchTable against its reference: the same results and the same errors for any arguments in any
+order.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class Twins:
         self.tables = tables or (compiled()(), Reference())
 
     def same(self, method: str, *arguments: object) -> object:
-        """The result of a method, or its error, which must be the same in both. A twin among the arguments is replaced by its own kind."""
+        """The result of a method, or its error, which must be the same in both. A twin among the arguments is replaced
+        by its own kind.
+        """
         one, other = (
             outcome(table, method, *(item.tables[kind] if isinstance(item, Twins) else item for item in arguments))
             for kind, table in enumerate(self.tables)

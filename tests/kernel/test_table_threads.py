@@ -1,4 +1,6 @@
-"""WatchTable and walks from several threads: scans continue while others change the table, nothing is lost, no thread waits for ever."""
+"""WatchTable and walks from several threads: scans continue while others change the table, nothing is lost, no thread
+waits for ever.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Undo records on both kernels: a real node's, those of real blocks, and damaged ones; and what a scan finds with them."""
+"""Undo records on both kernels: a real node's, those of real blocks, and damaged ones; and what a scan finds with
+them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,19 @@ from spvfilter.kernel import NO_VALUE, EntryKind, Hit, Place, SpentCoin
 from support.build import GENESIS, TxIn, TxOut, block_hash, block_of, p2pkh, p2sh, p2wpkh, push, sha256d, tx
 from support.kernelentries import Kernel, native, outcome, reference
 from support.realdata import RealBlock, real_block_cases, runs, single_blocks
-from support.undo import KEYS, Spent, coins_of_block, full_key, ledger_chain, node_records, packed_amount, record_of, spent_of, undo_of, var
+from support.undo import (
+    KEYS,
+    Spent,
+    coins_of_block,
+    full_key,
+    ledger_chain,
+    node_records,
+    packed_amount,
+    record_of,
+    spent_of,
+    undo_of,
+    var,
+)
 from support.vectors import effort, vector_file
 
 pytestmark = pytest.mark.native
@@ -35,7 +49,8 @@ def test_every_coin_of_a_real_nodes_files_is_the_true_one(kernel: Kernel) -> Non
     for facts in vector_file("12_undo/truth.json")["blocks"]:
         raw = blocks[bytes.fromhex(facts["hash"])[::-1]]
         expected = [
-            [SpentCoin(value, bytes.fromhex(script), height, coinbase) for value, script, height, coinbase in of] for of in facts["spent"]
+            [SpentCoin(value, bytes.fromhex(script), height, coinbase) for value, script, height, coinbase in of]
+            for of in facts["spent"]
         ]
         fitting = [record for record in records if sha256d(raw[4:36] + record[:-32]) == record[-32:]]
         assert [kernel.spent_coins(record[:-32]) for record in fitting].count(expected) == (1 if facts["height"] else 0)
@@ -50,7 +65,9 @@ def test_undo_of_a_real_block_comes_back_and_its_scan_has_every_value_and_fee(bl
         return
     spent = coins_of_block(block)
     undo = undo_of(spent)
-    assert both("spent_coins", undo) == [[SpentCoin(coin.value, coin.script, None, None) for coin in coins] for coins in spent]
+    assert both("spent_coins", undo) == [
+        [SpentCoin(coin.value, coin.script, None, None) for coin in coins] for coins in spent
+    ]
     record = record_of(block.raw, undo)
     scripts = {coin.script for coins in spent for coin in coins}
     some = random.Random(block.height).sample(sorted(scripts), min(len(scripts), 400))
@@ -79,21 +96,30 @@ def test_undo_of_a_real_block_comes_back_and_its_scan_has_every_value_and_fee(bl
 @pytest.mark.parametrize(
     ("number", "written"),
     [
-        (0, "00"), (127, "7f"), (128, "8000"), (255, "807f"), (16383, "fe7f"), (16384, "ff00"), (65535, "82fe7f"),
+        (0, "00"),
+        (127, "7f"),
+        (128, "8000"),
+        (255, "807f"),
+        (16383, "fe7f"),
+        (16384, "ff00"),
+        (65535, "82fe7f"),
         (0xFFFFFFFF, "8efefefe7f"),
     ],
-)  # fmt: skip
+)
 def test_varints_are_cores(number: int, written: str) -> None:
     """As the code of a coin, whose height is above 0 for all but the first."""
     assert var(number).hex() == written
     version = b"" if number < 2 else b"\x05"
     undo = b"\x01\x01" + bytes.fromhex(written) + version + b"\x09\x06"
     height = number >> 1
-    assert both("spent_coins", undo) == [[SpentCoin(100_000_000, b"", height or None, bool(number & 1) if height else None)]]
+    assert both("spent_coins", undo) == [
+        [SpentCoin(100_000_000, b"", height or None, bool(number & 1) if height else None)]
+    ]
 
 
 @pytest.mark.parametrize(
-    ("written", "most"), [("8efefeff00", 0xFFFFFFFF), ("ffffffffff", 0xFFFFFFFF), ("80fefefefefefefefeff00", None), ("ff" * 30, None)]
+    ("written", "most"),
+    [("8efefeff00", 0xFFFFFFFF), ("ffffffffff", 0xFFFFFFFF), ("80fefefefefefefefeff00", None), ("ff" * 30, None)],
 )
 def test_a_number_of_more_bits_than_the_field_has_is_refused(written: str, most: int | None) -> None:
     undo = b"\x01\x01" + (bytes.fromhex(written) if most else b"\0" + bytes.fromhex(written)) + b"\0" * 40
@@ -125,16 +151,25 @@ def test_more_than_all_coins_is_refused() -> None:
         rng.randrange(1 << 56, 1 << 64) for _ in range(300)
     ]:
         assert both("spent_coins", b"\x01\x01\0" + var(packed) + b"\x06") == (
-            UndoError, "undo amount at byte 3: more than 21 million coins",
-        )  # fmt: skip
+            UndoError,
+            "undo amount at byte 3: more than 21 million coins",
+        )
 
 
 def test_every_kind_of_script_survives() -> None:
     scripts = [
-        *(p2pkh(bytes([n]) * 20) for n in range(3)), p2sh(bytes(20)), p2wpkh(bytes(20)), b"", b"\x51", bytes(10_000),
-        *(push(key) + b"\xac" for key in KEYS), *(push(bytes([2 + n % 2]) + KEYS[n][1:33]) + b"\xac" for n in range(8)),
-        push(b"\x04" + bytes(64)) + b"\xac", push(b"\x06" + KEYS[0][1:]) + b"\xac", push(KEYS[0][:64] + bytes([KEYS[0][64] ^ 2])) + b"\xac",
-    ]  # fmt: skip
+        *(p2pkh(bytes([n]) * 20) for n in range(3)),
+        p2sh(bytes(20)),
+        p2wpkh(bytes(20)),
+        b"",
+        b"\x51",
+        bytes(10_000),
+        *(push(key) + b"\xac" for key in KEYS),
+        *(push(bytes([2 + n % 2]) + KEYS[n][1:33]) + b"\xac" for n in range(8)),
+        push(b"\x04" + bytes(64)) + b"\xac",
+        push(b"\x06" + KEYS[0][1:]) + b"\xac",
+        push(KEYS[0][:64] + bytes([KEYS[0][64] ^ 2])) + b"\xac",
+    ]
     coins = both("spent_coins", undo_of([[Spent(7, script, 9, True) for script in scripts]]))
     assert coins == [[SpentCoin(7, script, 9, True) for script in scripts]]
 
@@ -258,8 +293,9 @@ def test_a_transaction_without_inputs_has_no_coins() -> None:
     raw = block_of(GENESIS, 1, [odd])
     assert isinstance(scanned(raw, record_of(raw, undo_of([[]]))), list)
     assert scanned(raw, record_of(raw, undo_of([[Spent(0, b"")]]))) == (
-        UndoError, "undo input count at byte 1: 1, but transaction 1 has 0",
-    )  # fmt: skip
+        UndoError,
+        "undo input count at byte 1: 1, but transaction 1 has 0",
+    )
 
 
 def test_a_malformed_block_is_said_to_be_one_whatever_its_record() -> None:
@@ -327,8 +363,14 @@ def test_a_chain_gives_the_same_hits_with_and_without_undo_but_for_what_was_paid
             rest = [hit._replace(fee=NO_VALUE) for hit in by_undo if not (hit.spend and hit.outpoint in before)]
             plain = [hit for hit in plain if not (hit.spend and hit.outpoint in before)]  # by hand
             known = [hit for hit in plain if hit.value != NO_VALUE]
-            assert [hit for hit in rest if (hit.spend, hit.position, hit.n) in {(hit.spend, hit.position, hit.n) for hit in known}] == known
-            assert {(hit.spend, hit.position, hit.n) for hit in rest} == {(hit.spend, hit.position, hit.n) for hit in plain}
+            assert [
+                hit
+                for hit in rest
+                if (hit.spend, hit.position, hit.n) in {(hit.spend, hit.position, hit.n) for hit in known}
+            ] == known
+            assert {(hit.spend, hit.position, hit.n) for hit in rest} == {
+                (hit.spend, hit.position, hit.n) for hit in plain
+            }
             for hit in by_undo:
                 if hit.spend:
                     coin = spent[number][hit.position - 1][hit.n]
@@ -364,7 +406,9 @@ def test_records_are_taken_for_each_block_of_a_batch(tmp_path: Any) -> None:
         with path.open("rb") as file:
             number = file.fileno()
             blocks_at = [Place(number, *place, key, block_hash(raw)) for place, raw in zip(places, blocks, strict=True)]
-            undo_at = [place and Place(number, *place, key, raw[4:36]) for place, raw in zip(beside, blocks, strict=True)]
+            undo_at = [
+                place and Place(number, *place, key, raw[4:36]) for place, raw in zip(beside, blocks, strict=True)
+            ]
             assert undo_at[11] is not None
             undo_at[11] = undo_at[11]._replace(hash=bytes(32))
             undo_at[12] = Place(number, len(data) - 5, 50, key, blocks[12][4:36])

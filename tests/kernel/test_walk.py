@@ -17,7 +17,9 @@ from support.realdata import RealBlock, real_block_cases, runs
 from support.vectors import vector_cases, vector_file, vector_path
 
 KEY = b"\x02" + bytes(32)
-SEGWIT = build.tx([TxIn(b"\x33" * 32, 0, witness=(b"sig", KEY)), TxIn(b"\x44" * 32, 1)], [TxOut(7, build.p2wpkh(bytes(20)))])
+SEGWIT = build.tx(
+    [TxIn(b"\x33" * 32, 0, witness=(b"sig", KEY)), TxIn(b"\x44" * 32, 1)], [TxOut(7, build.p2wpkh(bytes(20)))]
+)
 
 
 def walk(raw: bytes) -> list[kernel.TxSpan]:
@@ -65,7 +67,9 @@ def check_transaction(case: dict[str, object]) -> None:
     assert 3 * len(stripped) + len(raw) == case["weight"]
     assert int.from_bytes(raw[:4], "little", signed=True) == case["version"]
     assert int.from_bytes(raw[-4:], "little") == case["lock_time"]
-    assert sum(int.from_bytes(raw[at : at + 8], "little") for at, _, _ in tx.outputs) == case["output_total"]  # u64 in the vectors
+    assert (
+        sum(int.from_bytes(raw[at : at + 8], "little") for at, _, _ in tx.outputs) == case["output_total"]
+    )  # u64 in the vectors
     again = kernel.parse_tx(stripped)
     assert (kernel.txid(stripped, again), again.witness) == (kernel.txid(raw, tx), 0)
 
@@ -97,7 +101,9 @@ def test_real_blocks_are_what_the_index_says(block: RealBlock) -> None:
     assert sum(bool(tx.witness) for tx in txs) == facts["segwit_txs"]
     assert sum(len(tx.inputs) for tx in txs) == facts["inputs"]
     assert sum(len(tx.outputs) for tx in txs) == facts["outputs"]
-    assert len(raw) - sum(tx.end - tx.start - len(kernel.strip_witness(raw, tx)) for tx in txs) == facts["stripped_size"]
+    assert (
+        len(raw) - sum(tx.end - tx.start - len(kernel.strip_witness(raw, tx)) for tx in txs) == facts["stripped_size"]
+    )
     assert [kernel.txid(raw, tx) for tx in txs] == [tx.GetTxid() for tx in CBlock.deserialize(raw).vtx]
 
 
@@ -109,7 +115,9 @@ def test_runs_of_real_blocks_are_read_and_linked() -> None:
             kernel.check_block(block.raw)
             txs = walk(block.raw)
             count += len(txs)
-            assert [kernel.txid(block.raw, tx) for tx in txs] == [tx.GetTxid() for tx in CBlock.deserialize(block.raw).vtx]
+            assert [kernel.txid(block.raw, tx) for tx in txs] == [
+                tx.GetTxid() for tx in CBlock.deserialize(block.raw).vtx
+            ]
             if number:
                 assert block.raw[4:36] == Header.parse(blocks[number - 1].raw[:80]).hash
         assert (len(blocks), count) == (entry["count"], entry["tx_count"])
@@ -160,14 +168,23 @@ txins = st.builds(
 txouts = st.builds(TxOut, st.integers(-(2**63), 2**63 - 1), st.binary(max_size=300))
 
 
-@given(st.lists(txins, min_size=1, max_size=4), st.lists(txouts, max_size=4), st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**32 - 1))
-def test_every_part_of_a_transaction_is_found(inputs: list[TxIn], outputs: list[TxOut], version: int, lock_time: int) -> None:
+@given(
+    st.lists(txins, min_size=1, max_size=4),
+    st.lists(txouts, max_size=4),
+    st.integers(-(2**31), 2**31 - 1),
+    st.integers(0, 2**32 - 1),
+)
+def test_every_part_of_a_transaction_is_found(
+    inputs: list[TxIn], outputs: list[TxOut], version: int, lock_time: int
+) -> None:
     raw = build.tx(inputs, outputs, version, lock_time)
     before = b"\xaa" * 7  # spans are absolute
     tx = kernel.walk_tx(before + raw + b"\xbb", 7)
     assert (tx.start, tx.end) == (7, 7 + len(raw))
     buffer = before + raw
-    assert [(buffer[at : at + 36], buffer[start:end]) for at, start, end in tx.inputs] == [(i.outpoint, i.script_sig) for i in inputs]
+    assert [(buffer[at : at + 36], buffer[start:end]) for at, start, end in tx.inputs] == [
+        (i.outpoint, i.script_sig) for i in inputs
+    ]
     assert [(struct.unpack_from("<q", buffer, at)[0], buffer[start:end]) for at, start, end in tx.outputs] == [
         (o.value, o.script_pubkey) for o in outputs
     ]

@@ -1,4 +1,6 @@
-"""Transactions and blocks, whole and damaged, on both kernels: read alike, or refused at the same place in the same words."""
+"""Transactions and blocks, whole and damaged, on both kernels: read alike, or refused at the same place in the same
+words.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from support.kernelentries import Kernel, native, outcome, reference
 
 pytestmark = pytest.mark.native
 LEGACY = build.tx([TxIn(b"\x11" * 32, 1, b"\x51" * 50), TxIn(b"\x22" * 32, 2)], [TxOut(5, b"\x52" * 30), TxOut(6, b"")])
-SEGWIT = build.tx([TxIn(b"\x33" * 32, 0, witness=(b"sig" * 20, b"")), TxIn(b"\x44" * 32, 1)], [TxOut(7, build.p2wpkh(bytes(20)))])
+SEGWIT = build.tx(
+    [TxIn(b"\x33" * 32, 0, witness=(b"sig" * 20, b"")), TxIn(b"\x44" * 32, 1)], [TxOut(7, build.p2wpkh(bytes(20)))]
+)
 BLOCK = build.block_of(build.GENESIS, 5, [LEGACY, SEGWIT])
 COUNTS = [0, 1, 2, 0xFC, 0xFD, 0xFFFF, 0x10000, 2**25, 2**25 + 1, 2**31 - 1, 2**32 - 1, 2**63, 2**64 - 1]
 
@@ -39,12 +43,18 @@ def test_a_count_in_place_of_any_byte_is_judged_alike(raw: bytes) -> None:
     head = BLOCK[:HEADER_SIZE]
     for at in range(len(raw)):
         for count in COUNTS:
-            for size in (build.var_int(count), b"\xff" + count.to_bytes(8, "little"), b"\xfd" + (count & 0xFFFF).to_bytes(2, "little")):
+            for size in (
+                build.var_int(count),
+                b"\xff" + count.to_bytes(8, "little"),
+                b"\xfd" + (count & 0xFFFF).to_bytes(2, "little"),
+            ):
                 damaged = raw[:at] + size + raw[at + 1 :]
                 same(head + damaged if raw == BLOCK[HEADER_SIZE:] else damaged)
 
 
-@given(st.sampled_from([LEGACY, SEGWIT, BLOCK]), st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 255)), max_size=4))
+@given(
+    st.sampled_from([LEGACY, SEGWIT, BLOCK]), st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 255)), max_size=4)
+)
 def test_changed_bytes_are_judged_alike(raw: bytes, changes: list[tuple[int, int]]) -> None:
     damaged = bytearray(raw)
     for at, value in changes:

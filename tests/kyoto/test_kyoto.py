@@ -1,7 +1,8 @@
-"""BDK's Kyoto as judge: it and our client, on one node, have the same confirmed coins, through spends and reorganisations.
+"""BDK's Kyoto as judge: it and our client, on one node, have the same confirmed coins, through spends and
+reorganisations.
 
-Kyoto takes the blocks of one update from the highest down, and BDK knows a spend only of a coin that it knows already. So what one update
-brings here spends only coins of updates before, or of the same block.
+Kyoto takes the blocks of one update from the highest down, and BDK knows a spend only of a coin that it knows already.
+So what one update brings here spends only coins of updates before, or of the same block.
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ async def kyoto_world(tmp_path: Path) -> AsyncIterator[tuple[World, Node, Kyoto]
 def coins(run: Run) -> set[Coin]:
     """Confirmed outputs that no confirmed input spends."""
     confirmed = [match for match in run.books.matches.values() if match.height is not None]
-    spent = {(match.outpoint.txid, match.outpoint.index) for match in confirmed if match.kind == "input" and match.outpoint is not None}
+    spent = {
+        (match.outpoint.txid, match.outpoint.index)
+        for match in confirmed
+        if match.kind == "input" and match.outpoint is not None
+    }
     made = {(match.txid, match.index, match.value) for match in confirmed if match.kind == "output"}
     return {(txid, index, value) for txid, index, value in made if value is not None and (txid, index) not in spent}
 
@@ -65,7 +70,9 @@ async def compare(world: World, run: Run, kyoto: Kyoto) -> int:
 
 
 @pytest.mark.parametrize("mode", [Mode.COMPACT, Mode.BIP37])
-async def test_confirmed_coins_are_those_of_kyoto(mode: Mode, kyoto_world: tuple[World, Node, Kyoto], tmp_path: Path) -> None:
+async def test_confirmed_coins_are_those_of_kyoto(
+    mode: Mode, kyoto_world: tuple[World, Node, Kyoto], tmp_path: Path
+) -> None:
     world, node, kyoto = kyoto_world
     receive(world, effort(60, 120, 600))
     async with running(world, node, mode=mode, store=tmp_path / "ours.db") as run:

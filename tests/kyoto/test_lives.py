@@ -1,7 +1,8 @@
-"""BDK as judge of keychains: at every tip of random lives it has the same balance, coins, history and next addresses as our client.
+"""BDK as judge of keychains: at every tip of random lives it has the same balance, coins, history and next addresses as
+our client.
 
-Our client lives on a node, with windows that move, restarts and reorganisations. BDK is told the facts: the blocks of the best chain, and
-how far the windows of our client reach; it judges what of them is whose.
+Our client lives on a node, with windows that move, restarts and reorganisations. BDK is told the facts: the blocks of
+the best chain, and how far the windows of our client reach; it judges what of them is whose.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class Judge:
         self.descriptors = [bdk.Descriptor(text, bdk.NetworkKind.TEST) for text in (receiving, change)]
 
     def wallet(self, world: World, ends: list[int]) -> Any:
-        """With the blocks of the best chain, and the scripts of both keychains up to these ends, of which BDK looks ahead one."""
+        """With the blocks of the best chain, and the scripts of both keychains up to these ends, of which BDK looks
+        ahead one.
+        """
         changes, txs, anchors = [], [], []
         for block in world.regtest.chain.active:
             changes.append(bdk.ChainChange(height=block.height, hash=bdk.BlockHash.from_bytes(block.hash)))
@@ -74,7 +77,13 @@ class Judge:
         return bdk.Wallet.load(*self.descriptors, bdk.Persister.custom(Facts()), 1)
 
     def check(
-        self, world: World, ends: list[int], balance: Balance, coins: list[Coin], history: list[HistoryEntry], next_: list[str]
+        self,
+        world: World,
+        ends: list[int],
+        balance: Balance,
+        coins: list[Coin],
+        history: list[HistoryEntry],
+        next_: list[str],
     ) -> None:
         """Both agree on everything."""
         wallet = self.wallet(world, ends)
@@ -92,7 +101,10 @@ class Judge:
         listed = {each.transaction.compute_txid().serialize(): each for each in wallet.transactions()}
         assert {entry.txid for entry in history} == listed.keys()
         for entry in history:
-            moved, position = wallet.sent_and_received(listed[entry.txid].transaction), listed[entry.txid].chain_position
+            moved, position = (
+                wallet.sent_and_received(listed[entry.txid].transaction),
+                listed[entry.txid].chain_position,
+            )
             assert entry.net == moved.received.to_sat() - moved.sent.to_sat()
             assert position.confirmation_block_time.block_id.height == entry.height
         kinds = bdk.KeychainKind.EXTERNAL, bdk.KeychainKind.INTERNAL
@@ -125,7 +137,9 @@ async def test_bdk_agrees_at_every_tip(kind: str, mode: str, tmp_path: Path) -> 
             for text in texts if tips == TIPS or rng.random() < 0.5 else ():  # else the database knows
                 watch.add_descriptor(text, lookahead=GAP_LIMIT)
             clock = Clock(wall=lambda: START)
-            async with LightClient(watch, peers=[where(node)], store=path, mode=mode, limits=FAST, clock=clock) as client:
+            async with LightClient(
+                watch, peers=[where(node)], store=path, mode=mode, limits=FAST, clock=clock
+            ) as client:
                 for _ in range(rng.randrange(1, 5)):
                     if rng.random() < 0.2 and world.regtest.height > 110:
                         world.regtest.reorg(rng.randrange(1, 5))
@@ -139,7 +153,9 @@ async def test_bdk_agrees_at_every_tip(kind: str, mode: str, tmp_path: Path) -> 
                 assert [each.used for each in wallet.keychains()] == [tuple(sorted(each)) for each in used]
 
 
-async def _checked(client: LightClient, world: World, judge: Judge, texts: tuple[str, str], used: list[set[int]]) -> None:
+async def _checked(
+    client: LightClient, world: World, judge: Judge, texts: tuple[str, str], used: list[set[int]]
+) -> None:
     async with asyncio.timeout(60):
         while (await client.wait_synced()).hash != world.regtest.chain.tip.hash:  # noqa: ASYNC110
             await asyncio.sleep(0)

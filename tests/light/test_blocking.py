@@ -1,4 +1,6 @@
-"""SyncLightClient: LightClient's names without asyncio; waits that end in time and on signals, leaving in every state, fork, exit."""
+"""SyncLightClient: LightClient's names without asyncio; waits that end in time and on signals, leaving in every state,
+fork, exit.
+"""
 
 from __future__ import annotations
 
@@ -177,7 +179,12 @@ def test_a_wallet_is_followed_without_asyncio(served: Served, tmp_path: Path) ->
         assert (found.match.value, found.match.label) == (50_000, "savings")
         assert client.balance().pending_in == 50_000
         assert [entry.net for entry in client.history(label="savings", limit=5)] == [50_000]
-        assert client.tip_height == client.chain.height == client.call(lambda light: light.tip_height) == served.regtest.height
+        assert (
+            client.tip_height
+            == client.chain.height
+            == client.call(lambda light: light.tip_height)
+            == served.regtest.height
+        )
         client.add_script(b"\x00\x14" + b"\x07" * 20, "more", from_height=90)
         assert client.fee_floor() is None
         with pytest.raises(ParameterError, match="limit"):
@@ -285,7 +292,12 @@ def test_an_event_that_was_kept_goes_to_one_thread_and_the_others_wait_for_the_n
 def test_before_entering_and_after_leaving_every_call_says_so(served: Served) -> None:
     client = client_of(served)
     for _ in range(2):
-        for call in (lambda: client.tip_height, client.balance, client.events, lambda: client.call(lambda light: light.tip_height)):
+        for call in (
+            lambda: client.tip_height,
+            client.balance,
+            client.events,
+            lambda: client.call(lambda light: light.tip_height),
+        ):
             with pytest.raises(NotRunningError):
                 call()
         with client:
@@ -396,7 +408,9 @@ def synced():
 def program(served: Served, tmp_path: Path, body: str) -> subprocess.CompletedProcess[str]:
     text = PROGRAM.format(script=SCRIPT.hex(), peer=served.place, store=str(tmp_path / "w.db"), body=body)
     allowed = "ignore:unclosed database:ResourceWarning"  # Python says so of a client that is not left, since 3.13
-    return subprocess.run([sys.executable, "-W", "error", "-W", allowed, "-c", text], capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-W", allowed, "-c", text], capture_output=True, text=True, timeout=120
+    )
 
 
 def test_a_program_that_never_leaves_its_client_ends(served: Served, tmp_path: Path) -> None:
@@ -424,7 +438,9 @@ print(threading.active_count())
 
 
 @pytest.mark.parametrize("is_refused", [False, True])
-def test_no_thread_is_left_when_the_client_was_left(served: Served, monkeypatch: pytest.MonkeyPatch, *, is_refused: bool) -> None:
+def test_no_thread_is_left_when_the_client_was_left(
+    served: Served, monkeypatch: pytest.MonkeyPatch, *, is_refused: bool
+) -> None:
     run = threading.Thread.run
 
     def slowly(thread: threading.Thread) -> None:

@@ -1,4 +1,6 @@
-"""Cancellation at every step of the event loop: no task is left, the database is consistent, and the next run completes."""
+"""Cancellation at every step of the event loop: no task is left, the database is consistent, and the next run
+completes.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ MODES: dict[str, dict[str, Any]] = {
 
 async def follow(world: World, node: Node, path: Path, options: dict[str, Any]) -> None:
     limits, clock = Limits(flight=15, filters=15), Clock(wall=lambda: START)
-    async with LightClient(world.watch(), peers=[where(node)], store=path, limits=limits, clock=clock, **options) as client:
+    async with LightClient(
+        world.watch(), peers=[where(node)], store=path, limits=limits, clock=clock, **options
+    ) as client:
         async for _ in client.events():
             pass
 
@@ -55,7 +59,9 @@ async def test_a_run_cancelled_at_any_step_leaves_nothing_behind(name: str, tmp_
                 store.attach(watch)
                 known = {(found.hit.txid, found.hit.n, found.hit.spend) for found in store.matches(confirmed=True)}
                 expected = {
-                    (digest, index, kind == "input") for kind, digest, index, height, *_ in world.scan() if (height or 0) <= store.cursor
+                    (digest, index, kind == "input")
+                    for kind, digest, index, height, *_ in world.scan()
+                    if (height or 0) <= store.cursor
                 }
                 assert known == expected
             if round % 5 == 4:

@@ -1,4 +1,6 @@
-"""Disputes over compact filters that no block decides: no honest peer is banned, nothing is hidden, and a silent peer ends nothing."""
+"""Disputes over compact filters that no block decides: no honest peer is banned, nothing is hidden, and a silent peer
+ends nothing.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ from spvfilter.wire.session import Session
 from support.lightworld import FAST, STRANGER, Run, World, running, where
 
 ANYBODY = p2tr(sha256(b"anybody").digest())
-REDEEM = bytes.fromhex("02aabb7575") + b"\x61" * 27 + b"\x51"  # 33 bytes that look like a public key; a valid P2SH redeem script
+REDEEM = (
+    bytes.fromhex("02aabb7575") + b"\x61" * 27 + b"\x51"
+)  # 33 bytes that look like a public key; a valid P2SH redeem script
 LOOKALIKE = Lock(b"\xa9\x14" + hash160(REDEEM) + b"\x87", push(SIGNATURE) + push(REDEEM))
 
 
@@ -54,7 +58,9 @@ class Lie:
 
 
 def transfer(world: World, lock: Lock) -> int:
-    """A stranger's coin of this lock is spent to another of the same lock, so that the filter of that block could hold one element more."""
+    """A stranger's coin of this lock is spent to another of the same lock, so that the filter of that block could hold
+    one element more.
+    """
     coin = world.regtest.pay(lock.pays(1_000_000))
     world.regtest.mine()
     world.regtest.submit_tx(build_tx([lock.spends(OutPoint(coin, 0))], [lock.pays(999_000)]))
@@ -75,7 +81,9 @@ def hidden_payment(world: World) -> tuple[int, set[bytes]]:
 async def finds_all(run: Run, world: World, liar: Node) -> None:
     """Every payment is found, the liar is banned, and no warning calls an honest peer a liar."""
     wanted = world.scan()
-    await run.until(lambda books: books.synced and books.confirmed() == wanted and any(warning.banned for warning in books.warnings))
+    await run.until(
+        lambda books: books.synced and books.confirmed() == wanted and any(warning.banned for warning in books.warnings)
+    )
     assert {warning.address for warning in run.books.warnings if warning.banned} == {where(liar)}
 
 
@@ -88,7 +96,9 @@ async def test_an_element_too_many_in_one_block_hides_no_payment_in_a_later_one(
     async with AsyncExitStack() as stack:
         liar = await stack.enter_async_context(Node(world.regtest, responder=lie.responder()))
         others = [await stack.enter_async_context(Node(world.regtest)) for _ in range(honest)]
-        async with running(world, *([liar, *others] if liar_first else [*others, liar]), limits=FAST, mode="compact") as run:
+        async with running(
+            world, *([liar, *others] if liar_first else [*others, liar]), limits=FAST, mode="compact"
+        ) as run:
             await finds_all(run, world, liar)
 
 
@@ -105,19 +115,25 @@ async def test_a_script_that_an_input_seems_to_show_bans_nobody(liar_first: bool
     async with AsyncExitStack() as stack:
         liar = await stack.enter_async_context(Node(world.regtest, responder=lie.responder()))
         others = [await stack.enter_async_context(Node(world.regtest)) for _ in range(7)]
-        async with running(world, *([liar, *others] if liar_first else [*others, liar]), limits=FAST, mode="compact") as run:
+        async with running(
+            world, *([liar, *others] if liar_first else [*others, liar]), limits=FAST, mode="compact"
+        ) as run:
             await finds_all(run, world, liar)
 
 
 async def test_a_spend_that_no_block_decides_is_found_where_its_block_is_disputed() -> None:
-    """The wallet's coin is older than its search: its spend shows in no filter of the liar, and no block refutes that filter."""
+    """The wallet's coin is older than its search: its spend shows in no filter of the liar, and no block refutes that
+    filter.
+    """
     world = World(3)
     world.receive(world.locks[1], 50_000_000)
     world.regtest.mine()
     world.spend()
     world.regtest.mine()
     world.regtest.mine(2)
-    lie = Lie(fewer={height: {lock.script_pubkey for lock in world.locks} for height in range(world.regtest.height + 1)})
+    lie = Lie(
+        fewer={height: {lock.script_pubkey for lock in world.locks} for height in range(world.regtest.height + 1)}
+    )
     async with AsyncExitStack() as stack:
         liar = await stack.enter_async_context(Node(world.regtest, responder=lie.responder()))
         honest = await stack.enter_async_context(Node(world.regtest))
@@ -135,11 +151,15 @@ async def test_who_disputes_block_after_block_is_let_go_of_and_hides_nothing_fro
     async with AsyncExitStack() as stack:
         liar = await stack.enter_async_context(Node(world.regtest, responder=lie.responder()))
         others = [await stack.enter_async_context(Node(world.regtest, f"127.{at}.0.1")) for at in (1, 2, 3)]
-        async with running(world, *([liar, *others] if liar_first else [*others, liar]), limits=FAST, mode="compact") as run:
+        async with running(
+            world, *([liar, *others] if liar_first else [*others, liar]), limits=FAST, mode="compact"
+        ) as run:
             wanted = world.scan()
             await run.until(
                 lambda books: (
-                    books.synced and books.confirmed() == wanted and any(warning.address == where(liar) for warning in books.warnings)
+                    books.synced
+                    and books.confirmed() == wanted
+                    and any(warning.address == where(liar) for warning in books.warnings)
                 )
             )
             assert not [warning for warning in run.books.warnings if warning.banned]
@@ -171,4 +191,5 @@ async def test_peers_that_fall_silent_end_nothing(mutes: int, mode: str) -> None
                 world.receive()
                 world.regtest.mine()
                 wanted = world.scan()
-                await run.until(lambda books, wanted=wanted: books.confirmed() == wanted)  # type: ignore[misc]  # a lambda's default has no type
+                # a lambda's default has no type
+                await run.until(lambda books, wanted=wanted: books.confirmed() == wanted)  # type: ignore[misc]

@@ -1,4 +1,6 @@
-"""Filters imported into the database of a light client: used if peers commit to them, not believed alone, and never requested again."""
+"""Filters imported into the database of a light client: used if peers commit to them, not believed alone, and never
+requested again.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def bring(path: Path, world: World, change: Change = told, heights: Sequence[int
         importing = FilterImport(store)
         for block in world.regtest.chain.active:
             if heights is None or block.height in heights:
-                importing.add(block.hash, change(block.height, block.hash, index.data(block)), previous=block.header.previous)
+                importing.add(
+                    block.hash, change(block.height, block.hash, index.data(block)), previous=block.header.previous
+                )
         importing.flush()
 
 
@@ -109,7 +113,10 @@ async def test_filters_that_are_missing_are_fetched_and_kept_beside_those_import
 async def test_a_reorganisation_takes_no_filter_of_the_best_chain_with_it(tmp_path: Path) -> None:
     world, path = grown(), tmp_path / "w.db"
     bring(path, world)
-    async with Node(world.regtest) as node, running(world, node, limits=LIMITS, mode="compact", keep_filters=True, store=path) as run:
+    async with (
+        Node(world.regtest) as node,
+        running(world, node, limits=LIMITS, mode="compact", keep_filters=True, store=path) as run,
+    ):
         await run.synced(world)
         world.regtest.reorg(20)
         world.coins.clear()

@@ -44,7 +44,10 @@ class FalseIndex(FilterIndex):
     def build(self, block: TreeBlock) -> bytes:
         if block.height != LIED_ABOUT:
             return super().build(block)
-        outputs, spent = scripts_of(self.chain.txs(block)), [coin.script_pubkey for coin in (block.spent or {}).values()]
+        outputs, spent = (
+            scripts_of(self.chain.txs(block)),
+            [coin.script_pubkey for coin in (block.spent or {}).values()],
+        )
         left_out = {lock.script_pubkey for lock in world().locks}
         assert left_out & {*outputs, *spent}
         return basic_data(block.hash, filter_elements(outputs, spent) - left_out)
@@ -150,7 +153,9 @@ async def truth(run: Run, liars: int) -> Books:
     return run.books
 
 
-@pytest.mark.parametrize(("responder", "names"), LIARS, ids=lambda value: value.__name__ if isinstance(value, type) else "")
+@pytest.mark.parametrize(
+    ("responder", "names"), LIARS, ids=lambda value: value.__name__ if isinstance(value, type) else ""
+)
 @pytest.mark.parametrize("liar_first", [True, False])
 async def test_a_liar_is_caught_under_its_name(responder: type[Responder], names: set[Lie], liar_first: bool) -> None:
     made = world()
@@ -218,10 +223,16 @@ async def test_a_lie_that_was_stored_is_taken_back_after_a_restart(tmp_path: Pat
 
 async def test_what_liars_agree_on_counts_as_proven_only_until_an_honest_peer_comes() -> None:
     made = world()
-    async with Node(made.regtest, responder=Omits) as one, Node(made.regtest, responder=Omits) as two, Node(made.regtest) as honest:  # noqa: SIM117
+    async with (  # noqa: SIM117
+        Node(made.regtest, responder=Omits) as one,
+        Node(made.regtest, responder=Omits) as two,
+        Node(made.regtest) as honest,
+    ):
         async with running(made, one, two, honest, limits=LIMITS, mode="compact") as run:
             books = await truth(run, 2)
             assert causes(books).keys() == {where(one), where(two)}
-            late = [event for event in books.events if isinstance(event, MatchFound) and event.match.height == LIED_ABOUT]
+            late = [
+                event for event in books.events if isinstance(event, MatchFound) and event.match.height == LIED_ABOUT
+            ]
             assert {event.completeness for event in late} <= {Completeness.ONE_PEER, Completeness.PROVEN}
             assert late

@@ -1,4 +1,6 @@
-"""The light client over compact filters: the same matches as a full scan and as BIP-37, through changes of chain, peers and process."""
+"""The light client over compact filters: the same matches as a full scan and as BIP-37, through changes of chain, peers
+and process.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,11 @@ def completeness(run: Run) -> set[str]:
 async def test_all_modes_find_what_a_full_scan_finds(seed: int) -> None:
     world = grown(seed)
     async with Node(world.regtest) as node:
-        for mode, word in ((Mode.COMPACT, Completeness.ONE_PEER), (Mode.AUTO, Completeness.ONE_PEER), (Mode.BIP37, Completeness.UNPROVEN)):
+        for mode, word in (
+            (Mode.COMPACT, Completeness.ONE_PEER),
+            (Mode.AUTO, Completeness.ONE_PEER),
+            (Mode.BIP37, Completeness.UNPROVEN),
+        ):
             async with running(world, node, limits=LIMITS, mode=mode) as run:
                 await run.synced(world)
                 assert run.books.confirmed() == world.scan() != set()
@@ -56,7 +62,10 @@ OTHER = "127.1.0.1"  # a host of another network group
 
 async def test_compact_filters_are_asked_for_unless_a_mode_is_named() -> None:
     world = grown()
-    async with Node(world.regtest) as node, LightClient(world.watch(), peers=[where(node)], limits=LIMITS, clock=CLOCK) as client:
+    async with (
+        Node(world.regtest) as node,
+        LightClient(world.watch(), peers=[where(node)], limits=LIMITS, clock=CLOCK) as client,
+    ):
         run = Run(client)
         await run.synced(world)
         assert completeness(run) == {Completeness.ONE_PEER}
@@ -73,7 +82,9 @@ async def test_what_two_peers_agree_on_is_proven() -> None:
         await run.synced(world)
         assert run.books.confirmed() == world.scan()
         assert completeness(run) == {Completeness.PROVEN}
-        assert {place(found.match) for found in await run.client.matches() if found.match.height is not None} == world.scan()
+        assert {
+            place(found.match) for found in await run.client.matches() if found.match.height is not None
+        } == world.scan()
 
 
 async def test_what_rested_on_one_peer_is_proven_once_another_agrees(tmp_path: Path) -> None:
@@ -160,17 +171,26 @@ async def test_the_tip_is_followed_through_blocks_and_reorganisations() -> None:
 
 
 @pytest.mark.parametrize("keep", [False, True])
-async def test_a_restart_goes_on_where_the_last_run_ended_whatever_became_of_the_chain(tmp_path: Path, keep: bool) -> None:
+async def test_a_restart_goes_on_where_the_last_run_ended_whatever_became_of_the_chain(
+    tmp_path: Path, keep: bool
+) -> None:
     world = grown()
     store = tmp_path / "wallet.db"
     async with Node(world.regtest, responder=(responder := counting())) as node:
         async with running(world, node, limits=LIMITS, store=store, mode="compact", keep_filters=keep) as run:
             await run.until(lambda books: any(isinstance(event, MatchFound) for event in books.events))
-        for change in (lambda: None, lambda: world.grow(10), lambda: world.regtest.reorg(7), lambda: world.regtest.reorg(40)):
+        for change in (
+            lambda: None,
+            lambda: world.grow(10),
+            lambda: world.regtest.reorg(7),
+            lambda: world.regtest.reorg(40),
+        ):
             change()
             async with running(world, node, limits=LIMITS, store=store, mode="compact", keep_filters=keep) as run:
                 await reach_tip(run, world)
-                assert {place(found.match) for found in await run.client.matches() if found.match.height is not None} == world.scan()
+                assert {
+                    place(found.match) for found in await run.client.matches() if found.match.height is not None
+                } == world.scan()
         asked = responder.asked["GetCFilters"]
         async with running(world, node, limits=LIMITS, store=store, mode="compact") as run:
             await reach_tip(run, world)
@@ -184,7 +204,9 @@ async def test_a_wallet_may_change_modes_between_runs(tmp_path: Path) -> None:
         for mode in ("bip37", "compact", "bip37", "auto"):
             async with running(world, node, limits=LIMITS, store=store, mode=mode) as run:
                 await run.synced(world)
-                assert {place(found.match) for found in await run.client.matches() if found.match.height is not None} == world.scan()
+                assert {
+                    place(found.match) for found in await run.client.matches() if found.match.height is not None
+                } == world.scan()
             world.grow(5)
 
 
@@ -202,14 +224,18 @@ async def test_another_peer_takes_over_in_the_middle() -> None:
             assert not any(warning.banned for warning in run.books.warnings)
 
 
-async def test_a_new_address_is_searched_for_from_its_height_on_and_kept_filters_need_no_network(tmp_path: Path) -> None:
+async def test_a_new_address_is_searched_for_from_its_height_on_and_kept_filters_need_no_network(
+    tmp_path: Path,
+) -> None:
     world = grown()
     late = p2wpkh(b"\x03" + bytes(32))
     for _ in range(3):
         world.regtest.pay(late.pays(700))
         world.grow(3)
     async with Node(world.regtest, responder=(responder := counting())) as node:  # noqa: SIM117
-        async with running(world, node, limits=LIMITS, mode="compact", keep_filters=True, store=tmp_path / "kept.db") as run:
+        async with running(
+            world, node, limits=LIMITS, mode="compact", keep_filters=True, store=tmp_path / "kept.db"
+        ) as run:
             await run.synced(world)
             asked = responder.asked["GetCFilters"]
             await run.client.add_script(late.script_pubkey)
@@ -218,9 +244,13 @@ async def test_a_new_address_is_searched_for_from_its_height_on_and_kept_filters
             assert run.books.confirmed() == world.scan()
             assert responder.asked["GetCFilters"] == asked
     async with Node(world.regtest, responder=(responder := counting())) as node:  # noqa: SIM117
-        async with running(world, node, limits=LIMITS, mode="compact", store=tmp_path / "kept.db", watch=world.watch()) as run:
+        async with running(
+            world, node, limits=LIMITS, mode="compact", store=tmp_path / "kept.db", watch=world.watch()
+        ) as run:
             await run.synced(world)
-            assert {place(found.match) for found in await run.client.matches() if found.match.height is not None} == world.scan()
+            assert {
+                place(found.match) for found in await run.client.matches() if found.match.height is not None
+            } == world.scan()
             assert not responder.asked["GetCFilters"]
 
 
@@ -229,7 +259,9 @@ async def test_a_search_may_start_above_genesis() -> None:
     async with Node(world.regtest, responder=(responder := counting())) as node:  # noqa: SIM117
         async with running(world, node, limits=LIMITS, mode="compact", from_height=115) as run:
             await run.synced(world)
-            assert {each[3] for each in run.books.confirmed()} == {each[3] for each in world.scan() if (each[3] or 0) >= 115}
+            assert {each[3] for each in run.books.confirmed()} == {
+                each[3] for each in world.scan() if (each[3] or 0) >= 115
+            }
     assert responder.asked["GetCFilters"] == -(-(world.regtest.height - 114) // 15)
 
 
@@ -303,7 +335,8 @@ async def test_blocks_that_come_while_filters_are_searched_cost_no_peer_and_no_m
     ):
         seen = 0
         while seen < 6:
-            await run.until(lambda books, seen=seen: len(books.events) > 20 * seen)  # type: ignore[misc]  # a lambda's default has no type
+            # a lambda's default has no type
+            await run.until(lambda books, seen=seen: len(books.events) > 20 * seen)  # type: ignore[misc]
             seen += 1
             world.grow(1)
             if seen % 3 == 0:
@@ -327,7 +360,8 @@ async def test_payments_show_before_they_are_in_a_block_and_no_peer_gets_a_filte
             for _ in range(3):
                 world.others(5)
                 payment = world.receive()
-                await run.until(lambda books, payment=payment: payment in books.waiting())  # type: ignore[misc]  # a lambda's default has no type
+                # a lambda's default has no type
+                await run.until(lambda books, payment=payment: payment in books.waiting())  # type: ignore[misc]
             spend = world.spend()
             await run.until(lambda books: spend in books.waiting())
             world.regtest.mine()
@@ -356,7 +390,9 @@ async def test_without_the_mempool_payments_show_in_blocks_alone() -> None:
             assert not any(isinstance(event, MatchConfirmed) for event in run.books.events)
 
 
-@pytest.mark.parametrize("lock", [p2pkh(key(98)), STRANGER, p2sh(p2wpkh(key(97))), p2wsh(push(key(96)) + b"\xac", [SIGNATURE])])
+@pytest.mark.parametrize(
+    "lock", [p2pkh(key(98)), STRANGER, p2sh(p2wpkh(key(97))), p2wsh(push(key(96)) + b"\xac", [SIGNATURE])]
+)
 async def test_a_strangers_double_spend_withdraws_his_payment(lock: Lock) -> None:
     world = grown()
     coin = OutPoint(world.regtest.pay(lock.pays(50_000)), 0)

@@ -1,4 +1,6 @@
-"""A client started on a damaged database: it raises the right error, or continues to exactly the matches of a full scan. And a rebuild."""
+"""A client started on a damaged database: it raises the right error, or continues to exactly the matches of a full
+scan. And a rebuild.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Entries that are added, removed and relabelled while a client runs, and the list that it was given; real sockets, in both modes."""
+"""Entries that are added, removed and relabelled while a client runs, and the list that it was given; real sockets, in
+both modes.
+"""
 
 from __future__ import annotations
 
@@ -171,7 +173,9 @@ async def test_an_output_that_two_entries_match_stays_with_the_other(tmp_path: P
             assert await found(run) == world.scan()
 
 
-async def test_an_outpoint_that_is_an_entry_keeps_its_script_when_the_address_that_taught_it_is_removed(tmp_path: Path) -> None:
+async def test_an_outpoint_that_is_an_entry_keeps_its_script_when_the_address_that_taught_it_is_removed(
+    tmp_path: Path,
+) -> None:
     """Compact filters find its spend by that: without it the next run could not be entered in that mode."""
     world = World(35)
     lock, other = world.locks[:2]
@@ -179,7 +183,9 @@ async def test_an_outpoint_that_is_an_entry_keeps_its_script_when_the_address_th
     world.regtest.mine()
     path = tmp_path / "w.db"
     async with Node(world.regtest) as node:
-        async with running(world, node, mode=Mode.AUTO, store=path, watch=without(world, *range(2, len(world.locks)))) as run:
+        async with running(
+            world, node, mode=Mode.AUTO, store=path, watch=without(world, *range(2, len(world.locks)))
+        ) as run:
             await run.synced(world)
             await run.client.add_outpoint(point, "special")
             await run.client.remove(lock.script_pubkey)
@@ -191,12 +197,21 @@ async def test_an_outpoint_that_is_an_entry_keeps_its_script_when_the_address_th
             world.regtest.mine()
             await run.synced(world)
             (spend,) = await run.client.matches()
-            assert (spend.match.kind, spend.match.outpoint, spend.match.value, spend.match.label) == ("input", point, 20_000, "special")
+            assert (spend.match.kind, spend.match.outpoint, spend.match.value, spend.match.label) == (
+                "input",
+                point,
+                20_000,
+                "special",
+            )
 
 
 @MODES
-async def test_a_coin_is_known_in_the_next_run_though_its_outpoint_was_an_entry_that_was_removed(mode: Mode, tmp_path: Path) -> None:
-    """Its row was of the outpoint and left with it, though the address is watched: its spend was overlooked for good."""
+async def test_a_coin_is_known_in_the_next_run_though_its_outpoint_was_an_entry_that_was_removed(
+    mode: Mode, tmp_path: Path
+) -> None:
+    """Its row was of the outpoint and left with it, though the address is watched: its spend was overlooked for
+    good.
+    """
     world = World(35)
     lock = world.locks[0]
     point = OutPoint(world.receive(lock), 0)
@@ -210,7 +225,9 @@ async def test_a_coin_is_known_in_the_next_run_though_its_outpoint_was_an_entry_
             await run.client.remove(point)
         world.regtest.submit_tx(build_tx([lock.spends(point)], [STRANGER.pays(1_000)]))
         world.regtest.mine()
-        async with running(world, node, mode=mode, store=path, watch=without(world, *range(1, len(world.locks)))) as run:
+        async with running(
+            world, node, mode=mode, store=path, watch=without(world, *range(1, len(world.locks)))
+        ) as run:
             await run.synced(world)
             assert [found.match.kind for found in await run.client.matches()] == ["output", "input"]
 
@@ -219,7 +236,9 @@ async def test_a_coin_is_known_in_the_next_run_though_its_outpoint_was_an_entry_
 async def test_a_coin_of_a_block_that_was_not_searched_is_known_though_its_outpoint_was_an_entry_that_was_removed(
     restarts: bool, tmp_path: Path
 ) -> None:
-    """It is of a watched address, as the user has told: its spend was seen in the same run, and overlooked in the next one."""
+    """It is of a watched address, as the user has told: its spend was seen in the same run, and overlooked in the next
+    one.
+    """
     world = World(36)
     lock = world.locks[0]
     point = OutPoint(world.receive(lock), 0)
@@ -239,7 +258,9 @@ async def test_a_coin_of_a_block_that_was_not_searched_is_known_though_its_outpo
                 return
         world.regtest.submit_tx(build_tx([lock.spends(point)], [STRANGER.pays(1_000)]))
         world.regtest.mine()
-        async with running(world, node, mode=Mode.COMPACT, store=path, watch=without(world, *range(1, len(world.locks)))) as run:
+        async with running(
+            world, node, mode=Mode.COMPACT, store=path, watch=without(world, *range(1, len(world.locks)))
+        ) as run:
             await run.synced(world)
             assert [found.match.kind for found in await run.client.matches()] == ["input"]
 
@@ -366,12 +387,15 @@ class HeadersOnly(Responder):
 
 
 @MODES
-async def test_a_search_that_began_without_a_block_begins_there_again_after_a_restart(mode: Mode, tmp_path: Path) -> None:
+async def test_a_search_that_began_without_a_block_begins_there_again_after_a_restart(
+    mode: Mode, tmp_path: Path
+) -> None:
     world = World(36)
     world.grow(20, share=0.9)
     path, late = tmp_path / "w.db", world.locks[1].script_pubkey
     options = {"mode": mode, "store": path, "watch": without(world, 1), "from_height": 118}
-    async with Node(world.regtest, responder=HeadersOnly) as node, running(world, node, **options) as run:  # type: ignore[arg-type]  # by name
+    # by name
+    async with Node(world.regtest, responder=HeadersOnly) as node, running(world, node, **options) as run:  # type: ignore[arg-type]
         await run.client.add_script(late, from_height=0)
         await run.until(lambda books: any(isinstance(each, PeerChanged) for each in books.events))
     options["watch"] = without(world, 1)

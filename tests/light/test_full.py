@@ -1,4 +1,6 @@
-"""A disk that is full from any write on: the client ends with that error, and with room again nothing is lost or doubled."""
+"""A disk that is full from any write on: the client ends with that error, and with room again nothing is lost or
+doubled.
+"""
 
 from __future__ import annotations
 
@@ -113,7 +115,9 @@ async def test_a_disk_that_is_full_ends_the_client_and_loses_and_doubles_nothing
                 assert told <= run.books.confirmed()
                 run.books.events.clear()
                 await run.synced(world)
-                assert {place(each.match) for each in await run.client.matches() if each.match.height is not None} == world.scan()
+                assert {
+                    place(each.match) for each in await run.client.matches() if each.match.height is not None
+                } == world.scan()
                 assert run.books.confirmed() == world.scan()
             path.unlink()
     assert refused >= effort(3, 6, 150)

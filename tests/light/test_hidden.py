@@ -1,4 +1,6 @@
-"""Payments that some peers hide are found once others are asked: after a restart, in another mode, after an entry was added."""
+"""Payments that some peers hide are found once others are asked: after a restart, in another mode, after an entry was
+added.
+"""
 
 from __future__ import annotations
 
@@ -140,4 +142,7 @@ async def test_an_invented_payment_is_no_money_and_one_machine_proves_nothing_wi
         assert balance.pending_in == 21_000_000 * 10**8
         assert run.books.synced is not None
         assert run.books.synced.proven_height == -1
-        assert {match.completeness for match in await run.client.matches()} <= {Completeness.ONE_PEER, Completeness.UNPROVEN}
+        assert {match.completeness for match in await run.client.matches()} <= {
+            Completeness.ONE_PEER,
+            Completeness.UNPROVEN,
+        }

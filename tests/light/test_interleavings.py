@@ -32,7 +32,9 @@ async def test_a_transaction_back_from_a_block_is_unconfirmed_again_from_our_own
 
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
 async def test_a_mempool_asked_for_before_a_reorganisation_and_told_after_it_is_found_once(mode: Mode) -> None:
-    """A match of the mempool may be reported before or after the new tip, but never before the block that held it is disconnected."""
+    """A match of the mempool may be reported before or after the new tip, but never before the block that held it is
+    disconnected.
+    """
     world = World(3, mature=110)
     returning = world.receive()
     world.regtest.mine()

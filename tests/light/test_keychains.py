@@ -1,4 +1,6 @@
-"""Keychains in a live client: uses move windows while it runs, and what was searched without their scripts is searched again."""
+"""Keychains in a live client: uses move windows while it runs, and what was searched without their scripts is searched
+again.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +113,9 @@ async def test_a_payment_within_twice_the_lookahead_moves_no_window() -> None:
 
 @pytest.mark.parametrize("seed", range(effort(2, 5, 100)))
 @MODES
-async def test_any_order_of_uses_with_kills_gives_what_a_scan_with_the_last_window_gives(mode: str, seed: int, tmp_path: Path) -> None:
+async def test_any_order_of_uses_with_kills_gives_what_a_scan_with_the_last_window_gives(
+    mode: str, seed: int, tmp_path: Path
+) -> None:
     print(f"\nseed {seed}")
     rng = random.Random(seed)
     async with Node() as node:
@@ -131,7 +135,12 @@ async def test_any_order_of_uses_with_kills_gives_what_a_scan_with_the_last_wind
         everything = WatchList(REGTEST)
         for index in range(end):
             everything.add_script(script_at(index))
-        known = [match.value - 1_000 for block in node.regtest.chain.active for match in everything.match_block(block.raw) if match.value]
+        known = [
+            match.value - 1_000
+            for block in node.regtest.chain.active
+            for match in everything.match_block(block.raw)
+            if match.value
+        ]
         assert found == known
         assert end >= max(known, default=-1) + 1 + GAP_LIMIT
 
@@ -180,7 +189,9 @@ async def test_in_a_bip37_filter_the_lookahead_shrinks_down_to_the_gap_limit_and
     async with Node() as node:
         node.regtest.mine(101)
         pay(node, 5, 1_100)
-        async with client_of(wallet(1_000), node, "bip37", fp_rate=1e-60) as client:  # which has room for 1,002 elements
+        async with client_of(
+            wallet(1_000), node, "bip37", fp_rate=1e-60
+        ) as client:  # which has room for 1,002 elements
             assert await indexes(client) == [5]
             assert client.watch.keychains[0].end == 1_000
         pay(node, 999)
@@ -258,9 +269,13 @@ async def test_an_address_that_is_not_watched_is_never_the_next_one(mode: str, t
                 while len(await client.matches()) < end:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             for told in ("mine", None):
-                with pytest.raises(ParameterError, match="'mine' that is watched was used, the last ones by payments that no block has"):
+                with pytest.raises(
+                    ParameterError, match="'mine' that is watched was used, the last ones by payments that no block has"
+                ):
                     client.watch.next_address(told)
-                with pytest.raises(ParameterError, match="'mine' that is watched was used, the last ones by payments that no block has"):
+                with pytest.raises(
+                    ParameterError, match="'mine' that is watched was used, the last ones by payments that no block has"
+                ):
                     await client.next_address(told)
             node.regtest.mine()
             async with asyncio.timeout(30):
@@ -295,9 +310,20 @@ async def test_what_a_window_gains_while_the_client_runs_has_the_keychains_label
         async with client_of(wallet(), node, "compact", tmp_path / "wallet.db") as client:
             assert await indexes(client) == [30, 60]
             assert [coin.label for coin in await client.coins()] == ["savings", "savings"]
-            assert (await client.balance("savings")).confirmed == (await client.balance(keychain="mine")).confirmed == 2_090
+            assert (
+                (await client.balance("savings")).confirmed
+                == (await client.balance(keychain="mine")).confirmed
+                == 2_090
+            )
             assert [coin.keychain_index for coin in await client.coins(keychain="mine")] == [60, 30]
             assert [entry.net for entry in await client.history(keychain="savings")] == [1_060, 1_030]
-            assert await client.next_address() == client.watch.next_address("mine") == script_to_address(script_at(0), REGTEST)
+            assert (
+                await client.next_address()
+                == client.watch.next_address("mine")
+                == script_to_address(script_at(0), REGTEST)
+            )
             assert [each.used for each in await client.keychains()] == [(30, 60)]
-            assert [await client.is_used(str(script_to_address(script_at(at), REGTEST))) for at in (30, 31)] == [True, False]
+            assert [await client.is_used(str(script_to_address(script_at(at), REGTEST))) for at in (30, 31)] == [
+                True,
+                False,
+            ]

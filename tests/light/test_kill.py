@@ -52,7 +52,9 @@ class Victims:
                 pass
 
     async def told(self, events: int) -> int:
-        """Wait until it has reported this many events or, once it was synced, has no more to report; returns how many are missing."""
+        """Wait until it has reported this many events or, once it was synced, has no more to report; returns how many
+        are missing.
+        """
         while events > 0:
             try:
                 async with asyncio.timeout(0.2 if self._is_synced else None):
@@ -94,7 +96,9 @@ async def test_a_process_killed_at_any_moment_loses_and_doubles_nothing(name: st
             if round % 10 == 0:
                 path.unlink(missing_ok=True)  # a new wallet, so that there is a search to be killed in
             events = rng.randrange(rng.choice([3, 40, 250]))
-            async with processes.one(address=where(node), path=str(path), scripts=scripts, options=MODES[name]) as process:
+            async with processes.one(
+                address=where(node), path=str(path), scripts=scripts, options=MODES[name]
+            ) as process:
                 left = await process.told(events // 2)
                 if round % 2:
                     world.regtest.reorg(rng.randint(1, 6))
@@ -108,5 +112,7 @@ async def test_a_process_killed_at_any_moment_loses_and_doubles_nothing(name: st
                 run.books.take(each)  # fails if a match is there twice
             await run.synced(world)
             assert run.books.confirmed() == world.scan()
-            assert {place(each.match) for each in await run.client.matches() if each.match.height is not None} == world.scan()
+            assert {
+                place(each.match) for each in await run.client.matches() if each.match.height is not None
+            } == world.scan()
     assert in_the_middle >= effort(1, 2, 50)

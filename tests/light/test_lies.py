@@ -123,7 +123,13 @@ class SendsTooMuch(Responder):
 
 
 def envelope(command: bytes, payload: bytes, checksum: bytes | None = None) -> bytes:
-    return MAGIC + command.ljust(12, b"\0") + len(payload).to_bytes(4, "little") + (checksum or sha256d(payload)[:4]) + payload
+    return (
+        MAGIC
+        + command.ljust(12, b"\0")
+        + len(payload).to_bytes(4, "little")
+        + (checksum or sha256d(payload)[:4])
+        + payload
+    )
 
 
 def other_tx() -> bytes:
@@ -179,9 +185,17 @@ LIES: dict[str, tuple[type[Responder], type[PeerError], str | None]] = {
     "too many hashes": (forged(lambda m: replace(m, total=1)), ProofError, Flaw.TOO_MANY_HASHES),
     "too few bits": (forged(lambda m: replace(m, flags=b"")), ProofError, Flaw.TOO_FEW_BITS),
     "unused bits": (forged(lambda m: replace(m, flags=m.flags + b"\0")), ProofError, Flaw.UNUSED_BITS),
-    "unused hashes": (forged(lambda m: replace(m, total=m.total, flags=bytes(len(m.flags)))), ProofError, Flaw.UNUSED_HASHES),
+    "unused hashes": (
+        forged(lambda m: replace(m, total=m.total, flags=bytes(len(m.flags)))),
+        ProofError,
+        Flaw.UNUSED_HASHES,
+    ),
     "missing hashes": (forged(lambda m: replace(m, hashes=m.hashes[:-1])), ProofError, Flaw.HASHES_EXHAUSTED),
-    "equal siblings": (forged(lambda m: replace(m, hashes=m.hashes[:1] * len(m.hashes))), ProofError, Flaw.EQUAL_SIBLINGS),
+    "equal siblings": (
+        forged(lambda m: replace(m, hashes=m.hashes[:1] * len(m.hashes))),
+        ProofError,
+        Flaw.EQUAL_SIBLINGS,
+    ),
     "gap in headers": (with_headers(lambda s, h: [h[0], h[2]]), DiscontinuousHeadersError, None),
     "no work": (with_headers(bad_work), ProofOfWorkError, None),
     "other bits": (with_headers(lambda s, h: upon_tip(s, bits=0x207FFFFE)), DifficultyError, None),
@@ -206,7 +220,11 @@ async def test_a_lie_is_caught_by_name_and_harms_nobody(name: str) -> None:
     responder, error, cause = LIES[name]
     world = World(30, mature=110)
     world.grow(25, share=0.8)
-    async with Node(world.regtest, responder=responder) as liar, Node(world.regtest) as honest, running(world, liar, honest) as run:
+    async with (
+        Node(world.regtest, responder=responder) as liar,
+        Node(world.regtest) as honest,
+        running(world, liar, honest) as run,
+    ):
         await run.until(lambda books: any(warning.banned for warning in books.warnings))
         await run.synced(world)
         await run.until(lambda books: books.confirmed() == world.scan())
@@ -224,7 +242,11 @@ async def test_a_fault_costs_the_connection_and_bans_nobody(name: str) -> None:
     responder, error, words = FAULTS[name]
     world = World(30, mature=110)
     world.grow(25, share=0.8)
-    async with Node(world.regtest, responder=responder) as faulty, Node(world.regtest) as honest, running(world, faulty, honest) as run:
+    async with (
+        Node(world.regtest, responder=responder) as faulty,
+        Node(world.regtest) as honest,
+        running(world, faulty, honest) as run,
+    ):
         await run.until(lambda books: books.warnings)
         await run.synced(world)
         await run.until(lambda books: books.confirmed() == world.scan())
@@ -238,7 +260,11 @@ async def test_a_fault_costs_the_connection_and_bans_nobody(name: str) -> None:
 async def test_blocks_that_do_not_come_are_fetched_elsewhere_and_are_no_lie() -> None:
     world = World(31)
     world.grow(20, share=0.8)
-    async with Node(world.regtest, responder=SkipsBlocks) as lazy, Node(world.regtest) as honest, running(world, lazy, honest) as run:
+    async with (
+        Node(world.regtest, responder=SkipsBlocks) as lazy,
+        Node(world.regtest) as honest,
+        running(world, lazy, honest) as run,
+    ):
         await run.until(lambda books: books.warnings)
         await run.synced(world)
         assert run.books.confirmed() == world.scan()

@@ -1,4 +1,6 @@
-"""A light client at the tip: mempool, conflicts, expiry, reorganisations, new entries, broadcasts. The match set is a full scan's."""
+"""A light client at the tip: mempool, conflicts, expiry, reorganisations, new entries, broadcasts. The match set is a
+full scan's.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,14 @@ from spvfilter.node.scripts import Lock, p2wpkh
 from spvfilter.node.server import Node
 from spvfilter.p2p.clock import Clock
 from spvfilter.primitives import OutPoint
-from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason
+from spvfilter.wallet.events import (
+    BlockConnected,
+    BlockDisconnected,
+    MatchConfirmed,
+    MatchFound,
+    MatchWithdrawn,
+    Reason,
+)
 from spvfilter.watch.watchlist import WatchList
 from support.lightworld import IMPATIENT, LOCKS, START, STRANGER, Books, World, key, place, running
 from support.vectors import effort
@@ -61,14 +70,19 @@ async def test_a_rival_in_a_block_withdraws_what_waits_and_all_that_stands_upon_
     async with Node(world.regtest) as node, running(world, node, store=tmp_path / "w.db") as run:
         await run.synced(world)
         waiting = world.regtest.submit_tx(build_tx([lock.spends(outpoint)], [LOCKS[1].pays(value - 500)]))
-        child = world.regtest.submit_tx(build_tx([LOCKS[1].spends(OutPoint(waiting, 0))], [LOCKS[2].pays(value - 1_000)]))
+        child = world.regtest.submit_tx(
+            build_tx([LOCKS[1].spends(OutPoint(waiting, 0))], [LOCKS[2].pays(value - 1_000)])
+        )
         await run.until(lambda books: {waiting, child} <= books.waiting())
         rival = build_tx([lock.spends(outpoint)], [STRANGER.pays(value - 700)])
         world.regtest.mine(transactions=[rival])
         books = await run.synced(world)
         assert books.confirmed() == world.scan()
         assert not books.waiting()
-        assert {(event.match.txid, event.reason) for event in books.withdrawn} == {(waiting, Reason.CONFLICT), (child, Reason.CONFLICT)}
+        assert {(event.match.txid, event.reason) for event in books.withdrawn} == {
+            (waiting, Reason.CONFLICT),
+            (child, Reason.CONFLICT),
+        }
 
 
 async def test_a_strangers_double_spend_withdraws_his_payment() -> None:
@@ -107,7 +121,9 @@ async def test_what_is_in_no_block_for_336_hours_is_withdrawn() -> None:
 
 @pytest.mark.parametrize("depth", [1, 6, 100])
 @pytest.mark.parametrize("stopped", [False, True])
-async def test_a_reorganisation_withdraws_what_left_and_finds_what_came(depth: int, stopped: bool, tmp_path: Path) -> None:
+async def test_a_reorganisation_withdraws_what_left_and_finds_what_came(
+    depth: int, stopped: bool, tmp_path: Path
+) -> None:
     await reorganise(depth, stopped, tmp_path)
 
 
@@ -134,7 +150,9 @@ async def reorganise(depth: int, stopped: bool, tmp_path: Path) -> None:
                 await run.synced(world)
         assert books.confirmed() == world.scan()
         gone = [event for event in books.events if isinstance(event, BlockDisconnected)]
-        assert [event.height for event in gone] == list(range(world.regtest.height - 1, world.regtest.height - 1 - depth, -1))
+        assert [event.height for event in gone] == list(
+            range(world.regtest.height - 1, world.regtest.height - 1 - depth, -1)
+        )
         check_order(books)
         world.regtest.mine()  # what went back to the mempool comes again
 
@@ -144,7 +162,9 @@ def turn(world: World, depth: int) -> None:
 
 
 def check_order(books: Books) -> None:
-    """Blocks are connected in order, some of them by the next one, and disconnected from the top, after the withdrawal of their matches."""
+    """Blocks are connected in order, some of them by the next one, and disconnected from the top, after the withdrawal
+    of their matches.
+    """
     top: list[tuple[int, bytes | None]] = []
     for event in books.events:
         match event:
@@ -205,7 +225,9 @@ async def test_fifty_hits_in_one_block_lead_to_few_new_filters() -> None:
 
 
 @pytest.mark.parametrize("from_height", [0, 120])
-async def test_an_address_added_while_running_is_searched_for_from_its_height_on(from_height: int, tmp_path: Path) -> None:
+async def test_an_address_added_while_running_is_searched_for_from_its_height_on(
+    from_height: int, tmp_path: Path
+) -> None:
     world = World(11)
     new = p2wpkh(b"\x03" + bytes(32))
     for _ in range(20):

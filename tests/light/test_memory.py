@@ -95,7 +95,9 @@ async def test_a_day_of_blocks_leaves_memory_as_it_was(mode: str, monkeypatch: p
             (before, objects), found = census(), day.found
             await day.pass_by(BLOCKS)
             after, more = census()
-            assert after - before < PER_BLOCK * BLOCKS + PER_MATCH * (day.found - found) + SLACK, (more - objects).most_common(20)
+            assert after - before < PER_BLOCK * BLOCKS + PER_MATCH * (day.found - found) + SLACK, (
+                more - objects
+            ).most_common(20)
             assert day.found - found > BLOCKS
     finally:
         process.stdin.close()

@@ -1,4 +1,6 @@
-"""Several peers: slow, silent, half-open, lost in the middle, behind the others, more than there is room for. The search goes on."""
+"""Several peers: slow, silent, half-open, lost in the middle, behind the others, more than there is room for. The
+search goes on.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,11 @@ class Dies(Responder):
 async def test_a_peer_that_fails_is_replaced_and_not_left_for_good(responder: type[Responder]) -> None:
     world = World(40)
     world.grow(25, share=0.8)
-    async with Node(world.regtest, responder=responder) as bad, Node(world.regtest) as good, running(world, bad, good) as run:
+    async with (
+        Node(world.regtest, responder=responder) as bad,
+        Node(world.regtest) as good,
+        running(world, bad, good) as run,
+    ):
         await run.synced(world)
         await run.until(lambda books: books.warnings)
         assert run.books.confirmed() == world.scan()
@@ -108,7 +114,9 @@ RAW: dict[str, Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]] =
     "garbage": lambda reader, writer: writer.write(b"\xff" * 100_000),
     "http": lambda reader, writer: writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
     "half a message": lambda reader, writer: writer.write(bytes.fromhex("fabfb5da") + b"version\0\0\0\0\0\x66\0\0\0"),
-    "four gigabytes": lambda reader, writer: writer.write(bytes.fromhex("fabfb5da") + b"version\0\0\0\0\0\xff\xff\xff\xff\0\0\0\0"),
+    "four gigabytes": lambda reader, writer: writer.write(
+        bytes.fromhex("fabfb5da") + b"version\0\0\0\0\0\xff\xff\xff\xff\0\0\0\0"
+    ),
 }
 
 
@@ -182,7 +190,11 @@ async def test_a_peer_that_hears_of_a_block_later_is_not_left_for_it() -> None:
     late = Regtest(clock=lambda: START)
     for block in world.regtest.chain.active[1:]:
         late.submit_block(block.raw)
-    async with Node(late) as slow, Node(world.regtest) as quick, running(world, slow, quick, limits=replace(FAST, stall_s=5)) as run:
+    async with (
+        Node(late) as slow,
+        Node(world.regtest) as quick,
+        running(world, slow, quick, limits=replace(FAST, stall_s=5)) as run,
+    ):
         await run.synced(world)
         for _ in range(5):
             world.grow(1, share=1.0)
@@ -222,7 +234,9 @@ async def test_two_honest_peers_agree() -> None:
 
 
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
-async def test_one_node_under_three_names_is_connected_once_and_its_other_names_serve_when_the_first_fails(mode: str) -> None:
+async def test_one_node_under_three_names_is_connected_once_and_its_other_names_serve_when_the_first_fails(
+    mode: str,
+) -> None:
     world = World(52)
     world.grow(5)
     async with Node(world.regtest) as node:
@@ -230,7 +244,9 @@ async def test_one_node_under_three_names_is_connected_once_and_its_other_names_
         async with running(world, *names, mode=mode) as run:
             await run.synced(world)
             await run.until(lambda books: len(books.warnings) >= 2)
-            assert all("the same node as" in str(warning.error) and not warning.banned for warning in run.books.warnings)
+            assert all(
+                "the same node as" in str(warning.error) and not warning.banned for warning in run.books.warnings
+            )
             assert len(run.client._checked().engine.pool.ready()) == 1
             for _ in range(3):
                 world.grow(1, share=1.0)
@@ -268,7 +284,9 @@ async def test_many_clients_of_one_node(monkeypatch: pytest.MonkeyPatch) -> None
     clock = Clock(wall=lambda: START)
 
     async def one(node: Node) -> None:
-        async with LightClient(world.watch(), peers=[where(node)], from_height=95, limits=Limits(), clock=clock, mode="bip37") as client:
+        async with LightClient(
+            world.watch(), peers=[where(node)], from_height=95, limits=Limits(), clock=clock, mode="bip37"
+        ) as client:
             run = Run(client)
             await run.synced(world)
             assert run.books.confirmed() == expected
@@ -280,7 +298,10 @@ async def test_many_clients_of_one_node(monkeypatch: pytest.MonkeyPatch) -> None
 
 async def test_a_peer_that_only_stalls_is_cut_by_name_where_it_is_alone() -> None:
     world = World(51)
-    async with Node(world.regtest, responder=Stalls) as node, running(world, node, limits=replace(FAST, reply_s=0.3)) as run:
+    async with (
+        Node(world.regtest, responder=Stalls) as node,
+        running(world, node, limits=replace(FAST, reply_s=0.3)) as run,
+    ):
         await run.until(lambda books: books.warnings)
         assert isinstance(run.books.warnings[0].error, UselessPeerError)
         assert "no answer for" in str(run.books.warnings[0].error)
@@ -288,7 +309,9 @@ async def test_a_peer_that_only_stalls_is_cut_by_name_where_it_is_alone() -> Non
 
 @pytest.mark.parametrize("seed", range(effort(2, 4, 40)))
 async def test_an_honest_witness_that_joins_in_the_middle_of_a_search_is_not_accused(seed: int) -> None:
-    """Coins found in flights that are under way are spent flights later: a witness that was not asked for those flights cannot see it."""
+    """Coins found in flights that are under way are spent flights later: a witness that was not asked for those flights
+    cannot see it.
+    """
     world = World(seed, mature=110)
     for number in range(30):
         world.receive()
@@ -306,7 +329,9 @@ async def test_an_honest_witness_that_joins_in_the_middle_of_a_search_is_not_acc
         await run.synced(world)
         assert run.books.confirmed() == world.scan()
         assert not run.books.warnings
-        assert all(len(debt.witnesses.groups) == 2 for debt in run.client._checked().engine.coverage.debts)  # every block was compared
+        assert all(
+            len(debt.witnesses.groups) == 2 for debt in run.client._checked().engine.coverage.debts
+        )  # every block was compared
 
 
 async def test_blocks_that_a_reorganisation_cut_from_their_flight_are_compared_all_the_same() -> None:
@@ -321,7 +346,11 @@ async def test_blocks_that_a_reorganisation_cut_from_their_flight_are_compared_a
                 self.regtest.reorg(3, blocks=4)
             super().send_merkleblock(block, () if 120 <= block.height <= 125 else matched)
 
-    async with Node(world.regtest, responder=Omits) as liar, Node(world.regtest) as honest, running(world, liar, honest) as run:
+    async with (
+        Node(world.regtest, responder=Omits) as liar,
+        Node(world.regtest) as honest,
+        running(world, liar, honest) as run,
+    ):
         await run.until(lambda _: done)
         await run.synced(world)
         world.regtest.mine()
@@ -345,7 +374,8 @@ async def test_a_flight_whose_last_block_does_not_come_is_not_waited_for(honest:
 
     async with AsyncExitStack() as stack:
         nodes = [
-            await stack.enter_async_context(Node(world.regtest, responder=responder)) for responder in [Forgets, *[Responder] * honest]
+            await stack.enter_async_context(Node(world.regtest, responder=responder))
+            for responder in [Forgets, *[Responder] * honest]
         ]
         limits = replace(FAST, stall_s=3_600, reply_s=3_600)
         run = await stack.enter_async_context(running(world, *nodes, limits=limits))

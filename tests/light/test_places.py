@@ -1,4 +1,6 @@
-"""What a match tells of its block: time, coinbase and completeness, live, after a restart, when it is withdrawn, and in the views."""
+"""What a match tells of its block: time, coinbase and completeness, live, after a restart, when it is withdrawn, and in
+the views.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,16 @@ async def test_a_match_tells_of_its_block(mode: str, certainty: Completeness, tm
             assert (pending.time, pending.is_coinbase, pending.completeness) == (None, False, None)
             world.regtest.mine(time=START + 700)
             books = await run.synced(world)
-            assert {(match.txid, match.time, match.is_coinbase, match.completeness) for match in books.matches.values()} == {
+            assert {
+                (match.txid, match.time, match.is_coinbase, match.completeness) for match in books.matches.values()
+            } == {
                 (coinbase, START + 600, True, certainty),
                 (txid, START + 700, False, certainty),
             }
-            coins = {bytes(coin.outpoint)[:32]: (coin.time, coin.is_coinbase, coin.completeness) for coin in await run.client.coins()}
+            coins = {
+                bytes(coin.outpoint)[:32]: (coin.time, coin.is_coinbase, coin.completeness)
+                for coin in await run.client.coins()
+            }
             assert coins == {coinbase: (START + 600, True, certainty), txid: (START + 700, False, certainty)}
             known = books.matches
         async with running(world, node, mode=mode, store=path) as run:
@@ -41,7 +48,9 @@ async def test_a_match_tells_of_its_block(mode: str, certainty: Completeness, tm
                 run.books.matches[str(match.kind), match.txid, match.index] = match
             world.regtest.reorg(1)
             await run.until(lambda books: books.withdrawn)
-            assert [(gone.match.txid, gone.match.time, gone.match.height) for gone in run.books.withdrawn] == [(txid, START + 700, 103)]
+            assert [(gone.match.txid, gone.match.time, gone.match.height) for gone in run.books.withdrawn] == [
+                (txid, START + 700, 103)
+            ]
     with WalletStore.open(path) as wallet:
         (pending_coin,) = (coin for coin in wallet.coins() if bytes(coin.outpoint)[:32] == txid)
         assert (pending_coin.time, pending_coin.completeness) == (None, None)

@@ -90,9 +90,13 @@ async def test_the_report_of_a_database_is_of_the_filter_that_nodes_get(tmp_path
     assert known is not None
     assert len(elements) == 21
     source = Source(elements)
-    again = Bip37Filter.for_watchlist(source, known.fp_rate, known.tweak, elements=known.elements, decoy_key=known.decoy_key)
+    again = Bip37Filter.for_watchlist(
+        source, known.fp_rate, known.tweak, elements=known.elements, decoy_key=known.decoy_key
+    )
     assert bytes(again) == bytes(given)
-    report = privacy_report(source, known.fp_rate, known.tweak, known.decoy_key, elements=known.elements, restarts=100, probes=0)
+    report = privacy_report(
+        source, known.fp_rate, known.tweak, known.decoy_key, elements=known.elements, restarts=100, probes=0
+    )
     assert (report.own, report.outpoints, report.is_steady) == (20, 1, True)
     assert report.real_fp_rate == given.current_fp_rate
 

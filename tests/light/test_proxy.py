@@ -94,7 +94,10 @@ FAILURES: dict[str, tuple[SocksProxy, str]] = {
     "closes": (SocksProxy(reply=b""), "Connection closed unexpectedly"),
     "closes at once": (SocksProxy(greeting=b""), "the proxy does not connect: "),
     "half a reply": (SocksProxy(reply=b"\x05\x00\x00\x01\x7f"), "Connection closed unexpectedly"),
-    "another protocol": (SocksProxy(greeting=b"HTTP/1.1 400 Bad Request\r\n\r\n"), "Unexpected SOCKS version number: 72"),
+    "another protocol": (
+        SocksProxy(greeting=b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+        "Unexpected SOCKS version number: 72",
+    ),
     "no text": (SocksProxy(reply=b"\x05\x00\x00\x03\x02\xff\xff\x00\x00"), "the proxy does not connect: "),
     "hangs": (SocksProxy(silent=True), "no connection through the proxy within 0.2 s"),
 }
@@ -106,13 +109,22 @@ async def test_a_proxy_that_fails_is_a_warning_and_is_tried_again(name: str) -> 
     world = grown(82)
     with replace(template, asked=[]).running() as proxy:
         url = f"socks5://127.0.0.1:{proxy.port}"
-        async with Node(world.regtest) as node, running(world, f"{ONION}:1", proxy=url, limits=replace(FAST, proxy_s=0.2)) as run:
+        async with (
+            Node(world.regtest) as node,
+            running(world, f"{ONION}:1", proxy=url, limits=replace(FAST, proxy_s=0.2)) as run,
+        ):
             await run.until(lambda books: len(books.warnings) >= 2)
             for warning in run.books.warnings:
                 assert said in str(warning.error)
                 assert isinstance(warning.error, OSError)
                 assert (warning.address, warning.banned) == (f"{ONION}:1", False)
-            proxy.names, proxy.user, proxy.reply, proxy.greeting, proxy.silent = {ONION: (node.host, node.port)}, None, None, None, False
+            proxy.names, proxy.user, proxy.reply, proxy.greeting, proxy.silent = (
+                {ONION: (node.host, node.port)},
+                None,
+                None,
+                None,
+                False,
+            )
             await run.synced(world)
             assert run.books.confirmed() == world.scan()
 
@@ -155,7 +167,9 @@ async def test_cancelled_at_any_step_through_a_proxy_leaves_no_connection() -> N
         async with Node() as node:
             for steps in range(24):
                 before = asyncio.all_tasks()
-                task = asyncio.create_task(Connection.open(Address(node.host, node.port), Settings(REGTEST), proxy=Proxy.parse(server.url)))
+                task = asyncio.create_task(
+                    Connection.open(Address(node.host, node.port), Settings(REGTEST), proxy=Proxy.parse(server.url))
+                )
                 for _ in range(steps * steps * 10):
                     await asyncio.sleep(0)
                 task.cancel()
@@ -170,12 +184,38 @@ async def test_cancelled_at_any_step_through_a_proxy_leaves_no_connection() -> N
 
 
 MALFORMED = [
-    "", " ", "socks5", "socks5://", "127.0.0.1:9050", "socks5:127.0.0.1:9050", "//127.0.0.1:9050", "http://127.0.0.1:9050",
-    "socks4://127.0.0.1:9050", "socks5://127.0.0.1", "socks5://127.0.0.1:", "socks5://127.0.0.1:0", "socks5://127.0.0.1:65536",
-    "socks5://127.0.0.1:-1", "socks5://127.0.0.1:x", "socks5://:9050", "socks5://[::1", "socks5://[::1]", "socks5://h o:1",
-    "socks5://h\t:1", "socks5://h:1/path", "socks5://h:1?a", "socks5://h:1#a", "socks5://user@h:1", "socks5://user:@h:1", "socks5://:p@h:1",
-    f"socks5://user:{'p' * 256}@h:1", "socks5://us\xe9r:pass@h:1", "\0", "socks5://user:secret@h", "socks5://@h:1",
-]  # fmt: skip
+    "",
+    " ",
+    "socks5",
+    "socks5://",
+    "127.0.0.1:9050",
+    "socks5:127.0.0.1:9050",
+    "//127.0.0.1:9050",
+    "http://127.0.0.1:9050",
+    "socks4://127.0.0.1:9050",
+    "socks5://127.0.0.1",
+    "socks5://127.0.0.1:",
+    "socks5://127.0.0.1:0",
+    "socks5://127.0.0.1:65536",
+    "socks5://127.0.0.1:-1",
+    "socks5://127.0.0.1:x",
+    "socks5://:9050",
+    "socks5://[::1",
+    "socks5://[::1]",
+    "socks5://h o:1",
+    "socks5://h\t:1",
+    "socks5://h:1/path",
+    "socks5://h:1?a",
+    "socks5://h:1#a",
+    "socks5://user@h:1",
+    "socks5://user:@h:1",
+    "socks5://:p@h:1",
+    f"socks5://user:{'p' * 256}@h:1",
+    "socks5://us\xe9r:pass@h:1",
+    "\0",
+    "socks5://user:secret@h",
+    "socks5://@h:1",
+]
 
 
 @pytest.mark.parametrize("url", MALFORMED)
@@ -233,7 +273,9 @@ def answering(monkeypatch: pytest.MonkeyPatch, answers: dict[str, list[str]]) ->
     return asked
 
 
-async def test_seeds_are_asked_when_that_is_asked_for_and_those_that_fail_are_told_and_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_seeds_are_asked_when_that_is_asked_for_and_those_that_fail_are_told_and_do_no_harm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = grown(86)
     async with Node(world.regtest) as node:
         asked = answering(monkeypatch, {"seed.two.example": ["127.0.0.1", "127.0.0.1"]})
@@ -277,7 +319,9 @@ def test_seeds_are_never_asked_through_a_proxy(looked_up: list[str]) -> None:
     assert not looked_up
 
 
-async def test_discovering_through_a_proxy_needs_a_peer_or_a_known_address(looked_up: list[str], tmp_path: Path) -> None:
+async def test_discovering_through_a_proxy_needs_a_peer_or_a_known_address(
+    looked_up: list[str], tmp_path: Path
+) -> None:
     watch = discovering(World(mature=0), 1)
     with pytest.raises(ParameterError, match="the database knows no address: name peers"):
         async with LightClient(watch, discover=True, proxy="socks5://127.0.0.1:9050", store=tmp_path / "w.db"):
@@ -304,7 +348,8 @@ def onion(number: int) -> PeerAddress:
 async def connected(client: LightClient, addresses: set[str]) -> None:
     """Wait until these are connected."""
     async with asyncio.timeout(20):
-        while not addresses <= {peer.address for peer in client._checked().engine.pool.ready()}:  # noqa: ASYNC110  # nothing tells it
+        # nothing tells it
+        while not addresses <= {peer.address for peer in client._checked().engine.pool.ready()}:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -320,7 +365,9 @@ async def test_onion_addresses_that_a_peer_tells_are_connected_through_the_proxy
             watch, path = discovering(world, 1), tmp_path / "w.db"
             looked_up.clear()
             for peers in ([f"{ONION}:1"], []):  # the second run knows them from the first
-                async with LightClient(watch, peers=peers, discover=True, proxy=proxy.url, limits=FAST, clock=CLOCK, store=path) as client:
+                async with LightClient(
+                    watch, peers=peers, discover=True, proxy=proxy.url, limits=FAST, clock=CLOCK, store=path
+                ) as client:
                     await connected(client, {f"{each.host}:8333" for each in onions})
             assert {name for kind, name, _ in proxy.asked if kind == NAME} == {ONION, *(each.host for each in onions)}
             assert not any("onion" in str(name) or "example" in str(name) for name in looked_up)

@@ -96,7 +96,9 @@ async def test_a_start_below_that_of_the_first_run_is_a_rescan(tmp_path: Path) -
         assert books.confirmed() == world.scan()
 
 
-async def test_where_a_search_is_to_begin_is_known_to_the_next_run_if_no_peer_was_there_for_it_to_begin(tmp_path: Path) -> None:
+async def test_where_a_search_is_to_begin_is_known_to_the_next_run_if_no_peer_was_there_for_it_to_begin(
+    tmp_path: Path,
+) -> None:
     world = World(40)
     world.grow(20)
     path, later = tmp_path / "w.db", b"\x00\x14" + bytes(20)
@@ -119,7 +121,12 @@ async def test_a_status_is_of_one_moment_and_names_the_peers() -> None:
         await run.synced(world)
         status = await run.client.status()
         top = world.regtest.height
-        assert (status.mode, status.way, status.tip_height, status.searched_height) == (Mode.AUTO, Mode.COMPACT, top, top)
+        assert (status.mode, status.way, status.tip_height, status.searched_height) == (
+            Mode.AUTO,
+            Mode.COMPACT,
+            top,
+            top,
+        )
         assert {peer.address for peer in status.peers} == {where(one), where(other)}
         assert {peer.height for peer in status.peers} == {top}
         assert (status.start_height, status.skipped, status.disputed) == (0, (), ())
@@ -135,7 +142,10 @@ async def test_entries_have_starts_of_their_own(mode: Mode, tmp_path: Path) -> N
             world.regtest.pay(lock.pays(4_000))
         world.regtest.mine()
     top = world.regtest.height
-    async with Node(world.regtest) as node, running(world, node, mode=mode, store=tmp_path / "w.db", from_height=107) as run:
+    async with (
+        Node(world.regtest) as node,
+        running(world, node, mode=mode, store=tmp_path / "w.db", from_height=107) as run,
+    ):
         await run.synced(world)
         await run.client.add_script(late[0].script_pubkey, from_height=ABOVE)
         await run.client.add_script(late[1].script_pubkey)
@@ -145,7 +155,11 @@ async def test_entries_have_starts_of_their_own(mode: Mode, tmp_path: Path) -> N
             assert await run.client.searched_for(lock.script_pubkey) == ((0, top),)
         (each,) = (await run.client.status()).searched  # a search from 0 is one for everything
         assert each.entries == len(world.locks) + 3
-        mine = [match for match in run.books.matches.values() if match.script_pubkey in {lock.script_pubkey for lock in late}]
+        mine = [
+            match
+            for match in run.books.matches.values()
+            if match.script_pubkey in {lock.script_pubkey for lock in late}
+        ]
         assert len(mine) == 36
         with pytest.raises(ParameterError, match="not watched"):
             await run.client.searched_for(b"\x00\x14" + bytes(20))
@@ -175,7 +189,9 @@ async def test_a_later_start_of_an_entry_is_shown_and_another_entry_changes_noth
 
 
 @MODES
-async def test_rescans_one_after_the_other_cancelled_and_in_a_reorganisation_lose_nothing(mode: Mode, tmp_path: Path) -> None:
+async def test_rescans_one_after_the_other_cancelled_and_in_a_reorganisation_lose_nothing(
+    mode: Mode, tmp_path: Path
+) -> None:
     world = World(26)
     world.grow(60)
     path = tmp_path / "w.db"
@@ -185,7 +201,11 @@ async def test_rescans_one_after_the_other_cancelled_and_in_a_reorganisation_los
             first, second, third = await asyncio.gather(
                 run.client.rescan(from_height=120), run.client.rescan(from_height=0), run.client.rescan(from_height=140)
             )
-            assert (first, second, third) == (120, 0, 0)  # the third is searched anyway, since the second goes back further
+            assert (first, second, third) == (
+                120,
+                0,
+                0,
+            )  # the third is searched anyway, since the second goes back further
             waiting = asyncio.ensure_future(run.client.rescan(from_height=110))
             await asyncio.sleep(0)
             waiting.cancel()
@@ -218,7 +238,9 @@ async def test_a_rescan_that_is_interrupted_goes_on_in_the_next_run(mode: Mode, 
 
 
 @MODES
-async def test_what_a_full_disk_does_not_take_is_nowhere(mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_full_disk_does_not_take_is_nowhere(
+    mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(28)
     world.grow(10)
     path, late = tmp_path / "w.db", p2wpkh(b"\x02" + bytes(32))
@@ -291,7 +313,12 @@ async def test_wrong_starts_are_refused_while_it_runs_and_change_nothing() -> No
     async with Node(world.regtest) as node, running(world, node) as run:
         await run.synced(world)
         before = await run.client.status()
-        for options in ({"from_height": -5}, {"from_height": True}, {"birthday": START * 9}, {"from_height": 1, "birthday": 1}):
+        for options in (
+            {"from_height": -5},
+            {"from_height": True},
+            {"birthday": START * 9},
+            {"from_height": 1, "birthday": 1},
+        ):
             for call in (run.client.rescan, lambda **o: run.client.add_script(b"\x00\x14" + bytes(20), **o)):
                 with pytest.raises(ParameterError):
                     await call(**options)

@@ -1,4 +1,6 @@
-"""Streams of events: each has its own position, nobody needs to read, and what is no longer in memory comes from the database."""
+"""Streams of events: each has its own position, nobody needs to read, and what is no longer in memory comes from the
+database.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,10 @@ async def test_a_stream_that_lags_gets_every_event_of_the_books_and_the_latest_o
     warned = [event.address for event in given if isinstance(event, PeerWarning)]
     assert warned == [str(10 * number) for number in range(2_000 - len(warned), 2_000)]
     assert len(warned) >= 100
-    assert all(kind in {type(event) for event in given[-MAX_HELD - 110 : -MAX_HELD]} for kind in (Progress, PeerChanged, Synced))
+    assert all(
+        kind in {type(event) for event in given[-MAX_HELD - 110 : -MAX_HELD]}
+        for kind in (Progress, PeerChanged, Synced)
+    )
 
 
 async def test_what_has_no_number_is_given_where_it_was_told_or_later_in_the_order_it_was_told() -> None:

@@ -36,7 +36,9 @@ async def test_a_long_chain_gives_what_a_full_scan_gives(tmp_path: Path) -> None
             assert books.confirmed() == world.scan()
             assert len(books.confirmed()) > 100
             assert not books.warnings
-        async with running(world, node, store=tmp_path / "w.db") as again:  # nothing is reported twice, everything is kept
+        async with running(
+            world, node, store=tmp_path / "w.db"
+        ) as again:  # nothing is reported twice, everything is kept
             await again.synced(world)
             assert not again.books.matches
             kept = {place(found.match) for found in await again.client.matches()}
@@ -44,7 +46,9 @@ async def test_a_long_chain_gives_what_a_full_scan_gives(tmp_path: Path) -> None
 
 
 async def test_the_observed_rate_of_false_positives_is_that_of_foreign_transactions(tmp_path: Path) -> None:
-    """With chosen filters: one in a hundred matches the script of the miner by chance, which is in every transaction."""
+    """With chosen filters: one in a hundred matches the script of the miner by chance, which is in every
+    transaction.
+    """
     world = World(11)
     for _ in range(40):
         world.others(20)
@@ -53,8 +57,13 @@ async def test_the_observed_rate_of_false_positives_is_that_of_foreign_transacti
     tested = sum(len(block.txids) for block in world.regtest.chain.active)
     for rate, least, most in ((0.02, 0.02, 0.6), (1e-7, 0.0, 0.002)):
         with Store.open(tmp_path / f"{rate}.db", REGTEST) as store:
-            store.commit(Batch(bip37_parameters=Bip37Parameters(tweak=7, elements=1_024, fp_rate=rate, decoy_key=bytes(32))))
-        async with Node(world.regtest) as node, running(world, node, fp_rate=rate, store=tmp_path / f"{rate}.db") as run:
+            store.commit(
+                Batch(bip37_parameters=Bip37Parameters(tweak=7, elements=1_024, fp_rate=rate, decoy_key=bytes(32)))
+            )
+        async with (
+            Node(world.regtest) as node,
+            running(world, node, fp_rate=rate, store=tmp_path / f"{rate}.db") as run,
+        ):
             await run.synced(world)
             assert least <= run.client.observed_fp_rate <= most
             foreign = round(run.client.observed_fp_rate * tested)
@@ -78,7 +87,10 @@ async def test_a_peer_that_is_silent_where_it_has_nothing_new_is_no_reason_to_wa
         for change in (lambda: None, lambda: None, lambda: world.grow(1), lambda: world.regtest.reorg(2), lambda: None):
             change()
             limits = replace(FAST, reply_s=3_600)
-            async with asyncio.timeout(TIMEOUT_S), running(world, node, store=tmp_path / "wallet.db", mode=mode, limits=limits) as run:
+            async with (
+                asyncio.timeout(TIMEOUT_S),
+                running(world, node, store=tmp_path / "wallet.db", mode=mode, limits=limits) as run,
+            ):
                 async for event in run.client.events():
                     if isinstance(event, Synced) and event.hash == world.regtest.chain.tip.hash:
                         break
@@ -116,6 +128,9 @@ async def test_a_chain_below_the_networks_minimum_work_is_not_synced() -> None:
         async for event in client.events():
             assert not isinstance(event, Synced)
             if isinstance(event, PeerWarning):
-                assert str(event.error) == "has no chain of the network's minimum work; it may be in its initial block download"
+                assert (
+                    str(event.error)
+                    == "has no chain of the network's minimum work; it may be in its initial block download"
+                )
                 assert not event.banned
                 break

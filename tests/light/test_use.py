@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter.errors import FormatError, NotRunningError, ParameterError, PrivacyError, TxRefusedError, UselessPeerError
+from spvfilter.errors import (
+    FormatError,
+    NotRunningError,
+    ParameterError,
+    PrivacyError,
+    TxRefusedError,
+    UselessPeerError,
+)
 from spvfilter.kernel import parse_tx, wtxid
 from spvfilter.light.client import LightClient
 from spvfilter.light.engine import mempool
@@ -35,7 +42,9 @@ PATIENT = replace(FAST, reply_s=3_600)
 
 
 def client_of(world: World, *nodes: Node) -> LightClient:
-    return LightClient(world.watch(), peers=[where(node) for node in nodes], limits=FAST, clock=Clock(wall=lambda: START))
+    return LightClient(
+        world.watch(), peers=[where(node) for node in nodes], limits=FAST, clock=Clock(wall=lambda: START)
+    )
 
 
 async def test_a_client_that_is_not_running_says_so() -> None:
@@ -164,7 +173,11 @@ async def test_what_was_sent_is_told_before_the_block_that_confirms_it(mode: str
         await run.synced(world)
         digest = (await run.client.broadcast(world.spending(change=LOCKS[2]))).txid
         await run.synced(world)
-        told = [type(event) for event in run.books.events if isinstance(event, MatchFound | MatchConfirmed) and event.match.txid == digest]
+        told = [
+            type(event)
+            for event in run.books.events
+            if isinstance(event, MatchFound | MatchConfirmed) and event.match.txid == digest
+        ]
         assert told == [MatchFound, MatchFound, MatchConfirmed, MatchConfirmed]
         assert run.books.confirmed() == world.scan()
 
@@ -247,7 +260,11 @@ async def test_what_is_offered_again_is_what_was_sent_whatever_a_peer_made_of_it
             super().on_tx(raw)
             offered.set()
 
-    async with asyncio.timeout(20), Node(world.regtest, responder=Takes) as node, running(world, node, store=store, mode=mode) as run:
+    async with (
+        asyncio.timeout(20),
+        Node(world.regtest, responder=Takes) as node,
+        running(world, node, store=store, mode=mode) as run,
+    ):
         await run.synced(world)
         await offered.wait()
         assert [tx.raw for tx in world.regtest.mempool] == [raw]
@@ -291,7 +308,10 @@ async def test_a_peer_that_takes_no_transactions_is_offered_none(mode: str, tmp_
         raw = world.spending(change=LOCKS[0])
         await run.client.broadcast(raw)
     silent = replace(SETTINGS, relay=False)
-    async with Node(world.regtest, responder=BlocksOnly, settings=silent) as node, running(world, node, store=store, mode=mode) as run:
+    async with (
+        Node(world.regtest, responder=BlocksOnly, settings=silent) as node,
+        running(world, node, store=store, mode=mode) as run,
+    ):
         await run.synced(world)
         with pytest.raises(UselessPeerError):
             await run.client.broadcast(build_tx([STRANGER.spends(OutPoint(bytes(32), 0))], [STRANGER.pays(1)]))
@@ -333,7 +353,11 @@ async def test_a_longer_chain_that_nobody_serves_does_not_keep_the_common_part_f
         other.submit_block(block.raw)
     other.mine(40)
     world.grow(20, share=1)
-    async with Node(other, responder=Keeps) as liar, Node(world.regtest) as honest, running(world, liar, honest, mode=mode) as run:
+    async with (
+        Node(other, responder=Keeps) as liar,
+        Node(world.regtest) as honest,
+        running(world, liar, honest, mode=mode) as run,
+    ):
         await run.until(lambda books: any(warning.address == where(liar) for warning in books.warnings))
         world.grow(21, share=1)
         await run.synced(world)
@@ -362,7 +386,8 @@ async def test_a_peer_that_never_sends_what_it_announces_hides_no_payment(
         for _ in range(3):
             world.others(20)
             payment = world.receive()
-            await run.until(lambda books, payment=payment: payment in books.waiting())  # type: ignore[misc]  # a lambda's default has no type
+            # a lambda's default has no type
+            await run.until(lambda books, payment=payment: payment in books.waiting())  # type: ignore[misc]
 
 
 @MODES
@@ -385,7 +410,9 @@ async def test_ours_is_offered_again_to_the_same_peer_after_a_reorganisation(mod
 
 
 @MODES
-async def test_a_peer_that_answers_no_pings_costs_its_connection_and_not_the_client(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_peer_that_answers_no_pings_costs_its_connection_and_not_the_client(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(6)
     fence, refused = Connection.fence, [True]
 
@@ -448,9 +475,15 @@ async def test_a_transaction_that_spends_what_is_not_there_is_refused_and_stays_
                 await run.client.broadcast(raw)
             ((peer, reason),) = caught.value.refusals
             assert peer == where(node)
-            assert reason == "bad-txns-inputs-missingorspent (0x10)" if responder is SaysWhy else "does not have it" in reason
+            assert (
+                reason == "bad-txns-inputs-missingorspent (0x10)"
+                if responder is SaysWhy
+                else "does not have it" in reason
+            )
             assert (await run.client.balance()).total == 0
-            await run.until(lambda books: not books.waiting() and any(isinstance(event, BroadcastChanged) for event in books.events))
+            await run.until(
+                lambda books: not books.waiting() and any(isinstance(event, BroadcastChanged) for event in books.events)
+            )
             assert not run.books.warnings
         async with running(world, node, store=store, mode=mode) as run:
             await run.synced(world)
@@ -476,4 +509,6 @@ async def test_a_private_transaction_reaches_another_host_alone() -> None:
         async with running(world, node, mode="compact") as run:
             await run.synced(world)
             with pytest.raises(PrivacyError, match="every known address is connected"):
-                await run.client.broadcast(build_tx([STRANGER.spends(OutPoint(bytes(32), 1))], [STRANGER.pays(1)]), private=True)
+                await run.client.broadcast(
+                    build_tx([STRANGER.spends(OutPoint(bytes(32), 1))], [STRANGER.pays(1)]), private=True
+                )

@@ -1,4 +1,6 @@
-"""Waits for Synced and for confirmations; numbered events over restarts; a client that has ended says so at every call."""
+"""Waits for Synced and for confirmations; numbered events over restarts; a client that has ended says so at every
+call.
+"""
 
 from __future__ import annotations
 
@@ -169,7 +171,9 @@ CALLS: list[Callable[[LightClient], Awaitable[object]]] = [
 ]
 
 
-async def test_a_client_that_ended_by_itself_raises_why_at_every_call_and_when_it_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_ended_by_itself_raises_why_at_every_call_and_when_it_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World(2)
     client: LightClient | None = None
     async with asyncio.timeout(20), Node(world.regtest) as node:

@@ -1,4 +1,6 @@
-"""What a wallet's developer asks a running client: balance, coins, history, fee bumps, replaced payments, readers of its database."""
+"""What a wallet's developer asks a running client: balance, coins, history, fee bumps, replaced payments, readers of
+its database.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from support.lightworld import LOCKS, STRANGER, World, running, where
 
 
 def rival(regtest: Regtest, value: int) -> bytes:
-    """A payment to the wallet that spends what every other such payment spends, for a higher fee the lower its value."""
+    """A payment to the wallet that spends what every other such payment spends, for a higher fee the lower its
+    value.
+    """
     coins, _ = regtest._wallet.choose(90_000)
     return build_tx([replace(regtest.lock.spends(coin), sequence=0xFFFFFFFD) for coin in coins], [LOCKS[0].pays(value)])
 
@@ -61,9 +65,15 @@ async def test_own_fee_bumps_count_once_and_can_be_abandoned(tmp_path: Path) -> 
         world.regtest.mine()
         await run.synced(world)
         (coin,) = await run.client.coins()
-        assert (coin.value, coin.label, coin.height, coin.is_spendable) == (50_000, "lock 0", world.regtest.height, True)
+        assert (coin.value, coin.label, coin.height, coin.is_spendable) == (
+            50_000,
+            "lock 0",
+            world.regtest.height,
+            True,
+        )
         first, bump = (
-            build_tx([LOCKS[0].spends(coin.outpoint)], [STRANGER.pays(20_000), LOCKS[0].pays(change)]) for change in (29_000, 28_000)
+            build_tx([LOCKS[0].spends(coin.outpoint)], [STRANGER.pays(20_000), LOCKS[0].pays(change)])
+            for change in (29_000, 28_000)
         )
         await run.client.broadcast(first)
         world.regtest.mempool.remove_for([Transaction.parse(bump)])  # the node replaces by fee
@@ -80,7 +90,9 @@ async def test_own_fee_bumps_count_once_and_can_be_abandoned(tmp_path: Path) -> 
         with pytest.raises(ParameterError, match="not an unconfirmed transaction"):
             await run.client.abandon(txid)
         world.regtest.mine()  # the node has it all the same
-        await run.until(lambda books: txid in {match.txid for match in books.matches.values() if match.height is not None})
+        await run.until(
+            lambda books: txid in {match.txid for match in books.matches.values() if match.height is not None}
+        )
         assert (await run.client.balance()).total == 28_000
         with pytest.raises(ParameterError, match="is in a block"):
             await run.client.broadcast(first)
@@ -102,7 +114,11 @@ async def test_rival_payments_of_two_nodes_count_once(tmp_path: Path) -> None:
     for block in world.regtest.chain.active[1:]:
         other.submit_block(block.raw)
     mine, theirs = rival(world.regtest, 90_000), rival(world.regtest, 80_000)
-    async with Node(world.regtest) as one, Node(other, host="127.0.0.2") as two, running(world, one, two, mode="compact") as run:
+    async with (
+        Node(world.regtest) as one,
+        Node(other, host="127.0.0.2") as two,
+        running(world, one, two, mode="compact") as run,
+    ):
         await run.synced(world)
         put(world.regtest, mine)
         await run.until(lambda books: books.waiting())
@@ -145,7 +161,9 @@ async def test_history_follows_reorganisations(tmp_path: Path) -> None:
 async def test_a_transaction_that_a_peer_has_already_is_stored_once_broadcast_answers(
     mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is recorded and answered in the same step; the client may be left at once, and must know it as its own in the next run."""
+    """It is recorded and answered in the same step; the client may be left at once, and must know it as its own in the
+    next run.
+    """
     monkeypatch.setattr(database, "_INTERVAL_S", 3_600)  # nothing begins that nobody waits for
     world, path = World(3), tmp_path / "w.db"
     world.receive()

@@ -1,4 +1,6 @@
-"""Writes the seeds of one fuzz target into a folder: real blocks, transactions cut from them, published transactions and addresses."""
+"""Writes the seeds of one fuzz target into a folder: real blocks, transactions cut from them, published transactions
+and addresses.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,10 @@ def transactions(vectors: Path) -> list[bytes]:
         if len(spans) > 1:
             cut += [raw[tx.start : tx.end] for tx in random.sample(spans, min(len(spans), 12))]
     for name in ("core_tx_valid", "core_tx_invalid", "real_transactions", "taproot_reference"):
-        cut += [bytes.fromhex(case["raw"]) for case in json.loads((vectors / f"07_transactions/{name}.json").read_text())["vectors"]]
+        cut += [
+            bytes.fromhex(case["raw"])
+            for case in json.loads((vectors / f"07_transactions/{name}.json").read_text())["vectors"]
+        ]
     return [raw for raw in cut if len(raw) <= LARGEST]
 
 
@@ -64,7 +69,14 @@ def multisigs() -> Iterator[bytes]:
     ]
     firsts = {2: 32, 3: 32, 4: 64, 6: 64, 7: 64, 5: 64, 1: 32}
     for count in (1, 2, 3, 15, 16, 17):
-        for required, claimed in ((1, count), (count, count), (count + 1, count), (1, count - 1), (0, count), (1, count + 1)):
+        for required, claimed in (
+            (1, count),
+            (count, count),
+            (count + 1, count),
+            (1, count - 1),
+            (0, count),
+            (1, count + 1),
+        ):
             keys = [(first := random.choice(list(firsts)[:5]), random.randbytes(firsts[first])) for _ in range(count)]
             for way in ways:
                 pushes = b"".join(way(bytes([first]) + rest) for first, rest in keys)
@@ -106,8 +118,12 @@ def bip37(vectors: Path) -> Iterator[bytes]:
 
 
 def watched(raw: bytes, start: int, tx: TxSpan) -> tuple[bytes, bytes]:
-    """Entries and coins of a table, as fuzz/watch.c reads them, from one transaction of a block that begins at `start`."""
-    places = [(EntryKind.SCRIPT, at, end) for _, at, end in tx.outputs] + [(EntryKind.OUTPOINT, at, at + 36) for at, _, _ in tx.inputs]
+    """Entries and coins of a table, as fuzz/watch.c reads them, from one transaction of a block that begins at
+    `start`.
+    """
+    places = [(EntryKind.SCRIPT, at, end) for _, at, end in tx.outputs] + [
+        (EntryKind.OUTPOINT, at, at + 36) for at, _, _ in tx.inputs
+    ]
     for at, end in scripts(raw, tx):
         for push in script_pushes(raw[at:end]):
             found, kind = raw.index(push, at), EntryKind.MULTISIG_KEY if len(push) in (33, 65) else EntryKind.DATA
@@ -125,7 +141,9 @@ def watch(vectors: Path) -> Iterator[bytes]:
     """Tables of scripts and coins of some transactions, then the blocks that hold them, in runs of up to three."""
     alone = 8
     small = small_blocks(vectors)
-    runs = [(0, small[at : at + 3]) for at in range(0, len(small), 2)] + [(alone, [raw]) for raw in transactions(vectors)]
+    runs = [(0, small[at : at + 3]) for at in range(0, len(small), 2)] + [
+        (alone, [raw]) for raw in transactions(vectors)
+    ]
     for kind, raws in runs:
         entries = coins = body = b""
         for raw in raws:
@@ -143,7 +161,9 @@ def bits(vectors: Path) -> Iterator[bytes]:
     """Every kind of filter, with random operations on it; the vectors are not used."""
     for kind in range(256):
         cells = random.choice((0, 1, 7, 64, 300, 1_000, 4_999))
-        seed = bytes([kind, random.choice((0, 1, 3, 7, 20, 33, 40))]) + cells.to_bytes(2, "little") + random.randbytes(16)
+        seed = (
+            bytes([kind, random.choice((0, 1, 3, 7, 20, 33, 40))]) + cells.to_bytes(2, "little") + random.randbytes(16)
+        )
         for _ in range(12):
             operation, size, count = random.randrange(5), random.randrange(40), random.randrange(20)
             seed += bytes([operation, size, count]) + random.randbytes(size if operation < 3 else size * count)
@@ -151,7 +171,9 @@ def bits(vectors: Path) -> Iterator[bytes]:
 
 
 def merkleblock(vectors: Path) -> Iterator[bytes]:
-    """Real and published proofs, sound and not, proofs of whole blocks and of parts, and trees of few different hashes."""
+    """Real and published proofs, sound and not, proofs of whole blocks and of parts, and trees of few different
+    hashes.
+    """
     cases = json.loads((vectors / "02_bip37/merkleblock_proofs.json").read_text())["vectors"]
     payloads = [raw[80:] for raw in (bytes.fromhex(case["merkleblock"]) for case in cases) if 84 < len(raw) <= LARGEST]
     cases = json.loads((vectors / "02_bip37/partial_merkle_trees.json").read_text())["vectors"]
@@ -162,7 +184,9 @@ def merkleblock(vectors: Path) -> Iterator[bytes]:
     for _ in range(100):
         leaves = random.randrange(1, 40)
         flags = random.choice((b"\xff" * ((2 * leaves + 20) // 8), random.randbytes(4), b"\x01"))
-        tree = leaves.to_bytes(4, "little") + bytes([leaves]) + random.randbytes(32 * leaves) + bytes([len(flags)]) + flags
+        tree = (
+            leaves.to_bytes(4, "little") + bytes([leaves]) + random.randbytes(32 * leaves) + bytes([len(flags)]) + flags
+        )
         yield bytes([random.choice((0, right_root, few_hashes, right_root | few_hashes))]) + tree
     for size in [*range(1, 10)] * 4:
         marks = random.choice((bytes, lambda size: b"\xff" * size, random.randbytes))(size)
@@ -176,7 +200,14 @@ def transactions_of_64_bytes() -> Iterator[bytes]:
     head = random.randbytes(4) + b"\x01" + random.randbytes(36)
     for script_sig in range(15):
         for outputs, script in ((1, 4 - script_sig), (1, 5 - script_sig), (0, 0)):
-            node = head + bytes([script_sig]) + bytes(script_sig + 4) + bytes([outputs]) + bytes(8) + bytes([max(script, 0)])
+            node = (
+                head
+                + bytes([script_sig])
+                + bytes(script_sig + 4)
+                + bytes([outputs])
+                + bytes(8)
+                + bytes([max(script, 0)])
+            )
             yield node.ljust(64, b"\x00")[:64]
 
 
@@ -190,7 +221,10 @@ def address(vectors: Path) -> Iterator[bytes]:
     for number, text in enumerate(texts):
         for network in range(3):
             yield bytes([network]) + text.encode()
-        yield bytes([number % 3]) + "".join(f"{line},label {at}é\n" for at, line in enumerate(texts[number : number + 5])).encode()
+        yield (
+            bytes([number % 3])
+            + "".join(f"{line},label {at}é\n" for at, line in enumerate(texts[number : number + 5])).encode()
+        )
         yield bytes([number % 3, number]) + random.randbytes(40)
     for number in range(120):  # P2PKH and P2SH addresses with every character
         yield bytes([number % 3, 17 + number % 2]) + random.randbytes(40)
@@ -210,18 +244,27 @@ def gcs(vectors: Path) -> Iterator[bytes]:
         if len(data) <= LARGEST:
             yield set_with_items(19, 784_931, bytes.fromhex(case["key"]), items, data)
     for _ in range(200):
-        p, items = random.randrange(1, 33), [random.randbytes(random.choice((0, 1, 20, 25, 34, 200))) for _ in range(random.randrange(20))]
+        p, items = (
+            random.randrange(1, 33),
+            [random.randbytes(random.choice((0, 1, 20, 25, 34, 200))) for _ in range(random.randrange(20))],
+        )
         m, key = random.choice((1, (1 << p) - 1, min((1 << p) * 3 // 2, (1 << 32) - 1))), random.randbytes(16)
         yield set_with_items(p, m, key, random.sample(items, len(items) // 2), gcs_build(items, key, p, m))
 
 
 def headers(vectors: Path) -> Iterator[bytes]:
-    """Runs of headers that keep the rules, and that miss them by a little; indexes, whole and damaged. The vectors are not used."""
+    """Runs of headers that keep the rules, and that miss them by a little; indexes, whole and damaged. The vectors are
+    not used.
+    """
     for number in range(240):
         odd = random.choice((0, 0, 0, 20))  # headers of 100
         late_by, run = random.choice((0, 50, 100)), b""
         for _ in range(random.choice((1, 3, 12, 40, 120))):
-            flags = 4 | (32 if random.random() < 0.1 else 0) | (1 << random.randrange(6) if random.randrange(100) < odd else 0)
+            flags = (
+                4
+                | (32 if random.random() < 0.1 else 0)
+                | (1 << random.randrange(6) if random.randrange(100) < odd else 0)
+            )
             run += bytes([flags, random.choice((1, 5, 30, 250)), random.randrange(256)])
         yield bytes([number & 0xFD, late_by]) + run
     for _ in range(40):
@@ -244,7 +287,9 @@ def framed(path: Path, tail: int) -> list[bytes]:
 
 
 def undo(vectors: Path) -> Iterator[bytes]:
-    """A real node's records that spend something, alone and with their blocks, and made ones of every kind of script and number."""
+    """A real node's records that spend something, alone and with their blocks, and made ones of every kind of script
+    and number.
+    """
     by_previous: dict[bytes, list[bytes]] = {}
     for raw in framed(vectors / "12_undo/blk00000.dat", 0):
         by_previous.setdefault(raw[4:36], []).append(raw)
@@ -262,7 +307,16 @@ def undo(vectors: Path) -> Iterator[bytes]:
 
 
 def random_coin() -> bytes:
-    numbers = (b"\0", b"\x7f", b"\x80\0", b"\xfe\x7f", b"\xff\0", b"\x82\xfe\x7f", b"\x8e\xfe\xfe\xff\0", b"\x8e\xfe\xfe\xfe\x7f")
+    numbers = (
+        b"\0",
+        b"\x7f",
+        b"\x80\0",
+        b"\xfe\x7f",
+        b"\xff\0",
+        b"\x82\xfe\x7f",
+        b"\x8e\xfe\xfe\xff\0",
+        b"\x8e\xfe\xfe\xfe\x7f",
+    )
     code = random.choice((b"\0", b"\1", *numbers))
     version = b"" if code in (b"\0", b"\1") else random.choice(numbers)
     kind = random.randrange(12)
@@ -287,7 +341,9 @@ def packed(vectors: Path) -> Iterator[bytes]:
             script = random.choice((None, b"", b"\x6a", random.randbytes(70), program, program, base58, base58))
             value, fee = (random.choice((-1, 0, 5_000, 2**63 - 1)) for _ in range(2))
             outpoint = random.randbytes(36) if spend else txid + n.to_bytes(4, "little")
-            hits.append(Hit(spend, random.randrange(2), txid, n, outpoint, value, script, random.randrange(entries), fee))
+            hits.append(
+                Hit(spend, random.randrange(2), txid, n, outpoint, value, script, random.randrange(entries), fee)
+            )
         raw = bytearray([random.randrange(256)]) + pack_hits(hits)
         yield bytes(raw)
         if number % 2 and len(raw) > 1:

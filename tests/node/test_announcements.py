@@ -9,7 +9,18 @@ import pytest
 from spvfilter.node.regtest import FEE, Regtest
 from spvfilter.node.scripts import p2wpkh
 from spvfilter.node.server import Node
-from support.nodeclient import BLOCK, TX, WTX, Client, client, connection, inventory, locate, parse_headers, version_payload
+from support.nodeclient import (
+    BLOCK,
+    TX,
+    WTX,
+    Client,
+    client,
+    connection,
+    inventory,
+    locate,
+    parse_headers,
+    version_payload,
+)
 
 LOCK = p2wpkh(b"\x03" + bytes(32))
 

@@ -1,4 +1,6 @@
-"""The embedded node's BIP-37: filtered blocks, the filter of each connection and its updates, relay, mempool, limits and disconnections."""
+"""The embedded node's BIP-37: filtered blocks, the filter of each connection and its updates, relay, mempool, limits
+and disconnections.
+"""
 
 from __future__ import annotations
 
@@ -295,7 +297,14 @@ async def test_filteradd_without_a_filter_is_punished() -> None:
 
 
 @pytest.mark.parametrize(
-    "payload", [b"", b"\x05abc", filterload(bytes(10))[:-1], filterload(bytes(10))[:-8], b"\xfd\x05\x00" + filterload(bytes(5))[1:]]
+    "payload",
+    [
+        b"",
+        b"\x05abc",
+        filterload(bytes(10))[:-1],
+        filterload(bytes(10))[:-8],
+        b"\xfd\x05\x00" + filterload(bytes(5))[1:],
+    ],
 )
 async def test_a_malformed_filterload_is_dropped_and_the_old_filter_stays(payload: bytes) -> None:
     made = regtest()
@@ -313,6 +322,8 @@ async def test_without_node_bloom_each_of_its_messages_ends_the_connection(comma
     settings = replace(SETTINGS, services=SERVICES & ~Service.BLOOM)
     async with Node(regtest(), settings=settings) as node, client(node) as peer:
         assert peer.greeting[0][1][4] == 1 | 8 | 64
-        assert [command for command, _ in await peer.ask("getdata", inventory((BLOCK, node.regtest.chain.tip.hash)))] == ["block"]
+        assert [
+            command for command, _ in await peer.ask("getdata", inventory((BLOCK, node.regtest.chain.tip.hash)))
+        ] == ["block"]
         await peer.send(command, payload)
         assert await peer.is_cut()

@@ -1,4 +1,6 @@
-"""The embedded node's block tree: the blocks that it accepts, those that it refuses and why, and its coins after a reorganisation."""
+"""The embedded node's block tree: the blocks that it accepts, those that it refuses and why, and its coins after a
+reorganisation.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,12 @@ def empty_chain() -> BlockTree:
 
 
 def body(
-    parent: TreeBlock, txs: Sequence[bytes] = (), *, value: int | None = None, extra: bytes = b"", height: int | None = None
+    parent: TreeBlock,
+    txs: Sequence[bytes] = (),
+    *,
+    value: int | None = None,
+    extra: bytes = b"",
+    height: int | None = None,
 ) -> list[bytes]:
     height = parent.height + 1 if height is None else height
     return [build_coinbase(height, [TxOut(subsidy(height) if value is None else value, TRUE)], txs, extra=extra), *txs]
@@ -92,7 +99,16 @@ def test_the_chain_starts_at_regtests_genesis_whose_coinbase_is_no_coin() -> Non
 
 def test_the_subsidy_halves_every_150_blocks() -> None:
     heights = (0, HALVING_INTERVAL - 1, HALVING_INTERVAL, 299, 300, 33 * 150, 64 * 150, 100 * 150)
-    assert [subsidy(height) for height in heights] == [50 * 10**8, 50 * 10**8, 25 * 10**8, 25 * 10**8, 1_250_000_000, 0, 0, 0]
+    assert [subsidy(height) for height in heights] == [
+        50 * 10**8,
+        50 * 10**8,
+        25 * 10**8,
+        25 * 10**8,
+        1_250_000_000,
+        0,
+        0,
+        0,
+    ]
 
 
 def test_blocks_of_an_independent_builder_are_taken() -> None:
@@ -137,7 +153,12 @@ def hard(header: Header) -> Header:
 def test_the_time_may_be_two_hours_ahead_and_must_be_above_the_median() -> None:
     chain = empty_chain()
     first = chain.tip.header.time
-    for time in (first + 5, first + 9, NOW + 7_200, first + 10):  # the median of 1, 2, 3 and 4 blocks: the middle or the later middle
+    for time in (
+        first + 5,
+        first + 9,
+        NOW + 7_200,
+        first + 10,
+    ):  # the median of 1, 2, 3 and 4 blocks: the middle or the later middle
         chain.accept(block_on(chain.tip, time=time))
     assert chain.tip.median_time == first + 9
     with pytest.raises(MedianTimeError):
@@ -165,7 +186,9 @@ def test_a_block_without_proof_of_work_is_refused() -> None:
         (lambda raw: raw[:-4] + b"\1\0\0\0", "merkle root"),
     ],
 )
-def test_bytes_that_are_not_the_block_its_header_names_are_no_block(damage: Callable[[bytes], bytes], field: str) -> None:
+def test_bytes_that_are_not_the_block_its_header_names_are_no_block(
+    damage: Callable[[bytes], bytes], field: str
+) -> None:
     chain = empty_chain()
     raw = block_on(chain.tip)
     with pytest.raises(FormatError) as caught:
@@ -181,7 +204,9 @@ def first_coin(chain: BlockTree) -> OutPoint:
 
 BODIES: dict[str, Callable[[BlockTree], list[bytes]]] = {
     "bad-cb-missing": lambda chain: [spend(first_coin(chain))],
-    "bad-cb-multiple": lambda chain: body(chain.tip, [build_coinbase(chain.tip.height + 1, [TxOut(0, TRUE)], extra=b"x")]),
+    "bad-cb-multiple": lambda chain: body(
+        chain.tip, [build_coinbase(chain.tip.height + 1, [TxOut(0, TRUE)], extra=b"x")]
+    ),
     "bad-cb-height": lambda chain: body(chain.tip, height=chain.tip.height),
     "bad-cb-length": lambda chain: [build.tx([build.TxIn(bytes(32), 0xFFFFFFFF, b"\x51")], [build.TxOut(1, TRUE)])],
     "bad-witness-nonce-size": lambda chain: [build.stripped(raw) for raw in body(chain.tip)],
@@ -196,8 +221,12 @@ BODIES: dict[str, Callable[[BlockTree], list[bytes]]] = {
     "bad-txns-premature-spend-of-coinbase": lambda chain: body(chain.tip, [spend(coin_of(chain.active[3]))]),
     "bad-txns-in-belowout": lambda chain: body(chain.tip, [spend(first_coin(chain), value=subsidy(1) + 1)]),
     "bad-txns-nonfinal": lambda chain: body(chain.tip, [spend(first_coin(chain), lock_time=chain.tip.height + 1)]),
-    "bad-txns-oversize": lambda chain: body(chain.tip, [build_tx([TxIn(first_coin(chain), bytes(1_000_000))], [TxOut(1, TRUE)])]),
-    "bad-blk-weight": lambda chain: body(chain.tip, [build_tx([TxIn(first_coin(chain), bytes(999_800))], [TxOut(1, TRUE)])]),
+    "bad-txns-oversize": lambda chain: body(
+        chain.tip, [build_tx([TxIn(first_coin(chain), bytes(1_000_000))], [TxOut(1, TRUE)])]
+    ),
+    "bad-blk-weight": lambda chain: body(
+        chain.tip, [build_tx([TxIn(first_coin(chain), bytes(999_800))], [TxOut(1, TRUE)])]
+    ),
 }
 
 
@@ -229,7 +258,10 @@ def test_a_block_may_spend_what_it_creates_but_only_in_order_and_once(chain: Blo
     child = spend(OutPoint(build.txid(parent), 0), value=8)
     again = spend(OutPoint(build.txid(parent), 0), value=7)
     assert refusal(chain, block_on(chain.tip, [child, parent])) == "bad-txns-inputs-missingorspent"
-    assert refusal(chain, block_on(chain.tip, [parent, child, again], time=chain.tip.median_time + 2)) == "bad-txns-inputs-missingorspent"
+    assert (
+        refusal(chain, block_on(chain.tip, [parent, child, again], time=chain.tip.median_time + 2))
+        == "bad-txns-inputs-missingorspent"
+    )
     chain.accept(block_on(chain.tip, [parent, child], time=chain.tip.median_time + 3))
     assert coin_bytes(build.txid(parent)) not in chain.coins
     assert chain.coins[coin_bytes(build.txid(child))].value == 8

@@ -1,4 +1,6 @@
-"""Builders of the embedded node: scripts of every type, transactions, mined blocks, checked by python-bitcoinlib and other builders."""
+"""Builders of the embedded node: scripts of every type, transactions, mined blocks, checked by python-bitcoinlib and
+other builders.
+"""
 
 from __future__ import annotations
 
@@ -72,10 +74,16 @@ def test_every_type_of_output_has_its_script(name: str, script: bytes) -> None:
         ("p2sh", [b"", SIGNATURE, SIGNATURE, build.multisig(2, [KEY, OTHER])], []),
         ("p2sh-p2wpkh", [build.p2wpkh(hash160(KEY))], [SIGNATURE, KEY]),
         ("p2wsh", [], [b"", SIGNATURE, build.multisig(1, [KEY])]),
-        ("p2sh-p2wsh", [build.p2wsh(sha256(build.multisig(1, [KEY])).digest())], [b"", SIGNATURE, build.multisig(1, [KEY])]),
+        (
+            "p2sh-p2wsh",
+            [build.p2wsh(sha256(build.multisig(1, [KEY])).digest())],
+            [b"", SIGNATURE, build.multisig(1, [KEY])],
+        ),
     ],
 )
-def test_every_type_is_spent_by_the_pushes_and_witness_items_it_wants(name: str, pushes: list[bytes], items: list[bytes | int]) -> None:
+def test_every_type_is_spent_by_the_pushes_and_witness_items_it_wants(
+    name: str, pushes: list[bytes], items: list[bytes | int]
+) -> None:
     txin = LOCKS[name]().spends(COIN)
     assert txin.outpoint == COIN
     assert [b"" if op == 0 else data for op, data, _ in CScript(txin.script_sig).raw_iter()] == pushes
@@ -119,7 +127,9 @@ def test_keys_of_the_wrong_size_or_number_are_refused(wrong: Callable[[], Lock],
 @pytest.mark.parametrize("name", sorted(LOCKS))
 def test_a_transaction_is_what_python_bitcoinlib_reads(name: str) -> None:
     lock = LOCKS[name]()
-    raw = build_tx([lock.spends(COIN), TxIn(COIN, b"\x01\x02", (), 5)], [lock.pays(9), TxOut(0, b"")], version=1, lock_time=77)
+    raw = build_tx(
+        [lock.spends(COIN), TxIn(COIN, b"\x01\x02", (), 5)], [lock.pays(9), TxOut(0, b"")], version=1, lock_time=77
+    )
     tx = CTransaction.deserialize(raw)
     assert tx.serialize() == raw
     assert (tx.nVersion, tx.nLockTime) == (1, 77)

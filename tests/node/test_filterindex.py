@@ -79,10 +79,19 @@ async def test_checkpoints_are_the_headers_of_every_thousandth_block() -> None:
     made = regtest(2_001)
     headers = headers_of(made.chain.active)
     async with Node(made) as node, client(node) as peer:
-        for height, heights in ((2_001, (1_000, 2_000)), (2_000, (1_000, 2_000)), (1_999, (1_000,)), (999, ()), (0, ())):
+        for height, heights in (
+            (2_001, (1_000, 2_000)),
+            (2_000, (1_000, 2_000)),
+            (1_999, (1_000,)),
+            (999, ()),
+            (0, ()),
+        ):
             stop = made.chain.active[height].hash
             (answer,) = await peer.ask("getcfcheckpt", b"\0" + stop)
-            assert answer == ("cfcheckpt", b"\0" + stop + var_int(len(heights)) + b"".join(headers[at] for at in heights))
+            assert answer == (
+                "cfcheckpt",
+                b"\0" + stop + var_int(len(heights)) + b"".join(headers[at] for at in heights),
+            )
 
 
 async def test_stale_branches_are_served_as_long_as_core_serves_them() -> None:

@@ -21,7 +21,19 @@ from spvfilter.node.scripts import Lock, p2wpkh
 from spvfilter.node.server import SETTINGS, Node
 from spvfilter.primitives import OutPoint, TxOut
 from support.build import var_int
-from support.nodeclient import BLOCK, FILTERED_BLOCK, TX, WTX, Client, client, connection, inventory, locate, message, version_payload
+from support.nodeclient import (
+    BLOCK,
+    FILTERED_BLOCK,
+    TX,
+    WTX,
+    Client,
+    client,
+    connection,
+    inventory,
+    locate,
+    message,
+    version_payload,
+)
 from support.vectors import effort
 
 LOCK = p2wpkh(b"\x03" + bytes(32))
@@ -48,7 +60,9 @@ def many_files() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 3 * CONNECTIONS
     if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
+        )
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -99,7 +113,9 @@ async def test_peers_that_do_not_read_hold_little_memory_and_are_cut() -> None:
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert peak < count * 3_000_000  # 1 MB, one block more, and what asyncio keeps of one sent in part: all of it since Python 3.12
+        assert (
+            peak < count * 3_000_000
+        )  # 1 MB, one block more, and what asyncio keeps of one sent in part: all of it since Python 3.12
         assert len(await other.ask("getheaders", locate([REGTEST.genesis_hash]))) == 1
 
 
@@ -118,7 +134,9 @@ async def test_a_length_that_is_only_claimed_takes_no_memory() -> None:
         assert peak < 4_000_000
 
 
-@pytest.mark.parametrize(("command", "count"), [("junk", effort(20, 80, 400)), ("block", effort(5, 20, 80)), ("tx", effort(2, 4, 80))])
+@pytest.mark.parametrize(
+    ("command", "count"), [("junk", effort(20, 80, 400)), ("block", effort(5, 20, 80)), ("tx", effort(2, 4, 80))]
+)
 async def test_4_mb_messages_from_one_connection_do_not_keep_another_from_its_pongs(command: str, count: int) -> None:
     txin = bytes(36) + b"\x00" + bytes(4)
     many = 90_000
@@ -181,18 +199,27 @@ async def test_connections_above_the_limit_are_not_let_in() -> None:
 
 
 async def test_a_peer_without_a_handshake_is_left() -> None:
-    async with Node(settings=replace(SETTINGS, handshake_s=0.05)) as node, connection(node) as silent, client(node) as prompt:
+    async with (
+        Node(settings=replace(SETTINGS, handshake_s=0.05)) as node,
+        connection(node) as silent,
+        client(node) as prompt,
+    ):
         assert await silent.reader.read() == b""
         assert await prompt.answers() == []
 
 
 async def test_a_peer_that_does_not_answer_pings_is_left() -> None:
-    async with Node(settings=replace(SETTINGS, ping_interval_s=0.05, ping_timeout_s=0.05)) as node, client(node) as peer:
+    async with (
+        Node(settings=replace(SETTINGS, ping_interval_s=0.05, ping_timeout_s=0.05)) as node,
+        client(node) as peer,
+    ):
         assert (await peer.receive())[0] == "ping"
         assert await peer.reader.read() == b""
 
 
-async def test_a_session_made_to_misbehave_that_breaks_takes_its_connection_along(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_session_made_to_misbehave_that_breaks_takes_its_connection_along(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     from spvfilter.node.responder import Responder
 
     class Broken(Responder):
@@ -217,7 +244,12 @@ async def test_a_session_may_lie() -> None:
 
     made = regtest()
     paid = made.pay(LOCK.pays(5))
-    async with Node(made, responder=Omitting) as liar, Node(made) as honest, client(liar) as cheated, client(honest) as served:
+    async with (
+        Node(made, responder=Omitting) as liar,
+        Node(made) as honest,
+        client(liar) as cheated,
+        client(honest) as served,
+    ):
         assert await cheated.ask("getdata", inventory((TX, paid))) == []
         assert len(await served.ask("getdata", inventory((TX, paid)))) == 1
 
@@ -284,7 +316,10 @@ async def test_mutated_messages_never_break_the_node(caplog: pytest.LogCaptureFi
     samples = [
         ("getheaders", locate([tip, REGTEST.genesis_hash])),
         ("getblocks", locate([REGTEST.genesis_hash])),
-        ("getdata", inventory((BLOCK, REGTEST.genesis_hash), (FILTERED_BLOCK, tip), (TX, pending.txid), (WTX, pending.wtxid))),
+        (
+            "getdata",
+            inventory((BLOCK, REGTEST.genesis_hash), (FILTERED_BLOCK, tip), (TX, pending.txid), (WTX, pending.wtxid)),
+        ),
         ("inv", inventory((TX, tip), (BLOCK, tip))),
         ("tx", pending.raw),
         ("filterload", b"\x05abcde" + bytes((5, 0, 0, 0)) + bytes(4) + b"\x01"),
@@ -307,7 +342,9 @@ async def test_mutated_messages_never_break_the_node(caplog: pytest.LogCaptureFi
                     mutated = bytearray(payload)
                     for _ in range(rng.choice((0, 1, 1, 3))):
                         if mutated:
-                            mutated[rng.randrange(len(mutated))] = rng.choice((0, 1, 0x7F, 0xFD, 0xFF, rng.randrange(256)))
+                            mutated[rng.randrange(len(mutated))] = rng.choice(
+                                (0, 1, 0x7F, 0xFD, 0xFF, rng.randrange(256))
+                            )
                     if rng.random() < 0.2:
                         del mutated[rng.randrange(1 + len(mutated)) :]
                     peer.writer.write(message(command, bytes(mutated)))

@@ -1,4 +1,6 @@
-"""The embedded node's mempool: refusals and their reasons, chains of unconfirmed transactions, conflicts, blocks, reorganisations."""
+"""The embedded node's mempool: refusals and their reasons, chains of unconfirmed transactions, conflicts, blocks,
+reorganisations.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Regtest under random payments, blocks, conflicts and reorganisations: its state is always that of the best chain alone."""
+"""Regtest under random payments, blocks, conflicts and reorganisations: its state is always that of the best chain
+alone.
+"""
 
 from __future__ import annotations
 

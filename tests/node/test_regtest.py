@@ -190,7 +190,10 @@ def test_a_branch_of_the_same_length_changes_nothing() -> None:
 
 def test_the_new_branch_holds_the_transactions_given() -> None:
     made = regtest(103)
-    first, second = (build_tx([made.lock.spends(OutPoint(made.chain.active[height].txids[0], 0))], [TxOut(1, SCRIPT)]) for height in (1, 2))
+    first, second = (
+        build_tx([made.lock.spends(OutPoint(made.chain.active[height].txids[0], 0))], [TxOut(1, SCRIPT)])
+        for height in (1, 2)
+    )
     made.pay(TxOut(5, SCRIPT))
     made.mine()
     made.reorg(1, transactions=[[first], [second]])
@@ -198,7 +201,9 @@ def test_the_new_branch_holds_the_transactions_given() -> None:
     assert len(made.mempool) == 0  # it spent the first coinbase too
 
 
-@pytest.mark.parametrize(("depth", "said"), [(0, "depth must be 1 to 3, the height of the tip, not 0"), (4, "not 4"), (-1, "not -1")])
+@pytest.mark.parametrize(
+    ("depth", "said"), [(0, "depth must be 1 to 3, the height of the tip, not 0"), (4, "not 4"), (-1, "not -1")]
+)
 def test_an_impossible_depth_is_refused(depth: int, said: str) -> None:
     with pytest.raises(ParameterError, match=said):
         regtest(3).reorg(depth)
@@ -249,7 +254,9 @@ def test_two_chains_exchange_their_blocks() -> None:
 def test_a_block_leaves_in_the_mempool_what_finds_no_room() -> None:
     made = regtest(105)
     large = [
-        build_tx([Lock(b"", bytes(400_000)).spends(OutPoint(made.chain.active[height].txids[0], 0))], [TxOut(1, SCRIPT)])
+        build_tx(
+            [Lock(b"", bytes(400_000)).spends(OutPoint(made.chain.active[height].txids[0], 0))], [TxOut(1, SCRIPT)]
+        )
         for height in (1, 2, 3)
     ]
     for raw in large:

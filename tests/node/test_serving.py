@@ -1,4 +1,6 @@
-"""The embedded node over a socket: handshake, headers, inventories, blocks and transactions, and requests that it ignores."""
+"""The embedded node over a socket: handshake, headers, inventories, blocks and transactions, and requests that it
+ignores.
+"""
 
 from __future__ import annotations
 
@@ -183,7 +185,9 @@ async def test_blocks_come_with_and_without_witness() -> None:
     made.mine()
     tip = made.chain.tip
     async with Node(made) as node, client(node) as peer:
-        got = await peer.ask("getdata", inventory((WITNESS_BLOCK, tip.hash), (BLOCK, tip.hash), (COMPACT_BLOCK, tip.hash)))
+        got = await peer.ask(
+            "getdata", inventory((WITNESS_BLOCK, tip.hash), (BLOCK, tip.hash), (COMPACT_BLOCK, tip.hash))
+        )
         assert [command for command, _ in got] == ["block"] * 3
         assert got[0][1] == got[2][1] == tip.raw
         coinbase, payment = made.chain.txs(tip)
@@ -256,7 +260,9 @@ async def test_50000_items_are_answered_and_50001_end_the_connection() -> None:
 async def test_a_transaction_announced_by_a_peer_is_fetched_and_told_to_the_others(wtxidrelay: bool) -> None:
     made = regtest(101)
     raw = build_tx([made.lock.spends(OutPoint(made.chain.active[1].txids[0], 0))], [TxOut(1, LOCK.script_pubkey)])
-    announced, fetched = ((WTX, wtxid(raw)), (WTX, wtxid(raw))) if wtxidrelay else ((TX, txid(raw)), (WITNESS_TX, txid(raw)))
+    announced, fetched = (
+        ((WTX, wtxid(raw)), (WTX, wtxid(raw))) if wtxidrelay else ((TX, txid(raw)), (WITNESS_TX, txid(raw)))
+    )
     async with Node(made) as node, client(node, *(["wtxidrelay"] * wtxidrelay)) as sender, client(node) as other:
         assert await sender.ask("inv", inventory(announced, (BLOCK, UNKNOWN))) == [("getdata", inventory(fetched))]
         assert await sender.ask("tx", raw) == []  # it is not announced to its sender

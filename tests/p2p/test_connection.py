@@ -45,7 +45,8 @@ def test_an_address_is_read_and_shown(text: str, host: str, port: int, shown: st
 
 
 @pytest.mark.parametrize(
-    "text", ["", ":1", "[::1", "[::1]x", "host:", "host:0", "host:65536", "host:１", "host:-1", "a b", "a..b", "http://x"]
+    "text",
+    ["", ":1", "[::1", "[::1]x", "host:", "host:0", "host:65536", "host:１", "host:-1", "a b", "a..b", "http://x"],
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ParameterError):
@@ -57,11 +58,14 @@ def test_what_is_no_address_is_refused(text: str) -> None:
     [
         *({"reply_s": value} for value in (0, -1, float("nan"), "2", None, True)),
         *({name: value} for name in ("flight", "flights", "filters", "filter_flights") for value in (0, -1, 1.5, True)),
-        {"filters": 1_001}, {"flight": 50_001},
+        {"filters": 1_001},
+        {"flight": 50_001},
     ],
-)  # fmt: skip
+)
 def test_limits_are_numbers_that_make_sense(wrong: dict[str, Any]) -> None:
-    """Without any in flight nothing was ever asked for, and nobody said so; others ended the client with an error of its insides."""
+    """Without any in flight nothing was ever asked for, and nobody said so; others ended the client with an error of
+    its insides.
+    """
     (name,) = wrong
     with pytest.raises(ParameterError, match=f"^{name} is "):
         Limits(**wrong)
@@ -89,7 +93,9 @@ async def test_messages_and_fences_are_answered_in_order() -> None:
             await connection.receive()
 
 
-def test_a_resolver_that_hangs_takes_no_thread_that_others_need_and_keeps_no_program_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resolver_that_hangs_takes_no_thread_that_others_need_and_keeps_no_program_from_ending(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As that of a laptop that has lost its network: Ctrl-C waited for it, and matching filters for a thread."""
     answers, threads = threading.Event(), list[str]()
 

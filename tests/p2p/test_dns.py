@@ -32,8 +32,12 @@ class Resolver:
 
 
 @pytest.mark.parametrize(("services", "prefix"), [(0x49, "x49"), (0x0D, "xd")])
-async def test_a_seed_is_asked_for_the_services_and_by_its_plain_name_if_it_does_not_know_them(services: int, prefix: str) -> None:
-    resolver = Resolver({f"{prefix}.a": ["1.1.1.1", "2a00::1"], "a": ["2.2.2.2"], f"{prefix}.b": [], "b": ["3.3.3.3"], "c": ["4.4.4.4"]})
+async def test_a_seed_is_asked_for_the_services_and_by_its_plain_name_if_it_does_not_know_them(
+    services: int, prefix: str
+) -> None:
+    resolver = Resolver(
+        {f"{prefix}.a": ["1.1.1.1", "2a00::1"], "a": ["2.2.2.2"], f"{prefix}.b": [], "b": ["3.3.3.3"], "c": ["4.4.4.4"]}
+    )
     assert await ask_seeds(["a", "b", "c"], services, resolver) == [
         SeedHosts("a", services, ("1.1.1.1", "2a00::1"), None),
         SeedHosts("b", 0, ("3.3.3.3",), None),

@@ -45,7 +45,9 @@ def opened(core: CoreNode, way: str, pauses: Pauses | None = None) -> AbstractAs
     return FullNode.open(core.url, REGTEST, credentials=credentials, patience=(pauses or Pauses()).patience())
 
 
-def about(word: str, answer: Callable[[Request], bytes] | bytes, times: int = 10**9) -> Callable[[Request], bytes | None]:
+def about(
+    word: str, answer: Callable[[Request], bytes] | bytes, times: int = 10**9
+) -> Callable[[Request], bytes | None]:
     """A fault of the next requests whose path or calls have a word."""
     left = [times]
 
@@ -64,7 +66,9 @@ def block_answer(way: str, raw: bytes) -> Callable[[Request], bytes]:
     def answer(request: Request) -> bytes:
         if way == "rest":
             return response(200, raw, BINARY)
-        return response(200, json.dumps({"result": raw.hex(), "error": None, "id": request.calls[0]["id"]}).encode(), JSON)
+        return response(
+            200, json.dumps({"result": raw.hex(), "error": None, "id": request.calls[0]["id"]}).encode(), JSON
+        )
 
     return answer
 
@@ -76,19 +80,35 @@ BLOCK = {"rest": "/rest/block/", "rpc": '"getblock"'}
 async def test_the_chain_is_listed_and_its_blocks_are_given(core: CoreNode, way: str) -> None:
     async with opened(core, way) as node:
         info = await node.info()
-        assert (info.name, info.height, info.best, info.prune_height) == ("regtest", len(core.blocks) - 1, core.hashes[-1], 0)
+        assert (info.name, info.height, info.best, info.prune_height) == (
+            "regtest",
+            len(core.blocks) - 1,
+            core.hashes[-1],
+            0,
+        )
         whole = await node.listing()
-        assert (whole.first, whole.last, whole.hashes, whole.previous) == (0, len(core.blocks) - 1, b"".join(core.hashes), bytes(32))
+        assert (whole.first, whole.last, whole.hashes, whole.previous) == (
+            0,
+            len(core.blocks) - 1,
+            b"".join(core.hashes),
+            bytes(32),
+        )
         part = await node.listing(5, 9)
         assert (part.first, len(part), part.previous, part.hash_at(7)) == (5, 5, core.hashes[4], core.hashes[7])
         assert await node.block(core.hashes[105]) == core.blocks[105]
         assert await node.hash_at(3) == core.hashes[3]
         assert await node.hash_at(len(core.blocks)) is None
-        assert (await node.undo_record(core.hashes[105], core.hashes[104]) is not None) == node.tells_spent == (way == "rest")
+        assert (
+            (await node.undo_record(core.hashes[105], core.hashes[104]) is not None)
+            == node.tells_spent
+            == (way == "rest")
+        )
 
 
 async def test_rest_is_taken_where_it_is_served_and_gets_no_password(core: CoreNode) -> None:
-    async with FullNode.open(core.url, REGTEST, credentials=Password(USER, PASSWORD), patience=Pauses().patience()) as node:
+    async with FullNode.open(
+        core.url, REGTEST, credentials=Password(USER, PASSWORD), patience=Pauses().patience()
+    ) as node:
         await node.block(core.hashes[1])
     assert {request.method for request in core.requests} == {"GET"}
     assert not any("authorization" in request.headers for request in core.requests)
@@ -102,7 +122,9 @@ async def test_headers_are_asked_for_in_the_way_of_older_nodes(core: CoreNode) -
 
 
 @WAYS
-async def test_a_long_chain_is_listed_in_pieces_that_overlap(core: CoreNode, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_chain_is_listed_in_pieces_that_overlap(
+    core: CoreNode, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("spvfilter.rpc.rest.Rest.headers_at_once", 30)
     monkeypatch.setattr("spvfilter.rpc.jsonrpc.JsonRpc.headers_at_once", 30)
     times = [int.from_bytes(raw[68:72], "little") for raw in core.blocks]
@@ -111,7 +133,9 @@ async def test_a_long_chain_is_listed_in_pieces_that_overlap(core: CoreNode, way
             end = len(core.blocks) if last is None else last + 1
             assert (await node.listing(first, last)).hashes == b"".join(core.hashes[first:end])
         for at in (1, 29, 30, 70):
-            assert (await node.listing(from_time=times[at])).first == next(n for n, time in enumerate(times) if time >= times[at])
+            assert (await node.listing(from_time=times[at])).first == next(
+                n for n, time in enumerate(times) if time >= times[at]
+            )
         with pytest.raises(SourceError, match="no block of that date or later"):
             await node.listing(from_time=max(times) + 1)
         with pytest.raises(SourceError, match=r"no block from height 10,000 on: its chain ends at height \d+"):
@@ -134,7 +158,9 @@ async def test_a_refused_connection_is_told_at_once(core: CoreNode) -> None:
 
 async def test_rest_that_is_off_is_named_with_what_to_do(core: CoreNode) -> None:
     core.rest = False
-    with pytest.raises(NodeRefusedError, match=r"REST is off: start the node with -rest=1, or give --cookie FILE or --user NAME"):
+    with pytest.raises(
+        NodeRefusedError, match=r"REST is off: start the node with -rest=1, or give --cookie FILE or --user NAME"
+    ):
         async with FullNode.open(core.url, REGTEST, patience=Pauses().patience()):
             pass
 
@@ -143,7 +169,9 @@ async def test_a_wrong_password_is_refused_and_shown_nowhere(core: CoreNode, cap
     core.rest = False
     caplog.set_level(logging.DEBUG)
     with pytest.raises(NodeRefusedError, match=r"wrong user, password or cookie \(401\)") as error:
-        async with FullNode.open(core.url, REGTEST, credentials=Password(USER, "geheim-geheim"), patience=Pauses().patience()):
+        async with FullNode.open(
+            core.url, REGTEST, credentials=Password(USER, "geheim-geheim"), patience=Pauses().patience()
+        ):
             pass
     shown = caplog.text + str(error.value) + repr(error.value)
     assert "geheim" not in shown
@@ -221,7 +249,9 @@ async def test_a_pruned_block_is_named(core: CoreNode, way: str) -> None:
     core.pruned_below = 50
     pauses = Pauses()
     async with opened(core, way, pauses) as node:
-        with pytest.raises(NodePrunedError, match=r"has pruned the blocks below height 50: scan from there on \(--from-height\)"):
+        with pytest.raises(
+            NodePrunedError, match=r"has pruned the blocks below height 50: scan from there on \(--from-height\)"
+        ):
             await node.listing(20)
         assert (await node.listing(50)).first == 50
         with pytest.raises(NodePrunedError, match=f"{core.hashes[3][::-1].hex()}.*pruned data"):
@@ -280,7 +310,9 @@ async def test_an_answer_that_is_too_long_is_not_read_to_its_end(core: CoreNode,
 async def test_a_compressed_answer_is_refused_and_was_not_asked_for(core: CoreNode, way: str) -> None:
     bomb = gzip.compress(bytes(10_000_000))
     async with opened(core, way) as node:
-        core.faults.append(about(BLOCK[way], response(200, bomb, BINARY if way == "rest" else JSON, Content_Encoding="gzip")))
+        core.faults.append(
+            about(BLOCK[way], response(200, bomb, BINARY if way == "rest" else JSON, Content_Encoding="gzip"))
+        )
         with pytest.raises(NodeAnswerError, match=r"compressed \(gzip\)"):
             await node.block(core.hashes[3])
     assert {request.headers["accept-encoding"] for request in core.requests} == {"identity"}
@@ -315,7 +347,9 @@ async def test_an_answer_cut_off_is_asked_for_again(core: CoreNode, way: str) ->
 
 
 @WAYS
-async def test_an_answer_that_never_ends_has_its_time(core: CoreNode, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_never_ends_has_its_time(
+    core: CoreNode, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = asyncio.Event()
 
     async def slow(request: Request) -> bytes | None:
@@ -324,7 +358,8 @@ async def test_an_answer_that_never_ends_has_its_time(core: CoreNode, way: str, 
         return None
 
     async with opened(core, way) as node:
-        monkeypatch.setattr(node._api._http, "_limits", Limits(answer_s=0.02))  # type: ignore[attr-defined]  # both ways have it
+        # both ways have it
+        monkeypatch.setattr(node._api._http, "_limits", Limits(answer_s=0.02))  # type: ignore[attr-defined]
         core.faults.append(lambda request: slow(request) if request.about(BLOCK[way]) else None)
         with pytest.raises(NodeUnreachableError, match=r"no answer within 0.02 s"):
             await node.block(core.hashes[3])
@@ -358,7 +393,10 @@ def rpc_answer(value: object) -> bytes:
             rpc_answer({"result": None, "error": {"code": -32601, "message": "Method not found"}, "id": 0}),
             "RPC error -32601: Method not found",
         ),
-        (rpc_answer({"result": None, "error": {"code": -32700, "message": "Parse error"}, "id": None}), "RPC error -32700: Parse error"),
+        (
+            rpc_answer({"result": None, "error": {"code": -32700, "message": "Parse error"}, "id": None}),
+            "RPC error -32700: Parse error",
+        ),
         (rpc_answer({"result": None, "error": "an old one", "id": 0}), "RPC error 0: without a reason"),
     ],
 )
@@ -369,7 +407,9 @@ async def test_malformed_answers_of_rpc_are_errors(core: CoreNode, answer: bytes
             await node.block(core.hashes[3])
 
 
-async def test_a_node_that_repeats_the_password_in_an_error_is_not_quoted(core: CoreNode, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_node_that_repeats_the_password_in_an_error_is_not_quoted(
+    core: CoreNode, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
 
     def echo(request: Request) -> bytes:
@@ -406,7 +446,10 @@ async def test_what_it_says_of_its_chain_is_checked(core: CoreNode, way: str, wr
     async with opened(core, way) as node:
         info = core._info() | wrong
         core.faults.append(
-            about("chaininfo" if way == "rest" else "getblockchaininfo", rpc_answer(info if way == "rest" else {"result": info, "id": 0}))
+            about(
+                "chaininfo" if way == "rest" else "getblockchaininfo",
+                rpc_answer(info if way == "rest" else {"result": info, "id": 0}),
+            )
         )
         with pytest.raises(NodeAnswerError):
             await node.info()
@@ -425,7 +468,9 @@ async def test_what_it_says_of_its_chain_is_checked(core: CoreNode, way: str, wr
         (r"more than [\d,]+ bytes", lambda raws: b"".join(raw[:80] for raw in raws) * 30),
     ],
 )
-async def test_headers_that_are_wrong_are_refused(core: CoreNode, cause: str, wrong: Callable[[list[bytes]], bytes]) -> None:
+async def test_headers_that_are_wrong_are_refused(
+    core: CoreNode, cause: str, wrong: Callable[[list[bytes]], bytes]
+) -> None:
     async with opened(core, "rest") as node:
         core.faults.append(about("/rest/headers/", response(200, wrong(core.blocks[10:]), BINARY)))
         with pytest.raises(NodeAnswerError, match=cause):
@@ -442,7 +487,9 @@ def unproven(raw: bytes) -> bytes:
 
 
 @WAYS
-async def test_a_chain_that_changes_while_it_is_listed_is_listed_again(core: CoreNode, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_chain_that_changes_while_it_is_listed_is_listed_again(
+    core: CoreNode, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("spvfilter.rpc.rest.Rest.headers_at_once", 7)
     monkeypatch.setattr("spvfilter.rpc.jsonrpc.JsonRpc.headers_at_once", 7)
     whole = list(core.blocks)
@@ -465,7 +512,10 @@ async def test_a_chain_that_changes_for_ever_is_given_up(core: CoreNode, way: st
     async with opened(core, way, pauses) as node:
         info = core._info() | {"blocks": len(core.blocks) + 5}  # so that there are always fewer than it says
         core.faults.append(
-            about("chaininfo" if way == "rest" else "getblockchaininfo", rpc_answer(info if way == "rest" else {"result": info, "id": 0}))
+            about(
+                "chaininfo" if way == "rest" else "getblockchaininfo",
+                rpc_answer(info if way == "rest" else {"result": info, "id": 0}),
+            )
         )
         with pytest.raises(NodeChainError, match="its chain changed 5 times while it was listed"):
             await node.listing()
@@ -477,7 +527,10 @@ async def test_a_chain_that_changes_for_ever_is_given_up(core: CoreNode, way: st
 
 async def test_ipv6_is_spoken(core: CoreNode) -> None:
     twin = CoreNode(core.blocks)
-    async with twin.serving("::1"), FullNode.open(f"http://[::1]:{twin.port}", REGTEST, patience=Pauses().patience()) as node:
+    async with (
+        twin.serving("::1"),
+        FullNode.open(f"http://[::1]:{twin.port}", REGTEST, patience=Pauses().patience()) as node,
+    ):
         assert await node.block(core.hashes[3]) == core.blocks[3]
 
 
@@ -499,7 +552,9 @@ async def test_a_certificate_that_nobody_signed_is_refused_and_nothing_is_sent(c
         "-subj",
         "/CN=localhost",
     ]
-    await asyncio.to_thread(subprocess.run, [*words, "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    await asyncio.to_thread(
+        subprocess.run, [*words, "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True
+    )
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
     twin = CoreNode(core.blocks)

@@ -1,4 +1,6 @@
-"""Notices by ZMQ from a real publisher: what wakes, gaps, duplicates, nonsense, a publisher that comes late and one that comes back."""
+"""Notices by ZMQ from a real publisher: what wakes, gaps, duplicates, nonsense, a publisher that comes late and one
+that comes back.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,13 @@ async def test_a_gap_wakes_though_its_message_does_not_and_is_counted(tmp_path: 
 
 async def test_nonsense_is_counted_and_wakes_nobody(tmp_path: Path) -> None:
     async with joined(tmp_path) as (publisher, notices):
-        for parts in ([b"sequence"], [b"rawblock", b"x"], [b"rawblock", b"x", b"123"], [b"rawblock2", b"", bytes(4)], [b"sequence"] * 9):
+        for parts in (
+            [b"sequence"],
+            [b"rawblock", b"x"],
+            [b"rawblock", b"x", b"123"],
+            [b"rawblock2", b"", bytes(4)],
+            [b"sequence"] * 9,
+        ):
             await publisher.send_parts(parts)
         await until(notices, 5)
         assert (notices.received, notices.malformed) == (0, 5)
@@ -132,7 +140,16 @@ async def test_over_tcp_and_from_two_addresses(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["", "127.0.0.1:28332", "tcp://*:28332", "udp://127.0.0.1:1", "inproc://x", "tcp://a b:1", "tcp://127.0.0.1:99999", "pgm://x"],
+    [
+        "",
+        "127.0.0.1:28332",
+        "tcp://*:28332",
+        "udp://127.0.0.1:1",
+        "inproc://x",
+        "tcp://a b:1",
+        "tcp://127.0.0.1:99999",
+        "pgm://x",
+    ],
 )
 async def test_a_bad_address_is_refused(address: str) -> None:
     with pytest.raises(ParameterError):

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter.errors import FormatError, NodeAnswerError, NodeBusyError, NodeError, NodeRefusedError, NodeUnreachableError, ParameterError
+from spvfilter.errors import (
+    FormatError,
+    NodeAnswerError,
+    NodeBusyError,
+    NodeError,
+    NodeRefusedError,
+    NodeUnreachableError,
+    ParameterError,
+)
 from spvfilter.kernel import spent_coins
 from spvfilter.protocol import MAX_MONEY
 from spvfilter.rpc import CookieFile, Endpoint, Limits, Password, Patience
@@ -37,9 +45,31 @@ def test_a_url_is_taken_apart_and_shown(url: str, shown: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        *("", "127.0.0.1:8332", "ftp://node.example", "file:///etc/passwd", "http://", "http://:8332", "http://a b:1", "http://node:0"),
-        *("http://node:65536", "http://node:1:2", "http://node/path", "http://node?query", "http://node#fragment", "http://::1:8332"),
-        *("http://alice:geheim@node", "http://geheim@node:8332", "http://node:8332/@geheim", "http://no\nde:1", "http://[::1%25eth0]:1"),
+        *(
+            "",
+            "127.0.0.1:8332",
+            "ftp://node.example",
+            "file:///etc/passwd",
+            "http://",
+            "http://:8332",
+            "http://a b:1",
+            "http://node:0",
+        ),
+        *(
+            "http://node:65536",
+            "http://node:1:2",
+            "http://node/path",
+            "http://node?query",
+            "http://node#fragment",
+            "http://::1:8332",
+        ),
+        *(
+            "http://alice:geheim@node",
+            "http://geheim@node:8332",
+            "http://node:8332/@geheim",
+            "http://no\nde:1",
+            "http://[::1%25eth0]:1",
+        ),
     ],
 )
 def test_a_url_with_credentials_a_path_or_a_mistake_is_refused_and_not_repeated(url: str) -> None:
@@ -101,7 +131,9 @@ class Calls:
 
 async def test_a_node_that_is_down_is_asked_again_with_growing_pauses() -> None:
     pauses = Pauses()
-    assert await pauses.patience().ask(Calls(*[NodeUnreachableError("down")] * 4, *[NodeBusyError("starting")] * 6)) == 5
+    assert (
+        await pauses.patience().ask(Calls(*[NodeUnreachableError("down")] * 4, *[NodeBusyError("starting")] * 6)) == 5
+    )
     assert pauses.slept == [0.5, 1, 2, 4, 8, 16, 30, 30, 30, 30]
     assert pauses.told == ["down; trying again"] * 4 + ["starting; trying again"] * 6
 
@@ -137,7 +169,9 @@ async def test_a_wrong_answer_is_asked_for_again_twice_and_a_refusal_never() -> 
 
 def coin(rng: random.Random) -> Spent:
     shape = rng.randrange(6)
-    value = rng.choice([0, 1, 9, 10, MAX_MONEY, rng.randrange(MAX_MONEY), rng.randrange(1, 2_100) * 10 ** rng.randrange(12)])
+    value = rng.choice(
+        [0, 1, 9, 10, MAX_MONEY, rng.randrange(MAX_MONEY), rng.randrange(1, 2_100) * 10 ** rng.randrange(12)]
+    )
     scripts = [
         b"\x76\xa9\x14" + rng.randbytes(20) + b"\x88\xac",
         b"\xa9\x14" + rng.randbytes(20) + b"\x87",

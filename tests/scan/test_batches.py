@@ -62,7 +62,9 @@ def same(batches: list[MatchBatch], matches: list[Match], watch: WatchList) -> N
     shown = [Page(io.StringIO()), Page(io.StringIO())]
     for totals, page in zip((one, other), shown, strict=True):
         totals.show(page)
-    first, second = (sorted(page.stream.getvalue().splitlines()) for page in shown if isinstance(page.stream, io.StringIO))
+    first, second = (
+        sorted(page.stream.getvalue().splitlines()) for page in shown if isinstance(page.stream, io.StringIO)
+    )
     assert first == second
 
 
@@ -115,9 +117,16 @@ async def test_lines_and_sums_of_a_batch(tmp_path: Path) -> None:
     watch.add_script(p2wpkh(bytes(20)), 'a "quoted", one')
     raw = block_of(bytes(32), 7, paid=[TxOut(5_000, p2wpkh(bytes(20))), TxOut(1, p2wpkh(bytes(20))), TxOut(3, b"\x51")])
     (batch,) = await batches_of(watch, [raw])
-    assert (len(batch), batch.sums(), batch.block.time) == (2, [(0, 2, 5_001, 0, 0)], int.from_bytes(raw[68:72], "little"))
+    assert (len(batch), batch.sums(), batch.block.time) == (
+        2,
+        [(0, 2, 5_001, 0, 0)],
+        int.from_bytes(raw[68:72], "little"),
+    )
     rows = list(csv.reader(batch.lines("csv").decode().splitlines()))
-    assert [(row[0], row[8], row[11]) for row in rows] == [("output", "5000", 'a "quoted", one'), ("output", "1", 'a "quoted", one')]
+    assert [(row[0], row[8], row[11]) for row in rows] == [
+        ("output", "5000", 'a "quoted", one'),
+        ("output", "1", 'a "quoted", one'),
+    ]
     assert [json.loads(line)["label"] for line in batch.lines("jsonl").splitlines()] == ['a "quoted", one'] * 2
     assert repr(batch).startswith("<MatchBatch 2 matches, block ")
     with pytest.raises(ParameterError, match="csv or jsonl, not 'table'"):

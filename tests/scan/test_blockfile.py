@@ -51,7 +51,9 @@ def test_records_are_found_one_behind_the_other(name: str, tmp_path: Path) -> No
     assert written(tmp_path, b"".join(map(record, ALL)), name) == (ALL, [])
 
 
-@pytest.mark.parametrize("gap", [1, 2, 3, 4, 7, 8, 80, 263, 264, 265, 4_095, 4_096, 4_097, 5_000, 1 << 20, (1 << 20) + 4_093])
+@pytest.mark.parametrize(
+    "gap", [1, 2, 3, 4, 7, 8, 80, 263, 264, 265, 4_095, 4_096, 4_097, 5_000, 1 << 20, (1 << 20) + 4_093]
+)
 def test_zeros_before_between_and_behind_records_are_padding(gap: int, tmp_path: Path) -> None:
     data = record(ONE) + zeros(gap) + record(TWO) + zeros(gap) + record(THREE) + zeros(gap)
     assert written(tmp_path, data) == (ALL, [])
@@ -77,11 +79,16 @@ def test_garbage_between_records_is_reported_and_the_rest_is_found(gap: int, tmp
 
 
 def test_garbage_at_the_start_of_a_blk_file_is_reported_and_the_rest_is_found(tmp_path: Path) -> None:
-    assert written(tmp_path, b"garbage" + record(ONE)) == ([ONE], ["7 bytes from byte 0 are no block record of regtest"])
+    assert written(tmp_path, b"garbage" + record(ONE)) == (
+        [ONE],
+        ["7 bytes from byte 0 are no block record of regtest"],
+    )
 
 
 def test_a_byte_lost_in_a_record_costs_that_record_alone(tmp_path: Path) -> None:
-    """The length is believed, so the next record seems to start inside this one. The blocks after it are still found."""
+    """The length is believed, so the next record seems to start inside this one. The blocks after it are still
+    found.
+    """
     first = write_records(tmp_path / "blk00000.dat", ALL).read_bytes()
     for lost in (8, 50, 8 + len(ONE) // 2):
         raws, said = written(tmp_path, first[:lost] + first[lost + 1 :])
@@ -101,7 +108,10 @@ def test_an_absurd_length_is_reported_and_the_next_record_found(length: int, tmp
 def test_a_half_written_last_record_is_reported_and_the_others_are_found(tmp_path: Path) -> None:
     raws, said = written(tmp_path, record(ONE) + record(TWO) + record(THREE)[:-1])
     assert raws == [ONE, TWO]
-    assert said == [f"the record at byte {len(ONE + TWO) + 16} is incomplete: {len(THREE) - 1} of {len(THREE)} bytes (half written?)"]
+    assert said == [
+        f"the record at byte {len(ONE + TWO) + 16} is incomplete: {len(THREE) - 1} of {len(THREE)} bytes (half"
+        " written?)"
+    ]
 
 
 def test_a_record_said_to_reach_behind_the_end_does_not_hide_those_within(tmp_path: Path) -> None:
@@ -115,7 +125,9 @@ def test_a_record_said_to_reach_behind_the_end_does_not_hide_those_within(tmp_pa
 @pytest.mark.parametrize("network", [network for network in NETWORKS if network is not REGTEST], ids=str)
 @pytest.mark.parametrize("lead", [0, 9])
 @pytest.mark.parametrize("key", [b"", b"\x01\x02\x03\x04\x05\x06\x07\x08"])
-def test_a_file_of_another_network_is_refused_by_its_name(network: object, lead: int, key: bytes, tmp_path: Path) -> None:
+def test_a_file_of_another_network_is_refused_by_its_name(
+    network: object, lead: int, key: bytes, tmp_path: Path
+) -> None:
     path = write_records(tmp_path / "blk00000.dat", ALL, network.magic)  # type: ignore[attr-defined]
     path.write_bytes(zeros(lead) + path.read_bytes())
     if key and not lead:
@@ -173,13 +185,17 @@ async def test_a_scan_of_a_cut_file_gives_what_is_left_and_then_says_what_is_mis
 # The key of xor.dat
 
 
-@pytest.mark.parametrize("key", [b"\x01\x02\x03\x04\x05\x06\x07\x08", b"\xff" * 8, b"\x00" * 7 + b"\x01", REGTEST.magic * 2])
+@pytest.mark.parametrize(
+    "key", [b"\x01\x02\x03\x04\x05\x06\x07\x08", b"\xff" * 8, b"\x00" * 7 + b"\x01", REGTEST.magic * 2]
+)
 @pytest.mark.parametrize("gap", [0, 1, 5, 11, 5_000])
 def test_records_are_read_through_the_key_beside_them(key: bytes, gap: int, tmp_path: Path) -> None:
     (tmp_path / "xor.dat").write_bytes(key)
     data = b""
     for raw in ALL:
-        data += xored(record(raw), key, len(data)) + zeros(gap)  # Core does not write the padding, so the key is not on it
+        data += xored(record(raw), key, len(data)) + zeros(
+            gap
+        )  # Core does not write the padding, so the key is not on it
     raws, said = written(tmp_path, data)
     assert raws == ALL
     if key != REGTEST.magic * 2:  # under which zeros look like that magic

@@ -38,13 +38,18 @@ async def test_blocks_that_cannot_be_linked_give_every_match_once(seed: int, job
         assert matcher.report.segments == sum(raw[4:36] not in set(map(block_hash, blocks)) for raw in blocks)
         assert reference is None or matches == reference
         reference = matches
-        assert {identity(match) for match in once(await found_by(Matcher(interest.watch(), jobs=jobs), iter(source)))} == expected
+        assert {
+            identity(match) for match in once(await found_by(Matcher(interest.watch(), jobs=jobs), iter(source)))
+        } == expected
 
 
 @pytest.mark.parametrize("first", [1_300_000_000, 1_400_000_000])
 async def test_a_spend_is_found_whichever_of_two_unlinked_blocks_looks_older(first: int) -> None:
     paid = pay()
-    blocks = [block_of(b"\x01" * 32, 500, [paid], time=1_350_000_000), block_of(b"\x02" * 32, 900, [spend(paid)], time=first)]
+    blocks = [
+        block_of(b"\x01" * 32, 500, [paid], time=1_350_000_000),
+        block_of(b"\x02" * 32, 900, [spend(paid)], time=first),
+    ]
     for order in (blocks, blocks[::-1]):
         for source in (order, iter(order), slowly(order)):
             matcher = Matcher(mine())
@@ -61,7 +66,9 @@ async def test_a_match_of_the_second_pass_has_the_height_the_whole_stream_tells(
     first = block_of(ANCESTOR, 500, [paid])
     second = tx([TxIn(txid(paid), 0)], [])
     blocks = [first, *chain_of([[second]], block_hash(first), 501)]
-    silent = blocks[1].replace(b"\x02\xf5\x01", b"\x02\x00\x00")  # no height in its coinbase; its merkle root is wrong then
+    silent = blocks[1].replace(
+        b"\x02\xf5\x01", b"\x02\x00\x00"
+    )  # no height in its coinbase; its merkle root is wrong then
     assert silent != blocks[1]
     matches = await found_by(Matcher(mine()), iter([silent, first]))
     assert [(match.kind, match.height) for match in matches] == [(MatchKind.OUTPUT, 500), (MatchKind.INPUT, 501)]
@@ -88,7 +95,9 @@ async def test_of_a_tree_of_branches_only_the_one_with_the_most_work_counts(seed
 
 @SEEDS
 @JOBS
-async def test_a_stream_of_branches_gives_the_best_one_and_names_the_blocks_it_gave_too_many(seed: int, jobs: int) -> None:
+async def test_a_stream_of_branches_gives_the_best_one_and_names_the_blocks_it_gave_too_many(
+    seed: int, jobs: int
+) -> None:
     interest, blocks = random_tree(seed)
     best = best_chain(blocks)
     expected = {found[:5] for found in interest.expected(best)}
@@ -103,7 +112,9 @@ async def test_a_stream_of_branches_gives_the_best_one_and_names_the_blocks_it_g
 def fork(bodies: Sequence[Sequence[Sequence[bytes]]]) -> list[list[bytes]]:
     """A common block, and branches of the given bodies on top of it."""
     root = block_of(ANCESTOR, 100)
-    strangers = [pay(p2wpkh(bytes(20)), 50 + number) for number in range(len(bodies))]  # or equal bodies were equal blocks
+    strangers = [
+        pay(p2wpkh(bytes(20)), 50 + number) for number in range(len(bodies))
+    ]  # or equal bodies were equal blocks
     marked = [[[*first, stranger], *rest] for (first, *rest), stranger in zip(bodies, strangers, strict=True)]
     return [[root], *(chain_of(body, block_hash(root), 101) for body in marked)]
 
@@ -157,7 +168,11 @@ async def test_a_better_branch_met_second_is_given_at_the_end_of_a_stream() -> N
     root, a, b = fork([[[one]], [[two], [spend(two)]]])
     matcher = Matcher(mine())
     matches = await found_by(matcher, iter(root + a + b))
-    assert [(match.txid, match.height) for match in matches] == [(txid(one), 101), (txid(two), 101), (txid(spend(two)), 102)]
+    assert [(match.txid, match.height) for match in matches] == [
+        (txid(one), 101),
+        (txid(two), 101),
+        (txid(spend(two)), 102),
+    ]
     assert matcher.report.stale == [block_hash(a[0])]
     assert matcher.report.blocks == 4
 

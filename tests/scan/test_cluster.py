@@ -1,4 +1,6 @@
-"""A scan on a Dask cluster leaves the same bytes as one in a thread, whoever dies meanwhile, and says what is wrong with the cluster."""
+"""A scan on a Dask cluster leaves the same bytes as one in a thread, whoever dies meanwhile, and says what is wrong
+with the cluster.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ from support.vectors import effort
 pytestmark = [
     pytest.mark.dask,
     pytest.mark.usefixtures("nothing_of_distributed_is_left"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"),  # distributed's own sockets
+    pytest.mark.filterwarnings(
+        "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+    ),  # distributed's own sockets
 ]
 ADDRESS = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"
 
@@ -120,7 +124,10 @@ async def test_a_worker_that_dies_while_the_watch_list_is_sent_is_done_without(
     plan, watch = chain(tmp_path / "blocks", undo=False)
     expected = await in_one_thread(tmp_path / "thread", plan, watch)
     async with client_of(two_workers) as client:
-        scatter, failures = client.scatter, [OSError("Timed out trying to connect to tcp://127.0.0.1:1"), CommClosedError("while sending")]
+        scatter, failures = (
+            client.scatter,
+            [OSError("Timed out trying to connect to tcp://127.0.0.1:1"), CommClosedError("while sending")],
+        )
 
         async def sent(*args: object, **options: object) -> object:
             if failures:
@@ -236,7 +243,9 @@ async def test_a_worker_that_does_not_see_the_files_is_no_scan_of_nothing(two_wo
     plan, watch = chain(tmp_path / "blocks", undo=True)
     (tmp_path / "blocks" / "rev00000.dat").rename(tmp_path / "rev")
     async with client_of(two_workers) as client:
-        with pytest.raises(SourceError, match=r"a worker cannot read .*rev00000.dat: No such file or directory; each worker has to see"):
+        with pytest.raises(
+            SourceError, match=r"a worker cannot read .*rev00000.dat: No such file or directory; each worker has to see"
+        ):
             await scan_cluster(client, plan, watch, tmp_path / "cluster")
         assert not list((tmp_path / "cluster" / "parts").iterdir())
         (tmp_path / "rev").rename(tmp_path / "blocks" / "rev00000.dat")
@@ -248,16 +257,22 @@ def raising(error: Exception) -> SimpleNamespace:
     return SimpleNamespace(version=lambda name: (_ for _ in ()).throw(error))
 
 
-async def test_another_version_on_a_worker_is_named(two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_version_on_a_worker_is_named(
+    two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan, watch = chain(tmp_path / "blocks", undo=True)
     async with client_of(two_workers) as client:
         monkeypatch.setattr(calling, "__version__", "0.0.1")
-        with pytest.raises(SourceError, match=r"the worker tcp://127\.0\.0\.1:\d+ has spvfilter .*, and 0\.0\.1 is here"):
+        with pytest.raises(
+            SourceError, match=r"the worker tcp://127\.0\.0\.1:\d+ has spvfilter .*, and 0\.0\.1 is here"
+        ):
             await scan_cluster(client, plan, watch, tmp_path / "cluster")
         monkeypatch.setattr(calling, "metadata", raising(ModuleNotFoundError("spvfilter")))
         with pytest.raises(SourceError, match="has no spvfilter: install"):
             await scan_cluster(client, plan, watch, tmp_path / "cluster")
-        monkeypatch.setattr(calling, "metadata", raising(ConnectionResetError("closed")))  # by a worker that goes: nothing is wrong with it
+        monkeypatch.setattr(
+            calling, "metadata", raising(ConnectionResetError("closed"))
+        )  # by a worker that goes: nothing is wrong with it
         await scan_cluster(client, plan, watch, tmp_path / "cluster")
     task = PartTask(plan.parts[0], tmp_path / "part", bytes(32), "auto", False, None)
     with pytest.raises(SourceError, match=r"is on a worker, and 0\.0\.1 here"):  # of a worker that came late
@@ -269,7 +284,9 @@ def answering(answer: object) -> Callable[..., object]:
     return lambda *args: answer
 
 
-async def test_what_is_no_file_of_the_part_is_refused(two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_no_file_of_the_part_is_refused(
+    two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan, watch = chain(tmp_path / "blocks", undo=True)
     await in_one_thread(tmp_path / "thread", plan, watch)
     whole = min((tmp_path / "thread" / "parts").iterdir()).read_bytes()  # of the first part: the file of no other
@@ -279,7 +296,11 @@ async def test_what_is_no_file_of_the_part_is_refused(two_workers: Cluster, tmp_
             monkeypatch.setattr(cluster, "part_bytes", answering(answer))
             with pytest.raises(SourceError, match="a worker has answered"):
                 await scan_cluster(client, plan, watch, tmp_path / "cluster")
-            kept = {path.read_bytes() for path in (tmp_path / "cluster" / "parts").iterdir() if not path.name.startswith(".")}
+            kept = {
+                path.read_bytes()
+                for path in (tmp_path / "cluster" / "parts").iterdir()
+                if not path.name.startswith(".")
+            }
             assert kept <= {whole}
 
 
@@ -288,7 +309,18 @@ def test_the_command_scans_on_a_cluster(
 ) -> None:
     write_records(tmp_path / "blk00000.dat", [block_of(REGTEST.genesis_hash, 1)])
     monkeypatch.chdir(tmp_path)  # workers have another current directory
-    argv = ["scan", "blk00000.dat", "--network", "regtest", "--address", ADDRESS, "--out", "out", "--dask", two_workers.address]
+    argv = [
+        "scan",
+        "blk00000.dat",
+        "--network",
+        "regtest",
+        "--address",
+        ADDRESS,
+        "--out",
+        "out",
+        "--dask",
+        two_workers.address,
+    ]
     assert cli.main(argv) == 0
     said = capsys.readouterr()
     assert said.out == ""
@@ -298,19 +330,33 @@ def test_the_command_scans_on_a_cluster(
 
 @pytest.mark.parametrize(
     ("address", "words"),
-    [("tcp://127.0.0.1:1", "no Dask scheduler answers at tcp://127.0.0.1:1"), ("nowhere://x", "not the address of a Dask scheduler")],
+    [
+        ("tcp://127.0.0.1:1", "no Dask scheduler answers at tcp://127.0.0.1:1"),
+        ("nowhere://x", "not the address of a Dask scheduler"),
+    ],
 )
 def test_an_address_of_no_scheduler_is_named(
     address: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(calling, "_CONNECT_S", 0.2)
     write_records(tmp_path / "blk00000.dat", [block_of(REGTEST.genesis_hash, 1)])
-    argv = ["scan", str(tmp_path / "blk00000.dat"), "--network", "regtest", "--address", ADDRESS, "--out", str(tmp_path / "out")]
+    argv = [
+        "scan",
+        str(tmp_path / "blk00000.dat"),
+        "--network",
+        "regtest",
+        "--address",
+        ADDRESS,
+        "--out",
+        str(tmp_path / "out"),
+    ]
     assert cli.main([*argv, "--dask", address]) == 2
     assert words in capsys.readouterr().err
 
 
-def test_dask_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dask_that_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     write_records(tmp_path / "blk00000.dat", [block_of(REGTEST.genesis_hash, 1)])
     argv = [

@@ -1,4 +1,6 @@
-"""A scan of a node's blocks: the same matches as of the same blocks in files, fetched ahead within limits, through every failure."""
+"""A scan of a node's blocks: the same matches as of the same blocks in files, fetched ahead within limits, through
+every failure.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ async def of_files(watch: WatchList, folder: Path, **options: object) -> tuple[l
 @WAYS
 @pytest.mark.parametrize("jobs", [1, 3])
 @pytest.mark.parametrize("ahead", [1, 16])
-async def test_the_matches_are_those_of_the_same_blocks_in_files(core: CoreNode, tmp_path: Path, way: str, jobs: int, ahead: int) -> None:
+async def test_the_matches_are_those_of_the_same_blocks_in_files(
+    core: CoreNode, tmp_path: Path, way: str, jobs: int, ahead: int
+) -> None:
     expected, files = await of_files(watched(), paid_chain().files(tmp_path, undo=way == "rest"))
     matcher = Matcher(watched(), jobs=jobs)
     async with opened(core, way=way) as node:
@@ -63,7 +67,8 @@ async def test_the_matches_are_those_of_the_same_blocks_in_files(core: CoreNode,
 
 
 @pytest.mark.parametrize(
-    "span", [BlockSpan(103), BlockSpan(0, 105), BlockSpan(104, 107), BlockSpan(None, None, 1_700_003_000), BlockSpan(109, 109)]
+    "span",
+    [BlockSpan(103), BlockSpan(0, 105), BlockSpan(104, 107), BlockSpan(None, None, 1_700_003_000), BlockSpan(109, 109)],
 )
 @WAYS
 async def test_a_range_is_that_of_files(core: CoreNode, tmp_path: Path, span: BlockSpan, way: str) -> None:
@@ -117,7 +122,8 @@ async def test_a_node_before_core_30_is_asked_once_what_blocks_spend(core: CoreN
         assert (len(found), matcher.report.by_undo) == (12, 0)
         assert sum("spenttxouts" in request.path for request in core.requests) == 1
         with pytest.raises(
-            SourceError, match=r"does not tell what block [0-9a-f]{64} spends, which Bitcoin Core 30 or later with -rest=1 does"
+            SourceError,
+            match=r"does not tell what block [0-9a-f]{64} spends, which Bitcoin Core 30 or later with -rest=1 does",
         ):
             await found_by(Matcher(watched()), NodeBlocks(node, undo="require"))
 
@@ -192,7 +198,9 @@ async def test_blocks_are_fetched_again_for_scripts_that_a_keychain_gains(core: 
         order = sorted({script_of(core, height) for height in range(1, 6)})
         scripts = {index: b"\x00\x14" + index.to_bytes(20, "big") for index in range(400)}
         scripts[0] = order[0]
-        watch.add_keychain("all", lambda index: scripts.get(index, b"\x00\x14" + index.to_bytes(20, "big")), lookahead=20)
+        watch.add_keychain(
+            "all", lambda index: scripts.get(index, b"\x00\x14" + index.to_bytes(20, "big")), lookahead=20
+        )
         return watch
 
     expected, _ = await of_files(keychain(), paid_chain().files(tmp_path))
@@ -237,7 +245,9 @@ async def test_a_node_that_stays_away_ends_the_scan_after_all_that_came(core: Co
     word = core.hashes[107][::-1].hex()
     async with opened(core, pauses, way) as node:
         core.faults.append(
-            lambda request: b"" if request.about(f"block/{word}") or request.about(f'"getblock","params":["{word}"') else None
+            lambda request: (
+                b"" if request.about(f"block/{word}") or request.about(f'"getblock","params":["{word}"') else None
+            )
         )
         with pytest.raises(NodeUnreachableError):
             async for match in matcher.scan(NodeBlocks(node)):
@@ -276,7 +286,9 @@ async def test_blocks_that_were_listed_are_scanned_though_the_chain_changes(core
 
 
 async def test_a_block_at_another_height_than_it_states_is_refused(core: CoreNode) -> None:
-    """The node leaves blocks out at the start and says that the rest begins at height 0; here its listing is made by hand."""
+    """The node leaves blocks out at the start and says that the rest begins at height 0; here its listing is made by
+    hand.
+    """
     async with opened(core) as node:
         listing = Listing(50, core.hashes[50], b"".join(core.hashes[51:60]))
         with pytest.raises(NodeAnswerError, match=r"as that of height 50, but it states 51"):
@@ -285,7 +297,9 @@ async def test_a_block_at_another_height_than_it_states_is_refused(core: CoreNod
 
 async def test_an_answer_of_many_megabytes_for_every_block_stays_within_bounds(core: CoreNode) -> None:
     async with opened(core) as node:
-        core.faults.append(lambda request: response(200, bytes(MAX_BLOCK_SIZE + 1), BINARY) if "/rest/block/" in request.path else None)
+        core.faults.append(
+            lambda request: response(200, bytes(MAX_BLOCK_SIZE + 1), BINARY) if "/rest/block/" in request.path else None
+        )
         with pytest.raises(NodeAnswerError, match="more than 4,000,000 bytes"):
             await found_by(Matcher(watched()), NodeBlocks(node, ahead=2))
 

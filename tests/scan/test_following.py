@@ -1,4 +1,6 @@
-"""A node's chain followed: blocks that come, reorganisations of every depth, lost notices, and a node that goes away meanwhile."""
+"""A node's chain followed: blocks that come, reorganisations of every depth, lost notices, and a node that goes away
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,11 @@ async def test_blocks_that_come_are_told_after_their_matches() -> None:
         told(core, chain_of(regtest))
 
     pauses = Pauses(lambda: None, grow, lambda: None, grow)
-    async with core.serving(), opened(core, pauses) as node, aclosing(follow(Matcher(watched()), NodeBlocks(node))) as events:
+    async with (
+        core.serving(),
+        opened(core, pauses) as node,
+        aclosing(follow(Matcher(watched()), NodeBlocks(node))) as events,
+    ):
         while len(core.blocks) < 118 or ledger.chain.get(117) is None:
             ledger.take(await anext(events))
     assert [ledger.chain[height] for height in sorted(ledger.chain)] == core.hashes
@@ -136,12 +142,18 @@ async def test_whatever_the_chain_does_what_counts_is_what_files_say(seed: int) 
         if rng.random() < 0.5:
             regtest.reorg(rng.randint(1, 8), blocks=None)
         regtest.mine(rng.randint(1, 3))
-        told(core, chain_of(regtest) if left <= 0 or rng.random() < 0.8 else chain_of(regtest)[: -rng.randint(1, 3)])  # as invalidateblock
+        told(
+            core, chain_of(regtest) if left <= 0 or rng.random() < 0.8 else chain_of(regtest)[: -rng.randint(1, 3)]
+        )  # as invalidateblock
 
     pauses, ledger = Pauses(), Ledger()
     pauses.events = [change] * 15
     core.faults.append(lambda request: b"" if rng.random() < 0.05 else None)
-    async with core.serving(), opened(core, pauses) as node, aclosing(follow(Matcher(watched(), jobs=2), NodeBlocks(node))) as events:
+    async with (
+        core.serving(),
+        opened(core, pauses) as node,
+        aclosing(follow(Matcher(watched(), jobs=2), NodeBlocks(node))) as events,
+    ):
         async with asyncio.timeout(PATIENCE_S):
             while left > 0 or not ledger.chain or ledger.chain[max(ledger.chain)] != core.hashes[-1]:
                 ledger.take(await anext(events))
@@ -171,7 +183,11 @@ async def test_a_reorganisation_in_the_middle_of_a_scan_of_new_blocks_tells_noth
 
     pauses = Pauses(grow)
     core.faults.append(vanish)
-    async with core.serving(), opened(core, pauses) as node, aclosing(follow(Matcher(watched()), NodeBlocks(node, ahead=1))) as events:
+    async with (
+        core.serving(),
+        opened(core, pauses) as node,
+        aclosing(follow(Matcher(watched()), NodeBlocks(node, ahead=1))) as events,
+    ):
         await followed(events, lambda: core.hashes[-1], ledger)  # as it was
         while len(core.blocks) < 121 or ledger.chain[max(ledger.chain)] != core.hashes[-1]:
             ledger.take(await anext(events))
@@ -181,7 +197,11 @@ async def test_a_reorganisation_in_the_middle_of_a_scan_of_new_blocks_tells_noth
 
 async def test_a_pruned_block_of_the_best_chain_ends_it() -> None:
     core = CoreNode(chain_of(paid_regtest()))
-    async with core.serving(), opened(core, Pauses()) as node, aclosing(follow(Matcher(watched()), NodeBlocks(node))) as events:
+    async with (
+        core.serving(),
+        opened(core, Pauses()) as node,
+        aclosing(follow(Matcher(watched()), NodeBlocks(node))) as events,
+    ):
         del core.known[core.hashes[105]]
         with pytest.raises(NodePrunedError):
             async for _ in events:
@@ -197,7 +217,11 @@ async def test_a_reorganisation_deeper_than_is_remembered_ends_it(monkeypatch: p
         regtest.reorg(40)
         told(core, chain_of(regtest))
 
-    async with core.serving(), opened(core, Pauses(reorganise)) as node, aclosing(follow(Matcher(watched()), NodeBlocks(node))) as events:
+    async with (
+        core.serving(),
+        opened(core, Pauses(reorganise)) as node,
+        aclosing(follow(Matcher(watched()), NodeBlocks(node))) as events,
+    ):
         with pytest.raises(NodeChainError, match="its chain changed below height"):
             async for _ in events:
                 pass
@@ -239,7 +263,11 @@ async def test_a_chain_that_reorganises_for_ever_is_followed_with_bounded_memory
 
     pauses, ledger = Pauses(), Ledger()
     pauses.events = [flip] * 30
-    async with core.serving(), opened(core, pauses) as node, aclosing(follow(Matcher(watched()), NodeBlocks(node))) as events:
+    async with (
+        core.serving(),
+        opened(core, pauses) as node,
+        aclosing(follow(Matcher(watched()), NodeBlocks(node))) as events,
+    ):
         async for event in events:
             ledger.take(event)
             if not pauses.events:
@@ -254,7 +282,9 @@ def iter_clock() -> Callable[[], float]:
 
 
 async def test_notices_wake_and_lost_ones_are_made_good(tmp_path: Path) -> None:
-    """A real publisher. Blocks come with a notice, without one but a gap later, and with a lie; a published block is not fetched."""
+    """A real publisher. Blocks come with a notice, without one but a gap later, and with a lie; a published block is
+    not fetched.
+    """
     regtest = paid_regtest()
     core = CoreNode(chain_of(regtest))
     ledger, address = Ledger(), f"ipc://{tmp_path}/zmq"
@@ -274,7 +304,9 @@ async def test_notices_wake_and_lost_ones_are_made_good(tmp_path: Path) -> None:
                 await publisher.send("rawblock", raw)
                 await publisher.send("sequence", block_hash(raw)[::-1] + b"C")
                 await followed(events, lambda: core.hashes[-1], ledger)
-                assert not any(f"/rest/block/{block_hash(raw)[::-1].hex()}" in request.path for request in core.requests)
+                assert not any(
+                    f"/rest/block/{block_hash(raw)[::-1].hex()}" in request.path for request in core.requests
+                )
                 for _ in range(3):  # the notices of these are lost
                     raw = mine()
                     publisher.lose("rawblock", 1)

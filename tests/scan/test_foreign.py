@@ -1,4 +1,6 @@
-"""Blocks of another network, without framing: what contradicts the assumption is refused, and what is assumed is said."""
+"""Blocks of another network, without framing: what contradicts the assumption is refused, and what is assumed is
+said.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,15 @@ def test_bits_that_a_network_does_not_allow_are_of_another_one() -> None:
     raw = block_of(bytes(range(32)), 5)
     assert contradiction(raw, REGTEST) is None
     for network in (MAINNET, TESTNET3, SIGNET):
-        assert contradiction(raw, network) == f"its bits, 207fffff, are easier than {network} allows: a block of another network?"
+        assert (
+            contradiction(raw, network)
+            == f"its bits, 207fffff, are easier than {network} allows: a block of another network?"
+        )
         assert contradiction(with_bits(raw, network.pow_limit_bits), network) is None
         assert contradiction(with_bits(raw, network.pow_limit_bits + 1), network) is not None
-    assert contradiction(with_bits(raw, 0xFF7FFFFF), REGTEST) is None or "easier" in str(contradiction(with_bits(raw, 0xFF7FFFFF), REGTEST))
+    assert contradiction(with_bits(raw, 0xFF7FFFFF), REGTEST) is None or "easier" in str(
+        contradiction(with_bits(raw, 0xFF7FFFFF), REGTEST)
+    )
     assert contradiction(b"", MAINNET) is contradiction(bytes(79), MAINNET) is None
 
 

@@ -1,4 +1,6 @@
-"""Keychains in a scan: whatever order scripts are used in, the result is that of a scan with all scripts up to the final window."""
+"""Keychains in a scan: whatever order scripts are used in, the result is that of a scan with all scripts up to the
+final window.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def life(rng: random.Random, indexes: list[int]) -> list[bytes]:
                 spent, number = unspent.pop(rng.randrange(len(unspent)))
                 inputs.append(TxIn(spent, number))
             paid = [indexes.pop(0) for _ in range(min(len(indexes), rng.randrange(1, 4)))]
-            outputs = [TxOut(1_000 + index % 7, (change_at if rng.random() < 0.3 else script_at)(index)) for index in paid]
+            outputs = [
+                TxOut(1_000 + index % 7, (change_at if rng.random() < 0.3 else script_at)(index)) for index in paid
+            ]
             txs.append(tx(inputs, outputs))
             unspent += ((txid(txs[-1]), number) for number in range(len(outputs)))
         blocks.append(block_of(previous, len(blocks) + 1, txs))
@@ -113,7 +117,9 @@ async def test_a_wallet_used_backwards_is_found_from_one_block(jobs: int) -> Non
     steps = list(range(2 * GAP_LIMIT - 1, 400, GAP_LIMIT))
     blocks, previous = [], REGTEST.genesis_hash
     for number, index in enumerate(reversed(steps), 1):
-        blocks.append(block_of(previous, number, [tx([TxIn(bytes([number]) * 32, 0)], [TxOut(index, script_at(index))])]))
+        blocks.append(
+            block_of(previous, number, [tx([TxIn(bytes([number]) * 32, 0)], [TxOut(index, script_at(index))])])
+        )
         previous = block_hash(blocks[-1])
     watch = wallet(GAP_LIMIT)
     found = await found_by(Matcher(watch, jobs=jobs), blocks)
@@ -123,7 +129,9 @@ async def test_a_wallet_used_backwards_is_found_from_one_block(jobs: int) -> Non
 async def test_an_endless_stream_says_for_how_many_scripts_earlier_blocks_were_not_searched() -> None:
     blocks, previous = [], REGTEST.genesis_hash
     for number, index in enumerate((59, 2 * GAP_LIMIT - 1, 59), 1):
-        blocks.append(block_of(previous, number, [tx([TxIn(bytes([number]) * 32, 0)], [TxOut(index, script_at(index))])]))
+        blocks.append(
+            block_of(previous, number, [tx([TxIn(bytes([number]) * 32, 0)], [TxOut(index, script_at(index))])])
+        )
         previous = block_hash(blocks[-1])
     watch = wallet(GAP_LIMIT)
     matcher = Matcher(watch)
@@ -159,4 +167,8 @@ async def test_a_spend_that_came_before_its_output_became_watched_is_found() -> 
     second = block_of(block_hash(first), 2, [tx([TxIn(b"\x02" * 32, 0)], [TxOut(1, script_at(2 * GAP_LIMIT - 1))])])
     third = block_of(block_hash(second), 3, [tx([TxIn(txid(paid), 0)], [TxOut(4_000, b"\x51")])])
     found = await found_by(Matcher(wallet(GAP_LIMIT)), iter([third, first, second]))
-    assert sorted((match.kind, match.keychain_index) for match in found) == [("input", 59), ("output", 39), ("output", 59)]
+    assert sorted((match.kind, match.keychain_index) for match in found) == [
+        ("input", 59),
+        ("output", 39),
+        ("output", 59),
+    ]

@@ -84,7 +84,9 @@ async def test_a_scan_that_fails_or_is_given_up_lets_the_directory_go(tmp_path: 
     assert (await scan_parts(scan_into(out, blocks))).exists()
 
 
-async def test_a_directory_is_not_let_go_while_its_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_directory_is_not_let_go_while_its_files_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A cancellation reaches no thread."""
     blocks, out = blocks_in(tmp_path), tmp_path / "out"
     merging, may_go, merged = threading.Event(), threading.Event(), outputs._merged
@@ -128,18 +130,25 @@ asyncio.run(scan())
 """
 
 
-def test_another_process_is_named_and_once_it_was_killed_holds_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_process_is_named_and_once_it_was_killed_holds_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     blocks, out = blocks_in(tmp_path), tmp_path / "out"
     argv = ["scan", str(blocks), "--network", "regtest", "--address", ADDRESS, "--out", str(out)]
     tests = Path(__file__).parents[1]
     with subprocess.Popen(
-        [sys.executable, "-c", _ANOTHER, str(tests), str(out), str(blocks)], stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": ""}
+        [sys.executable, "-c", _ANOTHER, str(tests), str(out), str(blocks)],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": ""},
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"scanning\n"
         try:
             assert cli.main(argv) == 2
-            assert f"{out}: process {other.pid} scans into it: wait until it has ended, or choose another" in capsys.readouterr().err
+            assert (
+                f"{out}: process {other.pid} scans into it: wait until it has ended, or choose another"
+                in capsys.readouterr().err
+            )
         finally:
             other.kill()
     assert (out / ".lock").exists()  # nobody has removed it

@@ -1,4 +1,6 @@
-"""A cluster of machines with addresses of their own, network namespaces on a bridge: the same bytes whatever becomes of the network."""
+"""A cluster of machines with addresses of their own, network namespaces on a bridge: the same bytes whatever becomes of
+the network.
+"""
 
 from __future__ import annotations
 
@@ -28,21 +30,30 @@ pytestmark = [
     pytest.mark.namespaces,
     pytest.mark.skipif(
         EFFORT != "full" and "namespaces" not in os.environ.get("SPVFILTER_REQUIRE", ""),
-        reason="each test makes a network, and it takes 11 s until a silent machine is known to be gone: SPVFILTER_EFFORT=full",
+        reason=(
+            "each test makes a network, and it takes 11 s until a silent machine is known to be gone:"
+            " SPVFILTER_EFFORT=full"
+        ),
     ),
     pytest.mark.usefixtures("nothing_of_distributed_is_left"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"),  # distributed's own sockets
+    pytest.mark.filterwarnings(
+        "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+    ),  # distributed's own sockets
 ]
 HERE = "/proc/self/cwd/blocks"  # another folder in each worker
 PART, LARGE_PART = 1_000, 5_000
 SCHEDULER, CLIENT, FIRST = 1, 2, 3  # the last numbers of addresses
-QUICKLY = {"distributed.comm.timeouts.tcp": "11s"}  # until a silent machine is known to be gone: the least that distributed takes
+QUICKLY = {
+    "distributed.comm.timeouts.tcp": "11s"
+}  # until a silent machine is known to be gone: the least that distributed takes
 BLOCKS = 300
 T = TypeVar("T")
 
 
 class Machines:
-    """A scheduler, workers, each with a folder of its own, and the machine of the one who scans, each with an address of its own."""
+    """A scheduler, workers, each with a folder of its own, and the machine of the one who scans, each with an address
+    of its own.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.network = Network()
@@ -136,7 +147,9 @@ async def hosts(client: Any) -> set[str]:
     return {str(address).rpartition(":")[0].removeprefix("tcp://10.99.0.") for address in await client.nthreads()}
 
 
-async def scanning_with(client: Any, scan: PartScan, parts: int, then: Callable[[], Coroutine[object, object, None]]) -> None:
+async def scanning_with(
+    client: Any, scan: PartScan, parts: int, then: Callable[[], Coroutine[object, object, None]]
+) -> None:
     """Scan, and do something once so many parts are done, before all are."""
     engine = DaskWorkers(client)
     running = asyncio.create_task(scan_parts(scan, engine=engine))
@@ -153,7 +166,9 @@ async def scanning_with(client: Any, scan: PartScan, parts: int, then: Callable[
         await engine.aclose()
 
 
-def test_one_two_and_four_machines_give_the_bytes_of_one_thread(machines: Machines, chain: Chain, tmp_path: Path) -> None:
+def test_one_two_and_four_machines_give_the_bytes_of_one_thread(
+    machines: Machines, chain: Chain, tmp_path: Path
+) -> None:
     options = ("--network", "regtest", "--watch", chain.list, "--from-height", 100)  # where the chain begins
     for count in (1, 2, 4):
         for number in range(count // 2, count):
@@ -177,7 +192,9 @@ def test_one_two_and_four_machines_give_the_bytes_of_one_thread(machines: Machin
         assert results(tmp_path / out) == chain.expected
 
 
-def test_a_machine_whose_cable_is_pulled_loses_nothing_and_one_may_come_late(machines: Machines, chain: Chain, tmp_path: Path) -> None:
+def test_a_machine_whose_cable_is_pulled_loses_nothing_and_one_may_come_late(
+    machines: Machines, chain: Chain, tmp_path: Path
+) -> None:
     """At first for a moment, then for good, while a new one comes."""
     machines.start(FIRST)
     machines.start(FIRST + 1)
@@ -218,7 +235,8 @@ def test_blocks_of_a_machine_whose_cable_is_pulled_are_named_and_scanned_once_it
         machines.network.plug(FIRST + 1, is_in=False)
         middle = len(chain.blocks) // 2
         with pytest.raises(
-            SourceError, match=rf"alone have the block\(s\) of heights {100 + middle} to {99 + len(chain.blocks)} have gone away"
+            SourceError,
+            match=rf"alone have the block\(s\) of heights {100 + middle} to {99 + len(chain.blocks)} have gone away",
         ):
             await scan_cluster(client, plan, chain.watch, tmp_path / "out")
         machines.network.plug(FIRST + 1, is_in=True)
@@ -240,7 +258,9 @@ def test_a_scheduler_whose_cable_is_pulled_is_gone_and_the_scan_goes_on_with_ano
         async def pulled() -> None:
             machines.network.plug(SCHEDULER, is_in=False)
 
-        with pytest.raises(SourceError, match=r"the scheduler is gone \(.*\): what was scanned is kept, and the same scan goes on"):
+        with pytest.raises(
+            SourceError, match=r"the scheduler is gone \(.*\): what was scanned is kept, and the same scan goes on"
+        ):
             await scanning_with(client, scan, 5, pulled)
 
     machines.start(FIRST)

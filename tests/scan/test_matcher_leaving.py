@@ -1,4 +1,6 @@
-"""A scan that is left early leaves nothing behind, errors are raised in their place, and the source is not read far ahead."""
+"""A scan that is left early leaves nothing behind, errors are raised in their place, and the source is not read far
+ahead.
+"""
 
 from __future__ import annotations
 
@@ -136,7 +138,9 @@ class Gate(BlockList):
 
 
 @JOBS
-async def test_cancelling_waits_for_the_threads_that_scan_but_not_for_what_is_queued(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancelling_waits_for_the_threads_that_scan_but_not_for_what_is_queued(
+    jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     gate = Gate(paying(40))
     watch = mine()

@@ -22,11 +22,15 @@ from support.realdata import single_blocks
 from support.vectors import effort
 
 pytestmark = pytest.mark.usefixtures("many_threads", "nothing_is_left")
-LAG_S = 0.03  # at the 99th percentile; a block scanned on the loop would hold it for longer. `scripts/bench lag` measures
+LAG_S = (
+    0.03  # at the 99th percentile; a block scanned on the loop would hold it for longer. `scripts/bench lag` measures
+)
 
 
 async def lags(delays: list[float], over: asyncio.Event) -> None:
-    """Append what the process does, in seconds of processor time, until a task wakes that sleeps for 1 ms: others' work does not count."""
+    """Append what the process does, in seconds of processor time, until a task wakes that sleeps for 1 ms: others' work
+    does not count.
+    """
     while not over.is_set():
         asked = time.process_time()
         await asyncio.sleep(0.001)
@@ -34,7 +38,9 @@ async def lags(delays: list[float], over: asyncio.Event) -> None:
 
 
 async def lag_while(work: Callable[[], Awaitable[object]]) -> float:
-    """99th percentile of the loop's lag during `work`, in seconds; the least of up to five runs, as the machine may be busy."""
+    """99th percentile of the loop's lag during `work`, in seconds; the least of up to five runs, as the machine may be
+    busy.
+    """
     least = 1.0
     gc.collect()
     gc.freeze()  # or the tests' own objects are walked again and again
@@ -63,7 +69,9 @@ async def assert_the_loop_stays_free(work: Callable[[], Awaitable[object]]) -> N
 
 @pytest.mark.vectors
 @pytest.mark.usefixtures("threads_of_this_kernel")
-@pytest.mark.parametrize(("kind", "jobs"), [("list", 1), ("list", 2), ("generator", 1), ("generator", 2), ("files", 2), ("bitcoinlib", 1)])
+@pytest.mark.parametrize(
+    ("kind", "jobs"), [("list", 1), ("list", 2), ("generator", 1), ("generator", 2), ("files", 2), ("bitcoinlib", 1)]
+)
 async def test_the_loop_stays_free_while_large_blocks_are_scanned(kind: str, jobs: int, tmp_path: Path) -> None:
     blocks = [one.raw for one in single_blocks() if one.network is MAINNET and len(one.raw) > 700_000]
     assert len(blocks) >= 5

@@ -1,4 +1,6 @@
-"""A directory of parts that somebody has changed, and inputs that were away: the same scan, run again, leaves what it should have left."""
+"""A directory of parts that somebody has changed, and inputs that were away: the same scan, run again, leaves what it
+should have left.
+"""
 
 from __future__ import annotations
 
@@ -137,7 +139,10 @@ def cut(name: str) -> Callable[[Path], object]:
     "tamper",
     [
         pytest.param(
-            edited(lambda held: held["finished"].__setitem__(slice(None), held["finished"][:1] * len(held["finished"]))), id="twice"
+            edited(
+                lambda held: held["finished"].__setitem__(slice(None), held["finished"][:1] * len(held["finished"]))
+            ),
+            id="twice",
         ),
         pytest.param(edited(lambda held: held["finished"].pop()), id="one fewer"),
         pytest.param(edited(lambda held: held["finished"].reverse()), id="another order"),

@@ -94,7 +94,9 @@ async def test_files_and_records_in_any_order_give_the_same(seed: int, jobs: int
     (tmp_path / "one.raw").write_bytes(order[0])
     (tmp_path / "one.hex").write_text(order[1].hex())
     matcher = Matcher(interest.watch(), jobs=jobs)
-    matches = await found_by(matcher, BlockFiles(rng.sample([*paths, tmp_path / "one.raw", tmp_path / "one.hex"], len(paths) + 2)))
+    matches = await found_by(
+        matcher, BlockFiles(rng.sample([*paths, tmp_path / "one.raw", tmp_path / "one.hex"], len(paths) + 2))
+    )
     assert once(matches) == reference
     assert sorted(matcher.report.duplicates) == sorted(map(block_hash, order[:2]))
     assert (matcher.report.blocks, matcher.report.bytes_scanned) == (len(blocks), sum(map(len, blocks)))
@@ -140,7 +142,9 @@ async def test_an_input_found_by_its_outpoint_is_not_taken_for_a_matched_push(mo
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-async def test_an_outpoint_watched_by_hand_keeps_its_label_and_gains_its_value(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_outpoint_watched_by_hand_keeps_its_label_and_gains_its_value(
+    jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     paid = pay()
     interest = Interest([MINE], outpoints=[txid(paid) + bytes(4)])
@@ -152,8 +156,12 @@ async def test_an_outpoint_watched_by_hand_keeps_its_label_and_gains_its_value(j
     ]
 
 
-async def test_an_outpoint_that_a_transaction_of_the_mempool_taught_meanwhile_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The payment is scanned after its spend. Its outpoint is known by then, but was not known when the spend was scanned."""
+async def test_an_outpoint_that_a_transaction_of_the_mempool_taught_meanwhile_is_not_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The payment is scanned after its spend. Its outpoint is known by then, but was not known when the spend was
+    scanned.
+    """
     monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     paid = pay()
     blocks = chain_of([[paid], [spend(paid)]])
@@ -181,9 +189,13 @@ async def test_an_outpoint_that_a_transaction_of_the_mempool_taught_meanwhile_is
 
 
 class SpendFirst(BlockFiles):
-    """A file with a payment and one with its spend. The spend is scanned first, and `meanwhile` is called between the two."""
+    """A file with a payment and one with its spend. The spend is scanned first, and `meanwhile` is called between the
+    two.
+    """
 
-    def __init__(self, blocks: Sequence[bytes], folder: Path, meanwhile: Callable[[Path], object] = lambda path: None) -> None:
+    def __init__(
+        self, blocks: Sequence[bytes], folder: Path, meanwhile: Callable[[Path], object] = lambda path: None
+    ) -> None:
         self.paths = [folder / "0.raw", folder / "1.raw"]
         for path, raw in zip(self.paths, blocks, strict=True):
             path.write_bytes(raw)
@@ -203,14 +215,21 @@ class SpendFirst(BlockFiles):
             self._spend_scanned.set()
 
 
-async def test_an_outpoint_learned_late_is_found_by_reading_the_file_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_an_outpoint_learned_late_is_found_by_reading_the_file_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     paid = pay()
     files = SpendFirst(chain_of([[paid], [spend(paid)]]), tmp_path)
-    assert [match.kind for match in await found_by(Matcher(mine(), jobs=2), files)] == [MatchKind.OUTPUT, MatchKind.INPUT]
+    assert [match.kind for match in await found_by(Matcher(mine(), jobs=2), files)] == [
+        MatchKind.OUTPUT,
+        MatchKind.INPUT,
+    ]
 
 
-async def test_a_file_that_has_gone_when_it_is_read_again_is_a_problem(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_file_that_has_gone_when_it_is_read_again_is_a_problem(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     paid = pay()
     matcher = Matcher(mine(), jobs=2)
@@ -259,7 +278,10 @@ async def test_nothing_is_spooled_or_kept_in_declared_order(jobs: int, monkeypat
 
 async def test_heights_in_declared_order_are_counted_from_a_given_one() -> None:
     paid = [pay(salt=n) for n in range(4)]
-    blocks = [raw.replace(b"\x04\x00\x00\x00", b"\x01\x00\x00\x00", 1) for raw in chain_of([[raw] for raw in paid], ANCESTOR, 700)]
+    blocks = [
+        raw.replace(b"\x04\x00\x00\x00", b"\x01\x00\x00\x00", 1)
+        for raw in chain_of([[raw] for raw in paid], ANCESTOR, 700)
+    ]
     linked: list[RawBlock] = []
     for raw in blocks:  # version 1 states no height; relink
         before = block_hash(linked[-1].raw) if linked else ANCESTOR
@@ -274,7 +296,11 @@ async def test_heights_in_declared_order_are_counted_from_a_given_one() -> None:
 
 
 def first_testnet_blocks() -> list[bytes]:
-    return next([block.raw for block in run] for entry, run in runs() if (entry["network"], entry["first_height"]) == ("testnet3", 0))
+    return next(
+        [block.raw for block in run]
+        for entry, run in runs()
+        if (entry["network"], entry["first_height"]) == ("testnet3", 0)
+    )
 
 
 def busiest(blocks: Sequence[bytes], count: int) -> Iterator[bytes]:
@@ -313,7 +339,8 @@ async def test_real_blocks_in_any_order_give_what_the_oracle_finds(kind: str, jo
     matches = once(await found_by(Matcher(watch, jobs=jobs), source))
     hashes = {block_hash(raw): height for height, raw in enumerate(blocks)}
     assert {
-        (hashes[match.block_hash or b""], str(match.kind), match.txid, match.index, bytes(match.outpoint), match.value) for match in matches
+        (hashes[match.block_hash or b""], str(match.kind), match.txid, match.index, bytes(match.outpoint), match.value)
+        for match in matches
     } == expected
     if kind in ("list", "files"):
         assert all(match.height == hashes[match.block_hash or b""] for match in matches)

@@ -1,4 +1,6 @@
-"""A scan in parts finds what a scan in one piece finds, and leaves the same bytes, however it is cut and wherever it is stopped."""
+"""A scan in parts finds what a scan in one piece finds, and leaves the same bytes, however it is cut and wherever it is
+stopped.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ SMALL = 1_000
 ADDRESS = "1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2"
 
 
-def files(folder: Path, blocks: list[bytes], records: list[bytes] | None = None, *, several: int = 1, key: bytes = b"") -> Path:
+def files(
+    folder: Path, blocks: list[bytes], records: list[bytes] | None = None, *, several: int = 1, key: bytes = b""
+) -> Path:
     """Files of blocks, and of their undo records if there are any."""
     folder.mkdir(exist_ok=True)
     for number in range(several):
@@ -44,7 +48,9 @@ def files(folder: Path, blocks: list[bytes], records: list[bytes] | None = None,
         beside = [] if records is None else [framed(each) for each in records[start:end]]
         for name, pieces in (("blk", [block_record(raw) for raw in blocks[start:end]]), ("rev", beside)):
             if pieces:
-                (folder / f"{name}{number:05}.dat").write_bytes(xored(b"".join(pieces), key) if key else b"".join(pieces))
+                (folder / f"{name}{number:05}.dat").write_bytes(
+                    xored(b"".join(pieces), key) if key else b"".join(pieces)
+                )
     if key:
         (folder / "xor.dat").write_bytes(key)
     return folder
@@ -78,7 +84,9 @@ def in_any_order(rows: list[dict[str, object]]) -> list[str]:
     return sorted(json.dumps(row) for row in rows)
 
 
-async def whole(source: Path, watch: WatchList, undo: str = "auto", span: BlockSpan | None = None) -> tuple[list[str], Matcher]:
+async def whole(
+    source: Path, watch: WatchList, undo: str = "auto", span: BlockSpan | None = None
+) -> tuple[list[str], Matcher]:
     matcher = Matcher(watch)
     matches = await found_by(matcher, BlockFiles(source, undo=undo, span=span))
     return in_any_order([as_row(match) for match in matches]), matcher
@@ -121,7 +129,9 @@ async def test_parts_find_what_a_scan_in_one_piece_finds(tmp_path: Path, seed: i
     bytes_found = set()
     for number, size in enumerate((SMALL, rng.randrange(2_000, 20_000), 10**9)):
         engine = Threads(1 + number)
-        path, scan = await in_parts(source, tmp_path / f"out{number}", ledger.interest.watch(), part_size=size, undo=undo, engine=engine)
+        path, scan = await in_parts(
+            source, tmp_path / f"out{number}", ledger.interest.watch(), part_size=size, undo=undo, engine=engine
+        )
         await engine.aclose()
         assert in_any_order(rows_of(path)) == expected
         bytes_found.add(path.read_bytes() + (path.parent / "totals.csv").read_bytes())
@@ -233,9 +243,9 @@ async def test_a_finished_scan_is_not_done_again_but_a_damaged_part_is(tmp_path:
     path.unlink()
     again, scan = await in_parts(source, tmp_path / "out", ledger.interest.watch())
     assert scan.report.parts_total > 0
-    assert {name: raw for name, raw in everything(tmp_path / "out").items() if name in before and name != "manifest.json"} == {
-        name: raw for name, raw in before.items() if name != "manifest.json"
-    }
+    assert {
+        name: raw for name, raw in everything(tmp_path / "out").items() if name in before and name != "manifest.json"
+    } == {name: raw for name, raw in before.items() if name != "manifest.json"}
 
 
 async def test_what_a_scan_that_was_killed_at_its_end_has_left_is_removed(tmp_path: Path) -> None:
@@ -258,8 +268,12 @@ CHANGED_BY_HAND: dict[str, list[object]] = {
 }
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in CHANGED_BY_HAND.items() for value in values])
-async def test_a_manifest_that_was_changed_by_hand_is_an_error_or_another_scan(tmp_path: Path, name: str, value: object) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in CHANGED_BY_HAND.items() for value in values]
+)
+async def test_a_manifest_that_was_changed_by_hand_is_an_error_or_another_scan(
+    tmp_path: Path, name: str, value: object
+) -> None:
     ledger, blocks, records = ledger_chain(7)
     source = files(tmp_path / "blocks", blocks[:3], records[:3])
     await in_parts(source, tmp_path / "out", ledger.interest.watch())
@@ -317,7 +331,9 @@ def watch_more(source: Path, watch: WatchList) -> None:
         (watch_more, "its watch list has other entries"),
     ],
 )
-async def test_another_scan_is_refused_by_name(tmp_path: Path, change: Callable[[Path, WatchList], None], said: str) -> None:
+async def test_another_scan_is_refused_by_name(
+    tmp_path: Path, change: Callable[[Path, WatchList], None], said: str
+) -> None:
     ledger, blocks, records = ledger_chain(9)
     source, watch = files(tmp_path / "blocks", blocks, records), ledger.interest.watch()
     engine = Broken(2)
@@ -381,7 +397,9 @@ async def test_half_a_chain_says_what_it_lacks(tmp_path: Path, undo: str) -> Non
 
 
 @pytest.mark.parametrize("undo", ["auto", "off"])
-@pytest.mark.parametrize("span", [BlockSpan(110, 120), BlockSpan(to_height=103), BlockSpan(from_height=128), BlockSpan(from_time=1)])
+@pytest.mark.parametrize(
+    "span", [BlockSpan(110, 120), BlockSpan(to_height=103), BlockSpan(from_height=128), BlockSpan(from_time=1)]
+)
 async def test_a_span_of_blocks_is_scanned_the_same_in_parts(tmp_path: Path, span: BlockSpan, undo: str) -> None:
     ledger, blocks, records = ledger_chain(13)
     source = files(tmp_path / "blocks", blocks, records)
@@ -394,7 +412,9 @@ async def test_a_span_of_blocks_is_scanned_the_same_in_parts(tmp_path: Path, spa
 
 
 def places(rows: list[dict[str, object]]) -> list[tuple[object, ...]]:
-    """Without what only an undo record tells: a scan in one piece gives up all that it is not certain of, once one was false."""
+    """Without what only an undo record tells: a scan in one piece gives up all that it is not certain of, once one was
+    false.
+    """
     return sorted((str(row["kind"]), str(row["block_hash"]), str(row["txid"]), str(row["index"])) for row in rows)
 
 
@@ -554,7 +574,9 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("how", ["dying", "killed"])
 def test_processes_that_die_or_whose_parent_is_killed_leave_nothing_waiting(tmp_path: Path, how: str) -> None:
-    """The list is larger than a pipe: a parent that has to write it into one waits for ever where the process dies first."""
+    """The list is larger than a pipe: a parent that has to write it into one waits for ever where the process dies
+    first.
+    """
     ledger, blocks, records = ledger_chain(3)
     source = files(tmp_path / "blocks", blocks, records)
     watch = ledger.interest.watch()
@@ -567,7 +589,9 @@ def test_processes_that_die_or_whose_parent_is_killed_leave_nothing_waiting(tmp_
     )  # the tracker lives
     (tmp_path / "python").chmod(0o700)
     command = [sys.executable, *map(str, (tmp_path / "scan.py", how, source, tmp_path / "list", tmp_path / "out"))]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(tmp_path)}) as child:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(tmp_path)}
+    ) as child:
         assert child.stdout is not None
         dog = threading.Timer(60, child.kill)
         dog.start()

@@ -1,4 +1,6 @@
-"""The pipeline: batches are merged in order and one at a time, errors are raised in their place, and closing waits for running calls."""
+"""The pipeline: batches are merged in order and one at a time, errors are raised in their place, and closing waits for
+running calls.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,17 @@ def placed(parts: tuple[Part, ...]) -> list[tuple[object, ...]]:
     for part in parts:
         for row, block in enumerate(part.blocks()):
             places = [(part.files[ref.file].path, ref.offset, ref.size) for ref in part.copies(row, block.ref)]
-            found.append((block.ref.hash, block.ref.previous, block.ref.height, block.ref.bits, block.ref.time, block.is_rooted, *places))
+            found.append(
+                (
+                    block.ref.hash,
+                    block.ref.previous,
+                    block.ref.height,
+                    block.ref.bits,
+                    block.ref.time,
+                    block.is_rooted,
+                    *places,
+                )
+            )
     return found
 
 
@@ -47,7 +57,9 @@ def by_objects(files: BlockFiles, blocks: list[PendingBlock]) -> list[tuple[obje
 def test_the_order_by_rows_is_that_by_objects(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     blocks = [
-        raw for number in range(rng.randint(1, 3)) for raw in (random_tree if rng.random() < 0.7 else random_chain)(10 * seed + number)[1]
+        raw
+        for number in range(rng.randint(1, 3))
+        for raw in (random_tree if rng.random() < 0.7 else random_chain)(10 * seed + number)[1]
     ]
     blocks += rng.sample(blocks, min(len(blocks), rng.randrange(5)))  # copies
     gone = set(rng.sample(range(len(blocks)), rng.randrange(3)))
@@ -112,7 +124,9 @@ def test_rows_in_any_order_make_one_chain() -> None:
     hashes = [rng.randbytes(32) for _ in range(5_000)]
     linker = RowLinker()
     for number in rng.sample(range(1, 5_000), 4_999):
-        linker.add(ROW.pack(0, number, 0, 0x207FFFFF, 0, -1, hashes[number], 0, 0, 0), hashes[number], hashes[number - 1])
+        linker.add(
+            ROW.pack(0, number, 0, 0x207FFFFF, 0, -1, hashes[number], 0, 0, 0), hashes[number], hashes[number - 1]
+        )
     (run,) = order_rows(linker.links, REGTEST).runs
     assert [linker.links.rows.place(row)[1] for row in run.rows] == list(range(1, 5_000))
 

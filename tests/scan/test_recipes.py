@@ -30,9 +30,16 @@ def test_the_recipes_say_what_the_matches_say(tmp_path: Path, monkeypatch: pytes
     ledger.interest.watch().save(tmp_path / "list")
     monkeypatch.chdir(tmp_path)
     for form in ("jsonl", "parquet"):
-        assert main(["scan", ".", "--watch", "list", "--network", "regtest", "--out", "found", "--format", form, "--quiet"]) == 0
+        assert (
+            main(
+                ["scan", ".", "--watch", "list", "--network", "regtest", "--out", "found", "--format", form, "--quiet"]
+            )
+            == 0
+        )
     matches = [json.loads(line) for line in (tmp_path / "found" / "matches.jsonl").read_text().splitlines()]
-    (code,) = re.findall(r"```python\n((?:(?!```).)*import duckdb\n\nfrom spvfilter.scan(?:(?!```).)*)```", _PAGE.read_text(), re.DOTALL)
+    (code,) = re.findall(
+        r"```python\n((?:(?!```).)*import duckdb\n\nfrom spvfilter.scan(?:(?!```).)*)```", _PAGE.read_text(), re.DOTALL
+    )
     names: dict[str, Any] = {}
     exec(code, names)
 

@@ -25,7 +25,16 @@ from support.undo import framed, ledger_chain
 pytestmark = pytest.mark.remote
 KEY = bytes(range(1, 9))
 BUCKET = "blocks"
-PLACES = ((0, 8), (30_000, 100), (65_000, 536), (65_001, 536), (900_000, 200_000), (999_999, 5), (10, 5), (2_000_000, 9))
+PLACES = (
+    (0, 8),
+    (30_000, 100),
+    (65_000, 536),
+    (65_001, 536),
+    (900_000, 200_000),
+    (999_999, 5),
+    (10, 5),
+    (2_000_000, 9),
+)
 
 
 def contents(seed: int, key: bytes = KEY) -> tuple[WatchList, dict[str, bytes]]:
@@ -33,7 +42,10 @@ def contents(seed: int, key: bytes = KEY) -> tuple[WatchList, dict[str, bytes]]:
     ledger, blocks, records = ledger_chain(seed)
     files = {"xor.dat": key} if key else {}
     for number, start in enumerate((0, 10, 20)):
-        for name, pieces in (("blk", map(record, blocks[start : start + 10])), ("rev", map(framed, records[start : start + 10]))):
+        for name, pieces in (
+            ("blk", map(record, blocks[start : start + 10])),
+            ("rev", map(framed, records[start : start + 10])),
+        ):
             raw = b"".join(pieces)
             files[f"{name}{number:05}.dat"] = xored(raw, key) if key else raw
     return ledger.interest.watch(), files
@@ -72,7 +84,9 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     import fsspec
 
     quiet = subprocess.DEVNULL
-    with subprocess.Popen([sys.executable, "-c", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=quiet) as server:
+    with subprocess.Popen(
+        [sys.executable, "-c", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=quiet
+    ) as server:
         assert server.stdout is not None
         port = next(int(line.split()[1]) for line in server.stdout if line.startswith(b"port "))
         given = {
@@ -93,7 +107,9 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 async def scanned(source: str | Path, out: Path, watch: WatchList, undo: str = "auto") -> dict[str, bytes]:
     engine = Threads(2)
     try:
-        await scan_parts(PartScan(out, Plan.of(BlockFiles(source, undo=undo), REGTEST, part_size=5_000), watch), engine=engine)
+        await scan_parts(
+            PartScan(out, Plan.of(BlockFiles(source, undo=undo), REGTEST, part_size=5_000), watch), engine=engine
+        )
     finally:
         await engine.aclose()
     return await asyncio.to_thread(everything, out)
@@ -101,7 +117,11 @@ async def scanned(source: str | Path, out: Path, watch: WatchList, undo: str = "
 
 def everything(out: Path) -> dict[str, bytes]:
     """All but the manifest, which names the files."""
-    return {str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file() and path.name != "manifest.json"}
+    return {
+        str(path.relative_to(out)): path.read_bytes()
+        for path in out.rglob("*")
+        if path.is_file() and path.name != "manifest.json"
+    }
 
 
 def on_disk(folder: Path, files: dict[str, bytes]) -> Path:
@@ -122,7 +142,9 @@ async def test_a_scan_of_urls_leaves_the_same_bytes(memory: str, s3: str, tmp_pa
             put(url, files)
         assert await scanned(url, tmp_path / str(number), watch, undo) == expected
     matcher, local = Matcher(watch.copy()), Matcher(watch.copy())
-    assert await found_by(matcher, BlockFiles(memory, undo=undo)) == await found_by(local, BlockFiles(folder, undo=undo))
+    assert await found_by(matcher, BlockFiles(memory, undo=undo)) == await found_by(
+        local, BlockFiles(folder, undo=undo)
+    )
     assert matcher.report.by_undo == local.report.by_undo
 
 
@@ -151,7 +173,9 @@ def test_the_command_scans_a_bucket(s3: str, tmp_path: Path, capsys: pytest.Capt
     assert f"{s3}/nothing" in capsys.readouterr().err
 
 
-async def test_a_store_that_fails_ends_the_scan_which_goes_on(memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_fails_ends_the_scan_which_goes_on(
+    memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     watch, files = contents(3)
     put(memory, files)
     expected = await scanned(on_disk(tmp_path / "disk", files), tmp_path / "all", watch)
@@ -194,7 +218,9 @@ def longer(raw: bytes) -> bytes:
 async def test_a_part_of_a_range_or_more_than_it_is_never_taken_for_the_file(
     memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: Callable[[bytes], bytes]
 ) -> None:
-    """Nothing instead of a range would look like the zeros that Bitcoin Core writes ahead: blocks would be lost without a word."""
+    """Nothing instead of a range would look like the zeros that Bitcoin Core writes ahead: blocks would be lost without
+    a word.
+    """
     watch, files = contents(3, b"")
     put(memory, files)
     expected = await scanned(on_disk(tmp_path / "disk", files), tmp_path / "all", watch)
@@ -211,7 +237,10 @@ async def test_a_part_of_a_range_or_more_than_it_is_never_taken_for_the_file(
         assert await scanned(memory, tmp_path / "sound", watch) == expected
         for attempt, number in enumerate({1, 2, 3, 4, count // 2, count - 1, count}):
             count, wrong, out = 0, number, tmp_path / str(attempt)
-            with pytest.raises(RemoteFileError, match=r"blk|rev.*: [\d,]+ bytes from byte [\d,]+ on were asked of the store, which gave"):
+            with pytest.raises(
+                RemoteFileError,
+                match=r"blk|rev.*: [\d,]+ bytes from byte [\d,]+ on were asked of the store, which gave",
+            ):
                 await scanned(memory, out, watch)
             assert await scanned(memory, out, watch) == expected
 
@@ -229,7 +258,8 @@ def test_a_file_that_becomes_shorter_while_it_is_read_is_an_error(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "error", [PermissionError(13, "Forbidden"), OSError(121, "Internal Server Error"), TimeoutError(), RuntimeError("x")]
+    "error",
+    [PermissionError(13, "Forbidden"), OSError(121, "Internal Server Error"), TimeoutError(), RuntimeError("x")],
 )
 async def test_a_store_that_refuses_is_no_file_that_is_missing(
     memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
@@ -244,7 +274,9 @@ async def test_a_store_that_refuses_is_no_file_that_is_missing(
     for name in ("exists", "info", "cat_file"):
         original, answers = getattr(MemoryFileSystem, name), iter((True, True))
 
-        def refuses(*args: object, call: Any = original, answers: Iterator[bool] = answers, **options: object) -> object:
+        def refuses(
+            *args: object, call: Any = original, answers: Iterator[bool] = answers, **options: object
+        ) -> object:
             if not next(answers, False):
                 raise error
             return call(*args, **options)
@@ -265,7 +297,9 @@ class Refusing:
         raise RuntimeError("no credentials")
 
 
-def test_what_a_store_says_is_an_error_with_the_url(monkeypatch: pytest.MonkeyPatch, memory: str, tmp_path: Path) -> None:
+def test_what_a_store_says_is_an_error_with_the_url(
+    monkeypatch: pytest.MonkeyPatch, memory: str, tmp_path: Path
+) -> None:
     import fsspec.core
 
     with pytest.raises(ParameterError, match="nowhere://x: no kind of store that fsspec knows"):
@@ -281,7 +315,9 @@ def test_what_a_store_says_is_an_error_with_the_url(monkeypatch: pytest.MonkeyPa
             BlockFiles("s3://b/c")
     with monkeypatch.context() as patched:
         patched.setitem(sys.modules, "fsspec.core", None)
-        with pytest.raises(ParameterError, match=r"s3://b/c: files by URL need fsspec: pip install 'spvfilter\[remote\]'"):
+        with pytest.raises(
+            ParameterError, match=r"s3://b/c: files by URL need fsspec: pip install 'spvfilter\[remote\]'"
+        ):
             BlockFiles("s3://b/c")
 
 

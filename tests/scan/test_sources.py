@@ -54,7 +54,12 @@ def test_a_reference_holds_what_linking_needs() -> None:
 
 def test_a_raw_block_is_bytes_with_a_height_that_is_not_negative() -> None:
     raw = BLOCKS[0]
-    assert RawBlock.of(raw) == RawBlock(raw) == RawBlock.of(RawBlock(bytearray(raw))) == RawBlock.of(CBlock.deserialize(raw))  # type: ignore[arg-type]  # any bytes-like value is taken
+    assert (
+        RawBlock.of(raw)
+        == RawBlock(raw)
+        == RawBlock.of(RawBlock(bytearray(raw)))  # type: ignore[arg-type]
+        == RawBlock.of(CBlock.deserialize(raw))
+    )  # any bytes-like value is taken
     assert isinstance(RawBlock(memoryview(raw)).raw, bytes)  # type: ignore[arg-type]  # any bytes-like value is taken
     assert RawBlock(raw, 0).height == 0
     with pytest.raises(errors.ParameterError, match="-1"):

@@ -1,4 +1,6 @@
-"""Undo files beside files of blocks: pairing, matches found by script, what is said of records that cannot be used, and a real node's."""
+"""Undo files beside files of blocks: pairing, matches found by script, what is said of records that cannot be used, and
+a real node's.
+"""
 
 from __future__ import annotations
 
@@ -77,11 +79,15 @@ async def test_every_spend_is_found_in_any_file_in_any_order(tmp_path: Path, see
         matches, _ = await scan(ledger.interest.watch(), tmp_path / f"blk{number:05}.dat")
         apart += matches
     by_script = [match for match in whole if match.script_pubkey in ledger.interest.scripts]
-    assert sorted(shown([match for match in apart if match.script_pubkey in ledger.interest.scripts])) == sorted(shown(by_script))
+    assert sorted(shown([match for match in apart if match.script_pubkey in ledger.interest.scripts])) == sorted(
+        shown(by_script)
+    )
 
 
 @pytest.mark.parametrize("seed", range(effort(2, 4, 60)))
-async def test_with_all_blocks_there_matches_are_the_same_without_undo_and_in_the_same_order(tmp_path: Path, seed: int) -> None:
+async def test_with_all_blocks_there_matches_are_the_same_without_undo_and_in_the_same_order(
+    tmp_path: Path, seed: int
+) -> None:
     ledger, blocks, records = ledger_chain(seed, closed=True)
     write(tmp_path, random.Random(seed).sample(blocks, len(blocks)), records)
     watch = ledger.interest.watch
@@ -107,7 +113,9 @@ async def test_a_real_nodes_files_with_a_reorganisation(tmp_path: Path, key: byt
         data, end = vector_path(f"12_undo/{name}").read_bytes(), 0
         while data[end : end + 4] == REGTEST.magic:
             end += 8 + int.from_bytes(data[end + 4 : end + 8], "little") + (32 if name[0] == "r" else 0)
-        (tmp_path / name).write_bytes(xored(data[:end], key) + data[end:] if key else data)  # Core does not XOR the padding
+        (tmp_path / name).write_bytes(
+            xored(data[:end], key) + data[end:] if key else data
+        )  # Core does not XOR the padding
     if key:
         (tmp_path / "xor.dat").write_bytes(key)
     truth = vector_file("12_undo/truth.json")["blocks"]
@@ -131,7 +139,8 @@ async def test_a_real_nodes_files_with_a_reorganisation(tmp_path: Path, key: byt
         raw = source.read(ref)
         coins = block_coins(raw, place.read())
         assert coins == [
-            [SpentCoin(value, bytes.fromhex(script), height, made) for value, script, height, made in of] for of in block["spent"]
+            [SpentCoin(value, bytes.fromhex(script), height, made) for value, script, height, made in of]
+            for of in block["spent"]
         ]
         by_place = [match.value for match in matches if match.block_hash == ref.hash and match.kind == "input"]
         assert by_place == [coin.value for of in coins for coin in of]
@@ -169,7 +178,9 @@ async def test_half_of_a_real_chain_loses_nothing_with_undo_and_says_what_it_lac
 # what cannot be used
 
 
-def spending(previous: bytes, height: int, count: int, salt: int, script: bytes = p2wpkh(b"\x11" * 20)) -> tuple[bytes, list[list[Spent]]]:
+def spending(
+    previous: bytes, height: int, count: int, salt: int, script: bytes = p2wpkh(b"\x11" * 20)
+) -> tuple[bytes, list[list[Spent]]]:
     """A block with `count` transactions that spend one coin each, and these coins."""
     txs = [tx([TxIn(bytes([salt, n]) * 16, n, push(bytes([salt])))], [TxOut(900, b"\x51")]) for n in range(count)]
     return block_of(previous, height, txs), [[Spent(1_000 + salt, script, height - 1)] for _ in range(count)]
@@ -199,7 +210,13 @@ async def values(folder: Path, **options: object) -> tuple[list[int | None], Mat
 @pytest.mark.parametrize("order", ["same", "reversed", "shuffled"])
 async def test_records_in_any_order_are_paired(tmp_path: Path, order: str) -> None:
     blocks, records = chain([1, 2, 1, 1, 3, 1, 2, 1])
-    some = records[::-1] if order == "reversed" else random.Random(1).sample(records, 8) if order == "shuffled" else records
+    some = (
+        records[::-1]
+        if order == "reversed"
+        else random.Random(1).sample(records, 8)
+        if order == "shuffled"
+        else records
+    )
     found, matcher = await values(write(tmp_path, blocks, some))
     assert found == [1_001, 1_002, 1_002, 1_003, 1_004, 1_005, 1_005, 1_005, 1_006, 1_007, 1_007, 1_008]
     assert matcher.report.undo_problems == []
@@ -224,10 +241,15 @@ async def test_a_damaged_record_is_named_and_its_block_goes_by_outpoints(tmp_pat
         assert found == [1_001, 1_002, 1_002, 1_004, 1_004, 1_005]
         at = sum(len(record) + 8 for record in records[:2])
         said = [str(problem) for problem in matcher.report.undo_problems]
-        assert f"{tmp_path}/rev00000.dat: the undo record at byte {at} is damaged, or of no block in the file of blocks" in said
+        assert (
+            f"{tmp_path}/rev00000.dat: the undo record at byte {at} is damaged, or of no block in the file of blocks"
+            in said
+        )
         assert (matcher.report.by_undo, matcher.report.unseen) == (4, 1)
         with (
-            pytest.raises(SourceError, match="undo data is required") if damage == 0 else pytest.raises((SourceError, IncompleteScanError))
+            pytest.raises(SourceError, match="undo data is required")
+            if damage == 0
+            else pytest.raises((SourceError, IncompleteScanError))
         ):
             await values(tmp_path, undo="require")
 
@@ -235,7 +257,9 @@ async def test_a_damaged_record_is_named_and_its_block_goes_by_outpoints(tmp_pat
 async def test_half_written_records_and_rubbish_are_named(tmp_path: Path) -> None:
     blocks, records = chain([1, 2, 1])
     write(tmp_path, blocks, [])
-    (tmp_path / "rev00000.dat").write_bytes(framed(records[0]) + b"rubbish" + framed(records[1]) + framed(records[2])[:-9])
+    (tmp_path / "rev00000.dat").write_bytes(
+        framed(records[0]) + b"rubbish" + framed(records[1]) + framed(records[2])[:-9]
+    )
     found, matcher = await values(tmp_path)
     assert found == [1_001, 1_002, 1_002]
     said = [str(problem) for problem in matcher.report.undo_problems]
@@ -265,7 +289,9 @@ async def test_what_is_required_is_there_or_refused(tmp_path: Path) -> None:
     found, _ = await values(write(tmp_path, blocks, records), undo="require")
     assert found == [1_001, 1_002, 1_002, 1_003]
     write(tmp_path, blocks, records[:1])
-    with pytest.raises(SourceError, match=f"2 of 3 blocks have none, the first .*block {hash_to_hex(block_hash(blocks[1]))}"):
+    with pytest.raises(
+        SourceError, match=f"2 of 3 blocks have none, the first .*block {hash_to_hex(block_hash(blocks[1]))}"
+    ):
         await values(tmp_path, undo="require")
     (tmp_path / "rev00000.dat").unlink()
     with pytest.raises(SourceError, match="3 of 3 blocks have none"):
@@ -283,7 +309,9 @@ async def test_off_reads_no_undo_file(tmp_path: Path) -> None:
 # siblings
 
 
-def siblings(first: tuple[bytes, bytes, bytes], second: tuple[bytes, bytes, bytes]) -> tuple[list[bytes], list[list[list[Spent]]]]:
+def siblings(
+    first: tuple[bytes, bytes, bytes], second: tuple[bytes, bytes, bytes]
+) -> tuple[list[bytes], list[list[list[Spent]]]]:
     """Two blocks upon the same one, from (outpoint's txid, scriptSig, script that it spends), and what they spend."""
     root, _ = spending(b"\x77" * 32, 200, 1, 9)
     blocks, spent = [root], [[[Spent(1_009, p2wpkh(b"\x11" * 20), 1)]]]

@@ -1,4 +1,6 @@
-"""Workers that have different files scan their own: the same bytes as one machine with all of them, and what nobody has is named."""
+"""Workers that have different files scan their own: the same bytes as one machine with all of them, and what nobody has
+is named.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,17 @@ import pytest
 from spvfilter import cli
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.network import REGTEST
-from spvfilter.scan import BlockFiles, BlockSpan, DaskWorkers, PartScan, Plan, fleet, plan_on_workers, scan_cluster, scan_parts
+from spvfilter.scan import (
+    BlockFiles,
+    BlockSpan,
+    DaskWorkers,
+    PartScan,
+    Plan,
+    fleet,
+    plan_on_workers,
+    scan_cluster,
+    scan_parts,
+)
 from spvfilter.watch.watchlist import WatchList
 from support.build import GENESIS, TxOut, block_hash, block_of, p2wpkh
 from support.chains import record, write_records
@@ -23,7 +35,9 @@ from support.undo import framed, ledger_chain
 pytestmark = [
     pytest.mark.dask,
     pytest.mark.usefixtures("nothing_of_distributed_is_left"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"),  # distributed's own sockets
+    pytest.mark.filterwarnings(
+        "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+    ),  # distributed's own sockets
 ]
 HERE = "/proc/self/cwd/blocks"  # another folder in each worker
 PART = 1_000
@@ -79,7 +93,9 @@ def put(folder: Path, blocks: list[bytes], records: list[bytes] | None = None, n
 def chain_paying(count: int) -> list[bytes]:
     blocks: list[bytes] = []
     for height in range(1, count + 1):
-        blocks.append(block_of(block_hash(blocks[-1]) if blocks else GENESIS, height, paid=[TxOut(1_000 + height, SCRIPT)]))
+        blocks.append(
+            block_of(block_hash(blocks[-1]) if blocks else GENESIS, height, paid=[TxOut(1_000 + height, SCRIPT)])
+        )
     return blocks
 
 
@@ -93,14 +109,18 @@ def results(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in ("matches.csv", "totals.csv")}
 
 
-async def on_one_machine(folder: Path, blocks: list[bytes], records: list[bytes] | None, watch: WatchList) -> dict[str, bytes]:
+async def on_one_machine(
+    folder: Path, blocks: list[bytes], records: list[bytes] | None, watch: WatchList
+) -> dict[str, bytes]:
     put(folder / "all", blocks, records)
     await scan_parts(PartScan(folder / "one", Plan.of(BlockFiles(folder / "all"), REGTEST, part_size=PART), watch))
     return results(folder / "one")
 
 
 @pytest.mark.parametrize("undo", [True, False])
-async def test_machines_scan_what_they_have_and_what_two_have_once(machines: Machines, tmp_path: Path, undo: bool) -> None:
+async def test_machines_scan_what_they_have_and_what_two_have_once(
+    machines: Machines, tmp_path: Path, undo: bool
+) -> None:
     seed = random.randrange(1 << 32)
     print("seed", seed)
     rng = random.Random(seed)
@@ -111,7 +131,12 @@ async def test_machines_scan_what_they_have_and_what_two_have_once(machines: Mac
     holders = rng.sample([(0,), (1,), (0, 1), *rng.choices([(0,), (1,), (0, 1)], k=4)], 7)
     for number, (start, end, holding) in enumerate(zip(ends[:-1], ends[1:], holders, strict=True)):
         for machine in holding:
-            put(machines.blocks(machine), blocks[start:end], records[start:end] if undo else None, number=9 - number if machine else number)
+            put(
+                machines.blocks(machine),
+                blocks[start:end],
+                records[start:end] if undo else None,
+                number=9 - number if machine else number,
+            )
     async with client_of(machines.cluster) as client:
         plan = await plan_on_workers(client, HERE, REGTEST, part_size=PART)
         assert sum(len(part) for part in plan.plan.parts) == len(blocks)
@@ -172,7 +197,9 @@ async def test_what_only_a_lost_machine_had_is_named_and_the_scan_goes_on_once_i
         assert plan.missing == ()
         await asyncio.to_thread(machines.kill, 1)
         try:
-            with pytest.raises(SourceError, match=r"alone have the block\(s\) of heights 21 to 30 have gone away: start one there"):
+            with pytest.raises(
+                SourceError, match=r"alone have the block\(s\) of heights 21 to 30 have gone away: start one there"
+            ):
                 await scan_cluster(client, plan, watch, tmp_path / "out")
         finally:
             await asyncio.to_thread(machines.start, 1)
@@ -180,7 +207,9 @@ async def test_what_only_a_lost_machine_had_is_named_and_the_scan_goes_on_once_i
     assert results(tmp_path / "out") == expected
 
 
-def test_heights_that_no_worker_has_are_known_and_named(machines: Machines, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_heights_that_no_worker_has_are_known_and_named(
+    machines: Machines, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     blocks = chain_paying(400)
     put(machines.blocks(0), [*blocks[:100], *blocks[120:200]])
     put(machines.blocks(1), [*blocks[90:110], *blocks[350:380]])
@@ -205,7 +234,9 @@ def test_heights_that_no_worker_has_are_known_and_named(machines: Machines, tmp_
 
 async def test_no_worker_with_a_file_is_an_error_and_one_without_is_none(machines: Machines, tmp_path: Path) -> None:
     async with client_of(machines.cluster) as client:
-        with pytest.raises(SourceError, match=f"no worker has a file of blocks at {HERE}: each looks there on its own machine"):
+        with pytest.raises(
+            SourceError, match=f"no worker has a file of blocks at {HERE}: each looks there on its own machine"
+        ):
             await plan_on_workers(client, HERE, REGTEST)
         with pytest.raises(ParameterError, match="no file of blocks named"):
             await plan_on_workers(client, [], REGTEST)

@@ -1,1 +1,3 @@
-"""The light client's engine in a simulated world: virtual time, lying peers, failing disks, and every life replayed by its seed."""
+"""The light client's engine in a simulated world: virtual time, lying peers, failing disks, and every life replayed by
+its seed.
+"""

@@ -49,7 +49,9 @@ class Agreement:
         return found[::-1]
 
     def is_proven(self, digest: bytes) -> bool:
-        """Whether two groups have stated the same filter header of a block or of one above it, which commits to all below."""
+        """Whether two groups have stated the same filter header of a block or of one above it, which commits to all
+        below.
+        """
         if digest not in self._proven and self._find(digest):
             self._proven.add(digest)
         return digest in self._proven

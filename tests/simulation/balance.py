@@ -39,9 +39,13 @@ def check_balance(world: World, *, may_lack: bool = False) -> None:
         waiting = sum(value for height, value in told.values() if height is None)
         if (balance.confirmed + balance.immature, balance.pending_in) != (confirmed, waiting):
             raise Violation("true", f"the {whose} have {confirmed} and {waiting} satoshi, the views {balance}")
-        if {mark: place[:2] for mark, place in books.matches.items()} != {mark: place[:2] for mark, place in process.books.matches.items()}:
+        if {mark: place[:2] for mark, place in books.matches.items()} != {
+            mark: place[:2] for mark, place in process.books.matches.items()
+        }:
             raise Violation("true", f"the {whose} have other matches")
-    is_whole = all(process.ranges_stored(script) == ((0, store.tip),) for script in world.wishes.watched if world.is_wanted(script))
+    is_whole = all(
+        process.ranges_stored(script) == ((0, store.tip),) for script in world.wishes.watched if world.is_wanted(script)
+    )
     if is_whole and not may_lack and not world.may_miss():
         scripts = set(filter(world.is_wanted, world.truth.scripts()))
         there = sum(coin.value for coin in world.truth.regtest.chain.coins.values() if coin.script_pubkey in scripts)
@@ -51,7 +55,9 @@ def check_balance(world: World, *, may_lack: bool = False) -> None:
     check_rivals(unconfirmed)
     latest = store.views.history(limit=max(1, len(unconfirmed)))
     if absent := unconfirmed.keys() - {entry.txid for entry in latest}:
-        raise Violation("true", f"the history does not begin with what is unconfirmed: it lacks {len(absent)} transactions")
+        raise Violation(
+            "true", f"the history does not begin with what is unconfirmed: it lacks {len(absent)} transactions"
+        )
     waiting_txs = {entry.txid for entry in latest if entry.status is TxStatus.PENDING and entry.net}
     if unknown := waiting_txs - process.books.waiting():
         raise Violation("true", f"{len(unknown)} pending transactions of the history were not told of")
@@ -59,6 +65,8 @@ def check_balance(world: World, *, may_lack: bool = False) -> None:
 
 def check_rivals(unconfirmed: Mapping[bytes, StoredTx]) -> None:
     """True: of unconfirmed transactions that spend the same, one counts."""
-    spent = [point for each in unconfirmed.values() if each.status is TxStatus.PENDING for point in oracle.spends(each.raw)]
+    spent = [
+        point for each in unconfirmed.values() if each.status is TxStatus.PENDING for point in oracle.spends(each.raw)
+    ]
     if len(set(spent)) < len(spent):
         raise Violation("true", "two pending transactions that spend the same count")

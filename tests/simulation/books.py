@@ -1,4 +1,6 @@
-"""Books: what a user of the client believes from its matches at the start and its events since; refuses what contradicts itself."""
+"""Books: what a user of the client believes from its matches at the start and its events since; refuses what
+contradicts itself.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,11 @@ class Books:
                 self._put(match, completeness)
             case MatchWithdrawn(match):
                 before = self.matches.pop(identity(match), None)
-                self._check(before is not None and before[:2] == (match.height, match.block_hash), f"withdrawn, but was {before}", match)
+                self._check(
+                    before is not None and before[:2] == (match.height, match.block_hash),
+                    f"withdrawn, but was {before}",
+                    match,
+                )
             case PeerWarning():
                 self.warnings.append(event)
             case Synced():
@@ -56,7 +62,9 @@ class Books:
                 pass
 
     def compare(self, event: Event, store: Store) -> None:
-        """See whether the database has what is told, or something later; what is withdrawn again before the next commit it may lack."""
+        """See whether the database has what is told, or something later; what is withdrawn again before the next commit
+        it may lack.
+        """
         match event:
             case MatchFound(match) | MatchConfirmed(match):
                 mark = (str(match.kind) == "input", match.txid, match.index)
@@ -85,7 +93,9 @@ class Books:
         return {txid for (_, txid, _), (height, _, _) in self.matches.items() if height is None}
 
     def unspent(self) -> dict[bytes, tuple[int | None, int]]:
-        """Height and value of each output that is told of: those in blocks that no block spends, those waiting that nothing spends."""
+        """Height and value of each output that is told of: those in blocks that no block spends, those waiting that
+        nothing spends.
+        """
         spent = {self.coins[mark][0]: height for mark, (height, _, _) in self.matches.items() if mark[0] == "input"}
         found = {}
         for mark, (height, _, _) in self.matches.items():

@@ -1,4 +1,6 @@
-"""The command scripts/simulate: many lives on all processors, a table of what became of them, and the seeds of violations."""
+"""The command scripts/simulate: many lives on all processors, a table of what became of them, and the seeds of
+violations.
+"""
 
 from __future__ import annotations
 
@@ -48,22 +50,47 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="scripts/simulate", description="Lives of the light client's engine among simulated peers.")
+    parser = argparse.ArgumentParser(
+        prog="scripts/simulate", description="Lives of the light client's engine among simulated peers."
+    )
     parser.add_argument("--lives", type=int, default=200, help="how many; 200 if neither this nor --minutes is given")
     parser.add_argument("--minutes", type=float, help="run for this long instead")
     parser.add_argument(
-        "--seed", type=int, help="of the first life; the others follow. By default from the clock, of a planted bug its own"
+        "--seed",
+        type=int,
+        help="of the first life; the others follow. By default from the clock, of a planted bug its own",
     )
     parser.add_argument("--mode", choices=[mode.value for mode in Mode], help="by default all of them in turn")
-    parser.add_argument("--faults", type=_faults, default=FAULTS, help=f"what may go wrong, separated by commas: {', '.join(FAULTS)}, none")
+    parser.add_argument(
+        "--faults",
+        type=_faults,
+        default=FAULTS,
+        help=f"what may go wrong, separated by commas: {', '.join(FAULTS)}, none",
+    )
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--peers", type=_peers, help="behaviours of the peers besides an honest one, separated by commas; by default drawn")
-    parser.add_argument("--plant", choices=sorted(BUGS), metavar="BUG", help="live with a planted bug; planted.py lists them")
-    parser.add_argument("--keychain", action="store_true", help="give the wallet a keychain, whose addresses are used out of order")
-    parser.add_argument("--discovery", action="store_true", help="give the client few addresses or none: it finds the others")
-    parser.add_argument("--schemes", action="store_true", help="add peers of the library's later part, which other lives do not have")
-    parser.add_argument("--small", action="store_true", help="small limits of blocks and messages; the mode changes between runs")
-    parser.add_argument("--user", action="store_true", help="the user does more: sends again, bumps fees, gives up, gives labels")
+    parser.add_argument(
+        "--peers",
+        type=_peers,
+        help="behaviours of the peers besides an honest one, separated by commas; by default drawn",
+    )
+    parser.add_argument(
+        "--plant", choices=sorted(BUGS), metavar="BUG", help="live with a planted bug; planted.py lists them"
+    )
+    parser.add_argument(
+        "--keychain", action="store_true", help="give the wallet a keychain, whose addresses are used out of order"
+    )
+    parser.add_argument(
+        "--discovery", action="store_true", help="give the client few addresses or none: it finds the others"
+    )
+    parser.add_argument(
+        "--schemes", action="store_true", help="add peers of the library's later part, which other lives do not have"
+    )
+    parser.add_argument(
+        "--small", action="store_true", help="small limits of blocks and messages; the mode changes between runs"
+    )
+    parser.add_argument(
+        "--user", action="store_true", help="the user does more: sends again, bumps fees, gives up, gives labels"
+    )
     parser.add_argument("--planted", action="store_true", help="live with each planted bug until a life notices it")
     parser.add_argument("--trace", action="store_true", help="show everything that happens in the life of --seed")
     return parser.parse_args()
@@ -162,25 +189,38 @@ def _too_long(number: int, frame: FrameType | None) -> None:
 
 
 def _table(outcomes: list[Outcome], seconds: float, jobs: int) -> str:
-    head = ("mode", "lives", "virtual hours", "messages", "blocks", "restarts", "lives/s", "messages/s", "slowest step", "violations")
+    head = (
+        "mode",
+        "lives",
+        "virtual hours",
+        "messages",
+        "blocks",
+        "restarts",
+        "lives/s",
+        "messages/s",
+        "slowest step",
+        "violations",
+    )
     rows = [head]
     for mode in [*Mode, None]:
         chosen = [outcome for outcome in outcomes if mode in (None, outcome.plan.mode)]
         if not chosen:
             continue
         busy = sum(outcome.seconds for outcome in chosen)
-        rows.append((
-            "all" if mode is None else mode.value,
-            f"{len(chosen):,}",
-            f"{sum(outcome.hours for outcome in chosen):,.0f}",
-            f"{sum(outcome.messages for outcome in chosen):,}",
-            f"{sum(outcome.blocks for outcome in chosen):,}",
-            f"{sum(outcome.restarts for outcome in chosen):,}",
-            f"{len(chosen) / busy:.1f}",
-            f"{sum(outcome.messages for outcome in chosen) / busy:,.0f}",
-            f"{1_000 * max(outcome.slowest_step_s for outcome in chosen):.0f} ms",
-            str(sum(outcome.violation is not None for outcome in chosen)),
-        ))  # fmt: skip
+        rows.append(
+            (
+                "all" if mode is None else mode.value,
+                f"{len(chosen):,}",
+                f"{sum(outcome.hours for outcome in chosen):,.0f}",
+                f"{sum(outcome.messages for outcome in chosen):,}",
+                f"{sum(outcome.blocks for outcome in chosen):,}",
+                f"{sum(outcome.restarts for outcome in chosen):,}",
+                f"{len(chosen) / busy:.1f}",
+                f"{sum(outcome.messages for outcome in chosen) / busy:,.0f}",
+                f"{1_000 * max(outcome.slowest_step_s for outcome in chosen):.0f} ms",
+                str(sum(outcome.violation is not None for outcome in chosen)),
+            )
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     lines = ["  ".join(value.rjust(width) for value, width in zip(row, widths, strict=True)) for row in rows]
     return "\n".join([*lines, f"{seconds:.0f} s on {jobs} processes; lives/s and messages/s are of processor time"])

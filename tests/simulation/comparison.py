@@ -10,7 +10,9 @@ from simulation.violation import Violation
 _SHOWN = 3  # of what is missing or invented
 
 
-def check_same(told: AbstractSet[Place], there: AbstractSet[Place], source: str, allowed: AbstractSet[Place] | None = None) -> None:
+def check_same(
+    told: AbstractSet[Place], there: AbstractSet[Place], source: str, allowed: AbstractSet[Place] | None = None
+) -> None:
     """True: none more, none less; what is `allowed` may be told."""
     if missing := there - told:
         raise Violation("true", f"{source} lack {len(missing)} of {len(there)} matches: {_some(missing)}")

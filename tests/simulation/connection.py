@@ -1,4 +1,6 @@
-"""Our end of a simulated connection: a wire.Session whose bytes travel through pipes; what it says becomes inputs of the engine."""
+"""Our end of a simulated connection: a wire.Session whose bytes travel through pipes; what it says becomes inputs of
+the engine.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,11 @@ class Connection:
         self._tokens: dict[int, int] = {}  # of fences, by nonce
         self._timer: Timer | None = None
         self._session = Session(
-            settings, Role.OUTBOUND, draw_nonce=partial(rng.getrandbits, 64), now=timeline.now, timestamp=max(0, int(wall))
+            settings,
+            Role.OUTBOUND,
+            draw_nonce=partial(rng.getrandbits, 64),
+            now=timeline.now,
+            timestamp=max(0, int(wall)),
         )
         quality = node.behaviour.quality()
         self.end = node.accept(Pipe(timeline, rng, quality, self._arrived))
@@ -101,7 +107,11 @@ class Connection:
                     self.abort()
                     self._report(Lost(self.number, error or ConnectionAbortedError("closed")))
                 case _ if self._session.ready is not None:
-                    events = [event, *self._session.more_events()] if isinstance(event, Received | ReceivedFilters) else [event]
+                    events = (
+                        [event, *self._session.more_events()]
+                        if isinstance(event, Received | ReceivedFilters)
+                        else [event]
+                    )
                     for each in inputs_of(self.number, events, self._tokens.pop):
                         if self.is_open:
                             self._report(each)

@@ -32,7 +32,9 @@ class Discovery:
         self._of_a_liar = {name for name in _SEEDS if rng.random() < 0.3}
         honest = [node.addresses[0] for node in nodes if node.behaviour.is_honest and node.behaviour.is_full]
         others = [address for node in nodes for address in node.addresses if rng.random() < 0.15]
-        self.named = list(dict.fromkeys([*([] if has_seeds else [rng.choice(honest)]), *(others if rng.random() < 0.5 else ())]))
+        self.named = list(
+            dict.fromkeys([*([] if has_seeds else [rng.choice(honest)]), *(others if rng.random() < 0.5 else ())])
+        )
         self._reliable = rng.choice(_SEEDS)  # knows a node that is honest and has everything
         self._honest = honest
 
@@ -50,7 +52,11 @@ class Discovery:
         rng = self._rng
         if name != self._reliable and rng.random() < 0.2:
             return SeedAnswer(name, 0, (), OSError("no such name"))
-        hosts = [node.host for node in self._nodes if (not node.behaviour.is_honest if name in self._of_a_liar else rng.random() < 0.7)]
+        hosts = [
+            node.host
+            for node in self._nodes
+            if (not node.behaviour.is_honest if name in self._of_a_liar else rng.random() < 0.7)
+        ]
         hosts += [self._nobody() for _ in range(rng.randrange(_NOBODIES))]
         if name == self._reliable:
             hosts[20:] = [address.rpartition(":")[0] for address in self._honest]
@@ -80,7 +86,9 @@ class Discovery:
     def _told(self, node: Node) -> PeerAddress:
         rng = self._rng
         age = rng.uniform(0, 86_400) if node.behaviour.is_honest else rng.choice([-86_400.0, 0.0])
-        return PeerAddress(int(self._wall() - age), int(node.behaviour.services), NetId.IPV4, _packed(node.host), 18_444)
+        return PeerAddress(
+            int(self._wall() - age), int(node.behaviour.services), NetId.IPV4, _packed(node.host), 18_444
+        )
 
     def _made_up(self, age: float) -> PeerAddress:
         return PeerAddress(int(self._wall() - age), 0x4D, NetId.IPV4, _packed(self._nobody()), 18_444)

@@ -1,4 +1,6 @@
-"""The shell's queue of commits, reads and events, over the real database, with a disk that is slow, fails or is full."""
+"""The shell's queue of commits, reads and events, over the real database, with a disk that is slow, fails or is
+full.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def open_store(path: Path, secret: bytes, network: Network = REGTEST) -> Store:
 
 
 class DiskQueue:
-    """Commits, reads and events in the order given. `report` takes inputs for the engine, `tell` events for the user."""
+    """Commits, reads and events in the order given. `report` takes inputs for the engine, `tell` events for the
+    user.
+    """
 
     def __init__(
         self,

@@ -11,7 +11,9 @@ from spvfilter.store.store import Store
 from spvfilter.watch.watchlist import WatchList
 
 
-def make(options: Options, watch: WatchList, store: Store, since: int | None, addresses: list[str], rng: random.Random) -> EngineLike:
+def make(
+    options: Options, watch: WatchList, store: Store, since: int | None, addresses: list[str], rng: random.Random
+) -> EngineLike:
     """The engine on what the database has."""
     from spvfilter.light.engine import Engine, Saved
 

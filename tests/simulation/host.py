@@ -21,8 +21,34 @@ from simulation.timeline import Timeline, Timer
 from simulation.violation import Violation
 from spvfilter.errors import ParameterError, StoreError
 from spvfilter.kernel import EntryKind
-from spvfilter.light.engine.effects import Answer, AskSeeds, Commit, Connect, Done, Drop, Effect, Emit, End, Fence, Read, Send, Wake, Work
-from spvfilter.light.engine.inputs import Asked, Broadcast, Heard, HeardTogether, Input, Instant, Lost, Seeded, Tick, Worked
+from spvfilter.light.engine.effects import (
+    Answer,
+    AskSeeds,
+    Commit,
+    Connect,
+    Done,
+    Drop,
+    Effect,
+    Emit,
+    End,
+    Fence,
+    Read,
+    Send,
+    Wake,
+    Work,
+)
+from spvfilter.light.engine.inputs import (
+    Asked,
+    Broadcast,
+    Heard,
+    HeardTogether,
+    Input,
+    Instant,
+    Lost,
+    Seeded,
+    Tick,
+    Worked,
+)
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.requests import Request
 from spvfilter.light.events import Broadcast as Known, Event, Mode, Synced
@@ -126,7 +152,14 @@ class Process:
         self.books = Books.start(_stored(store, self.watch))
         slowness = 0.0 if is_prompt else rng.choice([0.0, 0.001, 0.02, SLOWEST_S])
         self.disk = DiskQueue(
-            store, timeline, random.Random(rng.random()), slowness, self.report, self._hear, self._fail, self.books.check_durable
+            store,
+            timeline,
+            random.Random(rng.random()),
+            slowness,
+            self.report,
+            self._hear,
+            self._fail,
+            self.books.check_durable,
         )
 
     # Life
@@ -236,7 +269,9 @@ class Process:
                     if self._discovery is not None and isinstance(message, GetAddr):
                         self._discovery.asked(connection.end)
                     if connection.pipe.waiting > _MOST_WAITING:
-                        raise Violation("modest", f"{connection.pipe.waiting} bytes wait to be sent to {connection.node}")
+                        raise Violation(
+                            "modest", f"{connection.pipe.waiting} bytes wait to be sent to {connection.node}"
+                        )
             case Fence(peer, token):
                 if (connection := self._ready(peer)) is not None:
                     connection.fence(token)
@@ -293,7 +328,10 @@ class Process:
         if node is not None and node.is_up:
             call, delay = partial(self._reach, peer, node, is_private), self._rng.random() * 0.3
         elif self._rng.random() < 0.7:
-            call, delay = partial(self._miss, peer, ConnectionRefusedError("connection refused")), self._rng.random() * 0.3
+            call, delay = (
+                partial(self._miss, peer, ConnectionRefusedError("connection refused")),
+                self._rng.random() * 0.3,
+            )
         else:
             call, delay = partial(self._miss, peer, TimeoutError("no connection")), CONNECT_S
         self._dialling[peer] = self._timeline.after(delay, call)
@@ -303,12 +341,21 @@ class Process:
             self._miss(peer, ConnectionRefusedError("connection refused"))
             return
         del self._dialling[peer]
-        settings = Settings(REGTEST, relay=self.options.mempool and self.options.mode is not Mode.BIP37, joins_filters=True)
+        settings = Settings(
+            REGTEST, relay=self.options.mempool and self.options.mode is not Mode.BIP37, joins_filters=True
+        )
         if is_private:
             settings = stranger(REGTEST)
             self.private.add(peer)
         self.connections[peer] = Connection(
-            peer, node, settings, self._timeline, random.Random(f"{self._chances} {peer}"), self._wall(), self._record.keep_wire, self._came
+            peer,
+            node,
+            settings,
+            self._timeline,
+            random.Random(f"{self._chances} {peer}"),
+            self._wall(),
+            self._record.keep_wire,
+            self._came,
         )
 
     def _miss(self, peer: int, error: Exception) -> None:
@@ -331,7 +378,9 @@ class Process:
         else:
             return
         if self._rng.random() < 0.3:  # both are accepted
-            self._timeline.after(self._rng.random(), partial(self.report, Lost(peer, ConnectionAbortedError("dropped"))))
+            self._timeline.after(
+                self._rng.random(), partial(self.report, Lost(peer, ConnectionAbortedError("dropped")))
+            )
 
     def cut_lines(self) -> None:
         """Every line goes dead without an end."""

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from simulation.world import World
     from spvfilter.node.blocktree import TreeBlock
 
-_PROMPT_S = 90.0  # for which an honest, prompt peer must have been connected before the client must know what that one knows
+_PROMPT_S = (
+    90.0  # for which an honest, prompt peer must have been connected before the client must know what that one knows
+)
 _MOST_SKEW_S = 70 * 60  # Core timeoffsets.h
 _MOST_OBJECTS = 250_000
 _MOST_BYTES = 20_000_000
@@ -39,7 +41,9 @@ def check_just(warning: PeerWarning, behaviour: Behaviour) -> None:
 
 
 def check_told(event: Event, truth: Truth, agreed: Agreement) -> None:
-    """True and honest about itself: what is told of a block is in it, and "proven" is what independent peers agreed on."""
+    """True and honest about itself: what is told of a block is in it, and "proven" is what independent peers agreed
+    on.
+    """
     match event:
         case MatchFound(match, completeness) | MatchConfirmed(match, completeness) if match.block_hash is not None:
             block = truth.block(match.block_hash)
@@ -51,7 +55,9 @@ def check_told(event: Event, truth: Truth, agreed: Agreement) -> None:
             scripts = truth.scripts() | truth.past
             if str(match.kind) == "output" and (match.index >= len(tx.pays) or tx.pays[match.index] not in scripts):
                 raise Violation("true", f"told of an output that is not ours: {match}")
-            if str(match.kind) == "input" and (match.index >= len(tx.spends) or tx.spends[match.index] != bytes(match.outpoint)):
+            if str(match.kind) == "input" and (
+                match.index >= len(tx.spends) or tx.spends[match.index] != bytes(match.outpoint)
+            ):
                 raise Violation("true", f"told of an input that does not spend this: {match}")
             if completeness is Completeness.PROVEN and not agreed.is_proven(match.block_hash):
                 raise Violation("honest", f"told as proven, but no two groups agreed on its filter: {match}")
@@ -65,27 +71,39 @@ def check_told(event: Event, truth: Truth, agreed: Agreement) -> None:
 
 
 def check_synced(world: World, process: Process, event: Synced) -> None:
-    """Honest about itself: Synced is said at the tip, says on whose word, and proves no more than what independent peers agreed on."""
+    """Honest about itself: Synced is said at the tip, says on whose word, and proves no more than what independent
+    peers agreed on.
+    """
     truth = world.truth
     if unknown := [address for address in event.peers if address not in world.directory]:
         raise Violation("honest", f"Synced on the word of {unknown}")
-    if event.proven_height > event.height or any(not 0 <= first <= last <= event.height for first, last in event.disputed):
+    if event.proven_height > event.height or any(
+        not 0 <= first <= last <= event.height for first, last in event.disputed
+    ):
         raise Violation("honest", f"Synced contradicts itself: {event}")
-    without = [each for each in event.peers if not (node := world.directory[each]).behaviour.has_block(node.view, event.hash)]
+    without = [
+        each for each in event.peers if not (node := world.directory[each]).behaviour.has_block(node.view, event.hash)
+    ]
     if without or not event.peers:
-        raise Violation("honest", f"Synced at {event.height} on the word of {without or 'nobody'}, who do not have that block")
+        raise Violation(
+            "honest", f"Synced at {event.height} on the word of {without or 'nobody'}, who do not have that block"
+        )
     if abs(world.skew_s) > _MOST_SKEW_S and process.synced_at >= world.skewed_at and world.most_clocks_are_right():
         raise Violation("honest", f"Synced while our clock is off by {world.skew_s:.0f} s")
     block = truth.regtest.chain.blocks.get(event.hash)
     if event.proven_height >= 0 and block is not None:
         proven = truth.regtest.chain.ancestor(block, event.proven_height)
         if not world.agreed.is_proven(proven.hash):
-            raise Violation("honest", f"proven up to {event.proven_height}, but no two groups agreed on its filter header")
+            raise Violation(
+                "honest", f"proven up to {event.proven_height}, but no two groups agreed on its filter header"
+            )
     if not world.has_prompt_peer(_PROMPT_S):
         return
     age = truth.stale_for(event.hash, world.timeline.now)
     if age > _PROMPT_S:
-        raise Violation("true", f"Synced at {event.height}, which has not been the tip for {age:.0f} s; the tip is {truth.height}")
+        raise Violation(
+            "true", f"Synced at {event.height}, which has not been the tip for {age:.0f} s; the tip is {truth.height}"
+        )
     nobody_lies = all(node.behaviour.is_honest for node in world.nodes)
     if event.hash == truth.tip and (world.modes == {Mode.COMPACT} or nobody_lies):
         doubted = {height for first, last in event.disputed for height in range(first, last + 1)}
@@ -110,15 +128,23 @@ def check_searched(world: World, process: Process, event: Synced) -> None:
     skipped = {height for first, last in event.skipped for height in range(first, last + 1)}
     for script, (first,) in world.wishes.watched.items():
         if script in process.watch:
-            missing = set(range(event.height + 1)).difference(*(range(low, high + 1) for low, high in process.ranges_of(script)))
+            missing = set(range(event.height + 1)).difference(
+                *(range(low, high + 1) for low, high in process.ranges_of(script))
+            )
             if missing - skipped:
-                raise Violation("honest", f"Synced at {event.height} hides that block {min(missing - skipped)} was not searched")
+                raise Violation(
+                    "honest", f"Synced at {event.height} hides that block {min(missing - skipped)} was not searched"
+                )
             if max(missing, default=-1) >= max(first, 0) and max(missing) < event.height:
-                raise Violation("true", f"block {max(missing)} was not searched for a script that is watched from {first} on")
+                raise Violation(
+                    "true", f"block {max(missing)} was not searched for a script that is watched from {first} on"
+                )
 
 
 def check_claims(world: World, when: str) -> None:
-    """True: for every block that the database says was searched for a script, it has what that block has of the script."""
+    """True: for every block that the database says was searched for a script, it has what that block has of the
+    script.
+    """
     process = world.process
     if process is None or (world.may_lie() and not world.is_calm) or world.may_miss():
         return
@@ -135,7 +161,9 @@ def check_claims(world: World, when: str) -> None:
 
 
 def check_modest(engine: EngineLike, unconfirmed: Mapping[bytes, StoredTx]) -> None:
-    """Modest: what the engine remembers is bounded, whatever it is sent. It may remember some megabytes of unconfirmed transactions."""
+    """Modest: what the engine remembers is bounded, whatever it is sent. It may remember some megabytes of unconfirmed
+    transactions.
+    """
     weight = weigh(engine)
     pending = sum(len(each.raw) for each in unconfirmed.values())
     if weight.objects > _MOST_OBJECTS + pending // 10 or weight.size > _MOST_BYTES + 3 * pending:
@@ -143,7 +171,9 @@ def check_modest(engine: EngineLike, unconfirmed: Mapping[bytes, StoredTx]) -> N
 
 
 def is_settled(world: World) -> bool:
-    """Whether the client says that it is at the tip, what it tells is what there is, and every peer is back that should be."""
+    """Whether the client says that it is at the tip, what it tells is what there is, and every peer is back that should
+    be.
+    """
     try:
         check_end(world)
     except Violation:
@@ -152,7 +182,9 @@ def is_settled(world: World) -> bool:
 
 
 def unsent(world: World) -> list[bytes]:
-    """Txids of transactions that the client holds as its own and that would be valid, but that no honest node was given."""
+    """Txids of transactions that the client holds as its own and that would be valid, but that no honest node was
+    given.
+    """
     if world.process is None:
         return []
     regtest, found = world.truth.regtest, []
@@ -163,9 +195,11 @@ def unsent(world: World) -> list[bytes]:
 
 
 def forgotten(world: World, process: Process) -> list[bytes]:
-    """Txids of transactions of which the user was told that a peer has them, and of which neither the wallet nor the network knows.
+    """Txids of transactions of which the user was told that a peer has them, and of which neither the wallet nor the
+    network knows.
 
-    One that does not concern the wallet (yet) is not kept once a block has it, even if another block contradicts it afterwards.
+    One that does not concern the wallet (yet) is not kept once a block has it, even if another block contradicts it
+    afterwards.
     """
     regtest = world.truth.regtest
     lost = [txid for txid in sorted(world.answered) if process.disk.store.views.transaction(txid) is None]
@@ -179,7 +213,8 @@ def forgotten(world: World, process: Process) -> list[bytes]:
 def untold(world: World) -> set[bytes]:
     """Txids of payments to us in every honest mempool that the client has not told of.
 
-    One that a later transaction stands against, by whomever that was told, is told of as replaced: which of them counts a block decides.
+    One that a later transaction stands against, by whomever that was told, is told of as replaced: which of them counts
+    a block decides.
     """
     if world.process is None or not world.options.mempool:
         return set()
@@ -201,7 +236,9 @@ def check_end(world: World) -> None:
     if world.wishes.waiting:
         raise Violation("alive", f"no answer to {next(iter(world.wishes.waiting.values()))}")
     chain = _chain(world)
-    wanted = {script: [(first, len(chain))] for script, (first,) in world.wishes.watched.items() if world.is_wanted(script)}
+    wanted = {
+        script: [(first, len(chain))] for script, (first,) in world.wishes.watched.items() if world.is_wanted(script)
+    }
     doubted = world.doubted(synced)
     there = claimed(chain, wanted, doubted) if not world.may_miss() else set()
     allowed = world.truth.scan()  # a search from below, for another script, finds more
@@ -230,15 +267,19 @@ def check_end(world: World) -> None:
 
 
 def check_waiting(world: World) -> None:
-    """True: nothing is told as unconfirmed that a block of the best chain has; no payment of the mempool that one contradicts.
+    """True: nothing is told as unconfirmed that a block of the best chain has; no payment of the mempool that one
+    contradicts.
 
-    What was on its way when that block came cannot be known to be contradicted: filters do not have what foreign payments spend. Nor can
-    it where the input that spends a coin does not show the coin's script, as with bare multisig, unless that is watched. Blocks that are
-    told as skipped were not searched. A transaction of a user's that matches nothing is not looked for in blocks: it waits.
+    What was on its way when that block came cannot be known to be contradicted: filters do not have what foreign
+    payments spend. Nor can it where the input that spends a coin does not show the coin's script, as with bare
+    multisig, unless that is watched. Blocks that are told as skipped were not searched. A transaction of a user's that
+    matches nothing is not looked for in blocks: it waits.
     """
     assert world.process is not None
     synced = world.process.books.synced
-    skipped = {height for first, last in (synced.skipped if synced is not None else ()) for height in range(first, last + 1)}
+    skipped = {
+        height for first, last in (synced.skipped if synced is not None else ()) for height in range(first, last + 1)
+    }
     waiting, unconfirmed = world.process.books.waiting(), world.process.disk.unconfirmed()
     spent: dict[bytes, TreeBlock] = {}  # in which block, by outpoint
     scripts: dict[bytes, bytes] = {}  # of the outputs, by outpoint
@@ -269,7 +310,9 @@ _ANYONE = b"\x00\x20" + sha256(b"\x51").digest()  # P2WSH of OP_TRUE
 
 
 def _is_shown(script: bytes) -> bool:
-    """Whether the input that spends a coin shows the coin's script: P2PKH, P2SH, P2WPKH, and P2WSH of what asks for a signature."""
+    """Whether the input that spends a coin shows the coin's script: P2PKH, P2SH, P2WPKH, and P2WSH of what asks for a
+    signature.
+    """
     return script.startswith((b"\x76\xa9\x14", b"\xa9\x14", b"\x00\x14", b"\x00\x20")) and script != _ANYONE
 
 

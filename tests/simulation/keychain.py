@@ -1,4 +1,6 @@
-"""The keychain of a simulated wallet: addresses that are used out of order, and what the client must have made of them."""
+"""The keychain of a simulated wallet: addresses that are used out of order, and what the client must have made of
+them.
+"""
 
 from __future__ import annotations
 
@@ -68,12 +70,16 @@ class Keychain:
             raise Violation("true", f"of a window of {stored.window} indexes the database has {len(stored.rows())}")
 
     def check_end(self, world: World, process: Process) -> None:
-        """True: no use within the window is unknown, it reaches beyond the last one, and the database knows the same."""
+        """True: no use within the window is unknown, it reaches beyond the last one, and the database knows the
+        same.
+        """
         self.check_kept(process)
         (chain,), (stored,) = process.watch.keychains, process.disk.store.keychains.load()
         paid: set[int] = set()
         for height, block in enumerate(world.truth.regtest.chain.active):
-            for script in (script for tx in oracle.read_block(block.raw) for script in tx.pays if script in self.scripts):
+            for script in (
+                script for tx in oracle.read_block(block.raw) for script in tx.pays if script in self.scripts
+            ):
                 if self.scripts[script] < chain.end and height >= world.wishes.watched[script].first:
                     paid.add(self.scripts[script])
         if not world.may_miss():
@@ -82,4 +88,6 @@ class Keychain:
             if max(paid, default=-1) + 1 + GAP_LIMIT > chain.end:
                 raise Violation("true", f"the window ends at {chain.end} though index {max(paid)} was paid")
         if not process.disk.waiting and (stored.window, sorted(stored.used)) != (chain.end, sorted(chain.used)):
-            raise Violation("true", f"the client has the window {chain.end} with {len(chain.used)} uses, the database {stored}")
+            raise Violation(
+                "true", f"the client has the window {chain.end} with {len(chain.used)} uses, the database {stored}"
+            )

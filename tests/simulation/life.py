@@ -1,4 +1,6 @@
-"""A life: a client among peers, with what happens to it drawn from a seed, until faults end and everything must be right."""
+"""A life: a client among peers, with what happens to it drawn from a seed, until faults end and everything must be
+right.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class Plan:
     schemes: bool = False  # whether there are more peers, of the library's later part: other lives stay as they were
     keychain: bool = False  # whether the wallet has one, whose addresses are used out of order
     discovery: bool = False  # whether the client knows few addresses or none, and finds the others
-    small: bool = False  # whether limits of blocks and messages are small, and mode and kept filters change between runs
+    small: bool = (
+        False  # whether limits of blocks and messages are small, and mode and kept filters change between runs
+    )
     user: bool = False  # whether the user does more: sends again, bumps, gives up, labels
 
 
@@ -66,7 +70,9 @@ class Outcome:
 
 
 def live(plan: Plan, make: Make, *, is_full: bool = False, show: Callable[[str], None] | None = None) -> Outcome:
-    """Live a life to its end. Python's collector of cycles, which would look at everything again and again, rests meanwhile."""
+    """Live a life to its end. Python's collector of cycles, which would look at everything again and again, rests
+    meanwhile.
+    """
     was_collecting = gc.isenabled()
     gc.disable()
     try:
@@ -150,16 +156,23 @@ def _place(plan: Plan, rng: random.Random) -> list[Placed]:
 
 def _place_first(plan: Plan, rng: random.Random) -> list[Placed]:
     if plan.peers is not None:
-        return [_at(kind, number, rng, "lies" in plan.faults) for number, kind in enumerate([HONEST, *map(named, plan.peers)], 1)]
+        return [
+            _at(kind, number, rng, "lies" in plan.faults)
+            for number, kind in enumerate([HONEST, *map(named, plan.peers)], 1)
+        ]
     number = rng.choice([1, 2, 3, 3, 3, 3, 3, 4, 5, 8, 12])
     chances = [0.4, 0.3 if "peers" in plan.faults else 0.0, 0.3 if "lies" in plan.faults else 0.0]
-    plot = rng.choice(LIARS) if "lies" in plan.faults and rng.random() < 0.3 else None  # several of the same kind, which agree
+    plot = (
+        rng.choice(LIARS) if "lies" in plan.faults and rng.random() < 0.3 else None
+    )  # several of the same kind, which agree
     drawn: list[type[Behaviour]] = [rng.choice([HONEST, HONEST, LATE]) if "peers" in plan.faults else HONEST]
     while len(drawn) < number:
         (library,) = rng.choices([[HONEST], FAULTY, [plot] if plot is not None else LIARS], chances)
         drawn.append(rng.choice(library))
     if "mempool" in plan.faults and rng.random() < 0.4:  # who do something else with our transactions
-        drawn += rng.choices([kind for kind in RELAYS if kind.is_honest or "lies" in plan.faults], k=rng.choice([1, 1, 2]))
+        drawn += rng.choices(
+            [kind for kind in RELAYS if kind.is_honest or "lies" in plan.faults], k=rng.choice([1, 1, 2])
+        )
     is_one_party = "lies" in plan.faults and rng.random() < 0.15  # all of one network
     return [_at(kind, number, rng, is_one_party or not kind.is_honest) for number, kind in enumerate(drawn, 1)]
 
@@ -174,7 +187,9 @@ def _at(kind: type[Behaviour], number: int, rng: random.Random, may_share: bool)
 
 
 def _apart(placed: Placed, number: int) -> Placed:
-    """Of a network at most one address is connected unless the user names it: honest nodes are of networks without liars."""
+    """Of a network at most one address is connected unless the user names it: honest nodes are of networks without
+    liars.
+    """
     host = f"10.{number}.0.{number}"
     return Placed(placed.behave, host, [f"{host}:18444"]) if getattr(placed.behave, "is_honest", True) else placed
 
@@ -195,7 +210,9 @@ def _happen(plan: Plan, world: World) -> None:
     world.truth.mine()
     world.truth.receive()
     settled = 0
-    while world.timeline.now < duration + SETTLE_S and settled < 2:  # twice, since who comes last may show that all is to be searched again
+    while (
+        world.timeline.now < duration + SETTLE_S and settled < 2
+    ):  # twice, since who comes last may show that all is to be searched again
         world.timeline.run(world.timeline.now + _STEP_S)
         world.outgrow()
         settled = settled + 1 if invariants.is_settled(world) else 0
@@ -230,7 +247,9 @@ def _schedule_chain(world: World, duration: float, faults: tuple[str, ...]) -> N
             world.at(at, "we broadcast", partial(_broadcast, world))
     if "reorg" in faults:
         for _ in range(rng.choice([1, 1, 2, 3])):
-            depth = rng.choice([1, 2, 3, 6, 6, rng.randrange(1, 40), rng.randrange(1, 200) if rng.random() < 0.2 else 2])
+            depth = rng.choice(
+                [1, 2, 3, 6, 6, rng.randrange(1, 40), rng.randrange(1, 200) if rng.random() < 0.2 else 2]
+            )
             world.at(_moment(rng, duration), f"a reorganisation of {depth}", partial(truth.reorganise, depth))
     if "entries" in faults:
         _schedule_wishes(world, duration)
@@ -251,7 +270,10 @@ def _schedule_wishes(world: World, duration: float) -> None:
                     partial(world.forget_lock, lock),
                 )
     if rng.random() < 0.3:
-        at, lock = _moment(rng, duration), rng.choice([lock for lock in world.truth.locks if not world.is_of_keychain(lock.script_pubkey)])
+        at, lock = (
+            _moment(rng, duration),
+            rng.choice([lock for lock in world.truth.locks if not world.is_of_keychain(lock.script_pubkey)]),
+        )
         world.at(at, "a script of the first is removed", partial(world.forget_lock, lock))
     if rng.random() < 0.4:
         for _ in range(rng.choice([1, 1, 2])):
@@ -272,7 +294,11 @@ def _schedule_faults(world: World, duration: float, faults: tuple[str, ...]) -> 
                 world.at(_moment(rng, duration), "killed", world.kill)
             else:
                 effects = int(10 ** rng.uniform(0, 3))
-                world.at(_moment(rng, duration), f"to be killed after {effects} effects", partial(_kill_after, world, effects))
+                world.at(
+                    _moment(rng, duration),
+                    f"to be killed after {effects} effects",
+                    partial(_kill_after, world, effects),
+                )
     if "disk" in faults and rng.random() < 0.4:
         world.at(_moment(rng, duration), "the disk will fail", partial(_fail, world, rng.randrange(0, 12)))
     if "disk" in faults and rng.random() < 0.3:

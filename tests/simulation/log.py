@@ -1,4 +1,6 @@
-"""Log: every numbered event of a wallet's life, over all restarts, as one reader is told of them and another finds them in the database."""
+"""Log: every numbered event of a wallet's life, over all restarts, as one reader is told of them and another finds them
+in the database.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ _decoded = lru_cache(maxsize=1 << 12)(decode)  # after each start it reads the s
 
 
 class Log:
-    """Refuses a number that is left out, given twice, or kept as another event than was told; believes the events from the first on."""
+    """Refuses a number that is left out, given twice, or kept as another event than was told; believes the events from
+    the first on.
+    """
 
     def __init__(self, from_height: int | None) -> None:
         self.events: list[WalletEvent] = []
@@ -37,7 +41,9 @@ class Log:
             self.read_on(store)
 
     def booted(self, store: Store) -> None:
-        """The client begins, after an end of any kind: the database has what was told, and what could not be told any more."""
+        """The client begins, after an end of any kind: the database has what was told, and what could not be told any
+        more.
+        """
         last = store.events.log.last
         if last < len(self.events):
             raise Violation("true", f"event {len(self.events)} was told, and the database has {last} of them")
@@ -70,7 +76,9 @@ class Log:
                 self._top = max(self._top, height)
             case BlockDisconnected(height):
                 if self._is_whole and height > self._top:
-                    raise Violation("true", f"block {height} is disconnected, but the highest one connected is {self._top}")
+                    raise Violation(
+                        "true", f"block {height} is disconnected, but the highest one connected is {self._top}"
+                    )
                 self._top = height - 1
                 if height <= self._connected[0]:
                     self._connected = height - 1, None

@@ -1,4 +1,6 @@
-"""A node of the simulated network: where it listens, which chain it shows, how it behaves, and its ends of connections."""
+"""A node of the simulated network: where it listens, which chain it shows, how it behaves, and its ends of
+connections.
+"""
 
 from __future__ import annotations
 

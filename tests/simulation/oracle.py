@@ -1,4 +1,5 @@
-"""The oracle: what a wallet has in a chain, found by reading every block with python-bitcoinlib and a dict of scripts and coins.
+"""The oracle: what a wallet has in a chain, found by reading every block with python-bitcoinlib and a dict of scripts
+and coins.
 
 It shares no code with the engine, the wallet or the kernel: nothing here imports the package under test.
 """
@@ -51,7 +52,11 @@ def block_hash(raw: bytes) -> bytes:
 
 def read_tx(tx: CTransaction) -> Tx:
     """What matters of a transaction that bitcoinlib has parsed."""
-    return Tx(tx.GetTxid(), tuple(each.prevout.serialize() for each in tx.vin), tuple(bytes(each.scriptPubKey) for each in tx.vout))
+    return Tx(
+        tx.GetTxid(),
+        tuple(each.prevout.serialize() for each in tx.vin),
+        tuple(bytes(each.scriptPubKey) for each in tx.vout),
+    )
 
 
 def txid(raw: bytes) -> bytes:
@@ -79,12 +84,15 @@ def read(raw: bytes) -> Block:
             _read.clear()
         txs = tuple(map(read_tx, CBlock.deserialize(raw).vtx))
         pays = frozenset(script for tx in txs for script in tx.pays)
-        found = _read[raw] = Block(block_hash(raw), txs, pays, frozenset(outpoint for tx in txs for outpoint in tx.spends))
+        found = _read[raw] = Block(
+            block_hash(raw), txs, pays, frozenset(outpoint for tx in txs for outpoint in tx.spends)
+        )
     return found
 
 
 def scan(blocks: Sequence[bytes], scripts: set[bytes], first: int = 0) -> set[Place]:
-    """Every output of a chain, genesis block first, that pays one of the scripts, and every input that spends such an output.
+    """Every output of a chain, genesis block first, that pays one of the scripts, and every input that spends such an
+    output.
 
     Blocks below height `first` are left out.
     """

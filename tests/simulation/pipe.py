@@ -23,7 +23,9 @@ class Quality:
 class Pipe:
     """`deliver` gets what was sent, piece by piece, and None at the end."""
 
-    def __init__(self, timeline: Timeline, rng: random.Random, quality: Quality, deliver: Callable[[bytes | None], None]) -> None:
+    def __init__(
+        self, timeline: Timeline, rng: random.Random, quality: Quality, deliver: Callable[[bytes | None], None]
+    ) -> None:
         self.waiting = 0  # bytes under way
         self._timeline = timeline
         self._rng = rng

@@ -78,7 +78,9 @@ def planted(name: str | None) -> Iterator[None]:
 
 
 def changes_of(name: str) -> list[Change]:
-    """What a bug changes. Raises LookupError if the engine does not have that any more: then no life has met the bug."""
+    """What a bug changes. Raises LookupError if the engine does not have that any more: then no life has met the
+    bug.
+    """
     changes = BUGS[name].changes()
     for owner, attribute, _ in changes:
         if not hasattr(owner, attribute):
@@ -288,7 +290,9 @@ def a_number_is_left_out() -> list[Change]:
 @bug(Mode.COMPACT, seed=2)
 def what_is_kept_is_not_what_was_told() -> list[Change]:
     true = journal.encode
-    return [(journal, "encode", lambda event: true(replace(event, by=None) if isinstance(event, MatchWithdrawn) else event))]
+    return [
+        (journal, "encode", lambda event: true(replace(event, by=None) if isinstance(event, MatchWithdrawn) else event))
+    ]
 
 
 @bug(Mode.COMPACT, seed=2)

@@ -17,9 +17,13 @@ _BORING = ("BlockConnected", "CFilter", "Worked", "Emit", "Progress")  # kinds o
 
 
 class Record:
-    """`show` takes lines of the trace as they come; the digest covers every input and effect in full if `is_full`, else what was sent."""
+    """`show` takes lines of the trace as they come; the digest covers every input and effect in full if `is_full`, else
+    what was sent.
+    """
 
-    def __init__(self, clock: Callable[[], float], *, is_full: bool = False, show: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, clock: Callable[[], float], *, is_full: bool = False, show: Callable[[str], None] | None = None
+    ) -> None:
         self.messages = 0
         self.inputs: Counter[str] = Counter()
         self.effects: Counter[str] = Counter()
@@ -105,7 +109,9 @@ def _kind(line: str) -> str:
 
 
 def full(value: object) -> str:
-    """A text that differs wherever two values differ; functions count by their names, since their addresses are not the same."""
+    """A text that differs wherever two values differ; functions count by their names, since their addresses are not the
+    same.
+    """
     if is_dataclass(value) and not isinstance(value, type):
         return f"{type(value).__name__}({', '.join(full(getattr(value, each.name)) for each in fields(value))})"
     if isinstance(value, (list, tuple, deque)):
@@ -126,7 +132,9 @@ def describe(value: object) -> str:
     if isinstance(value, bytes):
         return f"{value[:4].hex()}…{len(value)}" if len(value) > _SHOWN // 2 else value.hex()
     if is_dataclass(value) and not isinstance(value, type):
-        shown = (f"{each.name}={describe(getattr(value, each.name))}" for each in fields(value) if getattr(value, each.name))
+        shown = (
+            f"{each.name}={describe(getattr(value, each.name))}" for each in fields(value) if getattr(value, each.name)
+        )
         return f"{type(value).__name__}({', '.join(shown)})"
     if isinstance(value, (list, tuple, deque)):
         some = ", ".join(map(describe, list(value)[:2]))

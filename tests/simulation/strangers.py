@@ -1,4 +1,6 @@
-"""Strangers' scripts: ordinary ones, and ones whose spends look like those of another type, as anybody may make them."""
+"""Strangers' scripts: ordinary ones, and ones whose spends look like those of another type, as anybody may make
+them.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ PROGRAM = """
 from simulation.engine import make
 from simulation.life import Plan, live
 from spvfilter.light.events import Mode
-plans = [*(Plan(5, mode) for mode in Mode), Plan(4, Mode.COMPACT), Plan(2, Mode.AUTO, keychain=True), Plan(49, Mode.COMPACT)]
+plans = [*(Plan(5, mode) for mode in Mode), Plan(4, Mode.COMPACT)]
+plans += [Plan(2, Mode.AUTO, keychain=True), Plan(49, Mode.COMPACT)]
 print(*(live(plan, make, is_full=True).digest for plan in plans))
 """
 

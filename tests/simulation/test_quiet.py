@@ -1,7 +1,8 @@
 """Quiet: whether an invented unconfirmed payment is ours changes nothing of what peers are sent, in compact mode.
 
-With BIP-37 a peer has a filter of what is ours, so it can tell: nothing is hidden from it, and nothing is tested here. A block that the
-filters say concerns us is fetched whole; that shows the same in both worlds, since no block has the invented payment.
+With BIP-37 a peer has a filter of what is ours, so it can tell: nothing is hidden from it, and nothing is tested here.
+A block that the filters say concerns us is fetched whole; that shows the same in both worlds, since no block has the
+invented payment.
 """
 
 from __future__ import annotations
@@ -48,7 +49,15 @@ def sent(seed: int, watched: Lock, folder: Path) -> tuple[dict[str, str], int]:
     placed = [Placed(kind, host, [f"{host}:18444"]) for kind, host in zip(kinds, HOSTS, strict=True)]
     options = Options(mode=Mode.COMPACT)
     folder.mkdir()
-    world = World(random.Random(seed), make, options, placed, folder / "wallet.db", lambda line: Record(lambda: line.now), is_prompt=True)
+    world = World(
+        random.Random(seed),
+        make,
+        options,
+        placed,
+        folder / "wallet.db",
+        lambda line: Record(lambda: line.now),
+        is_prompt=True,
+    )
     world.scripts.append(watched.script_pubkey)
     world.boot()
     for at in range(1, 6):

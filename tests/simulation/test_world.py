@@ -26,7 +26,8 @@ from support.stage import Prompt, stage
 def test_what_is_due_together_happens_in_the_order_it_was_asked_for() -> None:
     timeline, happened = Timeline(), []
     for number in range(3):
-        timeline.at(5.0, lambda number=number: happened.append((timeline.now, number)))  # type: ignore[misc]  # its own number
+        # its own number
+        timeline.at(5.0, lambda number=number: happened.append((timeline.now, number)))  # type: ignore[misc]
     timeline.at(2.0, lambda: happened.append((timeline.now, 9)))
     timeline.at(3.0, lambda: happened.append((timeline.now, 8))).cancel()
     timeline.run(10.0)
@@ -76,7 +77,8 @@ def test_the_oracle_and_the_watch_list_find_the_same(number: int) -> None:
 
 def test_a_life_leaves_the_template_as_it_was() -> None:
     before = [
-        (each.regtest.height, len(each.regtest.chain.blocks), len(each.regtest.chain.coins)) for each in map(template, range(TEMPLATES))
+        (each.regtest.height, len(each.regtest.chain.blocks), len(each.regtest.chain.coins))
+        for each in map(template, range(TEMPLATES))
     ]
     for seed in range(5):
         truth = begin(random.Random(seed), lambda: 0.0)
@@ -85,7 +87,8 @@ def test_a_life_leaves_the_template_as_it_was() -> None:
         truth.reorganise(40)
         assert truth.scan() >= set()
     after = [
-        (each.regtest.height, len(each.regtest.chain.blocks), len(each.regtest.chain.coins)) for each in map(template, range(TEMPLATES))
+        (each.regtest.height, len(each.regtest.chain.blocks), len(each.regtest.chain.coins))
+        for each in map(template, range(TEMPLATES))
     ]
     assert after == before
 
@@ -100,7 +103,9 @@ def test_what_a_refused_transaction_would_replace_stays_in_the_mempool() -> None
     assert [tx.txid for tx in truth.regtest.mempool] == [waits]
 
 
-@pytest.mark.parametrize(("nodes", "heights"), [((Prompt, HidesBehindDoubt), {5, 6, 7}), ((Prompt, HidesBehindDoubt, Prompt), set[int]())])
+@pytest.mark.parametrize(
+    ("nodes", "heights"), [((Prompt, HidesBehindDoubt), {5, 6, 7}), ((Prompt, HidesBehindDoubt, Prompt), set[int]())]
+)
 def test_a_dispute_excuses_what_is_missing_where_liars_are_of_as_many_networks(
     tmp_path: Path, nodes: tuple[type[Behaviour], ...], heights: set[int]
 ) -> None:

@@ -41,16 +41,25 @@ class Coin(NamedTuple):
 
 
 class Truth:
-    """The best chain as honest peers see it. The wallet knows what it was paid and what it spent, whether it is in the chain or not."""
+    """The best chain as honest peers see it. The wallet knows what it was paid and what it spent, whether it is in the
+    chain or not.
+    """
 
     def __init__(
-        self, rng: random.Random, regtest: Regtest, locks: list[Lock], coins: list[Coin], now: Callable[[], float] = lambda: 0.0
+        self,
+        rng: random.Random,
+        regtest: Regtest,
+        locks: list[Lock],
+        coins: list[Coin],
+        now: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.regtest = regtest
         self.locks = locks
         self.coins = coins
         self._locks = {lock.script_pubkey: lock for lock in (*locks, regtest.lock, STRANGER)}
-        self.others_blocks: dict[bytes, TreeBlock] = {}  # blocks that other miners made and that never reached the true chain's tree
+        self.others_blocks: dict[
+            bytes, TreeBlock
+        ] = {}  # blocks that other miners made and that never reached the true chain's tree
         self._rng = rng
         self.past: set[bytes] = set()  # scripts that the wallet had
         self._strange: list[Coin] = []
@@ -207,7 +216,11 @@ class Truth:
             return []
         value = sum(coin.value for coin in found if coin is not None) - fee
         to = self._rng.choice([STRANGER, *self.locks])
-        inputs = [lock.spends(OutPoint.parse(outpoint)) for lock, outpoint in zip(locks, spends, strict=True) if lock is not None]
+        inputs = [
+            lock.spends(OutPoint.parse(outpoint))
+            for lock, outpoint in zip(locks, spends, strict=True)
+            if lock is not None
+        ]
         raw = build_tx(inputs, [to.pays(value)])
         if to is not STRANGER:
             self.coins.append(Coin(OutPoint(oracle.txid(raw), 0), value, to))
@@ -230,7 +243,9 @@ class Truth:
             self.regtest.mine(to=to)
 
     def reorganise(self, depth: int) -> None:
-        """The last blocks are replaced: by empty ones, by the same payments one block later, or by ones that contradict them."""
+        """The last blocks are replaced: by empty ones, by the same payments one block later, or by ones that contradict
+        them.
+        """
         regtest, kind = self.regtest, self._rng.random()
         depth = min(depth, regtest.height - _MATURE)
         leaving = regtest.chain.active[-depth:]
@@ -260,7 +275,9 @@ class Template(NamedTuple):
 
 @cache
 def template(number: int) -> Template:
-    """A chain of 200 to 320 blocks, or a long one, that pays the wallet and is spent from. Its tip is minutes old when a life begins."""
+    """A chain of 200 to 320 blocks, or a long one, that pays the wallet and is spent from. Its tip is minutes old when
+    a life begins.
+    """
     rng = random.Random(f"template {number}")
     length = {0: 320, LONG: 2_150}.get(number, rng.randrange(200, 260))  # a pruned node lacks the first blocks of 320
     times = count(START - (length + 1) * _INTERVAL_S, _INTERVAL_S)

@@ -1,4 +1,6 @@
-"""The user of a simulated client who does more than wait: sends often and again, bumps fees, gives up, hands over, and gives labels."""
+"""The user of a simulated client who does more than wait: sends often and again, bumps fees, gives up, hands over, and
+gives labels.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class User:
         self._sent: dict[bytes, bytes] = {}  # raw, by txid
         self._broadcasts: dict[bytes, Transaction] = {}  # by txid: these, and those that everybody sends in a life
         self._txids: dict[bytes, bytes] = {}  # of these, by txid and wtxid
-        self._order: dict[bytes, Process | None] = {}  # txids as they were last sent to all → the process that was told; None: it is stored
+        self._order: dict[
+            bytes, Process | None
+        ] = {}  # txids as they were last sent to all → the process that was told; None: it is stored
         self._given_up: set[bytes] = set()  # txids of what stays so, unless it is sent again or a block has it
         self._sends = 0
         self._labels = 0
@@ -58,7 +62,9 @@ class User:
             self._world.at(at, f"the user: {kind.__name__.strip('_').replace('_', ' ')}", kind)
             if self._rng.random() < 0.3:  # before there is an answer
                 kind = self._rng.choice(kinds)
-                self._world.at(at + self._rng.choice([0.0, 0.1, 2.0, 50.0]), f"the user: {kind.__name__.strip('_')}", kind)
+                self._world.at(
+                    at + self._rng.choice([0.0, 0.1, 2.0, 50.0]), f"the user: {kind.__name__.strip('_')}", kind
+                )
 
     # What the user does
 
@@ -74,7 +80,9 @@ class User:
         """Another transaction spends the same, and pays more, if not always enough."""
         found = [raw for txid in self._ours() if (raw := self._sent.get(txid)) is not None]
         if found:
-            for raw in self._world.truth.bump(Transaction.parse(self._rng.choice(found)), self._rng.choice([600, 5_000])):
+            for raw in self._world.truth.bump(
+                Transaction.parse(self._rng.choice(found)), self._rng.choice([600, 5_000])
+            ):
                 self._broadcast(raw)
 
     def _give_up(self) -> None:
@@ -141,17 +149,24 @@ class User:
         for item in message.items if isinstance(message, Inv) else ():
             txid = self._txids.get(item.hash)
             if txid is not None and (by := self._replaced_by(txid)) is not None:
-                raise Violation("true", f"our transaction {txid[::-1].hex()} is offered, which {by[::-1].hex()} replaces, sent later")
+                raise Violation(
+                    "true",
+                    f"our transaction {txid[::-1].hex()} is offered, which {by[::-1].hex()} replaces, sent later",
+                )
 
     def _replaced_by(self, txid: bytes) -> bytes | None:
-        """What was sent to all after a transaction and spends the same, unless something that spends from that was sent still later."""
+        """What was sent to all after a transaction and spends the same, unless something that spends from that was sent
+        still later.
+        """
         process = self._world.process
         assert process is not None
         pending, order = process.engine.books.unconfirmed.pending, list(self._order)
         family, found = {txid}, 1
         while len(family) >= found:  # until none is added
             found = len(family) + 1
-            family |= {each for each, tx in self._broadcasts.items() if any(outpoint[:32] in family for outpoint in tx.inputs)}
+            family |= {
+                each for each, tx in self._broadcasts.items() if any(outpoint[:32] in family for outpoint in tx.inputs)
+            }
         if not family <= self._order.keys():
             return None
         inputs, replaced = set(self._broadcasts[txid].inputs), None
@@ -176,11 +191,15 @@ class User:
         if known is None and txid in self._sent:
             raise Violation("true", f"our transaction {txid[::-1].hex()}, which was given up, was forgotten")
         if known is not None and known.status in _COUNTING:
-            raise Violation("true", f"our transaction {txid[::-1].hex()}, which was given up, counts again: {known.status}")
+            raise Violation(
+                "true", f"our transaction {txid[::-1].hex()}, which was given up, counts again: {known.status}"
+            )
 
     def _was_mined(self, txid: bytes) -> bool:
         truth = self._world.truth
-        return any(txid in block.txids for block in (*truth.regtest.chain.blocks.values(), *truth.others_blocks.values()))
+        return any(
+            txid in block.txids for block in (*truth.regtest.chain.blocks.values(), *truth.others_blocks.values())
+        )
 
     def ruled_out(self) -> set[bytes]:
         """Txids of the mempool's transactions that the user has given up, and of what spends from them."""
@@ -200,9 +219,14 @@ class User:
         assert process is not None
         for txid in self._given_up:
             self._check_ended(process, txid)
-        stored = dict(process.disk.store._db.execute("SELECT value, label FROM watch WHERE kind = ?", (int(EntryKind.SCRIPT),)))
+        stored = dict(
+            process.disk.store._db.execute("SELECT value, label FROM watch WHERE kind = ?", (int(EntryKind.SCRIPT),))
+        )
         for script, given in wishes.labels.items():
             label = KEYCHAIN_LABEL if given is None and self._world.is_of_keychain(script) else given
             told = process.watch.label(process.watch.table.find(EntryKind.SCRIPT, script))
             if (told, stored.get(script)) != (label, label):
-                raise Violation("true", f"the label of {script.hex()} is {told!r}, in the database {stored.get(script)!r}, not {label!r}")
+                raise Violation(
+                    "true",
+                    f"the label of {script.hex()} is {told!r}, in the database {stored.get(script)!r}, not {label!r}",
+                )

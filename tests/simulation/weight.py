@@ -9,7 +9,13 @@ from typing import NamedTuple
 from spvfilter.chain import HeaderChain
 from spvfilter.watch.watchlist import WatchList
 
-_NOT_ITS_OWN = (ModuleType, type, HeaderChain, WatchList, BuiltinFunctionType)  # shared, or bounded by the chain and by the user
+_NOT_ITS_OWN = (
+    ModuleType,
+    type,
+    HeaderChain,
+    WatchList,
+    BuiltinFunctionType,
+)  # shared, or bounded by the chain and by the user
 
 
 class Weight(NamedTuple):

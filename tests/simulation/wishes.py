@@ -1,4 +1,6 @@
-"""Wishes: what the user of a simulated client asks for, until it is answered, and from where each script is to be searched for then."""
+"""Wishes: what the user of a simulated client asks for, until it is answered, and from where each script is to be
+searched for then.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ class Watched(NamedTuple):
 
 
 class Wishes:
-    """Asked for in order, again after each restart until there is an answer: what was not stored is lost with the process."""
+    """Asked for in order, again after each restart until there is an answer: what was not stored is lost with the
+    process.
+    """
 
     def __init__(self, scripts: Iterable[bytes], given: int | None) -> None:
         self._given = given  # the start that each run is given
@@ -85,7 +89,9 @@ class Wishes:
                 pass
 
 
-def claimed(blocks: list[bytes], ranges: Mapping[bytes, Iterable[tuple[int, int]]], doubted: Container[int] = ()) -> set[oracle.Place]:
+def claimed(
+    blocks: list[bytes], ranges: Mapping[bytes, Iterable[tuple[int, int]]], doubted: Container[int] = ()
+) -> set[oracle.Place]:
     """What a wallet must have, by the heights that it says were searched for each script.
 
     What a block at a `doubted` height pays may be hidden from it, and then what spends that, wherever it is.

@@ -1,4 +1,6 @@
-"""A world: the true chain, the nodes that show it or lie about it, and a client that lives, dies and lives again among them."""
+"""A world: the true chain, the nodes that show it or lie about it, and a client that lives, dies and lives again among
+them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ from spvfilter.node.scripts import Lock
 from spvfilter.wallet.events import MatchFound
 from spvfilter.wire.messages.table import Message
 
-_TAKEN_S = 125.0  # reply_s and a little, in which the user must have heard what became of a transaction, where a peer was always there
+# reply_s and a little, in which the user must have heard what became of a transaction, where a peer was always there
+_TAKEN_S = 125.0
 _RESTART_S = 30.0  # longest time until the client is started again
 _RIVALS_S = 1.0  # between looks at what unconfirmed transactions spend: there may be thousands
 
@@ -66,7 +69,8 @@ class World:
         turns: random.Random | None = None,
         user: random.Random | None = None,
     ) -> None:
-        """With `is_prompt`, the client's disk, timers and threads take no time. With `discovery`, it finds addresses by itself.
+        """With `is_prompt`, the client's disk, timers and threads take no time. With `discovery`, it finds addresses by
+        itself.
 
         With `turns`, its mode, and whether it keeps filters, are drawn anew for each run but the first.
         With `user`, its user does more.
@@ -79,7 +83,9 @@ class World:
         self.skew_s = 0.0  # of the client's wall clock
         self.skewed_at = 0.0  # when it became that
         self.is_calm = False  # whether faults have ended
-        self.scripts = list(dict.fromkeys(lock.script_pubkey for lock in self.truth.locks))  # that the client is started with
+        self.scripts = list(
+            dict.fromkeys(lock.script_pubkey for lock in self.truth.locks)
+        )  # that the client is started with
         self.keychain = keychain
         self.wishes = Wishes((*self.scripts, *(keychain.scripts if keychain is not None else ())), options.from_height)
         for lock in keychain.locks if keychain is not None else ():
@@ -91,8 +97,12 @@ class World:
         self.privacy = invariants.Privacy(self)
         self.user = User(user, self) if user is not None else None
         self.restarts = 0
-        self.answered: dict[bytes, bytes] = {}  # transactions of ours, by txid, of which the user was told that a peer has them
-        self.searched: dict[bytes, bytes] = {}  # last block searched when a transaction was first told as unconfirmed, by txid
+        self.answered: dict[
+            bytes, bytes
+        ] = {}  # transactions of ours, by txid, of which the user was told that a peer has them
+        self.searched: dict[
+            bytes, bytes
+        ] = {}  # last block searched when a transaction was first told as unconfirmed, by txid
         self.log = Log(options.from_height)
         self._rivals_at = 0.0  # when they are next looked at
         self.process: Process | None = None
@@ -107,7 +117,9 @@ class World:
     def _node(self, number: int, placed: Placed) -> Node:
         behaviour = placed.behave(random.Random(self.rng.random()), self)
         rng = random.Random(self.rng.random())
-        return Node(number, placed.host, placed.addresses, behaviour, behaviour.view(), self.timeline, rng, self.true_wall)
+        return Node(
+            number, placed.host, placed.addresses, behaviour, behaviour.view(), self.timeline, rng, self.true_wall
+        )
 
     def true_wall(self) -> float:
         """Seconds since 1970."""
@@ -124,7 +136,9 @@ class World:
         if self.process is not None:
             return
         if self._turns is not None and self.modes:
-            self.options = replace(self.options, mode=self._turns.choice(list(Mode)), keep_filters=self._turns.random() < 0.5)
+            self.options = replace(
+                self.options, mode=self._turns.choice(list(Mode)), keep_filters=self._turns.random() < 0.5
+            )
         self.modes.add(self.options.mode)
         self.record.note("boot", self.options.mode)
         try:
@@ -201,9 +215,15 @@ class World:
             invariants.check_synced(self, process, event)
 
     def came_after(self, txid: bytes, block: TreeBlock) -> bool:
-        """Whether a transaction was first told as unconfirmed when a block had been searched, which is not searched for it any more."""
+        """Whether a transaction was first told as unconfirmed when a block had been searched, which is not searched for
+        it any more.
+        """
         tip = self.truth.block(self.searched.get(txid, b""))
-        return tip is not None and tip.height >= block.height and self.truth.regtest.chain.ancestor(tip, block.height) is block
+        return (
+            tip is not None
+            and tip.height >= block.height
+            and self.truth.regtest.chain.ancestor(tip, block.height) is block
+        )
 
     def is_of_keychain(self, script: bytes) -> bool:
         """Whether the keychain has a script."""
@@ -246,14 +266,18 @@ class World:
         return not all(node.behaviour.is_honest for node in self.nodes)
 
     def may_miss(self) -> bool:
-        """Whether as many networks leave transactions out of filtered blocks as are asked for each, so that nobody can tell."""
+        """Whether as many networks leave transactions out of filtered blocks as are asked for each, so that nobody can
+        tell.
+        """
         groups = {group_of(node.host) for node in self.nodes if node.behaviour.omits}
         return Mode.BIP37 in self.modes and len(groups) >= WITNESSES
 
     def doubted(self, synced: Synced | None) -> set[int]:
-        """Heights that are told as disputed where liars are of as many networks as honest nodes, so that nobody can end a dispute.
+        """Heights that are told as disputed where liars are of as many networks as honest nodes, so that nobody can end
+        a dispute.
 
-        A dispute that began after Synced is told by another one for the same tip after a pause, by a warning and the status at once.
+        A dispute that began after Synced is told by another one for the same tip after a pause, by a warning and the
+        status at once.
         """
         honest = {group_of(node.host) for node in self.nodes if node.behaviour.is_full and node.behaviour.is_honest}
         lying = {group_of(node.host) for node in self.nodes if not node.behaviour.is_honest}
@@ -267,7 +291,9 @@ class World:
         if self.process is None or self.discovery is not None or len(self.directory) > self.options.max_peers:
             return []
         there = {id(each.node) for each in self.process.connections.values() if each.is_ready}
-        return [node for node in self.nodes if node.behaviour.is_full and node.behaviour.is_honest and id(node) not in there]
+        return [
+            node for node in self.nodes if node.behaviour.is_full and node.behaviour.is_honest and id(node) not in there
+        ]
 
     # What happens in the world
 
@@ -298,7 +324,9 @@ class World:
         """The user sends a transaction."""
         process = self.process
         if process is not None:
-            is_public = not is_private and (self.user is None or self.truth.would_take(raw))  # now, too: nodes wait for no parents
+            is_public = not is_private and (
+                self.user is None or self.truth.would_take(raw)
+            )  # now, too: nodes wait for no parents
             if self.user is not None:
                 self.user.broadcast(raw, process, is_private=is_private)
             process.broadcast(raw, is_private=is_private)  # which may be its last act
@@ -347,9 +375,15 @@ class World:
         call()
 
     def outgrow(self) -> None:
-        """Miners go on where the client follows a block that nobody of them made, with as much work: inventing such costs as much."""
+        """Miners go on where the client follows a block that nobody of them made, with as much work: inventing such
+        costs as much.
+        """
         store = self.process.disk.store if self.process is not None else None
-        if store is not None and store.tip >= self.truth.height and self.truth.block(sha256d(b"".join(store.headers(store.tip)))) is None:
+        if (
+            store is not None
+            and store.tip >= self.truth.height
+            and self.truth.block(sha256d(b"".join(store.headers(store.tip)))) is None
+        ):
             self.truth.mine()
 
     def calm(self) -> None:

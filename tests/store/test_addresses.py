@@ -22,7 +22,10 @@ def test_addresses_are_as_they_were_written_last(tmp_path: Path) -> None:
     with Store.open(path, REGTEST) as store:
         assert store.addresses.load() == []
         store.commit(Batch(addresses={ONE.address: ONE, TWO.address: TWO}))
-        store.commit(Batch(addresses={ONE.address: ONE._replace(failures=3)}), Batch(addresses={TWO.address: None, "unknown:1": None}))
+        store.commit(
+            Batch(addresses={ONE.address: ONE._replace(failures=3)}),
+            Batch(addresses={TWO.address: None, "unknown:1": None}),
+        )
     with Store.open(path, REGTEST) as store:
         assert store.addresses.load() == [ONE._replace(failures=3)]
 
@@ -38,7 +41,9 @@ def test_services_beyond_63_bits_are_kept_as_far_as_the_database_can(tmp_path: P
         assert known.services == (1 << 63) - 1
 
 
-@pytest.mark.parametrize("change", ["UPDATE addresses SET services = 0xd", "UPDATE addresses SET seen = 'x'", "DELETE FROM addresses"])
+@pytest.mark.parametrize(
+    "change", ["UPDATE addresses SET services = 0xd", "UPDATE addresses SET seen = 'x'", "DELETE FROM addresses"]
+)
 def test_a_changed_or_missing_address_is_left_out_and_locks_nobody_out(change: str, tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     with Store.open(path, REGTEST) as store:

@@ -23,7 +23,9 @@ HEADERS = list(filter_headers(HASHES, bytes(32)))
 def filled(path: Path) -> None:
     with Store.open(path, REGTEST) as store:
         store.commit(Batch(compact_filters=CompactFilterBatch(hashes=HASHES[:4])))
-        store.commit(Batch(compact_filters=CompactFilterBatch(hashes=HASHES[4:], kept=list(zip(HASHES, DATA, strict=True)))))
+        store.commit(
+            Batch(compact_filters=CompactFilterBatch(hashes=HASHES[4:], kept=list(zip(HASHES, DATA, strict=True))))
+        )
 
 
 def test_headers_and_kept_filters_are_there_again_after_a_restart(tmp_path: Path) -> None:
@@ -69,7 +71,9 @@ def test_hashes_above_a_fork_are_forgotten_and_filters_are_given_by_those_that_t
 
 def test_a_filter_under_a_hash_that_is_not_its_own_is_never_given(tmp_path: Path) -> None:
     with Store.open(tmp_path / "w.db", REGTEST) as store:
-        store.commit(Batch(compact_filters=CompactFilterBatch(hashes=HASHES, kept=[(HASHES[3], DATA[4]), (HASHES[5], DATA[5])])))
+        store.commit(
+            Batch(compact_filters=CompactFilterBatch(hashes=HASHES, kept=[(HASHES[3], DATA[4]), (HASHES[5], DATA[5])]))
+        )
         assert store.compact_filters.kept(0, 8) == {5: DATA[5]}
         assert not store.compact_filters.is_kept(HASHES[3], DATA[3])
         store.commit(Batch(compact_filters=CompactFilterBatch(kept=[(HASHES[3], DATA[3])])))
@@ -80,7 +84,8 @@ def test_a_commit_that_fails_changes_nothing(tmp_path: Path) -> None:
     filled(tmp_path / "w.db")
     with Store.open(tmp_path / "w.db", REGTEST) as store:
         with pytest.raises(Exception, match=r".*"):
-            store.commit(Batch(compact_filters=CompactFilterBatch(fork=3, hashes=HASHES, kept=[(HASHES[0], object())])))  # type: ignore[list-item]  # on purpose
+            # on purpose
+            store.commit(Batch(compact_filters=CompactFilterBatch(fork=3, hashes=HASHES, kept=[(HASHES[0], object())])))  # type: ignore[list-item]
         assert store.compact_filters.headers(0, 8) == HEADERS
 
 
@@ -130,7 +135,9 @@ def test_damage_among_the_filters_costs_those_and_is_never_taken_for_an_answer(t
     hashes = [filter_hash(each) for each in data]
     path = tmp_path / "w.db"
     with Store.open(path, REGTEST) as store:
-        store.commit(Batch(compact_filters=CompactFilterBatch(hashes=hashes, kept=list(zip(hashes, data, strict=True)))))
+        store.commit(
+            Batch(compact_filters=CompactFilterBatch(hashes=hashes, kept=list(zip(hashes, data, strict=True))))
+        )
     with closing(sqlite3.connect(path)) as db:
         ((root,),) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'filters'")
         ((size,),) = db.execute("PRAGMA page_size")

@@ -1,4 +1,6 @@
-"""Import of filters into a wallet's database: true ones are stored, false ones refused, those of unknown blocks wait and do no harm."""
+"""Import of filters into a wallet's database: true ones are stored, false ones refused, those of unknown blocks wait
+and do no harm.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,12 @@ def test_filters_get_in_in_any_order_once(tmp_path: Path, is_bare: bool) -> None
         importing = FilterImport(store)
         take(importing, [*given, *given[:5]])
         assert store.compact_filters.kept(0, 50) == DATA
-        assert (importing.counts.kept, importing.counts.present, importing.counts.waiting, importing.counts.stale) == (len(LINES), 5, 0, 0)
+        assert (importing.counts.kept, importing.counts.present, importing.counts.waiting, importing.counts.stale) == (
+            len(LINES),
+            5,
+            0,
+            0,
+        )
         again = FilterImport(store)
         take(again, given)
         assert (again.counts.kept, again.counts.present) == (0, len(LINES))
@@ -95,7 +102,8 @@ def test_a_filter_that_its_header_does_not_commit_to_is_refused_by_height_and_bl
         importing = FilterImport(store)
         take(importing, LINES[:7])
         with pytest.raises(
-            FalseFilterError, match=f"the filter of block 7 {LINES[7].block[::-1].hex()} does not match its filter header"
+            FalseFilterError,
+            match=f"the filter of block 7 {LINES[7].block[::-1].hex()} does not match its filter header",
         ) as caught:
             take(importing, [false(bare(LINES[7]))])
         assert (caught.value.height, caught.value.block_hash) == (7, LINES[7].block)
@@ -140,7 +148,9 @@ def test_filters_of_another_network_are_refused(tmp_path: Path) -> None:
     with Store.open(tmp_path / "w.db", SIGNET) as store:
         importing = FilterImport(store)
         for given in (LINES[0], replace(LINES[0], height=None), replace(LINES[0], previous=None), LINES[1]):
-            with pytest.raises(SourceError, match=rf"block [01] is {given.block[::-1].hex()}: these filters are not of signet"):
+            with pytest.raises(
+                SourceError, match=rf"block [01] is {given.block[::-1].hex()}: these filters are not of signet"
+            ):
                 take(importing, [given])
         importing.flush()
         assert importing.counts.kept == 0
@@ -153,7 +163,10 @@ def test_a_filter_header_that_does_not_follow_is_refused(tmp_path: Path, tip: in
             with pytest.raises(SourceError, match=LINES[9].block[::-1].hex()):
                 take(FilterImport(store), [*LINES[:9], wrong])
         with pytest.raises(SourceError, match="does not follow"):  # what a line leaves out is computed
-            take(FilterImport(store), [*LINES[:8], replace(LINES[8], header=None), replace(LINES[9], header=LINES[8].header)])
+            take(
+                FilterImport(store),
+                [*LINES[:8], replace(LINES[8], header=None), replace(LINES[9], header=LINES[8].header)],
+            )
         with pytest.raises(SourceError, match=LINES[0].block[::-1].hex()):
             take(FilterImport(store), [replace(LINES[0], header=filter_header(HASHES[0], HASHES[0]))])
 
@@ -165,7 +178,9 @@ def test_a_malformed_filter_is_refused_even_if_it_would_wait(tmp_path: Path) -> 
                 take(FilterImport(store), [bare(replace(LINES[5], data=data))])
 
 
-def test_an_import_that_is_broken_off_has_whole_batches_and_goes_on_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_that_is_broken_off_has_whole_batches_and_goes_on_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(importer, "_BATCH", 8)
     path = tmp_path / "w.db"
     with known(path, 41, 41) as store:
@@ -181,7 +196,9 @@ def test_an_import_that_is_broken_off_has_whole_batches_and_goes_on_later(tmp_pa
         assert store.compact_filters.kept(0, 50) == DATA
 
 
-def test_a_batch_that_cannot_be_written_is_told_and_nothing_of_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_cannot_be_written_is_told_and_nothing_of_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with known(tmp_path / "w.db", 41, 41) as store:
         importing = FilterImport(store)
         with monkeypatch.context() as patched:

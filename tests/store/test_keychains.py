@@ -1,4 +1,6 @@
-"""Keychains in the wallet's database: windows and uses come back without deriving; contradictions and damage are refused by name."""
+"""Keychains in the wallet's database: windows and uses come back without deriving; contradictions and damage are
+refused by name.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from spvfilter.errors import DescriptorError, KeychainError, KeychainMismatchError, StoreCorruptError, StoreForeignError, StoreFullError
+from spvfilter.errors import (
+    DescriptorError,
+    KeychainError,
+    KeychainMismatchError,
+    StoreCorruptError,
+    StoreForeignError,
+    StoreFullError,
+)
 from spvfilter.kernel import EntryKind
 from spvfilter.network import MAINNET, REGTEST
 from spvfilter.store.batch import Batch, NewEntry
@@ -29,7 +38,9 @@ KEY = "tpubDC5FSnBiZDMmhiuCmWAYsLwgLYrrT9rAqvTySfuCCrgsWz8wxMXUS9Tb9iVMvcRbvFcAH
 Tables = dict[str, list[tuple[object, ...]]]
 
 
-def wallet(script: Callable[[int], bytes] = script_at, *, label: str | None = "savings", lookahead: int = GAP_LIMIT) -> WatchList:
+def wallet(
+    script: Callable[[int], bytes] = script_at, *, label: str | None = "savings", lookahead: int = GAP_LIMIT
+) -> WatchList:
     watch = WatchList(REGTEST)
     watch.add_keychain("mine", script, label, lookahead=lookahead)
     return watch
@@ -46,7 +57,10 @@ def used(watch: WatchList, *indexes: int) -> WatchList:
 
 
 def facts(watch: WatchList) -> list[object]:
-    return [(each.name, each.label, each.lookahead, each.end, sorted(each.used), each.next_index) for each in watch.keychains]
+    return [
+        (each.name, each.label, each.lookahead, each.end, sorted(each.used), each.next_index)
+        for each in watch.keychains
+    ]
 
 
 def joined(path: Path, watch: WatchList) -> WatchList:
@@ -57,7 +71,10 @@ def joined(path: Path, watch: WatchList) -> WatchList:
 
 def tables(path: Path) -> Tables:
     with closing(sqlite3.connect(path)) as db:
-        return {name: db.execute(f"SELECT * FROM {name} ORDER BY 1, 2").fetchall() for name in ("keychains", "runs", "used", "watch")}
+        return {
+            name: db.execute(f"SELECT * FROM {name} ORDER BY 1, 2").fetchall()
+            for name in ("keychains", "runs", "used", "watch")
+        }
 
 
 @pytest.mark.parametrize("seed", range(effort(20, 100, 2_000)))
@@ -103,7 +120,9 @@ def test_a_window_that_went_further_is_kept_and_one_that_was_shorter_is_searched
         store.commit(Batch(cursor=0))
         store.attach(narrower := wallet(lookahead=GAP_LIMIT))
         assert (store.cursor, facts(narrower)) == (0, [("mine", "savings", GAP_LIMIT, 50, [15], 0)])
-        assert [row[2:4] for row in store._db.execute("SELECT keychain, first, entry, indexes FROM runs ORDER BY first")] == [
+        assert [
+            row[2:4] for row in store._db.execute("SELECT keychain, first, entry, indexes FROM runs ORDER BY first")
+        ] == [
             (1, 36),
             (37, 14),
         ]
@@ -111,7 +130,9 @@ def test_a_window_that_went_further_is_kept_and_one_that_was_shorter_is_searched
 
 
 def test_what_a_known_window_gains_is_searched_for_from_where_the_wallet_ever_was(tmp_path: Path) -> None:
-    """A run that is given a later start concerns entries of its own; what was paid to the keychain may be as old as the wallet."""
+    """A run that is given a later start concerns entries of its own; what was paid to the keychain may be as old as the
+    wallet.
+    """
     path = tmp_path / "w.db"
     with Store.open(path, REGTEST) as store:
         store.commit(Batch(headers=REGTEST.genesis, cursor=0))
@@ -135,7 +156,9 @@ def test_another_function_under_the_same_name_is_refused_and_nothing_is_written(
         return script_at(index if index < 40 else index + 1_000)
 
     for other, wrong in ((lambda index: script_at(index + 1_000), 0), (from_40, 50)):
-        with pytest.raises(KeychainMismatchError, match=f"keychain 'mine': the function derives another script for index {wrong} than"):
+        with pytest.raises(
+            KeychainMismatchError, match=f"keychain 'mine': the function derives another script for index {wrong} than"
+        ):
             joined(path, wallet(other))
     assert tables(path) == before
 
@@ -159,7 +182,8 @@ def test_a_list_without_the_function_keeps_the_window_until_it_must_move(tmp_pat
     without.widen()  # nothing derives more than there must be
     without.keychains[0].use(20)
     with pytest.raises(
-        KeychainError, match=r"index 35 is needed now, and nothing derives it: add_keychain\('mine', …\) it to the watch list"
+        KeychainError,
+        match=r"index 35 is needed now, and nothing derives it: add_keychain\('mine', …\) it to the watch list",
     ):
         without.advance()
     assert facts(joined(path, wallet())) == before
@@ -173,7 +197,10 @@ def test_a_descriptor_needs_no_list_after_the_first_run(tmp_path: Path) -> None:
     watch.add_descriptor(f"wpkh({KEY}/0/*)", "the same again", lookahead=30)
     watch.add_descriptor("raw(51)")
     joined(path, used(watch, 3, 25, 40))
-    (again, other), sizes = (joined(path, WatchList(REGTEST)), joined(path, WatchList(REGTEST))), [each.end for each in watch.keychains]
+    (again, other), sizes = (
+        (joined(path, WatchList(REGTEST)), joined(path, WatchList(REGTEST))),
+        [each.end for each in watch.keychains],
+    )
     assert facts(again) == facts(watch)
     assert again.windows.state() == watch.windows.state()
     assert sorted(again.entries(), key=lambda entry: entry[1]) == sorted(watch.entries(), key=lambda entry: entry[1])
@@ -182,11 +209,15 @@ def test_a_descriptor_needs_no_list_after_the_first_run(tmp_path: Path) -> None:
     assert [each.end for each in again.keychains] == [each.end for each in other.keychains] > sizes
     for each in again.keychains:
         scripts = [each.scripts(index) for index in range(each.end)]
-        assert all(again.windows.watches(each.name, index, script) for index, found in enumerate(scripts) for script in found)
+        assert all(
+            again.windows.watches(each.name, index, script) for index, found in enumerate(scripts) for script in found
+        )
 
 
 @pytest.mark.descriptors
-def test_without_the_extra_a_descriptors_window_stays_and_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_a_descriptors_window_stays_and_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, watch = tmp_path / "w.db", WatchList(REGTEST)
     watch.add_descriptor(f"wpkh({KEY}/0/*)", lookahead=GAP_LIMIT)
     joined(path, used(watch, 3))
@@ -242,7 +273,11 @@ def test_a_change_is_written_with_its_entries_and_a_use_once(tmp_path: Path) -> 
             store.commit(Batch(entries=more, keychains=[change, KeychainChange("other", (1,))]))
         store.commit(Batch(entries=more, keychains=[change]), Batch(keychains=[KeychainChange("mine", (3, 5))]))
         (kept,) = store.keychains.load()
-        assert (kept.window, sorted(kept.used), list(kept.runs)) == (30, [3, 5, 19], [Run(0, 1, 20, 1), Run(20, 21, 10, 1)])
+        assert (kept.window, sorted(kept.used), list(kept.runs)) == (
+            30,
+            [3, 5, 19],
+            [Run(0, 1, 20, 1), Run(20, 21, 10, 1)],
+        )
     assert facts(joined(path, WatchList(REGTEST))) == [("mine", "savings", GAP_LIMIT, 30, [3, 5, 19], 0)]
 
 
@@ -257,7 +292,9 @@ def test_a_full_disk_takes_a_move_of_a_window_whole_or_not_at_all(room: int, tmp
         end = 20
         with pytest.raises(StoreFullError):
             while True:
-                entries = [NewEntry(1 + index, EntryKind.SCRIPT, script_at(index), None) for index in range(end, end + 20)]
+                entries = [
+                    NewEntry(1 + index, EntryKind.SCRIPT, script_at(index), None) for index in range(end, end + 20)
+                ]
                 uses, places = tuple(range(end - 20, end)), [(each.id - 1, each.id) for each in entries]
                 store.commit(Batch(entries=entries, keychains=[KeychainChange("mine", uses, end + 20, places)]))
                 end += 20
@@ -356,7 +393,9 @@ def test_rows_that_contradict_each_other_are_refused(statement: str, values: tup
     joined(path, used(wallet(), 3))
     with Store.open(path, REGTEST) as store, store._rows.transaction():
         store._rows.insert(statement, values)
-    with pytest.raises(StoreCorruptError, match=r"the window of keychain 'mine' contradicts itself|a keychain is missing"):
+    with pytest.raises(
+        StoreCorruptError, match=r"the window of keychain 'mine' contradicts itself|a keychain is missing"
+    ):
         Store.open(path, REGTEST)
 
 

@@ -1,4 +1,6 @@
-"""Headers and filter hashes in the database, 2,000 in a row: appended and cut in any steps, refused where a row is damaged."""
+"""Headers and filter hashes in the database, 2,000 in a row: appended and cut in any steps, refused where a row is
+damaged.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ def test_any_steps_give_what_a_list_gives(seed: int, tmp_path: Path) -> None:
             hashes = hashes[: filter_fork + 1]
         fresh = [rng.randbytes(32) for _ in range(edges(rng, len(raw) - len(hashes)))]
         hashes += fresh
-        batch = Batch(fork=fork, headers=b"".join(more), compact_filters=CompactFilterBatch(fork=filter_fork, hashes=fresh))
+        batch = Batch(
+            fork=fork, headers=b"".join(more), compact_filters=CompactFilterBatch(fork=filter_fork, hashes=fresh)
+        )
         if rng.random() < 0.3:
             with pytest.raises(Exception, match=r".*"):
                 store.commit(batch, Batch(notes={"no bytes": object()}))  # type: ignore[dict-item]  # on purpose

@@ -69,7 +69,9 @@ def test_each_entry_has_the_blocks_that_were_searched_for_it(seed: int) -> None:
         for entry, each in model.items():
             assert heights(searched.ranges_of(entry)) == each, f"entry {entry} of seed {seed}"
         if model:
-            assert heights(searched.skipped(cursor)) == {h for each in model.values() for h in set(range(cursor + 1)) - each}
+            assert heights(searched.skipped(cursor)) == {
+                h for each in model.values() for h in set(range(cursor + 1)) - each
+            }
         assert len(searched.groups()) <= max(1, len(model))
 
 
@@ -133,7 +135,14 @@ def test_where_a_search_is_to_begin_is_kept_until_it_begins() -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [b"[null,1,[],5]", b"[null,1,[],[5]]", b"[null,1,[],[1,2],[3,4]]", b'[null,1,[],["x",null]]', b"[null,1,[],[[],1]]"]
+    "raw",
+    [
+        b"[null,1,[],5]",
+        b"[null,1,[],[5]]",
+        b"[null,1,[],[1,2],[3,4]]",
+        b'[null,1,[],["x",null]]',
+        b"[null,1,[],[[],1]]",
+    ],
 )
 def test_a_damaged_start_is_an_error(raw: bytes) -> None:
     with pytest.raises(ValueError):

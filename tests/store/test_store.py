@@ -1,4 +1,6 @@
-"""The wallet's database: it returns what was written, commits a batch whole or not at all, and has an error for each way to be unusable."""
+"""The wallet's database: it returns what was written, commits a batch whole or not at all, and has an error for each
+way to be unusable.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,9 @@ def filled(path: Path) -> Store:
         each = found(height, height)
         watch.table.learn([each.hit])
         store.commit(Batch(matches=[each], cursor=height))
-    store.commit(Batch(matches=[found(30, None)], transactions={bytes(32): StoredTx(b"raw", TxStatus.PENDING, True, 7, 7)}))
+    store.commit(
+        Batch(matches=[found(30, None)], transactions={bytes(32): StoredTx(b"raw", TxStatus.PENDING, True, 7, 7)})
+    )
     store.commit(Batch(bip37_parameters=Bip37Parameters(3, 256, 0.0001, b"k" * 32)))
     return store
 
@@ -147,7 +151,10 @@ def test_a_second_store_on_the_same_file_is_refused(tmp_path: Path) -> None:
     with filled(path):
         with pytest.raises(StoreLockedError):
             Store.open(path, REGTEST)
-        code = f"from spvfilter.store.store import Store\nfrom spvfilter.network import REGTEST\nStore.open({str(path)!r}, REGTEST)"
+        code = (
+            f"from spvfilter.store.store import Store\nfrom spvfilter.network import REGTEST\nStore.open({str(path)!r},"
+            " REGTEST)"
+        )
         told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ)
         assert "StoreLockedError" in told.stderr
         with pytest.raises(StoreLockedError):
@@ -155,8 +162,12 @@ def test_a_second_store_on_the_same_file_is_refused(tmp_path: Path) -> None:
     Store.open(path, REGTEST).close()
 
 
-def test_a_store_is_closed_and_opened_again_where_its_lock_cannot_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk with errors is made read-only by the system: the client that ends for that must say so, and must not stay in its own way."""
+def test_a_store_is_closed_and_opened_again_where_its_lock_cannot_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk with errors is made read-only by the system: the client that ends for that must say so, and must not stay
+    in its own way.
+    """
     path = tmp_path / "w.db"
     store = filled(path)
 
@@ -180,7 +191,9 @@ def test_a_link_to_itself_is_no_database(rebuild: bool, tmp_path: Path) -> None:
 
 def test_other_files_are_refused_and_left_as_they_are(tmp_path: Path) -> None:
     text = tmp_path / "text"
-    text.write_text("not a database, but a file of some length, longer than a header of SQLite's, which has a hundred bytes" * 20)
+    text.write_text(
+        "not a database, but a file of some length, longer than a header of SQLite's, which has a hundred bytes" * 20
+    )
     with pytest.raises(StoreForeignError):
         Store.open(text, REGTEST)
     assert text.read_text().startswith("not a database")
@@ -241,7 +254,8 @@ def test_a_database_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("code", "kind"), [(errno.EACCES, StoreReadOnlyError), (errno.EROFS, StoreReadOnlyError), (errno.ENOSPC, StoreFullError)]
+    ("code", "kind"),
+    [(errno.EACCES, StoreReadOnlyError), (errno.EROFS, StoreReadOnlyError), (errno.ENOSPC, StoreFullError)],
 )
 def test_a_folder_that_takes_no_file_is_refused_by_cause(
     code: int, kind: type[StoreError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -266,7 +280,9 @@ def test_a_full_disk_undoes_the_batch_and_no_more(room: int, tmp_path: Path) -> 
                 whole = everything(store)
                 store.commit(
                     Batch(
-                        transactions={number.to_bytes(32, "little"): StoredTx(bytes(900), TxStatus.PENDING, False, number)},
+                        transactions={
+                            number.to_bytes(32, "little"): StoredTx(bytes(900), TxStatus.PENDING, False, number)
+                        },
                         cursor=number % 19,
                     )
                 )
@@ -334,7 +350,9 @@ def test_what_is_no_database_is_set_aside_by_a_rebuild(tmp_path: Path) -> None:
     assert (tmp_path / "w.db.damaged").read_bytes() == b"garbage" * 1_000
 
 
-def test_a_rebuild_that_is_broken_off_loses_nothing_that_the_next_could_keep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rebuild_that_is_broken_off_loses_nothing_that_the_next_could_keep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "w.db"
     with filled(path) as store:
         secret, parameters = store.secret, store.bip37_parameters
@@ -367,7 +385,9 @@ def test_a_rebuild_that_is_broken_off_loses_nothing_that_the_next_could_keep(tmp
 def test_a_rebuild_that_is_killed_while_it_replaces_the_file_leaves_the_old_one(
     rebuild: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There was none for a moment: the next run began an empty one, with another secret, and forgot what was watched."""
+    """There was none for a moment: the next run began an empty one, with another secret, and forgot what was
+    watched.
+    """
 
     class KilledError(BaseException): ...
 
@@ -396,7 +416,9 @@ TAMPERED = {
     "an entry changed": "UPDATE watch SET value = x'0014' || zeroblob(20)",
     "the cursor": "UPDATE meta SET value = zeroblob(16) WHERE key = 'cursor'",
     "the tip": "UPDATE headers SET raw = substr(raw, 1, 20 * 80)",
-    "a header in the middle": "UPDATE headers SET raw = CAST(substr(raw, 1, 560) || zeroblob(80) || substr(raw, 641) AS BLOB)",
+    "a header in the middle": (
+        "UPDATE headers SET raw = CAST(substr(raw, 1, 560) || zeroblob(80) || substr(raw, 641) AS BLOB)"
+    ),
     "a header missing": "UPDATE headers SET raw = CAST(substr(raw, 1, 560) || substr(raw, 641) AS BLOB)",
     "all headers": "DELETE FROM headers",
     "a part of a header": "UPDATE headers SET raw = substr(raw, 1, 1000)",
@@ -412,7 +434,9 @@ TAMPERED = {
 def test_a_completeness_of_another_program_is_refused_by_name(tmp_path: Path) -> None:
     with Store.open(tmp_path / "w.db", REGTEST) as store:
         store.attach(watch_list())
-        store.commit(Batch(headers=GENESIS, matches=[found(0, 0)._replace(completeness=SimpleNamespace(value="perhaps"))]))  # type: ignore[arg-type]
+        store.commit(
+            Batch(headers=GENESIS, matches=[found(0, 0)._replace(completeness=SimpleNamespace(value="perhaps"))])  # type: ignore[arg-type]
+        )
         with pytest.raises(StoreCorruptError, match="unknown completeness 'perhaps'"):
             list(store.matches())
 

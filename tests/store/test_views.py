@@ -91,10 +91,21 @@ def test_a_balance_counts_each_coin_once_by_what_became_of_it(ledger: Ledger) ->
     assert views.balance().total == 87
     assert views.balance("savings") == Balance(50, 0, 0, 0, 50)
     assert views.balance("nobody's") == Balance(0, 0, 0, 0, 0)
-    assert [(coin.value, coin.spent_by, coin.is_spendable) for coin in views.coins(label="daily")][-1] == (100, spend, False)
+    assert [(coin.value, coin.spent_by, coin.is_spendable) for coin in views.coins(label="daily")][-1] == (
+        100,
+        spend,
+        False,
+    )
     entry = views.transaction(spend)
     assert entry is not None
-    assert (entry.net, entry.fee, entry.status, entry.height, entry.time, entry.confirmations) == (-70, 10, "pending", None, 6_000, 0)
+    assert (entry.net, entry.fee, entry.status, entry.height, entry.time, entry.confirmations) == (
+        -70,
+        10,
+        "pending",
+        None,
+        6_000,
+        0,
+    )
     ledger.put(tx([TxIn(first, 0)], [TxOut(30, OURS), TxOut(60, p2wpkh(b"\xee" * 20))]), 10, seen=6_000)
     assert views.balance() == Balance(80, 0, 7, 0, 80)
     entry = views.transaction(spend)
@@ -143,7 +154,9 @@ def test_sums_that_no_64_bits_hold_are_kept(ledger: Ledger) -> None:
 
 
 def test_amounts_in_blocks_that_no_64_bits_hold_together_are_kept(ledger: Ledger) -> None:
-    """The client must not end at such a block, at every start anew: where work costs next to nothing, anybody can make one."""
+    """The client must not end at such a block, at every start anew: where work costs next to nothing, anybody can make
+    one.
+    """
     most = 2**63 - 1
     ledger.mine(5)
     made = ledger.put(pay(1, (most, OURS), (most, SAVINGS)), 2)
@@ -174,14 +187,19 @@ def test_labels_are_of_today(tmp_path: Path) -> None:
 
 def test_a_page_goes_on_behind_its_cursor_whatever_has_come_meanwhile(ledger: Ledger) -> None:
     ledger.mine(10)
-    txids = [ledger.put(pay(number, (number, OURS)), number // 2 + 1, position=number % 2 + 1) for number in range(1, 9)]
+    txids = [
+        ledger.put(pay(number, (number, OURS)), number // 2 + 1, position=number % 2 + 1) for number in range(1, 9)
+    ]
     page = ledger.store.views.history(limit=3)
     assert [entry.txid for entry in page] == txids[:-4:-1]
     ledger.put(pay(100, (1, OURS)), seen=9)
     ledger.put(pay(101, (1, OURS)), 9)
     assert [entry.txid for entry in ledger.store.views.history(before=page[-1].cursor)] == txids[-4::-1]
     coins = ledger.store.views.coins(limit=4)
-    assert ledger.store.views.coins(limit=4) + ledger.store.views.coins(before=coins[-1].cursor) == ledger.store.views.coins()
+    assert (
+        ledger.store.views.coins(limit=4) + ledger.store.views.coins(before=coins[-1].cursor)
+        == ledger.store.views.coins()
+    )
 
 
 @pytest.mark.parametrize("cursor", ["", "nonsense", "12", "12-zz", "-1-00", "ffffffffffffffffff-00", "1-2-3"])
@@ -213,7 +231,13 @@ def test_a_limit_of_nothing_is_refused(ledger: Ledger) -> None:
         ("UPDATE headers SET raw = zeroblob(480)", "history"),
         ("DELETE FROM meta WHERE key = 'totals'", "balance"),
         ("DELETE FROM meta WHERE key = 'searched'", "searched"),
-        ("DROP TABLE headers; CREATE TABLE headers (first INTEGER PRIMARY KEY, raw); INSERT INTO headers VALUES (0, NULL)", "tip"),
+        (
+            (
+                "DROP TABLE headers; CREATE TABLE headers (first INTEGER PRIMARY KEY, raw); INSERT INTO headers VALUES"
+                " (0, NULL)"
+            ),
+            "tip",
+        ),
     ],
 )
 def test_a_reader_refuses_a_damaged_row(change: str, call: str, tmp_path: Path) -> None:
@@ -236,7 +260,13 @@ def test_a_reader_can_come_before_there_is_anything_to_read(tmp_path: Path) -> N
     with WalletStore.open(tmp_path / "w.db") as wallet:
         assert wallet.searched() == ()
         assert wallet.balance() == Balance(0, 0, 0, 0, 0)
-        assert (wallet.coins(), wallet.history(), wallet.events(0), wallet.keychains(), wallet.tip()) == ([], [], [], (), -1)
+        assert (wallet.coins(), wallet.history(), wallet.events(0), wallet.keychains(), wallet.tip()) == (
+            [],
+            [],
+            [],
+            (),
+            -1,
+        )
 
 
 def test_a_total_that_is_not_the_sum_is_found_on_opening(tmp_path: Path) -> None:

@@ -62,12 +62,20 @@ def path(tmp_path: Path) -> Path:
 def test_keychains_tell_what_was_used_and_what_to_give_out(path: Path) -> None:
     with WalletStore.open(path) as wallet:
         receiving, change = wallet.keychains()
-        assert (receiving.name, receiving.label, receiving.descriptor, receiving.lookahead) == ("receiving", "savings", None, GAP_LIMIT)
+        assert (receiving.name, receiving.label, receiving.descriptor, receiving.lookahead) == (
+            "receiving",
+            "savings",
+            None,
+            GAP_LIMIT,
+        )
         assert (receiving.window, receiving.used, receiving.next_index) == (20, (0, 2), 1)
         assert wallet.next_address() == receiving.next_address == address(script_at(1))
         assert wallet.next_address("change") == change.next_address == address(change_at(1))
         assert wallet.next_address("savings") == address(script_at(1))  # the first of both
-        used = [wallet.is_used(address(script)) for script in (script_at(0), script_at(1), change_at(0), OURS, script_at(500))]
+        used = [
+            wallet.is_used(address(script))
+            for script in (script_at(0), script_at(1), change_at(0), OURS, script_at(500))
+        ]
         assert used == [True, False, True, True, False]
         with pytest.raises(ParameterError, match="the wallet has no keychain 'other'"):
             wallet.next_address("other")
@@ -87,8 +95,16 @@ def test_views_of_one_keychain(path: Path) -> None:
         assert [coin.value for coin in wallet.coins(keychain="change", label="savings")] == [4_000]
         assert [coin.value for coin in wallet.coins(keychain="savings")] == [4_000, 5_000, 1_000]
         balance = wallet.balance(keychain="receiving")
-        assert (balance.confirmed, balance.pending_in, balance.pending_out, balance.spendable) == (6_000, 0, 5_000, 1_000)
-        assert (wallet.balance(keychain="change").total, wallet.balance("savings", keychain="change").total) == (4_000, 4_000)
+        assert (balance.confirmed, balance.pending_in, balance.pending_out, balance.spendable) == (
+            6_000,
+            0,
+            5_000,
+            1_000,
+        )
+        assert (wallet.balance(keychain="change").total, wallet.balance("savings", keychain="change").total) == (
+            4_000,
+            4_000,
+        )
         assert [entry.net for entry in wallet.history(keychain="receiving")] == [-1_000, 5_000, 1_000]
         assert [entry.net for entry in wallet.history(keychain="change")] == [-1_000]
         assert [entry.net for entry in wallet.history(keychain="receiving", label="savings", limit=1)] == [-1_000]
@@ -115,7 +131,14 @@ def test_a_wallet_without_keychains_says_so(tmp_path: Path) -> None:
 def test_next_addresses_are_those_of_the_list_whatever_the_descriptor(tmp_path: Path) -> None:
     watch = WatchList(REGTEST)
     watch.add_script(OURS)
-    kinds = (f"wpkh({KEY}/<0;1>/*)", f"combo({KEY}/3/*)", f"tr({KEY}/2/*)", "raw(51)", f"sh(wpkh({KEY}/0/7))", f"pk({KEY}/1/*)")
+    kinds = (
+        f"wpkh({KEY}/<0;1>/*)",
+        f"combo({KEY}/3/*)",
+        f"tr({KEY}/2/*)",
+        "raw(51)",
+        f"sh(wpkh({KEY}/0/7))",
+        f"pk({KEY}/1/*)",
+    )
     for text in kinds:
         watch.add_descriptor(text, lookahead=GAP_LIMIT)
     for each in watch.keychains:
@@ -131,7 +154,11 @@ def test_next_addresses_are_those_of_the_list_whatever_the_descriptor(tmp_path: 
                 with pytest.raises(ParameterError, match="have no address"):
                     wallet.next_address(each.name)
             else:
-                assert wallet.next_address(each.name.partition("#")[0]) == watch.next_address(each.name) == told.next_address
+                assert (
+                    wallet.next_address(each.name.partition("#")[0])
+                    == watch.next_address(each.name)
+                    == told.next_address
+                )
     with Store.open(tmp_path / "w.db", REGTEST) as store:
         store.attach(WatchList(REGTEST))
         fixed = next(each.name for each in watch.keychains if each.name.startswith("sh"))

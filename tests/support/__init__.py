@@ -1,1 +1,3 @@
-"""Helpers of the tests: builders of blocks and chains, oracles, peers and processes, vectors. No assertions, unless a name says so."""
+"""Helpers of the tests: builders of blocks and chains, oracles, peers and processes, vectors. No assertions, unless a
+name says so.
+"""

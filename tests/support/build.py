@@ -1,4 +1,5 @@
-"""Synthetic transactions and blocks from struct and hashlib alone, independent of the package. No scripts are checked or signed.
+"""Synthetic transactions and blocks from struct and hashlib alone, independent of the package. No scripts are checked
+or signed.
 
     funding = tx([TxIn(bytes(32), 0)], [TxOut(5_000, p2wpkh(bytes(20)))])
     spending = tx([TxIn(txid(funding), 0, witness=(b"signature", b"key"))], [TxOut(4_000, b"")])
@@ -71,7 +72,9 @@ def outpoint(tx_hash: bytes, index: int) -> bytes:
     return tx_hash + struct.pack("<I", index)
 
 
-def tx(inputs: Sequence[TxIn], outputs: Sequence[TxOut], version: int = 2, lock_time: int = 0, *, stripped: bool = False) -> bytes:
+def tx(
+    inputs: Sequence[TxIn], outputs: Sequence[TxOut], version: int = 2, lock_time: int = 0, *, stripped: bool = False
+) -> bytes:
     """A serialised transaction: segwit form if an input has a witness, unless `stripped`; else the legacy form."""
     segwit = not stripped and any(txin.witness for txin in inputs)
     raw = struct.pack("<i", version) + (b"\x00\x01" if segwit else b"")
@@ -83,10 +86,18 @@ def tx(inputs: Sequence[TxIn], outputs: Sequence[TxOut], version: int = 2, lock_
     return raw + struct.pack("<I", lock_time)
 
 
-def coinbase(height: int, outputs: Sequence[TxOut] | None = None, script_sig: bytes = b"", *, witness: bool = False) -> bytes:
+def coinbase(
+    height: int, outputs: Sequence[TxOut] | None = None, script_sig: bytes = b"", *, witness: bool = False
+) -> bytes:
     """A coinbase with the height as its first push (BIP-34), then `script_sig`; `witness` adds the 32-byte nonce."""
     size = (height.bit_length() + 8) // 8  # a sign bit, so 128 takes two bytes
-    number = bytes((0x50 + height,)) if 1 <= height <= 16 else bytes((size,)) + height.to_bytes(size, "little") if height else b"\x00"
+    number = (
+        bytes((0x50 + height,))
+        if 1 <= height <= 16
+        else bytes((size,)) + height.to_bytes(size, "little")
+        if height
+        else b"\x00"
+    )
     script = (number + script_sig).ljust(2, b"\x00")  # consensus: at least 2 bytes
     nonce = (WITNESS_NONCE,) if witness else ()
     paid = [TxOut(COINBASE_VALUE, b"\x51")] if outputs is None else outputs
@@ -140,7 +151,9 @@ def merkle_root(leaves: Sequence[bytes]) -> bytes:
 
 
 def commitment_script(txs: Sequence[bytes], nonce: bytes = WITNESS_NONCE) -> bytes:
-    """The witness commitment's scriptPubKey for a block of these transactions; the first, its coinbase, counts as zeros."""
+    """The witness commitment's scriptPubKey for a block of these transactions; the first, its coinbase, counts as
+    zeros.
+    """
     root = merkle_root([bytes(32), *map(wtxid, txs[1:])])
     return _COMMITMENT + sha256d(root + nonce)
 
@@ -151,14 +164,24 @@ def segwit_coinbase(height: int, others: Sequence[bytes], outputs: Sequence[TxOu
     return coinbase(height, [*paid, TxOut(0, commitment_script([b"", *others]))], witness=True)
 
 
-def header(previous: bytes, root: bytes, time: int = 1_300_000_000, bits: int = EASY_BITS, version: int = 4, nonce: int = 0) -> bytes:
+def header(
+    previous: bytes, root: bytes, time: int = 1_300_000_000, bits: int = EASY_BITS, version: int = 4, nonce: int = 0
+) -> bytes:
     return struct.pack("<i", version) + previous + root + struct.pack("<III", time, bits, nonce)
 
 
 def block(
-    previous: bytes, txs: Sequence[bytes], time: int = 1_300_000_000, bits: int = EASY_BITS, version: int = 4, *, mined: bool = False
+    previous: bytes,
+    txs: Sequence[bytes],
+    time: int = 1_300_000_000,
+    bits: int = EASY_BITS,
+    version: int = 4,
+    *,
+    mined: bool = False,
 ) -> bytes:
-    """A block of these transactions as they are; `mined` looks for a nonce whose hash meets `bits`, which must be easy."""
+    """A block of these transactions as they are; `mined` looks for a nonce whose hash meets `bits`, which must be
+    easy.
+    """
     root = merkle_root([txid(raw) for raw in txs])
     target = (bits & 0xFFFFFF) << 8 * ((bits >> 24) - 3)
     nonce = 0
@@ -167,8 +190,12 @@ def block(
     return header(previous, root, time, bits, version, nonce) + var_int(len(txs)) + b"".join(txs)
 
 
-def block_of(previous: bytes, height: int, txs: Sequence[bytes] = (), paid: Sequence[TxOut] | None = None, time: int = 0) -> bytes:
-    """A valid-looking mined block at a height: a coinbase (with a witness commitment where needed), then the transactions."""
+def block_of(
+    previous: bytes, height: int, txs: Sequence[bytes] = (), paid: Sequence[TxOut] | None = None, time: int = 0
+) -> bytes:
+    """A valid-looking mined block at a height: a coinbase (with a witness commitment where needed), then the
+    transactions.
+    """
     segwit = any(map(is_segwit, txs))
     first = segwit_coinbase(height, txs, paid) if segwit else coinbase(height, paid)
     return block(previous, [first, *txs], time or 1_300_000_000 + 600 * height, mined=True)

@@ -1,4 +1,6 @@
-"""Random chains in which a wallet is paid and spends, trees of branches, blk files, and the expected results of a scan. No assertions."""
+"""Random chains in which a wallet is paid and spends, trees of branches, blk files, and the expected results of a scan.
+No assertions.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ def exact(match: Match) -> Exact:
 
 async def found_by(matcher: Matcher, blocks: object, **options: bool) -> list[Match]:
     """All matches of a scan."""
-    async with aclosing(matcher.scan(blocks, **options)) as matches:  # type: ignore[arg-type]  # tests pass wrong things too
+    # tests pass wrong things too
+    async with aclosing(matcher.scan(blocks, **options)) as matches:  # type: ignore[arg-type]
         return [match async for match in matches]
 
 
@@ -139,7 +142,12 @@ class Purse:
 
     def script(self) -> bytes:
         key, data = self.interest.keys[0], self.interest.data[0]
-        ours = [*self.interest.scripts, p2pk(key), multisig(1, [b"\x03" + self.rng.randbytes(32), key]), b"\x6a" + push(data)]
+        ours = [
+            *self.interest.scripts,
+            p2pk(key),
+            multisig(1, [b"\x03" + self.rng.randbytes(32), key]),
+            b"\x6a" + push(data),
+        ]
         return self.rng.choice(ours) if self.rng.random() < 0.3 else p2wpkh(self.rng.randbytes(20))
 
     def transaction(self) -> bytes:
@@ -184,7 +192,9 @@ class Purse:
 
 @cache
 def random_chain(seed: int, length: int = 30, *, backwards: bool = False) -> tuple[Interest, tuple[bytes, ...]]:
-    """A wallet and a chain in order; its clocks run `backwards` on demand, so that the oldest time is the highest block's."""
+    """A wallet and a chain in order; its clocks run `backwards` on demand, so that the oldest time is the highest
+    block's.
+    """
     purse = Purse(random.Random(seed))
     blocks: list[bytes] = []
     previous = purse.rng.randbytes(32)
@@ -225,7 +235,9 @@ def random_tree(seed: int, length: int = 25) -> tuple[Interest, tuple[bytes, ...
 
 
 def best_chain(blocks: Iterable[bytes]) -> list[bytes]:
-    """The branch with the most work among blocks above one root; of equal ones, the one whose tip has the smaller hash."""
+    """The branch with the most work among blocks above one root; of equal ones, the one whose tip has the smaller
+    hash.
+    """
     known = {block_hash(raw): raw for raw in blocks}
 
     def branch(raw: bytes) -> list[bytes]:

@@ -1,4 +1,6 @@
-"""Worlds and runs for tests of compact filters: a chain that has grown, and a node that counts requests. No assertions."""
+"""Worlds and runs for tests of compact filters: a chain that has grown, and a node that counts requests. No
+assertions.
+"""
 
 from __future__ import annotations
 

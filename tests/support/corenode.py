@@ -1,4 +1,6 @@
-"""A scripted HTTP server that answers as Bitcoin Core documents, by REST and JSON-RPC, with faults on demand. No assertions."""
+"""A scripted HTTP server that answers as Bitcoin Core documents, by REST and JSON-RPC, with faults on demand. No
+assertions.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,11 @@ def spent_answer(spent: Sequence[Sequence[Spent]]) -> bytes:
     def output(coin: Spent) -> bytes:
         return coin.value.to_bytes(8, "little") + var_int(len(coin.script)) + coin.script
 
-    return var_int(len(spent) + 1) + b"\0" + b"".join(var_int(len(coins)) + b"".join(map(output, coins)) for coins in spent)
+    return (
+        var_int(len(spent) + 1)
+        + b"\0"
+        + b"".join(var_int(len(coins)) + b"".join(map(output, coins)) for coins in spent)
+    )
 
 
 @dataclass
@@ -218,7 +224,12 @@ class CoreNode:
     def _info(self) -> dict[str, Any]:
         height = len(self.blocks) - 1
         name = {"mainnet": "main", "testnet3": "test"}.get(self.network.name, self.network.name)
-        info: dict[str, Any] = {"chain": name, "blocks": height, "headers": height, "bestblockhash": self.hashes[-1][::-1].hex()}
+        info: dict[str, Any] = {
+            "chain": name,
+            "blocks": height,
+            "headers": height,
+            "bestblockhash": self.hashes[-1][::-1].hex(),
+        }
         info |= {"initialblockdownload": False, "pruned": self.pruned_below > 0, "warnings": []}
         return info | ({"pruneheight": self.pruned_below} if self.pruned_below else {})
 

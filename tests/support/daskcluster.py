@@ -1,4 +1,6 @@
-"""A Dask cluster of processes of this machine, forked from one that has imported Dask already. No assertions but of its own start."""
+"""A Dask cluster of processes of this machine, forked from one that has imported Dask already. No assertions but of its
+own start.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,25 @@ _FORKS.set_forkserver_preload(["distributed", "spvfilter.scan.cluster"])
 
 
 class Cluster:
-    """A scheduler and workers, each a process of one thread, by default on the loopback; or in network namespaces, which are named.
+    """A scheduler and workers, each a process of one thread, by default on the loopback; or in network namespaces,
+    which are named.
 
     `config` is Dask's, as set in all of them.
     """
 
     def __init__(
-        self, workers: int, *, host: str = "127.0.0.1", namespace: str | None = None, config: Mapping[str, object] | None = None
+        self,
+        workers: int,
+        *,
+        host: str = "127.0.0.1",
+        namespace: str | None = None,
+        config: Mapping[str, object] | None = None,
     ) -> None:
         self._processes: list[ForkServerProcess] = []
-        self._config = {"distributed.comm.timeouts.connect": "5s", **(config or {})}  # that long it waits for one that was killed
+        self._config = {
+            "distributed.comm.timeouts.connect": "5s",
+            **(config or {}),
+        }  # that long it waits for one that was killed
         self.scheduler, self.address = self._started(_schedule, host, None, namespace)
         self.workers = [self.add_worker() for _ in range(workers)]
 
@@ -60,7 +71,9 @@ class Cluster:
             process.join()
 
 
-def _schedule(told: Connection, host: str, folder: Path | None, namespace: str | None, config: Mapping[str, object]) -> None:
+def _schedule(
+    told: Connection, host: str, folder: Path | None, namespace: str | None, config: Mapping[str, object]
+) -> None:
     import distributed
 
     def made() -> Any:
@@ -69,7 +82,9 @@ def _schedule(told: Connection, host: str, folder: Path | None, namespace: str |
     _run(made, told, folder, namespace, config)
 
 
-def _work(told: Connection, scheduler: str, folder: Path | None, namespace: str | None, config: Mapping[str, object]) -> None:
+def _work(
+    told: Connection, scheduler: str, folder: Path | None, namespace: str | None, config: Mapping[str, object]
+) -> None:
     import distributed
 
     def made() -> Any:
@@ -107,5 +122,6 @@ def _run(
 async def client_of(made: Cluster) -> AsyncIterator[Any]:
     import distributed
 
-    async with distributed.Client(made.address, asynchronous=True, set_as_default=False) as client:  # type: ignore[no-untyped-call]  # it has no types
+    # it has no types
+    async with distributed.Client(made.address, asynchronous=True, set_as_default=False) as client:  # type: ignore[no-untyped-call]
         yield client

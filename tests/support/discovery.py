@@ -19,7 +19,9 @@ def book_of(made: Client) -> AddressBook:
     return made.engine.pool._discovery.book  # type: ignore[union-attr]
 
 
-def told(text: str, *, port: int = 8333, services: int = WITH_FILTERS, time: int = START - 60, net: int = NetId.IPV4) -> PeerAddress:
+def told(
+    text: str, *, port: int = 8333, services: int = WITH_FILTERS, time: int = START - 60, net: int = NetId.IPV4
+) -> PeerAddress:
     return PeerAddress(time, services, net, bytes(map(int, text.split("."))), port)
 
 

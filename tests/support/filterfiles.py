@@ -14,7 +14,12 @@ from spvfilter.bloom.hashing import Bip37Hash, CustomHash, FastHash, HashFamily,
 Filter = BloomFilter | CountingBloomFilter
 CRC = CustomHash("crc", zlib.crc32)
 KEYS = [b"a", b"b", b"a"]
-FAMILIES: dict[str, HashFamily] = {"bip37": Bip37Hash(0xDEADBEEF), "fast": FastHash(7), "siphash": SipHash(bytes(range(16))), "custom": CRC}
+FAMILIES: dict[str, HashFamily] = {
+    "bip37": Bip37Hash(0xDEADBEEF),
+    "fast": FastHash(7),
+    "siphash": SipHash(bytes(range(16))),
+    "custom": CRC,
+}
 FAMILIES |= {"spark1": SparkHash(1), "spark2": SparkHash(2, -7), "redisbloom": RedisBloomHash()}
 KINDS: dict[str, type[Filter]] = {"bits": BloomFilter, "counters": CountingBloomFilter}
 

@@ -1,4 +1,6 @@
-"""How the time of some work grows with its size: told by the least of many runs, as others' work on the machine only ever adds to it."""
+"""How the time of some work grows with its size: told by the least of many runs, as others' work on the machine only
+ever adds to it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ def _least(work: Callable[[], object], before: float) -> float:
 
 
 def growth(prepare: Callable[[int], Callable[[], object]], sizes: tuple[int, int] = SIZES) -> float:
-    """How many times as long the larger work takes; what `prepare` does is not measured. Tried again while it is `LIMIT` or more."""
+    """How many times as long the larger work takes; what `prepare` does is not measured. Tried again while it is
+    `LIMIT` or more.
+    """
     small = large = found = float("inf")
     was_enabled = gc.isenabled()
     gc.disable()  # or all that other tests left is walked again and again

@@ -32,7 +32,13 @@ def wide_target(bits: int) -> int:
 
 
 def mine(
-    previous: bytes, time: int, bits: int = EASY_BITS, *, version: int = 4, root: bytes = bytes(32), limit: int | None = None
+    previous: bytes,
+    time: int,
+    bits: int = EASY_BITS,
+    *,
+    version: int = 4,
+    root: bytes = bytes(32),
+    limit: int | None = None,
 ) -> bytes:
     """A header after `previous` whose hash meets its bits, or `limit` instead."""
     head = struct.pack("<i32s32sII", version, previous, root, time, bits)
@@ -47,9 +53,9 @@ def mine(
 def unproven(previous: bytes, time: int, bits: int = EASY_BITS) -> bytes:
     """A header after `previous` whose hash does not meet its bits."""
     nonce = 0
-    while int.from_bytes(sha256d(raw := struct.pack("<i32s32sIII", 4, previous, bytes(32), time, bits, nonce)), "little") <= wide_target(
-        bits
-    ):
+    while int.from_bytes(
+        sha256d(raw := struct.pack("<i32s32sIII", 4, previous, bytes(32), time, bits, nonce)), "little"
+    ) <= wide_target(bits):
         nonce += 1
     return raw
 
@@ -64,10 +70,14 @@ def grow(previous: bytes, times: Iterable[int], bits: int = EASY_BITS, root: byt
 
 
 def regular(chain: HeaderChain, count: int, *, height: int | None = None, branch: int = 0) -> bytes:
-    """Headers ten minutes apart after a height of the best chain, at regtest's difficulty; `branch` makes rival branches differ."""
+    """Headers ten minutes apart after a height of the best chain, at regtest's difficulty; `branch` makes rival
+    branches differ.
+    """
     height = chain.height if height is None else height
     time = chain.header_at(height).time
-    return grow(chain.hash_at(height), range(time + 600, time + 600 * count + 1, 600), root=branch.to_bytes(32, "little"))
+    return grow(
+        chain.hash_at(height), range(time + 600, time + 600 * count + 1, 600), root=branch.to_bytes(32, "little")
+    )
 
 
 def obey(tip: Tip, times: Iterable[int]) -> bytes:

@@ -1,4 +1,6 @@
-"""The choice of the spvfilter under test: the installed one, editable or not, or the tree beside the tests if none is installed."""
+"""The choice of the spvfilter under test: the installed one, editable or not, or the tree beside the tests if none is
+installed.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Every entry point of the kernel, with valid arguments and the places of the bytes among them, for tests of rules that hold for all.
+"""Every entry point of the kernel, with valid arguments and the places of the bytes among them, for tests of rules that
+hold for all.
 
-An entry is a function, a constructor or a method that takes something. `make` returns, for either kernel, the function to call with
-`arguments`: it builds the entry's object for each call and returns everything that can be observed of the call.
+An entry is a function, a constructor or a method that takes something. `make` returns, for either kernel, the function
+to call with `arguments`: it builds the entry's object for each call and returns everything that can be observed of the
+call.
 """
 
 from __future__ import annotations
@@ -31,11 +33,14 @@ KEYS = [b"\x02" + bytes([number]) * 32 for number in range(3)]
 SCRIPTS = [build.p2wpkh(bytes([number]) * 20) for number in range(40)]
 PAYMENTS = [
     build.tx(
-        [TxIn(bytes([number]) * 32, number, b"\x04data", witness=(b"signature", b"key"))], [TxOut(number, script), TxOut(9, b"\x6a\x01x")]
+        [TxIn(bytes([number]) * 32, number, b"\x04data", witness=(b"signature", b"key"))],
+        [TxOut(number, script), TxOut(9, b"\x6a\x01x")],
     )
     for number, script in enumerate(SCRIPTS)
 ]
-BLOCK = build.block_of(build.GENESIS, 1, [*PAYMENTS, build.tx([TxIn(bytes(32), 1)], [TxOut(7, build.multisig(2, KEYS))])])
+BLOCK = build.block_of(
+    build.GENESIS, 1, [*PAYMENTS, build.tx([TxIn(bytes(32), 1)], [TxOut(7, build.multisig(2, KEYS))])]
+)
 OUTPOINT = bytes(range(36))
 ITEMS = [b"item %d" % number for number in range(200)]
 SIP_KEY = bytes(range(16))
@@ -57,7 +62,8 @@ SPENT = [[Spent(number + 10**6, SCRIPTS[number // 2], 7)] for number in range(41
 UNDO = undo_of(SPENT)
 RECORD = record_of(BLOCK, UNDO)
 FILE_KEY = bytes(range(1, 9))
-FILE = tempfile.TemporaryFile()  # noqa: SIM115  a block and its undo record XORed with that key, behind five bytes; open as long as the process
+# a block and its undo record XORed with that key, behind five bytes; open as long as the process
+FILE = tempfile.TemporaryFile()  # noqa: SIM115
 FILE.write(bytes(byte ^ FILE_KEY[at % 8] for at, byte in enumerate(b"ahead" + BLOCK + RECORD)))
 FILE.flush()
 PLACE = Place(FILE.fileno(), 5, len(BLOCK), FILE_KEY, sha256d(BLOCK[:80]))
@@ -113,7 +119,16 @@ def constructor(kind: str) -> Callable[[Kernel], Callable[..., object]]:
     def make(kernel: Kernel) -> Callable[..., object]:
         def call(*arguments: Any) -> object:
             made = getattr(kernel, kind)(*arguments)
-            return made.cells, made.hash_funcs, made.family, made.key, made.encoding, made.partitioned, made.add(b"key"), bytes(made.body)
+            return (
+                made.cells,
+                made.hash_funcs,
+                made.family,
+                made.key,
+                made.encoding,
+                made.partitioned,
+                made.add(b"key"),
+                bytes(made.body),
+            )
 
         return call
 
@@ -121,14 +136,18 @@ def constructor(kind: str) -> Callable[[Kernel], Callable[..., object]]:
 
 
 def of_series(method: str) -> Callable[[Kernel], Callable[..., object]]:
-    """A method of a series of two slices with keys: its result, and the cells afterwards. None stands for another slice."""
+    """A method of a series of two slices with keys: its result, and the cells afterwards. None stands for another
+    slice.
+    """
 
     def make(kernel: Kernel) -> Callable[..., object]:
         def call(*arguments: Any) -> object:
             made = kernel.SeriesCore([core(kernel, "BitCore"), core(kernel, "BitCore", hash_funcs=7)])
             made.slices[0].update(ROWS[:20])
             made.slices[1].update(ROWS[20:40])
-            result = getattr(made, method)(*(core(kernel, "BitCore") if argument is None else argument for argument in arguments))
+            result = getattr(made, method)(
+                *(core(kernel, "BitCore") if argument is None else argument for argument in arguments)
+            )
             return result, [bytes(slice.body) for slice in made.slices]
 
         return call
@@ -217,17 +236,27 @@ ENTRIES: dict[str, Entry] = {
     "walk_block": Entry(exhausted("walk_block"), (BLOCK,), ((0,),)),
     "txid": Entry(function("txid"), (BLOCK, SPAN), ((0,),), keywords=("raw", "tx")),
     "wtxid": Entry(function("wtxid"), (BLOCK, SPAN), ((0,),), keywords=("raw", "tx")),
-    "strip_witness": Entry(function("strip_witness"), (PAYMENTS[0], parse_tx(PAYMENTS[0])), ((0,),), keywords=("raw", "tx")),
+    "strip_witness": Entry(
+        function("strip_witness"), (PAYMENTS[0], parse_tx(PAYMENTS[0])), ((0,),), keywords=("raw", "tx")
+    ),
     "is_pubkey": Entry(function("is_pubkey"), (KEYS[0],), ((0,),)),
     "is_p2pk": Entry(function("is_p2pk"), (build.p2pk(KEYS[0]),), ((0,),)),
     "multisig_keys": Entry(function("multisig_keys"), (build.multisig(2, KEYS),), ((0,),)),
     "merkle_root": Entry(function("merkle_root"), (LEAVES,), ((0, 0), (0, 98)), (0,)),
     "check_block": Entry(function("check_block"), (BLOCK,), ((0,),)),
     "bip37_scan_block": Entry(
-        function("bip37_scan_block"), (BLOCK, BITS, 5, 7, 1), ((0,), (1,)), keywords=("raw", "bits", *_NUMBERS), unbounded=(2,)
+        function("bip37_scan_block"),
+        (BLOCK, BITS, 5, 7, 1),
+        ((0,), (1,)),
+        keywords=("raw", "bits", *_NUMBERS),
+        unbounded=(2,),
     ),
     "bip37_scan_tx": Entry(
-        function("bip37_scan_tx"), (PAYMENTS[0], BITS, 5, 7, 1), ((0,), (1,)), keywords=("raw", "bits", *_NUMBERS), unbounded=(2,)
+        function("bip37_scan_tx"),
+        (PAYMENTS[0], BITS, 5, 7, 1),
+        ((0,), (1,)),
+        keywords=("raw", "bits", *_NUMBERS),
+        unbounded=(2,),
     ),
     "header_hashes": Entry(function("header_hashes"), (BLOCK[:80] * 50,), ((0,),)),
     "linked_headers": Entry(function("linked_headers"), (HEADERS, header_hashes(HEADERS)), ((0,), (1,))),
@@ -248,7 +277,9 @@ ENTRIES: dict[str, Entry] = {
     "sound_frames": Entry(function("sound_frames"), (FRAMES, FRAMES[:4]), ((0,), (1,))),
     "joined_frames": Entry(function("joined_frames"), (FRAMES, FRAMES[:4]), ((0,), (1,))),
     "parse_merkleblock": Entry(function("parse_merkleblock"), (BLOCK[:80] + PARTIAL_TREE,), ((0,),)),
-    "extract_matches": Entry(function("extract_matches"), (merkle_root(LEAVES), 99, [*LEAVES], FLAGS), ((0,), (2, 0), (2, 98), (3,)), (2,)),
+    "extract_matches": Entry(
+        function("extract_matches"), (merkle_root(LEAVES), 99, [*LEAVES], FLAGS), ((0,), (2, 0), (2, 98), (3,)), (2,)
+    ),
     "decode_address": Entry(function("decode_address"), ("no address", 0, 5, "bc")),
     "encode_address": Entry(function("encode_address"), (SCRIPTS[0], 0, 5, "bc"), ((0,),)),
     "hit_lines": Entry(
@@ -262,15 +293,28 @@ ENTRIES: dict[str, Entry] = {
     "unpack_hits": Entry(function("unpack_hits"), (PACKED,), ((0,),)),
     "spent_coins": Entry(function("spent_coins"), (UNDO,), ((0,),)),
     "gcs_build": Entry(
-        function("gcs_build"), (ITEMS, SIP_KEY, 19, 784931), ((0, 0), (0, 199), (1,)), (0,), keywords=("items", "key", "p", "m")
+        function("gcs_build"),
+        (ITEMS, SIP_KEY, 19, 784931),
+        ((0, 0), (0, 199), (1,)),
+        (0,),
+        keywords=("items", "key", "p", "m"),
     ),
     "gcs_check": Entry(function("gcs_check"), (SET, 19), ((0,),), keywords=("data", "p")),
     "GcsQuery.__new__": Entry(
-        lambda kernel: lambda items: kernel.GcsQuery(items).match_any(SET, SIP_KEY, 19, 784931), (ITEMS,), ((0, 0), (0, 199)), (0,)
+        lambda kernel: lambda items: kernel.GcsQuery(items).match_any(SET, SIP_KEY, 19, 784931),
+        (ITEMS,),
+        ((0, 0), (0, 199)),
+        (0,),
     ),
-    "GcsQuery.match_any": Entry(query("match_any"), (SET, SIP_KEY, 19, 784931), ((0,), (1,)), keywords=("data", "key", "p", "m")),
+    "GcsQuery.match_any": Entry(
+        query("match_any"), (SET, SIP_KEY, 19, 784931), ((0,), (1,)), keywords=("data", "key", "p", "m")
+    ),
     "GcsQuery.match_many": Entry(
-        query("match_many"), ([(SIP_KEY, SET)] * 9, 19, 784931), ((0, 0, 0), (0, 8, 1)), (0,), keywords=("sets", "p", "m")
+        query("match_many"),
+        ([(SIP_KEY, SET)] * 9, 19, 784931),
+        ((0, 0, 0), (0, 8, 1)),
+        (0,),
+        keywords=("sets", "p", "m"),
     ),
     "GcsQuery.__len__": Entry(query("__len__")),
     "WatchTable.__new__": Entry(lambda kernel: lambda: len(kernel.WatchTable())),
@@ -283,12 +327,16 @@ ENTRIES: dict[str, Entry] = {
     "WatchTable.coin": Entry(of_table("coin"), (OUTPOINT,), ((0,),)),
     "WatchTable.coins": Entry(of_table("coins")),
     "WatchTable.set_coin": Entry(of_table("set_coin"), (bytes(36), 3, 9, SCRIPTS[0]), ((0,), (3,))),
-    "WatchTable.learn": Entry(of_table("learn"), ([HIT, HIT._replace(outpoint=bytes(36))],), ((0, 0, 4), (0, 1, 4), (0, 1, 6)), (0,)),
+    "WatchTable.learn": Entry(
+        of_table("learn"), ([HIT, HIT._replace(outpoint=bytes(36))],), ((0, 0, 4), (0, 1, 4), (0, 1, 6)), (0,)
+    ),
     "WatchTable.learn_packed": Entry(of_table("learn_packed"), (PACKED,), ((0,),)),
     "WatchTable.copy": Entry(of_table("copy")),
     "WatchTable.without": Entry(of_table("without"), ([OUTPOINT, bytes(36)],), ((0, 0), (0, 1)), (0,)),
     "WatchTable.match_script": Entry(of_table("match_script"), (SCRIPTS[3],), ((0,),)),
-    "WatchTable.scan_block": Entry(of_table("scan_block"), (BLOCK, found, RECORD), ((0,), (2,)), keywords=("raw", "found", "undo")),
+    "WatchTable.scan_block": Entry(
+        of_table("scan_block"), (BLOCK, found, RECORD), ((0,), (2,)), keywords=("raw", "found", "undo")
+    ),
     "WatchTable.scan_blocks": Entry(
         of_table("scan_blocks"),
         ([BLOCK] * 3, found, True, [RECORD] * 3, True),
@@ -305,7 +353,9 @@ ENTRIES: dict[str, Entry] = {
     ),
     "WatchTable.scan_tx": Entry(of_table("scan_tx"), (PAYMENTS[3],), ((0,),)),
     "WatchTable.add_address_lines": Entry(
-        lambda kernel: lambda *arguments: kernel.WatchTable().add_address_lines(*arguments) and None, (LINES, 0, 0, 5, "bc"), ((0,),)
+        lambda kernel: lambda *arguments: kernel.WatchTable().add_address_lines(*arguments) and None,
+        (LINES, 0, 0, 5, "bc"),
+        ((0,),),
     ),
 }
 
@@ -353,7 +403,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     "own functions": {"family": Family.CUSTOM, "custom": OWN_FUNCTIONS},
     "own encoding": {"encoding": Encoding.CALLABLE, "encode": bytearray},
 }
-CALLS: list[tuple[str, tuple[Any, ...], tuple[Path, ...]]] = [("add", (b"key",), ((0,),)), ("update", (ROWS,), ((0, 0), (0, 299)))]
+CALLS: list[tuple[str, tuple[Any, ...], tuple[Path, ...]]] = [
+    ("add", (b"key",), ((0,),)),
+    ("update", (ROWS,), ((0, 0), (0, 299))),
+]
 VARIANTS: dict[str, Entry] = {
     f"{kind}.{method}, {name}": Entry(of_core(kind, method, **changes), arguments, taken)
     for kind in ("BitCore", "CounterCore")

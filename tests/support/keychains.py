@@ -20,7 +20,9 @@ class RandomDescriptors:
         wally = derivation.wally()
         version = wally.BIP32_VER_MAIN_PRIVATE if is_main else wally.BIP32_VER_TEST_PRIVATE
         key = wally.bip32_key_from_seed(self.rng.randbytes(32), version, 0)
-        steps = [self.rng.choice((44, 49, 84, 86)) + (1 << 31), self.rng.randrange(3) + (1 << 31)][: self.rng.randrange(3)]
+        steps = [self.rng.choice((44, 49, 84, 86)) + (1 << 31), self.rng.randrange(3) + (1 << 31)][
+            : self.rng.randrange(3)
+        ]
         origin = ""
         if steps:
             fingerprint = bytes(wally.bip32_key_get_fingerprint(key)).hex()
@@ -28,7 +30,9 @@ class RandomDescriptors:
             origin = f"[{fingerprint}/{'/'.join(f'{step - (1 << 31)}{mark}' for step in steps)}]"
             key = wally.bip32_key_from_parent_path(key, steps, wally.BIP32_FLAG_KEY_PRIVATE)
         public = wally.bip32_key_to_base58(key, wally.BIP32_FLAG_KEY_PUBLIC)
-        plain = "".join(f"/{self.rng.randrange(1 << self.rng.choice((1, 8, 31)))}" for _ in range(self.rng.randrange(3)))
+        plain = "".join(
+            f"/{self.rng.randrange(1 << self.rng.choice((1, 8, 31)))}" for _ in range(self.rng.randrange(3))
+        )
         return f"{origin}{public}{plain}{path or ''}"
 
     def text(self, kind: str, *, is_main: bool) -> str:
@@ -78,7 +82,9 @@ class RandomDescriptors:
             count = self.rng.randrange(1, self.rng.choice((4, 4, 4, 20)))
             multi = f"multi_a({self.rng.randint(1, count)},{','.join(key() for _ in range(count))})"
             blocks = self.rng.randrange(1, 65_535)
-            return self.rng.choice((multi, f"and_v(v:{multi},older({blocks}))", f"or_d({multi},and_v(v:pkh({key()}),older({blocks})))"))
+            return self.rng.choice(
+                (multi, f"and_v(v:{multi},older({blocks}))", f"or_d({multi},and_v(v:pkh({key()}),older({blocks})))")
+            )
         return self.miniscript(key)
 
 

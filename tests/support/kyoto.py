@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any, Self
 
 # the public account key m/84'/1'/0' of a wallet that nobody uses
-ACCOUNT = "tpubDC2Qwo2TFsaNC4ju8nrUJ9mqVT3eSgdmy1yPqhgkjwmke3PRXutNGRYAUo6RCHTcVQaDR3ohNU9we59brGHuEKPvH1ags2nevW5opEE9Z5Q"
+ACCOUNT = (
+    "tpubDC2Qwo2TFsaNC4ju8nrUJ9mqVT3eSgdmy1yPqhgkjwmke3PRXutNGRYAUo6RCHTcVQaDR3ohNU9we59brGHuEKPvH1ags2nevW5opEE9Z5Q"
+)
 LOOKAHEAD = 25  # scripts of each keychain that BDK watches
 
 Coin = tuple[bytes, int, int]  # txid (wire order), index, value in satoshi

@@ -1,4 +1,6 @@
-"""What a wallet's database derives from its matches, computed anew: unspent coins, nets, fees, labels and the balance."""
+"""What a wallet's database derives from its matches, computed anew: unspent coins, nets, fees, labels and the
+balance.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def _mark_of(table: str, *row: object) -> int:
 
 
 def mark(table: str, row: Sequence[object]) -> int:
-    """The checksum of a row, which is not computed again where the same row is read again: ledgers are checked after each step."""
+    """The checksum of a row, which is not computed again where the same row is read again: ledgers are checked after
+    each step.
+    """
     return _mark_of(table, *row)
 
 
@@ -85,7 +89,9 @@ def check_history(store: Store) -> None:
     for txid, entry in live.items():
         tx = Transaction.parse(entry.raw)
         assert tx.txid == txid
-        height = entry.height if entry.is_own and txid not in nets else places.get(txid)  # what we broadcast may match nothing
+        height = (
+            entry.height if entry.is_own and txid not in nets else places.get(txid)
+        )  # what we broadcast may match nothing
         assert (entry.net, entry.height) == (_in_64_bits(nets.get(txid, 0)), height)
         values = spends.get(txid, [])
         is_known = bool(values) and NO_VALUE not in values and len(values) == len(tx.inputs)

@@ -18,11 +18,14 @@ from spvfilter.watch.watchlist import WatchList
 
 
 async def follow(address: str, path: str, scripts: list[str], options: dict[str, object]) -> None:
-    """Follow the chain until killed; a dot for each event, an s for one that says that it is synced, or would be but for our clock."""
+    """Follow the chain until killed; a dot for each event, an s for one that says that it is synced, or would be but
+    for our clock.
+    """
     watch = WatchList(REGTEST)
     for script in scripts:
         watch.add_script(bytes.fromhex(script))
-    client = LightClient(watch, peers=[address], store=path, limits=Limits(flight=10, filters=10), **options)  # type: ignore[arg-type]  # by name
+    # by name
+    client = LightClient(watch, peers=[address], store=path, limits=Limits(flight=10, filters=10), **options)  # type: ignore[arg-type]
     async with client:
         async for event in client.events():
             os.write(1, b"s" if isinstance(event, Synced | PeerWarning) else b".")

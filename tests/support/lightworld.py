@@ -1,4 +1,6 @@
-"""A wallet with scripts of every type, a regtest chain with its payments and spends, and a light client run against nodes."""
+"""A wallet with scripts of every type, a regtest chain with its payments and spends, and a light client run against
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,21 @@ TIMEOUT_S = 30.0
 FAST = Limits(connect_s=2, stall_s=0.2, reply_s=3, send_s=2, retry_s=0.01, max_retry_s=0.05, flight=40)
 IMPATIENT = replace(FAST, reply_s=0.2)  # where nobody will answer
 
-Place = tuple[str, bytes, int, int | None, bytes | None, int | None, bool]  # kind, txid, index, height, block hash, time, coinbase
+Place = tuple[
+    str, bytes, int, int | None, bytes | None, int | None, bool
+]  # kind, txid, index, height, block hash, time, coinbase
 
 
 class World:
     """A chain and a wallet, determined by a seed."""
 
     def __init__(
-        self, seed: int = 1, locks: Iterable[Lock] = LOCKS, *, mature: int = 101, clock: Callable[[], float] = lambda: START
+        self,
+        seed: int = 1,
+        locks: Iterable[Lock] = LOCKS,
+        *,
+        mature: int = 101,
+        clock: Callable[[], float] = lambda: START,
     ) -> None:
         self.rng = random.Random(seed)
         self.regtest = Regtest(clock=clock)
@@ -178,7 +187,9 @@ async def running(
     since: int | None = None,
     **options: object,
 ) -> AsyncIterator[Run]:
-    """A client of the nodes, by BIP-37 unless a test says otherwise; its events from number `since` or now on. No task may be left."""
+    """A client of the nodes, by BIP-37 unless a test says otherwise; its events from number `since` or now on. No task
+    may be left.
+    """
     before = asyncio.all_tasks()
     client = LightClient(
         watch or world.watch(),
@@ -212,7 +223,9 @@ def check_stored(path: Path, world: World) -> None:
         searched = max(store.cursor, store.searched)
         known = {(found.hit.txid, found.hit.n, found.hit.spend) for found in store.matches(confirmed=True)}
         assert known == {
-            (txid, n, kind == "input") for kind, txid, n, height, *_ in world.scan() if height is not None and height <= searched
+            (txid, n, kind == "input")
+            for kind, txid, n, height, *_ in world.scan()
+            if height is not None and height <= searched
         }
 
 
@@ -222,8 +235,12 @@ def check_events(store: Store) -> None:
     for number, stored in enumerate(store.events.read(0, 1_000_000), 1):
         assert stored.sequence == number
         told.take(decode(stored))
-    there = {(found.hit.spend, found.hit.txid, found.hit.n): (found.block_hash, found.height) for found in store.matches()}
-    assert {(str(kind) == "input", *rest): (each.block_hash, each.height) for (kind, *rest), each in told.matches.items()} == there
+    there = {
+        (found.hit.spend, found.hit.txid, found.hit.n): (found.block_hash, found.height) for found in store.matches()
+    }
+    assert {
+        (str(kind) == "input", *rest): (each.block_hash, each.height) for (kind, *rest), each in told.matches.items()
+    } == there
 
 
 def outputs(lock: Lock, *values: int) -> list[TxOut]:

@@ -38,7 +38,9 @@ def mine() -> WatchList:
 
 def paying(count: int) -> list[bytes]:
     """A chain in which every block pays us once."""
-    return chain_of([[tx([TxIn(bytes([1]) * 32, number)], [TxOut(1_000 + number, MINE)])] for number in range(count)], height=100)
+    return chain_of(
+        [[tx([TxIn(bytes([1]) * 32, number)], [TxOut(1_000 + number, MINE)])] for number in range(count)], height=100
+    )
 
 
 def source(kind: str, blocks: list[bytes], tmp_path: Path) -> tuple[object, dict[str, bool]]:

@@ -32,7 +32,9 @@ def partial_tree(txids: Sequence[bytes], positions: Collection[int]) -> bytes:
 
 
 def node_hash(leaves: Sequence[bytes], span: int) -> bytes:
-    """The node above these leaves. At the right edge it has fewer than `span`, and every odd level repeats its last hash."""
+    """The node above these leaves. At the right edge it has fewer than `span`, and every odd level repeats its last
+    hash.
+    """
     full = list(leaves)
     while len(full) < span:
         full += full[-(len(full) & -len(full)) :]  # the last complete subtree
@@ -40,7 +42,8 @@ def node_hash(leaves: Sequence[bytes], span: int) -> bytes:
 
 
 def extracted(count: int, hashes: Sequence[bytes], flags: bytes) -> tuple[bytes, list[tuple[int, bytes]]] | None:
-    """The root and the (position, txid) of the matched leaves that a partial tree proves; None for a tree that no builder makes.
+    """The root and the (position, txid) of the matched leaves that a partial tree proves; None for a tree that no
+    builder makes.
 
     It goes level by level from the top, as the definition does, where an implementation would go depth first.
     """
@@ -70,5 +73,9 @@ def extracted(count: int, hashes: Sequence[bytes], flags: bytes) -> tuple[bytes,
         if left == right:
             return None
         known[level, position] = sha256d(left + (right or left))
-    marked = [(position, known[level, position]) for (level, position), bit in zip(order, bits, strict=False) if bit and not level]
+    marked = [
+        (position, known[level, position])
+        for (level, position), bit in zip(order, bits, strict=False)
+        if bit and not level
+    ]
     return known[height, 0], marked

@@ -1,4 +1,6 @@
-"""Network namespaces joined by a bridge, each a machine with an address of its own. They need root and iproute2. No assertions."""
+"""Network namespaces joined by a bridge, each a machine with an address of its own. They need root and iproute2. No
+assertions.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def _ip(*words: str) -> None:
 
 
 def enter(namespace: str) -> None:
-    """Have the calling thread, and what it starts, live in a network namespace: its sockets are of that. Raises OSError."""
+    """Have the calling thread, and what it starts, live in a network namespace: its sockets are of that. Raises
+    OSError.
+    """
     file = os.open(_FOLDER / namespace, os.O_RDONLY | os.O_CLOEXEC)
     try:
         library = ctypes.CDLL(None, use_errno=True)
@@ -54,7 +58,9 @@ def within(namespace: str, call: Callable[[], _T]) -> _T:
 
 
 class Network:
-    """Machines on one bridge, of the addresses 10.99.0.1, 10.99.0.2 and so on; nothing of it is seen in the namespace of others."""
+    """Machines on one bridge, of the addresses 10.99.0.1, 10.99.0.2 and so on; nothing of it is seen in the namespace
+    of others.
+    """
 
     def __init__(self) -> None:
         self._name = f"spvfilter-{secrets.token_hex(4)}"
@@ -72,7 +78,20 @@ class Network:
     def add(self, number: int) -> str:
         """The namespace of a new machine, whose address is 10.99.0.NUMBER."""
         namespace = self._added(str(number))
-        _ip("link", "add", "eth0", "netns", namespace, "type", "veth", "peer", "name", f"port{number}", "netns", self._hub)
+        _ip(
+            "link",
+            "add",
+            "eth0",
+            "netns",
+            namespace,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            f"port{number}",
+            "netns",
+            self._hub,
+        )
         _ip("-n", self._hub, "link", "set", f"port{number}", "master", "bridge", "up")
         _ip("-n", namespace, "link", "set", "lo", "up")
         _ip("-n", namespace, "address", "add", f"10.99.0.{number}/24", "dev", "eth0")

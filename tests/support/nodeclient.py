@@ -24,7 +24,9 @@ def message(command: str, payload: bytes = b"", checksum: bytes | None = None) -
     return MAGIC + name + struct.pack("<I", len(payload)) + (checksum or sha256d(payload)[:4]) + payload
 
 
-def version_payload(*, relay: bool = True, version: int = 70016, nonce: int = 7, services: int = 0, height: int = 0) -> bytes:
+def version_payload(
+    *, relay: bool = True, version: int = 70016, nonce: int = 7, services: int = 0, height: int = 0
+) -> bytes:
     head = struct.pack("<iQq", version, services, 1_700_000_000) + bytes(52) + struct.pack("<Q", nonce)
     return head + var_bytes(b"/raw:1/") + struct.pack("<i?", height, relay)
 
@@ -41,7 +43,10 @@ def inventory(*items: tuple[int, bytes]) -> bytes:
 
 def parse_inventory(payload: bytes) -> list[tuple[int, bytes]]:
     start = {0xFD: 3, 0xFE: 5}.get(payload[0], 1)
-    return [(int.from_bytes(payload[at : at + 4], "little"), payload[at + 4 : at + 36]) for at in range(start, len(payload), 36)]
+    return [
+        (int.from_bytes(payload[at : at + 4], "little"), payload[at + 4 : at + 36])
+        for at in range(start, len(payload), 36)
+    ]
 
 
 def parse_headers(payload: bytes) -> list[bytes]:

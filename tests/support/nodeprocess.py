@@ -1,4 +1,6 @@
-"""`spvfilter node` in a child process, controlled line by line, and a command whose output is read line by line while it runs."""
+"""`spvfilter node` in a child process, controlled line by line, and a command whose output is read line by line while
+it runs.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def line(child: subprocess.Popen[bytes]) -> str:
 @contextmanager
 def running(*argv: object) -> Iterator[subprocess.Popen[bytes]]:
     words = command(*argv, code=WITH_SIGINT)
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as child:
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    ) as child:
         try:
             yield child
         finally:

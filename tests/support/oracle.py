@@ -53,7 +53,9 @@ def keys_of_multisig(script: bytes) -> list[bytes]:
 
 def pays_key(script: bytes) -> bool:
     """Pay-to-pubkey, its key pushed directly, or bare multisig."""
-    return (len(script) >= 2 and is_key(script[1:-1]) and script == p2pk(script[1:-1])) or bool(keys_of_multisig(script))
+    return (len(script) >= 2 and is_key(script[1:-1]) and script == p2pk(script[1:-1])) or bool(
+        keys_of_multisig(script)
+    )
 
 
 class Wallet:

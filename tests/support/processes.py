@@ -9,7 +9,8 @@ import sys
 
 WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from spvfilter.cli import main; sys.exit(main())"
 WITH_SIGINT = (  # a test run in the background ignores SIGINT, and its children inherit that
-    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from spvfilter.cli import main; sys.exit(main())"
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); from spvfilter.cli import main;"
+    " sys.exit(main())"
 )
 # another thread receives SIGINT: what the main thread waits for goes on, as if it came just before the call that waits
 WITH_UNNOTICED_SIGINT = WITH_SIGINT.replace(
@@ -41,7 +42,9 @@ def on_terminal(*argv: object, code: str = "", stdin: bytes = b"", **more: str) 
     """Run it with standard output and error on a terminal of 80 columns; what the terminal received."""
     ours, theirs = pty.openpty()
     try:
-        child = subprocess.Popen(command(*argv, code=code), stdin=subprocess.PIPE, stdout=theirs, stderr=theirs, env=environment(**more))
+        child = subprocess.Popen(
+            command(*argv, code=code), stdin=subprocess.PIPE, stdout=theirs, stderr=theirs, env=environment(**more)
+        )
     finally:
         os.close(theirs)
     assert child.stdin is not None

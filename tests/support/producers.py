@@ -9,7 +9,9 @@ from typing import Any
 from spvfilter.kernel.pure.arrow import Array, Schema, Stream
 
 _PYTHON = ctypes.pythonapi
-_CAPSULE = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(("PyCapsule_New", _PYTHON))
+_CAPSULE = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+    ("PyCapsule_New", _PYTHON)
+)
 RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 FILL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 TELL = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
@@ -17,7 +19,9 @@ KEPT: list[Any] = []  # what producers hold: for as long as the tests run, as C 
 
 
 class Producer:
-    """An array, and its schema, of one type. `changes` are made to the array's struct, `schema_changes` to the schema's."""
+    """An array, and its schema, of one type. `changes` are made to the array's struct, `schema_changes` to the
+    schema's.
+    """
 
     def __init__(
         self,
@@ -34,13 +38,21 @@ class Producer:
         self.dictionary = dictionary
         self.children = children
         self.memory = [None if raw is None else ctypes.create_string_buffer(raw, max(len(raw), 1)) for raw in buffers]
-        addresses = (ctypes.c_void_p * max(len(buffers), 1))(*(None if raw is None else ctypes.addressof(raw) for raw in self.memory))
+        addresses = (ctypes.c_void_p * max(len(buffers), 1))(
+            *(None if raw is None else ctypes.addressof(raw) for raw in self.memory)
+        )
         self._released, self._schema_released = RELEASE(self._release), RELEASE(self._release_schema)
-        self.array = Array(length=length, null_count=0, n_buffers=len(buffers), buffers=addresses, n_children=len(children))
+        self.array = Array(
+            length=length, null_count=0, n_buffers=len(buffers), buffers=addresses, n_children=len(children)
+        )
         self.schema = Schema(format=format, name=b"", flags=2, n_children=len(children))
         if children:
-            self.array.children = (ctypes.POINTER(Array) * len(children))(*(ctypes.pointer(child.array) for child in children))
-            self.schema.children = (ctypes.POINTER(Schema) * len(children))(*(ctypes.pointer(child.schema) for child in children))
+            self.array.children = (ctypes.POINTER(Array) * len(children))(
+                *(ctypes.pointer(child.array) for child in children)
+            )
+            self.schema.children = (ctypes.POINTER(Schema) * len(children))(
+                *(ctypes.pointer(child.schema) for child in children)
+            )
         if dictionary is not None:
             self.array.dictionary = ctypes.pointer(dictionary.array)
             self.schema.dictionary = ctypes.pointer(dictionary.schema)
@@ -67,7 +79,14 @@ class Producer:
 class Streamed:
     """A stream of producers of one type; it ends with an error of a code and a message, or where they end."""
 
-    def __init__(self, schema: Producer, arrays: Sequence[Producer], code: int = 0, message: bytes | None = None, at: str = "next") -> None:
+    def __init__(
+        self,
+        schema: Producer,
+        arrays: Sequence[Producer],
+        code: int = 0,
+        message: bytes | None = None,
+        at: str = "next",
+    ) -> None:
         self.released = 0
         self.arrays = iter(arrays)
         self.message = None if message is None else ctypes.create_string_buffer(message)

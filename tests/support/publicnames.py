@@ -12,7 +12,20 @@ from support.raising import COMPILED, plain
 
 MODULES = ["address", "bloom.sizing", "errors", "hashes", "network", "primitives", "transaction"]
 ROOMS = [
-    *("bloom", "bloom.exchange", "bloom.redis", "chain", "filters", "light", "node", "p2p", "rpc", "scan", "store", "wallet"),
+    *(
+        "bloom",
+        "bloom.exchange",
+        "bloom.redis",
+        "chain",
+        "filters",
+        "light",
+        "node",
+        "p2p",
+        "rpc",
+        "scan",
+        "store",
+        "wallet",
+    ),
     *("watch", "watch.descriptor", "wire", "wire.messages"),
 ]
 CONSTRUCTORS = ("__init__", "__new__", "__post_init__", "__enter__", "__aenter__")
@@ -31,12 +44,16 @@ def public() -> Iterator[tuple[str, str, object]]:
 
 def own() -> list[tuple[str, str, Any]]:
     """The package's classes and functions among them; the others are constants and aliases of types."""
-    found = [(room, name, value) for room, name, value in public() if inspect.isclass(value) or inspect.isroutine(value)]
+    found = [
+        (room, name, value) for room, name, value in public() if inspect.isclass(value) or inspect.isroutine(value)
+    ]
     return [(room, name, value) for room, name, value in found if str(value.__module__).startswith("spvfilter")]
 
 
 def members(cls: type) -> Iterator[tuple[str, Any]]:
-    """Methods and properties of a class and of the package's classes it derives from, those that are public or make an object."""
+    """Methods and properties of a class and of the package's classes it derives from, those that are public or make an
+    object.
+    """
     seen: set[str] = set()
     for base in cls.__mro__:
         if base.__module__.startswith("spvfilter"):

@@ -1,4 +1,5 @@
-"""Which errors of the package a function raises, read from its source: by itself, or through functions that are not public.
+"""Which errors of the package a function raises, read from its source: by itself, or through functions that are not
+public.
 
 The compiled kernel has no source: its methods raise what the reference's do.
 """
@@ -30,7 +31,9 @@ class Raising:
         self._public = frozenset(public)
 
     def by(self, function: Function, owner: type | None = None, *, callers: tuple[Function, ...] = ()) -> set[Error]:
-        """The classes in spvfilter.errors that leave a function, for a method one of `owner`. A call of a parameter is not followed."""
+        """The classes in spvfilter.errors that leave a function, for a method one of `owner`. A call of a parameter is
+        not followed.
+        """
         if function in callers:
             return set()
         found: set[Error] = set()
@@ -40,7 +43,11 @@ class Raising:
                 new = {raised} if raised else set()
             elif isinstance(node, ast.Call):
                 called = _named(node.func, function, owner)
-                new = self.by(called, owner, callers=(*callers, function)) if self._is_internal(called, function) else set()
+                new = (
+                    self.by(called, owner, callers=(*callers, function))
+                    if self._is_internal(called, function)
+                    else set()
+                )
             else:
                 continue
             found |= {error for error in new if not issubclass(error, caught)}
@@ -51,7 +58,9 @@ class Raising:
             return False
         if is_kernel(called):  # followed within the reference only, so that both backends are judged alike
             return is_kernel(caller) and called.__qualname__.split(".")[0] not in backend.reference()
-        return (called.__name__.startswith("_") and not called.__name__.startswith("__")) or called.__module__ not in self._public
+        return (
+            called.__name__.startswith("_") and not called.__name__.startswith("__")
+        ) or called.__module__ not in self._public
 
 
 def is_kernel(function: Function) -> bool:
@@ -60,7 +69,9 @@ def is_kernel(function: Function) -> bool:
 
 
 def sourced(member: object, owner: type) -> tuple[Any, type]:
-    """The function of a class's member, and the class in which its names are looked up; for a compiled one, those of the reference."""
+    """The function of a class's member, and the class in which its names are looked up; for a compiled one, those of
+    the reference.
+    """
     function = plain(member)
     if isinstance(function, COMPILED):
         twin = backend.reference()[function.__objclass__.__name__]
@@ -71,7 +82,11 @@ def sourced(member: object, owner: type) -> tuple[Any, type]:
 
 def says(doc: str, error: Error) -> bool:
     """Whether a docstring names an error or what it is a kind of."""
-    return any(kind.__name__ in doc for kind in error.__mro__ if kind.__module__ == errors.__name__ and kind is not errors.SpvFilterError)
+    return any(
+        kind.__name__ in doc
+        for kind in error.__mro__
+        if kind.__module__ == errors.__name__ and kind is not errors.SpvFilterError
+    )
 
 
 @cache

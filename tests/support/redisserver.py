@@ -33,8 +33,23 @@ def running_redis(folder: Path, *options: str, tcp: bool = False) -> Iterator[Re
     port = _free_port() if tcp else 0
     path = folder / "redis.sock"
     place = ["--bind", "127.0.0.1"] if tcp else ["--unixsocket", str(path)]
-    words = ["redis-server", "--port", str(port), *place, "--dir", str(folder), "--save", "", "--appendonly", "no", *options]
-    with (folder / "redis.log").open("ab") as log, subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as process:
+    words = [
+        "redis-server",
+        "--port",
+        str(port),
+        *place,
+        "--dir",
+        str(folder),
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        *options,
+    ]
+    with (
+        (folder / "redis.log").open("ab") as log,
+        subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as process,
+    ):
         try:
             _wait(process, ("127.0.0.1", port) if tcp else str(path), folder / "redis.log")
             yield RedisServer(process, f"redis://127.0.0.1:{port}" if tcp else f"unix://{path}", port)

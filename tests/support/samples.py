@@ -49,7 +49,9 @@ from support import build
 
 H1, H2, H3 = bytes(range(32)), bytes(range(32, 64)), bytes(range(64, 96))
 FUNDING = build.tx([build.TxIn(H1, 0, b"\x01\x02")], [build.TxOut(5_000, b"\x51")])
-WITNESS = build.tx([build.TxIn(H2, 1, witness=(b"sig", b"key"))], [build.TxOut(4_000, b"\x00\x14" + bytes(20)), build.TxOut(1, b"")])
+WITNESS = build.tx(
+    [build.TxIn(H2, 1, witness=(b"sig", b"key"))], [build.TxOut(4_000, b"\x00\x14" + bytes(20)), build.TxOut(1, b"")]
+)
 BLOCK = build.block(build.GENESIS, [build.coinbase(1, witness=True), FUNDING, WITNESS])
 ITEMS = (InvItem(InvType.TX, H1), InvItem(InvType.WITNESS_BLOCK, H2), InvItem(0xFFFFFFFF, H3))
 PLACES = (
@@ -58,7 +60,9 @@ PLACES = (
 )
 
 SAMPLES: dict[str, Message] = {
-    "version": Version(70016, 1033, 1_700_000_000, 7, b"/spvfilter:1/", 800_000, False, bytes(range(26)), bytes(range(26, 52))),
+    "version": Version(
+        70016, 1033, 1_700_000_000, 7, b"/spvfilter:1/", 800_000, False, bytes(range(26)), bytes(range(26, 52))
+    ),
     "verack": Verack(),
     "wtxidrelay": WtxidRelay(),
     "sendaddrv2": SendAddrV2(),
@@ -127,12 +131,22 @@ def place(net: st.SearchStrategy[int], address: st.SearchStrategy[bytes]) -> st.
 
 OLD_PLACES = st.one_of(place(st.just(NetId.IPV4), exactly(4)), place(st.just(NetId.IPV6), IPV6))
 NEW_PLACES = st.one_of(
-    *(place(st.just(net), exactly(size)) for net, size in KNOWN_NETS.items()), place(st.integers(7, 255), st.binary(max_size=512))
+    *(place(st.just(net), exactly(size)) for net, size in KNOWN_NETS.items()),
+    place(st.integers(7, 255), st.binary(max_size=512)),
 )
 
 MESSAGES: dict[str, st.SearchStrategy[Message]] = {
     "version": st.builds(
-        Version, sint(4), uint(8), sint(8), uint(8), st.binary(max_size=256), sint(4), st.booleans(), exactly(26), exactly(26)
+        Version,
+        sint(4),
+        uint(8),
+        sint(8),
+        uint(8),
+        st.binary(max_size=256),
+        sint(4),
+        st.booleans(),
+        exactly(26),
+        exactly(26),
     ),
     "verack": st.just(Verack()),
     "wtxidrelay": st.just(WtxidRelay()),

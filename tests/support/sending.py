@@ -34,7 +34,9 @@ class Hoards(Taker):
         self.kept[tx.txid] = self.kept[tx.wtxid] = raw
         find = responder.regtest.find_tx
         responder.regtest.find_tx = (  # type: ignore[method-assign]  # of its own copy
-            lambda txid, *, by_wtxid=False: Transaction.parse(self.kept[txid]) if txid in self.kept else find(txid, by_wtxid=by_wtxid)
+            lambda txid, *, by_wtxid=False: (
+                Transaction.parse(self.kept[txid]) if txid in self.kept else find(txid, by_wtxid=by_wtxid)
+            )
         )
 
     def view(self) -> object:  # type: ignore[override]

@@ -28,11 +28,18 @@ def sent(peer: Session) -> list[Message]:
     return [parse_message(command, payload) for command, payload in frames]
 
 
-def fresh(role: Role = Role.OUTBOUND, settings: Settings | None = None, own_nonces: Iterable[int] = (), first_nonce: int = 1) -> Session:
+def fresh(
+    role: Role = Role.OUTBOUND, settings: Settings | None = None, own_nonces: Iterable[int] = (), first_nonce: int = 1
+) -> Session:
     """A session that starts at 1,000 s with counted nonces; the first one is in its version."""
     nonces = itertools.count(first_nonce)
     return Session(
-        settings or Settings(REGTEST), role, draw_nonce=lambda: next(nonces), now=1_000.0, timestamp=1_234, own_nonces=set(own_nonces)
+        settings or Settings(REGTEST),
+        role,
+        draw_nonce=lambda: next(nonces),
+        now=1_000.0,
+        timestamp=1_234,
+        own_nonces=set(own_nonces),
     )
 
 
@@ -49,5 +56,6 @@ def ready(role: Role = Role.OUTBOUND, settings: Settings | None = None, theirs: 
 def comparable(events: Iterable[SessionEvent]) -> list[object]:
     """Events in a comparable form: errors as class and message."""
     return [
-        (type(event), type(event.error), str(event.error)) if isinstance(event, (Misbehaved, Disconnected)) else event for event in events
+        (type(event), type(event.error), str(event.error)) if isinstance(event, (Misbehaved, Disconnected)) else event
+        for event in events
     ]

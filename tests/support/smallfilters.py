@@ -14,7 +14,13 @@ from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import Bip37Hash, CustomHash, FastHash, HashFamily, SipHash
 
 SECRET = bytes(range(16))
-FAMILIES: list[HashFamily] = [FastHash(3), SipHash(SECRET), Bip37Hash(3), CustomHash("crc", zlib.crc32), SparkHash(2, 3)]
+FAMILIES: list[HashFamily] = [
+    FastHash(3),
+    SipHash(SECRET),
+    Bip37Hash(3),
+    CustomHash("crc", zlib.crc32),
+    SparkHash(2, 3),
+]
 every_family = pytest.mark.parametrize("hashing", FAMILIES, ids=lambda hashing: hashing.family.name)
 KEYS = st.lists(st.binary(max_size=8), max_size=30)
 

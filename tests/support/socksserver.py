@@ -13,7 +13,9 @@ IPV4, NAME, IPV6 = 1, 3, 4
 
 @dataclass
 class SocksProxy:
-    """`names` are resolved only here. `reply` replaces the answer to a request; b"" closes, None is an honest answer."""
+    """`names` are resolved only here. `reply` replaces the answer to a request; b"" closes, None is an honest
+    answer.
+    """
 
     names: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     user: tuple[str, str] | None = None

@@ -1,4 +1,6 @@
-"""Databases that are closed at the end of the test that opened them: Python 3.13 warns of one that is collected while it is open."""
+"""Databases that are closed at the end of the test that opened them: Python 3.13 warns of one that is collected while
+it is open.
+"""
 
 from __future__ import annotations
 

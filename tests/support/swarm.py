@@ -1,4 +1,6 @@
-"""A network of a thousand addresses in virtual time, for the light client's engine: honest nodes, one party with many, and DNS seeds."""
+"""A network of a thousand addresses in virtual time, for the light client's engine: honest nodes, one party with many,
+and DNS seeds.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,18 @@ from functools import partial
 from simulation.timeline import Timeline, Timer
 from spvfilter.light.engine import Engine, Instant, Options, Saved
 from spvfilter.light.engine.effects import AskSeeds, Commit, Connect, Drop, Effect, Emit, Fence, Read, Send, Wake, Work
-from spvfilter.light.engine.inputs import Committed, Connected, Fenced, Heard, Input, Lost, SeedAnswer, Seeded, Tick, Worked
+from spvfilter.light.engine.inputs import (
+    Committed,
+    Connected,
+    Fenced,
+    Heard,
+    Input,
+    Lost,
+    SeedAnswer,
+    Seeded,
+    Tick,
+    Worked,
+)
 from spvfilter.light.engine.netgroups import dialling_group, host_of
 from spvfilter.light.engine.options import Reach
 from spvfilter.light.engine.peers import Peer
@@ -69,7 +82,9 @@ class Swarm:
         theirs, others = groups[:hostile_groups], groups[hostile_groups:]
         hostile = round(ADDRESSES * HOSTILE)
         self.nodes = [self._node(rng.choice(theirs), hostile=True, number=number) for number in range(hostile)]
-        self.nodes += [self._node(rng.choice(others), hostile=False, number=number) for number in range(hostile, ADDRESSES)]
+        self.nodes += [
+            self._node(rng.choice(others), hostile=False, number=number) for number in range(hostile, ADDRESSES)
+        ]
         self.directory = {node.address: node for node in self.nodes}
         self.made_up = 0
         self.asked: list[int] = []  # services that seeds were asked for
@@ -95,11 +110,21 @@ class Swarm:
                 node.is_up = self.rng.random() < _UP
 
     def answer_getaddr(self, node: Node) -> list[Message]:
-        """An honest node tells 23 % of what it knows; a hostile one all that is hostile, and addresses that it makes up."""
+        """An honest node tells 23 % of what it knows; a hostile one all that is hostile, and addresses that it makes
+        up.
+        """
         now, rng = self.wall(), self.rng
         if node.is_hostile:
-            return [wire.AddrV2((*(each.told(60, now) for each in self.hostile), *self._made_up(1_000 - len(self.hostile))))]
-        return [wire.AddrV2(tuple(each.told(rng.uniform(0, 86_400), now) for each in rng.sample(self.nodes, min(230, len(self.nodes)))))]
+            return [
+                wire.AddrV2((*(each.told(60, now) for each in self.hostile), *self._made_up(1_000 - len(self.hostile))))
+            ]
+        return [
+            wire.AddrV2(
+                tuple(
+                    each.told(rng.uniform(0, 86_400), now) for each in rng.sample(self.nodes, min(230, len(self.nodes)))
+                )
+            )
+        ]
 
     def spam(self) -> Message:
         """What a hostile node tells unasked."""
@@ -117,7 +142,11 @@ class Swarm:
         answers = []
         for seed in SEEDS:
             stated = services if seed in SMART_SEEDS else 0
-            known = [node.host for node in (self.hostile if self.seeds_are_hostile else self.nodes) if node.services & stated == stated]
+            known = [
+                node.host
+                for node in (self.hostile if self.seeds_are_hostile else self.nodes)
+                if node.services & stated == stated
+            ]
             answers.append(SeedAnswer(seed, stated, tuple(self.rng.sample(known, min(25, len(known))))))
         return tuple(answers)
 
@@ -125,7 +154,9 @@ class Swarm:
 class Client:
     """The engine in this network, started again from its database as often as one likes."""
 
-    def __init__(self, swarm: Swarm, *, named: list[str] | None = None, mode: Mode = Mode.COMPACT, **options: object) -> None:
+    def __init__(
+        self, swarm: Swarm, *, named: list[str] | None = None, mode: Mode = Mode.COMPACT, **options: object
+    ) -> None:
         self.swarm = swarm
         self.store = _store(swarm.rng.randbytes(32))
         self.options = Options(mode=mode, reach=Reach.DIRECT, **options)  # type: ignore[arg-type]  # by name
@@ -142,7 +173,9 @@ class Client:
     def _make(self) -> Engine:
         watch = WatchList(NETWORK)
         watch.add_script(OURS)
-        return Engine(self.options, watch, Saved.read(self.store, watch), self.named, random.Random(self.swarm.rng.random()))
+        return Engine(
+            self.options, watch, Saved.read(self.store, watch), self.named, random.Random(self.swarm.rng.random())
+        )
 
     def start(self) -> None:
         """Begin, or begin again: what is not in the database is forgotten."""

@@ -90,8 +90,12 @@ def record_of(raw: bytes, undo: bytes) -> bytes:
     return undo + sha256d(raw[4:36] + undo)
 
 
-def spent_of(blocks: Iterable[bytes], known: dict[bytes, Spent] | None = None, start: int = 0) -> list[list[list[Spent]]]:
-    """The coins that each block of a chain spends, in order; all must come from these blocks or be `known`, by outpoint."""
+def spent_of(
+    blocks: Iterable[bytes], known: dict[bytes, Spent] | None = None, start: int = 0
+) -> list[list[list[Spent]]]:
+    """The coins that each block of a chain spends, in order; all must come from these blocks or be `known`, by
+    outpoint.
+    """
     coins = {} if known is None else dict(known)
     spent = []
     for height, raw in enumerate(blocks, start):
@@ -146,7 +150,9 @@ KEYS = [full_key(number) for number in range(1, 9)]
 
 
 class Ledger(Purse):
-    """A random chain that creates no money: what a transaction pays it spends, less a fee, so that undo records can be made of it."""
+    """A random chain that creates no money: what a transaction pays it spends, less a fee, so that undo records can be
+    made of it.
+    """
 
     def __init__(self, rng: random.Random, *, closed: bool = False) -> None:
         super().__init__(rng)
@@ -159,7 +165,11 @@ class Ledger(Purse):
     def script(self) -> bytes:
         if self.rng.random() < 0.2:
             key = self.rng.choice(KEYS)
-            return b"\x41" + key + b"\xac" if self.rng.random() < 0.7 else b"\x21" + bytes((2 + key[64] % 2,)) + key[1:33] + b"\xac"
+            return (
+                b"\x41" + key + b"\xac"
+                if self.rng.random() < 0.7
+                else b"\x21" + bytes((2 + key[64] % 2,)) + key[1:33] + b"\xac"
+            )
         return super().script()
 
     def transaction(self) -> bytes:
@@ -171,7 +181,9 @@ class Ledger(Purse):
                 total += self.values[tx_hash, index]
             elif not self.closed:
                 tx_hash, index, script = self.rng.randbytes(32), self.rng.randrange(3), self.script()
-                coin = Spent(self.rng.randrange(10**6, 10**9), script, self.rng.randrange(1, 90), self.rng.random() < 0.1)
+                coin = Spent(
+                    self.rng.randrange(10**6, 10**9), script, self.rng.randrange(1, 90), self.rng.random() < 0.1
+                )
                 self.before[outpoint(tx_hash, index)] = coin
                 total += coin.value
             else:
@@ -181,7 +193,9 @@ class Ledger(Purse):
             witness = (self.rng.randbytes(5),) if self.rng.random() < 0.5 else ()
             inputs.append(TxIn(tx_hash, index, b"\x05" + self.rng.randbytes(5), witness=witness))
         count = self.rng.randint(1, 4)
-        outputs = [TxOut((total - self.rng.randrange(min(total, 500) + 1)) // count, self.script()) for _ in range(count)]
+        outputs = [
+            TxOut((total - self.rng.randrange(min(total, 500) + 1)) // count, self.script()) for _ in range(count)
+        ]
         raw = tx(inputs, outputs, lock_time=self.rng.randrange(1 << 30))
         self.made[raw] = (inputs, outputs)
         self.adopt(raw)

@@ -7,9 +7,28 @@ from operator import methodcaller
 from pathlib import Path
 
 from spvfilter import errors
-from spvfilter.bloom import Bip37Hash, BloomFilter, CountingBloomFilter, CustomHash, FastHash, Growth, ScalableBloomFilter, SipHash, Size
+from spvfilter.bloom import (
+    Bip37Hash,
+    BloomFilter,
+    CountingBloomFilter,
+    CustomHash,
+    FastHash,
+    Growth,
+    ScalableBloomFilter,
+    SipHash,
+    Size,
+)
 from spvfilter.chain import Candidate, ChainHeader, Fork, Order, Segment, Start, Tip, Update
-from spvfilter.filters import BasicFilter, Bip37Filter, Exposure, GolombCodedSet, MatchedTx, PrivacyCase, SampledRate, privacy_report
+from spvfilter.filters import (
+    BasicFilter,
+    Bip37Filter,
+    Exposure,
+    GolombCodedSet,
+    MatchedTx,
+    PrivacyCase,
+    SampledRate,
+    privacy_report,
+)
 from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, Place, ProvedTx, SpentCoin, TxMatch, TxSpan
 from spvfilter.light import (
     Broadcast,
@@ -126,7 +145,18 @@ def bloom_filters() -> list[object]:
     scalable = ScalableBloomFilter(10, 0.01, encode="int64")
     scalable.update(range(50))
     growth, size = Growth(10, 0.01), Size.of(10, 0.01)
-    return [*plain, encoded, counting, scalable, growth, growth.expected(50), size, size.expected(5), *hashings, counting.header()]
+    return [
+        *plain,
+        encoded,
+        counting,
+        scalable,
+        growth,
+        growth.expected(50),
+        size,
+        size.expected(5),
+        *hashings,
+        counting.header(),
+    ]
 
 
 def bip37_filters() -> list[object]:
@@ -165,7 +195,14 @@ assert isinstance(VERSION, Version)
 def node_values() -> list[object]:
     lock = p2wpkh(bytes([2]) * 33)
     first = TreeBlock(BLOCK, HEADER, Tip(REGTEST, 1, H1, 2, 3, 4, 5, [6]), None, (H1, H2))
-    second = TreeBlock(BLOCK, HEADER, Tip(REGTEST, 2, H2, 4, 3, 4, 5, [6, 7]), first, (H2,), {bytes(36): UnspentOutput(1, b"", 0, True)})
+    second = TreeBlock(
+        BLOCK,
+        HEADER,
+        Tip(REGTEST, 2, H2, 4, 3, 4, 5, [6, 7]),
+        first,
+        (H2,),
+        {bytes(36): UnspentOutput(1, b"", 0, True)},
+    )
     assert second.spent
     return [lock, TxIn(OutPoint(H1, 0), witness=(b"",)), second, TipChange([first], [second]), *second.spent.values()]
 
@@ -184,21 +221,54 @@ VALUES: dict[str, list[object]] = {
         GolombCodedSet.build([b"a"], bytes(16), 19, 784931),
         MatchedTx(1, H1, WITNESS),
         *(Exposure(1, 2, 0.5), SampledRate(1, 2), PrivacyCase("now", "the filter as it is", Exposure(1, 2, 0.5), None)),
-        privacy_report(WatchList.from_addresses(["1BoatSLRHtKNngkdXEeobR76b53LETtpyT"]), 0.01, 5, bytes(16), probes=0, restarts=1, added=1),
+        privacy_report(
+            WatchList.from_addresses(["1BoatSLRHtKNngkdXEeobR76b53LETtpyT"]),
+            0.01,
+            5,
+            bytes(16),
+            probes=0,
+            restarts=1,
+            added=1,
+        ),
     ],
     "kernel": [
         ProvedTx(3, bytes(32)),
         SpentCoin(5, b"", 7, True),
-        *(HIT, Coin(0, 1, None), Place(3, 8, 285, bytes(8), H1), TxMatch(1, H1, 0, 5), TxSpan(0, 9, [(1, 2, 3)], [(4, 5, 6)], 0)),
+        *(
+            HIT,
+            Coin(0, 1, None),
+            Place(3, 8, 285, bytes(8), H1),
+            TxMatch(1, H1, 0, 5),
+            TxSpan(0, 9, [(1, 2, 3)], [(4, 5, 6)], 0),
+        ),
         *(*EntryKind, *Encoding, *Family),
     ],
     "light": [
-        *(Progress(Phase.BLOCKS, 1, 2), Synced(7, H1), PeerChanged(None), PeerWarning("peer:1", of_class(errors.LieError), True)),
+        *(
+            Progress(Phase.BLOCKS, 1, 2),
+            Synced(7, H1),
+            PeerChanged(None),
+            PeerWarning("peer:1", of_class(errors.LieError), True),
+        ),
         *(FeeFloor(1_000, 3), FeeWarning(H1, 500, FeeFloor(1_000, 3))),
-        *(BroadcastProgress(H1, "peer:1", BroadcastStep.REFUSED, "dust (0x41)"), BroadcastChanged(H1, TxStatus.REPLACED, H2)),
+        *(
+            BroadcastProgress(H1, "peer:1", BroadcastStep.REFUSED, "dust (0x41)"),
+            BroadcastChanged(H1, TxStatus.REPLACED, H2),
+        ),
         *(Refusal("peer:1", "dust"), Broadcast(H1, ("peer:2",), ("peer:3",), (Refusal("peer:1", "dust"),))),
         PeerStatus("peer:1", "/agent/", 0x49, 7),
-        ClientStatus(Mode.AUTO, None, 7, 6, False, (PeerStatus("peer:1", "/agent/", 0x49, 7),), 5, (BlockRange(1, 2),), 0, (SEARCHED,)),
+        ClientStatus(
+            Mode.AUTO,
+            None,
+            7,
+            6,
+            False,
+            (PeerStatus("peer:1", "/agent/", 0x49, 7),),
+            5,
+            (BlockRange(1, 2),),
+            0,
+            (SEARCHED,),
+        ),
     ],
     "node": node_values(),
     "p2p": [Address("::1", 8333), Clock(), Limits(), Proxy("localhost", 9050, "user", "password")],
@@ -207,7 +277,11 @@ VALUES: dict[str, list[object]] = {
         *(BlockRef(0, 8, 90, H1, H2, 3, 4, None), Problem("blk0", "gone"), RawBlock(BLOCK, 1), ScanReport(1, 90)),
         *(UndoPlace(0, Path("rev00000.dat"), b"", 8, 40), *UndoMode, *OutputFormat, BlockSpan(1, 2, 3), PART),
         *(PLAN, PlannedFile("blk0", b"", False, None)),
-        *(PlannedBlock(BlockRef(0, 8, 90, H1, H2, 3, 4, None), (8, 40), False, True), PartsReport(2, 1), PartSummary(1, 90)),
+        *(
+            PlannedBlock(BlockRef(0, 8, 90, H1, H2, 3, 4, None), (8, 40), False, True),
+            PartsReport(2, 1),
+            PartSummary(1, 90),
+        ),
         *(ScanConnected(5, H1), ScanDisconnected(5, H1), SeenFile("blk0", 1, 2, 90, 3)),
         *(BuiltFilter(H1, H2, 5, 0, b"\0"), FilterPart([BuiltFilter(H1, H2, 5, 0, b"\0")], [])),
         WorkerPlan(PLAN, ((2, 3),), 0, ("blk0",), (((SeenFile("blk0", 1, 2, 90, 3),),),), {(False, 0): {0: PART}}),
@@ -225,10 +299,31 @@ VALUES: dict[str, list[object]] = {
         StoredTx(WITNESS, TxStatus.PENDING, True, 1, 2),
         Balance(1, 2, 3, 4, 5),
         UnspentCoin(OutPoint(bytes(32), 1), 5, b"\x51", None, "label", 7, False, True, None, "7-00"),
-        HistoryEntry(bytes(32), -5, 1, TxStatus.CONFIRMED, 7, bytes(32), 8, None, 1, None, False, False, ("label",), WITNESS, "7-00"),
+        HistoryEntry(
+            bytes(32),
+            -5,
+            1,
+            TxStatus.CONFIRMED,
+            7,
+            bytes(32),
+            8,
+            None,
+            1,
+            None,
+            False,
+            False,
+            ("label",),
+            WITNESS,
+            "7-00",
+        ),
         StoredMatch(HIT, None, None, Completeness.PROVEN),
         KnownAddress("1.2.3.4:8333", 0x49, 1, "1.2.0.0/16", False),
-        *(SEARCHED, BlockRange(3, 6), EntryGroup(1, (BlockRange(3, 6),)), NewEntry(1, EntryKind.SCRIPT, b"\x51", "label")),
+        *(
+            SEARCHED,
+            BlockRange(3, 6),
+            EntryGroup(1, (BlockRange(3, 6),)),
+            NewEntry(1, EntryKind.SCRIPT, b"\x51", "label"),
+        ),
         KeychainStatus("mine", "label", None, 20, 30, (3,), 0, "bc1"),
         KeychainChange("mine", (3,), 30, ((29, 30),)),
     ],
@@ -251,5 +346,13 @@ VALUES: dict[str, list[object]] = {
         Misbehaved(errors.SessionError("late", cause="pong without ping")),
         Disconnected(None),
     ],
-    "wire.messages": [*SAMPLES.values(), *ITEMS, *PLACES, MERKLEBLOCK, PROOF, *PROOF.matched, Unknown("alert", b"\x00")],
+    "wire.messages": [
+        *SAMPLES.values(),
+        *ITEMS,
+        *PLACES,
+        MERKLEBLOCK,
+        PROOF,
+        *PROOF.matched,
+        Unknown("alert", b"\x00"),
+    ],
 }

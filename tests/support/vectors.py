@@ -39,13 +39,19 @@ def vector_file(name: str) -> Any:
 
 
 def vector_cases(name: str, where: Any = None) -> pytest.MarkDecorator:
-    """Parametrise `case` over the vectors of a file; without the data one case remains, which the marker skips or fails."""
+    """Parametrise `case` over the vectors of a file; without the data one case remains, which the marker skips or
+    fails.
+    """
     cases: list[Any] = [pytest.param(None, id="missing", marks=pytest.mark.vectors)]
     if vectors_root() is not None:
         chosen = [case for case in vector_file(name)["vectors"] if where is None or where(case)]
         assert chosen, f"no vectors left in {name}"
         cases = [
-            pytest.param(case, id=str(case.get("id", number)) if isinstance(case, dict) else str(number), marks=pytest.mark.vectors)
+            pytest.param(
+                case,
+                id=str(case.get("id", number)) if isinstance(case, dict) else str(number),
+                marks=pytest.mark.vectors,
+            )
             for number, case in enumerate(chosen)
         ]
     return pytest.mark.parametrize("case", cases)

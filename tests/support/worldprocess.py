@@ -1,4 +1,5 @@
-"""A World with its node in a child process, so that the memory of the test's process is the client's: python worldprocess.py SEED.
+"""A World with its node in a child process, so that the memory of the test's process is the client's: python
+worldprocess.py SEED.
 
 Prints the node's port; then, for each line it reads ("mempool", "mine", "reorg N" or "tip"), the tip.
 """

@@ -70,7 +70,10 @@ class World:
             witness = (rng.randbytes(rng.randrange(4)),) * rng.randrange(3)
             inputs.append(TxIn(point[:32], int.from_bytes(point[32:], "little"), script_sig, witness=witness))
         outputs = [
-            TxOut(rng.choice(VALUES), rng.choice(self.scripts) if rng.random() < 0.7 else rng.randbytes(rng.choice(LENGTHS)))
+            TxOut(
+                rng.choice(VALUES),
+                rng.choice(self.scripts) if rng.random() < 0.7 else rng.randbytes(rng.choice(LENGTHS)),
+            )
             for _ in range(rng.choice((0, 1, 1, 2, 5)))
         ]
         raw = build.tx(inputs, outputs)
@@ -79,7 +82,8 @@ class World:
         return raw
 
     def block(self) -> bytes:
-        """A block of a few transactions, seldom one of them twice, which may spend each other's outputs and those of earlier blocks.
+        """A block of a few transactions, seldom one of them twice, which may spend each other's outputs and those of
+        earlier blocks.
 
         Some have been in an earlier block: a reorganisation, or a scan that began anew.
         """
@@ -106,7 +110,9 @@ class World:
                 changed[at : at + self.rng.randrange(4)] = self.rng.randbytes(self.rng.randrange(4))
             case 3:
                 for _ in range(self.rng.randrange(1, 4)):
-                    changed[self.rng.randrange(len(raw))] = self.rng.choice((0, 1, 0x4C, 0xFC, 0xFD, 0xFE, 0xFF, self.rng.randrange(256)))
+                    changed[self.rng.randrange(len(raw))] = self.rng.choice(
+                        (0, 1, 0x4C, 0xFC, 0xFD, 0xFE, 0xFF, self.rng.randrange(256))
+                    )
         return bytes(changed)
 
 

@@ -1,4 +1,6 @@
-"""BDK as judge: its wallet, given the same chain and the same unconfirmed transactions, has the same balance, coins and history."""
+"""BDK as judge: its wallet, given the same chain and the same unconfirmed transactions, has the same balance, coins and
+history.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def descriptor() -> Any:
 def scripts() -> list[bytes]:
     """The first scripts of the descriptor."""
     made = bdk.Wallet.create_single(descriptor(), bdk.Network.REGTEST, bdk.Persister.new_in_memory())
-    return [made.peek_address(bdk.KeychainKind.EXTERNAL, number).address.script_pubkey().to_bytes() for number in range(3)]
+    return [
+        made.peek_address(bdk.KeychainKind.EXTERNAL, number).address.script_pubkey().to_bytes() for number in range(3)
+    ]
 
 
 class Judged(Model):
@@ -65,11 +69,18 @@ class Judged(Model):
         unconfirmed = self.books.unconfirmed
         for digest, each in unconfirmed.pending.items():
             raws[digest], seen[digest] = each.raw, unconfirmed._ages[digest]
-        return [bdk.Transaction(raw) for raw in raws.values()], anchors, {bdk.Txid.from_bytes(each): at for each, at in seen.items()}
+        return (
+            [bdk.Transaction(raw) for raw in raws.values()],
+            anchors,
+            {bdk.Txid.from_bytes(each): at for each, at in seen.items()},
+        )
 
     def judge(self) -> Any:
         """BDK's wallet of the same facts."""
-        changes = [bdk.ChainChange(height=at, hash=bdk.BlockHash.from_bytes(sha256d(raw))) for at, (raw, _) in enumerate(self.chain)]
+        changes = [
+            bdk.ChainChange(height=at, hash=bdk.BlockHash.from_bytes(sha256d(raw)))
+            for at, (raw, _) in enumerate(self.chain)
+        ]
         txs, anchors, seen = self.graph()
         facts = bdk.ChangeSet.from_aggregate(
             self.descriptor,
@@ -94,16 +105,25 @@ class Judged(Model):
         judge, views = self.judge(), self.store.views
         ours, theirs = views.balance(), judge.balance()
         coins = views.coins()
-        young = [coin for coin in coins if coin.is_coinbase and len(self.chain) - (coin.height or 0) < COINBASE_MATURITY]
+        young = [
+            coin for coin in coins if coin.is_coinbase and len(self.chain) - (coin.height or 0) < COINBASE_MATURITY
+        ]
         held = sum(coin.value for coin in young if coin.spent_by is not None)  # which BDK does not count
         assert theirs.immature.to_sat() == ours.immature - held
         assert theirs.confirmed.to_sat() == ours.spendable
         assert theirs.trusted_pending.to_sat() + theirs.untrusted_pending.to_sat() == ours.pending_in
         assert theirs.total.to_sat() == ours.total
-        unspent = {(each.outpoint.txid.serialize(), each.outpoint.vout): each.txout.value.to_sat() for each in judge.list_unspent()}
-        assert {(coin.outpoint.txid, coin.outpoint.index): coin.value for coin in coins if coin.spent_by is None} == unspent
+        unspent = {
+            (each.outpoint.txid.serialize(), each.outpoint.vout): each.txout.value.to_sat()
+            for each in judge.list_unspent()
+        }
+        assert {
+            (coin.outpoint.txid, coin.outpoint.index): coin.value for coin in coins if coin.spent_by is None
+        } == unspent
         mine = {match.txid for match in self.told.matches.values()}
-        history = {entry.txid: entry for entry in views.history(limit=None) if entry.status in LIVE and entry.txid in mine}
+        history = {
+            entry.txid: entry for entry in views.history(limit=None) if entry.status in LIVE and entry.txid in mine
+        }
         listed = {each.transaction.compute_txid().serialize(): each for each in judge.transactions()}
         assert history.keys() == listed.keys()
         for digest, entry in history.items():

@@ -1,4 +1,6 @@
-"""The books against a naive recomputation: random chains, mempools, reorganisations, rivals, crashes, and their events."""
+"""The books against a naive recomputation: random chains, mempools, reorganisations, rivals, crashes, and their
+events.
+"""
 
 from __future__ import annotations
 
@@ -92,11 +94,17 @@ class Model:
         coins = self.coins()
         inputs: list[TxIn] = []
         for _ in range(self.rng.randint(1, 2)):
-            digest, number = self.rng.choice(coins) if coins and self.rng.random() < 0.85 else (self.rng.randbytes(32), 0)
+            digest, number = (
+                self.rng.choice(coins) if coins and self.rng.random() < 0.85 else (self.rng.randbytes(32), 0)
+            )
             if outpoint(digest, number) not in {each.outpoint for each in inputs}:
                 inputs.append(TxIn(digest, number))
         scripts = [self.rng.choice(OURS) if self.rng.random() < 0.4 else THEIRS for _ in range(3)]
-        return tx(inputs, [TxOut(self.rng.randrange(1, 10**6), script) for script in scripts], lock_time=self.rng.randrange(1 << 30))
+        return tx(
+            inputs,
+            [TxOut(self.rng.randrange(1, 10**6), script) for script in scripts],
+            lock_time=self.rng.randrange(1 << 30),
+        )
 
     # Steps
 
@@ -119,7 +127,9 @@ class Model:
         """The transactions of a valid block: parents first, no outpoint spent twice."""
         gone = set().union(*(spends(raw) for _, txs in self.chain for raw in txs))
         there = {txid(raw) for _, txs in self.chain for raw in txs}
-        chosen: list[bytes] = [coinbase(len(self.chain), [TxOut(5, self.rng.choice([*OURS, THEIRS]))], self.rng.randbytes(4))]
+        chosen: list[bytes] = [
+            coinbase(len(self.chain), [TxOut(5, self.rng.choice([*OURS, THEIRS]))], self.rng.randbytes(4))
+        ]
         for digest, raw in self.mempool.items():
             parents = {point[:32] for point in spends(raw)} & set(self.mempool)
             if self.rng.random() < 0.6 and not spends(raw) & gone and parents <= there and digest not in there:
@@ -195,7 +205,9 @@ class Model:
             self.own.add(txid(raw))
 
     def again(self) -> None:
-        for digest in self.rng.sample(list(self.books.unconfirmed.pending), min(2, len(self.books.unconfirmed.pending))):
+        for digest in self.rng.sample(
+            list(self.books.unconfirmed.pending), min(2, len(self.books.unconfirmed.pending))
+        ):
             self.tell(self.books.see_again(digest))
 
     def abandon(self) -> None:
@@ -211,7 +223,9 @@ class Model:
     # Invariants
 
     def check_rivals(self) -> None:
-        """Of transactions that spend the same coin one counts at most; a descendant follows its parent; what counts is told of."""
+        """Of transactions that spend the same coin one counts at most; a descendant follows its parent; what counts is
+        told of.
+        """
         unconfirmed = self.books.unconfirmed
         live = {digest: each for digest, each in unconfirmed.pending.items() if unconfirmed.is_live(digest)}
         spent = [point for each in live.values() for point in spends(each.raw)]
@@ -223,7 +237,9 @@ class Model:
                 assert spends(each.raw) & set(spent), "nothing stands against it"
         assert self.told.waiting() == {digest for digest in live if unconfirmed.hits(digest)}
         assert {digest: each.status for digest, each in unconfirmed.pending.items()} == {
-            entry.txid: entry.status for entry in self.store.views.history(limit=None) if entry.status in ("pending", "replaced")
+            entry.txid: entry.status
+            for entry in self.store.views.history(limit=None)
+            if entry.status in ("pending", "replaced")
         }
 
     def check(self) -> None:
@@ -288,7 +304,9 @@ def test_events_and_database_tell_what_a_naive_recomputation_tells(seed: int, st
 
 
 @pytest.mark.parametrize("seed", range(effort(5, 8, 200)))
-def test_a_long_life_with_room_for_little_ends_with_what_a_naive_recomputation_tells(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_life_with_room_for_little_ends_with_what_a_naive_recomputation_tells(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is forgotten for lack of room changes no balance and breaks nothing."""
     for name, most in (("MAX_RIVALS_OF_COIN", 1), ("MAX_RIVALS", 3), ("MAX_FAMILY", 2)):
         monkeypatch.setattr(unconfirmed, name, most)
@@ -373,7 +391,9 @@ def test_a_spend_that_came_before_what_it_spends_expires_by_the_time_when_it_cam
 
 
 def test_blocks_in_doubt_are_searched_again_from_the_lowest_that_was_searched_for_any_entry() -> None:
-    """Not from the wallet's start, below which an entry may have been searched for, and not from below all, where nothing was."""
+    """Not from the wallet's start, below which an entry may have been searched for, and not from below all, where
+    nothing was.
+    """
     books = Books(WatchList(REGTEST), SavedBooks())
     books.store_entries([(EntryKind.SCRIPT, b"\x51", None)])
     books.begin_at(10)

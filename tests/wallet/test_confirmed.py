@@ -61,11 +61,17 @@ def test_those_in_blocks_up_to_a_height_are_proven_once(seed: int) -> None:
             assert matches.take(height) == [naive.pop(mark) for mark in gone]
         elif kind < 0.83:
             lost = without_entry(entry := rng.randrange(3))
-            assert {identity(each.hit) for each in matches.change(lost)} == {m for m, each in naive.items() if each.hit.entry == entry}
+            assert {identity(each.hit) for each in matches.change(lost)} == {
+                m for m, each in naive.items() if each.hit.entry == entry
+            }
             naive = {mark: each for mark, each in naive.items() if each.hit.entry != entry}
         else:
             height = rng.randrange(-1, 50)
-            due = [mark for mark, each in naive.items() if each.height <= height and each.completeness is Completeness.ONE_PEER]  # type: ignore[operator]
+            due = [
+                mark
+                for mark, each in naive.items()
+                if each.height <= height and each.completeness is Completeness.ONE_PEER  # type: ignore[operator]
+            ]
             naive |= {mark: naive[mark]._replace(completeness=Completeness.PROVEN) for mark in due}
             assert sorted(matches.prove(height)) == sorted(naive[mark] for mark in due)
         assert {identity(each.hit): each for each in matches} == naive

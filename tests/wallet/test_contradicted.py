@@ -1,4 +1,6 @@
-"""Unconfirmed transactions that were broadcast here and that strangers contradict: what is offered is what the user sent last."""
+"""Unconfirmed transactions that were broadcast here and that strangers contradict: what is offered is what the user
+sent last.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def wallet() -> Wallet:
 
 
 def invent_chain(wallet: Wallet, upon: bytes) -> list[bytes]:
-    """Strangers' unconfirmed payments, the first of which spends an output, each later one the one before: too many to be displaced."""
+    """Strangers' unconfirmed payments, the first of which spends an output, each later one the one before: too many to
+    be displaced.
+    """
     chain = [pay(500, out(upon))]
     for _ in range(MAX_DISPLACED):
         chain.append(pay(500, out(chain[-1])))
@@ -77,7 +81,9 @@ def test_of_ours_that_strangers_have_replaced_the_one_broadcast_last_is_offered(
 
 
 def test_what_strangers_invent_upon_ours_does_not_keep_it_from_being_replaced(wallet: Wallet) -> None:
-    """Who was paid could keep us from taking it back, or from paying a higher fee, by a chain of payments that it invents."""
+    """Who was paid could keep us from taking it back, or from paying a higher fee, by a chain of payments that it
+    invents.
+    """
     wallet.mine(funding := pay(1_000, coin(1)))
     first = pay(100, out(funding), to=THEIRS)
     wallet.hear(first, own=True)
@@ -146,7 +152,9 @@ def test_what_replaces_ours_is_not_abandoned_with_it_where_strangers_have_replac
     assert [wallet.statuses()[txid(raw)] for raw in (first, bump, last)] == ["abandoned", "abandoned", "replaced"]
 
 
-def test_what_spends_from_ours_is_not_refused_though_a_chain_that_strangers_invent_has_replaced_that(wallet: Wallet) -> None:
+def test_what_spends_from_ours_is_not_refused_though_a_chain_that_strangers_invent_has_replaced_that(
+    wallet: Wallet,
+) -> None:
     """Ours was offered on, but no higher fee could be paid for it, and its change not be spent: a child was refused."""
     wallet.mine(funding := pay(1_000, coin(1)))
     wallet.hear(first := pay(950, out(funding)), own=True)
@@ -188,7 +196,9 @@ def test_of_what_strangers_invent_upon_a_coin_no_more_is_looked_at_than_could_be
     assert len(looked_at) < 10_000
 
 
-def test_what_ours_replaced_is_not_offered_after_a_reorganisation_though_others_had_replaced_it_before(wallet: Wallet) -> None:
+def test_what_ours_replaced_is_not_offered_after_a_reorganisation_though_others_had_replaced_it_before(
+    wallet: Wallet,
+) -> None:
     """All come back in turn, and theirs stands against the first again."""
     wallet.mine(funding := pay(1_000, coin(1)))
     first, theirs, bump = (pay(value, out(funding), to=THEIRS) for value in (950, 500, 900))
@@ -204,8 +214,12 @@ def test_what_ours_replaced_is_not_offered_after_a_reorganisation_though_others_
     assert [wallet.statuses()[txid(raw)] for raw in (first, theirs, bump)] == ["replaced", "replaced", "pending"]
 
 
-def test_what_replaces_ours_is_not_abandoned_with_it_where_strangers_have_invented_what_spends_from_that(wallet: Wallet) -> None:
-    """It cannot count, so it was taken for what the first had replaced: what the user had sent instead was not offered any more."""
+def test_what_replaces_ours_is_not_abandoned_with_it_where_strangers_have_invented_what_spends_from_that(
+    wallet: Wallet,
+) -> None:
+    """It cannot count, so it was taken for what the first had replaced: what the user had sent instead was not offered
+    any more.
+    """
     wallet.mine(funding := pay(1_000, coin(1)))
     wallet.hear(first := pay(100, out(funding), to=THEIRS), own=True)
     chain = invent_chain(wallet, first)
@@ -238,8 +252,12 @@ def test_ours_whose_parent_another_of_ours_had_replaced_replaces_that_with_it(is
     assert wallet.books.own_unconfirmed() == [(txid(bump), bump)]
 
 
-def test_what_the_user_has_replaced_is_not_offered_though_a_stranger_contradicts_an_input_that_was_added(wallet: Wallet) -> None:
-    """It counts then, since it is what miners may take; what replaced it is offered, and takes its place once the stranger's is gone."""
+def test_what_the_user_has_replaced_is_not_offered_though_a_stranger_contradicts_an_input_that_was_added(
+    wallet: Wallet,
+) -> None:
+    """It counts then, since it is what miners may take; what replaced it is offered, and takes its place once the
+    stranger's is gone.
+    """
     wallet.mine(funding := pay(1_000, coin(1)), other := pay(1_000, coin(2)))
     first, bump = pay(950, out(funding)), pay(1_900, out(funding), out(other))
     for raw in (first, bump):
@@ -292,7 +310,9 @@ def test_what_counts_is_not_offered_where_it_was_replaced_by_ours_that_does_not(
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_of_ours_the_one_that_was_broadcast_last_counts_once_what_strangers_invented_is_gone(restarts: bool, wallet: Wallet) -> None:
+def test_of_ours_the_one_that_was_broadcast_last_counts_once_what_strangers_invented_is_gone(
+    restarts: bool, wallet: Wallet
+) -> None:
     wallet.mine(funding := pay(1_000, coin(1)))
     invent_chain(wallet, funding)
     wallet.now += 1_000
@@ -310,7 +330,9 @@ def test_of_ours_the_one_that_was_broadcast_last_counts_once_what_strangers_inve
 def test_what_is_forgotten_of_strangers_rivals_while_ours_takes_its_place_again_ends_no_client(
     wallet: Wallet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a stranger's transaction had just displaced was forgotten with that, and looked for after it: a KeyError, at each start anew."""
+    """What a stranger's transaction had just displaced was forgotten with that, and looked for after it: a KeyError, at
+    each start anew.
+    """
     monkeypatch.setattr(unconfirmed, "MAX_RIVALS", 4)
     wallet.mine(funding := pay(1_000, coin(1)), other := pay(1_000, coin(2)))
     first, bump = pay(950, out(funding)), pay(1_900, out(funding), out(other))
@@ -355,7 +377,9 @@ def test_what_was_sent_last_in_an_earlier_version_stays_wanted_when_strangers_re
         wallet.restart()
 
 
-def test_of_a_database_of_an_earlier_version_what_strangers_have_replaced_is_wanted_before_what_ours_has(wallet: Wallet) -> None:
+def test_of_a_database_of_an_earlier_version_what_strangers_have_replaced_is_wanted_before_what_ours_has(
+    wallet: Wallet,
+) -> None:
     wallet.mine(funding := pay(1_000, coin(1)))
     first, bump = pay(950, out(funding)), pay(900, out(funding))
     for raw in (first, bump, first):
@@ -366,7 +390,9 @@ def test_of_a_database_of_an_earlier_version_what_strangers_have_replaced_is_wan
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_what_is_wanted_again_because_a_child_of_what_it_replaced_has_ended_counts_again(restarts: bool, wallet: Wallet) -> None:
+def test_what_is_wanted_again_because_a_child_of_what_it_replaced_has_ended_counts_again(
+    restarts: bool, wallet: Wallet
+) -> None:
     """It was offered, but what it had replaced counted, with nothing of others beside it."""
     wallet.mine(funding := pay(1_000, coin(1)))
     first, bump = (pay(value, out(funding)) for value in (950, 900))

@@ -1,4 +1,6 @@
-"""How far it is looked at what an unconfirmed transaction would displace: a few bytes of a stranger's cost little work."""
+"""How far it is looked at what an unconfirmed transaction would displace: a few bytes of a stranger's cost little
+work.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def books() -> Books:
 
 
 @pytest.mark.parametrize("script", [OURS, THEIRS], ids=["to us", "to others"])
-@pytest.mark.parametrize(("coins", "most"), [([1], MAX_DISPLACED + 1), (range(2, 2 + WIDE), MAX_DISPLACED_OUTPUTS)], ids=["chain", "wide"])
+@pytest.mark.parametrize(
+    ("coins", "most"), [([1], MAX_DISPLACED + 1), (range(2, 2 + WIDE), MAX_DISPLACED_OUTPUTS)], ids=["chain", "wide"]
+)
 def test_it_is_looked_at_no_further_than_it_takes_to_see_that_it_is_too_much(
     books: Books, script: bytes, coins: list[int], most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,6 @@
-"""Unconfirmed transactions that a peer invents: what they cost, whatever they are, is in proportion to what they are themselves."""
+"""Unconfirmed transactions that a peer invents: what they cost, whatever they are, is in proportion to what they are
+themselves.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Events of the books in the database: numbered, kept as they were told, dropped from the oldest on, and read by others."""
+"""Events of the books in the database: numbered, kept as they were told, dropped from the oldest on, and read by
+others.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,15 @@ from spvfilter.store.batch import Batch
 from spvfilter.store.events import StoredEvent
 from spvfilter.store.store import Store
 from spvfilter.wallet.books import Books
-from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason, WalletEvent
+from spvfilter.wallet.events import (
+    BlockConnected,
+    BlockDisconnected,
+    MatchConfirmed,
+    MatchFound,
+    MatchWithdrawn,
+    Reason,
+    WalletEvent,
+)
 from spvfilter.wallet.journal import Journal, decode
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.wallet.saved import SavedBooks
@@ -65,13 +75,26 @@ def test_an_event_is_read_back_as_it_was_told(event: WalletEvent) -> None:
 def test_of_blocks_below_the_tip_the_last_is_told_of_before_what_follows() -> None:
     books = Books(WatchList(REGTEST), SavedBooks())
     out = Outbox(books, chain_of(7), Journal())
-    out.emit(*(BlockConnected(height, TXID) for height in range(5)), MatchFound(FULL), BlockConnected(5, TXID), BlockConnected(6, TXID))
+    out.emit(
+        *(BlockConnected(height, TXID) for height in range(5)),
+        MatchFound(FULL),
+        BlockConnected(5, TXID),
+        BlockConnected(6, TXID),
+    )
     assert out._events == [BlockConnected(4, TXID), MatchFound(FULL)]
-    out.emit(BlockDisconnected(6, TXID), BlockConnected(6, TXID), Synced(7, TXID), BlockConnected(7, TXID), BlockConnected(8, TXID))
+    out.emit(
+        BlockDisconnected(6, TXID),
+        BlockConnected(6, TXID),
+        Synced(7, TXID),
+        BlockConnected(7, TXID),
+        BlockConnected(8, TXID),
+    )
     told: list[Event] = [BlockConnected(6, TXID), BlockDisconnected(6, TXID), BlockConnected(6, TXID), Synced(7, TXID)]
     assert out._events[2:] == [*told, BlockConnected(7, TXID), BlockConnected(8, TXID)]
     (batch,) = books.take_batches()
-    assert [event.sequence for event in out._events if isinstance(event, WalletEvent)] == [each.sequence for each in batch.events]
+    assert [event.sequence for event in out._events if isinstance(event, WalletEvent)] == [
+        each.sequence for each in batch.events
+    ]
     assert [each.sequence for each in batch.events] == [1, 2, 3, 4, 5, 6, 7]
     assert batch.told == 8
 
@@ -114,8 +137,11 @@ def events_at_the_start(store: Store, engine: Engine) -> list[WalletEvent]:
 
 
 @pytest.mark.parametrize("runs", [1, 2])
-def test_a_block_that_waited_is_told_of_by_the_next_run_though_that_searches_it_again(tmp_path: Path, runs: int) -> None:
-    """The next run has an entry more: its search begins again below, and the block may be disconnected before it is searched again.
+def test_a_block_that_waited_is_told_of_by_the_next_run_though_that_searches_it_again(
+    tmp_path: Path, runs: int
+) -> None:
+    """The next run has an entry more: its search begins again below, and the block may be disconnected before it is
+    searched again.
 
     That run, too, may end before it tells anything.
     """
@@ -160,7 +186,8 @@ def test_what_was_told_of_is_not_told_of_again_by_the_next_run_however_far_the_s
 
 
 @pytest.mark.parametrize(
-    "wrong", [("other", b"[]"), ("connected", b"["), ("connected", b"[1]"), ("connected", b'["1","00"]'), ("found", b"{}")]
+    "wrong",
+    [("other", b"[]"), ("connected", b"["), ("connected", b"[1]"), ("connected", b'["1","00"]'), ("found", b"{}")],
 )
 def test_bytes_that_are_no_event_are_refused(wrong: tuple[str, bytes]) -> None:
     with pytest.raises(FormatError, match="event 1 is no"):
@@ -174,7 +201,12 @@ def test_events_are_read_page_by_page_by_others_and_numbers_that_are_none_are_re
         told = [each for event in ALL for each in journal.put(event, batch)]
         store.commit(batch)
         with WalletStore.open(path) as wallet:
-            assert (wallet.sequence(), wallet.balance().sequence, wallet.history().sequence, wallet.coins().sequence) == (7, 7, 7, 7)
+            assert (
+                wallet.sequence(),
+                wallet.balance().sequence,
+                wallet.history().sequence,
+                wallet.coins().sequence,
+            ) == (7, 7, 7, 7)
             first = wallet.events(0, limit=4)
             second = wallet.events(first.sequence, limit=4)
             assert [*first, *second] == told == ALL
@@ -216,14 +248,20 @@ def test_a_failed_commit_leaves_the_numbers_as_they_were(tmp_path: Path) -> None
     with Store.open(tmp_path / "w.db", REGTEST) as store:
         store.commit(Batch(events=rows(1, 3)))
         with pytest.raises(StoreError):
-            store.commit(Batch(events=rows(4, 3)), Batch(notes={"no bytes": object()}))  # type: ignore[dict-item]  # on purpose
+            # on purpose
+            store.commit(Batch(events=rows(4, 3)), Batch(notes={"no bytes": object()}))  # type: ignore[dict-item]
         assert store.events.log.last == 3
         store.commit(Batch(events=rows(4, 1)))
         assert [each.sequence for each in store.events.read(0, 10)] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
-    "damage", ["DELETE FROM events WHERE sequence = 2", "DELETE FROM events", "UPDATE events SET data = '[2]' WHERE sequence = 2"]
+    "damage",
+    [
+        "DELETE FROM events WHERE sequence = 2",
+        "DELETE FROM events",
+        "UPDATE events SET data = '[2]' WHERE sequence = 2",
+    ],
 )
 def test_a_damaged_or_missing_event_is_noticed(damage: str, tmp_path: Path) -> None:
     path = tmp_path / "w.db"

@@ -1,4 +1,6 @@
-"""Unconfirmed transactions that match only once their parent comes: of rivals the one that came last counts, whenever it matched."""
+"""Unconfirmed transactions that match only once their parent comes: of rivals the one that came last counts, whenever
+it matched.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,12 @@ def test_what_spends_from_it_counts_no_more_either() -> None:
     for raw in (LATE, child, RIVAL):
         wallet.hear(raw)
     wallet.hear(PARENT)
-    assert wallet.statuses() == {txid(PARENT): "pending", txid(RIVAL): "pending", txid(LATE): "replaced", txid(child): "replaced"}
+    assert wallet.statuses() == {
+        txid(PARENT): "pending",
+        txid(RIVAL): "pending",
+        txid(LATE): "replaced",
+        txid(child): "replaced",
+    }
     assert wallet.pending == 190
 
 
@@ -57,7 +64,12 @@ def test_a_child_that_came_after_the_rival_shows_that_it_is_there(wallet: Wallet
     child = pay(30, out(LATE, 1))
     wallet.hear(child)
     wallet.hear(PARENT)
-    assert wallet.statuses() == {txid(PARENT): "pending", txid(RIVAL): "replaced", txid(LATE): "pending", txid(child): "pending"}
+    assert wallet.statuses() == {
+        txid(PARENT): "pending",
+        txid(RIVAL): "replaced",
+        txid(LATE): "pending",
+        txid(child): "pending",
+    }
     assert wallet.pending == 30
 
 
@@ -84,7 +96,11 @@ def test_a_later_one_that_does_not_match_stands_against_it() -> None:
 
 def test_what_it_displaced_does_not_count_while_it_waits_to_be_matched() -> None:
     wallet, parent = Wallet(), tx([TxIn(coin(9)[:32], 0)], [TxOut(1, OURS)] * 130)
-    before, late, other = pay(90, coin(1), coin(2)), pay(50, coin(1), out(parent), to=THEIRS), pay(20, coin(2), to=THEIRS)
+    before, late, other = (
+        pay(90, coin(1), coin(2)),
+        pay(50, coin(1), out(parent), to=THEIRS),
+        pay(20, coin(2), to=THEIRS),
+    )
     for raw in (before, late):
         wallet.hear(raw)
     wallet.hear(other, own=True)

@@ -1,4 +1,6 @@
-"""Unconfirmed transactions that were broadcast here: refused, abandoned, in conflict, in the order in which they are offered."""
+"""Unconfirmed transactions that were broadcast here: refused, abandoned, in conflict, in the order in which they are
+offered.
+"""
 
 from __future__ import annotations
 
@@ -280,7 +282,9 @@ def test_what_was_refused_counts_again_when_others_have_it_whomever_it_pays(wall
     wallet.hear(raw, own=True)
     for is_refused in (True, False):
         books = wallet.books
-        wallet.tell(books.abandon(txid(raw), refused=True) if is_refused else books.expire(wallet.now + MEMPOOL_EXPIRY_S))
+        wallet.tell(
+            books.abandon(txid(raw), refused=True) if is_refused else books.expire(wallet.now + MEMPOOL_EXPIRY_S)
+        )
         assert wallet.books.unconfirmed.pending.keys() == set()
         wallet.hear(raw)
         assert wallet.books.own_unconfirmed() == [(txid(raw), raw)]
@@ -314,7 +318,9 @@ def test_what_a_reorganisation_takes_out_of_its_block_is_unconfirmed_however_muc
     assert wallet.store.views.balance().confirmed == 50
 
 
-def test_an_own_transaction_whose_other_parent_is_in_conflict_stays_in_the_history_when_its_coinbase_returns(wallet: Wallet) -> None:
+def test_an_own_transaction_whose_other_parent_is_in_conflict_stays_in_the_history_when_its_coinbase_returns(
+    wallet: Wallet,
+) -> None:
     wallet.mine(pay(9, coin(1)))
     reward = coinbase(2, [TxOut(5, OURS)], b"c")
     wallet.mine(reward=reward)
@@ -347,7 +353,9 @@ def test_of_own_rivals_that_return_from_a_conflict_the_latest_is_offered(wallet:
 
 @pytest.mark.parametrize("is_own", [False, True])
 @pytest.mark.parametrize("end", ["expired", "replaced"])
-def test_what_ends_and_the_entry_that_it_matched_may_leave_in_one_commit(wallet: Wallet, end: str, is_own: bool) -> None:
+def test_what_ends_and_the_entry_that_it_matched_may_leave_in_one_commit(
+    wallet: Wallet, end: str, is_own: bool
+) -> None:
     """As they do where the database is slower than the network and the user."""
     other = p2wpkh(b"\x77" * 20)
     wallet.books.store_entries([(EntryKind.SCRIPT, other, "other")])
@@ -376,7 +384,9 @@ def test_the_change_of_what_we_broadcast_after_a_stranger_is_in_the_filter_as_af
         wallet.restart()
 
 
-def test_transactions_of_old_blocks_are_let_go_in_the_same_run_but_for_our_own(wallet: Wallet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transactions_of_old_blocks_are_let_go_in_the_same_run_but_for_our_own(
+    wallet: Wallet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first search of a busy wallet kept all of them in memory, until it ended."""
     monkeypatch.setattr("spvfilter.wallet.books.KEPT_DEPTH", 20)
     own = pay(1_000, coin(1))
@@ -396,8 +406,12 @@ def test_transactions_of_old_blocks_are_let_go_in_the_same_run_but_for_our_own(w
     assert wallet.books.own_unconfirmed() == []
 
 
-def test_what_is_let_go_of_a_block_is_looked_at_once_however_many_payments_it_has(wallet: Wallet, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All matches of the block were looked at for each of its transactions: with 2,000 payments that took half a second of one step."""
+def test_what_is_let_go_of_a_block_is_looked_at_once_however_many_payments_it_has(
+    wallet: Wallet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All matches of the block were looked at for each of its transactions: with 2,000 payments that took half a second
+    of one step.
+    """
     monkeypatch.setattr("spvfilter.wallet.books.KEPT_DEPTH", 2)
     wallet.mine(*(pay(number, number.to_bytes(32, "big") + bytes(4)) for number in range(100)))
     looked_at, at = list[int](), wallet.books._confirmed.at

@@ -1,4 +1,6 @@
-"""Random lives of unconfirmed transactions, ours and strangers', that spend the same: what is remembered is what would be found anew."""
+"""Random lives of unconfirmed transactions, ours and strangers', that spend the same: what is remembered is what would
+be found anew.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,11 @@ class Life(Wallet):
     def new(self) -> bytes:
         self.value -= 1
         places = [*self.coins[-4:], coin(1), coin(2), *(out(raw) for raw in list(self.raws.values())[-8:])]
-        raw = pay(self.value, *self.rng.sample(places, self.rng.choice((1, 1, 2, 3))), to=self.rng.choice((OURS, OURS, THEIRS)))
+        raw = pay(
+            self.value,
+            *self.rng.sample(places, self.rng.choice((1, 1, 2, 3))),
+            to=self.rng.choice((OURS, OURS, THEIRS)),
+        )
         self.raws[txid(raw)] = raw
         return raw
 
@@ -102,7 +108,11 @@ class Life(Wallet):
         spent = [outpoint for each in live for outpoint in Transaction.parse(pending[each].raw).inputs]
         assert len(set(spent)) == len(spent)
         for each in live:
-            assert all(outpoint[:32] in live for outpoint in Transaction.parse(pending[each].raw).inputs if outpoint[:32] in pending)
+            assert all(
+                outpoint[:32] in live
+                for outpoint in Transaction.parse(pending[each].raw).inputs
+                if outpoint[:32] in pending
+            )
 
     def check_restart(self) -> None:
         before, told = self.books.unconfirmed, {each.match.outpoint for each in self.books.matches()}
@@ -115,7 +125,9 @@ class Life(Wallet):
 
 
 @pytest.mark.parametrize("seed", range(effort(4, 15, 2_000)))
-def test_whatever_happens_what_is_remembered_is_what_would_be_found_anew(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_happens_what_is_remembered_is_what_would_be_found_anew(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(unconfirmed, "MAX_RIVALS", 2)
     monkeypatch.setattr(unconfirmed, "MAX_RIVALS_OF_COIN", 2)
     monkeypatch.setattr(unconfirmed, "MAX_DISPLACED", 5)

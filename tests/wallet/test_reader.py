@@ -199,7 +199,9 @@ def test_a_lock_is_taken_by_one_of_many_however_they_meet(tmp_path: Path) -> Non
     assert len(taken) > 10
 
 
-def test_a_file_that_a_client_is_creating_is_there_from_one_moment_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_a_client_is_creating_is_there_from_one_moment_to_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was told to belong to another program."""
     path, told = tmp_path / "w.db", list[str]()
 

@@ -98,7 +98,9 @@ def wallet() -> Wallet:
 
 def pay(value: int, *spends: bytes, to: bytes = OURS) -> bytes:
     """A transaction that spends these outpoints."""
-    return tx([TxIn(each[:32], int.from_bytes(each[32:], "little")) for each in spends], [TxOut(value, to), TxOut(7, THEIRS)])
+    return tx(
+        [TxIn(each[:32], int.from_bytes(each[32:], "little")) for each in spends], [TxOut(value, to), TxOut(7, THEIRS)]
+    )
 
 
 def coin(number: int) -> bytes:
@@ -138,7 +140,12 @@ def test_a_block_decides_for_whichever_rival_it_has(wallet: Wallet, restarts: bo
     assert wallet.store.views.balance().total == 100
     entry = wallet.store.views.transaction(txid(new))
     assert entry is not None
-    assert (entry.status, entry.rival, entry.block_hash, entry.net) == ("conflicted", txid(old), sha256d(wallet.chain[1]), 90)
+    assert (entry.status, entry.rival, entry.block_hash, entry.net) == (
+        "conflicted",
+        txid(old),
+        sha256d(wallet.chain[1]),
+        90,
+    )
     wallet.hear(new)  # a peer that is late
     assert wallet.statuses()[txid(new)] == "conflicted"
     assert wallet.pending == 0
@@ -344,7 +351,9 @@ def test_a_rival_that_comes_after_the_block_never_counts_nor_does_its_child(wall
 
 @pytest.mark.parametrize("script", [OURS, THEIRS], ids=["ours", "theirs"])
 def test_nothing_counts_that_spends_through_others_from_what_ended(wallet: Wallet, script: bytes) -> None:
-    """As long as that has ended: one that its owner sends again, or whose rival's block is left, may have descendants."""
+    """As long as that has ended: one that its owner sends again, or whose rival's block is left, may have
+    descendants.
+    """
     wallet.mine(pay(5_000, coin(1)))
     mined, late = pay(100, coin(2)), pay(90, coin(2))
     wallet.mine(mined)

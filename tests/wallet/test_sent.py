@@ -1,4 +1,6 @@
-"""Which of the user's own transactions are wanted: against a naive recomputation, whatever comes, goes, or is broadcast again."""
+"""Which of the user's own transactions are wanted: against a naive recomputation, whatever comes, goes, or is broadcast
+again.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def ancestry(pending: Mapping[bytes, StoredTx], each: bytes) -> set[bytes]:
 
 
 def naively_wanted(pending: Mapping[bytes, StoredTx]) -> set[bytes]:
-    """Each of ours, from the last broadcast on, that can be in a chain together with what is wanted so far, with its ancestors of ours."""
+    """Each of ours, from the last broadcast on, that can be in a chain together with what is wanted so far, with its
+    ancestors of ours.
+    """
     wanted: set[bytes] = set()
     for each in sorted((each for each, tx in pending.items() if tx.own), key=lambda each: -pending[each].own):
         family = {member for member in ancestry(pending, each) if pending[member].own}
@@ -51,7 +55,9 @@ def test_what_is_wanted_is_found_as_by_naive_recomputation(seed: int) -> None:
             places = [coin(number) for number in range(1, 5)] + [out(tx.raw) for tx in pending.values()]
             raw = pay(value, *rng.sample(places, rng.choice((1, 1, 2))))
             family = ancestry({**pending, txid(raw): stored(raw)}, txid(raw))
-            spent = [o for each in family for o in Transaction.parse(raw if each == txid(raw) else pending[each].raw).inputs]
+            spent = [
+                o for each in family for o in Transaction.parse(raw if each == txid(raw) else pending[each].raw).inputs
+            ]
             if len(set(spent)) < len(spent):
                 continue  # it spends what its own ancestors spend: refused
             pending[txid(raw)] = stored(raw, sent.next_number() if rng.random() < 0.7 else 0)
@@ -66,7 +72,9 @@ def test_what_is_wanted_is_found_as_by_naive_recomputation(seed: int) -> None:
                 del pending[gone]
                 sent.changed(gone)
         assert set(sent.wanted) == naively_wanted(pending)
-        assert list(sent.wanted) == list(Sent(pending).wanted) == sorted(sent.wanted, key=lambda each: pending[each].own)
+        assert (
+            list(sent.wanted) == list(Sent(pending).wanted) == sorted(sent.wanted, key=lambda each: pending[each].own)
+        )
         for each in pending:
             assert (each in sent) is (pending[each].own > 0)
             by = sent.replaced_by(each) if each in sent else None
@@ -77,7 +85,12 @@ def test_what_is_wanted_is_found_as_by_naive_recomputation(seed: int) -> None:
 def test_what_was_replaced_by_one_of_ours_was_sent_before_it_and_is_not_wanted() -> None:
     raws = [pay(value, coin(1)) for value in (900, 800, 700)]
     first, second, third = map(txid, raws)
-    sent = Sent({each: stored(raw, number) for number, (each, raw) in enumerate(zip((first, second, third), raws, strict=True), 1)})
+    sent = Sent(
+        {
+            each: stored(raw, number)
+            for number, (each, raw) in enumerate(zip((first, second, third), raws, strict=True), 1)
+        }
+    )
     assert [sent.replaced_with(each) for each in (first, second, third)] == [[], [first], [first, second]]
     assert [sent.replaced_by(each) for each in (first, second, third)] == [third, third, None]
 
@@ -86,12 +99,16 @@ def test_of_a_database_of_an_earlier_version_what_counts_is_wanted() -> None:
     """There all that was broadcast here has the number 1."""
     raws = [pay(value, coin(1)) for value in (900, 800, 700)]
     statuses = (TxStatus.REPLACED, TxStatus.PENDING, TxStatus.REPLACED)
-    sent = Sent({txid(raw): stored(raw, 1, status, seen) for seen, (raw, status) in enumerate(zip(raws, statuses, strict=True))})
+    sent = Sent(
+        {txid(raw): stored(raw, 1, status, seen) for seen, (raw, status) in enumerate(zip(raws, statuses, strict=True))}
+    )
     assert list(sent.wanted) == [txid(raws[1])]
     assert sent.next_number() == 2
 
 
-def test_of_a_long_chain_no_more_ancestors_are_looked_at_than_peers_would_relay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_long_chain_no_more_ancestors_are_looked_at_than_peers_would_relay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A stranger may have invented what ours spends from."""
     raws = [pay(10_000, coin(1))]
     for _ in range(3 * MAX_ANCESTORS):

@@ -49,7 +49,11 @@ def test_the_matches_of_one_payment_are_recorded_in_parts(wallet: Wallet) -> Non
     first = begin(wallet, wide(NUMBER), 40)
     assert len(first) == wallet.pending == 40
     rest = go_on(wallet)
-    assert len({event.match.index for event in first + rest if isinstance(event, MatchFound)}) == len(first + rest) == NUMBER
+    assert (
+        len({event.match.index for event in first + rest if isinstance(event, MatchFound)})
+        == len(first + rest)
+        == NUMBER
+    )
     assert wallet.pending == NUMBER
 
 
@@ -110,7 +114,9 @@ def test_payments_whose_parent_comes_late_are_recorded_in_parts(wallet: Wallet) 
 
 @pytest.mark.parametrize("units", [1, 1_000])
 @pytest.mark.parametrize("outputs", [(0, 0), (1, 0)])
-def test_of_rivals_whose_parent_comes_late_the_one_seen_last_counts(wallet: Wallet, units: int, outputs: tuple[int, int]) -> None:
+def test_of_rivals_whose_parent_comes_late_the_one_seen_last_counts(
+    wallet: Wallet, units: int, outputs: tuple[int, int]
+) -> None:
     parent = wide(2)
     older, newer = (tx([TxIn(txid(parent), at), TxIn(coin(2)[:32], 0)], [TxOut(1 + at, THEIRS)] * 2) for at in outputs)
     newer = newer if newer != older else tx([TxIn(txid(parent), 0)], [TxOut(2, THEIRS)])
@@ -123,7 +129,9 @@ def test_of_rivals_whose_parent_comes_late_the_one_seen_last_counts(wallet: Wall
 
 @pytest.mark.parametrize("restarts", [False, True])
 @pytest.mark.parametrize("by_word", [False, True])
-def test_what_spends_from_a_rival_is_matched_when_that_counts_again(wallet: Wallet, restarts: bool, by_word: bool) -> None:
+def test_what_spends_from_a_rival_is_matched_when_that_counts_again(
+    wallet: Wallet, restarts: bool, by_word: bool
+) -> None:
     """Its outputs are not known before, where it was recorded in part, or by an earlier run."""
     first = wide(NUMBER)
     begin(wallet, first, NUMBER if restarts else 40)
@@ -151,11 +159,16 @@ def test_only_a_block_and_the_user_displace_hundreds_of_matches_at_once(wallet: 
     assert wallet.pending == (5 if own else MAX_INVENTED_MATCHES + 1)
     assert bool(events) is own
     events = wallet.mine(pay(6, coin(1)))
-    assert sum(isinstance(event, MatchWithdrawn) and event.reason is Reason.CONFLICT for event in events) in (1, MAX_INVENTED_MATCHES + 1)
+    assert sum(isinstance(event, MatchWithdrawn) and event.reason is Reason.CONFLICT for event in events) in (
+        1,
+        MAX_INVENTED_MATCHES + 1,
+    )
     assert wallet.store.views.balance().confirmed == 6
 
 
-def test_ours_that_was_refused_and_that_others_have_now_comes_back_as_ours(wallet: Wallet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ours_that_was_refused_and_that_others_have_now_comes_back_as_ours(
+    wallet: Wallet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever was invented meanwhile."""
     own = pay(5, coin(1))
     wallet.hear(own, own=True)
@@ -170,7 +183,9 @@ def test_ours_that_was_refused_and_that_others_have_now_comes_back_as_ours(walle
 
 def test_a_new_entry_is_matched_against_unconfirmed_payments_in_parts(wallet: Wallet) -> None:
     """And against what waits without a match."""
-    payments = [tx([TxIn(number.to_bytes(32, "big"), 0)], [TxOut(1, OURS), TxOut(1, SECOND)]) for number in range(NUMBER)]
+    payments = [
+        tx([TxIn(number.to_bytes(32, "big"), 0)], [TxOut(1, OURS), TxOut(1, SECOND)]) for number in range(NUMBER)
+    ]
     child, other = pay(1, out(payments[0], 1), to=THEIRS), pay(1, coin(1), to=SECOND)
     for raw in (*payments, child, other):
         wallet.hear(raw)

@@ -45,10 +45,14 @@ def test_what_fewer_groups_say_makes_room_first_and_what_many_say_makes_none() -
     assert list(words.spare(["e"])) == [name(1), name(0), name(3), name(2), name(5), name(4)]
     assert set(words.spare(["a"])) == set()  # it would have as many as any party
     words.said(name(10), "a", "b")
-    assert set(words.spare(["a", "c"])) == set(map(name, (0, 1, 2, 3, 10, 4, 5)))  # what two say is kept before what one says
+    assert set(words.spare(["a", "c"])) == set(
+        map(name, (0, 1, 2, 3, 10, 4, 5))
+    )  # what two say is kept before what one says
     words.forget(name(1))
     words.forget(name(5))
-    assert set(words.spare(["e"])) == set(map(name, (2, 3, 10)))  # those of one group, and of three, have as many as it would have
+    assert set(words.spare(["e"])) == set(
+        map(name, (2, 3, 10))
+    )  # those of one group, and of three, have as many as it would have
     assert set(words.spare("efgh")) == set(map(name, (2, 3, 10)))
 
 
@@ -89,7 +93,9 @@ def test_words_that_are_kept_are_those_of_what_is_kept() -> None:
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3])
-def test_who_speaks_for_several_groups_and_invents_payments_keeps_no_others_out(monkeypatch: pytest.MonkeyPatch, groups: int) -> None:
+def test_who_speaks_for_several_groups_and_invents_payments_keeps_no_others_out(
+    monkeypatch: pytest.MonkeyPatch, groups: int
+) -> None:
     """Each of them is on the word of all these groups; a payment of others is first on the word of one."""
     monkeypatch.setattr(unconfirmed, "MAX_PENDING", 40)
     wallet, invented = Wallet(), [pay(1, coin(number)) for number in range(1, 100)]
@@ -226,7 +232,9 @@ def test_a_chain_that_came_in_the_reverse_order_makes_room_from_its_end(monkeypa
     assert len(wallet.books.unconfirmed) == 100
 
 
-def test_what_makes_room_with_what_spends_from_it_has_no_more_matches_than_one_of_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_makes_room_with_what_spends_from_it_has_no_more_matches_than_one_of_the_largest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Else a few bytes of another peer's would have 70,000 matches withdrawn in one step."""
     monkeypatch.setattr(unconfirmed, "MAX_PENDING", 4)
     monkeypatch.setattr(unconfirmed, "MAX_SPARED_MATCHES", 30)
@@ -258,7 +266,9 @@ def chain_of_an_earlier_run(wallet: Wallet, length: int) -> list[bytes]:
     return txids
 
 
-def test_a_chain_that_is_announced_from_its_end_after_a_restart_makes_room_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_that_is_announced_from_its_end_after_a_restart_makes_room_from_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(unconfirmed, "MAX_PENDING", 150)
     wallet = Wallet()
     chain_of_an_earlier_run(wallet, 150)
@@ -267,7 +277,9 @@ def test_a_chain_that_is_announced_from_its_end_after_a_restart_makes_room_from_
     assert len(wallet.books.unconfirmed) > 150 - MAX_SPARED
 
 
-def test_a_chain_whose_end_is_on_the_word_of_several_keeps_the_rest_of_its_group_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chain_whose_end_is_on_the_word_of_several_keeps_the_rest_of_its_group_from_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(unconfirmed, "MAX_PENDING", 150)
     wallet = Wallet()
     chain = chain_of_an_earlier_run(wallet, 100)
@@ -328,7 +340,9 @@ def test_the_queue_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> N
     assert not queue._sizes
 
 
-def test_who_has_half_of_what_another_has_is_asked_for_more_though_the_queue_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_has_half_of_what_another_has_is_asked_for_more_though_the_queue_is_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(Queue, "MOST", 10)
     queue = Queue()
     for at in range(8):

@@ -1,4 +1,6 @@
-"""Output descriptors: the published vectors, multipaths, what is refused and why, and that no private key is repeated."""
+"""Output descriptors: the published vectors, multipaths, what is refused and why, and that no private key is
+repeated.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,13 @@ pytestmark = pytest.mark.descriptors
 
 XPUB = "xpub6BosfCnifzxcFwrSzQiqu2DBVTshkCXacvNsWGYJVVhhawA7d4R5WSWGFNbi8Aw6ZRc1brxMyWMzG3DSSSSoekkudhUd9yLb6qx39T9nMdj"
 ZPUB = "zpub6rFR7y4Q2AijBEqTUquhVz398htDFrtymD9xYYfG1m4wAcvPhXNfE3EfH1r1ADqtfSdVCToUG868RvUUkgDKf31mGDtKsAYz2oz2AGutZYs"
-ZPUB_AS_XPUB = "xpub6CatWdiZiodmUeTDp8LT5or8nmbKNcuyvz7WyksVFkKB4RHwCD3XyuvPEbvqAQY3rAPshWcMLoP2fMFMKHPJ4ZeZXYVUhLv1VMrjPC7PW6V"
+ZPUB_AS_XPUB = (
+    "xpub6CatWdiZiodmUeTDp8LT5or8nmbKNcuyvz7WyksVFkKB4RHwCD3XyuvPEbvqAQY3rAPshWcMLoP2fMFMKHPJ4ZeZXYVUhLv1VMrjPC7PW6V"
+)
 TPUB = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao8ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B"
 KEY = "03a34b99f22c790c4e36b2b3c2c35a36db06226e41c692fc82b8b56ac1c540c5bd"
-XPRV = "xprv9s21ZrQH143K3QTDL4LXw2F7HEK3wJUD2nW2nRk4stbPy6cq3jPPqjiChkVvvNKmPGJxWUtg6LnF5kejMRNNU3TGtRBeJgk33yuGBxrMPHi"  # BIP-32
+# BIP-32
+XPRV = "xprv9s21ZrQH143K3QTDL4LXw2F7HEK3wJUD2nW2nRk4stbPy6cq3jPPqjiChkVvvNKmPGJxWUtg6LnF5kejMRNNU3TGtRBeJgk33yuGBxrMPHi"
 WIF = "L4rK1yDtCWekvXuE6oXD9jCYfFNV2cWRpVuPLBcCU2z8TrisoyY1"  # BIP-381
 ADDRESS = "bc1qcr8te4kr609gcawutmrza0j4xv80jy8z306fyu"
 
@@ -117,7 +122,9 @@ def test_extended_keys_that_bip_32_calls_invalid_are_refused() -> None:
 @pytest.mark.vectors
 def test_the_multisig_of_bip_67_sorts_its_keys() -> None:
     for case in vector_file("08_bip32/bip67_sorted_multisig.json")["vectors"]:
-        if all(key[2:] != "00" * 16 + "41" * 16 and "00" * 16 not in key for key in case["keys"]):  # points of the curve
+        if all(
+            key[2:] != "00" * 16 + "41" * 16 and "00" * 16 not in key for key in case["keys"]
+        ):  # points of the curve
             redeem = bytes.fromhex(case["redeem_script"])
             assert scripts(f"sh(sortedmulti(2,{','.join(case['keys'])}))") == [build.p2sh(hash160(redeem)).hex()]
 
@@ -178,7 +185,9 @@ def test_addresses_and_raw_scripts_need_no_extra(monkeypatch: pytest.MonkeyPatch
 def test_without_the_extra_a_descriptor_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     without_wallycore(monkeypatch)
     for text in (f"wpkh({XPUB}/0/*)", f"tr({XPUB}/0/*,pk({XPUB}/1/*))", f"combo({KEY})", ZPUB):
-        assert refusal(text) == "this is an output descriptor: pip install 'spvfilter[descriptors]', or give its addresses"
+        assert (
+            refusal(text) == "this is an output descriptor: pip install 'spvfilter[descriptors]', or give its addresses"
+        )
 
 
 def without_wallycore(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +248,9 @@ CAUSES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "cause"), CAUSES, ids=[f"{number} {cause[:30]}" for number, (_, cause) in enumerate(CAUSES)])
+@pytest.mark.parametrize(
+    ("text", "cause"), CAUSES, ids=[f"{number} {cause[:30]}" for number, (_, cause) in enumerate(CAUSES)]
+)
 def test_what_cannot_be_watched_is_refused_with_its_cause(text: str, cause: str) -> None:
     message = refusal(text)
     assert cause in message
@@ -249,7 +260,13 @@ def test_what_cannot_be_watched_is_refused_with_its_cause(text: str, cause: str)
 
 def key_of(prefix: str, depth: int = 3) -> str:
     """An extended public key with a prefix of SLIP-132."""
-    raw = PREFIXES[prefix].version.to_bytes(4) + bytes((depth,)) + (bytes(8) if not depth else b"\x01" * 8) + bytes(32) + bytes.fromhex(KEY)
+    raw = (
+        PREFIXES[prefix].version.to_bytes(4)
+        + bytes((depth,))
+        + (bytes(8) if not depth else b"\x01" * 8)
+        + bytes(32)
+        + bytes.fromhex(KEY)
+    )
     made = str(encode(raw + sha256d(raw)[:4]))
     assert made.startswith(prefix)
     return made
@@ -261,7 +278,9 @@ def test_a_key_of_a_multisig_wallet_is_refused_as_such(prefix: str) -> None:
     assert "one key of a multisig wallet" in refusal(key_of(prefix), network)
 
 
-@pytest.mark.parametrize(("prefix", "kind"), [("ypub", "sh(wpkh)"), ("zpub", "wpkh"), ("upub", "sh(wpkh)"), ("vpub", "wpkh")])
+@pytest.mark.parametrize(
+    ("prefix", "kind"), [("ypub", "sh(wpkh)"), ("zpub", "wpkh"), ("upub", "sh(wpkh)"), ("vpub", "wpkh")]
+)
 def test_a_prefix_names_a_script_type(prefix: str, kind: str) -> None:
     network = MAINNET if prefix in ("ypub", "zpub") else SIGNET
     assert [each.kind for each in parse_descriptor(key_of(prefix), network)] == [kind, kind]
@@ -308,7 +327,9 @@ SECRETS = [
 
 
 def assert_silent_text(shown: str, secret: str) -> None:
-    """No six characters of a text that may be secret are repeated, but for those of public keys and of the words around it."""
+    """No six characters of a text that may be secret are repeated, but for those of public keys and of the words around
+    it.
+    """
     public = shown.replace(XPUB, "")
     assert not [secret[at : at + 8] for at in range(len(secret) - 7) if secret[at : at + 8] in public], shown
 
@@ -337,14 +358,21 @@ def test_private_keys_are_refused_before_anything_is_kept_and_never_repeated(tex
 
 
 def test_a_public_key_may_have_the_letters_of_a_private_one_within() -> None:
-    key = "tpubDAATtSWDs1zofs7BZFNN2xdRyBQQFejh1sq7r9d7e5CfMn22hq78D36JcyeQPvNYNZMuprv7GWGNvtKkMip5iUsHRX9TAmqV1SH46T1dU9m"
+    key = (
+        "tpubDAATtSWDs1zofs7BZFNN2xdRyBQQFejh1sq7r9d7e5CfMn22hq78D36J"
+        "cyeQPvNYNZMuprv7GWGNvtKkMip5iUsHRX9TAmqV1SH46T1dU9m"
+    )
     assert parse_descriptor(f"wpkh({key}/0/*)", REGTEST)
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_no_damage_to_a_descriptor_is_more_than_an_error(seed: int) -> None:
     rng = random.Random(seed)
-    texts = [f"wsh(sortedmulti(2,{XPUB}/<0;1>/*,[deadbeef/1h]{XPUB}/2/*))", f"tr({XPUB}/0/*,{{pk({XPUB}/1/*),multi_a(1,{KEY[2:]})}})", ZPUB]
+    texts = [
+        f"wsh(sortedmulti(2,{XPUB}/<0;1>/*,[deadbeef/1h]{XPUB}/2/*))",
+        f"tr({XPUB}/0/*,{{pk({XPUB}/1/*),multi_a(1,{KEY[2:]})}})",
+        ZPUB,
+    ]
     for _ in range(60):
         text = list(rng.choice(texts))
         for _ in range(rng.randrange(1, 4)):

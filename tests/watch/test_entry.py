@@ -1,4 +1,6 @@
-"""Entries as people write them: URIs, and words for what is no address, in arguments, watch lists and files that are none."""
+"""Entries as people write them: URIs, and words for what is no address, in arguments, watch lists and files that are
+none.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,12 @@ def test_a_file_that_is_no_text_is_named_once(content: bytes, words: str, tmp_pa
 
 
 def test_short_files_and_texts_of_other_character_sets_are_no_binary_files(tmp_path: Path) -> None:
-    for content, lines in ((b"x", [1]), (b"\x00", [1]), (LINES.encode("latin-1"), [2]), ((ADDRESS + ",б\n").encode("cp1251"), [1])):
+    for content, lines in (
+        (b"x", [1]),
+        (b"\x00", [1]),
+        (LINES.encode("latin-1"), [2]),
+        ((ADDRESS + ",б\n").encode("cp1251"), [1]),
+    ):
         (tmp_path / "watch").write_bytes(content)
         with pytest.raises(WatchFileError) as caught:
             WatchList.load(tmp_path / "watch")
@@ -124,6 +131,9 @@ def test_short_files_and_texts_of_other_character_sets_are_no_binary_files(tmp_p
 
 
 def test_lines_of_a_watch_list_are_no_addresses() -> None:
-    for text, words in ((f"pubkey:{KEY}", "pubkey:… is a line of a watch list"), ("address,label", "looks like the header of a table")):
+    for text, words in (
+        (f"pubkey:{KEY}", "pubkey:… is a line of a watch list"),
+        ("address,label", "looks like the header of a table"),
+    ):
         with pytest.raises(AddressError, match=words):
             add_entry(WatchList(), text)

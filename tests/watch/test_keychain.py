@@ -1,4 +1,6 @@
-"""Keychains of a watch list: windows, uses, what a bad function gives, and that nothing is lost by copying and saving."""
+"""Keychains of a watch list: windows, uses, what a bad function gives, and that nothing is lost by copying and
+saving.
+"""
 
 from __future__ import annotations
 
@@ -178,7 +180,10 @@ def stateful() -> Callable[[int], bytes]:
 
 
 BAD: list[tuple[Callable[[int], Any], str]] = [
-    (lambda index: script_at(100 // (index - 7)) if index == 7 else script_at(index), "ZeroDivisionError while deriving index 7"),
+    (
+        lambda index: script_at(100 // (index - 7)) if index == 7 else script_at(index),
+        "ZeroDivisionError while deriving index 7",
+    ),
     (lambda index: None, "index 0 gives NoneType, not a scriptPubKey as bytes"),
     (lambda index: script_at(index).hex(), "index 0 gives str, not a scriptPubKey as bytes"),
     (lambda index: (script_at(index),), "index 0 gives tuple, not a scriptPubKey as bytes"),
@@ -192,7 +197,9 @@ BAD: list[tuple[Callable[[int], Any], str]] = [
 
 
 @pytest.mark.parametrize(("bad", "message"), BAD, ids=[message for _, message in BAD])
-def test_a_function_that_gives_no_scripts_is_refused_and_nothing_is_kept(bad: Callable[[int], Any], message: str) -> None:
+def test_a_function_that_gives_no_scripts_is_refused_and_nothing_is_kept(
+    bad: Callable[[int], Any], message: str
+) -> None:
     watch = WatchList(REGTEST)
     with pytest.raises(KeychainError) as caught:
         watch.add_keychain("mine", bad)
@@ -266,7 +273,11 @@ def test_the_scripts_of_a_keychain_without_descriptor_are_saved_and_it_takes_up_
 
 def test_a_file_may_not_state_an_endless_window(tmp_path: Path) -> None:
     path = tmp_path / "watch"
-    for line in (f"keychain:999999999:20:raw({'51' * 5})", f"keychain:5:x:raw({'51' * 5})", f"keychain:5:10:raw({'51' * 5})"):
+    for line in (
+        f"keychain:999999999:20:raw({'51' * 5})",
+        f"keychain:5:x:raw({'51' * 5})",
+        f"keychain:5:10:raw({'51' * 5})",
+    ):
         path.write_text(line + "\n")
         with pytest.raises(WatchFileError, match=r"a window ends at|two whole numbers|a lookahead is from"):
             WatchList.load(path, MAINNET)

@@ -53,7 +53,10 @@ def test_everything_that_is_watched_is_the_same() -> None:
 def test_descriptors_are_pickled_as_their_text() -> None:
     watch = WatchList(REGTEST)
     watch.add_descriptor(f"wpkh({KEY.hex()})", "single")
-    key = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao8ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B"
+    key = (
+        "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUG"
+        "LnL4qHHoQvao8ESaAstxYSnhyswJ76uZPStJRJCTKvosUCJZL5B"
+    )
     watch.add_descriptor(f"wpkh({key}/<0;1>/*)", "two", lookahead=20)
     twin = again(watch)
     assert (twin, numbered(twin)) == (watch, numbered(watch))

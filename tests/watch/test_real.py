@@ -53,7 +53,9 @@ def test_a_wallet_finds_in_one_block_what_was_published(case: dict[str, Any]) ->
     received = {point for kind, _, point, _, _ in everything if kind == "output"}
     watch = watch_of(case, network)
     matches = watch.match_block(raw)
-    assert sorted(seen(matches), key=str) == sorted((e for e in everything if e[0] == "output" or e[2] in received), key=str)
+    assert sorted(seen(matches), key=str) == sorted(
+        (e for e in everything if e[0] == "output" or e[2] in received), key=str
+    )
     assert all(match.block_hash == hash_from_hex(case["block_hash"]) for match in matches)
     for kind, _, point, value, script in everything:  # and with every outpoint known, all of it
         if kind == "input":
@@ -81,7 +83,10 @@ def test_a_wallet_finds_in_a_chain_what_was_published(name: str) -> None:
                 assert match.height == block.height
                 (unspent.add if match.kind == "output" else unspent.discard)(match.outpoint)
         assert len(unspent) == case["unspent_outpoints"]
-        assert sum(coin.value for point, coin in watch.table.coins() if OutPoint.parse(point) in unspent) == case["unspent_at_end"]
+        assert (
+            sum(coin.value for point, coin in watch.table.coins() if OutPoint.parse(point) in unspent)
+            == case["unspent_at_end"]
+        )
 
 
 # The oracle
@@ -114,7 +119,9 @@ def draw(rng: random.Random, blocks: list[CBlock], kinds: str) -> tuple[WatchLis
             wallet.coins[point] = None
     pushes = list[bytes]()
     if "pubkey" in kinds or "data" in kinds:
-        pushes += [push for script in (*outputs, *(bytes(txin.scriptSig) for txin in inputs)) for push in pushed(script)]
+        pushes += [
+            push for script in (*outputs, *(bytes(txin.scriptSig) for txin in inputs)) for push in pushed(script)
+        ]
     if "pubkey" in kinds:
         for key in some(rng, filter(is_key, pushes), 0.05, 60):
             watch.add_pubkey(key)

@@ -1,4 +1,6 @@
-"""The text file format of a watch list: what each line means, that no line is dropped, and that saving loses nothing."""
+"""The text file format of a watch list: what each line means, that no line is dropped, and that saving loses
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from spvfilter.watch.watchlist import WatchList
 from support import build
 from support.build import TxIn, TxOut
 
-ADDRESS, SCRIPT = "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4", bytes.fromhex("0014751e76e8199196d454941c45d1b3a323f1433bd6")
+ADDRESS, SCRIPT = (
+    "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4",
+    bytes.fromhex("0014751e76e8199196d454941c45d1b3a323f1433bd6"),
+)
 OTHER = "1BgGZ9tcN4rm9KBzDn7KprQz87SZ26SAMH"
 KEY = bytes.fromhex("0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798")
 TXID = "ab" * 31 + "cd"
@@ -146,7 +151,9 @@ def test_what_is_not_utf_8_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("extra", [0, 1, 2, 100, 1_000])
-def test_an_overlong_line_is_reported_and_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extra: int) -> None:
+def test_an_overlong_line_is_reported_and_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, extra: int
+) -> None:
     monkeypatch.setattr(textfile, "_MAX_LINE", 100)
     assert len(load(tmp_path, "#" * 99 + "\n" + ADDRESS)) == 1
     found = problems(tmp_path, f"bad\n{'x' * (100 + extra)}\nbad\n{ADDRESS}\nbad")
@@ -233,7 +240,10 @@ def test_a_list_that_met_absurd_values_can_be_loaded_again(tmp_path: Path) -> No
 text = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=12)
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["address", "script", "pubkey", "data", "outpoint", "match"]), st.integers(0, 5), st.none() | text, st.booleans()
+        st.sampled_from(["address", "script", "pubkey", "data", "outpoint", "match"]),
+        st.integers(0, 5),
+        st.none() | text,
+        st.booleans(),
     ),
     max_size=15,
 )
@@ -259,7 +269,11 @@ def test_any_list_comes_back_from_its_file(
             case "data":
                 watch.add_data(bytes((number + 1,)) * 4, label)
             case "outpoint":
-                watch.add_outpoint(f"{TXID}:{number}", label, **({"value": number, "script_pubkey": script} if known else {}))  # type: ignore[arg-type]  # keywords of several types
+                watch.add_outpoint(
+                    f"{TXID}:{number}",
+                    label,
+                    **({"value": number, "script_pubkey": script} if known else {}),  # type: ignore[arg-type]
+                )  # keywords of several types
             case "match":
                 watch.match_tx(build.tx([TxIn(bytes((number,)) * 32, 0)], [TxOut(number, script)]))
     path = tmp_path_factory.mktemp("lists") / "watch"
@@ -280,7 +294,9 @@ def test_a_file_is_for_its_owner_alone_even_over_an_open_one(tmp_path: Path) -> 
     assert [file.name for file in tmp_path.iterdir()] == ["watch"]
 
 
-def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "watch"
     everything().save(path)
     before = path.read_bytes()

@@ -20,7 +20,10 @@ from spvfilter.watch.watchlist import WatchList
 from support import build
 from support.build import TxIn, TxOut
 
-ADDRESS, ADDRESS_SCRIPT = "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4", bytes.fromhex("0014751e76e8199196d454941c45d1b3a323f1433bd6")
+ADDRESS, ADDRESS_SCRIPT = (
+    "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4",
+    bytes.fromhex("0014751e76e8199196d454941c45d1b3a323f1433bd6"),
+)
 LEGACY_ADDRESS, LEGACY_SCRIPT = "1BgGZ9tcN4rm9KBzDn7KprQz87SZ26SAMH", build.p2pkh(ADDRESS_SCRIPT[2:])
 KEY = bytes.fromhex("0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798")  # of both addresses
 LONG_KEY = b"\x04" + b"\x05" * 64
@@ -43,7 +46,10 @@ def pays(*scripts: bytes) -> bytes:
 
 def test_addresses_come_with_and_without_labels() -> None:
     watch = WatchList.from_addresses([ADDRESS, (LEGACY_ADDRESS, " savings, old "), (ADDRESS, None)])
-    assert list(watch.entries()) == [(EntryKind.SCRIPT, ADDRESS_SCRIPT, None), (EntryKind.SCRIPT, LEGACY_SCRIPT, "savings, old")]
+    assert list(watch.entries()) == [
+        (EntryKind.SCRIPT, ADDRESS_SCRIPT, None),
+        (EntryKind.SCRIPT, LEGACY_SCRIPT, "savings, old"),
+    ]
     assert list(watch.script_pubkeys()) == [ADDRESS_SCRIPT, LEGACY_SCRIPT]
     assert (len(watch), watch.network) == (2, MAINNET)
     assert ADDRESS_SCRIPT in watch
@@ -77,7 +83,9 @@ def test_a_later_label_replaces_an_earlier_one_and_none_replaces_nothing() -> No
     assert list(watch.entries()) == [(EntryKind.SCRIPT, b"\x51", "second")]
 
 
-@pytest.mark.parametrize("label", ["a\nb", "a\rb", "a\x00b", "tab\there", "\x1b[31m", "a\x7fb", "a\x85b", "a\u2028b", "a\u2029b", "\udce9"])
+@pytest.mark.parametrize(
+    "label", ["a\nb", "a\rb", "a\x00b", "tab\there", "\x1b[31m", "a\x7fb", "a\x85b", "a\u2028b", "a\u2029b", "\udce9"]
+)
 def test_labels_that_no_line_could_hold_raise(label: str) -> None:
     with pytest.raises(ParameterError, match="label"):
         WatchList().add_script(b"\x51", label)
@@ -88,7 +96,9 @@ def test_an_empty_script_raises() -> None:
         WatchList().add_script(b"")
 
 
-@pytest.mark.parametrize("key", [b"", KEY[:-1], KEY + b"\x00", b"\x04" + KEY[1:], b"\x02" + LONG_KEY[1:], b"\x05" + LONG_KEY[1:]])
+@pytest.mark.parametrize(
+    "key", [b"", KEY[:-1], KEY + b"\x00", b"\x04" + KEY[1:], b"\x02" + LONG_KEY[1:], b"\x05" + LONG_KEY[1:]]
+)
 def test_what_is_no_public_key_raises(key: bytes) -> None:
     with pytest.raises(ParameterError, match="not a public key"):
         WatchList().add_pubkey(key)
@@ -102,7 +112,9 @@ def test_data_that_no_script_can_push_raises(size: int) -> None:
     WatchList().add_data(b"x")
 
 
-@pytest.mark.parametrize("text", ["", "00:0", "00" * 32, "00" * 32 + ":", "00" * 32 + ":-1", "00" * 32 + ":4294967296", "zz" * 32 + ":0"])
+@pytest.mark.parametrize(
+    "text", ["", "00:0", "00" * 32, "00" * 32 + ":", "00" * 32 + ":-1", "00" * 32 + ":4294967296", "zz" * 32 + ":0"]
+)
 def test_what_is_no_outpoint_raises(text: str) -> None:
     with pytest.raises(ParameterError):
         WatchList().add_outpoint(text)
@@ -120,7 +132,10 @@ def test_a_value_out_of_range_raises(value: int) -> None:
 def test_an_output_and_its_spend_are_told_in_full() -> None:
     watch = WatchList.from_addresses([(ADDRESS, "savings")])
     block = build.block_of(build.GENESIS, 9, [FUNDING, SPENDING])
-    shared, time = (POINT, 5_000, ADDRESS_SCRIPT, ADDRESS, "savings", build.block_hash(block), 9), Header.parse(block[:80]).time
+    shared, time = (
+        (POINT, 5_000, ADDRESS_SCRIPT, ADDRESS, "savings", build.block_hash(block), 9),
+        Header.parse(block[:80]).time,
+    )
     assert watch.match_block(block, height=9) == [
         Match(MatchKind.OUTPUT, build.txid(FUNDING), 1, *shared, time),
         Match(MatchKind.INPUT, build.txid(SPENDING), 1, *shared, time),
@@ -131,7 +146,10 @@ def test_an_output_and_its_spend_are_told_in_full() -> None:
 
 def test_a_coinbase_is_one_by_what_it_spends_or_by_its_place_in_a_block() -> None:
     watch = WatchList.from_addresses([ADDRESS])
-    mined, paid = build.coinbase(1, [TxOut(5_000, ADDRESS_SCRIPT)]), build.tx([TxIn(b"\x07" * 32, 0)], [TxOut(7, ADDRESS_SCRIPT)])
+    mined, paid = (
+        build.coinbase(1, [TxOut(5_000, ADDRESS_SCRIPT)]),
+        build.tx([TxIn(b"\x07" * 32, 0)], [TxOut(7, ADDRESS_SCRIPT)]),
+    )
     block = build.block_of(build.GENESIS, 1, [paid], [TxOut(5_000, ADDRESS_SCRIPT)])
     assert [(match.is_coinbase, match.time) for match in watch.match_block(block)] == [
         (True, Header.parse(block[:80]).time),
@@ -143,7 +161,10 @@ def test_a_coinbase_is_one_by_what_it_spends_or_by_its_place_in_a_block() -> Non
     assert [match.is_coinbase for match in asyncio.run(Matcher(watch).match_tx(mined))] == [True]
     assert [match.is_coinbase for match in asyncio.run(Matcher(watch).match_tx(paid))] == [False]
     hits = watch.table.scan_tx(paid)
-    assert [[match.is_coinbase for match in watch.matches(hits, block_hash=at)] for at in (None, bytes(32))] == [[False], [True]]
+    assert [[match.is_coinbase for match in watch.matches(hits, block_hash=at)] for at in (None, bytes(32))] == [
+        [False],
+        [True],
+    ]
 
 
 def test_how_a_block_was_searched_makes_no_match_another_one() -> None:
@@ -157,7 +178,21 @@ def test_how_a_block_was_searched_makes_no_match_another_one() -> None:
 
 
 def test_a_match_of_an_older_pickle_has_no_time() -> None:
-    match = Match(MatchKind.OUTPUT, bytes(32), 0, OutPoint(bytes(32), 0), 5, b"\x51", None, "label", None, 7, 8, True, Completeness.PROVEN)
+    match = Match(
+        MatchKind.OUTPUT,
+        bytes(32),
+        0,
+        OutPoint(bytes(32), 0),
+        5,
+        b"\x51",
+        None,
+        "label",
+        None,
+        7,
+        8,
+        True,
+        Completeness.PROVEN,
+    )
     older = object.__new__(Match)
     older.__setstate__([getattr(match, each.name) for each in fields(match)][:10])
     assert older == replace(match, time=None, is_coinbase=False)
@@ -177,7 +212,13 @@ def test_the_spend_of_an_output_never_seen_has_no_value() -> None:
     watch = WatchList()
     watch.add_outpoint(str(POINT), "deposit")
     (match,) = watch.match_tx(SPENDING)
-    assert (match.outpoint, match.value, match.script_pubkey, match.address, match.label) == (POINT, None, None, None, "deposit")
+    assert (match.outpoint, match.value, match.script_pubkey, match.address, match.label) == (
+        POINT,
+        None,
+        None,
+        None,
+        "deposit",
+    )
 
 
 def test_an_outpoint_with_its_script_counts_as_learned() -> None:
@@ -193,10 +234,18 @@ def test_an_outpoint_with_its_script_counts_as_learned() -> None:
 @pytest.mark.parametrize("key", [KEY, LONG_KEY])
 def test_a_public_key_is_found_in_five_forms_and_no_other(key: bytes) -> None:
     scripts = [*key_scripts(key), build.multisig(1, [LONG_KEY[:1] + bytes(64), key])]
-    others = [build.p2tr(key[1:33]), build.multisig(3, [key, key]), build.push(key), b"\x6a" + build.push(key), build.p2sh(Hash160(key))]
+    others = [
+        build.p2tr(key[1:33]),
+        build.multisig(3, [key, key]),
+        build.push(key),
+        b"\x6a" + build.push(key),
+        build.p2sh(Hash160(key)),
+    ]
     watch = WatchList()
     watch.add_pubkey(key, "mine")
-    assert [(match.index, match.label) for match in watch.match_tx(pays(*scripts, *others))] == [(n, "mine") for n in range(5)]
+    assert [(match.index, match.label) for match in watch.match_tx(pays(*scripts, *others))] == [
+        (n, "mine") for n in range(5)
+    ]
     assert all(script in watch for script in scripts)
     assert not any(script in watch for script in others)
     assert list(watch.script_pubkeys()) == scripts[:4]
@@ -222,11 +271,12 @@ def test_addresses_are_written_in_the_lists_network() -> None:
 
 def test_objects_of_python_bitcoinlib_are_matched_as_their_bytes() -> None:
     block = build.block_of(build.GENESIS, 1, [FUNDING, SPENDING])
-    assert WatchList.from_addresses([ADDRESS]).match_block(CBlock.deserialize(block)) == WatchList.from_addresses([ADDRESS]).match_block(
-        block
-    )
+    assert WatchList.from_addresses([ADDRESS]).match_block(CBlock.deserialize(block)) == WatchList.from_addresses(
+        [ADDRESS]
+    ).match_block(block)
     assert len(WatchList.from_addresses([ADDRESS]).match_tx(CTransaction.deserialize(FUNDING))) == 1
-    assert len(WatchList.from_addresses([ADDRESS]).match_tx(memoryview(FUNDING))) == 1  # type: ignore[arg-type]  # bytes-like is taken
+    # bytes-like is taken
+    assert len(WatchList.from_addresses([ADDRESS]).match_tx(memoryview(FUNDING))) == 1  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         WatchList().match_tx(5)  # type: ignore[arg-type]  # never taken for a length
 
@@ -244,7 +294,10 @@ def test_a_malformed_block_teaches_nothing() -> None:
 
 def test_a_match_shows_itself_in_display_order_and_can_be_sent_to_another_process() -> None:
     (match,) = WatchList.from_addresses([(ADDRESS, "savings")]).match_tx(FUNDING, height=7)
-    assert repr(match) == f"<Match output {match.txid[::-1].hex()}:1 value=5000 address={ADDRESS} label='savings' height=7>"
+    assert (
+        repr(match)
+        == f"<Match output {match.txid[::-1].hex()}:1 value=5000 address={ADDRESS} label='savings' height=7>"
+    )
     assert pickle.loads(pickle.dumps(match)) == match
 
 
@@ -332,7 +385,9 @@ def test_whatever_was_learned_is_never_forgotten(steps: list[tuple[bytes, bool]]
     watch = WatchList.from_addresses([ADDRESS])
     learned: set[OutPoint] = set()
     for number, (script, spend) in enumerate(steps):
-        inputs = [TxIn(point.txid, point.index) for point in learned] if spend else [TxIn(number.to_bytes(32, "little"), 0)]
+        inputs = (
+            [TxIn(point.txid, point.index) for point in learned] if spend else [TxIn(number.to_bytes(32, "little"), 0)]
+        )
         raw = build.tx(inputs, [TxOut(number, script)]) if inputs else pays(script)
         matches = watch.match_tx(raw)
         assert {match.outpoint for match in matches if match.kind == "input"} == (learned if spend else set())

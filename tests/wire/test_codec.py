@@ -32,7 +32,9 @@ def test_a_message_without_payload_is_its_envelope() -> None:
 
 
 def test_the_largest_payload_is_taken_and_one_byte_more_is_refused() -> None:
-    assert encode_message(MAINNET.magic, "block", bytes(MAX_PAYLOAD_SIZE))[16:20] == MAX_PAYLOAD_SIZE.to_bytes(4, "little")
+    assert encode_message(MAINNET.magic, "block", bytes(MAX_PAYLOAD_SIZE))[16:20] == MAX_PAYLOAD_SIZE.to_bytes(
+        4, "little"
+    )
     with pytest.raises(ParameterError, match="at most 4000000 bytes, not 4000001"):
         encode_message(MAINNET.magic, "block", bytes(MAX_PAYLOAD_SIZE + 1))
 
@@ -56,8 +58,12 @@ def test_a_magic_of_another_size_is_refused(magic: bytes) -> None:
 # Reading
 
 
-def decoded(stream: bytes, sizes: Iterable[int], limits: Mapping[str, int] | None = None) -> list[Frame | tuple[str, str]]:
-    """What a decoder finds in a stream cut into pieces of these sizes, the rest in one piece; errors as (field, message)."""
+def decoded(
+    stream: bytes, sizes: Iterable[int], limits: Mapping[str, int] | None = None
+) -> list[Frame | tuple[str, str]]:
+    """What a decoder finds in a stream cut into pieces of these sizes, the rest in one piece; errors as (field,
+    message).
+    """
     decoder = Decoder(MAGIC, limits)
     found: list[Frame | tuple[str, str]] = []
     at = 0
@@ -99,7 +105,12 @@ def test_published_messages_are_found(case: Any) -> None:
 @pytest.mark.vectors
 @pytest.mark.parametrize(
     ("name", "field"),
-    [("bad_magic", "magic"), ("payload_changed", "checksum"), ("huge_length", "length"), ("command_non_ascii", "command")],
+    [
+        ("bad_magic", "magic"),
+        ("payload_changed", "checksum"),
+        ("huge_length", "length"),
+        ("command_non_ascii", "command"),
+    ],
 )
 def test_published_bad_messages_each_raise_their_own(name: str, field: str) -> None:
     (case,) = (case for case in vector_file("10_p2p/messages.json")["invalid"] if case["id"] == name)
@@ -112,7 +123,9 @@ def test_published_bad_messages_each_raise_their_own(name: str, field: str) -> N
 
 
 @given(
-    st.lists(st.sampled_from([GOOD, UNSUMMED, UNNAMED, FOREIGN, ENDLESS, b"", b"\0"]) | st.binary(max_size=40), max_size=8).map(b"".join),
+    st.lists(
+        st.sampled_from([GOOD, UNSUMMED, UNNAMED, FOREIGN, ENDLESS, b"", b"\0"]) | st.binary(max_size=40), max_size=8
+    ).map(b"".join),
     st.lists(st.integers(0, 40), max_size=40),
 )
 def test_however_a_stream_is_cut_the_same_is_found(stream: bytes, sizes: list[int]) -> None:
@@ -146,12 +159,18 @@ def test_a_foreign_magic_or_an_excessive_length_ends_the_stream(end: bytes) -> N
 def test_a_foreign_magic_is_told_by_its_four_bytes() -> None:
     for start, words in (
         (b"abcd", "magic 61626364, but that of regtest is fabfb5da"),
-        (b"GET ", "this is HTTP, not Bitcoin's protocol (Bitcoin Core's RPC has a port of its own): magic 47455420, but"),
+        (
+            b"GET ",
+            "this is HTTP, not Bitcoin's protocol (Bitcoin Core's RPC has a port of its own): magic 47455420, but",
+        ),
         (b"HTTP/1.1 400 Bad Request\r\n", "this is HTTP, not Bitcoin's protocol"),
         (b"\x15\x03\x01\x00\x02\x02\x46", "this is TLS, not Bitcoin's protocol"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", "this is SSH, not Bitcoin's protocol"),
         (b'{"jsonrpc": "2.0"', "this is JSON, not Bitcoin's protocol: an Electrum server perhaps"),
-        *((known.magic, f"this is a {known.name} node: magic {known.magic.hex()}, but that of regtest is") for known in NETWORKS[:4]),
+        *(
+            (known.magic, f"this is a {known.name} node: magic {known.magic.hex()}, but that of regtest is")
+            for known in NETWORKS[:4]
+        ),
     ):
         ((field, said),) = decoded(start, [])
         assert field == "magic"
@@ -160,7 +179,8 @@ def test_a_foreign_magic_is_told_by_its_four_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [b"", b"\x7f", b"\xff", b"a\0b", b"\0a", b"a\n", b"twelve_chars"[:11] + b"\x1b", b"abc" + bytes(8) + b"\1"]
+    "command",
+    [b"", b"\x7f", b"\xff", b"a\0b", b"\0a", b"a\n", b"twelve_chars"[:11] + b"\x1b", b"abc" + bytes(8) + b"\1"],
 )
 def test_a_command_is_printable_and_padded_with_nothing_but_nuls(command: bytes) -> None:
     assert [field for field, _ in decoded(envelope(command, 0, sha256d(b"")[:4]), [])] == ["command"]
@@ -173,7 +193,9 @@ def test_a_command_may_fill_its_field_and_contain_spaces() -> None:
 @pytest.mark.parametrize("size", [MAX_PAYLOAD_SIZE + 1, 1 << 25, 1 << 31, (1 << 32) - 1])
 def test_a_length_is_unsigned_and_refused_by_the_envelope_alone(size: int) -> None:
     assert decoded(envelope(b"block", size, bytes(4)), []) == [("length", f"'block' of {size} bytes, at most 4000000")]
-    assert decoded(envelope(b"\x1b[2J", size, bytes(4)), []) == [("length", rf"'\x1b[2J' of {size} bytes, at most 4000000")]
+    assert decoded(envelope(b"\x1b[2J", size, bytes(4)), []) == [
+        ("length", rf"'\x1b[2J' of {size} bytes, at most 4000000")
+    ]
 
 
 def test_the_longest_message_is_taken() -> None:

@@ -11,7 +11,19 @@ from spvfilter.errors import EnvelopeError, MessageError, ParameterError, PeerEr
 from spvfilter.network import MAINNET, REGTEST
 from spvfilter.wire.codec import encode_message
 from spvfilter.wire.events import Cause, Disconnected, Fenced, Misbehaved, Received, Role, Settings
-from spvfilter.wire.messages.table import Block, GetAddr, GetData, Inv, Mempool, Message, NotFound, Ping, Pong, Unknown, Verack
+from spvfilter.wire.messages.table import (
+    Block,
+    GetAddr,
+    GetData,
+    Inv,
+    Mempool,
+    Message,
+    NotFound,
+    Ping,
+    Pong,
+    Unknown,
+    Verack,
+)
 from spvfilter.wire.session import MAX_PINGS, MAX_SEND_BUFFER, RECEIVE_BUFFER, SEND_BUFFER, Session
 from support.samples import ITEMS, SAMPLES
 from support.sessions import MAGIC, THEIRS, encoded, fresh, ready, sent
@@ -118,7 +130,8 @@ def test_a_silent_peer_is_pinged_and_then_left() -> None:
     assert isinstance(event.error, SessionError)
     assert (event.error.cause, str(event.error)) == (Cause.PING_TIMEOUT, "no pong within 1200 s")
     peer.tick(5_000.0)
-    assert (list(peer.events()), peer.deadline) == ([], None)  # type: ignore[comparison-overlap]  # the deadline has changed
+    # the deadline has changed
+    assert (list(peer.events()), peer.deadline) == ([], None)  # type: ignore[comparison-overlap]
 
 
 def test_a_pong_in_time_keeps_the_session() -> None:
@@ -174,7 +187,8 @@ def test_reading_stops_while_five_million_bytes_wait() -> None:
     assert peer.wants_data
     peer.receive_data(block[:2_500_000])
     assert not peer.wants_data
-    with pytest.raises(ParameterError, match=r"^5\d{6} received bytes wait"):  # type: ignore[unreachable]  # a property that has changed
+    # a property that has changed
+    with pytest.raises(ParameterError, match=r"^5\d{6} received bytes wait"):  # type: ignore[unreachable]
         peer.receive_data(block[2_500_000:])
     assert len(list(peer.events())) == 1
     assert peer.wants_data
@@ -268,12 +282,17 @@ def test_a_bad_checksum_command_or_payload_costs_only_its_own_message() -> None:
     unsummed[20] ^= 1
     unnamed = bytearray(encoded(Mempool()))
     unnamed[4] = 0x1B
-    peer.receive_data(bytes(unsummed + unnamed) + encoded(Unknown("inv", b"\x02" + bytes(40)), Unknown("ping", b""), Mempool()))
+    peer.receive_data(
+        bytes(unsummed + unnamed) + encoded(Unknown("inv", b"\x02" + bytes(40)), Unknown("ping", b""), Mempool())
+    )
     *dropped, last = peer.events()
     assert last == Received(Mempool())
     errors = [event.error for event in dropped if isinstance(event, Misbehaved)]
     assert [type(error) for error in errors] == [EnvelopeError, EnvelopeError, MessageError, MessageError]
-    assert str(errors[2]) == "inv: inventory count at byte 0: truncated: 2 items of at least 36 bytes claimed, 40 bytes left"
+    assert (
+        str(errors[2])
+        == "inv: inventory count at byte 0: truncated: 2 items of at least 36 bytes claimed, 40 bytes left"
+    )
     assert str(errors[3]) == "ping: nonce at byte 0: truncated: 8 bytes wanted, 0 left"
     assert sent(peer) == []
 
@@ -343,7 +362,9 @@ def test_nothing_of_a_peer_is_logged_unescaped(caplog: pytest.LogCaptureFixture)
     peer = fresh()
     evil = b"\x1b[2J\r\n\xff\x9b"
     version = THEIRS.__class__(70016, 0, 0, 1 << 60, evil, 0)
-    peer.receive_data(encoded(version, Verack()) + MAGIC + evil.ljust(12, b"\0") + (4_000_001).to_bytes(4, "little") + bytes(4))
+    peer.receive_data(
+        encoded(version, Verack()) + MAGIC + evil.ljust(12, b"\0") + (4_000_001).to_bytes(4, "little") + bytes(4)
+    )
     assert [type(event).__name__ for event in peer.events()] == ["Ready", "Disconnected"]
     assert r"\x1b[2J" in caplog.text
     assert all(record.getMessage().isprintable() and record.getMessage().isascii() for record in caplog.records)

@@ -8,8 +8,29 @@ import pytest
 
 from spvfilter.errors import MessageError, ParameterError, SessionError
 from spvfilter.network import REGTEST
-from spvfilter.wire.events import Cause, Disconnected, Misbehaved, Ready, Received, Role, Service, SessionEvent, Settings
-from spvfilter.wire.messages.table import GetAddr, Message, Ping, SendAddrV2, SendCmpct, SendHeaders, Unknown, Verack, Version, WtxidRelay
+from spvfilter.wire.events import (
+    Cause,
+    Disconnected,
+    Misbehaved,
+    Ready,
+    Received,
+    Role,
+    Service,
+    SessionEvent,
+    Settings,
+)
+from spvfilter.wire.messages.table import (
+    GetAddr,
+    Message,
+    Ping,
+    SendAddrV2,
+    SendCmpct,
+    SendHeaders,
+    Unknown,
+    Verack,
+    Version,
+    WtxidRelay,
+)
 from spvfilter.wire.session import Session
 from support.samples import SAMPLES
 from support.sessions import THEIR_NONCE, THEIRS, encoded, fresh, ready, sent
@@ -113,7 +134,12 @@ def test_a_message_before_verack_is_dropped(command: str) -> None:
     peer = fresh()
     peer.receive_data(encoded(THEIRS, SAMPLES[command]))
     disturbed(peer, Cause.BEFORE_VERACK, command)
-    assert [type(message) for message in sent(peer)] == [Version, WtxidRelay, SendAddrV2, Verack]  # a ping is not answered either
+    assert [type(message) for message in sent(peer)] == [
+        Version,
+        WtxidRelay,
+        SendAddrV2,
+        Verack,
+    ]  # a ping is not answered either
 
 
 def test_preferences_may_come_before_verack() -> None:
@@ -171,7 +197,9 @@ def test_an_obsolete_peer_is_left() -> None:
     assert ended(peer, Cause.OBSOLETE_VERSION) == "version 70000, at least 70001 required"
     peer = fresh()
     peer.receive_data(encoded(dataclasses.replace(THEIRS, version=70001), Verack()))
-    assert list(peer.events()) == [Ready(dataclasses.replace(THEIRS, version=70001), 70001, wtxid_relay=False, addrv2=False)]
+    assert list(peer.events()) == [
+        Ready(dataclasses.replace(THEIRS, version=70001), 70001, wtxid_relay=False, addrv2=False)
+    ]
 
 
 def test_a_peer_without_the_services_wanted_is_left() -> None:

@@ -47,9 +47,14 @@ PIECES = st.one_of(
 
 
 @given(
-    st.sampled_from(OPENINGS), st.lists(PIECES, max_size=6).map(b"".join), st.lists(st.integers(0, 60), max_size=30), st.sampled_from(Role)
+    st.sampled_from(OPENINGS),
+    st.lists(PIECES, max_size=6).map(b"".join),
+    st.lists(st.integers(0, 60), max_size=30),
+    st.sampled_from(Role),
 )
-def test_however_a_stream_is_cut_the_events_are_the_same(opening: bytes, rest: bytes, sizes: list[int], role: Role) -> None:
+def test_however_a_stream_is_cut_the_events_are_the_same(
+    opening: bytes, rest: bytes, sizes: list[int], role: Role
+) -> None:
     stream = opening + rest
     whole = taken(stream, [], role)
     assert taken(stream, sizes, role) == whole
@@ -86,7 +91,9 @@ PAYLOADS = [*payloads(), ("alert", bytes(50))]
 
 
 def abused(random: random.Random, count: int) -> Iterator[tuple[Session, SessionEvent]]:
-    """The events of sessions that receive `count` damaged messages, a new session whenever one ends; some messages come in pieces."""
+    """The events of sessions that receive `count` damaged messages, a new session whenever one ends; some messages come
+    in pieces.
+    """
     peer = fresh()
     for _ in range(count):
         if peer.deadline is None:
@@ -120,7 +127,10 @@ def test_damaged_messages_raise_typed_errors_only() -> None:
             case Ready() | Fenced():
                 pass
         seen[type(event).__name__] = seen.get(type(event).__name__, 0) + 1
-    assert min(seen[name] for name in ("Misbehaved", "Disconnected", "Received", "Ready", "MessageError", "SessionError")) > count // 500
+    assert (
+        min(seen[name] for name in ("Misbehaved", "Disconnected", "Received", "Ready", "MessageError", "SessionError"))
+        > count // 500
+    )
     assert seen["EnvelopeError"] > count // 2_000
 
 

@@ -10,7 +10,16 @@ from hypothesis import given, strategies as st
 from spvfilter.errors import EnvelopeError, MessageError
 from spvfilter.network import REGTEST
 from spvfilter.wire.codec import Decoder, Frame, encode_message
-from spvfilter.wire.events import Disconnected, Fenced, Misbehaved, Received, ReceivedFilters, Role, SessionEvent, Settings
+from spvfilter.wire.events import (
+    Disconnected,
+    Fenced,
+    Misbehaved,
+    Received,
+    ReceivedFilters,
+    Role,
+    SessionEvent,
+    Settings,
+)
 from spvfilter.wire.messages.table import CFHeaders, CFilter, GetData, Inv, Mempool, NotFound, Ping, Pong
 from spvfilter.wire.session import MAX_EVENTS, Session
 from support.samples import ITEMS
@@ -118,7 +127,9 @@ def test_filters_of_another_type_and_malformed_ones_are_not_joined() -> None:
     other = CFilter(1, bytes(32), b"\0")
     bad = [bytes(MESSAGES[1]) + b"\0", bytes(MESSAGES[1])[:-1], b"", bytes(33), bytes(33) + b"\xfd\1\0\0"]
     for payload in bad:
-        stream = encoded(MESSAGES[0]) + encode_message(MAGIC, "cfilter", payload) + encoded(MESSAGES[1], other, MESSAGES[2])
+        stream = (
+            encoded(MESSAGES[0]) + encode_message(MAGIC, "cfilter", payload) + encoded(MESSAGES[1], other, MESSAGES[2])
+        )
         peer.receive_data(stream)
         events = [event for group in together(peer) for event in group]
         assert events[0] == ReceivedFilters((FILTERS[0],))

@@ -1,4 +1,7 @@
-"""Bloom filters of other programs, read and written: Parquet's split-block filters, Spark's BloomFilter, RedisBloom's."""
+"""Bloom filters of other programs, read and written:
+
+Parquet's split-block filters, Spark's BloomFilter, RedisBloom's.
+"""
 
 from __future__ import annotations
 

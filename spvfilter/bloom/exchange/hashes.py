@@ -15,9 +15,9 @@ _LEAST, _MOST = -(1 << 31), (1 << 31) - 1  # of an i32
 class SparkHash:
     """The hash functions of Spark's BloomFilter, as a hash family.
 
-    Version 1 is that of Spark before 4.1, version 2, which has a seed, an i32, of later ones; it needs a filter's whole 64-bit range. Keys
-    that are encoded as int64 are Spark's integers (putLong), as utf-8 its strings, bytes its binaries. Raises ParameterError for other
-    versions, a seed in version 1, and one that is no i32.
+    Version 1 is that of Spark before 4.1, version 2, which has a seed, an i32, of later ones; it needs a filter's whole
+    64-bit range. Keys that are encoded as int64 are Spark's integers (putLong), as utf-8 its strings, bytes its
+    binaries. Raises ParameterError for other versions, a seed in version 1, and one that is no i32.
     """
 
     version: int = 2

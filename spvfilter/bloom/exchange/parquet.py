@@ -1,7 +1,7 @@
 """The Bloom filters of a Parquet file: found through its footer, without reading a column.
 
-A file ends with the footer (FileMetaData in Thrift's compact protocol), its size as u32 LE, and PAR1. Source: parquet-format, README.md
-and parquet.thrift.
+A file ends with the footer (FileMetaData in Thrift's compact protocol), its size as u32 LE, and PAR1. Source:
+parquet-format, README.md and parquet.thrift.
 """
 
 from __future__ import annotations
@@ -32,18 +32,21 @@ _TAKEN: dict[str, tuple[ParquetType, ...]] = {  # what keys of a type may be, th
 class _Chunk(NamedTuple):
     path: str
     type: str
-    offset: int | None  # of its filter
+    offset: int | None
+    """Of its filter."""
 
 
 @public
-def column_filters(path: str | os.PathLike[str], column: str, *, keys: ParquetType | None = None) -> list[SplitBlockFilter | None]:
+def column_filters(
+    path: str | os.PathLike[str], column: str, *, keys: ParquetType | None = None
+) -> list[SplitBlockFilter | None]:
     """The filters of a column, one for each row group, None where a group has none; a nested column's name has dots.
 
-    A group whose filter does not contain a key has no row with it. `keys` is what keys are, where the column's type allows several: a
-    BYTE_ARRAY "bytes" (the default) or "utf-8", integers signed (the default) or unsigned.
+    A group whose filter does not contain a key has no row with it. `keys` is what keys are, where the column's type
+    allows several: a BYTE_ARRAY "bytes" (the default) or "utf-8", integers signed (the default) or unsigned.
 
-    Raises OSError; FormatError for a file that is truncated, damaged, encrypted or no Parquet; ParameterError for a column that is not
-    there, and for keys that are not of its type, as none are of FLOAT, DOUBLE, INT96 and BOOLEAN.
+    Raises OSError; FormatError for a file that is truncated, damaged, encrypted or no Parquet; ParameterError for a
+    column that is not there, and for keys that are not of its type, as none are of FLOAT, DOUBLE, INT96 and BOOLEAN.
     """
     with Path(path).open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -54,7 +57,11 @@ def column_filters(path: str | os.PathLike[str], column: str, *, keys: ParquetTy
             found.append(None if chunk.offset is None else _read(file, size, chunk.offset, kind))
             total += 0 if (last := found[-1]) is None else last.blocks * BLOCK_SIZE
             if total > size:
-                raise FormatError(f"filters of more than {size} bytes: they overlap", offset=chunk.offset or 0, field="bloom_filter_offset")
+                raise FormatError(
+                    f"filters of more than {size} bytes: they overlap",
+                    offset=chunk.offset or 0,
+                    field="bloom_filter_offset",
+                )
     return found
 
 
@@ -71,7 +78,9 @@ def _kind(chunk: _Chunk, keys: ParquetType | None) -> ParquetType:
 
 def _read(file: IO[bytes], size: int, offset: int, keys: ParquetType) -> SplitBlockFilter:
     if not len(_MAGIC) <= offset < size - _TAIL:
-        raise FormatError(f"a filter at byte {offset} of {size}", offset=offset if offset >= 0 else 0, field="bloom_filter_offset")
+        raise FormatError(
+            f"a filter at byte {offset} of {size}", offset=offset if offset >= 0 else 0, field="bloom_filter_offset"
+        )
     file.seek(offset)
     length, start = header_of(memoryview(file.read(_HEADER)), offset)
     if offset + start + length > size - _TAIL:
@@ -80,7 +89,9 @@ def _read(file: IO[bytes], size: int, offset: int, keys: ParquetType) -> SplitBl
     file.seek(offset + start)
     blocks = file.read(length)
     if len(blocks) != length:
-        raise FormatError(f"truncated: {length} bytes wanted, {len(blocks)} present", offset=offset + start, field="blocks")
+        raise FormatError(
+            f"truncated: {length} bytes wanted, {len(blocks)} present", offset=offset + start, field="blocks"
+        )
     return SplitBlockFilter._over(bytearray(blocks), keys)
 
 
@@ -125,7 +136,9 @@ def _group(cursor: Thrift, wire: Wire, column: str) -> _Chunk:
     if found is None:
         if not names:
             raise cursor.wrong("a row group without columns")
-        raise ParameterError(f"no column {column!r}: there are {', '.join(names)}{', …' if len(names) == _SHOWN else ''}")
+        raise ParameterError(
+            f"no column {column!r}: there are {', '.join(names)}{', …' if len(names) == _SHOWN else ''}"
+        )
     return found
 
 

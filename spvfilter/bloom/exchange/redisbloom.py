@@ -2,11 +2,12 @@
 
 They are pairs of a number and bytes. The first has number 1 and the header, packed, little endian:
 
-    items u64, sub-filters u32, options u32 (1 no rounding, 2 sized by bits, 4 64-bit hashes, 8 does not grow), expansion u32
-    for each sub-filter: bytes u64, bits u64, items u64, rate f64, bits a key f64, hash functions u32, capacity u64, n2 u8
+    items u64, sub-filters u32, options u32 (1 no rounding, 2 sized by bits, 4 64-bit hashes, 8 does not grow),
+    expansion u32 for each sub-filter: bytes u64, bits u64, items u64, rate f64, bits a key f64, hash functions u32,
+    capacity u64, n2 u8
 
-Then the sub-filters' bits follow in pieces of up to 16 MB, each with 1 plus the number of bytes up to its end. Bit b is 1 << (b % 8) of
-byte b // 8. Source: sb.c and bloom.c of RedisBloom 2.8.
+Then the sub-filters' bits follow in pieces of up to 16 MB, each with 1 plus the number of bytes up to its end. Bit b is
+1 << (b % 8) of byte b // 8. Source: sb.c and bloom.c of RedisBloom 2.8.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class _Link(NamedTuple):
 
 @public
 def redisbloom_filter(capacity: int, fp_rate: float, *, encode: Encode = None) -> BloomFilter:
-    """An empty filter of the size that `BF.RESERVE key fp_rate capacity NONSCALING` makes. Raises ParameterError, TooLargeError.
+    """An empty filter of the size that `BF.RESERVE key fp_rate capacity NONSCALING` makes.
+
+    Raises ParameterError, TooLargeError.
 
     `encode` is None for bytes or "utf-8" for strings.
     """
@@ -59,16 +62,20 @@ def redisbloom_filter(capacity: int, fp_rate: float, *, encode: Encode = None) -
     bits = max(1, int(capacity * each))
     link = _Link(0, -(-bits // 64) * 64, 0, fp_rate, each, math.ceil(_LN2 * each), capacity, 0)
     if link.bits > MAX_CELLS or link.hash_funcs > MAX_HASH_FUNCS:
-        raise ParameterError(f"{capacity} keys at {fp_rate:g} take {link.bits} bits and {link.hash_funcs} hash functions")
+        raise ParameterError(
+            f"{capacity} keys at {fp_rate:g} take {link.bits} bits and {link.hash_funcs} hash functions"
+        )
     return _made(link, encode)
 
 
 @public
 def read_redisbloom(chunks: Iterable[tuple[int, bytes]], *, encode: Encode = None) -> list[BloomFilter]:
-    """The sub-filters in what BF.SCANDUMP gave: a filter that has grown has several, and contains a key if any of them does.
+    """The sub-filters in what BF.SCANDUMP gave: a filter that has grown has several, and contains a key if any of them
+    does.
 
-    The chunks do not tell the type of keys: `encode` is None for bytes or "utf-8" for strings. Raises FormatError if they are truncated,
-    damaged, too many, out of order, or of a filter with 32-bit hashes, which RedisBloom no longer makes; ParameterError, TooLargeError.
+    The chunks do not tell the type of keys: `encode` is None for bytes or "utf-8" for strings. Raises FormatError if
+    they are truncated, damaged, too many, out of order, or of a filter with 32-bit hashes, which RedisBloom no longer
+    makes; ParameterError, TooLargeError.
     """
     _refuse_encoding(encode)
     given = iter(chunks)
@@ -82,24 +89,32 @@ def read_redisbloom(chunks: Iterable[tuple[int, bytes]], *, encode: Encode = Non
     done = 1
     for number, piece in given:
         if number != done + len(piece) or not piece:
-            raise FormatError(f"a chunk of {len(piece)} bytes with number {number} after {done}", offset=0, field="chunk")
+            raise FormatError(
+                f"a chunk of {len(piece)} bytes with number {number} after {done}", offset=0, field="chunk"
+            )
         if at == len(bodies) or len(piece) > len(bodies[at]) - within:
-            raise FormatError(f"a chunk of {len(piece)} bytes that is longer than what is left", offset=0, field="chunk")
+            raise FormatError(
+                f"a chunk of {len(piece)} bytes that is longer than what is left", offset=0, field="chunk"
+            )
         bodies[at][within : within + len(piece)] = piece
         done, within = number, within + len(piece)
         if within == len(bodies[at]):
             at, within = at + 1, 0
     if at < len(bodies):
-        raise FormatError(f"truncated: {sum(map(len, bodies))} bytes wanted, {done - 1} present", offset=done - 1, field="chunk")
+        raise FormatError(
+            f"truncated: {sum(map(len, bodies))} bytes wanted, {done - 1} present", offset=done - 1, field="chunk"
+        )
     return filters
 
 
 @public
 def write_redisbloom(filter: BloomFilter) -> Iterator[tuple[int, bytes]]:
-    """What BF.LOADCHUNK takes, chunk by chunk: a filter that does not grow (NONSCALING). Raises ParameterError for others' filters.
+    """What BF.LOADCHUNK takes, chunk by chunk: a filter that does not grow (NONSCALING).
 
-    Such a filter has RedisBloomHash as its hash family and a capacity, as those of `redisbloom_filter` and `read_redisbloom`. The number of
-    its items, which BF.CARD tells, is estimated.
+    Raises ParameterError for others' filters.
+
+    Such a filter has RedisBloomHash as its hash family and a capacity, as those of `redisbloom_filter` and
+    `read_redisbloom`. The number of its items, which BF.CARD tells, is estimated.
     """
     capacity, rate = filter.capacity, filter.nominal_fp_rate
     if not isinstance(filter.hashing, RedisBloomHash) or capacity is None or rate is None:
@@ -112,24 +127,42 @@ def write_redisbloom(filter: BloomFilter) -> Iterator[tuple[int, bytes]]:
     body = filter.dump()
     link = _Link(len(body), filter.bits, items, rate, each, filter.hash_funcs, capacity, 0)
     header = _HEADER.pack(items, 1, _NO_ROUNDING | _LONG_HASHES | _FIXED, 2) + _LINK.pack(*link)
-    return iter([(1, header), *((1 + min(at + _PIECE, len(body)), body[at : at + _PIECE]) for at in range(0, len(body), _PIECE))])
+    return iter(
+        [
+            (1, header),
+            *((1 + min(at + _PIECE, len(body)), body[at : at + _PIECE]) for at in range(0, len(body), _PIECE)),
+        ]
+    )
 
 
 def _links(raw: bytes) -> Iterator[_Link]:
     if len(raw) < _HEADER.size:
-        raise FormatError(f"truncated: {_HEADER.size} bytes wanted, {len(raw)} present", offset=len(raw), field="header")
+        raise FormatError(
+            f"truncated: {_HEADER.size} bytes wanted, {len(raw)} present", offset=len(raw), field="header"
+        )
     _, count, options, _ = _HEADER.unpack_from(raw)
     if not 1 <= count <= _MAX_FILTERS:
         raise FormatError(f"{count} sub-filters, from 1 to {_MAX_FILTERS} are supported", offset=8, field="sub-filters")
     if options & ~_KNOWN or not options & _LONG_HASHES:
-        raise FormatError(f"options {options:#x}: only filters with 64-bit hashes are supported", offset=12, field="options")
+        raise FormatError(
+            f"options {options:#x}: only filters with 64-bit hashes are supported", offset=12, field="options"
+        )
     size = _HEADER.size + count * _LINK.size
     if len(raw) != size:
-        raise FormatError(f"{count} sub-filters take {size} bytes, not {len(raw)}", offset=min(len(raw), size), field="header")
+        raise FormatError(
+            f"{count} sub-filters take {size} bytes, not {len(raw)}", offset=min(len(raw), size), field="header"
+        )
     for at in range(_HEADER.size, size, _LINK.size):
         link = _Link(*_LINK.unpack_from(raw, at))
-        if not 64 <= link.bits <= MAX_CELLS or link.bits % 64 or link.bits != 8 * link.bytes or (link.n2 and link.bits != 1 << link.n2):
-            raise FormatError(f"{link.bits} bits in {link.bytes} bytes, rounded to 2^{link.n2}", offset=at, field="bits")
+        if (
+            not 64 <= link.bits <= MAX_CELLS
+            or link.bits % 64
+            or link.bits != 8 * link.bytes
+            or (link.n2 and link.bits != 1 << link.n2)
+        ):
+            raise FormatError(
+                f"{link.bits} bits in {link.bytes} bytes, rounded to 2^{link.n2}", offset=at, field="bits"
+            )
         if not 1 <= link.hash_funcs <= MAX_HASH_FUNCS:
             raise FormatError(f"{link.hash_funcs} hash functions", offset=at + 40, field="hash_funcs")
         if not 0 < link.fp_rate < 1 or not 1 <= link.capacity <= MAX_COUNT:  # also refuses NaN

@@ -2,7 +2,8 @@
 
 All integers are big endian:
 
-    version, i32: 1 or 2 · number of hash functions, i32 · seed, i32, in version 2 alone · number of words, i32 · words of 64 bits
+    version, i32: 1 or 2 · number of hash functions, i32 · seed, i32, in version 2 alone · number of words, i32 · words
+    of 64 bits
 
 Bit b is bit b % 64 of word b // 64. Source: BloomFilterImpl, BloomFilterImplV2 and BitArray of Spark 4.3.
 """
@@ -31,10 +32,14 @@ _ENCODINGS: dict[Encode, Encoding] = {None: Encoding.BYTES, "utf-8": Encoding.UT
 
 
 @public
-def spark_filter(capacity: int, fp_rate: float, *, version: int = 2, seed: int = 0, encode: Encode = None) -> BloomFilter:
-    """An empty filter of the size that Spark's BloomFilter.create(capacity, fp_rate) has, so that the two can be united.
+def spark_filter(
+    capacity: int, fp_rate: float, *, version: int = 2, seed: int = 0, encode: Encode = None
+) -> BloomFilter:
+    """An empty filter of the size that Spark's BloomFilter.create(capacity, fp_rate) has, so that the two can be
+    united.
 
-    It is never full. `encode` is None for bytes, "utf-8" for strings or "int64" for integers. Raises ParameterError, TooLargeError.
+    It is never full. `encode` is None for bytes, "utf-8" for strings or "int64" for integers. Raises ParameterError,
+    TooLargeError.
     """
     if not isinstance(capacity, int) or isinstance(capacity, bool) or not 1 <= capacity <= 1 << 48:
         raise ParameterError(f"capacity must be a whole number from 1 to 2^48: {capacity!r}")
@@ -53,8 +58,9 @@ def spark_filter(capacity: int, fp_rate: float, *, version: int = 2, seed: int =
 def read_spark(raw: Buffer, *, encode: Encode = None) -> BloomFilter:
     """The filter in what Spark's BloomFilter.writeTo has written, with SparkHash as its hash family.
 
-    The bytes do not tell the type of keys: `encode` is None for bytes, "utf-8" for strings or "int64" for integers. Raises FormatError if
-    they are truncated, too long, or of another version or an absurd size; ParameterError for other encodings, TooLargeError.
+    The bytes do not tell the type of keys: `encode` is None for bytes, "utf-8" for strings or "int64" for integers.
+    Raises FormatError if they are truncated, too long, or of another version or an absurd size; ParameterError for
+    other encodings, TooLargeError.
     """
     _refuse_encoding(encode)
     view = memoryview(raw).cast("B")
@@ -72,7 +78,11 @@ def read_spark(raw: Buffer, *, encode: Encode = None) -> BloomFilter:
         raise FormatError(f"{words} words", offset=at, field="words")
     if len(view) != start + 8 * words:
         size = start + 8 * words
-        said = f"truncated: {size} bytes wanted, {len(view)} present" if len(view) < size else f"{len(view) - size} trailing bytes"
+        said = (
+            f"truncated: {size} bytes wanted, {len(view)} present"
+            if len(view) < size
+            else f"{len(view) - size} trailing bytes"
+        )
         raise FormatError(said, offset=min(len(view), size), field="words")
     buffer = allocate(8 * words)
     _swap(view[start:], memoryview(buffer).cast("B"))
@@ -85,12 +95,20 @@ def read_spark(raw: Buffer, *, encode: Encode = None) -> BloomFilter:
 def write_spark(filter: BloomFilter) -> bytes:
     """What Spark's BloomFilter.readFrom reads. Raises ParameterError for a filter that Spark cannot have.
 
-    Such a filter has SparkHash as its hash family and keys of bytes, utf-8 or int64, is not partitioned, and has whole words of 64 bits.
+    Such a filter has SparkHash as its hash family and keys of bytes, utf-8 or int64, is not partitioned, and has whole
+    words of 64 bits.
     """
     hashing = filter.hashing
     if not isinstance(hashing, SparkHash):
-        raise ParameterError(f"a filter for Spark has SparkHash as its hash family, not {hashing!r}: make it with spark_filter")
-    if filter.partitioned or filter.bits % _WORD or filter.bits // _WORD > _MAX_INT or filter.encoding not in _ENCODINGS.values():
+        raise ParameterError(
+            f"a filter for Spark has SparkHash as its hash family, not {hashing!r}: make it with spark_filter"
+        )
+    if (
+        filter.partitioned
+        or filter.bits % _WORD
+        or filter.bits // _WORD > _MAX_INT
+        or filter.encoding not in _ENCODINGS.values()
+    ):
         raise ParameterError(f"Spark has no such filter: {filter!r}")
     seed = struct.pack(">i", hashing.seed) if hashing.version == 2 else b""
     head = struct.pack(">ii", hashing.version, filter.hash_funcs) + seed + struct.pack(">i", filter.bits // _WORD)

@@ -1,8 +1,9 @@
 """SplitBlockFilter: the Bloom filter of a column chunk in a Parquet file.
 
-Bits are in blocks of 32 bytes, each eight words of 32 bits LE. Of xxHash64 of a key's bytes, the upper half h chooses the block, h * blocks
->> 32; the lower half l sets a bit in each of its words: bit l * SALT[i] >> 27, modulo 2^32, of word i. In a file a header in Thrift's
-compact protocol precedes the blocks. Source: parquet-format, BloomFilter.md, and parquet.thrift, "BloomFilterHeader".
+Bits are in blocks of 32 bytes, each eight words of 32 bits LE. Of xxHash64 of a key's bytes, the upper half h chooses
+the block, h * blocks >> 32; the lower half l sets a bit in each of its words: bit l * SALT[i] >> 27, modulo 2^32, of
+word i. In a file a header in Thrift's compact protocol precedes the blocks. Source: parquet-format, BloomFilter.md, and
+parquet.thrift, "BloomFilterHeader".
 
     15 … number of bytes, a zigzag varint
     1c 1c 00 00   algorithm: split block
@@ -32,18 +33,22 @@ ParquetType = Literal["bytes", "utf-8", "int32", "uint32", "int64", "uint64"]  #
 
 BLOCK_SIZE = SPLIT_BLOCK_BITS // 8  # bytes
 MAX_SIZE = 128 << 20  # bytes; what Arrow reads at most (kMaximumBloomFilterBytes)
-_ENCODINGS: dict[str, Encoding] = {"bytes": Encoding.BYTES} | {name: encoding for encoding, name in ENCODES.items() if name}
+_ENCODINGS: dict[str, Encoding] = {"bytes": Encoding.BYTES} | {
+    name: encoding for encoding, name in ENCODES.items() if name
+}
 _CHOSEN = bytes.fromhex("1c1c0000")  # a union of an empty struct, its first member
 
 
 @public
 class SplitBlockFilter(BitCore):
-    """A Bloom filter as Parquet files have it for a column chunk, for `capacity` keys at `fp_rate`; Arrow, DuckDB and Spark read it.
+    """A Bloom filter as Parquet files have it for a column chunk, for `capacity` keys at `fp_rate`; Arrow, DuckDB and
+    Spark read it.
 
-    `keys` says what keys are and how the file has them: "bytes" and "utf-8" for a BYTE_ARRAY, "int32" to "uint64" for INT32 and INT64. It
-    has a power of two of blocks, as Arrow wants it, which makes it up to twice as large as needed, and at most 128 MiB. It is never full.
-    spvfilter.kernel.BitCore documents `add`, `in`, `update`, `contains_many`, which take columns as BloomFilter's do, and `|=`.
-    Raises ParameterError for arguments outside their domain and for more keys than 128 MiB hold.
+    `keys` says what keys are and how the file has them: "bytes" and "utf-8" for a BYTE_ARRAY, "int32" to "uint64" for
+    INT32 and INT64. It has a power of two of blocks, as Arrow wants it, which makes it up to twice as large as needed,
+    and at most 128 MiB. It is never full. spvfilter.kernel.BitCore documents `add`, `in`, `update`, `contains_many`,
+    which take columns as BloomFilter's do, and `|=`. Raises ParameterError for arguments outside their domain and for
+    more keys than 128 MiB hold.
     """
 
     __slots__ = ()
@@ -56,7 +61,9 @@ class SplitBlockFilter(BitCore):
         fill = fp_rate ** (1 / SPLIT_BLOCK_FUNCTIONS)
         bits = -SPLIT_BLOCK_FUNCTIONS * capacity / math.log1p(-fill) if fill < 1 else 0.0
         if bits > 8 * MAX_SIZE:
-            raise ParameterError(f"{capacity} keys at {fp_rate:g} take more than the {MAX_SIZE} bytes that Parquet's readers take")
+            raise ParameterError(
+                f"{capacity} keys at {fp_rate:g} take more than the {MAX_SIZE} bytes that Parquet's readers take"
+            )
         size = max(BLOCK_SIZE, 1 << max(0, math.ceil(bits / 8) - 1).bit_length())
         self._set_up(bytearray(size), keys)
 
@@ -70,12 +77,17 @@ class SplitBlockFilter(BitCore):
     def from_bytes(cls, raw: Buffer, *, keys: ParquetType = "bytes") -> Self:
         """The filter in the bytes that a Parquet file has for it, header and blocks.
 
-        Raises FormatError if they are truncated, too long or no filter, or of another algorithm, hash or compression; ParameterError.
+        Raises FormatError if they are truncated, too long or no filter, or of another algorithm, hash or compression;
+        ParameterError.
         """
         view = memoryview(raw).cast("B")
         size, start = header_of(view, 0)
         if len(view) != start + size:
-            said = f"truncated: {start + size} bytes wanted, {len(view)} present" if len(view) < start + size else "trailing bytes"
+            said = (
+                f"truncated: {start + size} bytes wanted, {len(view)} present"
+                if len(view) < start + size
+                else "trailing bytes"
+            )
             raise FormatError(said, offset=min(len(view), start + size), field="blocks")
         return cls._over(bytearray(view[start:]), keys)
 
@@ -132,7 +144,10 @@ def _sum_of_rates(blocks: memoryview) -> float:
 
 
 def header_of(raw: memoryview, offset: int) -> tuple[int, int]:
-    """The number of bytes that follow a header, and the header's own. `offset` is where it starts in its file. Raises FormatError."""
+    """The number of bytes that follow a header, and the header's own. `offset` is where it starts in its file.
+
+    Raises FormatError.
+    """
     cursor = Thrift(raw, offset, "filter header")
     size, chosen = None, set()
     for number, wire in cursor.fields():

@@ -1,8 +1,8 @@
 """Reading Thrift's compact protocol, in which Parquet writes its footer and the headers of its filters.
 
-A struct is fields up to a zero byte; a field is a byte, the difference to the last field's number in its high half and its type in the low
-one (a difference of 0: the number follows, zigzag), and a value. Integers are zigzag varints. Source: Apache Thrift,
-thrift-compact-protocol.md.
+A struct is fields up to a zero byte; a field is a byte, the difference to the last field's number in its high half and
+its type in the low one (a difference of 0: the number follows, zigzag), and a value. Integers are zigzag varints.
+Source: Apache Thrift, thrift-compact-protocol.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _INTEGERS = (Wire.I16, Wire.I32, Wire.I64)
 
 
 class Thrift:
-    """A cursor over bytes, every step of which is checked. `offset` is where the bytes start in their file. Raises FormatError."""
+    """A cursor over bytes, every step of which is checked. `offset` is where the bytes start in their file.
+
+    Raises FormatError.
+    """
 
     def __init__(self, raw: memoryview, offset: int, name: str) -> None:
         self._raw = raw

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 _NOT_LOADED = object()  # stands for NOSCRIPT: the server does not have the script (yet), or was restarted or flushed
 _OURS = re.compile(r"\b(MISSING|ANOTHER|NOTSTRING|DAMAGED) (\d+)(?: (\w+))?")
-_THEIRS = re.compile(r"\b(OOM|READONLY|WRONGTYPE|CROSSSLOT)\b")  # in Redis 6.2 a script's error has the code within its message
+_THEIRS = re.compile(
+    r"\b(OOM|READONLY|WRONGTYPE|CROSSSLOT)\b"
+)  # in Redis 6.2 a script's error has the code within its message
 
 
 def exceptions() -> ModuleType:
@@ -44,9 +46,11 @@ def exceptions() -> ModuleType:
 
 @public
 def connect(url: str) -> Redis:
-    """A client for redis://, rediss:// or unix:// that does not retry: a lost answer is an error rather than a wrong "not new".
+    """A client for redis://, rediss:// or unix:// that does not retry: a lost answer is an error rather than a wrong
+    "not new".
 
-    The caller closes it (`async with`, or `aclose`). Raises ImportError without spvfilter[redis], ParameterError for a bad URL.
+    The caller closes it (`async with`, or `aclose`). Raises ImportError without spvfilter[redis], ParameterError for a
+    bad URL.
     """
     exceptions()
     from redis.asyncio import Redis
@@ -70,14 +74,20 @@ def check_client(client: object) -> None:
 
 
 async def run(client: Client, script: Script, keys: Sequence[bytes], *arguments: bytes | int | str) -> object:
-    """Run a script and return its result, with strings as bytes even if the client decodes. Sends the body if the server lacks it."""
+    """Run a script and return its result, with strings as bytes even if the client decodes.
+
+    Sends the body if the server lacks it.
+    """
     tail = (len(keys), *keys, *arguments)
     answer = await command(client, keys, "EVALSHA", script.sha, *tail)
     return await command(client, keys, "EVAL", script.body, *tail) if answer is _NOT_LOADED else answer
 
 
 async def command(client: Client, keys: Sequence[bytes], *words: bytes | int | str) -> object:
-    """Run a command and return its result. Raises RemoteError in place of every error of redis-py, MismatchError, FormatError."""
+    """Run a command and return its result.
+
+    Raises RemoteError in place of every error of redis-py, MismatchError, FormatError.
+    """
     errors = exceptions()
     task = asyncio.current_task()
     cancels = task.cancelling() if task else 0
@@ -88,12 +98,17 @@ async def command(client: Client, keys: Sequence[bytes], *words: bytes | int | s
     except (errors.RedisError, errors.RedisClusterException) as error:
         raise _translated(error, keys) from error
     finally:
-        if task and task.cancelling() > cancels:  # asyncio.wait_for, which redis-py uses, may swallow it: Python 3.11, gh-86296
+        if (
+            task and task.cancelling() > cancels
+        ):  # asyncio.wait_for, which redis-py uses, may swallow it: Python 3.11, gh-86296
             raise asyncio.CancelledError
 
 
 async def stored_header(client: Client, name: str, key: bytes) -> bytes:
-    """The value of a filter's header key. Raises RemoteMissingError, RemoteTypeError and other RemoteErrors, TypeError."""
+    """The value of a filter's header key.
+
+    Raises RemoteMissingError, RemoteTypeError and other RemoteErrors, TypeError.
+    """
     check_client(client)
     raw = await command(client, [key], "GET", key)
     if raw is None:
@@ -112,7 +127,9 @@ def _translated(error: Exception, keys: Sequence[bytes]) -> RemoteError | Mismat
             case "MISSING":
                 return RemoteMissingError(f"{key} is missing: it has expired, was deleted or evicted")
             case "ANOTHER":
-                return MismatchError(f"{key} belongs to another filter than the one opened: it was created again meanwhile")
+                return MismatchError(
+                    f"{key} belongs to another filter than the one opened: it was created again meanwhile"
+                )
             case "DAMAGED":
                 return FormatError(f"{key} is not the state of a scalable filter", offset=0, field="slices")
             case _:
@@ -125,8 +142,16 @@ def _translated(error: Exception, keys: Sequence[bytes]) -> RemoteError | Mismat
         return RemoteReadOnlyError(f"{_shown(keys[0])}: the server is a read-only replica: {message}")
     if code == "WRONGTYPE":
         return RemoteTypeError(f"{_shown(keys[0])} is not a string: {message}")
-    if isinstance(error, errors.ClusterCrossSlotError) or code == "CROSSSLOT" or "same slot" in message or "same key slot" in message:
-        return RemoteError(f"{_shown(keys[0])}: keys are in different slots of a cluster, give their names the same hash tag: {message}")
+    if (
+        isinstance(error, errors.ClusterCrossSlotError)
+        or code == "CROSSSLOT"
+        or "same slot" in message
+        or "same key slot" in message
+    ):
+        return RemoteError(
+            f"{_shown(keys[0])}: keys are in different slots of a cluster, give their names the same hash tag:"
+            f" {message}"
+        )
     return RemoteError(f"{_shown(keys[0])}: {message}")
 
 

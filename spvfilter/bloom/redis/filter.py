@@ -42,24 +42,28 @@ _MAX_EXPIRE = 10**10  # seconds; more would overflow Redis's clock
 
 @public
 class RedisBloomFilter:
-    """A Bloom filter in Redis >= 6.2 or Valkey for any number of readers and writers, made by `create`, `create_from` or `open`.
+    """A Bloom filter in Redis >= 6.2 or Valkey for any number of readers and writers, made by `create`, `create_from`
+    or `open`.
 
-    `client` is any redis.asyncio client, `name` the filter's name; its keys are {name}:header and {name}:bits:0 … (see layout.py). Every
-    operation compares the header, so a filter that was created again with another shape is refused. A SipHash key is part of the header:
-    whoever can read it can choose keys that fill the filter.
+    `client` is any redis.asyncio client, `name` the filter's name; its keys are {name}:header and {name}:bits:0 … (see
+    layout.py). Every operation compares the header, so a filter that was created again with another shape is refused. A
+    SipHash key is part of the header: whoever can read it can choose keys that fill the filter.
 
-    Each operation on a key is one atomic script: it sets all bits of the key or none, also across shards, and if several writers add the
-    same key at once, exactly one of them learns that it was new. Batches are split into chunks of up to 1,000 keys, one script each. If the
-    answer is lost (RemoteConnectionError, or the task is cancelled), the operation may have been executed. All operations except `create`
-    and `delete` can then be repeated safely, but a repeated `add` reports a key as not new if its first attempt added it. A client that
-    retries by itself, as redis-py's do from version 6 on, hides this; clients made by `redis.client.connect` do not retry.
+    Each operation on a key is one atomic script: it sets all bits of the key or none, also across shards, and if
+    several writers add the same key at once, exactly one of them learns that it was new. Batches are split into chunks
+    of up to 1,000 keys, one script each. If the answer is lost (RemoteConnectionError, or the task is cancelled), the
+    operation may have been executed. All operations except `create` and `delete` can then be repeated safely, but a
+    repeated `add` reports a key as not new if its first attempt added it. A client that retries by itself, as
+    redis-py's do from version 6 on, hides this; clients made by `redis.client.connect` do not retry.
 
-    A filter with a capacity is full, as BloomFilter's `on_full` describes, once its bits tell of more keys than that by four standard
-    deviations. Each writer counts them now and then, so that w writers together may add up to w/16 of the capacity more.
+    A filter with a capacity is full, as BloomFilter's `on_full` describes, once its bits tell of more keys than that by
+    four standard deviations. Each writer counts them now and then, so that w writers together may add up to w/16 of the
+    capacity more.
 
-    Every operation may raise, besides its own errors: RemoteConnectionError; RemoteMissingError if the filter is gone or a part of it was
-    evicted (never a wrong "not contained"); MismatchError if it was recreated; RemoteTypeError; RemoteFullError and RemoteReadOnlyError if
-    there is something to write (adding a key whose bits are all set writes nothing); RemoteError for other errors of the server.
+    Every operation may raise, besides its own errors: RemoteConnectionError; RemoteMissingError if the filter is gone
+    or a part of it was evicted (never a wrong "not contained"); MismatchError if it was recreated; RemoteTypeError;
+    RemoteFullError and RemoteReadOnlyError if there is something to write (adding a key whose bits are all set writes
+    nothing); RemoteError for other errors of the server.
     """
 
     def __init__(self, client: Client, layout: Layout) -> None:
@@ -75,7 +79,9 @@ class RedisBloomFilter:
         self.shard_size = layout.shard_size
         self.on_full = layout.shape.on_full
         self._layout = layout
-        self._room: float | None = 0 if self.capacity else None  # new keys to add before the bits are counted again; None: no limit
+        self._room: float | None = (
+            0 if self.capacity else None
+        )  # new keys to add before the bits are counted again; None: no limit
 
     @property
     def encoding(self) -> Encoding:
@@ -100,15 +106,18 @@ class RedisBloomFilter:
         expire: float | None = None,
         exist_ok: bool = False,
     ) -> Self:
-        """Create an empty filter. The arguments for its shape are BloomFilter's; `shard_size` is in bytes, `expire` in seconds.
+        """Create an empty filter.
 
-        With `exist_ok`, an existing filter that was made with the same arguments is opened and keeps its time to live. Leftover bits
-        without a header are overwritten. Raises RemoteExistsError; MismatchError if the existing filter was made with other arguments;
-        FormatError if the existing value is not a filter; ParameterError.
+        The arguments for its shape are BloomFilter's; `shard_size` is in bytes, `expire` in seconds.
+
+        With `exist_ok`, an existing filter that was made with the same arguments is opened and keeps its time to live.
+        Leftover bits without a header are overwritten. Raises RemoteExistsError; MismatchError if the existing filter
+        was made with other arguments; FormatError if the existing value is not a filter; ParameterError.
         """
         check_client(client)
         options = {"bits": bits, "hashing": hashing, "encode": encode, "partitioned": partitioned, "on_full": on_full}
-        shape = Shape(capacity, fp_rate, hash_funcs, buffer=b"", **options)  # type: ignore[arg-type]  # of several types
+        # of several types
+        shape = Shape(capacity, fp_rate, hash_funcs, buffer=b"", **options)  # type: ignore[arg-type]
         made = cls(client, Layout(name, shape, shard_size))
         there = await made._create(expire)
         if there is not None:
@@ -121,7 +130,10 @@ class RedisBloomFilter:
     async def create_from(
         cls, client: Client, name: str, local: BloomFilter, *, shard_size: int = SHARD_SIZE, expire: float | None = None
     ) -> Self:
-        """Create a filter with the shape and the bits of a local one. It appears atomically. Raises RemoteExistsError, ParameterError."""
+        """Create a filter with the shape and the bits of a local one. It appears atomically.
+
+        Raises RemoteExistsError, ParameterError.
+        """
         check_client(client)
         made = cls(client, Layout(name, Shape.of(local), shard_size))
         async with made._staged(local) as staged:
@@ -131,11 +143,20 @@ class RedisBloomFilter:
 
     @classmethod
     async def open(
-        cls, client: Client, name: str, *, hashing: HashFamily | None = None, encode: Encode = None, on_full: OnFull = "raise"
+        cls,
+        client: Client,
+        name: str,
+        *,
+        hashing: HashFamily | None = None,
+        encode: Encode = None,
+        on_full: OnFull = "raise",
     ) -> Self:
-        """Open an existing filter. Custom `hashing` and `encode` must be passed again; any that are passed are compared.
+        """Open an existing filter.
 
-        Raises RemoteMissingError; FormatError if the value is not a filter; ParameterError if it was made with other arguments.
+        Custom `hashing` and `encode` must be passed again; any that are passed are compared.
+
+        Raises RemoteMissingError; FormatError if the value is not a filter; ParameterError if it was made with other
+        arguments.
         """
         raw = await stored_header(client, name, header_key(name))
         return cls(client, Layout.parse(name, raw, hashing, encode, on_full))
@@ -152,7 +173,10 @@ class RedisBloomFilter:
         return await run(self.client, script, [self._layout.header_key, *keys], self._layout.header, *arguments)
 
     async def add(self, key: object) -> bool:
-        """Add a key; True if it was new, that is, if any of its bits was not set before. Raises TypeError, CapacityError."""
+        """Add a key; True if it was new, that is, if any of its bits was not set before.
+
+        Raises TypeError, CapacityError.
+        """
         return bool((await self.add_many([key]))[0])
 
     async def contains(self, key: object) -> bool:
@@ -170,14 +194,19 @@ class RedisBloomFilter:
     async def add_many(self, keys: Keys, *, nulls: Nulls = "raise") -> bytes | Mask:
         """Add a batch and return one byte per key, 1 if it was new, else 0, as if they were added one after the other.
 
-        The batch is a local filter's, a column also, and so is the mask; `nulls` is that of BloomFilter.update. If it fails, the keys of
-        some chunks have been added. Raises TypeError, ColumnError; CapacityError after adding the keys before the refused one.
+        The batch is a local filter's, a column also, and so is the mask; `nulls` is that of BloomFilter.update. If it
+        fails, the keys of some chunks have been added. Raises TypeError, ColumnError; CapacityError after adding the
+        keys before the refused one.
         """
         batch = Batch(keys, nulls, self.encoding)
-        return batch.answer(b"".join([mask async for mask in self._added(batch)]))  # type: ignore[return-value]  # that of the keys' library
+        # that of the keys' library
+        return batch.answer(b"".join([mask async for mask in self._added(batch)]))  # type: ignore[return-value]
 
     async def update(self, keys: Keys, *, nulls: Nulls = "raise") -> int:
-        """Add a batch in constant memory, and return the number of new keys. Raises CapacityError and the other errors of `add_many`."""
+        """Add a batch in constant memory, and return the number of new keys.
+
+        Raises CapacityError and the other errors of `add_many`.
+        """
         new = 0
         async for mask in self._added(Batch(keys, nulls, self.encoding)):
             new += mask.count(1)
@@ -206,13 +235,22 @@ class RedisBloomFilter:
         if known[0]:
             return len(known) - len(known.lstrip(b"\1"))
         count, rate = await self.approx_len(), await self.current_fp_rate()
-        held = f"{self.capacity} keys at {self.nominal_fp_rate:g}, holds about {count:.0f} and has a rate of {rate:.3g} now"
+        held = (
+            f"{self.capacity} keys at {self.nominal_fp_rate:g}, holds about {count:.0f} and has a rate of"
+            f" {rate:.3g} now"
+        )
         if self.on_full == "warn":
             self._room = None
-            warnings.warn(f"{self.name!r}, a filter made for {held}: its rate grows with every further key", CapacityWarning, stacklevel=4)
+            warnings.warn(
+                f"{self.name!r}, a filter made for {held}: its rate grows with every further key",
+                CapacityWarning,
+                stacklevel=4,
+            )
             return len(chunk)
         whole = round(count) if math.isfinite(count) else self.bits
-        raise CapacityError(f"{self.name!r}, a filter made for {held}", count=whole, capacity=self.capacity, fp_rate=rate)
+        raise CapacityError(
+            f"{self.name!r}, a filter made for {held}", count=whole, capacity=self.capacity, fp_rate=rate
+        )
 
     async def _make_room(self) -> None:
         """Count the bits, and take a share of what room they leave: there may be other writers."""
@@ -229,7 +267,10 @@ class RedisBloomFilter:
     @overload
     async def contains_many(self, keys: Iterable[object], *, nulls: Nulls = "raise") -> bytes: ...
     async def contains_many(self, keys: Keys, *, nulls: Nulls = "raise") -> bytes | Mask:
-        """One byte per key of a batch, 1 if it is contained, else 0, as of `add_many`. Raises TypeError, ColumnError."""
+        """One byte per key of a batch, 1 if it is contained, else 0, as of `add_many`.
+
+        Raises TypeError, ColumnError.
+        """
         batch = Batch(keys, nulls, self.encoding)
         found = [await self._probe(scripts.CONTAINS, chunk) async for chunk in self._chunks(batch)]
         return batch.answer(b"".join(found))  # type: ignore[return-value]  # that of the keys' library
@@ -249,9 +290,9 @@ class RedisBloomFilter:
     async def union_update(self, other: RedisBloomFilter | BloomFilter) -> None:
         """Atomically add the keys of another filter.
 
-        A filter in Redis must have been opened with the same client, and in a cluster share the hash tag (names "{shop}:a" and "{shop}:b").
-        A local filter is uploaded first; until it is merged, the server holds both. The server is blocked for about two seconds per GB.
-        Raises MismatchError, ParameterError.
+        A filter in Redis must have been opened with the same client, and in a cluster share the hash tag (names
+        "{shop}:a" and "{shop}:b"). A local filter is uploaded first; until it is merged, the server holds both. The
+        server is blocked for about two seconds per GB. Raises MismatchError, ParameterError.
         """
         if isinstance(other, BloomFilter):
             self._layout.shape.same_shape(other)
@@ -259,7 +300,9 @@ class RedisBloomFilter:
                 await self._load("union", staged)
             return
         if other.client is not self.client:
-            raise ParameterError(f"{self.name!r} and {other.name!r} belong to different clients: pass a snapshot() of the other filter")
+            raise ParameterError(
+                f"{self.name!r} and {other.name!r} belong to different clients: pass a snapshot() of the other filter"
+            )
         theirs = other._layout
         self._layout.shape.same_shape(theirs.shape)
         if other.shard_size != self.shard_size:
@@ -295,9 +338,12 @@ class RedisBloomFilter:
                 await command(self.client, keys, "UNLINK", *keys)
 
     async def snapshot(self) -> BloomFilter:
-        """A local filter with the same bits. It contains all keys added before; keys added meanwhile may be missing or partly set.
+        """A local filter with the same bits.
 
-        If others `clear` or `load` meanwhile, it may be a mixture. Raises TooLargeError, and FormatError if padding bits are set.
+        It contains all keys added before; keys added meanwhile may be missing or partly set.
+
+        If others `clear` or `load` meanwhile, it may be a mixture. Raises TooLargeError, and FormatError if padding
+        bits are set.
         """
         layout = self._layout
         local = layout.shape.filled(allocate(layout.size))
@@ -329,7 +375,10 @@ class RedisBloomFilter:
         return None if left < 0 else left / 1000
 
     async def _plane_set_bits(self) -> list[int]:
-        """The number of set bits in each function's plane, or in total if not partitioned. Bits set meanwhile may be counted."""
+        """The number of set bits in each function's plane, or in total if not partitioned.
+
+        Bits set meanwhile may be counted.
+        """
         planes = [0] * (self.hash_funcs if self.partitioned else 1)
         for shards, ranges, of_planes in self._layout.counts():
             counts = await self._run(scripts.COUNT, shards, ranges)
@@ -359,7 +408,8 @@ class RedisBloomFilter:
 
     def __repr__(self) -> str:
         return (
-            f"<RedisBloomFilter {self.name!r} m={self.bits}, k={self.hash_funcs}, {self._layout.shards} shards of {self.shard_size} bytes>"
+            f"<RedisBloomFilter {self.name!r} m={self.bits}, k={self.hash_funcs}, {self._layout.shards} shards of"
+            f" {self.shard_size} bytes>"
         )
 
 

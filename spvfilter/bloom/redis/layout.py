@@ -1,11 +1,12 @@
 """The layout of a Bloom filter in Redis: its keys, its header, and the offsets of its bits.
 
-    {name}:header    64 bytes, the header of a filter's file (bloom/fileformat.py), and the size of a shard in bytes, u64 LE
-    {name}:bits:0 …  the bits in contiguous shards of that size; each has at least one byte, and trailing zeros may be missing
+    {name}:header    64 bytes, the header of a filter's file (bloom/fileformat.py), and the size of a shard in bytes,
+    u64 LE {name}:bits:0 …  the bits in contiguous shards of that size; each has at least one byte, and trailing zeros
+    may be missing
 
-The braces are Redis's hash tag, which keeps all keys in one slot of a cluster; a name with its own hash tag keeps it. Redis numbers the
-bits of a byte from the most significant one, the file from the least significant one: bit b of the file has offset b ^ 7, so the bytes are
-those of the file.
+The braces are Redis's hash tag, which keeps all keys in one slot of a cluster; a name with its own hash tag keeps it.
+Redis numbers the bits of a byte from the most significant one, the file from the least significant one: bit b of the
+file has offset b ^ 7, so the bytes are those of the file.
 """
 
 from __future__ import annotations
@@ -37,12 +38,21 @@ _TAGGED = re.compile(r"[^{]*\{[^}]+\}")  # Redis Cluster specification, "Hash ta
 
 
 class Shape(BloomFilter):
-    """A filter without bits, which maps keys to positions. Its buffer is mapped read-only and never touched, so it costs no memory."""
+    """A filter without bits, which maps keys to positions.
+
+    Its buffer is mapped read-only and never touched, so it costs no memory.
+    """
 
     __slots__ = ()
 
     def _set_up(
-        self, cells: int, *shape: Any, buffer: Buffer | None, private: bool, on_full: OnFull = "raise", empty: bool = False
+        self,
+        cells: int,
+        *shape: Any,
+        buffer: Buffer | None,
+        private: bool,
+        on_full: OnFull = "raise",
+        empty: bool = False,
     ) -> None:
         size = body_size(KIND_BITS, cells)
         try:
@@ -57,7 +67,9 @@ class Shape(BloomFilter):
 
     def filled(self, buffer: Buffer) -> BloomFilter:
         """A filter of this shape over `buffer`."""
-        return BloomFilter._made(self.header(), self.hashing, self._encode_with, buffer, private=True, on_full=self.on_full)
+        return BloomFilter._made(
+            self.header(), self.hashing, self._encode_with, buffer, private=True, on_full=self.on_full
+        )
 
 
 class Layout:
@@ -75,19 +87,30 @@ class Layout:
         self.size = shape.header().body_size  # bytes of all shards
         self.shards = -(-self.size // shard_size)
         if self.shards > MAX_SHARDS:
-            raise ParameterError(f"{self.shards} shards of {shard_size} bytes are more than {MAX_SHARDS}: choose a larger shard_size")
+            raise ParameterError(
+                f"{self.shards} shards of {shard_size} bytes are more than {MAX_SHARDS}: choose a larger shard_size"
+            )
         self.stem = stem
         self.header_key = header_key(name)
         self.header = shape.header().pack() + shard_size.to_bytes(8, "little")
 
     @classmethod
-    def parse(cls, name: str, raw: bytes, hashing: HashFamily | None, encode: Encode, on_full: OnFull = "raise") -> Layout:
-        """From the value of the header key. Raises FormatError, and ParameterError if `hashing` or `encode` is not the filter's."""
+    def parse(
+        cls, name: str, raw: bytes, hashing: HashFamily | None, encode: Encode, on_full: OnFull = "raise"
+    ) -> Layout:
+        """From the value of the header key.
+
+        Raises FormatError, and ParameterError if `hashing` or `encode` is not the filter's.
+        """
         header, shard_size = _parse(raw)
-        return cls(name, Shape._made(header, *given_or_stored(header, hashing, encode), b"", on_full=on_full), shard_size)
+        return cls(
+            name, Shape._made(header, *given_or_stored(header, hashing, encode), b"", on_full=on_full), shard_size
+        )
 
     def refuse_another(self, raw: bytes) -> None:
-        """Raises MismatchError, which names the first difference, unless the header equals this filter's; FormatError if it is invalid."""
+        """Raises MismatchError, which names the first difference, unless the header equals this filter's; FormatError
+        if it is invalid.
+        """
         header, shard_size = _parse(raw)
         mine = {**self.shape.header()._asdict(), "shard_size": self.shard_size}
         for field, value in {**header._asdict(), "shard_size": shard_size}.items():
@@ -107,7 +130,9 @@ class Layout:
         return [b"%b:staged:%b:%d" % (prefix(self.name), upload, shard) for shard in range(self.shards)]
 
     def probes(self, keys: Iterable[object]) -> tuple[list[bytes], bytes]:
-        """The shards with the bits of some keys; and for each bit, key by key, the number of its shard (from 2) and its offset, two u32."""
+        """The shards with the bits of some keys; and for each bit, key by key, the number of its shard (from 2) and its
+        offset, two u32.
+        """
         shard_bits = self.shard_size * 8
         number_of: dict[int, int] = {}
         packed: list[int] = []
@@ -125,7 +150,9 @@ class Layout:
                 yield shard, at, min(at + _PIECE_SIZE, size)
 
     def counts(self) -> Iterator[tuple[list[bytes], bytes, list[int]]]:
-        """The work of each counting script: shards, ranges of bits (number of the shard from 2, first, last; three u32), their planes."""
+        """The work of each counting script: shards, ranges of bits (number of the shard from 2, first, last; three
+        u32), their planes.
+        """
         shards: list[bytes] = []
         ranges: list[int] = []
         planes: list[int] = []
@@ -178,17 +205,27 @@ def _parse(raw: bytes) -> tuple[FileHeader, int]:
 
 
 def kind_of(raw: bytes) -> int | None:
-    """The kind of filter that the value of a header key is of; None for other values. Raises FormatError for a damaged header."""
+    """The kind of filter that the value of a header key is of; None for other values.
+
+    Raises FormatError for a damaged header.
+    """
     return FileHeader.parse(raw).kind if len(raw) in _LENGTHS else None
 
 
 def header_in(raw: bytes, kind: int, more: int) -> FileHeader:
-    """The header in the value of a header key, which `more` bytes follow. Raises FormatError, also for a filter of another kind."""
+    """The header in the value of a header key, which `more` bytes follow.
+
+    Raises FormatError, also for a filter of another kind.
+    """
     there = kind_of(raw)
     if there is not None and there != kind:
-        raise FormatError(f"kind {there} is {_KINDS.get(there, 'no filter in Redis')}, not {_KINDS[kind]}", offset=10, field="kind")
+        raise FormatError(
+            f"kind {there} is {_KINDS.get(there, 'no filter in Redis')}, not {_KINDS[kind]}", offset=10, field="kind"
+        )
     if len(raw) != HEADER_SIZE + more:
-        raise FormatError(f"not a filter in Redis: expected {HEADER_SIZE + more} bytes, not {len(raw)}", offset=0, field="header")
+        raise FormatError(
+            f"not a filter in Redis: expected {HEADER_SIZE + more} bytes, not {len(raw)}", offset=0, field="header"
+        )
     return FileHeader.parse(raw)
 
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 async def open_any(client: Client, name: str, on_full: OnFull) -> RedisBloomFilter | RedisScalableBloomFilter:
-    """The filter of that name, whose hash family and encoding are not custom ones. Raises the errors of RedisBloomFilter.open."""
+    """The filter of that name, whose hash family and encoding are not custom ones.
+
+    Raises the errors of RedisBloomFilter.open.
+    """
     raw = await stored_header(client, name, header_key(name))
     if kind_of(raw) == KIND_SERIES:
         return RedisScalableBloomFilter(client, SeriesLayout.parse(name, raw, None, None))

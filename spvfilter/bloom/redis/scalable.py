@@ -37,28 +37,36 @@ if TYPE_CHECKING:
     from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray
     from spvfilter.kernel.masks import BoolMask
 
-_MOST_TRIES = 1_000  # how often an operation starts again because others added a slice meanwhile, of which there are at most 64
-Request = Callable[[int], tuple[Sequence[bytes], Sequence[bytes | int | str]]]  # from the number of slices: keys and arguments of a script
+_MOST_TRIES = (
+    1_000  # how often an operation starts again because others added a slice meanwhile, of which there are at most 64
+)
+Request = Callable[
+    [int], tuple[Sequence[bytes], Sequence[bytes | int | str]]
+]  # from the number of slices: keys and arguments of a script
 
 
 @public
 class RedisScalableBloomFilter:
-    """A ScalableBloomFilter in Redis >= 6.2 or Valkey for any number of readers and writers, made by `create`, `create_from` or `open`.
+    """A ScalableBloomFilter in Redis >= 6.2 or Valkey for any number of readers and writers, made by `create`,
+    `create_from` or `open`.
 
-    It grows as ScalableBloomFilter does, with the same parameters, and its false-positive rate stays below the one promised. `client` is
-    any redis.asyncio client, `name` the filter's name; its keys are {name}:header, {name}:slices and {name}:slice:0:0 …, which
-    serieslayout.py describes. A key in Redis holds at most `shard_size` bytes; all shards together are at most 16,384.
+    It grows as ScalableBloomFilter does, with the same parameters, and its false-positive rate stays below the one
+    promised. `client` is any redis.asyncio client, `name` the filter's name; its keys are {name}:header, {name}:slices
+    and {name}:slice:0:0 …, which serieslayout.py describes. A key in Redis holds at most `shard_size` bytes; all shards
+    together are at most 16,384.
 
-    Each operation on a key is one atomic script, which also counts the set bits of the last slice. Once they tell of as many keys as the
-    slice was made for, the writer that finds it full has a script add the next one, which does nothing if another writer was faster. So no
-    slice ever holds more, whatever number of writers there is, and of several that add the same key exactly one learns that it was new.
-    What RedisBloomFilter says of batches, lost answers, retries, expiry and SipHash keys holds here as well.
+    Each operation on a key is one atomic script, which also counts the set bits of the last slice. Once they tell of as
+    many keys as the slice was made for, the writer that finds it full has a script add the next one, which does nothing
+    if another writer was faster. So no slice ever holds more, whatever number of writers there is, and of several that
+    add the same key exactly one learns that it was new. What RedisBloomFilter says of batches, lost answers, retries,
+    expiry and SipHash keys holds here as well.
 
-    Every operation may raise, besides its own errors: RemoteConnectionError; RemoteMissingError if the filter is gone or a part of it was
-    evicted (never a wrong "not contained"); MismatchError if it was recreated with other parameters; FormatError if its state is damaged;
-    RemoteTypeError; RemoteFullError and RemoteReadOnlyError if there is something to write; RemoteError for other errors of the server.
-    Operations that write may raise, where they have to add a slice, CapacityError beyond 64 slices or 16,384 shards, ParameterError beyond
-    what can be sized or what the hash family reaches, and TooLargeError.
+    Every operation may raise, besides its own errors: RemoteConnectionError; RemoteMissingError if the filter is gone
+    or a part of it was evicted (never a wrong "not contained"); MismatchError if it was recreated with other
+    parameters; FormatError if its state is damaged; RemoteTypeError; RemoteFullError and RemoteReadOnlyError if there
+    is something to write; RemoteError for other errors of the server. Operations that write may raise, where they have
+    to add a slice, CapacityError beyond 64 slices or 16,384 shards, ParameterError beyond what can be sized or what the
+    hash family reaches, and TooLargeError.
 
     Source: Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom Filters" (2007).
     """
@@ -94,9 +102,9 @@ class RedisScalableBloomFilter:
     ) -> Self:
         """Create an empty filter of ScalableBloomFilter's arguments; `shard_size` is in bytes, `expire` in seconds.
 
-        With `exist_ok`, an existing filter that was made with the same arguments is opened and keeps its time to live. Leftover bits
-        without a header are overwritten. Raises RemoteExistsError; MismatchError if the existing filter was made with other arguments;
-        FormatError if the existing value is not a scalable filter; ParameterError.
+        With `exist_ok`, an existing filter that was made with the same arguments is opened and keeps its time to live.
+        Leftover bits without a header are overwritten. Raises RemoteExistsError; MismatchError if the existing filter
+        was made with other arguments; FormatError if the existing value is not a scalable filter; ParameterError.
         """
         check_client(client)
         plan = Growth(initial_capacity, fp_rate, growth, tightening)
@@ -110,7 +118,13 @@ class RedisScalableBloomFilter:
 
     @classmethod
     async def create_from(
-        cls, client: Client, name: str, local: ScalableBloomFilter, *, shard_size: int = SHARD_SIZE, expire: float | None = None
+        cls,
+        client: Client,
+        name: str,
+        local: ScalableBloomFilter,
+        *,
+        shard_size: int = SHARD_SIZE,
+        expire: float | None = None,
     ) -> Self:
         """Create a filter with the parameters and the bits of a local one. It appears atomically.
 
@@ -128,9 +142,12 @@ class RedisScalableBloomFilter:
 
     @classmethod
     async def open(cls, client: Client, name: str, *, hashing: HashFamily | None = None, encode: Encode = None) -> Self:
-        """Open an existing filter. Custom `hashing` and `encode` must be passed again; any that are passed are compared.
+        """Open an existing filter.
 
-        Raises RemoteMissingError; FormatError if the value is not a scalable filter; ParameterError if it was made with other arguments.
+        Custom `hashing` and `encode` must be passed again; any that are passed are compared.
+
+        Raises RemoteMissingError; FormatError if the value is not a scalable filter; ParameterError if it was made with
+        other arguments.
         """
         raw = await stored_header(client, name, header_key(name))
         return cls(client, SeriesLayout.parse(name, raw, hashing, encode))
@@ -140,7 +157,9 @@ class RedisScalableBloomFilter:
         shards = layout.shard_keys(count)
         keys = [layout.header_key, layout.state_key, *shards, *staged]
         last = self.shard_size * 8 - 1  # a later slice may fill a shard, which is refused now rather than then
-        there = await run(self.client, scripts.CREATE, keys, layout.header, state.pack(), len(shards), milliseconds(expire), last)
+        there = await run(
+            self.client, scripts.CREATE, keys, layout.header, state.pack(), len(shards), milliseconds(expire), last
+        )
         assert there is None or isinstance(there, bytes)
         self._count = count
         return there
@@ -152,7 +171,9 @@ class RedisScalableBloomFilter:
             self._know()
             count = self._count
             keys, arguments = request(count)
-            answer = await run(self.client, script, [layout.header_key, layout.state_key, *keys], layout.header, count, *arguments)
+            answer = await run(
+                self.client, script, [layout.header_key, layout.state_key, *keys], layout.header, count, *arguments
+            )
             assert isinstance(answer, list)
             self._count, *result = answer
             if result:
@@ -160,13 +181,18 @@ class RedisScalableBloomFilter:
         raise RemoteError(f"{self.name!r} is made again and again by others")
 
     def _know(self) -> None:
-        """Have the layouts of the slices that there are. Raises FormatError for more than there can be, TooLargeError."""
+        """Have the layouts of the slices that there are.
+
+        Raises FormatError for more than there can be, TooLargeError.
+        """
         try:
             self._layout.know(self._count)
         except TooLargeError:
             raise
         except (CapacityError, ParameterError) as error:
-            raise FormatError(f"{self._count} slices, of which some cannot be: {error}", offset=0, field="slices") from None
+            raise FormatError(
+                f"{self._count} slices, of which some cannot be: {error}", offset=0, field="slices"
+            ) from None
 
     async def add(self, key: object) -> bool:
         """Add a key to the last slice unless a slice contains it; True if it was new.
@@ -176,7 +202,10 @@ class RedisScalableBloomFilter:
         return bool((await self.add_many([key]))[0])
 
     async def contains(self, key: object) -> bool:
-        """Whether the key was added; false positives occur at the filter's rate. Raises TypeError, FormatError, RemoteError."""
+        """Whether the key was added; false positives occur at the filter's rate.
+
+        Raises TypeError, FormatError, RemoteError.
+        """
         return bool((await self._probe(scripts.CONTAINS, [key]))[0])
 
     @overload
@@ -190,12 +219,13 @@ class RedisScalableBloomFilter:
     async def add_many(self, keys: Keys, *, nulls: Nulls = "raise") -> bytes | Mask:
         """Add a batch and return one byte per key, 1 if it was new, else 0, as if they were added one after the other.
 
-        The batch is a local filter's, a column also, and so is the mask; `nulls` is that of BloomFilter.update. If it fails, the keys of
-        some chunks have been added. Raises TypeError, ColumnError, FormatError, RemoteError; CapacityError after adding the
-        keys before the refused one.
+        The batch is a local filter's, a column also, and so is the mask; `nulls` is that of BloomFilter.update. If it
+        fails, the keys of some chunks have been added. Raises TypeError, ColumnError, FormatError, RemoteError;
+        CapacityError after adding the keys before the refused one.
         """
         batch = Batch(keys, nulls, self.encoding)
-        return batch.answer(b"".join([mask async for mask in self._added(batch)]))  # type: ignore[return-value]  # that of the keys' library
+        # that of the keys' library
+        return batch.answer(b"".join([mask async for mask in self._added(batch)]))  # type: ignore[return-value]
 
     async def update(self, keys: Keys, *, nulls: Nulls = "raise") -> int:
         """Add a batch in constant memory, and return the number of new keys.
@@ -276,7 +306,11 @@ class RedisScalableBloomFilter:
             await self._run(scripts.GROW, request)
         except CapacityError as error:
             state = await self._state()
-            count, rate, capacity = round(self._len(state)), self._rate(state), sum(layout.plan.shape(number)[0] for number in range(full))
+            count, rate, capacity = (
+                round(self._len(state)),
+                self._rate(state),
+                sum(layout.plan.shape(number)[0] for number in range(full)),
+            )
             raise CapacityError(str(error), count=count, capacity=capacity, fp_rate=rate) from None
 
     @asynccontextmanager
@@ -298,10 +332,12 @@ class RedisScalableBloomFilter:
                 await command(self.client, keys, "UNLINK", *keys)
 
     async def snapshot(self) -> ScalableBloomFilter:
-        """A local filter with the same bits. It contains all keys added before; keys added meanwhile may be missing or partly set.
+        """A local filter with the same bits.
 
-        Raises TooLargeError; FormatError if padding bits are set, or bits are missing that were counted: a shard was truncated by others;
-        MismatchError if the filter is made again or cleared meanwhile; RemoteError.
+        It contains all keys added before; keys added meanwhile may be missing or partly set.
+
+        Raises TooLargeError; FormatError if padding bits are set, or bits are missing that were counted: a shard was
+        truncated by others; MismatchError if the filter is made again or cleared meanwhile; RemoteError.
         """
         state = await self._state()
         slices = []
@@ -310,7 +346,10 @@ class RedisScalableBloomFilter:
             if slice.set_bits() < counted:
                 if (await self._state()).set_bits[number : number + 1] < (counted,):
                     raise MismatchError(f"{self.name!r} was cleared or made again meanwhile")
-                message = f"slice {number} has {slice.set_bits()} set bits, where {counted} were set: a part of it was truncated"
+                message = (
+                    f"slice {number} has {slice.set_bits()} set bits, where {counted} were set: a part of it was"
+                    " truncated"
+                )
                 raise FormatError(message, offset=8 + 8 * number, field="slices")
             slices.append(slice)
         return ScalableBloomFilter._made(self._layout.plan, slices)
@@ -405,13 +444,22 @@ class RedisScalableBloomFilter:
 
     def _len(self, state: State) -> float:
         shapes = (layout.shape for layout in self._layout.slices)
-        return sum(sizing.estimate_items(shape.bits, shape.hash_funcs, bits) for shape, bits in zip(shapes, state.set_bits, strict=False))
+        return sum(
+            sizing.estimate_items(shape.bits, shape.hash_funcs, bits)
+            for shape, bits in zip(shapes, state.set_bits, strict=False)
+        )
 
     def _rate(self, state: State) -> float:
         shapes = (layout.shape for layout in self._layout.slices)
-        rates = (sizing.fp_rate_of_fill(of.bits, of.hash_funcs, bits) for of, bits in zip(shapes, state.set_bits, strict=False))
+        rates = (
+            sizing.fp_rate_of_fill(of.bits, of.hash_funcs, bits)
+            for of, bits in zip(shapes, state.set_bits, strict=False)
+        )
         return -math.expm1(sum(math.log1p(-min(rate, 1 - 2**-53)) for rate in rates))
 
     def __repr__(self) -> str:
-        shape = f"{self.initial_capacity} keys first, at {self.nominal_fp_rate:g}, growth {self.growth}, tightening {self.tightening:g}"
+        shape = (
+            f"{self.initial_capacity} keys first, at {self.nominal_fp_rate:g}, growth {self.growth}, tightening"
+            f" {self.tightening:g}"
+        )
         return f"<RedisScalableBloomFilter {self.name!r} {shape}, shards of {self.shard_size} bytes>"

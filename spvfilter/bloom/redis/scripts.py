@@ -1,8 +1,8 @@
 """The Lua scripts that make each operation on a filter in Redis atomic.
 
-KEYS[1] of every script is the filter's header and ARGV[1] its expected value; all other keys are strings. If one of them is missing or has
-another type, the script fails before it writes anything. Redis refuses a script for lack of memory, or on a replica, only at its first
-write. The scripts use only commands and arguments of Redis 6.2.
+KEYS[1] of every script is the filter's header and ARGV[1] its expected value; all other keys are strings. If one of
+them is missing or has another type, the script fails before it writes anything. Redis refuses a script for lack of
+memory, or on a replica, only at its first write. The scripts use only commands and arguments of Redis 6.2.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class Script:
         self.sha = hashlib.sha1(self.body, usedforsecurity=False).hexdigest()
 
 
-# ARGV[2]: for each bit, key by key, the index in KEYS and the offset, two u32 LE; ARGV[3]: k. Returns one byte per key: 1 if new
+# ARGV[2]: for each bit, key by key, the index in KEYS and the offset, two u32 LE; ARGV[3]: k. Returns one byte per key:
+# 1 if new
 ADD = Script(r"""
 local probes, k, mask, at, i, offset = ARGV[2], tonumber(ARGV[3]), {}, 1
 for item = 1, #probes / (8 * k) do
@@ -105,8 +106,8 @@ return false
     check="return main()",
 )
 
-# KEYS: header, n shards, n source shards, optionally the source's header; ARGV[2]: n, [3]: 'replace' or 'union', [4]: the expected value of
-# the source's header
+# KEYS: header, n shards, n source shards, optionally the source's header; ARGV[2]: n, [3]: 'replace' or 'union', [4]:
+# the expected value of the source's header
 LOAD = Script(r"""
 local n, ttl, last = tonumber(ARGV[2]), redis.call('PTTL', KEYS[1]), #KEYS
 if ARGV[4] and redis.call('GET', KEYS[last]) ~= ARGV[4] then return redis.error_reply('ANOTHER ' .. last) end

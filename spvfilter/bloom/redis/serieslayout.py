@@ -1,14 +1,13 @@
 """The layout of a scalable Bloom filter in Redis: its keys, its header and its state, and the offsets of its bits.
 
-    {name}:header      64 bytes, a header of kind 3 (bloom/fileformat.py): k and m are those of the first slice, capacity and rate
-                       those that the whole was made with, flags are 0; then growth, u64 LE; tightening, IEEE 754 double; the size of a
-                       shard in bytes, u64 LE
-    {name}:slices      the number of slices, and for each the number of its set bits, u64 LE
-    {name}:slice:0:0 … the bits of the first slice in shards, as those of a RedisBloomFilter (layout.py)
+    {name}:header      64 bytes, a header of kind 3 (bloom/fileformat.py): k and m are those of the first slice,
+    capacity and rate those that the whole was made with, flags are 0; then growth, u64 LE; tightening, IEEE 754 double;
+    the size of a shard in bytes, u64 LE {name}:slices      the number of slices, and for each the number of its set
+    bits, u64 LE {name}:slice:0:0 … the bits of the first slice in shards, as those of a RedisBloomFilter (layout.py)
     {name}:slice:1:0 … those of the next one
 
-Everything of a slice follows from its number and the header. The header never changes; a script adds a slice and counts set bits, so that
-all clients agree at any time on how many slices there are and whether the last one is full.
+Everything of a slice follows from its number and the header. The header never changes; a script adds a slice and counts
+set bits, so that all clients agree at any time on how many slices there are and whether the last one is full.
 """
 
 from __future__ import annotations
@@ -41,7 +40,10 @@ class State(NamedTuple):
 
 
 class SeriesLayout:
-    """The layout of one filter. Raises ParameterError for an invalid name, shard size or number of shards, TooLargeError."""
+    """The layout of one filter.
+
+    Raises ParameterError for an invalid name, shard size or number of shards, TooLargeError.
+    """
 
     def __init__(self, name: str, plan: Growth, shard_size: int, hashing: HashFamily | None, encode: Encode) -> None:
         self.name = name
@@ -58,14 +60,19 @@ class SeriesLayout:
 
     @classmethod
     def parse(cls, name: str, raw: bytes, hashing: HashFamily | None, encode: Encode) -> SeriesLayout:
-        """From the value of the header key. Raises FormatError, and ParameterError if `hashing` or `encode` is not the filter's."""
+        """From the value of the header key.
+
+        Raises FormatError, and ParameterError if `hashing` or `encode` is not the filter's.
+        """
         plan, shard_size = _parse(raw)
         header = header_in(raw, KIND_SERIES, _GROWTH.size)
         family, function = given_or_stored(header, hashing, encode)
         return cls(name, plan, shard_size, family, function or ENCODES[Encoding(header.encoding)])
 
     def refuse_another(self, raw: bytes) -> None:
-        """Raises MismatchError, which names the first difference, unless the header equals this filter's; FormatError if it is invalid."""
+        """Raises MismatchError, which names the first difference, unless the header equals this filter's; FormatError
+        if it is invalid.
+        """
         mine, theirs = ([*_fields(header)] for header in (self.header, raw))
         for (field, value), (_, other) in zip(mine, theirs, strict=True):
             if value != other:
@@ -75,8 +82,8 @@ class SeriesLayout:
     def know(self, count: int) -> None:
         """Have the layouts of so many slices.
 
-        Raises CapacityError beyond 64, and beyond the number of shards that a script handles; ParameterError for more keys than can be
-        sized, TooLargeError.
+        Raises CapacityError beyond 64, and beyond the number of shards that a script handles; ParameterError for more
+        keys than can be sized, TooLargeError.
         """
         while len(self.slices) < count:
             number = len(self.slices)
@@ -85,7 +92,8 @@ class SeriesLayout:
             shape = Shape(*self.plan.shape(number), buffer=b"", hashing=self.hashing, encode=self._encode)
             if -(-shape.header().body_size // self.shard_size) + sum(each.shards for each in self.slices) > MAX_SHARDS:
                 raise CapacityError(
-                    f"{self.name!r} cannot grow: its next slice would make more than {MAX_SHARDS} shards of {self.shard_size} bytes"
+                    f"{self.name!r} cannot grow: its next slice would make more than {MAX_SHARDS} shards of"
+                    f" {self.shard_size} bytes"
                 )
             self.slices.append(Layout(self.name, shape, self.shard_size, b"slice:%d" % number))
 
@@ -96,7 +104,9 @@ class SeriesLayout:
     def staging_keys(self, count: int) -> list[bytes]:
         """Unique keys for an upload of all shards of `count` slices."""
         upload = secrets.token_hex(8).encode()
-        return [b"%b:staged:%b:%d" % (prefix(self.name), upload, number) for number in range(len(self.shard_keys(count)))]
+        return [
+            b"%b:staged:%b:%d" % (prefix(self.name), upload, number) for number in range(len(self.shard_keys(count)))
+        ]
 
     def functions(self, count: int) -> list[int]:
         """The number of hash functions of each slice."""
@@ -113,7 +123,8 @@ class SeriesLayout:
         return math.floor(shape.bits * -math.expm1(-shape.hash_funcs * (shape.capacity - 1) / shape.bits)) + 1
 
     def probes(self, keys: Iterable[object], count: int) -> tuple[list[bytes], bytes]:
-        """The shards with the bits of some keys; and for each bit the number of its shard (from 3) and its offset, two u32.
+        """The shards with the bits of some keys; and for each bit the number of its shard (from 3) and its offset, two
+        u32.
 
         Those of a key are together, those of its last slice first.
         """
@@ -134,7 +145,9 @@ class SeriesLayout:
         assert count == len(set_bits) <= len(self.slices)
         for number, (bits, layout) in enumerate(zip(set_bits, self.slices, strict=False)):
             if bits > layout.shape.bits:
-                raise FormatError(f"{bits} set bits of {layout.shape.bits} in slice {number}", offset=8 + 8 * number, field="slices")
+                raise FormatError(
+                    f"{bits} set bits of {layout.shape.bits} in slice {number}", offset=8 + 8 * number, field="slices"
+                )
         return State(tuple(set_bits))
 
     def check_slices(self, headers: Sequence[object]) -> None:
@@ -158,7 +171,9 @@ def _parse(raw: bytes) -> tuple[Growth, int]:
     except ParameterError as error:
         raise FormatError(str(error), offset=HEADER_SIZE, field="growth") from None
     if (header.cells, header.hash_funcs) != first or (header.family == Family.BIP37 and header.cells > MAX_BIP37_BITS):
-        raise FormatError("m and k of the first slice do not follow from capacity and rate", offset=16, field="hash_funcs")
+        raise FormatError(
+            "m and k of the first slice do not follow from capacity and rate", offset=16, field="hash_funcs"
+        )
     check_shard_size(shard_size, HEADER_SIZE + 16)
     return plan, shard_size
 

@@ -1,8 +1,8 @@
 """The Lua scripts of a scalable filter in Redis. What scripts.py says of its scripts holds for these, too.
 
-KEYS[1] is the header and KEYS[2] the state (see serieslayout.py), ARGV[1] the header's expected value and ARGV[2] the number of slices that
-the caller knows. If there are as many, a script returns their number, after it has run, and its result; else it returns the number alone
-and has done nothing, and the caller asks again with the keys of all slices.
+KEYS[1] is the header and KEYS[2] the state (see serieslayout.py), ARGV[1] the header's expected value and ARGV[2] the
+number of slices that the caller knows. If there are as many, a script returns their number, after it has run, and its
+result; else it returns the number alone and has done nothing, and the caller asks again with the keys of all slices.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ def _script(body: str, check: str = _CHECK) -> Script:
     return Script(body, check, before=_COMMON)
 
 
-# ARGV[3]: for each bit, key by key, the last slice first, the index in KEYS and the offset, two u32 LE; [4]: the slices' k, u32 LE;
-# [5]: the set bits with which the last slice is full. Returns one byte per key, 1 if new; fewer if the slice is full for the next new key
+# ARGV[3]: for each bit, key by key, the last slice first, the index in KEYS and the offset, two u32 LE; [4]: the
+# slices' k, u32 LE; [5]: the set bits with which the last slice is full. Returns one byte per key, 1 if new; fewer if
+# the slice is full for the next new key
 ADD = _script(r"""
 local ks, limit, mask, at, item, i, offset = functions(), tonumber(ARGV[5]), {}, 1, 0
 local count = set_bits()
@@ -96,8 +97,9 @@ end
 return table.concat(mask)
 """)
 
-# KEYS: header, state, the shards of all slices, those of the next one; ARGV[3]: the shards of all slices, [4]: the set bits with which the
-# last slice is full, [5]: the last offset in a shard of the next one. Returns 1 if the slice was added, 0 if the last one is not full
+# KEYS: header, state, the shards of all slices, those of the next one; ARGV[3]: the shards of all slices, [4]: the set
+# bits with which the last slice is full, [5]: the last offset in a shard of the next one. Returns 1 if the slice was
+# added, 0 if the last one is not full
 GROW = _script(
     r"""
 local there = tonumber(ARGV[3])
@@ -120,8 +122,9 @@ return main()
 """,
 )
 
-# KEYS: header, state, the shards of all slices, optionally as many staged ones; ARGV[2]: the state, [3]: number of shards, [4]: ms to live
-# or -1, [5]: the last offset in a shard. Returns the existing header, or nil if the filter was created
+# KEYS: header, state, the shards of all slices, optionally as many staged ones; ARGV[2]: the state, [3]: number of
+# shards, [4]: ms to live or -1, [5]: the last offset in a shard. Returns the existing header, or nil if the filter was
+# created
 CREATE = Script(
     r"""
 local shards, ttl = tonumber(ARGV[3]), tonumber(ARGV[4])

@@ -23,14 +23,18 @@ from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
 from spvfilter.errors import CapacityError, ParameterError, SourceError
 
-SEEN_CAPACITY, SEEN_FP_RATE = 1_000_000, 1e-6  # of dedupe's filter in memory, 4 MB at first: a false positive drops a new line
+SEEN_CAPACITY, SEEN_FP_RATE = (
+    1_000_000,
+    1e-6,
+)  # of dedupe's filter in memory, 4 MB at first: a false positive drops a new line
 Action = Callable[[FilterStorage, argparse.Namespace], int | None]
 
 
 def configure(parser: Parser) -> None:
     parser.description = (
-        "Bloom filters of lines. A filter never misses a line that was added; it also reports a few others. INPUT is a file, or - for "
-        "standard input, which is also the default. A filter file is replaced as a whole at the end; several writers at once need --redis."
+        "Bloom filters of lines. A filter never misses a line that was added; it also reports a few others. INPUT is a"
+        " file, or - for standard input, which is also the default. A filter file is replaced as a whole at the end;"
+        " several writers at once need --redis."
     )
     create = parser.add_action("create", "make a filter", "Make a filter and add the lines of every INPUT.")
     create.add_argument("filter", metavar="FILTER", help="the file to make")
@@ -41,8 +45,10 @@ def configure(parser: Parser) -> None:
     _add_force(create)
 
     add = parser.add_action(
-        "add", "add lines", "Add the lines of the INPUTs to a filter. --capacity and --fp-rate make it if it does not exist.",
-    )  # fmt: skip
+        "add",
+        "add lines",
+        "Add the lines of the INPUTs to a filter. --capacity and --fp-rate make it if it does not exist.",
+    )
     add.add_argument("filter", metavar="FILTER")
     _add_inputs(add, "lines to add")
     _add_shape(add, required=False)
@@ -50,70 +56,100 @@ def configure(parser: Parser) -> None:
     _add_on_full(add)
 
     remove = parser.add_action(
-        "remove", "remove lines from a counting filter",
-        "Remove the lines of the INPUTs, once each, from a filter made by create --counting. Lines that are not in it change nothing and "
-        "are counted, exit code 1. Remove only lines that were added: any other that the filter reports takes something from those.",
-    )  # fmt: skip
+        "remove",
+        "remove lines from a counting filter",
+        "Remove the lines of the INPUTs, once each, from a filter made by create --counting. Lines that are not in it"
+        " change nothing and are counted, exit code 1. Remove only lines that were added: any other that the filter"
+        " reports takes something from those.",
+    )
     remove.add_argument("filter", metavar="FILTER")
     _add_inputs(remove, "lines to remove")
 
-    check = parser.add_action("check", "print the lines that are probably in a filter", "Print the lines that are probably in a filter.")
+    check = parser.add_action(
+        "check", "print the lines that are probably in a filter", "Print the lines that are probably in a filter."
+    )
     check.add_argument("filter", metavar="FILTER")
     _add_inputs(check, "lines to look up")
     check.add_argument("--invert", action="store_true", help="print the lines that are certainly not in it")
     check.add_argument("--allow", metavar="FILE", help="lines, or a filter of lines, to treat as not in it")
 
     dedupe = parser.add_action(
-        "dedupe", "print each line once",
-        "Print each line the first time it occurs. FILTER remembers lines across runs; with --capacity it is made if it does not exist. "
-        "Without one the lines are remembered in memory. A filter that is made grows (with --hash-funcs it is one of N lines).",
-    )  # fmt: skip
+        "dedupe",
+        "print each line once",
+        "Print each line the first time it occurs. FILTER remembers lines across runs; with --capacity it is made if it"
+        " does not exist. Without one the lines are remembered in memory. A filter that is made grows (with"
+        " --hash-funcs it is one of N lines).",
+    )
     dedupe.add_argument("names", metavar="FILTER | INPUT", nargs="*", default=[], help="a filter, if any, then lines")
     _add_null(dedupe)
     _add_shape(dedupe, required=False, defaults=(f"; default: {SEEN_CAPACITY}", f"; default: {SEEN_FP_RATE:g}"))
     _add_on_full(dedupe)
-    actions = ((create, _create), (add, _add), (remove, _remove), (check, _check), (dedupe, _dedupe), *_configure_whole(parser))
+    actions = (
+        (create, _create),
+        (add, _add),
+        (remove, _remove),
+        (check, _check),
+        (dedupe, _dedupe),
+        *_configure_whole(parser),
+    )
     for action, perform in actions:
-        action.add_argument("--redis", metavar="URL", help="keep filters in Redis, FILTER as the key: redis://host:port/0 or unix:///path")
+        action.add_argument(
+            "--redis",
+            metavar="URL",
+            help="keep filters in Redis, FILTER as the key: redis://host:port/0 or unix:///path",
+        )
         action.set_defaults(perform=perform)
 
     size = parser.add_action(
-        "size", "tell how large a filter has to be",
-        "Tell how large a filter has to be and what is to be expected of it: plain, counting and scalable. Give two of --capacity, "
-        "--fp-rate and --bits; the third follows.",
-    )  # fmt: skip
+        "size",
+        "tell how large a filter has to be",
+        "Tell how large a filter has to be and what is to be expected of it: plain, counting and scalable. Give two of"
+        " --capacity, --fp-rate and --bits; the third follows.",
+    )
     configure_size(size)
     size.set_defaults(perform=lambda store, args: show(args), redis=None)
 
 
 def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
     """The actions on whole filters."""
-    info = parser.add_action("info", "describe filters", "Print size, hash functions, fill and false-positive rate of filters.")
+    info = parser.add_action(
+        "info", "describe filters", "Print size, hash functions, fill and false-positive rate of filters."
+    )
     info.add_argument("filters", metavar="FILTER", nargs="+")
 
-    merge = parser.add_action("merge", "unite filters", "Make a filter of the lines of several FILTERs, all made with the same options.")
+    merge = parser.add_action(
+        "merge", "unite filters", "Make a filter of the lines of several FILTERs, all made with the same options."
+    )
     merge.add_argument("filters", metavar="FILTER", nargs="+")
     merge.add_argument("--output", metavar="FILTER", required=True, help="the filter to write")
     _add_force(merge)
 
     dump = parser.add_action(
-        "dump", "write a filter's raw bits or counters",
-        "Write the bits or 4-bit counters of a filter without header and checksum, for other programs. Bit b is 1 << (b & 7) of byte "
-        "b >> 3; of two counters in a byte the first is the low half. Standard error tells the options that load them.",
-    )  # fmt: skip
+        "dump",
+        "write a filter's raw bits or counters",
+        "Write the bits or 4-bit counters of a filter without header and checksum, for other programs. Bit b is 1 << (b"
+        " & 7) of byte b >> 3; of two counters in a byte the first is the low half. Standard error tells the options"
+        " that load them.",
+    )
     dump.add_argument("filter", metavar="FILTER")
     dump.add_argument("--output", metavar="FILE", help="a new file; default: standard output")
     _add_force(dump, "replace an existing file")
 
     load = parser.add_action(
-        "load", "make a filter of raw bits or counters",
-        "Make a filter of bits or 4-bit counters that dump wrote, with the options that the filter was made with: --capacity and "
-        "--fp-rate, or --bits and --hash-funcs. Wrong options of the same size cannot be noticed: such a filter misses lines.",
-    )  # fmt: skip
+        "load",
+        "make a filter of raw bits or counters",
+        "Make a filter of bits or 4-bit counters that dump wrote, with the options that the filter was made with:"
+        " --capacity and --fp-rate, or --bits and --hash-funcs. Wrong options of the same size cannot be noticed: such"
+        " a filter misses lines.",
+    )
     load.add_argument("filter", metavar="FILTER", help="the filter to make")
-    load.add_argument("raw", metavar="RAW", nargs="?", default="-", help="the bits or counters; default: standard input")
+    load.add_argument(
+        "raw", metavar="RAW", nargs="?", default="-", help="the bits or counters; default: standard input"
+    )
     _add_shape(load, required=False)
-    load.add_argument("--bits", metavar="M", type=whole(1, MAX_CELLS), help="number of bits or counters, in place of --capacity")
+    load.add_argument(
+        "--bits", metavar="M", type=whole(1, MAX_CELLS), help="number of bits or counters, in place of --capacity"
+    )
     load.add_argument("--counting", action="store_true", help="these are counters")
     load.add_argument("--partitioned", action="store_true", help="each hash function has bits of its own")
     _add_force(load)
@@ -131,29 +167,47 @@ def _add_null(parser: Parser) -> None:
 
 def _add_shape(parser: Parser, *, required: bool, defaults: tuple[str, str] = ("", "")) -> None:
     parser.add_argument(
-        "--capacity", metavar="N", type=whole(1, 1 << 48), required=required, help=f"number of lines to size the filter for{defaults[0]}"
+        "--capacity",
+        metavar="N",
+        type=whole(1, 1 << 48),
+        required=required,
+        help=f"number of lines to size the filter for{defaults[0]}",
     )
     parser.add_argument(
-        "--fp-rate", metavar="P", type=probability, required=required,
+        "--fp-rate",
+        metavar="P",
+        type=probability,
+        required=required,
         help=f"false-positive rate: share of other lines that a filter of N lines also reports{defaults[1]}",
-    )  # fmt: skip
-    parser.add_argument(
-        "--hash-funcs", metavar="K", type=whole(1, MAX_HASH_FUNCS), help="number of hash functions; default: the best for P"
     )
-    parser.add_argument("--key", metavar="HEX|random", type=_key, help="16-byte secret, needed where an attacker may choose lines")
+    parser.add_argument(
+        "--hash-funcs",
+        metavar="K",
+        type=whole(1, MAX_HASH_FUNCS),
+        help="number of hash functions; default: the best for P",
+    )
+    parser.add_argument(
+        "--key", metavar="HEX|random", type=_key, help="16-byte secret, needed where an attacker may choose lines"
+    )
 
 
 def _add_kind(parser: Parser) -> None:
     kinds = parser.add_mutually_exclusive_group()
-    kinds.add_argument("--scalable", action="store_true", help="make a filter that grows: N is the number of lines it begins with")
-    kinds.add_argument("--counting", action="store_true", help="make a filter from which lines can be removed, four times as large")
+    kinds.add_argument(
+        "--scalable", action="store_true", help="make a filter that grows: N is the number of lines it begins with"
+    )
+    kinds.add_argument(
+        "--counting", action="store_true", help="make a filter from which lines can be removed, four times as large"
+    )
 
 
 def _add_on_full(parser: Parser) -> None:
     parser.add_argument(
-        "--on-full", choices=("error", "warn"), default="error",
+        "--on-full",
+        choices=("error", "warn"),
+        default="error",
         help="what a new line does to a filter that holds as many as it was made for; default: error",
-    )  # fmt: skip
+    )
 
 
 def _on_full(args: argparse.Namespace) -> OnFull:
@@ -169,10 +223,13 @@ def run(args: argparse.Namespace) -> int:
         try:
             return int(args.perform(store, args) or 0)
         except CapacityError as error:
-            advice = "make a larger one, or one that grows (create --scalable), or take more false positives (--on-full warn)"
+            advice = (
+                "make a larger one, or one that grows (create --scalable), or take more false positives (--on-full"
+                " warn)"
+            )
             raise SourceError(
-                f"{store.name} is full: made for {error.capacity} lines, it holds {error.count} and has a false-positive rate of "
-                f"{error.fp_rate:.3g} now: {advice}"
+                f"{store.name} is full: made for {error.capacity} lines, it holds {error.count} and has a"
+                f" false-positive rate of {error.fp_rate:.3g} now: {advice}"
             ) from None
 
 
@@ -185,7 +242,9 @@ def _store(url: str | None) -> Iterator[FilterStorage]:
         yield store
 
 
-def _make(store: FilterStorage, name: str | None, args: argparse.Namespace, kind: Kind, capacity: int, fp_rate: float) -> None:
+def _make(
+    store: FilterStorage, name: str | None, args: argparse.Namespace, kind: Kind, capacity: int, fp_rate: float
+) -> None:
     hashing: HashFamily = FastHash() if args.key is None else SipHash(args.key) if args.key else SipHash()
     if kind is Kind.SCALABLE and args.hash_funcs is not None:
         raise ParameterError("--scalable chooses the number of hash functions: leave --hash-funcs out")
@@ -218,7 +277,10 @@ def _add(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _open_or_make(store: FilterStorage, name: str, args: argparse.Namespace, kind: Kind, fp_rate: float) -> None:
-    """Open a filter to change it, or make one. Raises ParameterError for options that an existing one was not made with."""
+    """Open a filter to change it, or make one.
+
+    Raises ParameterError for options that an existing one was not made with.
+    """
     if not store.exists(name):
         try:
             _make(store, name, args, kind, args.capacity, fp_rate)
@@ -226,7 +288,10 @@ def _open_or_make(store: FilterStorage, name: str, args: argparse.Namespace, kin
             if not store.exists(name):  # else another writer to Redis was faster
                 raise
         else:
-            complain(f"{name} did not exist: made {'one that grows from' if kind is Kind.SCALABLE else 'one for'} {args.capacity} lines")
+            complain(
+                f"{name} did not exist: made {'one that grows from' if kind is Kind.SCALABLE else 'one for'}"
+                f" {args.capacity} lines"
+            )
             return
     store.open(name, change=True, on_full=_on_full(args))
     asked = store.asked()
@@ -237,7 +302,9 @@ def _open_or_make(store: FilterStorage, name: str, args: argparse.Namespace, kin
             made = f"without {flag}" if there is None else f"with {flag} {there}, not {given}"
             raise ParameterError(f"{name} exists and was made {made}: leave it out")
     if args.key is not None and (asked.key is None or args.key not in (b"", asked.key)):
-        raise ParameterError(f"{name} exists and was made {'without' if asked.key is None else 'with another'} --key: leave it out")
+        raise ParameterError(
+            f"{name} exists and was made {'without' if asked.key is None else 'with another'} --key: leave it out"
+        )
 
 
 def _remove(store: FilterStorage, args: argparse.Namespace) -> int:
@@ -297,7 +364,9 @@ def _allowed(path: str | None, nul: bool) -> Callable[[list[bytes]], bytes]:
 
 def _dedupe(store: FilterStorage, args: argparse.Namespace) -> None:
     if args.redis is not None and not args.names:
-        raise ParameterError("bloom dedupe --redis needs the key of a filter as FILTER (see 'spvfilter bloom dedupe --help')")
+        raise ParameterError(
+            "bloom dedupe --redis needs the key of a filter as FILTER (see 'spvfilter bloom dedupe --help')"
+        )
     first: str = args.names[0] if args.names else "-"
     kept = args.redis is not None or (first != "-" and (is_filter(Path(first)) or not store.exists(first)))
     if kept and args.capacity is None and not store.exists(first):
@@ -370,8 +439,8 @@ def _warn_past_capacity(store: FilterStorage) -> None:
     if facts.capacity is not None and facts.estimate > facts.capacity + 3 * sqrt(facts.capacity):
         held = f"holds about {facts.estimate:,.0f}" if isfinite(facts.estimate) else "is full"
         complain(
-            f"warning: {store.name} was made for {facts.capacity:,} lines and {held}: its false-positive rate is {facts.rate:.3g}; "
-            "make a larger one"
+            f"warning: {store.name} was made for {facts.capacity:,} lines and {held}: its false-positive rate is"
+            f" {facts.rate:.3g}; make a larger one"
         )
 
 
@@ -389,7 +458,13 @@ def _info(store: FilterStorage, args: argparse.Namespace) -> None:
                 ("hash functions", facts.hash_funcs),
                 (
                     "capacity",
-                    f"grows, {facts.slices} slices" if facts.slices else "unknown" if facts.capacity is None else f"{facts.capacity:,}",
+                    (
+                        f"grows, {facts.slices} slices"
+                        if facts.slices
+                        else "unknown"
+                        if facts.capacity is None
+                        else f"{facts.capacity:,}"
+                    ),
                 ),
                 ("rate at capacity", "unknown" if facts.nominal is None else f"{facts.nominal:g}"),
                 ("fill", f"{facts.fill:.2%}"),

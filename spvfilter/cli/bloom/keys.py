@@ -21,9 +21,9 @@ MAX_KEY = 64 << 20  # bytes
 class Keys:
     """The keys in files, or on standard input if none is named or one is "-", in batches as they arrive.
 
-    A key ends with a newline, and a carriage return before that is dropped; with `nul` it ends with NUL and may hold any other byte. The
-    last one needs no end. An empty key is a key. Raises OSError, before anything is read, if a file cannot be; SourceError for a key of
-    more than 64 MiB and for a file that is a filter.
+    A key ends with a newline, and a carriage return before that is dropped; with `nul` it ends with NUL and may hold
+    any other byte. The last one needs no end. An empty key is a key. Raises OSError, before anything is read, if a file
+    cannot be; SourceError for a key of more than 64 MiB and for a file that is a filter.
     """
 
     def __init__(self, paths: Sequence[str], nul: bool) -> None:
@@ -64,7 +64,10 @@ class Keys:
 
 
 def _size(path: str) -> int | None:
-    """Size of a readable file in bytes, None if it cannot be known beforehand. Nothing is opened: that would start a FIFO's writer."""
+    """Size of a readable file in bytes, None if it cannot be known beforehand.
+
+    Nothing is opened: that would start a FIFO's writer.
+    """
     if path == "-":
         return None
     status = Path(path).stat()

@@ -39,7 +39,11 @@ def draw(size: Size, rate: float, name: str) -> None:
     figure = Figure(figsize=(12, 5.6), dpi=100)
     left, right = figure.subplots(1, 2)
     figure.subplots_adjust(left=0.06, right=0.985, bottom=0.1, top=0.87, wspace=0.13)
-    figure.suptitle(f"Bloom filter for {size.capacity:,} keys at a false-positive rate of {rate:.3g}", fontsize=14, fontweight="bold")
+    figure.suptitle(
+        f"Bloom filter for {size.capacity:,} keys at a false-positive rate of {rate:.3g}",
+        fontsize=14,
+        fontweight="bold",
+    )
     _rates(left, size, rate)
     _sizes(right, size, rate)
     save_picture(figure, path)
@@ -57,7 +61,9 @@ def _rates(axes: Axes, size: Size, rate: float) -> None:
         full = _rate(size, functions, 1)
         lowest = min(lowest, full)
         said = f"k = {functions}: {full:.2g} when full" + (", the least" if functions == best else "")
-        axes.plot(loads, rates, color=colour, linestyle=line, linewidth=3 if functions == size.hash_funcs else 2, label=said)
+        axes.plot(
+            loads, rates, color=colour, linestyle=line, linewidth=3 if functions == size.hash_funcs else 2, label=said
+        )
     axes.axvline(1, color="0.45", linewidth=1)
     axes.axhline(rate, color="0.45", linewidth=1.5, linestyle=":", label=f"p = {rate:.3g}")
     axes.set_yscale("log")
@@ -77,7 +83,9 @@ def _rate(size: Size, functions: int, load: float) -> float:
 def _sizes(axes: Axes, size: Size, rate: float) -> None:
     """The bits a key that keep the rate, against the number of functions."""
     optimum, least = -math.log2(rate), sizing.optimal_bits_per_item(rate)
-    needed = {functions: bits for functions in range(1, _last(optimum, size) + 1) if (bits := _bits_per_key(rate, functions))}
+    needed = {
+        functions: bits for functions in range(1, _last(optimum, size) + 1) if (bits := _bits_per_key(rate, functions))
+    }
     drawn = {functions: bits for functions, bits in needed.items() if bits <= _TALLEST * least}
     axes.plot(list(drawn), list(drawn.values()), color=_STYLES[1][0], marker="o", markersize=5, linewidth=2)
     said = f"minimum, k = −log₂ p = {optimum:.2f}: {least:.2f} bits a key"
@@ -85,7 +93,14 @@ def _sizes(axes: Axes, size: Size, rate: float) -> None:
     flat = [functions for functions, bits in needed.items() if bits <= _FLAT * least]
     if flat:
         said = f"k = {flat[0]} takes" if len(flat) == 1 else f"k = {flat[0]} to {flat[-1]} take"
-        axes.axvspan(flat[0] - 0.4, flat[-1] + 0.4, color=_STYLES[2][0], alpha=0.18, linewidth=0, label=f"{said} at most 5 % more")
+        axes.axvspan(
+            flat[0] - 0.4,
+            flat[-1] + 0.4,
+            color=_STYLES[2][0],
+            alpha=0.18,
+            linewidth=0,
+            label=f"{said} at most 5 % more",
+        )
     for functions, marker in {size.hash_funcs: "^", _FEW: "s"}.items():
         if functions in needed and functions not in set(flat) - {_FEW}:
             bits = needed[functions]
@@ -93,9 +108,16 @@ def _sizes(axes: Axes, size: Size, rate: float) -> None:
             at = (functions, bits) if functions in drawn else (math.nan, math.nan)
             axes.plot(*at, label=said, marker=marker, markersize=10, color=_STYLES[4][0], linestyle="none", zorder=4)
     if beyond := [
-        f"k = {functions}: {bits:,.4g}" for functions, bits in needed.items() if functions not in (*drawn, _FEW, size.hash_funcs)
+        f"k = {functions}: {bits:,.4g}"
+        for functions, bits in needed.items()
+        if functions not in (*drawn, _FEW, size.hash_funcs)
     ]:
-        axes.plot(math.nan, math.nan, linestyle="none", label="too large to draw: " + ", ".join(beyond[:2]) + (", …" if beyond[2:] else ""))
+        axes.plot(
+            math.nan,
+            math.nan,
+            linestyle="none",
+            label="too large to draw: " + ", ".join(beyond[:2]) + (", …" if beyond[2:] else ""),
+        )
     axes.set_ylim(0, _HEIGHT * least)
     axes.set_xlim(0, max(needed) + 1)
     axes.set_xlabel("k, number of hash functions", fontsize=11)

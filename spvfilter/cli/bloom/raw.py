@@ -54,7 +54,9 @@ def _said(made: BloomFilter | CountingBloomFilter) -> str:
     """How to load them."""
     if made.encoding is not Encoding.BYTES or (made.family != Family.SIPHASH and made.hashing != FastHash()):
         keys, hashes = made.encoding.name.lower(), made.family.name.lower()
-        return f"`load` cannot make the filter again, whose keys are {keys} and hashed by {hashes}: a Python program can"
+        return (
+            f"`load` cannot make the filter again, whose keys are {keys} and hashed by {hashes}: a Python program can"
+        )
     options = [f"--bits {made.cells}"]
     if made.capacity and made.nominal_fp_rate:
         options = [f"--capacity {made.capacity}", f"--fp-rate {made.nominal_fp_rate!r}"]
@@ -70,7 +72,9 @@ def read_raw(store: FilterStorage, args: argparse.Namespace) -> None:
     hashing: HashFamily = FastHash() if args.key is None else SipHash(args.key)
     kind = CountingBloomFilter if args.counting else BloomFilter
     if args.bits is None and (args.capacity is None or args.fp_rate is None):
-        raise ParameterError("give the options that the filter was made with: --capacity and --fp-rate, or --bits and --hash-funcs")
+        raise ParameterError(
+            "give the options that the filter was made with: --capacity and --fp-rate, or --bits and --hash-funcs"
+        )
     cells, _ = cells_and_functions(args.capacity, args.fp_rate, args.hash_funcs, args.bits, args.partitioned)
     raw = _read(args.raw, body_size(kind.KIND, cells))
     shape = (args.capacity, args.fp_rate, args.hash_funcs)
@@ -82,7 +86,10 @@ def read_raw(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _read(name: str, size: int) -> memoryview:
-    """At most so many bytes of a file or of standard input, and one more if there are more. Raises SourceError, TooLargeError, OSError."""
+    """At most so many bytes of a file or of standard input, and one more if there are more.
+
+    Raises SourceError, TooLargeError, OSError.
+    """
     with ExitStack() as stack:
         stream = standard_input() if name == "-" else stack.enter_context(Path(name).open("rb"))
         status = os.fstat(stream.fileno())
@@ -91,6 +98,7 @@ def _read(name: str, size: int) -> memoryview:
             raise SourceError(f"{name}: {size} bytes wanted, {status.st_size} present{hint}")
         view = memoryview(allocate(size + 1)).cast("B")
         at = 0
-        while at <= size and (count := stream.readinto(view[at : min(at + _CHUNK, size + 1)])):  # type: ignore[attr-defined]  # of both readers
+        # of both readers
+        while at <= size and (count := stream.readinto(view[at : min(at + _CHUNK, size + 1)])):  # type: ignore[attr-defined]
             at += count
         return view[:at]

@@ -14,7 +14,14 @@ from spvfilter.bloom.growth import Growth
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.bloom.scalable import ScalableBloomFilter
 from spvfilter.cli.bloom.storage import Asked, Facts, FilterStorage, Kind, Local, Shape
-from spvfilter.errors import CapacityError, FormatError, ParameterError, RemoteExistsError, RemoteMissingError, SourceError
+from spvfilter.errors import (
+    CapacityError,
+    FormatError,
+    ParameterError,
+    RemoteExistsError,
+    RemoteMissingError,
+    SourceError,
+)
 from spvfilter.kernel import Family
 
 if TYPE_CHECKING:
@@ -47,7 +54,9 @@ class RedisStorage(FilterStorage):
             self._runner.close()
 
     async def _leave(self) -> None:
-        """End the tasks that an interrupt left behind, then the connection: in the other order their errors would be lost."""
+        """End the tasks that an interrupt left behind, then the connection: in the other order their errors would be
+        lost.
+        """
         await _end(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
         await self._client.aclose()
 
@@ -67,9 +76,13 @@ class RedisStorage(FilterStorage):
             raise ParameterError("--counting needs a filter in a file: those in Redis have bits")
         make: Callable[[], Awaitable[RedisBloomFilter | RedisScalableBloomFilter]]
         if shape.kind is Kind.SCALABLE:
-            make = partial(RedisScalableBloomFilter.create, self._client, name, shape.capacity, shape.fp_rate, hashing=hashing)
+            make = partial(
+                RedisScalableBloomFilter.create, self._client, name, shape.capacity, shape.fp_rate, hashing=hashing
+            )
         else:
-            make = partial(RedisBloomFilter.create, self._client, name, *shape.fixed, hashing=hashing, on_full=shape.on_full)
+            make = partial(
+                RedisBloomFilter.create, self._client, name, *shape.fixed, hashing=hashing, on_full=shape.on_full
+            )
         self._run(self._make(name, make, replace))
 
     def open(self, name: str, *, change: bool = False, on_full: OnFull = "raise") -> None:
@@ -108,7 +121,9 @@ class RedisStorage(FilterStorage):
         return self._run(self._opened.update(self._keys(lines)))
 
     def remove_many(self, lines: list[bytes]) -> bytes:
-        raise ParameterError(f"{self.name} is in Redis, where filters have bits: lines can be removed from a counting filter in a file")
+        raise ParameterError(
+            f"{self.name} is in Redis, where filters have bits: lines can be removed from a counting filter in a file"
+        )
 
     def contains_many(self, lines: list[bytes]) -> bytes:
         return self._run(self._opened.contains_many(self._keys(lines)))
@@ -153,7 +168,9 @@ class RedisStorage(FilterStorage):
         except (FormatError, ParameterError) as error:
             raise SourceError(f"{name}: {error}") from None
 
-    async def _make(self, name: str, make: Callable[[], Awaitable[RedisBloomFilter | RedisScalableBloomFilter]], replace: bool) -> None:
+    async def _make(
+        self, name: str, make: Callable[[], Awaitable[RedisBloomFilter | RedisScalableBloomFilter]], replace: bool
+    ) -> None:
         """Make a filter. An existing one is deleted only after everything else has been checked."""
         try:
             made = await make()
@@ -177,7 +194,9 @@ async def _interruptible(work: Coroutine[object, object, T]) -> T:
 
 
 async def _end(tasks: Iterable[asyncio.Task[T]]) -> None:
-    """Cancel the tasks until they end: asyncio.wait_for, which redis-py uses, may swallow a cancellation (Python 3.11, gh-86296)."""
+    """Cancel the tasks until they end: asyncio.wait_for, which redis-py uses, may swallow a cancellation (Python 3.11,
+    gh-86296).
+    """
     waiting = all_of_them = set(tasks)
     while waiting:
         for task in waiting:
@@ -198,5 +217,13 @@ async def _scalable_facts(made: RedisScalableBloomFilter) -> Facts:
     plan = Growth(made.initial_capacity, made.nominal_fp_rate, made.growth, made.tightening)
     first, last = plan.shape(0)[2], plan.shape(slices - 1)[2]
     functions = f"{first} to {last}" if slices > 1 else str(first)
-    shape = ("scalable Bloom filter in Redis", made.hashing.family.name.lower(), bits, bits // 8, functions, None, made.nominal_fp_rate)
+    shape = (
+        "scalable Bloom filter in Redis",
+        made.hashing.family.name.lower(),
+        bits,
+        bits // 8,
+        functions,
+        None,
+        made.nominal_fp_rate,
+    )
     return Facts(*shape, await made.fill(), await made.approx_len(), await made.current_fp_rate(), slices)

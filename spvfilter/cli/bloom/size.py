@@ -29,10 +29,17 @@ def configure(parser: Parser) -> None:
     parser.add_argument("--capacity", metavar="N", type=whole(1, 1 << 48), help="number of lines")
     parser.add_argument("--fp-rate", metavar="P", type=probability, help="false-positive rate with N lines")
     parser.add_argument("--bits", metavar="M", type=whole(1, MAX_CELLS), help="number of bits")
-    parser.add_argument("--hash-funcs", metavar="K", type=whole(1, MAX_HASH_FUNCS), help="number of hash functions; default: the best one")
+    parser.add_argument(
+        "--hash-funcs",
+        metavar="K",
+        type=whole(1, MAX_HASH_FUNCS),
+        help="number of hash functions; default: the best one",
+    )
     parser.add_argument("--format", choices=FORMATS, help="default: table on a terminal, JSON elsewhere")
     parser.add_argument(
-        "--plot", metavar="FILE.png", help="draw rate against load and size against hash functions (extra plot: matplotlib)"
+        "--plot",
+        metavar="FILE.png",
+        help="draw rate against load and size against hash functions (extra plot: matplotlib)",
     )
 
 
@@ -53,8 +60,10 @@ class Sizes(NamedTuple):
     """A filter's size, and others for as many keys at the same rate, where there are any."""
 
     chosen: Size
-    rate: float  # asked for, or else that at capacity
-    best: Size | None  # with the best number of hash functions
+    rate: float
+    """Asked for, or else that at capacity."""
+    best: Size | None
+    """With the best number of hash functions."""
     taylor: Size | None
     growth: Growth | None
 
@@ -106,11 +115,18 @@ def _fields(sizes: Sizes) -> dict[str, object]:
             "bytes": chosen.counting_byte_size,
             "bits_per_key": 4 * chosen.bits_per_key,
             "loads": [
-                {"keys": of.items, "counter_overflow": of.counter_overflow, "stuck_counters": of.stuck_counters} for _, of in sizes.loads()
+                {"keys": of.items, "counter_overflow": of.counter_overflow, "stuck_counters": of.stuck_counters}
+                for _, of in sizes.loads()
             ],
         },
         "scalable": [
-            {"keys": of.items, "slices": of.slices, "bits": of.bits, "bytes": -(-of.bits // 8), "bits_per_key": of.bits / of.items}
+            {
+                "keys": of.items,
+                "slices": of.slices,
+                "bits": of.bits,
+                "bytes": -(-of.bits // 8),
+                "bits_per_key": of.bits / of.items,
+            }
             | {"most_hash_funcs": of.most_hash_funcs, "fp_rate": of.fp_rate}
             for _, of in sizes.grown()
         ],
@@ -143,9 +159,23 @@ def _tables(page: Page, sizes: Sizes) -> None:
     asked = "" if chosen.fp_rate is None else f" at a rate of {chosen.fp_rate:g}"
     page.title(f"Bloom filter for {chosen.capacity:,} keys{asked}")
     page.table(
-        {"size": "left", "k": "right", "bits": "right", "bits a key": "right", "memory": "right", "rate when full": "right"},
+        {
+            "size": "left",
+            "k": "right",
+            "bits": "right",
+            "bits a key": "right",
+            "memory": "right",
+            "rate when full": "right",
+        },
         [
-            (name, str(of.hash_funcs), f"{of.bits:,}", f"{of.bits_per_key:.3f}", _memory(of.byte_size), _rate(of.expected(of.capacity)))
+            (
+                name,
+                str(of.hash_funcs),
+                f"{of.bits:,}",
+                f"{of.bits_per_key:.3f}",
+                _memory(of.byte_size),
+                _rate(of.expected(of.capacity)),
+            )
             for name, of in sizes.rows()
         ],
     )
@@ -153,22 +183,48 @@ def _tables(page: Page, sizes: Sizes) -> None:
     page.table(
         {"load": "left", "keys": "right", "bits set": "right", "rate": "right", "exact rate": "right"},
         [
-            (name, f"{of.items:,}", f"{of.fill:.2%}", f"{of.fp_rate:.5g}", "" if of.fp_rate_exact is None else f"{of.fp_rate_exact:.5g}")
+            (
+                name,
+                f"{of.items:,}",
+                f"{of.fill:.2%}",
+                f"{of.fp_rate:.5g}",
+                "" if of.fp_rate_exact is None else f"{of.fp_rate_exact:.5g}",
+            )
             for name, of in sizes.loads()
         ],
     )
     page.line(f"While it fills up, a share of {sizes.while_filling:.3g} of new keys seems to be in it already.")
-    page.title(f"As a counting filter: {_memory(chosen.counting_byte_size)}, {4 * chosen.bits_per_key:.3f} bits a key, the same rates")
+    page.title(
+        f"As a counting filter: {_memory(chosen.counting_byte_size)}, {4 * chosen.bits_per_key:.3f} bits a key, the"
+        " same rates"
+    )
     page.table(
         {"load": "left", "keys": "right", "a counter sticks at 15": "right", "stuck counters": "right"},
-        [(name, f"{of.items:,}", f"{of.counter_overflow:.3g}", f"{of.stuck_counters:.3g}") for name, of in sizes.loads()],
+        [
+            (name, f"{of.items:,}", f"{of.counter_overflow:.3g}", f"{of.stuck_counters:.3g}")
+            for name, of in sizes.loads()
+        ],
     )
     if grown := sizes.grown():
         page.title(f"As a scalable filter that begins with {chosen.capacity:,} keys")
         page.table(
-            {"load": "left", "keys": "right", "slices": "right", "memory": "right", "bits a key": "right", "rate": "right"},
+            {
+                "load": "left",
+                "keys": "right",
+                "slices": "right",
+                "memory": "right",
+                "bits a key": "right",
+                "rate": "right",
+            },
             [
-                (name, f"{of.items:,}", str(of.slices), _memory(-(-of.bits // 8)), f"{of.bits / of.items:.3f}", f"{of.fp_rate:.5g}")
+                (
+                    name,
+                    f"{of.items:,}",
+                    str(of.slices),
+                    _memory(-(-of.bits // 8)),
+                    f"{of.bits / of.items:.3f}",
+                    f"{of.fp_rate:.5g}",
+                )
                 for name, of in grown
             ],
         )

@@ -1,4 +1,6 @@
-"""Storage of a generic Bloom filter for `spvfilter bloom`: the interface of files and of Redis (remote.py), and files."""
+"""Storage of a generic Bloom filter for `spvfilter bloom`: the interface of files and of Redis (remote.py), and
+files.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,8 @@ class Asked(NamedTuple):
     capacity: int | None
     fp_rate: float | None
     hash_funcs: int | None
-    key: bytes | None  # of SipHash
+    key: bytes | None
+    """Of SipHash."""
 
 
 class Facts(NamedTuple):
@@ -68,14 +71,17 @@ class Facts(NamedTuple):
     kind: str
     family: str
     bits: int
-    size: int  # bytes
+    size: int
+    """Bytes."""
     hash_funcs: str
-    capacity: int | None  # None if it is unknown, or grows
+    capacity: int | None
+    """None if it is unknown, or grows."""
     nominal: float | None
     fill: float
     estimate: float
     rate: float
-    slices: int = 0  # of a scalable filter
+    slices: int = 0
+    """Of a scalable filter."""
 
 
 class FilterStorage(ABC):
@@ -104,7 +110,10 @@ class FilterStorage(ABC):
 
     @abstractmethod
     def add_many(self, lines: list[bytes]) -> bytes:
-        """Add the lines and return one byte for each: whether it was new. Fewer, if the filter has no room for the next one."""
+        """Add the lines and return one byte for each: whether it was new.
+
+        Fewer, if the filter has no room for the next one.
+        """
 
     @abstractmethod
     def update(self, lines: list[bytes]) -> int:
@@ -112,7 +121,10 @@ class FilterStorage(ABC):
 
     @abstractmethod
     def remove_many(self, lines: list[bytes]) -> bytes:
-        """Remove the lines from a counting filter and return one byte for each: whether it was there. Raises ParameterError for others."""
+        """Remove the lines from a counting filter and return one byte for each: whether it was there.
+
+        Raises ParameterError for others.
+        """
 
     @abstractmethod
     def contains_many(self, lines: list[bytes]) -> bytes: ...
@@ -155,7 +167,9 @@ class FilterStorage(ABC):
                 try:
                     return [line.decode() for line in lines]
                 except UnicodeDecodeError as error:
-                    raise SourceError(f"the keys of {self.name} are text, and this line is not UTF-8: {error.object[:40]!r}") from None
+                    raise SourceError(
+                        f"the keys of {self.name} are text, and this line is not UTF-8: {error.object[:40]!r}"
+                    ) from None
             case _:
                 raise ParameterError(f"{self.name} does not hold lines: its keys are {encoding.name.lower()}")
 
@@ -236,7 +250,9 @@ class FileStorage(FilterStorage):
         made = self._opened
         if not isinstance(made, CountingBloomFilter):
             kind = self.asked().kind.value
-            raise ParameterError(f"{self.name} is a {kind}, from which nothing can be removed: make a counting one (create --counting)")
+            raise ParameterError(
+                f"{self.name} is a {kind}, from which nothing can be removed: make a counting one (create --counting)"
+            )
         return made.remove_many(self._keys(lines))
 
     def contains_many(self, lines: list[bytes]) -> bytes:

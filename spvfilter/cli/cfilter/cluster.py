@@ -1,4 +1,6 @@
-"""`spvfilter cfilter build --dask`: filters made on a cluster, into a file for each part; what is there is not made again."""
+"""`spvfilter cfilter build --dask`: filters made on a cluster, into a file for each part; what is there is not made
+again.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ def _held(folder: Path) -> Iterator[None]:
     try:
         lock = FileLock.take(folder / _LOCK)
     except FileHeldError as held:
-        raise DirectoryInUseError(f"{folder}: {held} writes into it: wait until it has ended, or choose another directory") from None
+        raise DirectoryInUseError(
+            f"{folder}: {held} writes into it: wait until it has ended, or choose another directory"
+        ) from None
     try:
         yield
     finally:
@@ -88,20 +92,34 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 class _FilterFiles:
-    """The files of all parts in a directory. The name of each tells what it is of, and which filter headers came before."""
+    """The files of all parts in a directory.
+
+    The name of each tells what it is of, and which filter headers came before.
+    """
 
     def __init__(self, folder: Path, plan: Plan, previous: bytes | None) -> None:
         self._folder = folder
-        self._before = {bytes(32): GENESIS_PREVIOUS_FILTER_HEADER}  # filter headers by block: of the last block, and what is given
+        self._before = {
+            bytes(32): GENESIS_PREVIOUS_FILTER_HEADER
+        }  # filter headers by block: of the last block, and what is given
         if previous is not None:
             self._before[next(plan.parts[0].blocks()).ref.previous] = previous
         self._names = list(_names(plan.parts, previous))
         self.problems: list[str] = []
         self.count = self.size = 0
         known = {*self._names, *map(_incomplete, self._names), _LOCK}
-        strange = next((path.name for path in folder.iterdir() if path.name not in known and not path.name.startswith(_UNFINISHED)), None)
+        strange = next(
+            (
+                path.name
+                for path in folder.iterdir()
+                if path.name not in known and not path.name.startswith(_UNFINISHED)
+            ),
+            None,
+        )
         if strange is not None:
-            raise ParameterError(f"{folder} holds other things, or filters of other blocks (it has {strange}): choose another directory")
+            raise ParameterError(
+                f"{folder} holds other things, or filters of other blocks (it has {strange}): choose another directory"
+            )
         self.lacking = [part for number, part in enumerate(plan.parts) if not self.is_there(number)]
 
     def is_there(self, number: int) -> bool:
@@ -114,7 +132,10 @@ class _FilterFiles:
             self._after(record)
 
     def write(self, number: int, filters: list[BuiltFilter], problems: list[str]) -> None:
-        """Write the file of a part; one that lacks filters has another name, and is made again by the next run. Raises OSError."""
+        """Write the file of a part; one that lacks filters has another name, and is made again by the next run.
+
+        Raises OSError.
+        """
         name = self._names[number]
         with replacing(self._folder / (_incomplete(name) if problems else name)) as file:
             for each in filters:

@@ -30,38 +30,64 @@ _INCOMPLETE = 1  # exit code
 
 def configure(parser: Parser) -> None:
     parser.description = (
-        "Compact filters (BIP-158, basic) in files. FILTERS are files of JSON lines as build prints them; - is standard input. match and "
-        "info also take one filter alone, in hex or as a file of its bytes."
+        "Compact filters (BIP-158, basic) in files. FILTERS are files of JSON lines as build prints them; - is standard"
+        " input. match and info also take one filter alone, in hex or as a file of its bytes."
     )
     build = parser.add_action(
-        "build", "make the filters of blocks",
-        "Make the filters of blocks and print them. What a block spends is found in the rev*.dat beside its blk*.dat, in the blocks before "
-        "it, or in --prevouts. With rev*.dat files any range of blocks will do, and no outputs are held in memory.",
-    )  # fmt: skip
+        "build",
+        "make the filters of blocks",
+        "Make the filters of blocks and print them. What a block spends is found in the rev*.dat beside its blk*.dat,"
+        " in the blocks before it, or in --prevouts. With rev*.dat files any range of blocks will do, and no outputs"
+        " are held in memory.",
+    )
     build.add_argument("blocks", metavar="BLOCKS", nargs="+", help="raw, hex or blk*.dat files, or directories of them")
     build.add_argument(
-        "--undo", choices=list(UndoMode), default=UndoMode.AUTO, help="use rev*.dat: auto (default) where there are any, require or off"
+        "--undo",
+        choices=list(UndoMode),
+        default=UndoMode.AUTO,
+        help="use rev*.dat: auto (default) where there are any, require or off",
     )
     build.add_argument(
-        "--prevouts", metavar="FILE", help="the outputs that the one block spends, in order, each as value (8 bytes), length and script"
+        "--prevouts",
+        metavar="FILE",
+        help="the outputs that the one block spends, in order, each as value (8 bytes), length and script",
     )
     _add_previous(build)
     build.add_argument(
-        "--dask", metavar="tcp://HOST:PORT",
-        help="make them from rev*.dat on the workers of the Dask cluster whose scheduler is there, which see BLOCKS by the same paths",
-    )  # fmt: skip
+        "--dask",
+        metavar="tcp://HOST:PORT",
+        help=(
+            "make them from rev*.dat on the workers of the Dask cluster whose scheduler is there, which see BLOCKS by"
+            " the same paths"
+        ),
+    )
     build.add_argument(
         "--out",
         metavar="DIR",
         help="with --dask: a directory for a file of JSON lines a part; the same command goes on where it was",
     )
 
-    match = parser.add_action("match", "print the blocks that may concern a wallet", "Print the blocks whose filters match a watch list.")
+    match = parser.add_action(
+        "match", "print the blocks that may concern a wallet", "Print the blocks whose filters match a watch list."
+    )
     _add_filters(match)
     add_watch_file(match)
-    match.add_argument("--address", metavar="A", nargs="+", action="extend", default=[], help="what to look for: addresses or descriptors")
+    match.add_argument(
+        "--address",
+        metavar="A",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="what to look for: addresses or descriptors",
+    )
     _add_block(match)
-    match.add_argument("--jobs", metavar="J", type=whole(1, 256), default=1, help="threads, with the compiled kernel; default %(default)s")
+    match.add_argument(
+        "--jobs",
+        metavar="J",
+        type=whole(1, 256),
+        default=1,
+        help="threads, with the compiled kernel; default %(default)s",
+    )
 
     info = parser.add_action("info", "describe filters", "Print what filters hold, and check that their headers link.")
     _add_filters(info)
@@ -69,17 +95,26 @@ def configure(parser: Parser) -> None:
     _add_previous(info)
 
     importing = parser.add_action(
-        "import", "put filters into the database of watch",
-        "Put filters into the database of watch, which then need not fetch them. watch uses only those that the filter headers of nodes "
-        "commit to.",
-    )  # fmt: skip
+        "import",
+        "put filters into the database of watch",
+        "Put filters into the database of watch, which then need not fetch them. watch uses only those that the filter"
+        " headers of nodes commit to.",
+    )
     _add_filters(importing)
     importing.add_argument("--db", metavar="FILE", required=True, help="the database, made if it is missing")
 
-    exporting = parser.add_action("export", "print the filters in the database of watch", "Print the filters kept by watch --keep-filters.")
+    exporting = parser.add_action(
+        "export", "print the filters in the database of watch", "Print the filters kept by watch --keep-filters."
+    )
     exporting.add_argument("--db", metavar="FILE", required=True, help="the database")
 
-    for action, perform in ((build, _build), (match, _match), (info, _info), (importing, _import), (exporting, _export)):
+    for action, perform in (
+        (build, _build),
+        (match, _match),
+        (info, _info),
+        (importing, _import),
+        (exporting, _export),
+    ):
         if action is not info:
             add_network(action)
         if action not in (importing, exporting):
@@ -103,7 +138,9 @@ def _hash(text: str) -> bytes:
     try:
         return hash_from_hex(text)
     except ParameterError:
-        raise argparse.ArgumentTypeError(f"expected a hash of 64 hex digits, not these {len(text)} characters") from None
+        raise argparse.ArgumentTypeError(
+            f"expected a hash of 64 hex digits, not these {len(text)} characters"
+        ) from None
 
 
 def run(args: argparse.Namespace) -> int:
@@ -188,7 +225,8 @@ class _Shown:
                 self._page.line(f"  {'height':>7}  {'items':>6}  {'bytes':>7}  block, filter header", "cyan")
             height = "?" if record.height is None else record.height
             self._page.line(f"  {height:>7}  {n:>6}  {len(record.data):>7}  {hash_to_hex(record.block)}")
-            self._page.line(f"  {'':26}{'(unknown: needs the header before it)' if record.header is None else hash_to_hex(record.header)}")
+            unknown = "(unknown: needs the header before it)"
+            self._page.line(f"  {'':26}{unknown if record.header is None else hash_to_hex(record.header)}")
         self.count += 1
         self._size += len(record.data)
 
@@ -206,7 +244,9 @@ def _match(args: argparse.Namespace, page: Page) -> int:
         raise ParameterError("nothing to look for: give --watch FILE or --address ADDRESS")
     scripts = watch.gcs_elements()
     as_json = _is_json(args, page)
-    given: deque[tuple[str, bytes, int | None]] = deque(maxlen=read_ahead(args.jobs))  # name, block and height of the last ones read
+    given: deque[tuple[str, bytes, int | None]] = deque(
+        maxlen=read_ahead(args.jobs)
+    )  # name, block and height of the last ones read
     filters = found = 0
 
     def pairs() -> Iterator[tuple[bytes, bytes]]:
@@ -230,7 +270,9 @@ def _match(args: argparse.Namespace, page: Page) -> int:
     if not filters:
         raise SourceError(f"no filter in {', '.join(args.filters)}")
     expected = filters * len(scripts) / BASIC_M
-    Page(sys.stderr).line(f"{filters:,} filter(s), {found:,} block(s) to look at; {expected:.2g} false positives expected")
+    Page(sys.stderr).line(
+        f"{filters:,} filter(s), {found:,} block(s) to look at; {expected:.2g} false positives expected"
+    )
     return 0
 
 
@@ -279,7 +321,12 @@ def _info(args: argparse.Namespace, page: Page) -> int:
     if _is_json(args, page):
         page.line(json.dumps(total.record()))
     else:
-        page.facts([(name.replace("_", " "), f"{value:,}" if type(value) is int else str(value)) for name, value in total.record().items()])
+        page.facts(
+            [
+                (name.replace("_", " "), f"{value:,}" if type(value) is int else str(value))
+                for name, value in total.record().items()
+            ]
+        )
     return 0
 
 
@@ -289,11 +336,15 @@ class _Unlinked(NamedTuple):
     name: str
     block: bytes
     hash: bytes
-    header: bytes | None  # as its line states it
+    header: bytes | None
+    """As its line states it."""
 
 
 class _FilterTotals:
-    """Sums over many filters. Every stated header is checked against that of the block before, in any order of the lines."""
+    """Sums over many filters.
+
+    Every stated header is checked against that of the block before, in any order of the lines.
+    """
 
     def __init__(self, previous: bytes | None) -> None:
         self._headers: dict[bytes, bytes] = {bytes(32): GENESIS_PREVIOUS_FILTER_HEADER}  # by block
@@ -326,7 +377,9 @@ class _FilterTotals:
             self._headers[filter.block] = header
             return
         if header != filter.header:
-            raise SourceError(f"{filter.name}: filter header {hash_to_hex(filter.header)} does not follow from the one before it")
+            raise SourceError(
+                f"{filter.name}: filter header {hash_to_hex(filter.header)} does not follow from the one before it"
+            )
         self._checked += 1
 
     def record(self) -> dict[str, int | float]:

@@ -24,7 +24,9 @@ _AT_ONCE = 500  # filters per read from the database, or per update of the progr
 
 
 def import_filters(given: Iterator[tuple[str, FilterRecord]], db: str, network: Network) -> int:
-    """Import filters, each with a name for error messages, and return an exit code. The filters before an error are kept.
+    """Import filters, each with a name for error messages, and return an exit code.
+
+    The filters before an error are kept.
 
     Raises SourceError, StoreError.
     """
@@ -38,7 +40,13 @@ def import_filters(given: Iterator[tuple[str, FilterRecord]], db: str, network: 
                 size = 0
                 for number, (name, record) in enumerate(chain([first], given)):
                     try:
-                        importing.add(record.block, record.data, previous=record.previous, height=record.height, header=record.header)
+                        importing.add(
+                            record.block,
+                            record.data,
+                            previous=record.previous,
+                            height=record.height,
+                            header=record.header,
+                        )
                     except (BlockFilterError, SourceError) as error:
                         raise SourceError(f"{name}: {error}") from None
                     size += len(record.data)
@@ -62,11 +70,17 @@ def _tell(counts: ImportCounts, db: str) -> None:
     present = f", {counts.present:,} were there before" if counts.present else ""
     page.line(f"{counts.kept:,} filter(s) kept{present}")
     if counts.waiting:
-        page.line(f"{counts.waiting:,} of them wait for their filter headers: watch gets those from nodes and uses what they commit to")
+        page.line(
+            f"{counts.waiting:,} of them wait for their filter headers: watch gets those from nodes and uses what they"
+            " commit to"
+        )
 
 
 def export_filters(db: str, network: Network, page: Page) -> int:
-    """Print the filters kept in a database as JSON lines, lowest block first, and return an exit code. Raises SourceError, StoreError."""
+    """Print the filters kept in a database as JSON lines, lowest block first, and return an exit code.
+
+    Raises SourceError, StoreError.
+    """
     if not Path(db).is_file():
         raise SourceError(f"{db}: no such file")
     count = size = 0
@@ -84,7 +98,9 @@ def export_filters(db: str, network: Network, page: Page) -> int:
         waiting = store.compact_filters.waiting()
     if not count:
         if waiting:
-            raise SourceError(f"{db}: its {waiting:,} filter(s) wait for their filter headers: run watch --mode compact first")
+            raise SourceError(
+                f"{db}: its {waiting:,} filter(s) wait for their filter headers: run watch --mode compact first"
+            )
         raise SourceError(f"{db}: no filters are kept")
     missing = f"; {last + 1 - count:,} of the blocks up to {last:,} have none" if count <= last else ""
     more = f"; {waiting:,} more wait for their filter headers" if waiting else ""

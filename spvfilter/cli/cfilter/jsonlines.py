@@ -24,16 +24,28 @@ _START = 4_096  # bytes per read until something other than blanks is found
 _BUFFER = 1 << 20  # bytes; several lines of large filters
 _HASH = rb'"([0-9a-fA-F]{64})"'
 _COUNT = rb"(?:0|[1-9][0-9]{0,17})"
-# What `FilterRecord.line` gives as compact JSON, before and after the digits of the filter: such lines need no JSON parser.
+# What `FilterRecord.line` gives as compact JSON, before and after the digits of the filter: such lines need no JSON
+# parser.
 _BEFORE = re.compile(
-    rb'\{"block":' + _HASH + rb',"previous":(?:null|' + _HASH + rb'),"height":(?:null|(' + _COUNT + rb')),"n":' + _COUNT + rb',"filter":"'
+    rb'\{"block":'
+    + _HASH
+    + rb',"previous":(?:null|'
+    + _HASH
+    + rb'),"height":(?:null|('
+    + _COUNT
+    + rb')),"n":'
+    + _COUNT
+    + rb',"filter":"'
 )
 _AFTER = re.compile(rb'","filter_hash":' + _HASH + rb',"filter_header":(?:null|' + _HASH + rb")\}[ \t\r\n]*")
 _OBJECT = re.compile(rb'\{\s*"[a-z]')  # the bytes of one filter in ten million begin like this
 
 
 class FilterRecord(NamedTuple):
-    """One filter, a line of the file. Hashes are in wire order; `header` is None if the filter headers before it are unknown."""
+    """One filter, a line of the file.
+
+    Hashes are in wire order; `header` is None if the filter headers before it are unknown.
+    """
 
     block: bytes
     previous: bytes | None
@@ -55,7 +67,10 @@ class FilterRecord(NamedTuple):
 
 
 def read_records(name: str) -> Iterator[tuple[int, FilterRecord]]:
-    """The records of a file (`-`: standard input) with their line numbers. Raises OSError; SourceError for a line that is no record."""
+    """The records of a file (`-`: standard input) with their line numbers.
+
+    Raises OSError; SourceError for a line that is no record.
+    """
     if name == "-":
         yield from _records(standard_input(), "standard input")
         return
@@ -96,7 +111,9 @@ def is_of_lines(name: str) -> bool:
 
 
 def _as_written(line: bytes) -> FilterRecord | None:
-    """The record of a sound line as `build` and `export` write it; None for any other line, which `_record` reads or refuses."""
+    """The record of a sound line as `build` and `export` write it; None for any other line, which `_record` reads or
+    refuses.
+    """
     before = _BEFORE.match(line)
     if before is None:
         return None
@@ -142,7 +159,9 @@ def _record(line: bytes) -> FilterRecord:
     stated = hash_field("filter_hash")
     if stated not in (None, filter_hash(data)):
         raise ParameterError("the filter does not hash to filter_hash: the line is damaged")
-    return FilterRecord(block, hash_field("previous"), height if type(height) is int else None, data, hash_field("filter_header"))
+    return FilterRecord(
+        block, hash_field("previous"), height if type(height) is int else None, data, hash_field("filter_header")
+    )
 
 
 def check_network(name: str, record: FilterRecord, network: Network) -> None:

@@ -36,7 +36,9 @@ def chain_order(refs: Iterable[BlockRef]) -> tuple[list[BlockRef], int]:
 
 
 def chain_heights(order: Sequence[BlockRef], network: Network) -> list[int | None]:
-    """The height of each block, parents first: counted from the genesis block, or from any block of its run that states its own."""
+    """The height of each block, parents first: counted from the genesis block, or from any block of its run that states
+    its own.
+    """
     depth: dict[bytes, tuple[bytes, int]] = {}  # the first block of the run, and the number of blocks after it
     base: dict[bytes, int] = {}  # height of the first block of a run
     for ref in order:
@@ -51,7 +53,10 @@ def chain_heights(order: Sequence[BlockRef], network: Network) -> list[int | Non
 
 
 class SpentScripts:
-    """The scripts that blocks spend: as given, by their undo records, or by outputs seen before. Blocks are asked for parents first."""
+    """The scripts that blocks spend: as given, by their undo records, or by outputs seen before.
+
+    Blocks are asked for parents first.
+    """
 
     def __init__(self, source: BlockSource, order: Sequence[BlockRef], given: Sequence[bytes] | None) -> None:
         self._source = source
@@ -59,7 +64,10 @@ class SpentScripts:
         self._given = given
         lacking = [ref for ref in order if ref.transactions != 1 and source.find_undo(ref) is None]
         if source.mode is UndoMode.REQUIRE and lacking:
-            raise SourceError(f"undo data is required, and {len(lacking):,} block(s) have none, the first {hash_to_hex(lacking[0].hash)}")
+            raise SourceError(
+                f"undo data is required, and {len(lacking):,} block(s) have none, the first"
+                f" {hash_to_hex(lacking[0].hash)}"
+            )
         self._outputs: SeenOutputs | None = None  # not needed if every block has its record
         if lacking and given is None:
             self._outputs = self._nothing_seen()
@@ -90,7 +98,9 @@ class SpentScripts:
         return scripts
 
     def _seen_before(self, ref: BlockRef) -> SeenOutputs:
-        """The outputs of the blocks before this one, which are read again: a record on which we relied cannot be used."""
+        """The outputs of the blocks before this one, which are read again: a record on which we relied cannot be
+        used.
+        """
         outputs = self._nothing_seen()
         for earlier in takewhile(lambda each: each.hash != ref.hash, self._order):
             with suppress(FormatError, SourceError, OSError):  # said when its own filter was made
@@ -109,14 +119,19 @@ class SpentScripts:
 
 
 class SeenOutputs:
-    """The scriptPubKeys of outputs, kept for the blocks that spend them. With `forget` (no forks), spent outputs are dropped."""
+    """The scriptPubKeys of outputs, kept for the blocks that spend them.
+
+    With `forget` (no forks), spent outputs are dropped.
+    """
 
     def __init__(self, forget: bool) -> None:
         self._forget = forget
         self._scripts: dict[bytes, bytes] = {}  # by outpoint, 36 bytes
 
     def add(self, raw_block: bytes) -> list[bytes | None]:
-        """Keep a block's outputs and return the scripts that it spends, in order; None for an output that was never seen."""
+        """Keep a block's outputs and return the scripts that it spends, in order; None for an output that was never
+        seen.
+        """
         spans = list(walk_block(raw_block))
         for tx in spans:
             this_txid = txid(raw_block, tx)

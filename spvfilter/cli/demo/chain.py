@@ -1,4 +1,6 @@
-"""The demo's regtest chain in memory: mined, with valid merkle roots and witness commitments; its signatures are made up."""
+"""The demo's regtest chain in memory: mined, with valid merkle roots and witness commitments; its signatures are made
+up.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,8 @@ def _spends(raw: bytes, locks: Sequence[Lock]) -> list[TxIn]:
 
 
 class DemoChain:
-    """Blocks on regtest's genesis: coins for strangers, payments to every kind of address, spends, and a block without the wallet.
+    """Blocks on regtest's genesis: coins for strangers, payments to every kind of address, spends, and a block without
+    the wallet.
 
     `empty` blocks without transactions follow the first: with COINBASE_MATURITY of them a node accepts the chain.
     """
@@ -85,7 +88,9 @@ class DemoChain:
         return _START + 600 * (len(self.blocks) + 1)
 
     def next_payments(self) -> tuple[bytes, bytes]:
-        """Two transactions in no block: a stranger pays the wallet's P2TR address, and the wallet passes most of it on."""
+        """Two transactions in no block: a stranger pays the wallet's P2TR address, and the wallet passes most of it
+        on.
+        """
         wallet, self._pending = _locks("wallet"), []
         received = self._receive(wallet["P2TR"], 12_500_000)
         self._spend([received], 10_000_000, wallet["P2WPKH"], 2_490_000)
@@ -117,14 +122,18 @@ class DemoChain:
         return kept
 
     def _trade_and_mine(self) -> None:
-        """Mine a block in which strangers pay each other, half of them before the wallet's transactions and half after."""
+        """Mine a block in which strangers pay each other, half of them before the wallet's transactions and half
+        after.
+        """
         wallets, self._pending = self._pending, []
         for number in range(STRANGERS):
             if number == STRANGERS // 2:
                 self._pending += wallets
             coin, worth = self._coins.popleft()
             values = (worth // 2, worth - worth // 2)
-            self._coins.extend(zip(self._add([coin], *((self._stranger(), value) for value in values)), values, strict=True))
+            self._coins.extend(
+                zip(self._add([coin], *((self._stranger(), value) for value in values)), values, strict=True)
+            )
         self._mine()
 
     def _mine(self, coins: int = 1) -> None:

@@ -48,7 +48,10 @@ payload, the fourth is a node like the demo's, to try things out. All take
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Serve a small chain from a node on this machine and show a wallet's filter, its matches, and what a reorg does."
+    parser.description = (
+        "Serve a small chain from a node on this machine and show a wallet's filter, its matches, and what a reorg"
+        " does."
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -99,7 +102,9 @@ async def _live(watch: WatchList, chain: DemoChain, page: Page) -> None:
         with TemporaryDirectory(prefix="spvfilter-demo-") as folder:
             store = _prepared(Path(folder) / "wallet.db", watch)
             clock = Clock(wall=chain.time)
-            async with LightClient(watch, peers=[node.place], store=store, mode=Mode.BIP37, fp_rate=_FP_RATE, clock=clock) as client:
+            async with LightClient(
+                watch, peers=[node.place], store=store, mode=Mode.BIP37, fp_rate=_FP_RATE, clock=clock
+            ) as client:
                 story = _Story(client.events(), page)
                 await story.until(Synced)
                 _show_traffic(page, node.seen[0], {match.txid for match in story.matches})
@@ -116,7 +121,11 @@ def _prepared(path: Path, watch: WatchList) -> Path:
     assert made.capacity is not None
     store = Store.open(path, NETWORK)
     try:
-        store.commit(Batch(headers=NETWORK.genesis, bip37_parameters=Bip37Parameters(_TWEAK, made.capacity, _FP_RATE, _DECOY_KEY)))
+        store.commit(
+            Batch(
+                headers=NETWORK.genesis, bip37_parameters=Bip37Parameters(_TWEAK, made.capacity, _FP_RATE, _DECOY_KEY)
+            )
+        )
     finally:
         store.close()
     return path
@@ -180,7 +189,9 @@ async def _show_modes(node: DemoNode, store: Path, clock: Clock, page: Page) -> 
     ours: set[bytes] = set()
     sessions = []
     for mode, path in ((Mode.BIP37, store), (Mode.COMPACT, None)):
-        async with LightClient(_wallet(), peers=[node.place], store=path, mode=mode, fp_rate=_FP_RATE, clock=clock) as client:
+        async with LightClient(
+            _wallet(), peers=[node.place], store=path, mode=mode, fp_rate=_FP_RATE, clock=clock
+        ) as client:
             async for event in client.events():
                 if isinstance(event, Synced):
                     break
@@ -198,5 +209,8 @@ async def _show_modes(node: DemoNode, store: Path, clock: Clock, page: Page) -> 
         ["the node learned", f"{suspects} of {scripts} scripts", f"{blocks} blocks of {node.regtest.height + 1}"],
     ]
     page.table({"": "left", "BIP-37": "left", "compact filters": "left"}, rows)
-    page.line(f"  The {suspects} scripts are the wallet's {len(wallet_addresses())} and those that its filter matches by chance.")
+    page.line(
+        f"  The {suspects} scripts are the wallet's {len(wallet_addresses())} and those that its filter matches by"
+        " chance."
+    )
     page.line("  With compact filters a node learns only which blocks are fetched.")

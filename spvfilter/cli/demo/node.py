@@ -55,8 +55,13 @@ class DemoNode(Node):
         return f"{self.host}:{self.port}"
 
     def suspects(self, told: Bip37Filter) -> tuple[int, int]:
-        """The number of scripts paid on the chain that a filter matches, any of which may be the wallet's, and the number of scripts."""
+        """The number of scripts paid on the chain that a filter matches, any of which may be the wallet's, and the
+        number of scripts.
+        """
         scripts = {
-            block.raw[start:end] for block in self.regtest.chain.active for tx in walk_block(block.raw) for _, start, end in tx.outputs
+            block.raw[start:end]
+            for block in self.regtest.chain.active
+            for tx in walk_block(block.raw)
+            for _, start, end in tx.outputs
         }
         return sum(any(push in told for push in script_pushes(script)) for script in scripts), len(scripts)

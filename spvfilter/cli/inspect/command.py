@@ -34,9 +34,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "or a whole P2P message with its envelope."
     )
     parser.add_argument(
-        "what", metavar="HEX|FILE|-", nargs="?", default="-",
+        "what",
+        metavar="HEX|FILE|-",
+        nargs="?",
+        default="-",
         help="hex digits, or a file of bytes or of hex digits; - or nothing: standard input",
-    )  # fmt: skip
+    )
     add_network(parser)
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default %(default)s")
 
@@ -54,7 +57,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _identify(raw: bytes, network: Network) -> list[Finding]:
-    """Everything that all of these bytes parse as, the likeliest first. Raises ParameterError with what each parser said."""
+    """Everything that all of these bytes parse as, the likeliest first.
+
+    Raises ParameterError with what each parser said.
+    """
     if magic_of(raw) and raw[4:5].isalpha():
         try:
             return [message(raw)]
@@ -76,7 +82,8 @@ def _identify(raw: bytes, network: Network) -> list[Finding]:
     refusals.sort(key=lambda refusal: -refusal[0])  # the parser that got furthest has most to say
     said = "; ".join(text for _, text in refusals[:_MOST_REFUSALS])
     raise ParameterError(
-        f"{len(raw)} bytes that are not a filterload, transaction, block, merkleblock, headers or message{_hint(raw)}; {said}"
+        f"{len(raw)} bytes that are not a filterload, transaction, block, merkleblock, headers or message{_hint(raw)};"
+        f" {said}"
     )
 
 

@@ -15,10 +15,28 @@ from spvfilter.protocol import ENVELOPE_SIZE
 from spvfilter.wire.codec import Decoder
 from spvfilter.wire.events import Service
 from spvfilter.wire.messages.fields import printable
-from spvfilter.wire.messages.table import LIMITS, InvItem, InvType, NetId, PeerAddress, Reject, Unknown, Version, parse_message
+from spvfilter.wire.messages.table import (
+    LIMITS,
+    InvItem,
+    InvType,
+    NetId,
+    PeerAddress,
+    Reject,
+    Unknown,
+    Version,
+    parse_message,
+)
 
 _AT = {"magic": 0, "command": 4, "length": 16}  # bytes
-_HASHES = {"hash", "stop_hash", "block_hash", "previous", "locator", "filter_hashes", "filter_headers"}  # other bytes: wire order
+_HASHES = {
+    "hash",
+    "stop_hash",
+    "block_hash",
+    "previous",
+    "locator",
+    "filter_hashes",
+    "filter_headers",
+}  # other bytes: wire order
 _MOST_HEX = 64  # digits shown; longer data is cut
 _KNOWN: dict[str, Callable[[bytes, Network], Finding]] = {
     "filterload": payloads.filterload,
@@ -35,7 +53,10 @@ def magic_of(raw: bytes) -> Network | None:
 
 
 def message(raw: bytes) -> Finding:
-    """The one message that fills `raw`; a wrong checksum is a fact. Raises FormatError: bad envelope or payload, trailing bytes."""
+    """The one message that fills `raw`; a wrong checksum is a fact.
+
+    Raises FormatError: bad envelope or payload, trailing bytes.
+    """
     network = magic_of(raw)
     if network is None:
         raise FormatError(f"{raw[:4].hex()} is not a known network's", offset=0, field="magic")
@@ -56,7 +77,12 @@ def message(raw: bytes) -> Finding:
     if decoder.buffered:
         raise FormatError(f"{decoder.buffered} trailing bytes", offset=ENVELOPE_SIZE + size, field="message")
     command = raw[4:16].rstrip(b"\0").decode("ascii")
-    facts = [Fact("network", network.name), Fact("command", command), Fact("payload size", size, f"{size:,} bytes"), checksum]
+    facts = [
+        Fact("network", network.name),
+        Fact("command", command),
+        Fact("payload size", size, f"{size:,} bytes"),
+        checksum,
+    ]
     return Finding("message", "P2P message", facts, payload=_payload(command, raw[ENVELOPE_SIZE:], network))
 
 
@@ -97,7 +123,9 @@ def _told(command: str, parsed: Any) -> Finding:
             return Finding(command, f"{command}, an unknown command", [_fact("payload", parsed.payload)])
     values = {field.name: getattr(parsed, field.name) for field in fields(parsed)}
     tables = [_table(name, value) for name, value in values.items() if isinstance(value, tuple)]
-    return Finding(command, command, [_fact(name, value) for name, value in values.items() if not isinstance(value, tuple)], tables)
+    return Finding(
+        command, command, [_fact(name, value) for name, value in values.items() if not isinstance(value, tuple)], tables
+    )
 
 
 def _services(services: int) -> str:
@@ -124,7 +152,8 @@ def _table(name: str, items: tuple[object, ...]) -> Table:
     records = [_record(name, item) for item in items]
     columns = dict.fromkeys(records[0] if records else (), "left")
     rows = [[str(value) for value in record.values()] for record in records]
-    return Table(name, f"{len(items):,} {name.replace('_', ' ')}", columns, records, rows)  # type: ignore[arg-type]  # "left" is an Align
+    # "left" is an Align
+    return Table(name, f"{len(items):,} {name.replace('_', ' ')}", columns, records, rows)  # type: ignore[arg-type]
 
 
 def _record(name: str, item: object) -> dict[str, object]:

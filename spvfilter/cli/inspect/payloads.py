@@ -76,7 +76,13 @@ def filterload(raw: bytes, network: Network) -> Finding:
 def _rate(rate: float) -> str:
     if rate == 0:
         return "0: it matches nothing"
-    return "1: it matches everything" if rate == 1 else f"{rate:.3g}, one in {1 / rate:,.0f}" if rate > 1e-15 else f"{rate:.3g}"
+    return (
+        "1: it matches everything"
+        if rate == 1
+        else f"{rate:.3g}, one in {1 / rate:,.0f}"
+        if rate > 1e-15
+        else f"{rate:.3g}"
+    )
 
 
 def _sizes(size: int, stripped: int) -> list[Fact]:
@@ -93,7 +99,9 @@ def _sizes(size: int, stripped: int) -> list[Fact]:
 def transaction(raw: bytes, network: Network) -> Finding:
     tx = Transaction.parse(raw)
     inputs = [_input(raw, *spans) for spans in tx.span.inputs]
-    outputs = [(out.value, script_to_address(out.script_pubkey, network), out.script_pubkey.hex()) for out in tx.outputs]
+    outputs = [
+        (out.value, script_to_address(out.script_pubkey, network), out.script_pubkey.hex()) for out in tx.outputs
+    ]
     paid = sum(value for value, _, _ in outputs)
     facts = [
         Fact("txid", hash_to_hex(tx.txid)),
@@ -105,16 +113,23 @@ def transaction(raw: bytes, network: Network) -> Finding:
     ]
     tables = [
         Table(
-            "inputs", f"{len(inputs)} input(s)", {"#": "right", "spends": "left"},
+            "inputs",
+            f"{len(inputs)} input(s)",
+            {"#": "right", "spends": "left"},
             [{"outpoint": spent, "script_sig": script, "sequence": sequence} for spent, script, sequence in inputs],
             [[str(n), spent or "coinbase"] for n, (spent, _, _) in enumerate(inputs)],
         ),
         Table(
-            "outputs", f"{len(outputs)} output(s)", {"#": "right", "BTC": "right", "to": "left"},
+            "outputs",
+            f"{len(outputs)} output(s)",
+            {"#": "right", "BTC": "right", "to": "left"},
             [{"value": value, "address": address, "script_pubkey": script} for value, address, script in outputs],
-            [[str(n), bitcoin(value), address or f"script {script}"] for n, (value, address, script) in enumerate(outputs)],
+            [
+                [str(n), bitcoin(value), address or f"script {script}"]
+                for n, (value, address, script) in enumerate(outputs)
+            ],
         ),
-    ]  # fmt: skip
+    ]
     return Finding("transaction", "Transaction", facts, tables)
 
 
@@ -210,10 +225,12 @@ def merkleblock(raw: bytes, network: Network) -> Finding:
         Fact("flag bits", 8 * len(parsed.flags)),
     ]
     table = Table(
-        "matched", f"{len(matched)} transaction(s) proved", {"position": "right", "txid": "left"},
+        "matched",
+        f"{len(matched)} transaction(s) proved",
+        {"position": "right", "txid": "left"},
         [{"position": position, "txid": hash_to_hex(proved)} for position, proved in matched],
         [[str(position), hash_to_hex(proved)] for position, proved in matched],
-    )  # fmt: skip
+    )
     return Finding("merkleblock", "Merkleblock", facts, [table])
 
 
@@ -227,17 +244,31 @@ def headers(raw: bytes, network: Network) -> Finding:
     found = [Header.parse(header) for header in Headers.parse(raw).headers]
     hashes = [header.hash for header in found]
     unlinked = next((n for n in range(1, len(found)) if found[n].previous != hashes[n - 1]), None)
-    unproven = next((n for n, header in enumerate(found) if int.from_bytes(hashes[n], "little") > target(header.bits)), None)
+    unproven = next(
+        (n for n, header in enumerate(found) if int.from_bytes(hashes[n], "little") > target(header.bits)), None
+    )
     facts = [
         Fact("count", len(found), f"{len(found):,}"),
-        _verdict("linked", found, None if unlinked is None else f"header {unlinked} does not follow header {unlinked - 1}"),
-        _verdict("work ok", found, None if unproven is None else f"the hash of header {unproven} does not meet its bits"),
+        _verdict(
+            "linked", found, None if unlinked is None else f"header {unlinked} does not follow header {unlinked - 1}"
+        ),
+        _verdict(
+            "work ok", found, None if unproven is None else f"the hash of header {unproven} does not meet its bits"
+        ),
     ]
     table = Table(
-        "headers", f"{len(found)} header(s)", {"#": "right", "hash": "left", "time": "left"},
-        [{fact.name.replace(" ", "_"): fact.value for fact in (*_names(header), *_numbers(header))} for header in found],
-        [[str(n), hash_to_hex(block_hash), utc(header.time)] for n, (header, block_hash) in enumerate(zip(found, hashes, strict=True))],
-    )  # fmt: skip
+        "headers",
+        f"{len(found)} header(s)",
+        {"#": "right", "hash": "left", "time": "left"},
+        [
+            {fact.name.replace(" ", "_"): fact.value for fact in (*_names(header), *_numbers(header))}
+            for header in found
+        ],
+        [
+            [str(n), hash_to_hex(block_hash), utc(header.time)]
+            for n, (header, block_hash) in enumerate(zip(found, hashes, strict=True))
+        ],
+    )
     return Finding("headers", "Headers", facts, [table])
 
 

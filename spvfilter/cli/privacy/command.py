@@ -30,34 +30,55 @@ FORMATS = ("table", "jsonl")
 def configure(parser: Parser) -> None:
     parser.usage = "spvfilter privacy {[ADDRESS ...] [--watch FILE] | --db FILE} [OPTION ...]"
     parser.description = (
-        "Show what a wallet's BIP-37 filter tells a peer: how many addresses of strangers match it, and how probably a matching one is the "
-        "wallet's, at once, after restarts and after additions, beside filters without decoys and bitcoinj's. Rates are computed from the "
-        "filters' bits and measured with random addresses. No network is used."
+        "Show what a wallet's BIP-37 filter tells a peer: how many addresses of strangers match it, and how probably a"
+        " matching one is the wallet's, at once, after restarts and after additions, beside filters without decoys and"
+        " bitcoinj's. Rates are computed from the filters' bits and measured with random addresses. No network is used."
     )
     parser.add_argument("addresses", metavar="ADDRESS", nargs="*", help="an address or a descriptor to watch")
     add_watch_file(parser)
     parser.add_argument("--db", metavar="FILE", help="a wallet's database: the filter that its client gives peers")
     add_network(parser)
     parser.add_argument(
-        "--fp-rate", metavar="P", type=probability, help=f"false-positive rate; default: the database's, or {DEFAULT_FP_RATE}"
+        "--fp-rate",
+        metavar="P",
+        type=probability,
+        help=f"false-positive rate; default: the database's, or {DEFAULT_FP_RATE}",
     )
     parser.add_argument(
-        "--universe", metavar="U", type=whole(1, 1 << 48), default=CHAIN_ADDRESSES, help="addresses on the chain; default %(default)s"
+        "--universe",
+        metavar="U",
+        type=whole(1, 1 << 48),
+        default=CHAIN_ADDRESSES,
+        help="addresses on the chain; default %(default)s",
     )
     parser.add_argument(
-        "--restarts", metavar="K", type=whole(1, MAX_RESTARTS), default=10, help="restarts of the client; default %(default)s"
+        "--restarts",
+        metavar="K",
+        type=whole(1, MAX_RESTARTS),
+        default=10,
+        help="restarts of the client; default %(default)s",
     )
     parser.add_argument(
-        "--added", metavar="N", type=whole(1, MAX_ADDED), default=10, help="addresses that the wallet gets later; default %(default)s"
+        "--added",
+        metavar="N",
+        type=whole(1, MAX_ADDED),
+        default=10,
+        help="addresses that the wallet gets later; default %(default)s",
     )
     parser.add_argument(
-        "--probes", metavar="N", type=whole(0, MAX_PROBES), default=1_000_000,
+        "--probes",
+        metavar="N",
+        type=whole(0, MAX_PROBES),
+        default=1_000_000,
         help="random addresses to test for each case; 0: none; default %(default)s",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--seed", metavar="N", type=whole(0, (1 << 64) - 1), default=0,
+        "--seed",
+        metavar="N",
+        type=whole(0, (1 << 64) - 1),
+        default=0,
         help="of the sample and, without a database, of the filter's tweak and decoys; default %(default)s",
-    )  # fmt: skip
+    )
     parser.add_argument("--format", choices=FORMATS, help="default: table on a terminal, JSON elsewhere")
     parser.add_argument("--plot", metavar="FILE.png", help="draw the decoys of each case (extra plot: matplotlib)")
 
@@ -95,7 +116,13 @@ class _Elements:
 
 
 def _report(args: argparse.Namespace) -> PrivacyReport:
-    counts = {"universe": args.universe, "restarts": args.restarts, "added": args.added, "probes": args.probes, "seed": args.seed}
+    counts = {
+        "universe": args.universe,
+        "restarts": args.restarts,
+        "added": args.added,
+        "probes": args.probes,
+        "seed": args.seed,
+    }
     drawn = random.Random(args.seed)  # of a filter that is only looked at
     tweak, key = drawn.getrandbits(32), drawn.randbytes(32)
     if args.db is None:
@@ -107,7 +134,9 @@ def _report(args: argparse.Namespace) -> PrivacyReport:
         complain("no peer was given a BIP-37 filter yet: the report is of one with a tweak and a secret drawn for it")
         known = Bip37Parameters(tweak, 0, DEFAULT_FP_RATE, key)
     elements = known.elements if args.fp_rate in (None, known.fp_rate) and known.elements else None
-    return privacy_report(source, args.fp_rate or known.fp_rate, known.tweak, known.decoy_key, elements=elements, **counts)
+    return privacy_report(
+        source, args.fp_rate or known.fp_rate, known.tweak, known.decoy_key, elements=elements, **counts
+    )
 
 
 def _fields(made: PrivacyReport, universe: int) -> dict[str, object]:
@@ -136,9 +165,16 @@ def _case_fields(case: PrivacyCase) -> dict[str, object]:
         "fp_rate": exposure.fp_rate,
         "decoys": exposure.decoys,
         "posterior": exposure.posterior,
-        "sampled": None
-        if sampled is None
-        else {"hits": sampled.hits, "probes": sampled.probes, "fp_rate": sampled.rate, "interval_95": list(sampled.interval)},
+        "sampled": (
+            None
+            if sampled is None
+            else {
+                "hits": sampled.hits,
+                "probes": sampled.probes,
+                "fp_rate": sampled.rate,
+                "interval_95": list(sampled.interval),
+            }
+        ),
     }
 
 

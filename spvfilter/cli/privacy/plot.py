@@ -22,15 +22,24 @@ def draw(report: PrivacyReport, universe: int, name: str) -> None:
     decoys = [case.exposure.decoys for case in cases]
     hides = [case.exposure.decoys >= 10 * case.exposure.own for case in cases]
     axes.barh(
-        range(len(cases)), [max(each, _LEAST) for each in decoys], left=_LEAST / 10, color=[_BLUE if each else _ORANGE for each in hides],
-        hatch=["" if each else "//" for each in hides], edgecolor="white", height=0.65,
-    )  # fmt: skip
+        range(len(cases)),
+        [max(each, _LEAST) for each in decoys],
+        left=_LEAST / 10,
+        color=[_BLUE if each else _ORANGE for each in hides],
+        hatch=["" if each else "//" for each in hides],
+        edgecolor="white",
+        height=0.65,
+    )
     for at, (case, each) in enumerate(zip(cases, decoys, strict=True)):
         said = f"{each:,.0f}" if each >= 10 else f"{each:.2g}"
         axes.text(
-            max(each, _LEAST) * 1.2, at, f"{said} decoys, ours with probability {case.exposure.posterior:.2g}", va="center",
-            fontsize=10, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
-        )  # fmt: skip
+            max(each, _LEAST) * 1.2,
+            at,
+            f"{said} decoys, ours with probability {case.exposure.posterior:.2g}",
+            va="center",
+            fontsize=10,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+        )
     axes.axvline(report.own, color=_GREY, linewidth=1.5, linestyle=":")
     axes.text(report.own, len(cases) - 0.45, f" {report.own:,} of ours", color=_GREY, fontsize=10, va="bottom")
     axes.set_yticks(range(len(cases)), [case.said for case in cases], fontsize=10)
@@ -38,11 +47,17 @@ def draw(report: PrivacyReport, universe: int, name: str) -> None:
     axes.set_xscale("log")
     axes.set_xlim(_LEAST / 2, universe * 1e5)  # room for the words beside the longest bar
     axes.set_xticks([10.0**power for power in range(-2, math.ceil(math.log10(universe)) + 1, 2)])
-    axes.set_xlabel(f"expected decoys among {universe:,} addresses (hatched: fewer than ten for each of ours)", fontsize=11)
+    axes.set_xlabel(
+        f"expected decoys among {universe:,} addresses (hatched: fewer than ten for each of ours)", fontsize=11
+    )
     axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(
-        f"What a BIP-37 filter of {report.size:,} bytes tells a peer that has …", fontsize=14, fontweight="bold", loc="left", pad=22
+        f"What a BIP-37 filter of {report.size:,} bytes tells a peer that has …",
+        fontsize=14,
+        fontweight="bold",
+        loc="left",
+        pad=22,
     )
     save_picture(figure, path)

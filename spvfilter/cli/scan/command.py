@@ -41,54 +41,100 @@ _BLOCK_SUFFIXES = (".dat", ".raw", ".blk", ".hex")  # of files in a directory of
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter scan PATH ... (--watch FILE | --address A ...) [OPTION ...]"
     parser.description = (
-        "Find every output that pays a watched entry and every input that spends one. The order of files, and of blocks in them, "
-        "does not matter. An address finds only its own script: payments to a bare public key, as in the first years, are found by "
-        "a line pubkey:HEX in the watch list."
+        "Find every output that pays a watched entry and every input that spends one. The order of files, and of blocks"
+        " in them, does not matter. An address finds only its own script: payments to a bare public key, as in the"
+        " first years, are found by a line pubkey:HEX in the watch list."
     )
     parser.add_argument(
-        "paths", metavar="PATH", nargs="*",
-        help="a file of one block (raw or hex), a blk*.dat file of Bitcoin Core, a directory of either, also by URL as s3://… "
-        "(extra remote), or http://HOST:PORT of a node; "
-        "- alone: blocks on standard input, one per line in hex, or a blk*.dat, also compressed by gzip or zstd",
-    )  # fmt: skip
+        "paths",
+        metavar="PATH",
+        nargs="*",
+        help=(
+            "a file of one block (raw or hex), a blk*.dat file of Bitcoin Core, a directory of either, also by URL as"
+            " s3://… (extra remote), or http://HOST:PORT of a node; - alone: blocks on standard input, one per line in"
+            " hex, or a blk*.dat, also compressed by gzip or zstd"
+        ),
+    )
     add_watch_file(parser)
-    parser.add_argument("--address", metavar="A", nargs="+", action="extend", default=[], help="addresses or descriptors; repeatable")
+    parser.add_argument(
+        "--address", metavar="A", nargs="+", action="extend", default=[], help="addresses or descriptors; repeatable"
+    )
     add_network(parser)
     parser.add_argument(
-        "--jobs", metavar="J", type=whole(1, 256), default=1, help="threads that scan, with the compiled kernel; default %(default)s"
+        "--jobs",
+        metavar="J",
+        type=whole(1, 256),
+        default=1,
+        help="threads that scan, with the compiled kernel; default %(default)s",
     )
     parser.add_argument(
-        "--undo", choices=list(UndoMode), default=UndoMode.AUTO,
-        help="use the rev*.dat beside blk*.dat, which tell what each block spends: auto (default) where there are any, require or off. "
-        "With them spends of coins from before the blocks are found, too",
-    )  # fmt: skip
-    parser.add_argument("--check", action="store_true", help="verify each block's merkle root and witness commitment before using it")
-    parser.add_argument("--from-height", metavar="H", type=whole(0, _MOST_HEIGHT), help="of the best branch, scan blocks from height H on")
+        "--undo",
+        choices=list(UndoMode),
+        default=UndoMode.AUTO,
+        help=(
+            "use the rev*.dat beside blk*.dat, which tell what each block spends: auto (default) where there are any,"
+            " require or off. With them spends of coins from before the blocks are found, too"
+        ),
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="verify each block's merkle root and witness commitment before using it"
+    )
+    parser.add_argument(
+        "--from-height",
+        metavar="H",
+        type=whole(0, _MOST_HEIGHT),
+        help="of the best branch, scan blocks from height H on",
+    )
     parser.add_argument("--to-height", metavar="H", type=whole(0, _MOST_HEIGHT), help="and up to height H")
-    parser.add_argument("--from-date", metavar="YYYY-MM-DD", type=day, help="scan from the first block of that day (UTC) on")
     parser.add_argument(
-        "--format", choices=[*FORMATS, _PARQUET],
-        help="table (default), jsonl (one JSON object per line, values in satoshi) or csv (the same columns); "
-        "totals go with the table, else to a terminal on standard error. With --out csv (default), jsonl or parquet",
-    )  # fmt: skip
-    parser.add_argument("--output", metavar="FILE", help="write there instead of to standard output; an existing FILE is overwritten")
+        "--from-date", metavar="YYYY-MM-DD", type=day, help="scan from the first block of that day (UTC) on"
+    )
     parser.add_argument(
-        "--out", metavar="DIR",
-        help="scan in parts into a directory, in constant memory: the matches in chain order, totals.csv, and a file for each part. "
-        "Stopped anywhere, the same command goes on",
-    )  # fmt: skip
-    parser.add_argument("--processes", metavar="N", type=whole(1, 256), help="with --out: processes that scan, in place of threads")
+        "--format",
+        choices=[*FORMATS, _PARQUET],
+        help=(
+            "table (default), jsonl (one JSON object per line, values in satoshi) or csv (the same columns); "
+            "totals go with the table, else to a terminal on standard error. With --out csv (default), jsonl or parquet"
+        ),
+    )
     parser.add_argument(
-        "--dask", metavar="tcp://HOST:PORT",
-        help="with --out: scan on the workers of the Dask cluster whose scheduler is there; each has to see the files by the same paths",
-    )  # fmt: skip
+        "--output", metavar="FILE", help="write there instead of to standard output; an existing FILE is overwritten"
+    )
     parser.add_argument(
-        "--on-workers", metavar="PATH", action="append", default=[],
-        help="with --dask, in place of PATHs: each worker scans the files that it has itself at PATH; repeatable. Heights that no worker "
-        "has are named, and what two have is scanned once",
-    )  # fmt: skip
-    parser.add_argument("--publish", metavar="URL", help="with --out: put matches and totals below s3://… or another URL, too")
-    parser.add_argument("--plot", metavar="FILE.png", help="draw the balance over time, of blocks in files (extra plot: matplotlib)")
+        "--out",
+        metavar="DIR",
+        help=(
+            "scan in parts into a directory, in constant memory: the matches in chain order, totals.csv, and a file for"
+            " each part. Stopped anywhere, the same command goes on"
+        ),
+    )
+    parser.add_argument(
+        "--processes", metavar="N", type=whole(1, 256), help="with --out: processes that scan, in place of threads"
+    )
+    parser.add_argument(
+        "--dask",
+        metavar="tcp://HOST:PORT",
+        help=(
+            "with --out: scan on the workers of the Dask cluster whose scheduler is there; each has to see the files by"
+            " the same paths"
+        ),
+    )
+    parser.add_argument(
+        "--on-workers",
+        metavar="PATH",
+        action="append",
+        default=[],
+        help=(
+            "with --dask, in place of PATHs: each worker scans the files that it has itself at PATH; repeatable."
+            " Heights that no worker has are named, and what two have is scanned once"
+        ),
+    )
+    parser.add_argument(
+        "--publish", metavar="URL", help="with --out: put matches and totals below s3://… or another URL, too"
+    )
+    parser.add_argument(
+        "--plot", metavar="FILE.png", help="draw the balance over time, of blocks in files (extra plot: matplotlib)"
+    )
     parser.add_argument("--quiet", action="store_true", help="no totals and no summary, only errors")
     configure_node(parser)
 
@@ -96,7 +142,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.on_workers:
         if args.paths or args.dask is None or args.out is None:
-            raise ParameterError("--on-workers PATH takes the place of other PATHs, and needs --dask tcp://HOST:PORT and --out DIR")
+            raise ParameterError(
+                "--on-workers PATH takes the place of other PATHs, and needs --dask tcp://HOST:PORT and --out DIR"
+            )
     elif not args.paths:
         cause = ": --address takes everything up to the next option: put PATH before it" if args.address else ""
         raise ParameterError(f"no PATH of blocks given{cause} (see 'spvfilter scan --help')")
@@ -107,7 +155,9 @@ def run(args: argparse.Namespace) -> int:
         check_without_node(args)
     for option, name in (("--out", args.out), ("--output", args.output), ("--plot", args.plot)):
         if remote.is_url(name):
-            raise ParameterError(f"{option} is of this machine, not {name}: --out DIR --publish URL puts what is found elsewhere")
+            raise ParameterError(
+                f"{option} is of this machine, not {name}: --out DIR --publish URL puts what is found elsewhere"
+            )
     watch = watch_list(args.network, args.watch, args.address, args.paths)
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to watch for: give --watch FILE or --address ADDRESS")
@@ -132,7 +182,9 @@ def run(args: argparse.Namespace) -> int:
             return node.run(args, matcher, span, page)
     if args.output is not None:
         _refuse_to_overwrite_input(pathlib.Path(args.output), args.paths, args.watch)
-        if args.paths != [_STDIN] and not any(remote.is_url(name) or pathlib.Path(name).exists() for name in args.paths):
+        if args.paths != [_STDIN] and not any(
+            remote.is_url(name) or pathlib.Path(name).exists() for name in args.paths
+        ):
             raise SourceError(f"nothing to scan: {', '.join(args.paths)}: no such file or directory")
     with _page(args.output) as page:
         return files.run(args, matcher, span, page)

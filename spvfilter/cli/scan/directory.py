@@ -61,8 +61,10 @@ class _Planned:
 
     plan: Plan
     engine: Engine
-    assumed: int  # files of one block, of which nothing says of which network it is
-    lacking: list[str] = field(default_factory=list)  # sentences about what is not there
+    assumed: int
+    """Files of one block, of which nothing says of which network it is."""
+    lacking: list[str] = field(default_factory=list)
+    """Sentences about what is not there."""
 
 
 @asynccontextmanager
@@ -117,7 +119,10 @@ async def _scan(args: argparse.Namespace, watch: WatchList, planning: AbstractAs
                 path = await working
             except OSError as error:
                 if error.errno in NO_ROOM:
-                    complain(f"no room in {args.out}: what was scanned is kept there, and the same command goes on once there is")
+                    complain(
+                        f"no room in {args.out}: what was scanned is kept there, and the same command goes on once"
+                        " there is"
+                    )
                 raise
             finally:
                 working.cancel()
@@ -130,7 +135,10 @@ async def _scan(args: argparse.Namespace, watch: WatchList, planning: AbstractAs
     if args.plot is not None:
         await asyncio.to_thread(_draw, scan, Path(args.plot))
     if planned.assumed and not args.quiet:
-        said = f"{planned.assumed:,} block(s) without a network's magic, taken for {watch.network}'s (--network names another)"
+        said = (
+            f"{planned.assumed:,} block(s) without a network's magic, taken for {watch.network}'s (--network names"
+            " another)"
+        )
         Page(sys.stderr).line(said)
     return _report(scan, path, planned.lacking, time.monotonic() - begun, Page(sys.stderr), quiet=args.quiet)
 
@@ -153,7 +161,8 @@ def _report(scan: PartScan, path: Path, lacking: list[str], seconds: float, page
         found = f"{summary.matches:,} match{'es' if summary.matches != 1 else ''}"
         done = scan.report.parts_done or "no"
         say(
-            f"{summary.blocks:,} block(s), {megabytes(summary.bytes_scanned)}, {done} part(s) scanned in {seconds:.1f} s: {found} in {path}"
+            f"{summary.blocks:,} block(s), {megabytes(summary.bytes_scanned)}, {done} part(s) scanned in {seconds:.1f}"
+            f" s: {found} in {path}"
         )
         if planned.duplicates:
             say(f"{len(planned.duplicates):,} duplicate block(s), not counted")
@@ -165,8 +174,9 @@ def _report(scan: PartScan, path: Path, lacking: list[str], seconds: float, page
             say(f"{summary.by_outpoint:,} block(s) without a usable undo record, matched by outpoints")
         if summary.unseen:
             say(
-                f"warning: {summary.unseen:,} block(s) may spend coins from before these blocks, and such spends cannot be seen: the "
-                "blocks do not all go back to the genesis block, and rev*.dat files with what they spend are not beside them"
+                f"warning: {summary.unseen:,} block(s) may spend coins from before these blocks, and such spends cannot"
+                " be seen: the blocks do not all go back to the genesis block, and rev*.dat files with what they spend"
+                " are not beside them"
             )
     return _INCOMPLETE if problems or undo_problems else 0
 
@@ -178,9 +188,21 @@ def _show_totals(path: Path, page: Page) -> None:
     shown = list(islice(totals, _MOST_TOTALS))
     if not shown:
         return
-    columns: dict[str, Align] = {"address": "left", "label": "left", "received": "right", "spent": "right", "matches": "right"}
+    columns: dict[str, Align] = {
+        "address": "left",
+        "label": "left",
+        "received": "right",
+        "spent": "right",
+        "matches": "right",
+    }
     rows = [
-        [row["address"] or row["entry"], row["label"], bitcoin(int(row["received"])), bitcoin(int(row["spent"])), row["matches"]]
+        [
+            row["address"] or row["entry"],
+            row["label"],
+            bitcoin(int(row["received"])),
+            bitcoin(int(row["spent"])),
+            row["matches"],
+        ]
         for row in shown
     ]
     page.title("Totals, BTC")

@@ -112,7 +112,9 @@ class _Scan:
 
             return show
         lines = batch_printer(self._page, self._format)
-        if self._quiet or not (sys.stderr.isatty() or self._paths == [STDIN]):  # blocks of a stream may turn out to be stale
+        if self._quiet or not (
+            sys.stderr.isatty() or self._paths == [STDIN]
+        ):  # blocks of a stream may turn out to be stale
             return lines
 
         def show_and_count(batch: MatchBatch) -> None:
@@ -140,11 +142,17 @@ class _Scan:
             for block in report.stale[:_HASHES_SHOWN]:
                 say(f"  {hash_to_hex(block)}")
         if report.unproven:
-            say(f"{len(report.unproven):,} block(s) with a header that does not meet its own bits, damaged or made by hand:")
+            say(
+                f"{len(report.unproven):,} block(s) with a header that does not meet its own bits, damaged or made by"
+                " hand:"
+            )
             for block in report.unproven[:_HASHES_SHOWN]:
                 say(f"  {hash_to_hex(block)}")
         if self._files is not None and (assumed := self._files.assumed):
-            say(f"{assumed:,} block(s) without a network's magic, taken for {self._matcher.watch.network}'s (--network names another)")
+            say(
+                f"{assumed:,} block(s) without a network's magic, taken for {self._matcher.watch.network}'s (--network"
+                " names another)"
+            )
         if report.segments > 1:
             say(f"{report.segments:,} runs of blocks, with missing blocks between them")
         self._say_what_is_not_seen(say)
@@ -157,6 +165,7 @@ class _Scan:
                 say(f"  {hash_to_hex(block)}")
         if report.unseen:
             say(
-                f"warning: {report.unseen:,} block(s) may spend coins from before these blocks, and such spends cannot be seen: the blocks "
-                "do not all go back to the genesis block, and rev*.dat files with what they spend are not beside them"
+                f"warning: {report.unseen:,} block(s) may spend coins from before these blocks, and such spends cannot"
+                " be seen: the blocks do not all go back to the genesis block, and rev*.dat files with what they spend"
+                " are not beside them"
             )

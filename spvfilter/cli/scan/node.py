@@ -46,8 +46,10 @@ class _Progress:
     blocks: int = 0
     matches: int = 0
     bytes_scanned: int = 0
-    first: int | None = None  # height of the first block
-    reached: int | None = None  # height of the last one that was scanned, as far as it is told
+    first: int | None = None
+    """Height of the first block."""
+    reached: int | None = None
+    """Height of the last one that was scanned, as far as it is told."""
     disconnected: int = 0
     is_incomplete: bool = False
 
@@ -89,7 +91,9 @@ def _credentials(args: argparse.Namespace) -> Credentials | None:
     if not colon:
         found = os.environ.get(PASSWORD)
         if found is None and not sys.stdin.isatty():
-            raise ParameterError(f"--user needs a password: set the variable {PASSWORD}, or run on a terminal, where it is asked for")
+            raise ParameterError(
+                f"--user needs a password: set the variable {PASSWORD}, or run on a terminal, where it is asked for"
+            )
         password = getpass.getpass(f"password of {name}: ") if found is None else found
     return Password(name, password)
 
@@ -106,7 +110,9 @@ async def _opened(
         yield node, await stack.enter_async_context(TipNotices.subscribed(args.zmq)) if args.zmq else None
 
 
-async def _scan(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, credentials: Credentials | None, progress: _Progress) -> None:
+async def _scan(
+    args: argparse.Namespace, matcher: Matcher, span: BlockSpan, credentials: Credentials | None, progress: _Progress
+) -> None:
     chosen = args.format or "table"
     show = printer(progress.page, chosen)
     async with _opened(args, matcher, credentials) as (node, notices):
@@ -156,13 +162,22 @@ def _summarise(progress: _Progress, report: ScanReport, seconds: float, chosen: 
     if progress.reached is None:
         say("no block was scanned")
         return
-    found = f"{progress.matches:,} match{'es' if progress.matches != 1 else ''}" if progress.matches else "nothing found"
+    found = (
+        f"{progress.matches:,} match{'es' if progress.matches != 1 else ''}" if progress.matches else "nothing found"
+    )
     size, rate = megabytes(progress.bytes_scanned), megabytes(progress.bytes_scanned / max(seconds, 0.001))
-    say(f"{progress.blocks:,} block(s), {size} in {seconds:.1f} s ({rate}/s), up to height {progress.reached:,}: {found}")
+    say(
+        f"{progress.blocks:,} block(s), {size} in {seconds:.1f} s ({rate}/s), up to height {progress.reached:,}:"
+        f" {found}"
+    )
     if progress.disconnected:
-        say(f"{progress.disconnected:,} block(s) were taken away by reorganisations; rows of kind disconnected name them")
+        say(
+            f"{progress.disconnected:,} block(s) were taken away by reorganisations; rows of kind disconnected name"
+            " them"
+        )
     if report.unseen:
         say(
-            f"warning: {report.unseen:,} block(s) may spend coins from before these blocks, and such spends cannot be seen: scan from the "
-            "genesis block on, or by REST of Bitcoin Core 30 or later, which tells what blocks spend"
+            f"warning: {report.unseen:,} block(s) may spend coins from before these blocks, and such spends cannot be"
+            " seen: scan from the genesis block on, or by REST of Bitcoin Core 30 or later, which tells what blocks"
+            " spend"
         )

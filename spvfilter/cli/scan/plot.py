@@ -24,14 +24,21 @@ def draw(history: BalanceHistory, path: Path) -> None:
     axes = figure.add_subplot()
     points = thinned(list(history.points()))
     if points:
-        times: list[float] = [date2num(datetime.fromtimestamp(time, UTC)) for time, _ in points]  # type: ignore[no-untyped-call]  # matplotlib's
+        # matplotlib's
+        times: list[float] = [date2num(datetime.fromtimestamp(time, UTC)) for time, _ in points]  # type: ignore[no-untyped-call]
         balances = [balance / _SATOSHI for _, balance in points]
         axes.step(times, balances, where="post", color=_BLUE, linewidth=1.8)
         axes.fill_between(times, balances, step="post", color=_BLUE, alpha=0.12, linewidth=0)
         axes.plot(times[-1], balances[-1], marker="o", markersize=6, color=_BLUE)
         last = f"{balances[-1]:,.8f}".rstrip("0").rstrip(".")
         axes.annotate(
-            f"{last} BTC", (times[-1], balances[-1]), xytext=(-6, 10), textcoords="offset points", ha="right", color=_BLUE, fontsize=11
+            f"{last} BTC",
+            (times[-1], balances[-1]),
+            xytext=(-6, 10),
+            textcoords="offset points",
+            ha="right",
+            color=_BLUE,
+            fontsize=11,
         )
         locator = AutoDateLocator()  # type: ignore[no-untyped-call]  # matplotlib's
         axes.xaxis.set_major_locator(locator)
@@ -46,10 +53,14 @@ def draw(history: BalanceHistory, path: Path) -> None:
     axes.grid(axis="y", color="0.9")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title("Balance of what is watched, by the time of blocks (UTC)", fontsize=14, fontweight="bold", loc="left")
+    axes.set_title(
+        "Balance of what is watched, by the time of blocks (UTC)", fontsize=14, fontweight="bold", loc="left"
+    )
     if history.unknown:
         axes.set_xlabel(
-            f"{history.unknown:,} spend(s) of unknown value are not in it: the balance is too high", color="#D55E00", fontsize=11
+            f"{history.unknown:,} spend(s) of unknown value are not in it: the balance is too high",
+            color="#D55E00",
+            fontsize=11,
         )
     save_picture(figure, path)
 

@@ -12,9 +12,12 @@ _NAME_SIZE = 64  # characters
 
 @dataclass(slots=True)
 class _Sum:
-    confirmed: int = 0  # satoshi in blocks
-    waiting: int = 0  # satoshi that the mempool adds or takes
-    unknown: int = 0  # spends of outputs never seen
+    confirmed: int = 0
+    """Satoshi in blocks."""
+    waiting: int = 0
+    """Satoshi that the mempool adds or takes."""
+    unknown: int = 0
+    """Spends of outputs never seen."""
     matches: int = 0
 
     def add(self, match: Match, times: int) -> None:
@@ -68,7 +71,9 @@ class Balances:
         return len(self._matches)
 
     def table(self, most: int | None = None) -> tuple[dict[str, Align], list[list[str]]]:
-        """Columns and at most `most` rows: one per address, the latest change last, and the sum if there are several addresses."""
+        """Columns and at most `most` rows: one per address, the latest change last, and the sum if there are several
+        addresses.
+        """
         keys = list(self._sums)
         if most is not None and len(keys) + 1 > most:
             keys = keys[1 - most :]
@@ -91,7 +96,13 @@ class Balances:
             page.table(columns, rows, shrink="address")
 
 
-COLUMNS: dict[str, Align] = {"address": "left", "label": "left", "in blocks": "right", "in the mempool": "right", "matches": "right"}
+COLUMNS: dict[str, Align] = {
+    "address": "left",
+    "label": "left",
+    "in blocks": "right",
+    "in the mempool": "right",
+    "matches": "right",
+}
 
 
 def _identity(match: Match) -> tuple[MatchKind, bytes, int]:

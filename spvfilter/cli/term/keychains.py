@@ -31,8 +31,16 @@ def show_keychains(page: Page, wallet: WalletStore, name: str | None, form: str)
     if not found:
         page.line("no keychains")
         return
-    columns: dict[str, Align] = {"used": "right", "window": "right", "next address": "left", "label": "left", "keychain": "left"}
-    rows = [[str(len(each.used)), str(each.window), each.next_address or "", each.label or "", each.name] for each in found]
+    columns: dict[str, Align] = {
+        "used": "right",
+        "window": "right",
+        "next address": "left",
+        "label": "left",
+        "keychain": "left",
+    }
+    rows = [
+        [str(len(each.used)), str(each.window), each.next_address or "", each.label or "", each.name] for each in found
+    ]
     page.table(columns, rows, shrink="keychain")
 
 
@@ -43,4 +51,8 @@ def _known(wallet: WalletStore, name: str | None) -> list[KeychainStatus]:
 
 def _fields(each: KeychainStatus) -> Fields:
     window = (each.lookahead, each.window, len(each.used), each.used[-1] if each.used else None)
-    return dict(zip(_COLUMNS, (each.name, each.label, each.descriptor, *window, each.next_index, each.next_address), strict=True))
+    return dict(
+        zip(
+            _COLUMNS, (each.name, each.label, each.descriptor, *window, each.next_index, each.next_address), strict=True
+        )
+    )

@@ -25,9 +25,21 @@ else:
     json = deferred("json")
 
 _COLUMNS = (
-    "kind", "block_hash", "height", "time", "txid", "index", "outpoint_txid", "outpoint_index", "value", "script_pubkey", "address",
-    "label", "coinbase", "fee",
-)  # fmt: skip
+    "kind",
+    "block_hash",
+    "height",
+    "time",
+    "txid",
+    "index",
+    "outpoint_txid",
+    "outpoint_index",
+    "value",
+    "script_pubkey",
+    "address",
+    "label",
+    "coinbase",
+    "fee",
+)
 _LEAST_ADDRESS = 9  # characters: 4 of each end still tell one address from another
 _NAME_SIZE = 64  # characters of the longest address, P2TR or P2WSH on regtest; scripts are shortened to it
 _GREEN, _RED = "green", "red"
@@ -40,7 +52,9 @@ def bitcoin(value: int) -> str:
 
 
 def row(match: Match) -> dict[str, str | int | None]:
-    """A match by the columns of a scan: hashes in display order, value and fee in satoshi, the block's time in seconds since 1970."""
+    """A match by the columns of a scan: hashes in display order, value and fee in satoshi, the block's time in seconds
+    since 1970.
+    """
     return {
         "kind": match.kind.value,
         "block_hash": None if match.block_hash is None else hash_to_hex(match.block_hash),
@@ -78,7 +92,10 @@ def record(match: Match) -> dict[str, str | int | None]:
 
 
 def printer(page: Page, chosen: str) -> Callable[[Match], None]:
-    """A function that prints one match in one of FORMATS. A CSV's header is printed at once, a table's with its first row."""
+    """A function that prints one match in one of FORMATS.
+
+    A CSV's header is printed at once, a table's with its first row.
+    """
     if chosen == "jsonl":
         return lambda match: page.line(json.dumps(row(match), separators=(",", ":")))
     if chosen == "csv":
@@ -88,7 +105,9 @@ def printer(page: Page, chosen: str) -> Callable[[Match], None]:
 
 
 def batch_printer(page: Page, chosen: str) -> Callable[[MatchBatch], None]:
-    """A function that prints the matches of a block as jsonl or csv: what `printer` prints, without an object for each."""
+    """A function that prints the matches of a block as jsonl or csv: what `printer` prints, without an object for
+    each.
+    """
     if chosen == "jsonl":
         return lambda batch: page.lines(batch.lines("jsonl").decode())
     page.line(_csv_line(_COLUMNS))
@@ -100,7 +119,9 @@ def _csv_label(label: str) -> bytes:
 
 
 def printer_of_disconnected(page: Page, chosen: str) -> Callable[[int, bytes], None]:
-    """A function that prints in one of FORMATS that a block, by its height and hash, has left the best chain: a row of that kind."""
+    """A function that prints in one of FORMATS that a block, by its height and hash, has left the best chain: a row of
+    that kind.
+    """
 
     def show(height: int, digest: bytes) -> None:
         cells = dict.fromkeys(_COLUMNS) | {"kind": "disconnected", "block_hash": hash_to_hex(digest), "height": height}
@@ -177,9 +198,11 @@ def name_of(match: Match) -> str:
 
 @dataclass(slots=True)
 class _Total:
-    received: int = 0  # satoshi
+    received: int = 0
+    """Satoshi."""
     spent: int = 0
-    unknown: int = 0  # spends of outputs never seen
+    unknown: int = 0
+    """Spends of outputs never seen."""
     matches: int = 0
 
     def add(self, other: _Total) -> None:
@@ -194,7 +217,10 @@ class _Total:
 
 
 class Totals:
-    """What was received and spent, by address and label. Blocks can be taken out again: in a stream some turn out to be stale."""
+    """What was received and spent, by address and label.
+
+    Blocks can be taken out again: in a stream some turn out to be stale.
+    """
 
     def __init__(self) -> None:
         self._by_block: dict[bytes | None, dict[tuple[str, str], _Total]] = {}
@@ -252,7 +278,13 @@ class Totals:
             for total in totals.values():
                 everything.add(total)
             rows.append(["all", "", *everything.cells()])
-        columns: dict[str, Align] = {"address": "left", "label": "left", "received": "right", "spent": "right", "matches": "right"}
+        columns: dict[str, Align] = {
+            "address": "left",
+            "label": "left",
+            "received": "right",
+            "spent": "right",
+            "matches": "right",
+        }
         if not any(label for _, label in totals):
             del columns["label"]
             rows = [[name, *cells] for name, _, *cells in rows]

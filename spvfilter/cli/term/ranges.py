@@ -31,11 +31,19 @@ def left_out(wallet: Views) -> list[str]:
     for skipped in dict.fromkeys(each.skipped for each in groups if each.skipped):
         number = sum(each.entries for each in groups if each.skipped == skipped)
         whom = "" if number == total else f" for {number:,} of {total:,} watched entries"
-        lines.append(f"{blocks(skipped)} {_were(skipped)} never searched{whom}: watch --rescan --from-height {skipped[0].first} does it")
+        lines.append(
+            f"{blocks(skipped)} {_were(skipped)} never searched{whom}: watch --rescan --from-height {skipped[0].first}"
+            " does it"
+        )
     if len(lines) > _MOST:
-        lines = [never_searched(join(gap for each in groups for gap in each.skipped)) + " (not every entry lacks all of them)"]
+        lines = [
+            never_searched(join(gap for each in groups for gap in each.skipped))
+            + " (not every entry lacks all of them)"
+        ]
     if searched < tip:
-        lines.append(f"{blocks([(searched + 1, tip)])} {_were([(searched + 1, tip)])} not searched yet: watch goes on there")
+        lines.append(
+            f"{blocks([(searched + 1, tip)])} {_were([(searched + 1, tip)])} not searched yet: watch goes on there"
+        )
     return lines
 
 

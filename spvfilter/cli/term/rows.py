@@ -19,7 +19,9 @@ else:
 Fields = dict[str, str | int | bool | None]
 
 
-def print_rows(page: Page, rows: Iterator[Fields] | Iterator[dict[str, object]], chosen: str, columns: tuple[str, ...]) -> None:
+def print_rows(
+    page: Page, rows: Iterator[Fields] | Iterator[dict[str, object]], chosen: str, columns: tuple[str, ...]
+) -> None:
     """Print rows as JSON lines, or as CSV with a header; a list there is separated by semicolons."""
     if chosen == "jsonl":
         for row in rows:

@@ -21,7 +21,17 @@ from spvfilter.cli.watch.status import TICK_S, Status, status
 from spvfilter.errors import EventGapError, ParameterError, UselessPeerError
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
 from spvfilter.light.client import LightClient
-from spvfilter.light.events import BroadcastChanged, BroadcastProgress, Event, Mode, PeerChanged, PeerWarning, Phase, Progress, Synced
+from spvfilter.light.events import (
+    BroadcastChanged,
+    BroadcastProgress,
+    Event,
+    Mode,
+    PeerChanged,
+    PeerWarning,
+    Phase,
+    Progress,
+    Synced,
+)
 from spvfilter.p2p.address import Address
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.primitives import hash_to_hex
@@ -31,84 +41,140 @@ from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConf
 FORMATS = ("table", "jsonl")
 TERMINATED = 143  # exit code, 128 + SIGTERM
 _PATIENCE_S = 30.0
-_LONGEST_NAME = 25  # characters of a host without a dot; a longer name is probably an address or a key, which no resolver must see
+_LONGEST_NAME = (
+    25  # characters of a host without a dot; a longer name is probably an address or a key, which no resolver must see
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter watch [ADDRESS ...] --connect HOST:PORT [OPTION ...]"
     parser.description = (
-        "Connect to full nodes that serve compact or BIP-37 filters, verify what they send, and print every payment to and from the "
-        "wallet, now and after every restart. One node alone can leave payments out; connect to two or more, and they are compared."
+        "Connect to full nodes that serve compact or BIP-37 filters, verify what they send, and print every payment to"
+        " and from the wallet, now and after every restart. One node alone can leave payments out; connect to two or"
+        " more, and they are compared."
     )
     parser.add_argument(
-        "addresses", metavar="ADDRESS", nargs="*", help="addresses or descriptors to watch; with --db, also those of earlier runs"
+        "addresses",
+        metavar="ADDRESS",
+        nargs="*",
+        help="addresses or descriptors to watch; with --db, also those of earlier runs",
     )
     add_watch_file(parser)
     parser.add_argument(
-        "--connect", metavar="HOST:PORT", type=_peer, action="append", default=[], help="a full node; the port may be left out; repeatable"
+        "--connect",
+        metavar="HOST:PORT",
+        type=_peer,
+        action="append",
+        default=[],
+        help="a full node; the port may be left out; repeatable",
     )
     parser.add_argument(
-        "--discover", action="store_true",
-        help="look for further nodes: DNS seeds are asked, which tells them that you use Bitcoin, and nodes; --db keeps their addresses",
-    )  # fmt: skip
+        "--discover",
+        action="store_true",
+        help=(
+            "look for further nodes: DNS seeds are asked, which tells them that you use Bitcoin, and nodes; --db keeps"
+            " their addresses"
+        ),
+    )
     parser.add_argument(
-        "--proxy", metavar="URL", type=_proxy, help="socks5://[USER:PASSWORD@]HOST:PORT, such as Tor's; it resolves host names, too"
+        "--proxy",
+        metavar="URL",
+        type=_proxy,
+        help="socks5://[USER:PASSWORD@]HOST:PORT, such as Tor's; it resolves host names, too",
     )
     add_network(parser)
     parser.add_argument(
-        "--mode", choices=[str(mode) for mode in Mode], default=Mode.AUTO,
-        help="compact: nodes learn nothing of the wallet; bip37: nodes get a filter of it; auto (default): compact where a node serves it "
-        "and it can find everything watched, else bip37",
-    )  # fmt: skip
-    parser.add_argument(
-        "--no-mempool", action="store_true",
-        help="report payments only once they are in a block; with compact filters this saves fetching every transaction (300 MB a day)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--db", metavar="FILE", help="where to keep headers, matches and the wallet's filter; without it nothing is remembered"
+        "--mode",
+        choices=[str(mode) for mode in Mode],
+        default=Mode.AUTO,
+        help=(
+            "compact: nodes learn nothing of the wallet; bip37: nodes get a filter of it; auto (default): compact where"
+            " a node serves it and it can find everything watched, else bip37"
+        ),
     )
     parser.add_argument(
-        "--rebuild", action="store_true", help="rebuild a damaged --db, keeping what can be kept; the old one becomes FILE.damaged"
+        "--no-mempool",
+        action="store_true",
+        help=(
+            "report payments only once they are in a block; with compact filters this saves fetching every transaction"
+            " (300 MB a day)"
+        ),
     )
     parser.add_argument(
-        "--keep-filters", action="store_true",
-        help="keep compact filters in --db, so that a search for new addresses need not fetch them; cfilter import adds filters from files",
-    )  # fmt: skip
+        "--db",
+        metavar="FILE",
+        help="where to keep headers, matches and the wallet's filter; without it nothing is remembered",
+    )
+    parser.add_argument(
+        "--rebuild",
+        action="store_true",
+        help="rebuild a damaged --db, keeping what can be kept; the old one becomes FILE.damaged",
+    )
+    parser.add_argument(
+        "--keep-filters",
+        action="store_true",
+        help=(
+            "keep compact filters in --db, so that a search for new addresses need not fetch them; cfilter import adds"
+            " filters from files"
+        ),
+    )
     _add_start(parser)
     parser.add_argument(
-        "--fp-rate", metavar="P", type=probability, default=DEFAULT_FP_RATE,
-        help="bip37: share of foreign transactions that the filter lets through: higher hides more and costs more; default %(default)s",
-    )  # fmt: skip
+        "--fp-rate",
+        metavar="P",
+        type=probability,
+        default=DEFAULT_FP_RATE,
+        help=(
+            "bip37: share of foreign transactions that the filter lets through: higher hides more and costs more;"
+            " default %(default)s"
+        ),
+    )
     _add_output(parser)
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--replay", action="store_true",
+        "--replay",
+        action="store_true",
         help="jsonl: print events that earlier runs have printed once more, as far back as --db keeps them",
-    )  # fmt: skip
-    parser.add_argument("--once", action="store_true", help="stop at the tip, after every match of the best chain is printed")
+    )
     parser.add_argument(
-        "--timeout", metavar="SECONDS", type=_seconds, default=_PATIENCE_S,
+        "--once", action="store_true", help="stop at the tip, after every match of the best chain is printed"
+    )
+    parser.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=_seconds,
+        default=_PATIENCE_S,
         help="with --once: give up after this long without a usable node; default %(default)g",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--format", choices=FORMATS, help="table, or jsonl (one JSON object per line, values in satoshi); default: table on a terminal"
+        "--format",
+        choices=FORMATS,
+        help="table, or jsonl (one JSON object per line, values in satoshi); default: table on a terminal",
     )
 
 
 def _add_start(parser: argparse.ArgumentParser) -> None:
     since = parser.add_mutually_exclusive_group()
     since.add_argument(
-        "--from-height", metavar="N", type=whole(0, 0xFFFFFFFF),
-        help="search blocks from height N on; if N is above the tip, from the next block on; a later run goes back there only if N is "
-        "below the start of the first",
-    )  # fmt: skip
+        "--from-height",
+        metavar="N",
+        type=whole(0, 0xFFFFFFFF),
+        help=(
+            "search blocks from height N on; if N is above the tip, from the next block on; a later run goes back there"
+            " only if N is below the start of the first"
+        ),
+    )
     since.add_argument("--birthday", metavar="YYYY-MM-DD", type=day, help="search from that day on, as --from-height")
     parser.add_argument(
-        "--rescan", action="store_true",
-        help="search the blocks from --from-height or --birthday on again, else all of them; --keep-filters makes that cheap",
-    )  # fmt: skip
+        "--rescan",
+        action="store_true",
+        help=(
+            "search the blocks from --from-height or --birthday on again, else all of them; --keep-filters makes that"
+            " cheap"
+        ),
+    )
 
 
 def _peer(text: str) -> str:
@@ -170,7 +236,9 @@ def run(args: argparse.Namespace) -> int:
     rebuilt = Path(args.db) if args.rebuild and Path(args.db).is_file() else None
     again = {"from_height": args.from_height, "birthday": args.birthday} if args.rescan else None
     patience_s = args.timeout if args.once else None
-    return asyncio.run(_terminable(_Watch(client, page, chosen == "jsonl", patience_s, rebuilt, again=again, replay=args.replay)))
+    return asyncio.run(
+        _terminable(_Watch(client, page, chosen == "jsonl", patience_s, rebuilt, again=again, replay=args.replay))
+    )
 
 
 async def _terminable(watch: _Watch) -> int:
@@ -223,7 +291,9 @@ class _Patience:
 
 
 class _Watch:
-    """One run and its output; `patience_s` is for --once only, `rebuilt` is the database to rebuild, `again` where to search again."""
+    """One run and its output; `patience_s` is for --once only, `rebuilt` is the database to rebuild, `again` where to
+    search again.
+    """
 
     def __init__(
         self,
@@ -278,7 +348,10 @@ class _Watch:
             return await stack.enter_async_context(self._client)
         finally:
             if self._rebuilt.is_file() and self._rebuilt.stat().st_ino != before:
-                complain(f"{self._rebuilt} was rebuilt, headers and matches are fetched again; the old one is {damaged(self._rebuilt)}")
+                complain(
+                    f"{self._rebuilt} was rebuilt, headers and matches are fetched again; the old one is"
+                    f" {damaged(self._rebuilt)}"
+                )
 
     async def _follow(self, client: LightClient, shown: Status) -> None:
         if self._json and not self._once:
@@ -300,7 +373,9 @@ class _Watch:
             raise UselessPeerError(f"gave up: no usable node for {self._patience_s:g} s") from None
 
     async def _follow_on(self, client: LightClient, shown: Status) -> None:
-        """Print the events that no earlier run has printed; a line that was written just before a run was killed may come again."""
+        """Print the events that no earlier run has printed; a line that was written just before a run was killed may
+        come again.
+        """
         place = Place(client)
         since = await place.begin()
         events = client.events(since=0 if self._replay else since)
@@ -336,7 +411,9 @@ class _Watch:
         return matches.sequence
 
     async def _take(self, event: Event, shown: Status, sequence: int) -> bool:
-        """Print an event, the last one of the books up to which is number `sequence`, and return whether it ends the run."""
+        """Print an event, the last one of the books up to which is number `sequence`, and return whether it ends the
+        run.
+        """
         match event:
             case MatchFound() | MatchConfirmed() | MatchWithdrawn():
                 if not self._once:
@@ -368,7 +445,9 @@ class _Watch:
         if self._patience is not None:
             self._patience.progress()
 
-    def _match(self, name: str, event: MatchFound | MatchConfirmed | MatchWithdrawn, shown: Status, sequence: int) -> None:
+    def _match(
+        self, name: str, event: MatchFound | MatchConfirmed | MatchWithdrawn, shown: Status, sequence: int
+    ) -> None:
         if self._json:
             fields = record(event.match)
             del fields["fee"]  # of a transaction, not of a match of it: `wallet` tells it
@@ -396,7 +475,9 @@ class _Watch:
         if self._json:
             ranges = {"disputed": event.disputed, "skipped": event.skipped}
             named = {name: each for name, each in ranges.items() if each}
-            self._line({"event": "synced", "sequence": sequence, "height": height, "block": hash_to_hex(event.hash), **named})
+            self._line(
+                {"event": "synced", "sequence": sequence, "height": height, "block": hash_to_hex(event.hash), **named}
+            )
         elif self._once:
             count = len(self._balances)
             shown.clear()
@@ -407,7 +488,9 @@ class _Watch:
         if self._once:
             return
         if self._json:
-            self._line({"event": "disconnected", "sequence": sequence, "height": height, "block": hash_to_hex(block_hash)})
+            self._line(
+                {"event": "disconnected", "sequence": sequence, "height": height, "block": hash_to_hex(block_hash)}
+            )
         else:
             shown.clear()
             self._page.line(f"block {height} {hash_to_hex(block_hash)} left the best chain", "yellow")
@@ -419,7 +502,11 @@ class _Watch:
         if self._json:
             self._line(sending(event))
             return
-        said = f"{event.step}: {event.peer} {event.reason}" if isinstance(event, BroadcastProgress) else f"now {event.status}"
+        said = (
+            f"{event.step}: {event.peer} {event.reason}"
+            if isinstance(event, BroadcastProgress)
+            else f"now {event.status}"
+        )
         shown.complain(f"own transaction {hash_to_hex(event.txid)} {said.rstrip()}")
 
     def _peer_changed(self, address: str | None, agent: str, shown: Status) -> None:

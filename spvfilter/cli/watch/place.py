@@ -13,7 +13,10 @@ _PAUSE_S = 0.5  # between two writes: a commit takes a disk its time
 
 
 class Place:
-    """The number of the last event whose line was written to standard output. It is kept after the line, so that none is left out."""
+    """The number of the last event whose line was written to standard output.
+
+    It is kept after the line, so that none is left out.
+    """
 
     def __init__(self, client: LightClient) -> None:
         self._client = client

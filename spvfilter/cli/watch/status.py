@@ -44,7 +44,9 @@ class Status:
     def _left(self, done: int, total: int) -> str:
         since, before = self._begun
         passed = self._now() - since
-        return f", {clock((total - done) * passed / (done - before))} left" if passed >= _SURE_S and done > before else ""
+        return (
+            f", {clock((total - done) * passed / (done - before))} left" if passed >= _SURE_S and done > before else ""
+        )
 
     def synced(self, height: int) -> None:
         self._phase, self._doing = f"up to date, height {height:,}", ""
@@ -104,7 +106,12 @@ class RichStatus(Status):
         self._balances = balances
         self._spinner = Spinner("dots", style="cyan")
         self.live = Live(
-            console=console, get_renderable=self._draw, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+            console=console,
+            get_renderable=self._draw,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
         )
 
     def tick(self) -> None:

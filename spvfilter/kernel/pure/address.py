@@ -1,6 +1,7 @@
 """Addresses of scriptPubKeys: base58check, bech32 (BIP-173) and bech32m (BIP-350); and the fast path for decoding.
 
-The reference leaves every address that is to be decoded to spvfilter.address, whose results the compiled twin must equal.
+The reference leaves every address that is to be decoded to spvfilter.address, whose results the compiled twin must
+equal.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ def check_network(p2pkh_version: int, p2sh_version: int, hrp: str) -> None:
 
 
 def decode_address(text: str, p2pkh_version: int, p2sh_version: int, hrp: str, /) -> bytes | None:
-    """The scriptPubKey of a valid address of a network with these parameters, or None, which leaves the address to spvfilter.address.
+    """The scriptPubKey of a valid address of a network with these parameters, or None, which leaves the address to
+    spvfilter.address.
 
-    The reference leaves all of them. The compiled twin decodes most valid addresses; it leaves those that spvfilter.address refuses.
-    Raises ParameterError for a version byte that is not from 0 to 255, TypeError for parameters of other types.
+    The reference leaves all of them. The compiled twin decodes most valid addresses; it leaves those that
+    spvfilter.address refuses. Raises ParameterError for a version byte that is not from 0 to 255, TypeError for
+    parameters of other types.
     """
     check_network(p2pkh_version, p2sh_version, hrp)
     return None
@@ -41,8 +44,9 @@ def decode_address(text: str, p2pkh_version: int, p2sh_version: int, hrp: str, /
 def encode_address(script: bytes, p2pkh_version: int, p2sh_version: int, hrp: str, /) -> str | None:
     """The address of a P2PKH, P2SH or witness scriptPubKey on a network with these parameters; None if it has none.
 
-    Without a human-readable part (an empty one) a network has no segwit addresses. Raises ParameterError for a version byte that is not
-    from 0 to 255, and if a witness program has no bech32 string with this human-readable part; TypeError for parameters of other types.
+    Without a human-readable part (an empty one) a network has no segwit addresses. Raises ParameterError for a version
+    byte that is not from 0 to 255, and if a witness program has no bech32 string with this human-readable part;
+    TypeError for parameters of other types.
     """
     script = snapshot(script)
     check_network(p2pkh_version, p2sh_version, hrp)

@@ -1,4 +1,5 @@
-"""Arguments of the kernel's functions: snapshots of bytes, which cannot change during a call, and integers within a range.
+"""Arguments of the kernel's functions: snapshots of bytes, which cannot change during a call, and integers within a
+range.
 
 The twin is csrc/binding/arguments.h; the rule for bytes is in binding.h.
 """
@@ -13,7 +14,10 @@ from spvfilter.errors import ParameterError
 
 
 def snapshot(data: object) -> bytes:
-    """`data` itself if it is bytes, else a copy of its buffer, which may change. Raises TypeError if it has no buffer."""
+    """`data` itself if it is bytes, else a copy of its buffer, which may change.
+
+    Raises TypeError if it has no buffer.
+    """
     if type(data) is bytes:
         return data
     try:
@@ -23,14 +27,20 @@ def snapshot(data: object) -> bytes:
 
 
 def snapshots(items: Iterable[object]) -> list[bytes]:
-    """A snapshot of each item. Raises TypeError for items that are not bytes-like, and for an iterable that is bytes, bytearray or str."""
+    """A snapshot of each item.
+
+    Raises TypeError for items that are not bytes-like, and for an iterable that is bytes, bytearray or str.
+    """
     if isinstance(items, (bytes, bytearray, str)):  # iterating these gives ints or strings
         raise TypeError("an iterable of bytes expected, not one")
     return [snapshot(item) for item in items]
 
 
 def hashes_of(items: Iterable[object]) -> list[bytes]:
-    """The bytes of each item, 32. Raises TypeError as `snapshots` does, and ParameterError for another number of bytes."""
+    """The bytes of each item, 32.
+
+    Raises TypeError as `snapshots` does, and ParameterError for another number of bytes.
+    """
     hashes = snapshots(items)
     for hash in hashes:
         if len(hash) != 32:
@@ -39,7 +49,10 @@ def hashes_of(items: Iterable[object]) -> list[bytes]:
 
 
 def whole(value: object, least: int, most: int, expected: str) -> int:
-    """An integer, or an object with __index__, as an int. Raises TypeError; out of range, ParameterError that begins with `expected`."""
+    """An integer, or an object with __index__, as an int.
+
+    Raises TypeError; out of range, ParameterError that begins with `expected`.
+    """
     number = int(index(value))  # type: ignore[arg-type]  # or TypeError
     if not least <= number <= most:
         raise ParameterError(f"{expected}: {number}")

@@ -1,7 +1,7 @@
 """Arrow's C data interface: the structs of a producer, read through ctypes and checked.
 
-A producer is a stranger: what its structs state is checked before it is followed. The interface does not tell how long buffers are, so
-that they are as long as the offsets and lengths say is taken on trust, as by every consumer.
+A producer is a stranger: what its structs state is checked before it is followed. The interface does not tell how long
+buffers are, so that they are as long as the offsets and lengths say is taken on trust, as by every consumer.
 
 Source: https://arrow.apache.org/docs/format/CDataInterface.html and CStreamInterface.html.
 """
@@ -68,17 +68,22 @@ class Stream(ctypes.Structure):
     )
 
 
-_FILL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)  # without the interpreter's lock: a producer may wait for threads
+_FILL = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p
+)  # without the interpreter's lock: a producer may wait for threads
 _TELL = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
 _RELEASE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 _IS_VALID = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
-_POINTER = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+_POINTER = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
 
 
 class Layout(NamedTuple):
     """How a type lays its keys out: by what, their kind, and the bytes of an item."""
 
-    name: str  # fixed, numbers, offsets, views, nulls
+    name: str
+    """Fixed, numbers, offsets, views, nulls."""
     kind: Kind
     width: int
     signed: bool = False
@@ -101,8 +106,10 @@ class Type(NamedTuple):
     """What a schema says of a column of keys: how they, or the numbers and the values of a dictionary, are laid out."""
 
     keys: Layout
-    values: Layout | None  # of a dictionary
-    within: bool  # the column is the only one of a table
+    values: Layout | None
+    """Of a dictionary."""
+    within: bool
+    """The column is the only one of a table."""
 
     @property
     def kind(self) -> Kind:
@@ -143,12 +150,16 @@ def type_of(schema: Schema) -> Type:
     if not values.release or values.format is None:
         raise ColumnError("the dictionary's is missing", row=0, field="schema")
     if values.dictionary:
-        raise TypeError(f"a column of text, binary or integers expected, not of Arrow's type '{_format_of(values)[:60]}'")
+        raise TypeError(
+            f"a column of text, binary or integers expected, not of Arrow's type '{_format_of(values)[:60]}'"
+        )
     return Type(keys, _layout_of(_format_of(values)), within)
 
 
 class Rows:
-    """The rows of one array, checked as they are read: no value read leads outside what the array's other values enclose."""
+    """The rows of one array, checked as they are read: no value read leads outside what the array's other values
+    enclose.
+    """
 
     def __init__(self, layout: Layout, array: Array, skipped: int, length: int, first: int) -> None:
         self.layout = layout
@@ -354,7 +365,10 @@ def taken_array(schema: object, array: object, check: Callable[[Kind], None]) ->
 
 @contextmanager
 def taken_stream(capsule: object, check: Callable[[Kind], None]) -> Iterator[Iterator[Callable[[int], Column]]]:
-    """The columns in the capsule that __arrow_c_stream__ returned, each released before the next. Raises OSError if the stream fails."""
+    """The columns in the capsule that __arrow_c_stream__ returned, each released before the next.
+
+    Raises OSError if the stream fails.
+    """
     with _moved(Stream, capsule, "arrow_array_stream") as stream:
         if not stream.release or not stream.get_schema or not stream.get_next:
             raise ColumnError("it was released, or is incomplete", row=0, field="stream")

@@ -22,9 +22,9 @@ _MASKS = (1, 2, 4, 8, 16, 32, 64, 128)  # a lookup takes less time than a shift
 class BitCore(Hashed):
     """A bit array with k hash functions; bit b is `1 << (b & 7)` of byte `b >> 3`, as BIP-37 lays it out.
 
-    `buffer` holds ⌈m/8⌉ bytes. With no bits or no functions everything is contained and adding does nothing, as in Core since 0.21
-    (CVE-2013-5700: never divide by the size). Raises ParameterError for numbers out of range, a key that does not have 16 bytes,
-    or a buffer of another size.
+    `buffer` holds ⌈m/8⌉ bytes. With no bits or no functions everything is contained and adding does nothing, as in Core
+    since 0.21 (CVE-2013-5700: never divide by the size). Raises ParameterError for numbers out of range, a key that
+    does not have 16 bytes, or a buffer of another size.
     """
 
     __slots__ = ()
@@ -73,22 +73,26 @@ class BitCore(Hashed):
     def update(self, *keys: Keys, nulls: Nulls = "raise") -> int:
         """Add a batch of keys, or several, and return how many were new.
 
-        A batch is an iterable of keys, a buffer, or a column: an array of NumPy, a Series or an Index of pandas, a Series of polars, an
-        array of pyarrow, anything else with `__arrow_c_array__` or `__arrow_c_stream__` (Arrow's C data interface), such as a relation of
-        DuckDB, also a table of one column. Each key must be what a single key has to be. Str keys come as Arrow's string, large_string and
-        string_view, NumPy's U and StringDType; bytes-like keys as binary, large_binary, binary_view and fixed_size_binary, and as NumPy's
-        S; int keys as integers of any width, whose values must fit; all of them as objects, and from dictionaries (categoricals). Beyond
-        that, for bytes-like keys a two-dimensional buffer of n×w bytes holds n keys of w bytes, and a one-dimensional buffer or NumPy array
-        of integers, other than single bytes, holds one key for each, in the machine's byte order.
+        A batch is an iterable of keys, a buffer, or a column: an array of NumPy, a Series or an Index of pandas, a
+        Series of polars, an array of pyarrow, anything else with `__arrow_c_array__` or `__arrow_c_stream__` (Arrow's C
+        data interface), such as a relation of DuckDB, also a table of one column. Each key must be what a single key
+        has to be. Str keys come as Arrow's string, large_string and string_view, NumPy's U and StringDType; bytes-like
+        keys as binary, large_binary, binary_view and fixed_size_binary, and as NumPy's S; int keys as integers of any
+        width, whose values must fit; all of them as objects, and from dictionaries (categoricals). Beyond that, for
+        bytes-like keys a two-dimensional buffer of n×w bytes holds n keys of w bytes, and a one-dimensional buffer or
+        NumPy array of integers, other than single bytes, holds one key for each, in the machine's byte order.
 
-        `nulls` says what a null in a column is, a masked value, and None or NaN in an iterable: "raise" refuses it, "skip" leaves it out.
-        A list's None goes to the user's own `encode`, unless it is skipped.
+        `nulls` says what a null in a column is, a masked value, and None or NaN in an iterable: "raise" refuses it,
+        "skip" leaves it out. A list's None goes to the user's own `encode`, unless it is skipped.
 
-        Raises TypeError for anything else, including bytes, bytearray and str, which are one key; TypeError or OverflowError for a key that
-        the filter's encoding does not take, and ColumnError for a column that contradicts itself, after adding the keys before it; OSError
-        if a stream fails; ReadOnlyError; ParameterError. How long the buffers of an Arrow array are is its producer's word, as everywhere.
+        Raises TypeError for anything else, including bytes, bytearray and str, which are one key; TypeError or
+        OverflowError for a key that the filter's encoding does not take, and ColumnError for a column that contradicts
+        itself, after adding the keys before it; OSError if a stream fails; ReadOnlyError; ParameterError. How long the
+        buffers of an Arrow array are is its producer's word, as everywhere.
         """
-        return sum(self._set(self._positions(key)) for batch in keys for key in self._batch(batch, nulls)[0] if key is not None)
+        return sum(
+            self._set(self._positions(key)) for batch in keys for key in self._batch(batch, nulls)[0] if key is not None
+        )
 
     @overload
     def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable, too
@@ -99,32 +103,45 @@ class BitCore(Hashed):
     @overload
     def contains_many(self, keys: Iterable[object] | Buffer, /, *, nulls: Nulls = "raise") -> bytes: ...
     def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise") -> bytes | Mask:
-        """Test a batch of keys, as `update` takes it: one byte for each key, 1 if it is contained, else 0. A null that is skipped is not.
+        """Test a batch of keys, as `update` takes it: one byte for each key, 1 if it is contained, else 0.
 
-        What comes back for a column is a mask that indexes it: for NumPy and pandas an array of NumPy's bool, for polars a Boolean Series,
-        for pyarrow a BooleanArray; for everything else bytes. Raises what `update` does, but ReadOnlyError.
+        A null that is skipped is not.
+
+        What comes back for a column is a mask that indexes it: for NumPy and pandas an array of NumPy's bool, for
+        polars a Boolean Series, for pyarrow a BooleanArray; for everything else bytes. Raises what `update` does, but
+        ReadOnlyError.
         """
         batch, answer = self._batch(keys, nulls)
-        return answer(bytes(key is not None and self._all_set(self._positions(key)) for key in batch))  # type: ignore[no-any-return]  # it is one of the two
+        # it is one of the two
+        return answer(bytes(key is not None and self._all_set(self._positions(key)) for key in batch))  # type: ignore[no-any-return]
 
     def set_bits(self) -> int:
         """The number of bits that are 1."""
         return _ones(self._view)
 
     def union_set_bits(self, other: BitCore, /) -> int:
-        """The number of bits that are 1 in either array. Raises MismatchError for one of another shape, TypeError for other objects."""
+        """The number of bits that are 1 in either array.
+
+        Raises MismatchError for one of another shape, TypeError for other objects.
+        """
         if not isinstance(other, BitCore):
             raise TypeError("bits can be united with bits only")
         self.same_shape(other)
         pairs = zip(chunks(self._view), chunks(other._view), strict=True)
-        return sum((int.from_bytes(mine, "little") | int.from_bytes(theirs, "little")).bit_count() for mine, theirs in pairs)
+        return sum(
+            (int.from_bytes(mine, "little") | int.from_bytes(theirs, "little")).bit_count() for mine, theirs in pairs
+        )
 
     def plane_set_bits(self) -> list[int]:
-        """The number of bits that are 1 in the plane of each function, which is the whole array unless it is partitioned."""
+        """The number of bits that are 1 in the plane of each function, which is the whole array unless it is
+        partitioned.
+        """
         return [self._set_between(first, first + span) for first, span in self._spans]
 
     def _set_between(self, first: int, end: int) -> int:
-        """The number of set bits from `first` to before `end`: those of the bytes that hold them, less the bits outside at both ends."""
+        """The number of set bits from `first` to before `end`: those of the bytes that hold them, less the bits outside
+        at both ends.
+        """
         if first == end:
             return 0
         view = self._view[first >> 3 : (end + 7) >> 3]
@@ -166,10 +183,12 @@ _NONZERO = bytes((byte & 15 > 0) | (byte >> 4 > 0) << 1 for byte in range(256)) 
 
 
 class CounterCore(Hashed):
-    """An array of 4-bit counters with k hash functions; counter c is the low nibble of byte `c >> 1` if c is even, else the high one.
+    """An array of 4-bit counters with k hash functions; counter c is the low nibble of byte `c >> 1` if c is even, else
+    the high one.
 
-    `buffer` holds ⌈m/2⌉ bytes. A key counts once in each of its distinct counters. A counter that has reached 15 sticks: the number of keys
-    it counts is no longer known, so it is never decremented. Raises ParameterError as BitCore does.
+    `buffer` holds ⌈m/2⌉ bytes. A key counts once in each of its distinct counters. A counter that has reached 15
+    sticks: the number of keys it counts is no longer known, so it is never decremented. Raises ParameterError as
+    BitCore does.
     """
 
     __slots__ = ()
@@ -207,8 +226,8 @@ class CounterCore(Hashed):
     def remove(self, key: object, /) -> None:
         """Count the key once less.
 
-        Raises KeyError for a key that is not contained, since removing it would lose others; TypeError, OverflowError and ReadOnlyError as
-        `add` does.
+        Raises KeyError for a key that is not contained, since removing it would lose others; TypeError, OverflowError
+        and ReadOnlyError as `add` does.
         """
         cells = set(self._positions(self._encode(key)))
         if not self._all_counted(cells):
@@ -232,7 +251,12 @@ class CounterCore(Hashed):
 
     def update(self, *keys: Keys, nulls: Nulls = "raise") -> int:
         """Add a batch of keys, as BloomFilter.update takes it, and return how many were new. Raises the same errors."""
-        return sum(self._count_up(self._positions(key)) for batch in keys for key in self._batch(batch, nulls)[0] if key is not None)
+        return sum(
+            self._count_up(self._positions(key))
+            for batch in keys
+            for key in self._batch(batch, nulls)[0]
+            if key is not None
+        )
 
     @overload
     def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable, too
@@ -245,20 +269,26 @@ class CounterCore(Hashed):
     def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise") -> bytes | Mask:
         """Test a batch of keys, and return a mask, as BloomFilter.contains_many does. Raises the same errors."""
         batch, answer = self._batch(keys, nulls)
-        return answer(bytes(key is not None and self._all_counted(self._positions(key)) for key in batch))  # type: ignore[no-any-return]  # it is one of the two
+        # it is one of the two
+        return answer(bytes(key is not None and self._all_counted(self._positions(key)) for key in batch))  # type: ignore[no-any-return]
 
     def set_cells(self) -> int:
         """The number of counters that are not 0."""
         return sum(_ones(bytes(chunk).translate(_NONZERO)) for chunk in chunks(self._view))
 
     def __ior__(self, other: CounterCore) -> Self:
-        """Add the other's counters to these, each saturating at 15: the multiset sum. Raises MismatchError, ReadOnlyError."""
+        """Add the other's counters to these, each saturating at 15: the multiset sum.
+
+        Raises MismatchError, ReadOnlyError.
+        """
         if not isinstance(other, CounterCore):
             return NotImplemented
         self.same_shape(other)
         view = self._writable()
         for at, (mine, theirs) in enumerate(zip(view, other._view, strict=True)):
-            view[at] = min((mine & 15) + (theirs & 15), COUNTER_LIMIT) | min((mine >> 4) + (theirs >> 4), COUNTER_LIMIT) << 4
+            view[at] = (
+                min((mine & 15) + (theirs & 15), COUNTER_LIMIT) | min((mine >> 4) + (theirs >> 4), COUNTER_LIMIT) << 4
+            )
         self._forget_room()
         return self
 

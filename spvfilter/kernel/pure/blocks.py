@@ -1,7 +1,9 @@
-"""Blocks and transactions: walking, txids, block checks, the BIP-37 relevance test. The readable reference: the C twin agrees to the bit.
+"""Blocks and transactions: walking, txids, block checks, the BIP-37 relevance test.
 
-Offsets are absolute in the buffer given. A scan returns only after it has read the whole block, so that nothing is reported from a
-malformed one.
+The readable reference: the C twin agrees to the bit.
+
+Offsets are absolute in the buffer given. A scan returns only after it has read the whole block, so that nothing is
+reported from a malformed one.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ _OP_1, _OP_16, _OP_CHECKSIG, _OP_CHECKMULTISIG = 0x51, 0x60, 0xAC, 0xAE
 def walk_tx(raw: bytes, at: int = 0) -> TxSpan:
     """The transaction that starts at byte `at`, by the rules of Core's UnserializeTransaction (witness allowed).
 
-    Raises FormatError for a truncated transaction, a non-canonical CompactSize, a count or length that the remaining bytes cannot hold, an
-    unknown segwit flag, and a superfluous witness; ParameterError for a negative offset.
+    Raises FormatError for a truncated transaction, a non-canonical CompactSize, a count or length that the remaining
+    bytes cannot hold, an unknown segwit flag, and a superfluous witness; ParameterError for a negative offset.
     """
     raw, at = snapshot(raw), offset(at)
     size = len(raw)
@@ -116,7 +118,9 @@ def _walk_witness(raw: bytes, at: int, stacks: int) -> int:
             length, item = read_compact_size(raw, cursor, "witness item length")
             cursor = item + length
             if cursor > size:
-                raise FormatError(f"truncated: {length} bytes wanted, {size - item} left", offset=item, field="witness item")
+                raise FormatError(
+                    f"truncated: {length} bytes wanted, {size - item} left", offset=item, field="witness item"
+                )
     if not items:
         raise FormatError("superfluous witness record: every stack is empty", offset=at, field="witness")
     return cursor
@@ -134,8 +138,8 @@ def parse_tx(raw: bytes, /) -> TxSpan:
 def walk_block(raw: bytes, /) -> Iterator[TxSpan]:
     """The transactions of the block that fills `raw`, in order.
 
-    The iterator raises FormatError for a short header, no transactions, anything that walk_tx refuses, and trailing bytes: exhaust it
-    before trusting what it yielded.
+    The iterator raises FormatError for a short header, no transactions, anything that walk_tx refuses, and trailing
+    bytes: exhaust it before trusting what it yielded.
     """
     return _walk(snapshot(raw))
 
@@ -176,7 +180,10 @@ def wtxid(raw: bytes, tx: TxSpan) -> bytes:
 
 
 def _spanned(raw: bytes, tx: TxSpan) -> bytes:
-    """The bytes of `raw`, in which the span's three offsets must lie in their order. Raises TypeError, ParameterError."""
+    """The bytes of `raw`, in which the span's three offsets must lie in their order.
+
+    Raises TypeError, ParameterError.
+    """
     raw = snapshot(raw)
     if not isinstance(tx, TxSpan) or len(tx) != len(TxSpan._fields):
         raise TypeError(f"a TxSpan expected, not {type(tx).__name__}")
@@ -189,8 +196,8 @@ def _spanned(raw: bytes, tx: TxSpan) -> bytes:
 def merkle_root(leaves: Iterable[bytes], /) -> tuple[bytes, bool]:
     """The Merkle root of one or more hashes, and whether two equal neighbours make it ambiguous (CVE-2012-2459).
 
-    An odd level repeats its last hash, which does not count as ambiguous (Core consensus/merkle.cpp). Raises ParameterError for no hashes,
-    or for one that does not have 32 bytes.
+    An odd level repeats its last hash, which does not count as ambiguous (Core consensus/merkle.cpp). Raises
+    ParameterError for no hashes, or for one that does not have 32 bytes.
     """
     level, mutated = hashes_of(leaves), False
     if not level:
@@ -206,9 +213,10 @@ def merkle_root(leaves: Iterable[bytes], /) -> tuple[bytes, bool]:
 def check_block(raw: bytes, /) -> None:
     """Check that a block's transactions are those that its header commits to, witnesses included.
 
-    Raises FormatError for anything that walk_block refuses; with field "merkle root" for a wrong root or duplicated transactions
-    (CVE-2012-2459); with field "witness commitment" for a commitment that is missing, wrong or without a nonce (Core
-    CheckWitnessMalleation). A block without any witness needs no commitment: before segwit's activation such outputs have no meaning.
+    Raises FormatError for anything that walk_block refuses; with field "merkle root" for a wrong root or duplicated
+    transactions (CVE-2012-2459); with field "witness commitment" for a commitment that is missing, wrong or without a
+    nonce (Core CheckWitnessMalleation). A block without any witness needs no commitment: before segwit's activation
+    such outputs have no meaning.
     """
     raw = snapshot(raw)
     txs = list(walk_block(raw))
@@ -229,7 +237,9 @@ def _check_witness_commitment(raw: bytes, txs: list[TxSpan]) -> None:
         raise FormatError("witness without a commitment", offset=coinbase.start, field="witness commitment")
     nonce = raw[coinbase.witness : coinbase.end - 4] if coinbase.witness else b""
     if len(coinbase.inputs) != 1 or len(nonce) != 34 or nonce[:2] != b"\x01\x20":
-        raise FormatError("the coinbase has no 32-byte witness nonce", offset=coinbase.start, field="witness commitment")
+        raise FormatError(
+            "the coinbase has no 32-byte witness nonce", offset=coinbase.start, field="witness commitment"
+        )
     root, _ = merkle_root([bytes(32)] + [wtxid(raw, tx) for tx in txs[1:]])
     if sha256d(root + nonce[2:]) != commitments[-1]:
         raise FormatError("does not match the witnesses", offset=coinbase.start, field="witness commitment")
@@ -238,8 +248,8 @@ def _check_witness_commitment(raw: bytes, txs: list[TxSpan]) -> None:
 def bip37_scan_block(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags: int) -> tuple[list[TxMatch], bytes]:
     """The transactions of a block that a node's filter matches, in order, and the filter's bits after the block.
 
-    Each transaction is tested against the filter as the transactions before it have updated it (Core CMerkleBlock); `bits` itself is not
-    changed. Raises FormatError as walk_block does, ParameterError for a number out of range.
+    Each transaction is tested against the filter as the transactions before it have updated it (Core CMerkleBlock);
+    `bits` itself is not changed. Raises FormatError as walk_block does, ParameterError for a number out of range.
     """
     raw, field = snapshot(raw), bytearray(snapshot(bits))
     core, flags = _core(field, hash_funcs, tweak), _flags(flags)
@@ -292,7 +302,8 @@ def _is_relevant(raw: bytes, tx: TxSpan, tx_hash: bytes, core: BitCore, flags: i
 
 
 def is_pubkey(data: bytes, /) -> bool:
-    """Whether `data` has the shape of a public key: 33 bytes that begin with 02 or 03, or 65 bytes that begin with 04, 06 or 07.
+    """Whether `data` has the shape of a public key: 33 bytes that begin with 02 or 03, or 65 bytes that begin with 04,
+    06 or 07.
 
     The point need not be on the curve (Core CPubKey::ValidSize).
     """
@@ -301,18 +312,30 @@ def is_pubkey(data: bytes, /) -> bool:
 
 
 def is_p2pk(script: bytes, /) -> bool:
-    """Whether a script is pay-to-public-key: one direct push of a key, then OP_CHECKSIG (Core Solver, MatchPayToPubkey)."""
+    """Whether a script is pay-to-public-key: one direct push of a key, then OP_CHECKSIG (Core Solver,
+    MatchPayToPubkey).
+    """
     script = snapshot(script)
-    return len(script) in (35, 67) and script[0] == len(script) - 2 and script[-1] == _OP_CHECKSIG and is_pubkey(script[1:-1])
+    return (
+        len(script) in (35, 67)
+        and script[0] == len(script) - 2
+        and script[-1] == _OP_CHECKSIG
+        and is_pubkey(script[1:-1])
+    )
 
 
 def multisig_keys(script: bytes, /) -> list[bytes]:
     """The keys of a bare multisig script, or [] for any other script.
 
-    That is OP_m, n pushes of keys, OP_n, OP_CHECKMULTISIG and nothing after it, 1 ≤ m ≤ n ≤ 16 (Core Solver, MatchMultisig).
+    That is OP_m, n pushes of keys, OP_n, OP_CHECKMULTISIG and nothing after it, 1 ≤ m ≤ n ≤ 16 (Core Solver,
+    MatchMultisig).
     """
     script = snapshot(script)
-    if len(script) < 3 or script[-1] != _OP_CHECKMULTISIG or not (_OP_1 <= script[0] <= _OP_16 and _OP_1 <= script[-2] <= _OP_16):
+    if (
+        len(script) < 3
+        or script[-1] != _OP_CHECKMULTISIG
+        or not (_OP_1 <= script[0] <= _OP_16 and _OP_1 <= script[-2] <= _OP_16)
+    ):
         return []
     required, total = script[0] - _OP_1 + 1, script[-2] - _OP_1 + 1
     keys = []

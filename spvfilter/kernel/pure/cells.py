@@ -1,4 +1,6 @@
-"""The cells of a key in a generic filter: the key's encoding, the k hash functions, and the shape that all filters share."""
+"""The cells of a key in a generic filter: the key's encoding, the k hash functions, and the shape that all filters
+share.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 MOST_TRIES = 10_000  # how often a key asks for room that other threads take first, before it is refused; ours
 _M64 = (1 << 64) - 1
 _SEED_STEP = 0xFBA4C795  # BIP-37 § Bloom filter format: seed of function i is i * this + tweak, mod 2^32
-_REMIX = 0xD6E8FEB86659FD93  # odd, from Pelle Evensen's rrmxmx; any constant that mixes well would do, but it is part of the format
+# odd, from Pelle Evensen's rrmxmx; any constant that mixes well would do, but it is part of the format
+_REMIX = 0xD6E8FEB86659FD93
 
 
 def encode_bytes(key: object) -> bytes:
@@ -97,14 +100,18 @@ def _encoder(encoding: Encoding, own: Callable[[object], bytes] | None) -> Calla
 def _position_function(
     family: Family, key: bytes, spans: Sequence[tuple[int, int]], custom: Sequence[Callable[[bytes], int]] | None
 ) -> Callable[[bytes], Iterable[int]]:
-    """The function from an encoded key to its cells, one for each of `spans`: the (first cell, number of cells) of every hash function."""
+    """The function from an encoded key to its cells, one for each of `spans`: the (first cell, number of cells) of
+    every hash function.
+    """
     seed = int.from_bytes(key[:4], "little")
     if not spans or not spans[0][1]:
         return lambda data: ()
     match family:
         case Family.BIP37:
             seeded = [((i * _SEED_STEP + seed) & 0xFFFFFFFF, first, span) for i, (first, span) in enumerate(spans)]
-            return lambda data: (first + murmur3(data, seed) % span for seed, first, span in seeded)  # lazily: most tests end at the second
+            return lambda data: (
+                first + murmur3(data, seed) % span for seed, first, span in seeded
+            )  # lazily: most tests end at the second
         case Family.FAST:
             return _spread(spans, lambda data: murmur3_x64_128(data, seed))
         case Family.SIPHASH:
@@ -119,11 +126,14 @@ def _position_function(
             return foreign.position_function(family, seed, spans)
 
 
-def _spread(spans: Sequence[tuple[int, int]], two_hashes: Callable[[bytes], tuple[int, int]]) -> Callable[[bytes], Sequence[int]]:
-    """Cells from two 64-bit hashes: x = h1 + i * (h2 | 1), remixed so that a small m loses nothing, then scaled to the span.
+def _spread(
+    spans: Sequence[tuple[int, int]], two_hashes: Callable[[bytes], tuple[int, int]]
+) -> Callable[[bytes], Sequence[int]]:
+    """Cells from two 64-bit hashes: x = h1 + i * (h2 | 1), remixed so that a small m loses nothing, then scaled to the
+    span.
 
-    Cell i is first + (((x ^ x >> 32) * REMIX mod 2^64) * span >> 64). All are computed at once, in lanes of 128 bits of one integer, which
-    takes half the time of a loop.
+    Cell i is first + (((x ^ x >> 32) * REMIX mod 2^64) * span >> 64). All are computed at once, in lanes of 128 bits of
+    one integer, which takes half the time of a loop.
     """
 
     def lanes(values: Iterable[int]) -> int:
@@ -144,16 +154,18 @@ def _spread(spans: Sequence[tuple[int, int]], two_hashes: Callable[[bytes], tupl
 
 
 class Hashed:
-    """The base of BitCore and CounterCore: m cells, k functions of a hash family that map a key to cells, and the keys' encoding.
+    """The base of BitCore and CounterCore: m cells, k functions of a hash family that map a key to cells, and the keys'
+    encoding.
 
-    `key` is the family's key, 16 bytes that begin with the tweak or seed as u32 LE or are a SipHash key. In a partitioned layout,
-    function i has the i-th plane of m/k cells, and m must be a multiple of k. `buffer` holds the cells and is used in place, not copied;
-    if it is None, the filter has memory of its own, all zero.
+    `key` is the family's key, 16 bytes that begin with the tweak or seed as u32 LE or are a SipHash key. In a
+    partitioned layout, function i has the i-th plane of m/k cells, and m must be a multiple of k. `buffer` holds the
+    cells and is used in place, not copied; if it is None, the filter has memory of its own, all zero.
 
-    `private` promises that only this object writes to the buffer until `buffer` is read; a filter's own memory is always private. The
-    compiled twin's batches run without the interpreter's lock: on private memory they need no atomic operations while one thread writes;
-    elsewhere they set bits by atomic OR and count by compare-and-exchange of the byte, so that threads, and processes that map the same
-    memory, lose none of each other's writes. The reference is for one thread at a time.
+    `private` promises that only this object writes to the buffer until `buffer` is read; a filter's own memory is
+    always private. The compiled twin's batches run without the interpreter's lock: on private memory they need no
+    atomic operations while one thread writes; elsewhere they set bits by atomic OR and count by compare-and-exchange of
+    the byte, so that threads, and processes that map the same memory, lose none of each other's writes. The reference
+    is for one thread at a time.
     """
 
     __slots__ = {
@@ -197,7 +209,9 @@ class Hashed:
         self._room: int | None = None
         self.buffer = memoryview(bytearray(self._size())) if buffer is None else buffer
         plane = cells // hash_funcs if partitioned else cells
-        self._spans = [(i * plane if partitioned else 0, plane) for i in range(hash_funcs)]  # (first cell, cells) of each function
+        self._spans = [
+            (i * plane if partitioned else 0, plane) for i in range(hash_funcs)
+        ]  # (first cell, cells) of each function
         self._positions = _position_function(self.family, key, self._spans, custom)
 
     def _size(self) -> int:
@@ -208,8 +222,8 @@ class Hashed:
     def buffer(self) -> Buffer:
         """The buffer that holds the cells: the one given, or a memoryview of the filter's own memory.
 
-        Setting it exchanges the cells for those of another buffer of the same size, and returns once no thread writes to the old one.
-        Raises ParameterError for a buffer of another size, or one that is not contiguous.
+        Setting it exchanges the cells for those of another buffer of the same size, and returns once no thread writes
+        to the old one. Raises ParameterError for a buffer of another size, or one that is not contiguous.
         """
         return self._buffer
 
@@ -221,10 +235,11 @@ class Hashed:
 
     @property
     def room(self) -> int | None:
-        """The number of new keys that may be added before `make_room` is called; None: there is no limit, which is the default.
+        """The number of new keys that may be added before `make_room` is called; None: there is no limit, which is the
+        default.
 
-        A new key takes one; a key that `remove` lets go gives one back. -1 means unknown: so it is after `|=`, `&=`, `clear` and an
-        exchange of the buffer. Raises ParameterError for numbers below -1.
+        A new key takes one; a key that `remove` lets go gives one back. -1 means unknown: so it is after `|=`, `&=`,
+        `clear` and an exchange of the buffer. Raises ParameterError for numbers below -1.
         """
         return self._room
 
@@ -233,7 +248,10 @@ class Hashed:
         self._room = None if room is None else whole(room, -1, (1 << 63) - 2, "room is from -1 to 2^63 - 2, or None")
 
     def make_room(self) -> None:
-        """Called before a new key is added if `room` is 0 or unknown: derived classes set `room`, or raise. Raises CapacityError."""
+        """Called before a new key is added if `room` is 0 or unknown: derived classes set `room`, or raise.
+
+        Raises CapacityError.
+        """
         raise CapacityError("there is no room for another key")
 
     def _ask_for_room(self) -> None:
@@ -264,7 +282,9 @@ class Hashed:
         return list(self._positions(self._encode(key)))
 
     def _batch(self, keys: Keys, nulls: Nulls) -> tuple[Iterator[bytes | None], Callable[[bytes], Any]]:
-        """The encoded keys of a batch, None for a null that is left out, and what makes a mask of one byte a key index the batch."""
+        """The encoded keys of a batch, None for a null that is left out, and what makes a mask of one byte a key index
+        the batch.
+        """
         return opened(keys, nulls, self._encode, self.encoding)
 
     def _writable(self) -> memoryview:
@@ -274,13 +294,18 @@ class Hashed:
         return self._view
 
     def same_shape(self, other: Hashed, /) -> None:
-        """Check that both filters put every key into the same cells. Raises MismatchError, which names the first difference, TypeError."""
+        """Check that both filters put every key into the same cells.
+
+        Raises MismatchError, which names the first difference, TypeError.
+        """
         if not isinstance(other, Hashed):
             raise TypeError("the shape of a filter can be compared with another filter's only")
         for name in ("cells", "hash_funcs", "family", "key", "encoding", "partitioned"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
-                shown = "" if name == "key" else f": {getattr(mine, 'name', mine)} and {getattr(theirs, 'name', theirs)}"  # keys are secret
+                shown = (
+                    "" if name == "key" else f": {getattr(mine, 'name', mine)} and {getattr(theirs, 'name', theirs)}"
+                )  # keys are secret
                 raise MismatchError(f"filters of different {name}{shown}")
 
 

@@ -46,7 +46,8 @@ def check_kind(kind: Kind, encoding: Encoding) -> None:
 def of_buffer(view: memoryview, encoding: Encoding, strict: bool) -> Column:
     """The column in a buffer. Raises TypeError for one that holds no keys of this encoding.
 
-    If `strict`, its items are what single keys have to be; else rows of bytes and integers of a size stand for the bytes that they are.
+    If `strict`, its items are what single keys have to be; else rows of bytes and integers of a size stand for the
+    bytes that they are.
     """
     if any(offset >= 0 for offset in view.suboffsets or ()):
         raise TypeError("a buffer of keys must be without pointers in it")
@@ -66,10 +67,16 @@ def of_buffer(view: memoryview, encoding: Encoding, strict: bool) -> Column:
         return Column(Kind.BINARY, len(view), lambda first: _items(view))
     if view.ndim == 1 and not digits and letter in "bBhHiIlLqQnN" and not legacy:
         order, signed = "big" if swapped else "little", letter in _SIGNED
-        return Column(Kind.INTEGERS, len(view), lambda first: (int.from_bytes(item, order, signed=signed) for item in _items(view)))  # type: ignore[arg-type]
+        return Column(
+            Kind.INTEGERS,
+            len(view),
+            lambda first: (int.from_bytes(item, order, signed=signed) for item in _items(view)),  # type: ignore[arg-type]
+        )
     match encoding:
         case Encoding.BYTES:
-            wanted = "a row of byte strings" if strict else "n×w bytes in two dimensions, or integers or byte strings in one"
+            wanted = (
+                "a row of byte strings" if strict else "n×w bytes in two dimensions, or integers or byte strings in one"
+            )
         case _ if encoding in NUMBERS:
             wanted = "integers in one dimension"
         case Encoding.UTF8:
@@ -103,10 +110,11 @@ def _texts(view: memoryview, order: str, first: int) -> Iterator[str]:
 def opened(
     keys: Keys, nulls: Nulls, encode: Callable[[object], Encoded], encoding: Encoding
 ) -> tuple[Iterator[Encoded | None], Callable[[bytes], object]]:
-    """The keys of a batch, each encoded, None for a null that is left out, and what makes the mask of one byte a key index the batch.
+    """The keys of a batch, each encoded, None for a null that is left out, and what makes the mask of one byte a key
+    index the batch.
 
-    `BitCore.update` documents the formats. Raises TypeError for bytes, bytearray and str, which are one key and not a batch, and for any
-    other buffer; ParameterError.
+    `BitCore.update` documents the formats. Raises TypeError for bytes, bytearray and str, which are one key and not a
+    batch, and for any other buffer; ParameterError.
     """
     skip = columns.skips(nulls)
     reader = Reader(encode, encoding, skip)
@@ -156,7 +164,10 @@ class Reader(Generic[Encoded]):
             yield None if self._skip and columns.is_missing(key) else self._encode(key)
 
     def column(self, column: Column) -> Iterator[Encoded | None]:
-        """The keys of a column. Raises TypeError for a null that is not left out, OverflowError for a number that does not fit."""
+        """The keys of a column.
+
+        Raises TypeError for a null that is not left out, OverflowError for a number that does not fit.
+        """
         check_kind(column.kind, self._encoding)
         for row, key in enumerate(column.rows(self._rows), self._rows):
             if key is None:

@@ -14,9 +14,12 @@ _MAX_DESCRIPTOR = 0x7FFFFFFF
 
 
 class ReadBuffer:
-    """Memory for the block that `WatchTable.scan_files` reads. It is reused for every block, since fresh memory costs more than reading.
+    """Memory for the block that `WatchTable.scan_files` reads.
 
-    One thread can use it at a time. The compiled twin keeps memory for the largest block so far; the reference keeps none.
+    It is reused for every block, since fresh memory costs more than reading.
+
+    One thread can use it at a time. The compiled twin keeps memory for the largest block so far; the reference keeps
+    none.
     """
 
     __slots__ = ("_user",)
@@ -36,15 +39,20 @@ class ReadBuffer:
 def read_at(descriptor: int, offset: int, size: int, key: bytes, /) -> bytes:
     """Up to `size` bytes of an open file, from `offset` on, XORed with `key`; fewer at the end of the file.
 
-    The key has 8 bytes and is repeated from the start of the file, or it is empty. Raises OSError, and ParameterError for a key of another
-    size, for negative numbers, and for a size above MAX_BLOCK_SIZE.
+    The key has 8 bytes and is repeated from the start of the file, or it is empty. Raises OSError, and ParameterError
+    for a key of another size, for negative numbers, and for a size above MAX_BLOCK_SIZE.
     """
     descriptor, offset, size, key = checked(descriptor, offset, size, key)
     return xored(os.pread(descriptor, size, offset), offset, key)
 
 
-def checked(descriptor: int, offset: int, size: int, key: bytes, most: int = MAX_BLOCK_SIZE) -> tuple[int, int, int, bytes]:
-    """The arguments of read_at, with the key as bytes. Raises ParameterError as read_at does, with `most` as the limit of the size."""
+def checked(
+    descriptor: int, offset: int, size: int, key: bytes, most: int = MAX_BLOCK_SIZE
+) -> tuple[int, int, int, bytes]:
+    """The arguments of read_at, with the key as bytes.
+
+    Raises ParameterError as read_at does, with `most` as the limit of the size.
+    """
     key = snapshot(key)
     if len(key) not in (0, KEY_SIZE):
         raise ParameterError(f"a key has {KEY_SIZE} bytes or none, not {len(key)}")

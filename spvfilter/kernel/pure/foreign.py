@@ -1,8 +1,10 @@
-"""Where the filters of other programs put a key: Parquet's split-block filters, Spark's, and RedisBloom's, with their hash functions.
+"""Where the filters of other programs put a key:
 
-xxHash64 is that of the xxHash specification (xxhash_spec.md), version 0.1.1, "XXH64"; the split-block filter that of parquet-format,
-BloomFilter.md; Spark's functions are those of BloomFilterImpl, BloomFilterImplV2 and Murmur3_x86_32 of Spark 4.3; RedisBloom's those of
-bloom.c of RedisBloom 2.8.
+Parquet's split-block filters, Spark's, and RedisBloom's, with their hash functions.
+
+xxHash64 is that of the xxHash specification (xxhash_spec.md), version 0.1.1, "XXH64"; the split-block filter that of
+parquet-format, BloomFilter.md; Spark's functions are those of BloomFilterImpl, BloomFilterImplV2 and Murmur3_x86_32 of
+Spark 4.3; RedisBloom's those of bloom.c of RedisBloom 2.8.
 """
 
 from __future__ import annotations
@@ -70,10 +72,15 @@ def murmur64a(data: bytes, seed: int) -> int:
 
 
 def spark_murmur(data: bytes, seed: int) -> int:
-    """Spark's murmur3 x86_32: as the published one for whole words, but each byte after them is a word of its own, sign extended."""
+    """Spark's murmur3 x86_32: as the published one for whole words, but each byte after them is a word of its own, sign
+    extended.
+    """
     whole = len(data) & ~3
     hashed = seed
-    for word in (*struct.unpack(f"<{whole // 4}I", data[:whole]), *struct.unpack(f"{len(data) - whole}b", data[whole:])):
+    for word in (
+        *struct.unpack(f"<{whole // 4}I", data[:whole]),
+        *struct.unpack(f"{len(data) - whole}b", data[whole:]),
+    ):
         mixed = (word & _M32) * 0xCC9E2D51 & _M32
         mixed = (mixed << 15 | mixed >> 17) * 0x1B873593 & _M32
         hashed ^= mixed
@@ -87,12 +94,21 @@ def spark_murmur(data: bytes, seed: int) -> int:
 
 def check_blocks(cells: int, hash_funcs: int, partitioned: bool) -> None:
     """Raises ParameterError unless a split-block filter has this shape."""
-    if hash_funcs != SPLIT_BLOCK_FUNCTIONS or partitioned or cells % SPLIT_BLOCK_BITS or not 1 <= cells // SPLIT_BLOCK_BITS <= _MOST_BLOCKS:
-        raise ParameterError("a split-block filter has 8 hash functions and from 1 to 2^32 blocks of 256 bits, not partitioned")
+    if (
+        hash_funcs != SPLIT_BLOCK_FUNCTIONS
+        or partitioned
+        or cells % SPLIT_BLOCK_BITS
+        or not 1 <= cells // SPLIT_BLOCK_BITS <= _MOST_BLOCKS
+    ):
+        raise ParameterError(
+            "a split-block filter has 8 hash functions and from 1 to 2^32 blocks of 256 bits, not partitioned"
+        )
 
 
 def position_function(family: Family, seed: int, spans: Sequence[tuple[int, int]]) -> Callable[[bytes], Iterator[int]]:
-    """The function from an encoded key to its cells, made lazily: one for each of `spans`, the functions' (first cell, number of cells)."""
+    """The function from an encoded key to its cells, made lazily: one for each of `spans`, the functions' (first cell,
+    number of cells).
+    """
     if family is Family.SPLIT_BLOCK:
         blocks = spans[0][1] // SPLIT_BLOCK_BITS
         return lambda data: _in_block(xxhash64(data), blocks)
@@ -101,9 +117,13 @@ def position_function(family: Family, seed: int, spans: Sequence[tuple[int, int]
 
 
 def _in_block(hashed: int, blocks: int) -> Iterator[int]:
-    """The upper half h of a key's hash chooses a block, h * blocks >> 32; the lower half l sets bit l * SALT[i] >> 27 of each word i."""
+    """The upper half h of a key's hash chooses a block, h * blocks >> 32; the lower half l sets bit l * SALT[i] >> 27
+    of each word i.
+    """
     first = (hashed >> 32) * blocks >> 32
-    return (first * SPLIT_BLOCK_BITS + word * 32 + ((hashed & _M32) * salt >> 27 & 31) for word, salt in enumerate(_SALT))
+    return (
+        first * SPLIT_BLOCK_BITS + word * 32 + ((hashed & _M32) * salt >> 27 & 31) for word, salt in enumerate(_SALT)
+    )
 
 
 def _spark_v1(data: bytes, seed: int) -> Iterator[int]:

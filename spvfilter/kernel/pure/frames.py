@@ -1,4 +1,7 @@
-"""Framing of P2P messages: the sound messages at the head of a stream, and the filters in them. The readable reference."""
+"""Framing of P2P messages: the sound messages at the head of a stream, and the filters in them.
+
+The readable reference.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,12 @@ Filters: TypeAlias = list[tuple[bytes, bytes]]  # the block's hash and the filte
 
 
 def sound_frames(stream: bytes, magic: bytes, /) -> tuple[list[tuple[str, bytes]], int]:
-    """The sound messages at the head of a stream, each its command and payload, and how many bytes they have with their envelopes.
+    """The sound messages at the head of a stream, each its command and payload, and how many bytes they have with their
+    envelopes.
 
-    It ends before the first message that is incomplete or unsound: of another magic, with a payload above 4,000,000 bytes, a command other
-    than 1 to 12 printable ASCII characters padded with NULs, or a wrong checksum (the first 4 bytes of sha256d(payload)).
+    It ends before the first message that is incomplete or unsound: of another magic, with a payload above 4,000,000
+    bytes, a command other than 1 to 12 printable ASCII characters padded with NULs, or a wrong checksum (the first 4
+    bytes of sha256d(payload)).
 
     Raises ParameterError unless the magic has 4 bytes.
     """
@@ -43,8 +48,9 @@ def sound_frames(stream: bytes, magic: bytes, /) -> tuple[list[tuple[str, bytes]
 def joined_frames(stream: bytes, magic: bytes, /) -> tuple[list[tuple[str, bytes] | tuple[Filters, int]], int]:
     """As `sound_frames`, but successive cfilter messages that have a basic filter and are well-formed are one item.
 
-    It is the hash of the block and the filter of each, and how many bytes of the stream these messages have. A cfilter message of another
-    filter type, or with a block hash, length and filter (BIP-157 § cfilter) that are not all of its payload, is an item of its own.
+    It is the hash of the block and the filter of each, and how many bytes of the stream these messages have. A cfilter
+    message of another filter type, or with a block hash, length and filter (BIP-157 § cfilter) that are not all of its
+    payload, is an item of its own.
 
     Raises ParameterError unless the magic has 4 bytes.
     """
@@ -68,7 +74,9 @@ def joined_frames(stream: bytes, magic: bytes, /) -> tuple[list[tuple[str, bytes
 
 
 def _basic_filter(payload: bytes) -> tuple[bytes, bytes] | None:
-    """The block's hash and the filter of a cfilter payload: type u8, block hash, CompactSize and the filter (BIP-157)."""
+    """The block's hash and the filter of a cfilter payload: type u8, block hash, CompactSize and the filter
+    (BIP-157).
+    """
     head = 1 + HASH_SIZE
     if len(payload) <= head or payload[0] != BASIC_FILTER_TYPE:
         return None

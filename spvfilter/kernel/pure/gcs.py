@@ -1,7 +1,8 @@
 """Golomb-coded sets: building, checking and querying them. The readable reference.
 
-A set of N items is N as CompactSize, then the sorted values siphash(item) · N·M >> 64 as differences: quotient by 2^P in unary (ones,
-then a zero), P bits of remainder, most significant bit first, padded to a byte (BIP-158 § Golomb-Coded Sets; Core blockfilter.cpp).
+A set of N items is N as CompactSize, then the sorted values siphash(item) · N·M >> 64 as differences: quotient by 2^P
+in unary (ones, then a zero), P bits of remainder, most significant bit first, padded to a byte (BIP-158 § Golomb-Coded
+Sets; Core blockfilter.cpp).
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from spvfilter.protocol import MAX_COMPACT_SIZE
 
 
 def check_parameters(p: int, m: int) -> tuple[int, int]:
-    """P and M as ints. Raises ParameterError unless 1 ≤ P ≤ 32 and 1 ≤ M < 2^32; with N ≤ 2^25, every value then fits into 64 bits."""
+    """P and M as ints.
+
+    Raises ParameterError unless 1 ≤ P ≤ 32 and 1 ≤ M < 2^32; with N ≤ 2^25, every value then fits into 64 bits.
+    """
     return whole(p, 1, 32, "P is from 1 to 32"), whole(m, 1, 0xFFFFFFFF, "M is from 1 to 2^32 - 1")
 
 
@@ -37,7 +41,9 @@ def gcs_build(items: Iterable[bytes], key: bytes, p: int, m: int) -> bytes:
 
 
 def rice_encode(numbers: Iterable[int], p: int) -> bytes:
-    """Golomb-Rice code of non-negative integers: quotient by 2^P in unary, then P bits of remainder, padded with zeros to a whole byte."""
+    """Golomb-Rice code of non-negative integers: quotient by 2^P in unary, then P bits of remainder, padded with zeros
+    to a whole byte.
+    """
     bits, length = 0, 0
     pieces = []
     for number in numbers:
@@ -64,7 +70,9 @@ def gcs_values(data: bytes, p: int) -> list[int]:
         quotient = _ones(data, bit)
         bit += quotient + 1 + p
         if bit > end:
-            raise FormatError(f"truncated: the bits end within element {number} of {count}", offset=len(data), field="element")
+            raise FormatError(
+                f"truncated: the bits end within element {number} of {count}", offset=len(data), field="element"
+            )
         value += quotient << p | _bits(data, bit - p, p)
         values.append(value)
     used = (bit + 7) // 8
@@ -94,15 +102,19 @@ def _bits(data: bytes, at: int, count: int) -> int:
 def gcs_check(data: bytes, p: int) -> int:
     """N, the number of values in a set, all of which are decoded.
 
-    Raises FormatError for an N that is not canonical, is above 2^25 or is more than the bytes can hold, for bits that end within an
-    element, and for trailing bytes. Padding bits are ignored (Core GCSFilter). Raises ParameterError unless 1 ≤ P ≤ 32.
+    Raises FormatError for an N that is not canonical, is above 2^25 or is more than the bytes can hold, for bits that
+    end within an element, and for trailing bytes. Padding bits are ignored (Core GCSFilter). Raises ParameterError
+    unless 1 ≤ P ≤ 32.
     """
     p, _ = check_parameters(p, 1)
     return len(gcs_values(snapshot(data), p))
 
 
 class GcsQuery:
-    """Items to look for in many Golomb-coded sets. Each set has its own SipHash key, so the items are hashed anew for each."""
+    """Items to look for in many Golomb-coded sets.
+
+    Each set has its own SipHash key, so the items are hashed anew for each.
+    """
 
     __slots__ = ("_items",)
 
@@ -115,8 +127,8 @@ class GcsQuery:
     def match_any(self, data: bytes, key: bytes, p: int, m: int) -> bool:
         """Whether a set contains any of the items; false positives are possible. The key has 16 bytes.
 
-        Raises FormatError for a malformed set, even if there are no items; ParameterError unless 1 ≤ P ≤ 32 and 1 ≤ M < 2^32, and for a key
-        of another length.
+        Raises FormatError for a malformed set, even if there are no items; ParameterError unless 1 ≤ P ≤ 32 and 1 ≤ M <
+        2^32, and for a key of another length.
         """
         p, m = check_parameters(p, m)
         key, data = _key(key), snapshot(data)
@@ -135,7 +147,9 @@ class GcsQuery:
             try:
                 mask.append(self.match_any(data, key, p, m))
             except FormatError as error:
-                raise FormatError(error.message, offset=error.offset, field=f"{error.field} of filter {number}") from None
+                raise FormatError(
+                    error.message, offset=error.offset, field=f"{error.field} of filter {number}"
+                ) from None
         return bytes(mask)
 
 

@@ -1,4 +1,6 @@
-"""Runs of block headers: hashes, links, the rules between two landmarks, and an index by hash; chains of filter headers."""
+"""Runs of block headers: hashes, links, the rules between two landmarks, and an index by hash; chains of filter
+headers.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def linked_headers(headers: bytes, hashes: bytes, /) -> int:
     """
     headers, hashes = _with_hashes(headers, hashes)
     count = len(headers) // HEADER_SIZE
-    links = (number for number in range(1, count) if _previous(headers, number) != hashes[32 * number - 32 : 32 * number])
+    links = (
+        number for number in range(1, count) if _previous(headers, number) != hashes[32 * number - 32 : 32 * number]
+    )
     return next(links, count)
 
 
@@ -48,16 +52,26 @@ def header_bits(headers: bytes, /) -> list[tuple[int, int]]:
 
 
 def judge_headers(
-    headers: bytes, hashes: bytes, times: bytes, usual: bytes, late: bytes, late_by: int, least_version: int, latest: int, /
+    headers: bytes,
+    hashes: bytes,
+    times: bytes,
+    usual: bytes,
+    late: bytes,
+    late_by: int,
+    least_version: int,
+    latest: int,
+    /,
 ) -> tuple[int, int]:
     """How many headers, 80 bytes each, obey the rules from the first one on, and how many of these are late.
 
-    A header is late if its time is more than `late_by` seconds above the one before it. Its bits must be those of `late`, of others those
-    of `usual`: each is bits u32 LE and the target 32 bytes LE, which the hash must not exceed. The time must be above the median of the
-    eleven times before it and at most `latest`, the version at least `least_version`. `hashes` are those of the headers, 32 bytes each;
-    `times` are those of up to eleven headers before them, u32 LE, oldest first. Links are not checked.
+    A header is late if its time is more than `late_by` seconds above the one before it. Its bits must be those of
+    `late`, of others those of `usual`: each is bits u32 LE and the target 32 bytes LE, which the hash must not exceed.
+    The time must be above the median of the eleven times before it and at most `latest`, the version at least
+    `least_version`. `hashes` are those of the headers, 32 bytes each; `times` are those of up to eleven headers before
+    them, u32 LE, oldest first. Links are not checked.
 
-    Raises FormatError if the last header is truncated, ParameterError for other sizes and numbers that no header could have.
+    Raises FormatError if the last header is truncated, ParameterError for other sizes and numbers that no header could
+    have.
     """
     headers, hashes = _with_hashes(headers, hashes)
     before = snapshot(times)
@@ -86,11 +100,12 @@ def judge_headers(
 
 
 def index_headers(headers: bytes, last: bytes, /) -> bytes:
-    """An index by hash of up to 65,536 headers, 80 bytes each, that follow each other; `last` is the hash of the last one.
+    """An index by hash of up to 65,536 headers, 80 bytes each, that follow each other; `last` is the hash of the last
+    one.
 
-    It has the first four bytes of each hash, in ascending order, and then, in the same order, the numbers of the headers, u16 LE. Those
-    with equal bytes are in the order of their numbers. Raises FormatError if the last header is truncated, ParameterError for none, for
-    too many and for a hash of another length.
+    It has the first four bytes of each hash, in ascending order, and then, in the same order, the numbers of the
+    headers, u16 LE. Those with equal bytes are in the order of their numbers. Raises FormatError if the last header is
+    truncated, ParameterError for none, for too many and for a hash of another length.
     """
     headers, last = _whole_headers(headers), _hash(last)
     count = len(headers) // HEADER_SIZE
@@ -100,7 +115,8 @@ def index_headers(headers: bytes, last: bytes, /) -> bytes:
 
 
 def join_indexes(indexes: Iterable[bytes], /) -> bytes:
-    """The index of all headers of several indexes, in which those of each are numbered after those of the one before it.
+    """The index of all headers of several indexes, in which those of each are numbered after those of the one before
+    it.
 
     Raises ParameterError for no headers, for more than 65,536, and for bytes that are no index.
     """
@@ -117,7 +133,8 @@ def join_indexes(indexes: Iterable[bytes], /) -> bytes:
 
 
 def find_header(indexes: Iterable[bytes], block_hash: bytes, /) -> list[tuple[int, int]]:
-    """Where a header with this hash may be: each index with its first four bytes, by its place, and the header's number there.
+    """Where a header with this hash may be: each index with its first four bytes, by its place, and the header's number
+    there.
 
     Raises ParameterError for a hash of another length and for bytes that are no index.
     """
@@ -133,10 +150,11 @@ def find_header(indexes: Iterable[bytes], block_hash: bytes, /) -> list[tuple[in
 
 
 def chain_filter_headers(hashes: bytes, previous: bytes, /) -> bytes:
-    """The filter headers, 32 bytes each, of blocks with these filter hashes, 32 bytes each; `previous` is the one before the first.
+    """The filter headers, 32 bytes each, of blocks with these filter hashes, 32 bytes each; `previous` is the one
+    before the first.
 
-    Each is the double SHA-256 of the filter hash and the filter header before it (BIP-157 § Filter Headers). Raises ParameterError for
-    other lengths.
+    Each is the double SHA-256 of the filter hash and the filter header before it (BIP-157 § Filter Headers). Raises
+    ParameterError for other lengths.
     """
     hashes, header = snapshot(hashes), _hash(previous)
     if len(hashes) % 32:

@@ -17,7 +17,8 @@ class Kind(StrEnum):
     TEXT = "text"
     BINARY = "binary"
     INTEGERS = "integers"
-    NOTHING = "nulls"  # every row is null
+    NOTHING = "nulls"
+    """Every row is null."""
 
 
 class Column(NamedTuple):
@@ -25,7 +26,8 @@ class Column(NamedTuple):
 
     kind: Kind
     length: int
-    rows: Callable[[int], Iterator[Key]]  # given the number of the first one among the caller's keys
+    rows: Callable[[int], Iterator[Key]]
+    """Given the number of the first one among the caller's keys."""
 
 
 def text_of(raw: bytes, row: int) -> str:

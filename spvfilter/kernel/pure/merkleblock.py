@@ -1,4 +1,7 @@
-"""Merkleblocks: their payload, and the partial merkle tree that proves transactions of a block. The readable reference."""
+"""Merkleblocks: their payload, and the partial merkle tree that proves transactions of a block.
+
+The readable reference.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_TRANSACTIONS, M
 
 
 def parse_merkleblock(raw: bytes, /) -> tuple[int, tuple[bytes, ...], bytes]:
-    """The number of transactions, the hashes and the flag bytes of a merkleblock payload, whose first 80 bytes are the header.
+    """The number of transactions, the hashes and the flag bytes of a merkleblock payload, whose first 80 bytes are the
+    header.
 
     Raises FormatError if it is truncated, has trailing bytes, or has more hashes or flag bytes than any block needs.
     """
@@ -29,29 +33,38 @@ def parse_merkleblock(raw: bytes, /) -> tuple[int, tuple[bytes, ...], bytes]:
 
 
 def _count(reader: Reader, field: str, most: int, least: int) -> int:
-    """A count of at most `most` items of at least `least` bytes each, refused when the rest of the payload cannot hold them."""
+    """A count of at most `most` items of at least `least` bytes each, refused when the rest of the payload cannot hold
+    them.
+    """
     at = reader.at
     count = reader.compact_size(field)
     if count > most:
         raise FormatError(f"{count}, at most {most}", offset=at, field=field)
     left = len(reader.raw) - reader.at
     if count * least > left:
-        raise FormatError(f"truncated: {count} items of at least {least} bytes claimed, {left} bytes left", offset=at, field=field)
+        raise FormatError(
+            f"truncated: {count} items of at least {least} bytes claimed, {left} bytes left", offset=at, field=field
+        )
     return count
 
 
-def extract_matches(root: bytes, total: int, hashes: Iterable[bytes], flags: bytes, /) -> tuple[tuple[ProvedTx, ...], bool]:
-    """What a partial merkle tree proves: the matched transactions in block order, and whether an inner node also parses as one.
+def extract_matches(
+    root: bytes, total: int, hashes: Iterable[bytes], flags: bytes, /
+) -> tuple[tuple[ProvedTx, ...], bool]:
+    """What a partial merkle tree proves: the matched transactions in block order, and whether an inner node also parses
+    as one.
 
-    Follows Core's CPartialMerkleTree::ExtractMatches. Raises ProofError, whose `cause` is the first Flaw of the tree, depth first and left
-    before right, and ParameterError for a hash that does not have 32 bytes.
+    Follows Core's CPartialMerkleTree::ExtractMatches. Raises ProofError, whose `cause` is the first Flaw of the tree,
+    depth first and left before right, and ParameterError for a hash that does not have 32 bytes.
     """
     (root,), total = hashes_of([root]), whole(total, 0, 0xFFFFFFFF, "total is not a u32")
     hashes, flags = hashes_of(hashes), snapshot(flags)
     if not total:
         raise ProofError("a block has at least one transaction", cause=Flaw.NO_TRANSACTIONS)
     if total > MAX_BLOCK_TRANSACTIONS:
-        raise ProofError(f"{total} transactions, a block has at most {MAX_BLOCK_TRANSACTIONS}", cause=Flaw.TOO_MANY_TRANSACTIONS)
+        raise ProofError(
+            f"{total} transactions, a block has at most {MAX_BLOCK_TRANSACTIONS}", cause=Flaw.TOO_MANY_TRANSACTIONS
+        )
     if len(hashes) > total:
         raise ProofError(f"{len(hashes)} hashes for {total} transactions", cause=Flaw.TOO_MANY_HASHES)
     if 8 * len(flags) < len(hashes):
@@ -94,7 +107,10 @@ def extract_matches(root: bytes, total: int, hashes: Iterable[bytes], flags: byt
 
 
 def _can_be_tx(node: bytes) -> bool:
-    """Whether an inner node's 64 bytes parse as a transaction without witness. One of this size has a single input, counted in byte 4."""
+    """Whether an inner node's 64 bytes parse as a transaction without witness.
+
+    One of this size has a single input, counted in byte 4.
+    """
     if node[4] != 1:
         return False
     try:

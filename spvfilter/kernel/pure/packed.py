@@ -1,4 +1,5 @@
-"""Packed hits: the hits of a block as bytes, in the order of the scan, without an object for each; their sums, and lines made of them.
+"""Packed hits: the hits of a block as bytes, in the order of the scan, without an object for each; their sums, and
+lines made of them.
 
 Little endian, one hit behind the other:
 
@@ -74,7 +75,15 @@ def _checked(hit: Hit) -> Hit:
         raise ParameterError(f"a script of {len(script)} bytes")
     value, fee = (whole(number, NO_VALUE, MAX_VALUE, "not a value in satoshi") for number in (hit.value, hit.fee))
     return Hit(
-        bool(hit.spend), position, txid, n, outpoint, value, script, whole(hit.entry, 0, MAX_ENTRY, "not the number of an entry"), fee
+        bool(hit.spend),
+        position,
+        txid,
+        n,
+        outpoint,
+        value,
+        script,
+        whole(hit.entry, 0, MAX_ENTRY, "not the number of an entry"),
+        fee,
     )
 
 
@@ -120,8 +129,8 @@ def unpack_hits(packed: bytes, /) -> list[Hit]:
 def hit_sums(packed: bytes, /) -> list[tuple[int, int, int, int, int]]:
     """What the hits of each entry come to, in the order of entries: (entry, matches, received, spent, unknown).
 
-    `received` are the satoshi of its outputs and `spent` those of its spends, where known; `unknown` is the number of its hits without a
-    value. Raises FormatError for bytes that are not packed hits, and where a sum exceeds 64 bits.
+    `received` are the satoshi of its outputs and `spent` those of its spends, where known; `unknown` is the number of
+    its hits without a value. Raises FormatError for bytes that are not packed hits, and where a sum exceeds 64 bits.
     """
     sums: dict[int, list[int]] = {}
     for at, hit in _walk(snapshot(packed)):
@@ -133,7 +142,10 @@ def hit_sums(packed: bytes, /) -> list[tuple[int, int, int, int, int]]:
         of[1 + hit.spend] += hit.value
         if of[1 + hit.spend] > _MAX_U64:
             raise FormatError(f"a sum of entry {hit.entry} exceeds 64 bits", offset=at + _VALUE_AT, field="value")
-    return [(entry, matches, received, spent, unknown) for entry, (matches, received, spent, unknown) in sorted(sums.items())]
+    return [
+        (entry, matches, received, spent, unknown)
+        for entry, (matches, received, spent, unknown) in sorted(sums.items())
+    ]
 
 
 class _Block(NamedTuple):
@@ -157,15 +169,16 @@ def hit_lines(
 ) -> bytes:
     r"""A block's packed hits as lines, each with \n at its end: of CSV if `form` is 0, JSON objects if it is 1.
 
-    The columns: kind (output or input), block_hash, height, time, txid, index, outpoint_txid, outpoint_index, value, script_pubkey,
-    address, label, coinbase (whether the position is 0), fee. Hashes are reversed hex. What is unknown is an empty cell, or null.
+    The columns: kind (output or input), block_hash, height, time, txid, index, outpoint_txid, outpoint_index, value,
+    script_pubkey, address, label, coinbase (whether the position is 0), fee. Hashes are reversed hex. What is unknown
+    is an empty cell, or null.
 
-    `labels` has the labels of entries as the lines show them: a cell with its quotes, or a JSON string with them; None is none.
-    `block_hash` has 32 bytes, in wire order; `time` is that of the block; the last three parameters are the network's, as encode_address
-    takes them.
+    `labels` has the labels of entries as the lines show them: a cell with its quotes, or a JSON string with them; None
+    is none. `block_hash` has 32 bytes, in wire order; `time` is that of the block; the last three parameters are the
+    network's, as encode_address takes them.
 
-    Raises FormatError for bytes that are not packed hits, ParameterError for parameters out of range and as encode_address does, and
-    TypeError for parameters of other types.
+    Raises FormatError for bytes that are not packed hits, ParameterError for parameters out of range and as
+    encode_address does, and TypeError for parameters of other types.
     """
     packed = snapshot(packed)
     write = _csv_line if whole(form, 0, 1, "a form is 0 or 1") == 0 else _json_line
@@ -175,7 +188,11 @@ def hit_lines(
     if len(block_hash) != HASH_SIZE:
         raise ParameterError(f"a block hash has {HASH_SIZE} bytes, not {len(block_hash)}")
     high = None if height is None else whole(height, 0, _MAX_U32, "not a height")
-    block = _Block(block_hash[::-1].hex(), "" if high is None else str(high), str(whole(time, 0, _MAX_U32, "not a time of a block")))
+    block = _Block(
+        block_hash[::-1].hex(),
+        "" if high is None else str(high),
+        str(whole(time, 0, _MAX_U32, "not a time of a block")),
+    )
     check_network(p2pkh_version, p2sh_version, hrp)
     hits = [hit for _, hit in _walk(packed)]
     shown: dict[int, bytes] = {}
@@ -188,7 +205,9 @@ def hit_lines(
 _Line = Callable[[Hit, _Block, str, bytes], bytes]
 
 
-def _lines(hits: list[Hit], block: _Block, labels: dict[int, bytes], line: _Line, address: Callable[[bytes], str | None]) -> bytes:
+def _lines(
+    hits: list[Hit], block: _Block, labels: dict[int, bytes], line: _Line, address: Callable[[bytes], str | None]
+) -> bytes:
     return b"".join(line(hit, block, address(hit.script or b"") or "", labels[hit.entry]) for hit in hits)
 
 
@@ -202,13 +221,18 @@ def _csv_line(hit: Hit, block: _Block, address: str, label: bytes) -> bytes:
         *(hit.outpoint[31::-1].hex(), str(int.from_bytes(hit.outpoint[32:], "little")), _known(hit.value, "")),
         *((hit.script or b"").hex(), address, ""),
     )
-    return f"{','.join(before)}".encode() + label + f",{'true' if hit.position == 0 else 'false'},{_known(hit.fee, '')}\n".encode()
+    return (
+        f"{','.join(before)}".encode()
+        + label
+        + f",{'true' if hit.position == 0 else 'false'},{_known(hit.fee, '')}\n".encode()
+    )
 
 
 def _json_line(hit: Hit, block: _Block, address: str, label: bytes) -> bytes:
+    kind = "input" if hit.spend else "output"
     before = (
-        f'{{"kind":"{"input" if hit.spend else "output"}","block_hash":"{block.hash}","height":{block.height or "null"},'
-        f'"time":{block.time},"txid":"{hit.txid[::-1].hex()}","index":{hit.n},"outpoint_txid":"{hit.outpoint[31::-1].hex()}",'
+        f'{{"kind":"{kind}","block_hash":"{block.hash}","height":{block.height or "null"},"time":{block.time},'
+        f'"txid":"{hit.txid[::-1].hex()}","index":{hit.n},"outpoint_txid":"{hit.outpoint[31::-1].hex()}",'
         f'"outpoint_index":{int.from_bytes(hit.outpoint[32:], "little")},"value":{_known(hit.value, "null")},'
         f'"script_pubkey":{"null" if hit.script is None else _quoted(hit.script.hex())},'
         f'"address":{_quoted(address) if address else "null"},"label":'

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 
 class SeriesCore:
-    """A series of BitCores, its slices, that is one set: a key is contained if any slice contains it, and is added to the last one.
+    """A series of BitCores, its slices, that is one set: a key is contained if any slice contains it, and is added to
+    the last one.
 
-    All slices have one hash family, key and encoding, so that a key is encoded and hashed once; they may differ in everything else. While
-    the last slice has no room, a new key first calls `make_room`. Raises ParameterError for less than one slice or more than 64,
-    MismatchError for slices that differ, TypeError for other objects.
+    All slices have one hash family, key and encoding, so that a key is encoded and hashed once; they may differ in
+    everything else. While the last slice has no room, a new key first calls `make_room`. Raises ParameterError for less
+    than one slice or more than 64, MismatchError for slices that differ, TypeError for other objects.
     """
 
     __slots__ = ("_slices",)
@@ -44,9 +45,12 @@ class SeriesCore:
         return self._slices
 
     def append(self, slice: BitCore, count: int, /) -> bool:
-        """Add a slice unless there are more than `count`, as another thread may have added one meanwhile. Whether it was added.
+        """Add a slice unless there are more than `count`, as another thread may have added one meanwhile.
 
-        Raises CapacityError if there are 64, ParameterError for a negative count, MismatchError and TypeError as the constructor does.
+        Whether it was added.
+
+        Raises CapacityError if there are 64, ParameterError for a negative count, MismatchError and TypeError as the
+        constructor does.
         """
         _check(self._slices[0], slice)
         count = whole(count, 0, (1 << 63) - 1, "count is from 0 to 2^63 - 1")
@@ -58,7 +62,8 @@ class SeriesCore:
         return True
 
     def make_room(self) -> None:
-        """Called before a new key is added if the last slice's `room` is 0 or unknown: derived classes append one or set it, or raise.
+        """Called before a new key is added if the last slice's `room` is 0 or unknown: derived classes append one or
+        set it, or raise.
 
         Raises CapacityError.
         """
@@ -67,7 +72,8 @@ class SeriesCore:
     def add(self, key: object, /) -> bool:
         """Add a key to the last slice unless a slice contains it. True if it was new.
 
-        Raises TypeError or OverflowError for a key that the encoding does not take, ReadOnlyError, and what `make_room` raises.
+        Raises TypeError or OverflowError for a key that the encoding does not take, ReadOnlyError, and what `make_room`
+        raises.
         """
         return self._add(self._slices[0]._encode(key))
 
@@ -98,7 +104,9 @@ class SeriesCore:
 
         Raises the same errors, and what `make_room` raises, after adding the keys before.
         """
-        return sum(self._add(key) for batch in keys for key in self._slices[0]._batch(batch, nulls)[0] if key is not None)
+        return sum(
+            self._add(key) for batch in keys for key in self._slices[0]._batch(batch, nulls)[0] if key is not None
+        )
 
     @overload
     def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable, too
@@ -111,7 +119,8 @@ class SeriesCore:
     def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise") -> bytes | Mask:
         """Test a batch of keys, and return a mask, as BloomFilter.contains_many does. Raises the same errors."""
         batch, answer = self._slices[0]._batch(keys, nulls)
-        return answer(bytes(key is not None and self._has(key) for key in batch))  # type: ignore[no-any-return]  # it is one of the two
+        # it is one of the two
+        return answer(bytes(key is not None and self._has(key) for key in batch))  # type: ignore[no-any-return]
 
 
 def _check(first: BitCore, slice: object) -> None:

@@ -1,4 +1,7 @@
-"""WatchTable: the scripts and outpoints that a WatchList watches, and the exact scan for them. The readable reference."""
+"""WatchTable: the scripts and outpoints that a WatchList watches, and the exact scan for them.
+
+The readable reference.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,9 @@ T = TypeVar("T")
 class WatchTable:
     """Entries, coins, and the scan for them. A scan does not change the table; `learn` adds the outputs that it found.
 
-    Threads may scan and read a table while another thread changes it; a scan may or may not find what is added during it. With the compiled
-    kernel every operation is atomic: several threads may change a table, and a copy is consistent.
+    Threads may scan and read a table while another thread changes it; a scan may or may not find what is added during
+    it. With the compiled kernel every operation is atomic: several threads may change a table, and a copy is
+    consistent.
     """
 
     __slots__ = ("_coins", "_data", "_full_keys", "_kinds", "_multisig_keys", "_scripts", "_values")
@@ -38,7 +42,9 @@ class WatchTable:
         self._multisig_keys: dict[bytes, int] = {}
         self._data: dict[bytes, int] = {}
         self._coins: dict[bytes, Coin] = {}
-        self._full_keys: dict[bytes, bytes] = {}  # compressed → uncompressed, of the keys that P2PK scripts and data entries hold
+        self._full_keys: dict[
+            bytes, bytes
+        ] = {}  # compressed → uncompressed, of the keys that P2PK scripts and data entries hold
 
     def __len__(self) -> int:
         return len(self._kinds)
@@ -96,7 +102,9 @@ class WatchTable:
         return EntryKind(self._kinds[number]), self._values[number]
 
     def entries(self) -> Iterator[tuple[EntryKind, bytes]]:
-        """The present entries as (kind, bytes), in the order of their numbers; the table may change during the iteration."""
+        """The present entries as (kind, bytes), in the order of their numbers; the table may change during the
+        iteration.
+        """
         return map(self.entry, range(len(self._kinds)))
 
     def coin(self, outpoint: bytes, /) -> Coin | None:
@@ -104,21 +112,31 @@ class WatchTable:
         return self._coins.get(snapshot(outpoint))
 
     def coins(self) -> Iterator[tuple[bytes, Coin]]:
-        """The present outpoints (36 bytes), each with its coin as it is when it is yielded; the table may change during the iteration."""
+        """The present outpoints (36 bytes), each with its coin as it is when it is yielded; the table may change during
+        the iteration.
+        """
         return ((outpoint, self._coins[outpoint]) for outpoint in list(self._coins))
 
     def set_coin(self, outpoint: bytes, entry: int, value: int, script: bytes | None, /) -> None:
-        """Watch an outpoint on behalf of `entry`; an outpoint that is already watched keeps its entry and gains a missing value or script.
+        """Watch an outpoint on behalf of `entry`; an outpoint that is already watched keeps its entry and gains a
+        missing value or script.
 
-        The entry may belong to another table. Raises ParameterError for an outpoint that does not have 36 bytes and for numbers out of
-        range.
+        The entry may belong to another table. Raises ParameterError for an outpoint that does not have 36 bytes and for
+        numbers out of range.
         """
         outpoint, coin = _checked(outpoint, entry, value, script)
         self._coins[outpoint] = _joined(self._coins.get(outpoint), coin)
 
     def learn(self, hits: Iterable[Hit], /) -> None:
-        """Watch the outpoints of the outputs among `hits`. Raises ParameterError as `set_coin` does, and then learns nothing."""
-        found = [_checked(hit.outpoint, hit.entry, hit.value, hit.script) for hit in [hit_of(hit) for hit in hits] if not hit.spend]
+        """Watch the outpoints of the outputs among `hits`.
+
+        Raises ParameterError as `set_coin` does, and then learns nothing.
+        """
+        found = [
+            _checked(hit.outpoint, hit.entry, hit.value, hit.script)
+            for hit in [hit_of(hit) for hit in hits]
+            if not hit.spend
+        ]
         for outpoint, coin in found:
             self._coins[outpoint] = _joined(self._coins.get(outpoint), coin)
 
@@ -144,7 +162,8 @@ class WatchTable:
         return twin
 
     def without(self, outpoints: Iterable[bytes], /) -> WatchTable:
-        """An independent copy of the table that does not watch these outpoints (36 bytes each), but for those that are entries.
+        """An independent copy of the table that does not watch these outpoints (36 bytes each), but for those that are
+        entries.
 
         Raises ParameterError for an outpoint that does not have 36 bytes.
         """
@@ -160,12 +179,15 @@ class WatchTable:
     def add_address_lines(
         self, chunk: bytes, at: int, p2pkh_version: int, p2sh_version: int, hrp: str, /
     ) -> tuple[int, int, list[tuple[int, bytes]]]:
-        """Add the addresses of whole lines `address` or `address,label` in `chunk` from byte `at` on, up to the first one not taken.
+        """Add the addresses of whole lines `address` or `address,label` in `chunk` from byte `at` on, up to the first
+        one not taken.
 
-        Returns the number of bytes and of lines taken, and the labels as (entry, UTF-8 without control characters). Lines that are not
-        taken are left to watch/textfile.py: by the reference all, by the compiled twin those that `decode_address` leaves.
+        Returns the number of bytes and of lines taken, and the labels as (entry, UTF-8 without control characters).
+        Lines that are not taken are left to watch/textfile.py: by the reference all, by the compiled twin those that
+        `decode_address` leaves.
 
-        Raises ParameterError for a version byte that is not from 0 to 255 or a negative offset, IndexError for an offset beyond the chunk.
+        Raises ParameterError for a version byte that is not from 0 to 255 or a negative offset, IndexError for an
+        offset beyond the chunk.
         """
         chunk, at = snapshot(chunk), offset(at)
         check_network(p2pkh_version, p2sh_version, hrp)
@@ -174,11 +196,16 @@ class WatchTable:
         return 0, 0, []
 
     def match_script(self, script: bytes, /) -> int:
-        """The entry that an output with this scriptPubKey matches, or NO_ENTRY: by script, then by multisig key, then by data."""
+        """The entry that an output with this scriptPubKey matches, or NO_ENTRY: by script, then by multisig key, then
+        by data.
+        """
         script = snapshot(script)
         entry = self._scripts.get(script, NO_ENTRY)
         if entry == NO_ENTRY and self._multisig_keys:
-            entry = next((self._multisig_keys[key] for key in blocks.multisig_keys(script) if key in self._multisig_keys), NO_ENTRY)
+            entry = next(
+                (self._multisig_keys[key] for key in blocks.multisig_keys(script) if key in self._multisig_keys),
+                NO_ENTRY,
+            )
         if entry == NO_ENTRY and self._data:
             entry = self._match_data(script)
         return entry
@@ -189,12 +216,14 @@ class WatchTable:
     def scan_block(self, raw: bytes, found: WatchTable | None = None, undo: bytes | None = None) -> list[Hit]:
         """The outputs and inputs of a block that concern the table: transactions in order, inputs before outputs.
 
-        They include spends of outputs found earlier in the same block. `found` is a table that collects the coins of a run of blocks until
-        they are learned: spends of those are included, too, and the block's are added. With `undo`, the block's undo record and its check,
-        an input is also found by the script that it spends, every spend has its value and script, and every hit its transaction's fee.
+        They include spends of outputs found earlier in the same block. `found` is a table that collects the coins of a
+        run of blocks until they are learned: spends of those are included, too, and the block's are added. With `undo`,
+        the block's undo record and its check, an input is also found by the script that it spends, every spend has its
+        value and script, and every hit its transaction's fee.
 
-        Raises FormatError for a malformed block, and if a transaction that concerns the table is in it twice (CVE-2012-2459: such a copy
-        has the header of the genuine block); UndoError for a record that is not the block's; `found` is then unchanged.
+        Raises FormatError for a malformed block, and if a transaction that concerns the table is in it twice
+        (CVE-2012-2459: such a copy has the header of the genuine block); UndoError for a record that is not the
+        block's; `found` is then unchanged.
         """
         _check_found(found)
         raw = snapshot(raw)
@@ -207,7 +236,9 @@ class WatchTable:
         txs = list(blocks.walk_block(raw))
         spent = None if undo is None else coins_of_block(undo, raw, txs)
         for position, tx in enumerate(txs):
-            self._scan(raw, tx, position, (self._coins, earlier, fresh), hits, spent[position] if spent and position else None)
+            self._scan(
+                raw, tx, position, (self._coins, earlier, fresh), hits, spent[position] if spent and position else None
+            )
         if len({(hit.spend, hit.txid, hit.n) for hit in hits}) != len(hits):
             raise FormatError("duplicated transactions (CVE-2012-2459)", offset=HEADER_SIZE, field="transactions")
         earlier.update(fresh)
@@ -240,10 +271,12 @@ class WatchTable:
         undo: Iterable[bytes | None] | None = None,
         packed: bool = False,
     ) -> list[list[Hit] | FormatError] | list[bytes | FormatError]:
-        """The hits of several blocks, scanned one after the other; for a malformed block, the error that scan_block raises.
+        """The hits of several blocks, scanned one after the other; for a malformed block, the error that scan_block
+        raises.
 
-        With `check`, check_block is called for each block first. `undo` has the undo record of each block, or None. Raises ParameterError
-        if it has another number of items. With `packed`, the hits of a block are bytes, which `unpack_hits` turns back.
+        With `check`, check_block is called for each block first. `undo` has the undo record of each block, or None.
+        Raises ParameterError if it has another number of items. With `packed`, the hits of a block are bytes, which
+        `unpack_hits` turns back.
         """
         _check_found(found)
         raws = snapshots(blocks)
@@ -282,17 +315,22 @@ class WatchTable:
         undo: Iterable[Place | None] | None = None,
         packed: bool = False,
     ) -> list[list[Hit] | FormatError | None] | list[bytes | FormatError | None]:
-        """The hits of several blocks in open files, as from scan_blocks. Each block is read into the buffer and scanned before the next.
+        """The hits of several blocks in open files, as from scan_blocks.
 
-        The result is None for a place that cannot be read or does not hold a block with that hash. `undo` has the place of the undo record
-        of each block, or None. With `packed`, the hits of a block are bytes, as from scan_blocks. Raises ParameterError for an invalid
-        place, or another number of them, before anything is read, and BufferError if another thread uses the buffer.
+        Each block is read into the buffer and scanned before the next.
+
+        The result is None for a place that cannot be read or does not hold a block with that hash. `undo` has the place
+        of the undo record of each block, or None. With `packed`, the hits of a block are bytes, as from scan_blocks.
+        Raises ParameterError for an invalid place, or another number of them, before anything is read, and BufferError
+        if another thread uses the buffer.
         """
         _check_found(found)
         if not isinstance(buffer, ReadBuffer):
             raise TypeError(f"a ReadBuffer expected, not {type(buffer).__name__}")
         wanted = [_place(place, MAX_BLOCK_SIZE) for place in places]
-        beside = [None if place is None else _place(place, MAX_UNDO_SIZE) for place in _for_each(undo, len(wanted), "places")]
+        beside = [
+            None if place is None else _place(place, MAX_UNDO_SIZE) for place in _for_each(undo, len(wanted), "places")
+        ]
         with buffer:
             results = [
                 None if (raw := _block_at(place)) is None else self._hits_or_error(raw, found, check, record)
@@ -300,7 +338,9 @@ class WatchTable:
             ]
         return [None if result is None else _packed(result) for result in results] if packed else results
 
-    def _hits_or_error(self, raw: bytes, found: WatchTable | None, check: bool, undo: bytes | Place | None) -> list[Hit] | FormatError:
+    def _hits_or_error(
+        self, raw: bytes, found: WatchTable | None, check: bool, undo: bytes | Place | None
+    ) -> list[Hit] | FormatError:
         try:
             if check:
                 blocks.check_block(raw)
@@ -344,7 +384,9 @@ class WatchTable:
                 coin = Coin(entry, NO_VALUE, None) if entry != NO_ENTRY else None
             if coin is not None and by_undo is not None:
                 packed, at = by_undo[index]
-                coin = _joined(coin, Coin(coin.entry, packed.value, script_of(packed, at) if coin.script is None else None))
+                coin = _joined(
+                    coin, Coin(coin.entry, packed.value, script_of(packed, at) if coin.script is None else None)
+                )
             if coin is not None:
                 spent.append((index, outpoint, coin))
         paid: list[tuple[int, int, bytes, int]] = []
@@ -361,7 +403,9 @@ class WatchTable:
             hits.append(Hit(True, position, txid, index, outpoint, coin.value, coin.script, coin.entry, fee))
         for index, at, script, entry in paid:
             outpoint = txid + index.to_bytes(4, "little")
-            value = max(int.from_bytes(raw[at : at + 8], "little", signed=True), NO_VALUE)  # consensus refuses negative values
+            value = max(
+                int.from_bytes(raw[at : at + 8], "little", signed=True), NO_VALUE
+            )  # consensus refuses negative values
             fresh[outpoint] = Coin(entry, value, script)
             hits.append(Hit(False, position, txid, index, outpoint, value, script, entry, fee))
 
@@ -420,7 +464,10 @@ def _block_at(place: Place) -> bytes | None:
 
 
 def _record_at(place: Place, raw: bytes) -> bytes:
-    """The undo record in that place. Raises UndoError if it cannot be read, or the block follows another one than the place says."""
+    """The undo record in that place.
+
+    Raises UndoError if it cannot be read, or the block follows another one than the place says.
+    """
     try:
         record = xored(os.pread(place.descriptor, place.size, place.offset), place.offset, place.key)
     except OSError:
@@ -450,4 +497,6 @@ def _joined(old: Coin | None, new: Coin) -> Coin:
     """The old coin, with a missing value or script from the new one."""
     if old is None:
         return new
-    return Coin(old.entry, new.value if old.value == NO_VALUE else old.value, new.script if old.script is None else old.script)
+    return Coin(
+        old.entry, new.value if old.value == NO_VALUE else old.value, new.script if old.script is None else old.script
+    )

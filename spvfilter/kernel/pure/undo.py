@@ -1,8 +1,11 @@
-"""Undo records: the coins that a block spent, in Bitcoin Core's rev*.dat (undo.h, coins.h, compressor.h). The readable reference.
+"""Undo records: the coins that a block spent, in Bitcoin Core's rev*.dat (undo.h, coins.h, compressor.h).
 
-    undo         CompactSize number of transactions less the coinbase; for each: CompactSize number of inputs, for each a coin
-    coin         VARINT height × 2 + coinbase; above height 0 VARINT version (dropped); VARINT amount, compressed; script, compressed
-    record       undo, then the check: sha256d(hash of the block's previous block, undo), 32 bytes
+The readable reference.
+
+    undo         CompactSize number of transactions less the coinbase; for each: CompactSize number of inputs, for each
+    a coin coin         VARINT height × 2 + coinbase; above height 0 VARINT version (dropped); VARINT amount,
+    compressed; script, compressed record       undo, then the check: sha256d(hash of the block's previous block, undo),
+    32 bytes
 
 Height 0 stands for an unknown height: before Core 0.15 only the last spend of a transaction's outputs kept it.
 """
@@ -29,10 +32,14 @@ _TOO_LONG = b"\x6a"  # Core's stand-in for a script above MAX_SCRIPT_SIZE, which
 class PackedCoin(NamedTuple):
     """A coin of an undo record, with its script still compressed."""
 
-    code: int  # height × 2 + coinbase
-    value: int  # satoshi
-    kind: int  # 0 P2PKH, 1 P2SH, 2 and 3 P2PK, 4 and 5 P2PK with the uncompressed key; 6: any other script
-    body: bytes  # hash, x of the key, or the script itself
+    code: int
+    """Height × 2 + coinbase."""
+    value: int
+    """Satoshi."""
+    kind: int
+    """0 P2PKH, 1 P2SH, 2 and 3 P2PK, 4 and 5 P2PK with the uncompressed key; 6: any other script."""
+    body: bytes
+    """Hash, x of the key, or the script itself."""
 
     def script(self) -> bytes | None:
         """The scriptPubKey; None if its key is not on the curve."""
@@ -62,7 +69,9 @@ def full_key(key: bytes) -> bytes | None:
 
 
 def compressed_key(key: bytes) -> bytes | None:
-    """The 33 bytes of an uncompressed public key (65 bytes, 04 first), as Core compresses it; None if its point is not on the curve."""
+    """The 33 bytes of an uncompressed public key (65 bytes, 04 first), as Core compresses it; None if its point is not
+    on the curve.
+    """
     short = bytes((2 + (key[64] & 1),)) + key[1:33]
     return short if full_key(short) == key else None
 
@@ -70,7 +79,8 @@ def compressed_key(key: bytes) -> bytes | None:
 def read_varint(raw: bytes, at: int, most: int, field: str) -> tuple[int, int]:
     """The VARINT at byte `at`, at most `most`, and the offset after it (Core serialize.h ReadVarInt). Raises UndoError.
 
-    Base 128, the most significant group first; the high bit says that another one follows, and each but the last has 1 subtracted.
+    Base 128, the most significant group first; the high bit says that another one follows, and each but the last has 1
+    subtracted.
     """
     number, cursor = 0, at
     while cursor < len(raw):
@@ -116,7 +126,9 @@ def read_coin(undo: bytes, at: int) -> tuple[PackedCoin, int]:
     size = _SPECIAL[kind] if kind < len(_SPECIAL) else kind - len(_SPECIAL)
     end = cursor + size
     if end > len(undo):
-        raise UndoError(f"truncated: {size} bytes wanted, {len(undo) - cursor} left", offset=cursor, field="undo script")
+        raise UndoError(
+            f"truncated: {size} bytes wanted, {len(undo) - cursor} left", offset=cursor, field="undo script"
+        )
     body = undo[cursor:end] if size <= MAX_SCRIPT_SIZE else _TOO_LONG
     return PackedCoin(code, value, min(kind, len(_SPECIAL)), body), end
 
@@ -140,10 +152,11 @@ def check_end(undo: bytes, at: int) -> None:
 
 
 def spent_coins(undo: bytes, /) -> list[list[SpentCoin]]:
-    """The coins in an undo record without its check: for each transaction but the coinbase those of its inputs, in order.
+    """The coins in an undo record without its check: for each transaction but the coinbase those of its inputs, in
+    order.
 
-    Raises UndoError for a truncated record, a number or count out of range, an amount above MAX_MONEY, a key that is not on the curve, and
-    trailing bytes.
+    Raises UndoError for a truncated record, a number or count out of range, an amount above MAX_MONEY, a key that is
+    not on the curve, and trailing bytes.
     """
     undo = snapshot(undo)
     total, cursor = read_count(undo, 0, 1, "undo transaction count")
@@ -176,8 +189,8 @@ def script_of(coin: PackedCoin, at: int) -> bytes:
 def coins_of_block(record: bytes, raw: bytes, txs: Sequence[TxSpan]) -> list[list[tuple[PackedCoin, int]]]:
     """The coins that each transaction of a block spends, each with its offset in the record; none for the coinbase.
 
-    Raises UndoError for a record whose check does not fit it and the block's previous block, whose counts are not the block's, in which a
-    transaction pays more than it spends, or that spent_coins refuses.
+    Raises UndoError for a record whose check does not fit it and the block's previous block, whose counts are not the
+    block's, in which a transaction pays more than it spends, or that spent_coins refuses.
     """
     size = len(record) - HASH_SIZE
     if size < 0:
@@ -196,10 +209,14 @@ def coins_of_block(record: bytes, raw: bytes, txs: Sequence[TxSpan]) -> list[lis
     return spent
 
 
-def _coins_of_tx(undo: bytes, start: int, raw: bytes, tx: TxSpan, position: int) -> tuple[list[tuple[PackedCoin, int]], int]:
+def _coins_of_tx(
+    undo: bytes, start: int, raw: bytes, tx: TxSpan, position: int
+) -> tuple[list[tuple[PackedCoin, int]], int]:
     count, cursor = read_count(undo, start, MIN_COIN_SIZE, "undo input count")
     if count != len(tx.inputs):
-        raise UndoError(f"{count}, but transaction {position} has {len(tx.inputs)}", offset=start, field="undo input count")
+        raise UndoError(
+            f"{count}, but transaction {position} has {len(tx.inputs)}", offset=start, field="undo input count"
+        )
     coins, total = [], 0
     for _ in range(count):
         at = cursor

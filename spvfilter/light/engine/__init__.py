@@ -12,4 +12,6 @@ if TYPE_CHECKING:
     from spvfilter.light.engine.options import Options as Options, Patience as Patience
     from spvfilter.light.engine.saved import Saved as Saved
 else:
-    __all__, __getattr__, __dir__ = lazy(__name__, engine="Engine", inputs="Instant", options="Options Patience", saved="Saved")
+    __all__, __getattr__, __dir__ = lazy(
+        __name__, engine="Engine", inputs="Instant", options="Options Patience", saved="Saved"
+    )

@@ -1,14 +1,16 @@
-"""The address book: addresses of peers in two tables of buckets, so that nobody can fill it with its own (Core addrman).
+"""The address book: addresses of peers in two tables of buckets, so that nobody can fill it with its own (Core
+addrman).
 
-The table of new addresses holds what others tell of, the table of tried ones what was connected once. Where an address may stand follows
-from a keyed hash with the wallet's secret, which nobody else can compute: its bucket, and in it one position. A new address stands in a
-bucket given by its group and by its source's group: all that one source tells reaches 16 of 256 buckets. A tried one stands in a bucket of
-its group, which reaches 4 of 64. So the book holds at most 16,384 new and 4,096 tried addresses, and a choice that draws the bucket first
-gives a party with few groups few chances, however many addresses it has. Sizes are a quarter of Core's; each address stands once, where
-Core lets a new one stand in eight buckets.
+The table of new addresses holds what others tell of, the table of tried ones what was connected once. Where an address
+may stand follows from a keyed hash with the wallet's secret, which nobody else can compute: its bucket, and in it one
+position. A new address stands in a bucket given by its group and by its source's group: all that one source tells
+reaches 16 of 256 buckets. A tried one stands in a bucket of its group, which reaches 4 of 64. So the book holds at most
+16,384 new and 4,096 tried addresses, and a choice that draws the bucket first gives a party with few groups few
+chances, however many addresses it has. Sizes are a quarter of Core's; each address stands once, where Core lets a new
+one stand in eight buckets.
 
-No address is removed for one that is only told of, unless it is hopeless; a tried one leaves for another that was connected only after it
-was tested itself (Core's test before evict).
+No address is removed for one that is only told of, unless it is hopeless; a tried one leaves for another that was
+connected only after it was tested itself (Core's test before evict).
 """
 
 from __future__ import annotations
@@ -82,7 +84,11 @@ class _Table:
 
     def slots(self) -> dict[Slot, str]:
         """All addresses."""
-        return {(bucket, position): address for bucket, there in self._buckets.items() for position, address in there.items()}
+        return {
+            (bucket, position): address
+            for bucket, there in self._buckets.items()
+            for position, address in there.items()
+        }
 
 
 class AddressBook:
@@ -96,7 +102,9 @@ class AddressBook:
         self._new = _Table()
         self._tried = _Table()
         self._changes: dict[str, KnownAddress | None] = {}
-        self._rivals: dict[str, float] = {}  # addresses that were connected, whose place in the table of tried ones another has; since when
+        self._rivals: dict[
+            str, float
+        ] = {}  # addresses that were connected, whose place in the table of tried ones another has; since when
         self._counted: dict[str, float] = {}  # when a failure was last counted
         self._last_good = 1.0  # when any address was last connected; 1 lets the first failure of each count
         for known in saved:
@@ -194,7 +202,10 @@ class AddressBook:
         return False
 
     def attempted(self, address: str, now: float) -> None:
-        """A connection is being made. It counts as a failure until it succeeds, once between two successes of any: we may be offline."""
+        """A connection is being made.
+
+        It counts as a failure until it succeeds, once between two successes of any: we may be offline.
+        """
         known = self._entries.get(address)
         if known is None:
             return
@@ -213,7 +224,12 @@ class AddressBook:
         self._last_good = max(self._last_good, now)
         speed = (3 * known.speed_ms + speed_ms) // 4 if known.speed_ms else speed_ms
         known = known._replace(
-            services=services, seen=int(now), succeeded=int(now), attempted=int(now), failures=0, speed_ms=max(1, min(speed, 1 << 31))
+            services=services,
+            seen=int(now),
+            succeeded=int(now),
+            attempted=int(now),
+            failures=0,
+            speed_ms=max(1, min(speed, 1 << 31)),
         )
         self._set(known)
         if not known.tried:
@@ -256,7 +272,8 @@ class AddressBook:
         return None
 
     def judge_rivals(self, now: float, there: Collection[str] = ()) -> None:
-        """Give places of tried addresses to those that want them, where the test has shown or not come that they are gone.
+        """Give places of tried addresses to those that want them, where the test has shown or not come that they are
+        gone.
 
         Those that are connected are `there`, and are not tested.
         """
@@ -288,25 +305,35 @@ class AddressBook:
     ) -> Iterator[str]:
         """Addresses to connect to, each once; `is_free` says of an address whether it may be drawn at that moment.
 
-        Those of the first of `kinds` come before all others. Of a kind one table is drawn, of the table a bucket, of the bucket an address,
-        which then has its chance: those that failed, were slow or at fault are passed over more often.
+        Those of the first of `kinds` come before all others. Of a kind one table is drawn, of the table a bucket, of
+        the bucket an address, which then has its chance: those that failed, were slow or at fault are passed over more
+        often.
         """
         tables = (self._new,) if only_new else (self._new, self._tried)
         for kind in kinds:
 
             def wanted(address: str, is_wanted: Callable[[KnownAddress], bool] = kind) -> KnownAddress | None:
                 known = self._entries[address]
-                return known if is_wanted(known) and (known.attempted <= known.succeeded or not _is_paused(known, now)) else None
+                return (
+                    known
+                    if is_wanted(known) and (known.attempted <= known.succeeded or not _is_paused(known, now))
+                    else None
+                )
 
             yield from _drawn(random, [_Left(table.buckets(), wanted) for table in tables], is_free)
 
     def has_hope(self, wanted: Callable[[str], bool]) -> bool:
-        """Whether any address that states compact filters, and did not fail when it was last tried, meets a condition."""
+        """Whether any address that states compact filters, and did not fail when it was last tried, meets a
+        condition.
+        """
         return any(map(wanted, self._hopes))
 
 
 class _Left:
-    """What is left to draw of a table. Whom a bucket holds is looked at when it is drawn first: a full book has 20,480 addresses."""
+    """What is left to draw of a table.
+
+    Whom a bucket holds is looked at when it is drawn first: a full book has 20,480 addresses.
+    """
 
     def __init__(self, buckets: list[Collection[str]], wanted: Callable[[str], KnownAddress | None]) -> None:
         self._buckets: list[Collection[str] | list[KnownAddress]] = [*buckets]
@@ -318,7 +345,9 @@ class _Left:
             number = random.randrange(len(self._buckets))
             bucket = self._buckets[number]
             if not isinstance(bucket, list):
-                bucket = self._buckets[number] = [known for address in bucket if (known := self._wanted(address)) is not None]
+                bucket = self._buckets[number] = [
+                    known for address in bucket if (known := self._wanted(address)) is not None
+                ]
             if bucket:
                 return bucket
             self._buckets[number] = self._buckets[-1]

@@ -1,9 +1,11 @@
-"""Discovery: which addresses of the network are connected beside the peers that the user named, and what is learned of others.
+"""Discovery: which addresses of the network are connected beside the peers that the user named, and what is learned of
+others.
 
-As Core, with a wallet's needs: addresses are drawn from the book, those first that state the services that are needed. At most one is
-connected of each group of addresses, and none of a host that is connected. Two of the last run come first (anchors), so that a restart
-alone gives nobody new all connections. Now and then a new address is tried and left again (a feeler). While no block comes for long, one
-more is connected. Peers are asked for addresses once, and told none.
+As Core, with a wallet's needs: addresses are drawn from the book, those first that state the services that are needed.
+At most one is connected of each group of addresses, and none of a host that is connected. Two of the last run come
+first (anchors), so that a restart alone gives nobody new all connections. Now and then a new address is tried and left
+again (a feeler). While no block comes for long, one more is connected. Peers are asked for addresses once, and told
+none.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ EXTRA_S = 600.0  # between two further connections while the tip is stale, Core 
 _EXTRA_RETRY_S = 15.0  # after one of them that could not be made, or had not what is needed; ours
 EXTRA_CHANCE_S = 120.0  # that each of them has to bring a new block; ours
 ANCHOR_S = 600.0  # that a peer must have been connected to be an anchor; ours
-MAX_HOPES = 512  # attempts to find a peer with compact filters, after which mode "auto" waits for none: a quarter of an hour; ours
+# attempts to find a peer with compact filters, after which mode "auto" waits for none: a quarter of an hour; ours
+MAX_HOPES = 512
 _ANSWERED = 8  # attempts for which one counts that was answered, or is made again though the last one failed
 
 _TOKENS_AT_ONCE = 1_000.0  # addresses taken of one peer, Core net_processing.cpp MAX_ADDR_PROCESSING_TOKEN_BUCKET
@@ -66,10 +69,13 @@ _WRITE_AT = 200  # changed addresses that are written at once
 class Purpose(Enum):
     """Why a peer is connected."""
 
-    NAMED = "named"  # by the user
+    NAMED = "named"
+    """By the user."""
     DISCOVERED = "discovered"
-    EXTRA = "extra"  # beyond the usual number, since the tip is stale
-    FEELER = "feeler"  # to learn whether it is there; then it is left
+    EXTRA = "extra"
+    """Beyond the usual number, since the tip is stale."""
+    FEELER = "feeler"
+    """To learn whether it is there; then it is left."""
 
 
 class DismissedError(Exception):
@@ -85,12 +91,17 @@ class Neighbour(NamedTuple):
 
     number: int
     address: str
-    host: str  # that it leads to, as far as is known
+    host: str
+    """That it leads to, as far as is known."""
     purpose: Purpose
-    since: float  # when it was begun or made, by the monotonic clock
+    since: float
+    """When it was begun or made, by the monotonic clock."""
     is_connected: bool
-    is_useful: bool  # whether it is ready and offers what is needed
-    is_usual: bool  # whether it is one of the usual number: no named one that is ready and does not offer what is needed
+    is_useful: bool
+    """Whether it is ready and offers what is needed."""
+    is_usual: (
+        bool  # whether it is one of the usual number: no named one that is ready and does not offer what is needed
+    )
 
 
 @dataclass(slots=True)
@@ -125,7 +136,9 @@ class Discovery:
         self._dials = Dials()
         self._seeds = Seeds()
         self._tokens: dict[int, _Tokens] = {}
-        self._resting: dict[str, float] = {}  # addresses, and until when by the monotonic clock; for ever if they are our own
+        self._resting: dict[
+            str, float
+        ] = {}  # addresses, and until when by the monotonic clock; for ever if they are our own
         self._hopes = 0  # attempts that brought no compact filters since any brought some
         self._tip = (b"", 0.0)  # and since when it is
         self._due = {"feeler": 0.0, "extra": 0.0, "look": 0.0, "write": 0.0}  # by the monotonic clock
@@ -146,7 +159,9 @@ class Discovery:
         return services & self._needs == self._needs or (self._is_hopeless and services & BLOOM_NEEDS == BLOOM_NEEDS)
 
     def may_offer_filters(self, dialled: Iterable[str], there: Iterable[Neighbour], now: Instant) -> bool:
-        """Whether mode "auto" should wait for a peer with compact filters: one is connecting, or states them and did not fail lately."""
+        """Whether mode "auto" should wait for a peer with compact filters: one is connecting, or states them and did
+        not fail lately.
+        """
         banned, groups = self._banned_hosts(now), {dialling_group(each.host) for each in there}
 
         def is_hope(address: str) -> bool:
@@ -186,7 +201,9 @@ class Discovery:
             hosts.add(host)
             groups.add(dialling_group(host))
             if purpose is Purpose.DISCOVERED and self._tokens and self._has_failed(address):
-                self._hopes += _ANSWERED - 1  # where a few are all that there are, each is tried again only after its pause
+                self._hopes += (
+                    _ANSWERED - 1
+                )  # where a few are all that there are, each is tried again only after its pause
             self._begin(address, now)
             if address in wanted:
                 self._rest(address, now.monotonic + _ANCHOR_REST_S)
@@ -243,14 +260,17 @@ class Discovery:
         return now.monotonic >= self._dials.next_at and now.monotonic >= self._due["look"]
 
     def _kinds(self) -> list[Callable[[KnownAddress], bool]]:
-        """Addresses that state what is needed come first, then those of which nothing is known, then others that were never connected.
+        """Addresses that state what is needed come first, then those of which nothing is known, then others that were
+        never connected.
 
-        While one attempt after the other fails, they come in any order: a few that are not there, each tried again after its pause, would
-        take the turns of all others.
+        While one attempt after the other fails, they come in any order: a few that are not there, each tried again
+        after its pause, would take the turns of all others.
         """
         needs = self._needs
         kinds: list[Callable[[KnownAddress], bool]] = [
-            (lambda known: known.services & needs == needs) if not self._is_hopeless else (lambda known: self.serves(known.services)),
+            (lambda known: known.services & needs == needs)
+            if not self._is_hopeless
+            else (lambda known: self.serves(known.services)),
             lambda known: not known.services,
             lambda known: not known.tried,
         ]
@@ -304,7 +324,11 @@ class Discovery:
                     kept.append(each.number)
                 elif now.monotonic - each.since > EXTRA_CHANCE_S:
                     dismissed.append(each.number)
-        usual = [each for each in there if each.purpose is Purpose.DISCOVERED or (each.purpose is Purpose.NAMED and each.is_useful)]
+        usual = [
+            each
+            for each in there
+            if each.purpose is Purpose.DISCOVERED or (each.purpose is Purpose.NAMED and each.is_useful)
+        ]
         for _ in range(len(usual) + len(kept) - self._options.max_peers):
             spare = [each for each in usual if each.purpose is Purpose.DISCOVERED and each.number not in dismissed]
             others = [each for each in spare if each.address not in self._anchors]
@@ -314,7 +338,9 @@ class Discovery:
         return dismissed, kept
 
     def _note_anchors(self, now: Instant, there: Iterable[Neighbour]) -> None:
-        """The anchors are the two that have been of use for longest; those of before stay until others take their places."""
+        """The anchors are the two that have been of use for longest; those of before stay until others take their
+        places.
+        """
         steady = [
             each.address
             for each in sorted(there, key=lambda each: each.since)
@@ -325,7 +351,9 @@ class Discovery:
         anchors += [address for address in self._anchors if address not in anchors]
         self._anchors = anchors[:MAX_ANCHORS]
 
-    def welcome(self, purpose: Purpose, address: str, profile: Connected, took_s: float, now: Instant) -> DismissedError | None:
+    def welcome(
+        self, purpose: Purpose, address: str, profile: Connected, took_s: float, now: Instant
+    ) -> DismissedError | None:
         """A connection was made: why it is to be left again, if it is."""
         self._dials.succeeded()
         self.book.connected(address, profile.services, round(took_s * 1000), now.wall)
@@ -339,8 +367,12 @@ class Discovery:
         self._tokens[profile.peer] = _Tokens(1.0 + _TOKENS_AT_ONCE, now.monotonic)  # it is asked for so many
         return None
 
-    def ended(self, number: int, purpose: Purpose, address: str, error: Exception, until: float, lasted_s: float, now: Instant) -> None:
-        """A connection has ended, or could not be made; its address is banned `until` then (seconds since 1970), unless that is 0."""
+    def ended(
+        self, number: int, purpose: Purpose, address: str, error: Exception, until: float, lasted_s: float, now: Instant
+    ) -> None:
+        """A connection has ended, or could not be made; its address is banned `until` then (seconds since 1970), unless
+        that is 0.
+        """
         was_connected = self._tokens.pop(number, None) is not None
         if purpose is Purpose.NAMED:
             return
@@ -395,7 +427,9 @@ class Discovery:
     # What others tell
 
     def heard(self, number: int, host: str, addresses: Sequence[PeerAddress], now: Instant) -> None:
-        """A peer on a host tells of addresses: as many are taken as it has tokens for, in no order that it can choose."""
+        """A peer on a host tells of addresses: as many are taken as it has tokens for, in no order that it can
+        choose.
+        """
         tokens = self._tokens.get(number)
         if tokens is None:
             return
@@ -429,7 +463,9 @@ class Discovery:
             return self._options.reach is Reach.PROXIED
         if is_public(host, net):
             return True
-        return net in (NetId.IPV4, NetId.IPV6) and self._chain.network.genesis_hash == REGTEST.genesis_hash  # which has no public network
+        return (
+            net in (NetId.IPV4, NetId.IPV6) and self._chain.network.genesis_hash == REGTEST.genesis_hash
+        )  # which has no public network
 
     # DNS seeds
 
@@ -457,7 +493,9 @@ class Discovery:
     # The database
 
     def take_changes(self, now: Instant) -> tuple[dict[str, KnownAddress | None], list[str] | None]:
-        """What is to be written of the book, what has changed within a minute together or much at once; the anchors if they changed."""
+        """What is to be written of the book, what has changed within a minute together or much at once; the anchors if
+        they changed.
+        """
         anchors = None
         if self._anchors != self._written:
             anchors = self._written = list(self._anchors)
@@ -471,12 +509,18 @@ def discovering(options: Options, chain: HeaderChain, saved: Saved, random: rand
     """What chooses addresses beside those that the user named; None if only those are connected."""
     if options.reach is Reach.NAMED:
         return None
-    return Discovery(options, chain, AddressBook(saved.secret, saved.addresses), saved.anchors, dict(saved.bans), random)
+    return Discovery(
+        options, chain, AddressBook(saved.secret, saved.addresses), saved.anchors, dict(saved.bans), random
+    )
 
 
 def _is_line(error: Exception) -> bool:
-    """Whether a connection has ended without a word of the peer's: it may be the line, which all lose when ours does."""
-    return isinstance(error, OSError) or (isinstance(error, SessionError) and error.cause in (Cause.LOST, Cause.PING_TIMEOUT))
+    """Whether a connection has ended without a word of the peer's: it may be the line, which all lose when ours
+    does.
+    """
+    return isinstance(error, OSError) or (
+        isinstance(error, SessionError) and error.cause in (Cause.LOST, Cause.PING_TIMEOUT)
+    )
 
 
 def _shorten(kept: dict[str, float]) -> None:

@@ -28,9 +28,12 @@ MAX_NAMED = 1_000  # addresses that are not named twice for lack of old blocks, 
 class _Wanted:
     height: int
     then: list[Callable[[bytes], None]]
-    asked: set[Peer] = field(default_factory=set)  # peers that owe it
-    lacking: set[Peer] = field(default_factory=set)  # peers that said that they do not have it
-    is_checked: bool = False  # whether one has come and is being checked
+    asked: set[Peer] = field(default_factory=set)
+    """Peers that owe it."""
+    lacking: set[Peer] = field(default_factory=set)
+    """Peers that said that they do not have it."""
+    is_checked: bool = False
+    """Whether one has come and is being checked."""
 
 
 class BlockRequests:
@@ -80,7 +83,9 @@ class BlockRequests:
             del self._wanted[block_hash]
 
     def advance(self) -> None:
-        """Ask for what nobody was asked for, or only peers that stall: each of them once, for all that it is to send."""
+        """Ask for what nobody was asked for, or only peers that stall: each of them once, for all that it is to
+        send.
+        """
         questions: dict[Peer, list[InvItem]] = {}
         for block_hash, wanted in list(self._wanted.items()):
             if wanted.is_checked or any(peer.state is PeerState.READY for peer in wanted.asked):
@@ -117,7 +122,10 @@ class BlockRequests:
         return None
 
     def _let_go(self, wanted: _Wanted) -> None:
-        """Nobody else has a block: drop one that said that it has not, so that it is asked again after a pause. It has the chain."""
+        """Nobody else has a block: drop one that said that it has not, so that it is asked again after a pause.
+
+        It has the chain.
+        """
         lacking = next((peer for peer in self._context.pool.ready() if peer in wanted.lacking), None)
         if lacking is not None:
             error = UselessPeerError(f"does not have block {wanted.height} of the chain that it has")
@@ -191,7 +199,10 @@ class BlockRequests:
 
 
 def _flaw(raw: bytes, must_have_witness: bool) -> Exception | None:
-    """What is wrong with a block that its header's hash does not show. Of consensus only amounts are looked at: what the books count."""
+    """What is wrong with a block that its header's hash does not show.
+
+    Of consensus only amounts are looked at: what the books count.
+    """
     block_hash = sha256d(raw[:HEADER_SIZE])
     try:
         check_block(raw)
@@ -199,7 +210,10 @@ def _flaw(raw: bytes, must_have_witness: bool) -> Exception | None:
         return LieError(f"block {hash_to_hex(block_hash)}: {error}", cause=Lie.FALSE_BLOCK)
     for span in walk_block(raw):
         if not are_amounts(raw, span):
-            told = f"block {hash_to_hex(block_hash)}: the outputs of transaction {hash_to_hex(txid(raw, span))} are no amounts"
+            told = (
+                f"block {hash_to_hex(block_hash)}: the outputs of transaction {hash_to_hex(txid(raw, span))} are no"
+                " amounts"
+            )
             return LieError(told, cause=Lie.IMPOSSIBLE_TX)
     if must_have_witness and _is_stripped(raw):
         return UselessPeerError(f"sends block {hash_to_hex(block_hash)} without the witnesses that it commits to")
@@ -212,4 +226,6 @@ def _is_stripped(raw: bytes) -> bool:
     if span.witness:
         return False
     coinbase = Transaction.parse(raw[span.start : span.end])
-    return any(len(out.script_pubkey) >= 38 and out.script_pubkey.startswith(COMMITMENT_PREFIX) for out in coinbase.outputs)
+    return any(
+        len(out.script_pubkey) >= 38 and out.script_pubkey.startswith(COMMITMENT_PREFIX) for out in coinbase.outputs
+    )

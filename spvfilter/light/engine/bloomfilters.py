@@ -10,7 +10,10 @@ _DRIFT = 4.0  # times the requested rate at which a peer's filter, grown by what
 
 
 class BloomFilters:
-    """Makes the filter. Its parameters are durable before their first use: filters that differ tell peers more than one does."""
+    """Makes the filter.
+
+    Its parameters are durable before their first use: filters that differ tell peers more than one does.
+    """
 
     def __init__(self, context: Context, parameters: Bip37Parameters | None, secret: bytes) -> None:
         self._context = context
@@ -18,7 +21,9 @@ class BloomFilters:
         self._secret = secret
         self._fresh_rate = 0.0
         self.elements: dict[bytes, None] = {}  # of the latest one
-        self._made: tuple[list[bytes], Bip37Parameters, Bip37Filter] | None = None  # the latest one, and what it was made from
+        self._made: tuple[list[bytes], Bip37Parameters, Bip37Filter] | None = (
+            None  # the latest one, and what it was made from
+        )
         self._is_durable = parameters is not None
 
     def make(self) -> Bip37Filter | None:

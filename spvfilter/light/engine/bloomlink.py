@@ -1,8 +1,8 @@
 """Filtered blocks asked of one peer in flights, and its answers judged one by one (BIP-37).
 
-A flight is a getdata of many blocks and a ping behind it. The pong says that everything asked for has been answered, so what is missing
-then does not come. Within a flight the answers come in the order asked for: the peer's filter grows by what it matches, and blocks tested
-in another order would have been tested with another filter.
+A flight is a getdata of many blocks and a ping behind it. The pong says that everything asked for has been answered, so
+what is missing then does not come. Within a flight the answers come in the order asked for: the peer's filter grows by
+what it matches, and blocks tested in another order would have been tested with another filter.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from spvfilter.wallet.amounts import are_amounts
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.wire.messages.merkleblock import MerkleBlock, Proof
 
-MAX_DOUBTFUL_SIZE = 1_000_000  # bytes of transactions in blocks that our copy of a filter does not match, until it is loaded anew; ours
+MAX_DOUBTFUL_SIZE = (
+    1_000_000  # bytes of transactions in blocks that our copy of a filter does not match, until it is loaded anew; ours
+)
 
 Landed = Callable[[list[ScannedBlock], list[ScannedBlock]], None]  # the blocks; those that must be fetched whole
 
@@ -30,10 +32,12 @@ Landed = Callable[[list[ScannedBlock], list[ScannedBlock]], None]  # the blocks;
 class Flight:
     """Filtered blocks asked for together."""
 
-    wanted: Sequence[tuple[int, bytes]]  # height and hash, ascending
+    wanted: Sequence[tuple[int, bytes]]
+    """Height and hash, ascending."""
     then: Landed
     blocks: list[ScannedBlock] = field(default_factory=list)
-    whole: list[ScannedBlock] = field(default_factory=list)  # those whose proof cannot be relied on
+    whole: list[ScannedBlock] = field(default_factory=list)
+    """Those whose proof cannot be relied on."""
 
 
 @dataclass(slots=True)
@@ -43,9 +47,12 @@ class _Open:
     flight: Flight
     block: ScannedBlock
     proof: Proof
-    due: set[bytes]  # txids
-    raws: dict[bytes, bytes] = field(default_factory=dict)  # without witness
-    size: int = 0  # bytes of these, with witness
+    due: set[bytes]
+    """Txids."""
+    raws: dict[bytes, bytes] = field(default_factory=dict)
+    """Without witness."""
+    size: int = 0
+    """Bytes of these, with witness."""
 
 
 class BloomLink:
@@ -57,14 +64,22 @@ class BloomLink:
         self.epoch = -1  # of the watch list that the filter was made of
         self.must_reload = True  # whether the peer needs a new filter before it is asked anything more
         self.covered = -1  # height up to which its filter has what blocks taught
-        self.unanswered: set[bytes] = set()  # announced transactions (txid or wtxid) that it matched and that have not come
-        self.misses_txs = False  # since it was loaded, something announced was not asked for, not sent, or matched by another filter
+        self.unanswered: set[bytes] = (
+            set()
+        )  # announced transactions (txid or wtxid) that it matched and that have not come
+        self.misses_txs = (
+            False  # since it was loaded, something announced was not asked for, not sent, or matched by another filter
+        )
         self.loading = 0  # filters that it was given and may not have yet
         self._of_another: set[bytes] = set()  # those of the unanswered that a filter before this one may have matched
         self.is_in_doubt = False  # whether its filter turned out to have more than our copy of it
         self._doubtful_size = 0  # bytes of what blocks had that our copy does not match
-        self.asked_to = -1  # height up to which it was asked for what is owed: what is joined then is not asked for over and over
-        self.is_reloading = False  # whether it has been given the filter anew for what it did, and has not dealt with that yet
+        self.asked_to = (
+            -1
+        )  # height up to which it was asked for what is owed: what is joined then is not asked for over and over
+        self.is_reloading = (
+            False  # whether it has been given the filter anew for what it did, and has not dealt with that yet
+        )
         self._flights: deque[Flight] = deque()
         self._open: _Open | None = None
 
@@ -102,8 +117,8 @@ class BloomLink:
     def came(self, tx: Transaction) -> None:
         """What it announced has come. Raises LieError, UselessPeerError as `judge`.
 
-        What a filter before may have matched, or none, teaches our copy nothing: the peer's may have learned it before it was given this
-        one. It would be taken for a lie later that it leaves out what spends from it.
+        What a filter before may have matched, or none, teaches our copy nothing: the peer's may have learned it before
+        it was given this one. It would be taken for a lie later that it leaves out what spends from it.
         """
         ids = {tx.txid, tx.wtxid}
         was_matched = not ids.isdisjoint(self.unanswered)
@@ -138,7 +153,9 @@ class BloomLink:
         if block_hash != expected:
             if not any(block_hash == wanted for _, wanted in flight.wanted):
                 raise LieError(f"block {hash_to_hex(block_hash)}", cause=Lie.UNASKED_BLOCK)
-            raise LieError(f"block {hash_to_hex(block_hash)} where {hash_to_hex(expected)} is due", cause=Lie.BLOCK_OUT_OF_ORDER)
+            raise LieError(
+                f"block {hash_to_hex(block_hash)} where {hash_to_hex(expected)} is due", cause=Lie.BLOCK_OUT_OF_ORDER
+            )
         proof = message.verify()
         block = ScannedBlock(height, block_hash, total=proof.total, time=message.header.time)
         flight.blocks.append(block)
@@ -149,10 +166,12 @@ class BloomLink:
         return flight
 
     def tx(self, tx: Transaction) -> bool:
-        """Take a transaction; whether the last merkleblock proves it. Raises LieError for more than a block has room for.
+        """Take a transaction; whether the last merkleblock proves it.
 
-        A txid does not show the witness, of which a peer may invent as much as a message holds, for each transaction of a block. It is not
-        kept: Core sends none with a filtered block.
+        Raises LieError for more than a block has room for.
+
+        A txid does not show the witness, of which a peer may invent as much as a message holds, for each transaction of
+        a block. It is not kept: Core sends none with a filtered block.
         """
         current = self._open
         if current is None or tx.txid not in current.due:
@@ -161,7 +180,10 @@ class BloomLink:
             return True
         current.size += len(tx.raw)
         if current.size > MAX_BLOCK_WEIGHT:
-            told = f"{hash_to_hex(tx.txid)} with others of block {current.block.height}: {current.size:,} bytes, more than a block can have"
+            told = (
+                f"{hash_to_hex(tx.txid)} with others of block {current.block.height}: {current.size:,} bytes, more than"
+                " a block can have"
+            )
             raise LieError(f"transaction {told}", cause=Lie.IMPOSSIBLE_TX)
         current.raws[tx.txid] = tx.stripped
         if len(current.raws) == len(current.due):
@@ -169,11 +191,14 @@ class BloomLink:
         return True
 
     def judge(self, raw: bytes, *, in_block: bool) -> None:
-        """Update our copy of the filter with a transaction that the peer's matched. Raises LieError, UselessPeerError if ours does not.
+        """Update our copy of the filter with a transaction that the peer's matched.
 
-        A peer's filter learns from what it announces, ours from what then arrives. While something announced before is missing, a
-        transaction that does not match is no lie, but a reason to load the filter anew, unless they are many: what a missing transaction
-        teaches a filter matches few others. What is outstanding when an announced transaction arrives was announced after it.
+        Raises LieError, UselessPeerError if ours does not.
+
+        A peer's filter learns from what it announces, ours from what then arrives. While something announced before is
+        missing, a transaction that does not match is no lie, but a reason to load the filter anew, unless they are
+        many: what a missing transaction teaches a filter matches few others. What is outstanding when an announced
+        transaction arrives was announced after it.
         """
         if self.filter is not None and self.filter.matches_tx(raw):
             return
@@ -181,7 +206,9 @@ class BloomLink:
             self.is_in_doubt = True
             self._doubtful_size += len(raw) if in_block else 0
             if self._doubtful_size > MAX_DOUBTFUL_SIZE:
-                raise UselessPeerError(f"sends {self._doubtful_size:,} bytes of transactions that its filter does not match")
+                raise UselessPeerError(
+                    f"sends {self._doubtful_size:,} bytes of transactions that its filter does not match"
+                )
             return
         raise LieError(f"transaction {hash_to_hex(Transaction.parse(raw).txid)}", cause=Lie.FILTERED_OUT_TX)
 

@@ -1,8 +1,10 @@
-"""Search by BIP-37: every peer that serves it gets the filter and is asked for the same blocks, and their answers are compared.
+"""Search by BIP-37: every peer that serves it gets the filter and is asked for the same blocks, and their answers are
+compared.
 
-The first answer is recorded. What it leaves out shows where another peer proves a transaction of ours in the same block: then those that
-left it out have lied, and the blocks from there on are searched again; whoever leaves it out in that search has lied, too. Heights that
-fewer than three independent peers have answered for are a debt, which is paid when further peers come, in this run or a later one.
+The first answer is recorded. What it leaves out shows where another peer proves a transaction of ours in the same
+block: then those that left it out have lied, and the blocks from there on are searched again; whoever leaves it out in
+that search has lied, too. Heights that fewer than three independent peers have answered for are a debt, which is paid
+when further peers come, in this run or a later one.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ _MAX_SHOWN = 100  # blocks of which it is remembered what some left out, the lat
 class _Part:
     """Successive blocks that peers are asked for together."""
 
-    wanted: Sequence[tuple[int, bytes]]  # height and hash
+    wanted: Sequence[tuple[int, bytes]]
+    """Height and hash."""
     asked: set[Peer] = field(default_factory=set)
     answers: dict[Peer, list[ScannedBlock]] = field(default_factory=dict)
     is_recorded: bool = False
@@ -63,7 +66,9 @@ class BloomSearch:
         filters: BloomFilters,
         found: Callable[[bytes | None], None],
     ) -> None:
-        """`found` is called with the scripts of what is found, so that another way of searching can find what spends it."""
+        """`found` is called with the scripts of what is found, so that another way of searching can find what spends
+        it.
+        """
         self._context = context
         self._headers = headers
         self._blocks = blocks
@@ -74,8 +79,12 @@ class BloomSearch:
         self._parts: deque[_Part] = deque()  # ascending; those that are recorded and still compared come first
         self._debts: list[_Part] = []  # recorded in an earlier run or before a peer came
         self._raws: dict[bytes, bytes] = {}  # blocks fetched whole
-        self._shown: dict[bytes, dict[int, bytes]] = {}  # by block: positions and txids that one peer left out and another proved
-        self._recorded_at: float | None = None  # when the last block was recorded, or the first question for an older one was asked
+        self._shown: dict[
+            bytes, dict[int, bytes]
+        ] = {}  # by block: positions and txids that one peer left out and another proved
+        self._recorded_at: float | None = (
+            None  # when the last block was recorded, or the first question for an older one was asked
+        )
         self._epoch = 0  # of the watch list
         self.has_told = False  # whether a peer was given a filter in this run
         self._expressible = -1, False  # epoch; whether BIP-37 can find all entries
@@ -121,12 +130,16 @@ class BloomSearch:
     def is_comparing(self) -> bool:
         """Whether a peer that answers promptly is still to answer for a block that is recorded.
 
-        One after the other it may be asked for many parts. So nobody is waited for longer than for one answer after the last block was
-        recorded, but for the second of two groups that are asked for the same blocks of this search.
+        One after the other it may be asked for many parts. So nobody is waited for longer than for one answer after the
+        last block was recorded, but for the second of two groups that are asked for the same blocks of this search.
         """
         now, answer_s = self._context.now.monotonic, self._context.options.patience.answer_s
         may_wait = self._recorded_at is None or now - self._recorded_at < answer_s
-        parts = [part for part in self._parts if part.is_recorded and (may_wait or len({peer.group for peer in part.answers}) < 2)]
+        parts = [
+            part
+            for part in self._parts
+            if part.is_recorded and (may_wait or len({peer.group for peer in part.answers}) < 2)
+        ]
         parts += self._debts if may_wait else ()
         return any(peer.state is PeerState.READY and peer not in part.answers for part in parts for peer in part.asked)
 
@@ -142,7 +155,9 @@ class BloomSearch:
             link.asked_to = min(link.asked_to, fork)
 
     def entries_changed(self) -> None:
-        """The watch list has changed, or blocks are searched again: filters are loaded anew, what was asked for before does not count."""
+        """The watch list has changed, or blocks are searched again: filters are loaded anew, what was asked for before
+        does not count.
+        """
         self._epoch += 1
         self._parts.clear()
         self._debts.clear()
@@ -174,10 +189,14 @@ class BloomSearch:
         for peer in self.members:
             link = self.link(peer)
             is_old = link.filter is None or link.epoch != self._epoch
-            link.must_reload = is_old or link.is_in_doubt or (link.filter is not None and self._filters.has_drifted(link.filter))
+            link.must_reload = (
+                is_old or link.is_in_doubt or (link.filter is not None and self._filters.has_drifted(link.filter))
+            )
             if link.must_reload:
                 if link.flights or (link.is_reloading and not is_old):
-                    continue  # what is under way was tested with the filter before; what a peer calls for, it gets once in a round trip
+                    # what is under way was tested with the filter before; what a peer calls for, it gets once in a
+                    # round trip
+                    continue
                 made = self._filters.make()
                 if made is None:
                     return
@@ -200,9 +219,12 @@ class BloomSearch:
             self._context.changed()
 
     def disarm(self) -> list[Peer]:
-        """Take filters back where blocks are searched in another way: a peer that has one announces nothing else. Who had one.
+        """Take filters back where blocks are searched in another way: a peer that has one announces nothing else.
 
-        Without the mempool a peer keeps the one that it has, else it would announce every transaction. It is told nothing new.
+        Who had one.
+
+        Without the mempool a peer keeps the one that it has, else it would announce every transaction. It is told
+        nothing new.
         """
         armed = [peer for peer, link in self._links.items() if link.filter is not None and not link.flights]
         for peer in armed:
@@ -214,11 +236,16 @@ class BloomSearch:
     def teach(self) -> None:
         """Give every peer's filter the elements that are new and that it cannot know from what it served.
 
-        A change of the entries has all filters loaded anew, so these are outpoints. Those that a filter was taught are not looked up again.
+        A change of the entries has all filters loaded anew, so these are outpoints. Those that a filter was taught are
+        not looked up again.
         """
-        armed = {peer: link for peer, link in self._links.items() if link.filter is not None and link.epoch == self._epoch}
+        armed = {
+            peer: link for peer, link in self._links.items() if link.filter is not None and link.epoch == self._epoch
+        }
         known = self._context.books.outpoint_elements() if armed else {}
-        fresh: dict[int, list[bytes]] = {}  # by what was known before, which filters that were loaded or taught together share
+        fresh: dict[
+            int, list[bytes]
+        ] = {}  # by what was known before, which filters that were loaded or taught together share
         for link in armed.values():
             if id(link.known) not in fresh:
                 fresh[id(link.known)] = [element for element in known if element not in link.known]
@@ -246,7 +273,10 @@ class BloomSearch:
             self._ask_for(part)
 
     def _ask_for(self, part: _Part) -> None:
-        """One peer of each network first: whoever has many addresses in one must not be all witnesses. Then others, before any answer."""
+        """One peer of each network first: whoever has many addresses in one must not be all witnesses.
+
+        Then others, before any answer.
+        """
         prompt = {peer for peer in part.asked if peer.state is PeerState.READY or peer in part.answers}
         groups = {peer.group for peer in prompt}
         able = [peer for peer in self.members if peer not in part.asked and self._may_be_asked(peer, part)]
@@ -271,7 +301,10 @@ class BloomSearch:
         depth = self._context.chain.height - part.first
         has_blocks = self._headers.knows(peer) >= part.last and peer.has_block(depth)
         return (
-            not link.must_reload and has_blocks and link.covered >= part.first - 1 and link.flights < self._context.options.patience.flights
+            not link.must_reload
+            and has_blocks
+            and link.covered >= part.first - 1
+            and link.flights < self._context.options.patience.flights
         )
 
     def _send(self, peer: Peer, part: _Part) -> None:
@@ -298,7 +331,9 @@ class BloomSearch:
         for block in blocks:
             omitted = self._shown.get(block.hash, {}).keys() - {tx.position for tx in block.txs}
             if omitted and block.hash not in complete:
-                self._context.pool.drop(peer, _omitted(self._shown[block.hash][min(omitted)], block.height), self._context.now)
+                self._context.pool.drop(
+                    peer, _omitted(self._shown[block.hash][min(omitted)], block.height), self._context.now
+                )
                 return
         part.answers[peer] = blocks
         for block in whole:
@@ -310,7 +345,9 @@ class BloomSearch:
             self._compare(part, peer)
 
     def _check_whole(self, peer: Peer, height: int, block_hash: bytes, raw: bytes) -> None:
-        """A block that is recorded, and that a peer could not answer for but with all of it: only now is it a witness."""
+        """A block that is recorded, and that a peer could not answer for but with all of it: only now is it a
+        witness.
+        """
         books = self._context.books
         if height > books.cursor or self._context.chain.hash_at(height) != block_hash:
             return
@@ -363,7 +400,9 @@ class BloomSearch:
                     raw = self._raws.pop(block.hash, None)
                     if raw is None:
                         if not self._blocks.is_wanted(block.hash):
-                            self._blocks.want(block.height, block.hash, partial(self._raw_came, block.height, block.hash))
+                            self._blocks.want(
+                                block.height, block.hash, partial(self._raw_came, block.height, block.hash)
+                            )
                         return False
                     block.raw = raw
                 hits = block.hits(books.watch.table)
@@ -410,7 +449,9 @@ class BloomSearch:
         self._coverage.witnessed(first, part.last, peer.group, peer.address)
 
     def _expose(self, part: _Part, block: ScannedBlock, shown: Iterable[int]) -> None:
-        """A block has a transaction of ours that is not recorded: those that left it out have lied, and it is searched again."""
+        """A block has a transaction of ours that is not recorded: those that left it out have lied, and it is searched
+        again.
+        """
         positions = set(shown)
         txids = {tx.position: Transaction.parse(tx.raw).txid for tx in block.txs if tx.position in positions}
         for other, blocks in list(part.answers.items()):
@@ -420,7 +461,10 @@ class BloomSearch:
         self._search_again(block.height, block.hash, txids)
 
     def _search_again(self, height: int, block_hash: bytes, shown: Mapping[int, bytes]) -> None:
-        """A block has what is not recorded. Those that left it out may have answered for another part than who shows it."""
+        """A block has what is not recorded.
+
+        Those that left it out may have answered for another part than who shows it.
+        """
         self._shown[block_hash] = {**self._shown.pop(block_hash, {}), **shown}
         while len(self._shown) > _MAX_SHOWN:
             del self._shown[next(iter(self._shown))]

@@ -29,9 +29,12 @@ class Context:
     out: Outbox
     random: random.Random
     now: Instant
-    lived: float  # seconds since 1970 at the first step, plus those that have passed by the monotonic clock since then
-    is_storing: bool = False  # whether entries of the watch list are being stored
-    is_due: bool = True  # whether the parts should look at what is to be done next
+    lived: float
+    """Seconds since 1970 at the first step, plus those that have passed by the monotonic clock since then."""
+    is_storing: bool = False
+    """Whether entries of the watch list are being stored."""
+    is_due: bool = True
+    """Whether the parts should look at what is to be done next."""
 
     @property
     def is_held(self) -> bool:
@@ -39,7 +42,9 @@ class Context:
         return self.is_storing or self.books.is_window_due
 
     def stamp(self) -> int:
-        """Seconds since 1970 that what comes now is marked with: never before the blocks that are there, however slow our clock is."""
+        """Seconds since 1970 that what comes now is marked with: never before the blocks that are there, however slow
+        our clock is.
+        """
         return max(int(self.lived), self.chain.median_time_at(self.chain.height))
 
     def changed(self) -> None:

@@ -1,8 +1,10 @@
-"""Coverage: what has been agreed for which heights, what is disputed, and which heights still lack witnesses. It survives restarts.
+"""Coverage: what has been agreed for which heights, what is disputed, and which heights still lack witnesses.
 
-With compact filters, a height is proven when two independent peers have stated the same filter header there, or above. With BIP-37 each
-block has those who answered for it; while they are fewer than three independent ones, further peers are asked when they come: also
-another of the same group, which proves nothing but may show what was left out.
+It survives restarts.
+
+With compact filters, a height is proven when two independent peers have stated the same filter header there, or above.
+With BIP-37 each block has those who answered for it; while they are fewer than three independent ones, further peers
+are asked when they come: also another of the same group, which proves nothing but may show what was left out.
 """
 
 from __future__ import annotations
@@ -23,8 +25,11 @@ else:
 
 
 WITNESSES = 3  # independent peers that answer for a block in BIP-37, where there are as many
-MAX_ADDRESSES = 8  # of those who answered for a block that are remembered; when there are so many, only other groups are asked; ours
-MAX_DEBTS = 250  # ranges that lack witnesses: they are stored with every block. Of more the last are asked for again; ours
+# of those who answered for a block that are remembered; when there are so many, only other groups are asked; ours
+MAX_ADDRESSES = 8
+MAX_DEBTS = (
+    250  # ranges that lack witnesses: they are stored with every block. Of more the last are asked for again; ours
+)
 MAX_DISPUTED = 1_000  # blocks searched whole since their filters are disputed; ours
 MAX_DOUBTED = 100  # ranges in which a dispute was ended without a decision; ours
 MAX_CONTESTS = 8  # addresses that are remembered since they stated other filter headers than ours; ours
@@ -39,7 +44,9 @@ class Witnesses(NamedTuple):
 
     def plus(self, group: str, address: str) -> Witnesses:
         """With another one."""
-        return Witnesses(self.groups | {group}, self.addresses | {address} if len(self.addresses) < MAX_ADDRESSES else self.addresses)
+        return Witnesses(
+            self.groups | {group}, self.addresses | {address} if len(self.addresses) < MAX_ADDRESSES else self.addresses
+        )
 
     def minus(self, group: str, address: str) -> Witnesses:
         """Without that group and that address."""
@@ -53,8 +60,11 @@ class Witnesses(NamedTuple):
 class Contest(NamedTuple):
     """How far a peer has contradicted our filter headers."""
 
-    compared: int  # height up to which its filters were compared with ours, and each block of difference is searched whole
-    stated: int  # height up to which it has stated others
+    compared: (
+        int  # height up to which its filters were compared with ours, and each block of difference is searched whole
+    )
+    stated: int
+    """Height up to which it has stated others."""
 
     @property
     def is_open(self) -> bool:
@@ -79,13 +89,20 @@ class Debt:
 class Coverage:
     """What is known about the heights up to the cursor."""
 
-    proven: int = -1  # height up to which two independent peers agreed on the filter headers
-    disputed: dict[int, bytes] = field(default_factory=dict)  # height → hash of blocks whose filters no block decided about
-    doubted: list[tuple[int, int]] = field(default_factory=list)  # ranges where a dispute was ended without a decision
-    contests: dict[str, Contest] = field(default_factory=dict)  # by address, of peers that are there or not; the latest is last
-    unheard: Contest | None = None  # all of those whose addresses were too many to be remembered
-    debts: list[Debt] = field(default_factory=list)  # ascending
-    is_changed: bool = False  # since `encode` was last called
+    proven: int = -1
+    """Height up to which two independent peers agreed on the filter headers."""
+    disputed: dict[int, bytes] = field(default_factory=dict)
+    """Height → hash of blocks whose filters no block decided about."""
+    doubted: list[tuple[int, int]] = field(default_factory=list)
+    """Ranges where a dispute was ended without a decision."""
+    contests: dict[str, Contest] = field(default_factory=dict)
+    """By address, of peers that are there or not; the latest is last."""
+    unheard: Contest | None = None
+    """All of those whose addresses were too many to be remembered."""
+    debts: list[Debt] = field(default_factory=list)
+    """Ascending."""
+    is_changed: bool = False
+    """Since `encode` was last called."""
 
     @classmethod
     def parse(cls, raw: bytes | None) -> Coverage:
@@ -97,9 +114,15 @@ class Coverage:
             proven=int(found["proven"]),
             disputed={int(height): bytes.fromhex(block_hash) for height, block_hash in found["disputed"]},
             doubted=[(int(first), int(last)) for first, last in found["doubted"]],
-            contests={str(address): Contest(int(compared), int(stated)) for address, compared, stated in found.get("contests", ())},
+            contests={
+                str(address): Contest(int(compared), int(stated))
+                for address, compared, stated in found.get("contests", ())
+            },
             unheard=Contest(*map(int, found["unheard"])) if found.get("unheard") else None,
-            debts=[Debt(int(first), int(last), Witnesses(*map(frozenset, witnesses))) for first, last, *witnesses in found["debts"]],
+            debts=[
+                Debt(int(first), int(last), Witnesses(*map(frozenset, witnesses)))
+                for first, last, *witnesses in found["debts"]
+            ],
         )
 
     def encode(self) -> bytes:
@@ -124,7 +147,10 @@ class Coverage:
             self.is_changed = True
 
     def dispute(self, height: int, block_hash: bytes) -> bool:
-        """Search a block whole, whatever its filters say; whether that is new. Of too many the oldest is in doubt instead."""
+        """Search a block whole, whatever its filters say; whether that is new.
+
+        Of too many the oldest is in doubt instead.
+        """
         if self.disputed.get(height) == block_hash:
             return False
         while len(self.disputed) >= MAX_DISPUTED:
@@ -139,7 +165,10 @@ class Coverage:
         return self.disputed.get(height) == block_hash
 
     def doubt(self, first: int, last: int) -> None:
-        """A dispute about a range was ended without a decision. Of too many ranges the two that are nearest become one."""
+        """A dispute about a range was ended without a decision.
+
+        Of too many ranges the two that are nearest become one.
+        """
         doubted = [(*each,) for each in join(BlockRange(*each) for each in (*self.doubted, (first, last)))]
         while len(doubted) > MAX_DOUBTED:
             at = min(range(1, len(doubted)), key=lambda each: doubted[each][0] - doubted[each - 1][1])
@@ -147,7 +176,9 @@ class Coverage:
         self.doubted, self.is_changed = doubted, True
 
     def contest(self, address: str, compared: int, stated: int) -> None:
-        """A peer has stated another filter header than ours at height `stated`, and was compared with ours up to height `compared`."""
+        """A peer has stated another filter header than ours at height `stated`, and was compared with ours up to height
+        `compared`.
+        """
         before = self.contests.get(address)  # it keeps its place: two that go behind each other take turns for ever
         while before is None and len(self.contests) >= MAX_CONTESTS:
             settled = [each for each, contest in self.contests.items() if not contest.is_open]
@@ -172,7 +203,8 @@ class Coverage:
     def left_alone(self, first: int, last: int, stood: Mapping[str, int]) -> None:
         """Nobody is left who stands by our filter headers from height `first` to `last`, and others are taken.
 
-        Who `stood` by them before it was gone, up to which height by address, contradicts those others. It may have been in an earlier run.
+        Who `stood` by them before it was gone, up to which height by address, contradicts those others. It may have
+        been in an earlier run.
         """
         for address, height in stood.items():
             self.contest(address, first - 1, height)
@@ -186,7 +218,9 @@ class Coverage:
         return sorted(self.contests, key=lambda address: not self.contests[address].is_open)
 
     def compared(self, address: str, height: int) -> None:
-        """Up to a height, each block is searched whole where the filters of a peer that contradicts ours differ from them."""
+        """Up to a height, each block is searched whole where the filters of a peer that contradicts ours differ from
+        them.
+        """
         contest = self.contests.get(address)
         if contest is not None:
             self.contests[address] = Contest(height, max(contest.stated, height))
@@ -208,7 +242,9 @@ class Coverage:
             self.is_changed = True
 
     def outweigh(self, height: int, there: Collection[str]) -> None:
-        """As many peers as are enough agree up to a height: what those stated who are not there is no reason for doubt any more."""
+        """As many peers as are enough agree up to a height: what those stated who are not there is no reason for doubt
+        any more.
+        """
         for address, contest in self.contests.items():
             if contest.is_open and contest.stated <= height and address not in there:
                 self.contests[address] = Contest(contest.stated, contest.stated)
@@ -235,7 +271,9 @@ class Coverage:
 
     @property
     def proven_search(self) -> int:
-        """The height up to which blocks were searched by proven filters: below the first that was searched by BIP-37 on too few words."""
+        """The height up to which blocks were searched by proven filters: below the first that was searched by BIP-37 on
+        too few words.
+        """
         return min(self.proven, self.debts[0].first - 1) if self.debts else self.proven
 
     @property
@@ -270,7 +308,9 @@ class Coverage:
         """A peer has lied: what its group answered for counts as unanswered."""
         if self.debts:
             self._change(
-                0, self.debts[-1].last, lambda witnesses: witnesses.minus(group, address) if group in witnesses.groups else witnesses
+                0,
+                self.debts[-1].last,
+                lambda witnesses: witnesses.minus(group, address) if group in witnesses.groups else witnesses,
             )
 
     def owed_to(self, group: str, address: str, above: int = -1) -> Debt | None:
@@ -310,7 +350,9 @@ class Coverage:
         self.is_changed = True
 
     def _set(self, debts: Iterable[Debt]) -> None:
-        """Debts in ascending order: such as have enough groups are paid, and those that are alike, or too many, are joined."""
+        """Debts in ascending order: such as have enough groups are paid, and those that are alike, or too many, are
+        joined.
+        """
         merged: list[Debt] = []
         for debt in debts:
             if debt.first > debt.last or len(debt.witnesses.groups) >= WITNESSES:

@@ -8,7 +8,9 @@ _MAX_DIAL_S = 2.0  # the longest; a liar may have told of a thousand addresses t
 
 
 class Dials:
-    """When the next attempt may be made: without a pause at first, ever more slowly while all fail, as they do offline."""
+    """When the next attempt may be made: without a pause at first, ever more slowly while all fail, as they do
+    offline.
+    """
 
     def __init__(self) -> None:
         self._failures = 0

@@ -13,9 +13,12 @@ from spvfilter.wire.messages.table import Message
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Open a connection to `address` (HOST:PORT). The answer is Connected or Lost with this number, which no other connection ever has.
+    """Open a connection to `address` (HOST:PORT).
 
-    A private one shows nothing of us: through a circuit of its own where there is a proxy, with a version message as Core's private ones.
+    The answer is Connected or Lost with this number, which no other connection ever has.
+
+    A private one shows nothing of us: through a circuit of its own where there is a proxy, with a version message as
+    Core's private ones.
     """
 
     peer: int
@@ -25,7 +28,10 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class AskSeeds:
-    """Ask the network's DNS seeds for hosts with these services (bits of wire.Service). Seeded reports what they answer."""
+    """Ask the network's DNS seeds for hosts with these services (bits of wire.Service).
+
+    Seeded reports what they answer.
+    """
 
     services: int
 
@@ -55,8 +61,11 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Write a batch to the database. Numbers ascend by one from 1. Several may be written in one transaction; Committed tells when it is
-    durable. An error ends the client: the engine is discarded, and the next one starts from the database."""
+    """Write a batch to the database. Numbers ascend by one from 1.
+
+    Several may be written in one transaction; Committed tells when it is durable. An error ends the client: the engine
+    is discarded, and the next one starts from the database.
+    """
 
     number: int
     batch: Batch
@@ -64,14 +73,19 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Report an event to the user, after all commits before this effect are durable and all events before it were reported."""
+    """Report an event to the user, after all commits before this effect are durable and all events before it were
+    reported.
+    """
 
     event: Event
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Call a function that takes long, without arguments and without the database, in any thread. Worked gives its result."""
+    """Call a function that takes long, without arguments and without the database, in any thread.
+
+    Worked gives its result.
+    """
 
     token: int
     function: Callable[[], object]
@@ -87,7 +101,9 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to all calls that wait to hear what became of a transaction that was broadcast: what is known, or why it is not sent."""
+    """The answer to all calls that wait to hear what became of a transaction that was broadcast: what is known, or why
+    it is not sent.
+    """
 
     txid: bytes
     answer: Broadcast | Exception

@@ -74,7 +74,8 @@ _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
 class Way(Enum):
     """How blocks are searched at present."""
 
-    WAIT = "wait"  # for peers, on which it depends
+    WAIT = "wait"
+    """For peers, on which it depends."""
     COMPACT = "compact"
     BLOOM = "bip37"
 
@@ -82,13 +83,26 @@ class Way(Enum):
 class Engine:
     """One run of a light client. `step` takes an input and returns what to do, in order. It raises only for bugs."""
 
-    def __init__(self, options: Options, watch: WatchList, saved: Saved, addresses: Iterable[str], random: random.Random) -> None:
-        """`watch` must have been joined with the database by Saved.read. Raises InexpressibleError for what the mode cannot find."""
+    def __init__(
+        self, options: Options, watch: WatchList, saved: Saved, addresses: Iterable[str], random: random.Random
+    ) -> None:
+        """`watch` must have been joined with the database by Saved.read.
+
+        Raises InexpressibleError for what the mode cannot find.
+        """
         self.options = options
         books = Books(watch, saved.books)
         out = Outbox(books, saved.chain, saved.journal(), self._add_notes)
         discovery = discovering(options, saved.chain, saved, random)
-        pool = PeerPool(addresses, saved.bans, options.max_peers, options.patience, out, discovery, lambda: saved.coverage.contesting)
+        pool = PeerPool(
+            addresses,
+            saved.bans,
+            options.max_peers,
+            options.patience,
+            out,
+            discovery,
+            lambda: saved.coverage.contesting,
+        )
         start = Instant(0.0, 0.0)
         self._context = context = Context(options, saved.chain, saved.rows, books, pool, out, random, start, 0.0)
         self.coverage = saved.coverage
@@ -99,9 +113,13 @@ class Engine:
         self._filter_headers = FilterHeaders(
             context, self._headers, questions, self._blocks, self.coverage, lambda height: self._compact.turned(height)
         )
-        self._compact = FilterSearch(context, self._filter_headers, questions, self._blocks, self.coverage, has_filters=saved.has_filters)
+        self._compact = FilterSearch(
+            context, self._filter_headers, questions, self._blocks, self.coverage, has_filters=saved.has_filters
+        )
         bloom_filters = BloomFilters(context, saved.bip37_parameters, saved.secret)
-        self._bloom = BloomSearch(context, self._headers, self._blocks, self.coverage, bloom_filters, self._compact.scripts.add)
+        self._bloom = BloomSearch(
+            context, self._headers, self._blocks, self.coverage, bloom_filters, self._compact.scripts.add
+        )
         self._mempool = MempoolWatch(context, self._compact.scripts, self._bloom, saved.private)
         self.status = Status(context, self._headers, self.coverage)
         self._laggards = Laggards(context, self._headers)
@@ -370,7 +388,9 @@ class Engine:
         self._laggards.try_another()
         if self._timers.is_expiry_due(context.now.monotonic):
             chain, began = context.chain, int(self._timers.started.wall)
-            context.out.emit(*context.books.expire(int(context.lived), began, chain.median_time_at(chain.height), UNITS_AT_ONCE))
+            context.out.emit(
+                *context.books.expire(int(context.lived), began, chain.median_time_at(chain.height), UNITS_AT_ONCE)
+            )
         context.changed()
 
     # Decisions
@@ -407,7 +427,9 @@ class Engine:
         self._blocks.advance()
 
     def _choose_way(self) -> None:
-        """Compact filters where a peer serves them and they can find all that is watched; while one may yet come, wait for it."""
+        """Compact filters where a peer serves them and they can find all that is watched; while one may yet come, wait
+        for it.
+        """
         way = self._preferred_way()
         self._drop_useless(way)
         if way is self._way:
@@ -468,7 +490,9 @@ class Engine:
         if members:
             self.status.report_filter_headers()
         before = context.books.cursor
-        awaits_witness = self.coverage.proven < context.chain.height and (self.status.awaits_others() or filters.is_hearing)
+        awaits_witness = self.coverage.proven < context.chain.height and (
+            self.status.awaits_others() or filters.is_hearing
+        )
         self._compact.advance(may_record=not awaits_witness)
         if context.books.cursor != before:
             self.status.report_search(Phase.FILTERS)

@@ -33,7 +33,11 @@ def _can_find(watch: WatchList, mode: Mode) -> bool:
 
 
 def check_addition(watch: WatchList, ways: frozenset[Mode], mode: Mode) -> None:
-    """Raises InexpressibleError where entries that only some modes can find, `ways`, cannot be found together with those of a list."""
+    """Raises InexpressibleError where entries that only some modes can find, `ways`, cannot be found together with
+    those of a list.
+    """
     if mode is Mode.AUTO and len(ways) == 1 and not ways & ways_of(watch):
         (way,) = ways
-        raise InexpressibleError(f"only {way} can find this, and it cannot find all that is watched already: use two clients", ())
+        raise InexpressibleError(
+            f"only {way} can find this, and it cannot find all that is watched already: use two clients", ()
+        )

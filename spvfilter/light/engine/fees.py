@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
 
 def fee_floor(peers: Iterable[Peer]) -> FeeFloor | None:
-    """The median of what ready peers have told, one of a network group; of an even number, the lower one. None if no peer has told.
+    """The median of what ready peers have told, one of a network group; of an even number, the lower one.
 
-    A node in its initial download asks for a rate that nobody pays, and one party is not to raise the floor with many addresses: of a
-    group the lowest counts.
+    None if no peer has told.
+
+    A node in its initial download asks for a rate that nobody pays, and one party is not to raise the floor with many
+    addresses: of a group the lowest counts.
     """
     told: dict[str, int] = {}
     for peer in peers:

@@ -1,11 +1,13 @@
-"""Filter headers: fetched from one peer, vouched for by the others, disputed where they differ, and judged by the block (BIP-157).
+"""Filter headers: fetched from one peer, vouched for by the others, disputed where they differ, and judged by the block
+(BIP-157).
 
-Filter headers are chained, so one of them commits to all filters below. A peer vouches for ours by stating the same one. Where a peer
-states another, the first block of difference is found and judged. A filter that the block proves false costs the peers that committed to
-it their connection, and what was taken from them is taken back.
+Filter headers are chained, so one of them commits to all filters below. A peer vouches for ours by stating the same
+one. Where a peer states another, the first block of difference is found and judged. A filter that the block proves
+false costs the peers that committed to it their connection, and what was taken from them is taken back.
 
-A block often proves neither false. Then nobody is condemned and no majority counts: the block is fetched whole and searched, whatever its
-filters say, and so is every later block where the two filters differ. So a bogus element in one block does not hide a payment in another.
+A block often proves neither false. Then nobody is condemned and no majority counts: the block is fetched whole and
+searched, whatever its filters say, and so is every later block where the two filters differ. So a bogus element in one
+block does not hide a payment in another.
 """
 
 from __future__ import annotations
@@ -31,9 +33,13 @@ from spvfilter.protocol import CHECKPOINT_INTERVAL, MAX_CFHEADERS
 from spvfilter.store.filters import CompactFilterBatch
 
 _PIPELINE = 4  # questions for filter headers under way to one peer
-_HEAR_EVERY = 10 * _PERIOD  # blocks by which ours are extended before the other peers are heard; at the end they always are
+_HEAR_EVERY = (
+    10 * _PERIOD
+)  # blocks by which ours are extended before the other peers are heard; at the end they always are
 MAX_UNDECIDED = 20  # blocks that a peer may dispute without a decision, before the dispute is ended; ours
-MAX_RESUMED = 144  # blocks below our last filter header from which on a dispute that was ended is taken up again: a day's; ours
+MAX_RESUMED = (
+    144  # blocks below our last filter header from which on a dispute that was ended is taken up again: a day's; ours
+)
 MAX_DISPUTERS = 1_000  # addresses of which these are remembered, the latest; ours
 
 
@@ -41,20 +47,27 @@ MAX_DISPUTERS = 1_000  # addresses of which these are remembered, the latest; ou
 class _Apart:
     """A peer whose filter headers differ from ours from an undecided block on."""
 
-    first: int  # height of that block
-    compared: int  # height up to which its filter hashes were compared with ours
-    header: bytes | None  # its filter header there, where it is known
-    is_ended: bool = False  # it is not compared any further, before ours reach the tip
-    resumed: int | None = None  # height above which it is compared again, and each block of difference judged
+    first: int
+    """Height of that block."""
+    compared: int
+    """Height up to which its filter hashes were compared with ours."""
+    header: bytes | None
+    """Its filter header there, where it is known."""
+    is_ended: bool = False
+    """It is not compared any further, before ours reach the tip."""
+    resumed: int | None = None
+    """Height above which it is compared again, and each block of difference judged."""
 
 
 @dataclass(slots=True)
 class _Standing:
     """What a peer has stated about filter headers."""
 
-    vouched: int = -1  # height up to which they are ours
+    vouched: int = -1
+    """Height up to which they are ours."""
     apart: _Apart | None = None
-    is_asked: bool = False  # a question about this is open, or a block is being judged
+    is_asked: bool = False
+    """A question about this is open, or a block is being judged."""
 
 
 class FilterHeaders:
@@ -80,10 +93,16 @@ class FilterHeaders:
         self._leader: Peer | None = None
         self._next = 0  # height from which the leader is asked next
         self._undecided: dict[str, set[bytes]] = {}  # blocks that a peer (by address) disputed without a decision
-        self._ended: dict[str, int] = {}  # heights up to which blocks count as undecided where a peer (by address) disputed too many
-        self._alone_since: float | None = None  # when the last peer that stood by our filter headers was gone, where others are stated
+        self._ended: dict[
+            str, int
+        ] = {}  # heights up to which blocks count as undecided where a peer (by address) disputed too many
+        self._alone_since: float | None = (
+            None  # when the last peer that stood by our filter headers was gone, where others are stated
+        )
         self._forsaken = 0  # how often ours were given up though some stood by them, since all was searched
-        self._stood: dict[str, int] = {}  # heights up to which peers that are gone stood by our filter headers, the latest last
+        self._stood: dict[
+            str, int
+        ] = {}  # heights up to which peers that are gone stood by our filter headers, the latest last
         context.pool.on_gone(self._gone)
         context.pool.on_lie(self._lied)
 
@@ -120,7 +139,9 @@ class FilterHeaders:
     @property
     def is_hearing(self) -> bool:
         """Whether a peer that answers promptly is still to say what it thinks of our filter headers."""
-        asked = (peer for peer, standing in self._standings.items() if standing.is_asked and peer.state is PeerState.READY)
+        asked = (
+            peer for peer, standing in self._standings.items() if standing.is_asked and peer.state is PeerState.READY
+        )
         return not all(map(self.verdicts.lacks_block, asked))
 
     @property
@@ -162,7 +183,9 @@ class FilterHeaders:
         self.verdicts.advance()
         if self._coverage.proven < self._context.rows.height:
             self._coverage.agreed(self._agreed_height(2))
-        if self._coverage.contests or self._coverage.unheard:  # who contradicted and is gone leaves doubt, until three stand by ours
+        if (
+            self._coverage.contests or self._coverage.unheard
+        ):  # who contradicted and is gone leaves doubt, until three stand by ours
             self._coverage.outweigh(self._agreed_height(WITNESSES), {peer.address for peer in self._context.pool})
 
     def _agreed_height(self, number: int) -> int:
@@ -174,17 +197,23 @@ class FilterHeaders:
         return ranked[number - 1] if len(ranked) >= number else -1
 
     def _check_allies(self) -> None:
-        """Give our headers up where peers state others and nobody that is left stands by ours, or has the block to say so.
+        """Give our headers up where peers state others and nobody that is left stands by ours, or has the block to say
+        so.
 
-        Who stood by them may have lost its connection, and come back in a moment: all would be fetched and searched twice. So it is where
-        those that stand by ours do not bring us on, by headers or filters, and one that states others can: these pauses double.
+        Who stood by them may have lost its connection, and come back in a moment: all would be fetched and searched
+        twice. So it is where those that stand by ours do not bring us on, by headers or filters, and one that states
+        others can: these pauses double.
         """
         apart = {peer: standing.apart.first for peer, standing in self._standings.items() if standing.apart is not None}
         first, now, context = min(apart.values(), default=0), self._context.now.monotonic, self._context
-        if is_done := context.rows.height == context.books.cursor == context.chain.height and bool(self.vouching(context.chain.height)):
+        if is_done := context.rows.height == context.books.cursor == context.chain.height and bool(
+            self.vouching(context.chain.height)
+        ):
             self._forsaken = 0
         allies = [peer for peer in self.members if peer not in apart and self._headers.knows(peer) >= first]
-        is_forsaken = (can_go_on := any(map(self._brings_on, apart))) and not is_done and not any(map(self._brings_on, allies))
+        is_forsaken = (
+            (can_go_on := any(map(self._brings_on, apart))) and not is_done and not any(map(self._brings_on, allies))
+        )
         if not apart or (allies and not is_forsaken):
             self._alone_since = None
             return
@@ -192,7 +221,9 @@ class FilterHeaders:
         standing_by = {peer.address: self._standing(peer).vouched for peer in allies}
         stood = {address: height for address, height in (self._stood | standing_by).items() if height >= first}
         allowed = context.options.patience.answer_s * (2.0**self._forsaken if allies else 1.0 if stood else 0.0)
-        is_asked = any(each.is_asked and (peer.state is PeerState.READY or not can_go_on) for peer, each in self._standings.items())
+        is_asked = any(
+            each.is_asked and (peer.state is PeerState.READY or not can_go_on) for peer, each in self._standings.items()
+        )
         if is_asked or now - self._alone_since < allowed:
             return
         self._forsaken = min(self._forsaken + bool(allies), 12)
@@ -204,7 +235,9 @@ class FilterHeaders:
 
     def _brings_on(self, peer: Peer) -> bool:
         """Whether a peer answers promptly, and has the block after our last filter header, if there is one."""
-        return peer.state is PeerState.READY and self._headers.knows(peer) >= min(self._context.rows.height + 1, self._context.chain.height)
+        return peer.state is PeerState.READY and self._headers.knows(peer) >= min(
+            self._context.rows.height + 1, self._context.chain.height
+        )
 
     def _give_up(self, height: int) -> None:
         """Take back our filter headers from a height on, and what was searched by them."""
@@ -241,7 +274,11 @@ class FilterHeaders:
             self._next = end + 1
 
     def _can_lead(self, peer: Peer) -> bool:
-        return self._context.pool.has(peer) and peer.state is PeerState.READY and self._headers.knows(peer) > self._context.rows.height
+        return (
+            self._context.pool.has(peer)
+            and peer.state is PeerState.READY
+            and self._headers.knows(peer) > self._context.rows.height
+        )
 
     def _choose_leader(self) -> Peer | None:
         """The peer that knows the most blocks, and is not in dispute, nor about to say whether it is."""
@@ -276,7 +313,10 @@ class FilterHeaders:
 
     def _check_checkpoints(self, first: int, headers: bytes) -> None:
         for height, known in self._context.chain.network.filter_checkpoints:
-            if first <= height < first + len(headers) // 32 and headers[32 * (height - first) : 32 * (height - first) + 32] != known:
+            if (
+                first <= height < first + len(headers) // 32
+                and headers[32 * (height - first) : 32 * (height - first) + 32] != known
+            ):
                 raise LieError(f"filter header {height} is not the one that is known", cause=Lie.FALSE_FILTER_HEADER)
 
     # Hearing
@@ -295,7 +335,11 @@ class FilterHeaders:
         height = min(context.rows.height, self._headers.knows(peer))
         if height <= standing.vouched:
             return
-        is_extending = context.rows.height < context.chain.height and self._leader is not None and height < self._headers.knows(peer)
+        is_extending = (
+            context.rows.height < context.chain.height
+            and self._leader is not None
+            and height < self._headers.knows(peer)
+        )
         if is_extending and height - standing.vouched < _HEAR_EVERY:
             return
         stop = context.chain.hash_at(height)
@@ -303,7 +347,10 @@ class FilterHeaders:
 
     def _reaches(self, height: int, stop: bytes) -> bool:
         """Whether the chain and our filter headers still have a block."""
-        return height <= min(self._context.rows.height, self._context.chain.height) and self._context.chain.hash_at(height) == stop
+        return (
+            height <= min(self._context.rows.height, self._context.chain.height)
+            and self._context.chain.hash_at(height) == stop
+        )
 
     def _heard(self, peer: Peer, height: int, stop: bytes, previous: bytes, hashes: Sequence[bytes]) -> None:
         standing = self._standing(peer)
@@ -332,9 +379,13 @@ class FilterHeaders:
             then = partial(self._located, peer, below, above, stop, header, told)
             standing.is_asked = self._questions.hashes(peer, below + 1, above, stop, then)
 
-    def _narrowed(self, peer: Peer, below: int, above: int, stop: bytes, header: bytes, checkpoints: Sequence[bytes]) -> None:
+    def _narrowed(
+        self, peer: Peer, below: int, above: int, stop: bytes, header: bytes, checkpoints: Sequence[bytes]
+    ) -> None:
         self._standing(peer).is_asked = False
-        if not self._reaches(above, stop) or header == self._context.rows.header_at(above):  # which has become ours meanwhile
+        if not self._reaches(above, stop) or header == self._context.rows.header_at(
+            above
+        ):  # which has become ours meanwhile
             return
         told: bytes | None = None
         for number, checkpoint in enumerate(checkpoints, 1):
@@ -377,7 +428,9 @@ class FilterHeaders:
         self._judge(peer, first, hashes[at], theirs[at])
 
     def _resume(self, apart: _Apart) -> None:
-        """A dispute was ended, and the peer is still there, or again: the latest blocks since are judged; others stay in doubt."""
+        """A dispute was ended, and the peer is still there, or again: the latest blocks since are judged; others stay
+        in doubt.
+        """
         apart.is_ended, height = False, self._context.rows.height
         apart.resumed = height if apart.resumed is None else max(apart.resumed, height - MAX_RESUMED)
         if apart.compared < apart.resumed:
@@ -393,7 +446,9 @@ class FilterHeaders:
             then = partial(self._compared, peer, apart, first, last, stop)
             self._standing(peer).is_asked = self._questions.hashes(peer, first, last, stop, then)
 
-    def _compared(self, peer: Peer, apart: _Apart, first: int, last: int, stop: bytes, previous: bytes, hashes: Sequence[bytes]) -> None:
+    def _compared(
+        self, peer: Peer, apart: _Apart, first: int, last: int, stop: bytes, previous: bytes, hashes: Sequence[bytes]
+    ) -> None:
         standing = self._standing(peer)
         standing.is_asked = False
         if standing.apart is not apart or apart.compared != first - 1 or not self._reaches(last, stop):
@@ -413,27 +468,37 @@ class FilterHeaders:
     # Judging
 
     def _judge(self, peer: Peer, height: int, digest: bytes, header: bytes) -> None:
-        """A block of which a peer commits to another filter than ours: it is judged, unless the peer's dispute was ended above it."""
+        """A block of which a peer commits to another filter than ours: it is judged, unless the peer's dispute was
+        ended above it.
+        """
         context, standing = self._context, self._standing(peer)
         if height <= self._ended.get(peer.address, -1) and (standing.apart is None or standing.apart.resumed is None):
             standing.apart = standing.apart or _Apart(height, height, header)
             self._end_dispute(peer, height)
             return
         standing.is_asked = True
-        self.verdicts.open(Case(peer, height, context.chain.hash_at(height), digest, header, self._judged, context.now.monotonic))
+        self.verdicts.open(
+            Case(peer, height, context.chain.hash_at(height), digest, header, self._judged, context.now.monotonic)
+        )
 
     def _judged(self, case: Case, outcome: Outcome, reason: str) -> None:
         standing = self._standing(case.peer)
         standing.is_asked = False
         if not self._reaches(case.height, case.block_hash):
             return
-        lie = LieError(f"the filter of block {case.height} {reason or 'is not what the block makes'}", cause=Lie.FALSE_FILTER_HEADER)
+        lie = LieError(
+            f"the filter of block {case.height} {reason or 'is not what the block makes'}",
+            cause=Lie.FALSE_FILTER_HEADER,
+        )
         if outcome in (Outcome.THEIRS_FALSE, Outcome.BOTH_FALSE):
             self._context.pool.drop(case.peer, lie, self._context.now)
         if outcome in (Outcome.OURS_FALSE, Outcome.BOTH_FALSE):
             self.refute(case.height, lie)
         if outcome is Outcome.UNDECIDED:
-            undecided, is_resumed = self._undecided_of(case.peer.address), standing.apart is not None and standing.apart.resumed is not None
+            undecided, is_resumed = (
+                self._undecided_of(case.peer.address),
+                standing.apart is not None and standing.apart.resumed is not None,
+            )
             if not is_resumed and len(undecided) <= MAX_UNDECIDED:
                 undecided.add(case.block_hash)
             if case.raw is not None:
@@ -454,7 +519,8 @@ class FilterHeaders:
         return found
 
     def refute(self, height: int, lie: LieError) -> None:
-        """The block proves that our filter at a height is false: peers that stand by it have lied, and what they stated is taken back.
+        """The block proves that our filter at a height is false: peers that stand by it have lied, and what they stated
+        is taken back.
 
         That begins where another peer's headers went apart from theirs: their word is worth no more there.
         """
@@ -471,14 +537,19 @@ class FilterHeaders:
     def _end_dispute(self, peer: Peer, height: int) -> None:
         """A peer disputes block after block and none decides: the smaller side is let go of for a while.
 
-        That does not make the other one right: from the first disputed block on nothing is proven. Of equal sides one peer makes room for
-        another that may tip the balance; where there is none, all stay, and nobody is heard any more about these filters. Those of blocks
-        that come later are compared again, also where the smaller side comes back.
+        That does not make the other one right: from the first disputed block on nothing is proven. Of equal sides one
+        peer makes room for another that may tip the balance; where there is none, all stay, and nobody is heard any
+        more about these filters. Those of blocks that come later are compared again, also where the smaller side comes
+        back.
         """
         context, standing, until = self._context, self._standing(peer), self._ended.pop(peer.address, None)
-        self._ended = dict([*self._ended.items(), (peer.address, context.rows.height if until is None else until)][-MAX_DISPUTERS:])
+        self._ended = dict(
+            [*self._ended.items(), (peer.address, context.rows.height if until is None else until)][-MAX_DISPUTERS:]
+        )
         blocks = f"block {height} and of {MAX_UNDECIDED} before it"
-        error = UselessPeerError(f"commits to another filter of {blocks} than other peers, and no block decides which are true")
+        error = UselessPeerError(
+            f"commits to another filter of {blocks} than other peers, and no block decides which are true"
+        )
         assert standing.apart is not None
         standing.apart.is_ended, standing.apart.resumed, vouching = True, until, self.vouching(height)
         apart = {other: standing.apart for other, standing in self._standings.items() if standing.apart is not None}

@@ -25,7 +25,8 @@ class FilterFlight:
 
     first: int
     blocks: list[bytes]
-    hashes: Sequence[bytes]  # of their filters, as the peer stated them
+    hashes: Sequence[bytes]
+    """Of their filters, as the peer stated them."""
     then: Callable[[list[bytes]], None]
     data: list[bytes] = field(default_factory=list)
     missing: int = 0
@@ -35,20 +36,28 @@ class FilterFlight:
 class _Open:
     """What one peer owes."""
 
-    checkpoints: dict[bytes, tuple[int, Checkpoints]] = field(default_factory=dict)  # by stop hash: the number due
-    ranges: dict[bytes, tuple[int, Hashes]] = field(default_factory=dict)  # by stop hash: the number due
-    filters: dict[bytes, tuple[FilterFlight, int]] = field(default_factory=dict)  # by block: its place in a flight
+    checkpoints: dict[bytes, tuple[int, Checkpoints]] = field(default_factory=dict)
+    """By stop hash: the number due."""
+    ranges: dict[bytes, tuple[int, Hashes]] = field(default_factory=dict)
+    """By stop hash: the number due."""
+    filters: dict[bytes, tuple[FilterFlight, int]] = field(default_factory=dict)
+    """By block: its place in a flight."""
     flights: int = 0
 
     def take(self, flight: FilterFlight, place: int, blocks: list[bytes], data: list[bytes]) -> int:
-        """Take filters, the first of them due at a place of a flight: all that follow in order, up to a false one. Their number."""
+        """Take filters, the first of them due at a place of a flight: all that follow in order, up to a false one.
+
+        Their number.
+        """
         size = min(len(blocks), len(flight.blocks) - place)
         run = blocks[:size]
         if [*map(self.filters.get, run)] != [*zip(repeat(flight), range(place, place + size), strict=False)]:
             size, run = 1, blocks[:1]  # they come in another order, or one is not owed, or for another flight
         hashes, due = filter_hashes(data[:size]), flight.hashes[place : place + size]
         if hashes != b"".join(due):
-            size = next(at for at, each in enumerate(due) if each != hashes[HASH_SIZE * at : HASH_SIZE * at + HASH_SIZE])
+            size = next(
+                at for at, each in enumerate(due) if each != hashes[HASH_SIZE * at : HASH_SIZE * at + HASH_SIZE]
+            )
         flight.data[place : place + size] = data[:size]
         flight.missing -= size
         for block_hash in run[:size]:
@@ -57,7 +66,10 @@ class _Open:
 
 
 class FilterQuestions:
-    """Asks, and calls back with what came. A question whose asker has lost interest stays open: its answer is no lie."""
+    """Asks, and calls back with what came.
+
+    A question whose asker has lost interest stays open: its answer is no lie.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -81,7 +93,9 @@ class FilterQuestions:
     # Asking
 
     def checkpoints(self, peer: Peer, height: int, stop: bytes, then: Checkpoints) -> bool:
-        """Ask for the filter headers of heights 1,000, 2,000 … up to a block; False if this question is open already."""
+        """Ask for the filter headers of heights 1,000, 2,000 … up to a block; False if this question is open
+        already.
+        """
         owed = self._of(peer)
         if stop in owed.checkpoints:
             return False
@@ -90,12 +104,16 @@ class FilterQuestions:
         return True
 
     def hashes(self, peer: Peer, first: int, last: int, stop: bytes, then: Hashes) -> bool:
-        """Ask for filter hashes of at most 2,000 blocks, `stop` the last one's hash; False if one to the same block is open already."""
+        """Ask for filter hashes of at most 2,000 blocks, `stop` the last one's hash; False if one to the same block is
+        open already.
+        """
         owed = self._of(peer)
         if stop in owed.ranges:
             return False
         owed.ranges[stop] = last - first + 1, then
-        self._context.pool.ask(peer, ("cfheaders", stop), self._context.now, GetCFHeaders(BASIC_FILTER_TYPE, first, stop))
+        self._context.pool.ask(
+            peer, ("cfheaders", stop), self._context.now, GetCFHeaders(BASIC_FILTER_TYPE, first, stop)
+        )
         return True
 
     def filters(self, peer: Peer, flight: FilterFlight) -> bool:
@@ -125,7 +143,10 @@ class FilterQuestions:
                 self._take_checkpoints(peer, message)
 
     def take_filters(self, peer: Peer, filters: Iterable[tuple[bytes, bytes]]) -> None:
-        """Filters came: the block's hash and the filter of each. Raises LieError as `take` does, after those before the false one."""
+        """Filters came: the block's hash and the filter of each.
+
+        Raises LieError as `take` does, after those before the false one.
+        """
         owed, heard = self._of(peer), dict[FilterFlight, None]()
         blocks, data = map(list, zip(*filters, strict=True))
         while blocks:
@@ -159,7 +180,9 @@ class FilterQuestions:
         if then is None:
             raise LieError(f"filter headers {where}", cause=Lie.UNASKED_FILTER)
         if len(message.filter_hashes) != due:
-            raise LieError(f"{len(message.filter_hashes)} filter headers {where}, where {due} are due", cause=Lie.UNASKED_FILTER)
+            raise LieError(
+                f"{len(message.filter_hashes)} filter headers {where}, where {due} are due", cause=Lie.UNASKED_FILTER
+            )
         del self._of(peer).ranges[message.stop_hash]
         self._context.pool.answered(peer, ("cfheaders", message.stop_hash), self._context.now)
         self._context.changed()
@@ -170,7 +193,9 @@ class FilterQuestions:
         if then is None:
             raise LieError(f"filter checkpoints up to block {hash_to_hex(message.stop_hash)}", cause=Lie.UNASKED_FILTER)
         if len(message.filter_headers) != due:
-            raise LieError(f"{len(message.filter_headers)} filter checkpoints where {due} are due", cause=Lie.UNASKED_FILTER)
+            raise LieError(
+                f"{len(message.filter_headers)} filter checkpoints where {due} are due", cause=Lie.UNASKED_FILTER
+            )
         del self._of(peer).checkpoints[message.stop_hash]
         self._context.pool.answered(peer, ("cfcheckpt", message.stop_hash), self._context.now)
         self._context.changed()

@@ -27,7 +27,11 @@ class FilterRows:
 
     def header_at(self, height: int) -> bytes:
         """The filter header at a height; 32 zeros at height -1."""
-        return bytes(self._headers[_SIZE * height : _SIZE * height + _SIZE]) if height >= 0 else GENESIS_PREVIOUS_FILTER_HEADER
+        return (
+            bytes(self._headers[_SIZE * height : _SIZE * height + _SIZE])
+            if height >= 0
+            else GENESIS_PREVIOUS_FILTER_HEADER
+        )
 
     def hash_at(self, height: int) -> bytes:
         """The filter hash at a height."""

@@ -1,8 +1,9 @@
-"""Search by compact filters: fetched in parallel from the peers that stand by their headers, matched, matching blocks fetched whole.
+"""Search by compact filters: fetched in parallel from the peers that stand by their headers, matched, matching blocks
+fetched whole.
 
-Filters come in parts of successive blocks, several under way. Each part is matched against all scripts that are wanted; scripts that
-become wanted later are matched in addition. A block is recorded when it is next, its filter was matched against all of them, and it has
-come whole if it is a candidate.
+Filters come in parts of successive blocks, several under way. Each part is matched against all scripts that are wanted;
+scripts that become wanted later are matched in addition. A block is recorded when it is next, its filter was matched
+against all of them, and it has come whole if it is a candidate.
 """
 
 from __future__ import annotations
@@ -41,16 +42,23 @@ class _Part:
 
     first: int
     hashes: list[bytes]
-    digests: Sequence[bytes]  # of their filters
+    digests: Sequence[bytes]
+    """Of their filters."""
     filters: list[bytes] | None = None
-    is_read: bool = False  # whether the database has given the filters that it has of them, if it may have any
-    is_kept: bool = False  # whether the filters came from the database
-    matched: int = 0  # scripts that the filters were matched against
+    is_read: bool = False
+    """Whether the database has given the filters that it has of them, if it may have any."""
+    is_kept: bool = False
+    """Whether the filters came from the database."""
+    matched: int = 0
+    """Scripts that the filters were matched against."""
     is_matching: bool = False
-    candidates: list[int] = field(default_factory=list)  # heights at which a filter matched, ascending
+    candidates: list[int] = field(default_factory=list)
+    """Heights at which a filter matched, ascending."""
     asked: set[Peer] = field(default_factory=set)
-    asked_at: float = 0.0  # when the last of these was
-    raws: dict[bytes, bytes] = field(default_factory=dict)  # candidates that have come
+    asked_at: float = 0.0
+    """When the last of these was."""
+    raws: dict[bytes, bytes] = field(default_factory=dict)
+    """Candidates that have come."""
 
     @property
     def last(self) -> int:
@@ -104,7 +112,9 @@ class FilterSearch:
         self._parts.clear()
 
     def pay_debts(self) -> None:
-        """Search again what was searched by BIP-37 on too few words: once the filters are proven, and before that on the word of others."""
+        """Search again what was searched by BIP-37 on too few words: once the filters are proven, and before that on
+        the word of others.
+        """
         context, coverage, top = self._context, self._coverage, self._context.chain.height
         if coverage.proven >= top:
             context.books.rewind(coverage.debts[0].first - 1)
@@ -146,7 +156,12 @@ class FilterSearch:
         top = min(context.rows.height, context.chain.height)
         while len(self._parts) < most and self._next <= top:
             first, last = self._next, min(self._next + patience.filters - 1, top)
-            part = _Part(first, context.chain.hashes(first, last), context.rows.hashes(first, last), is_read=first > self._kept_to)
+            part = _Part(
+                first,
+                context.chain.hashes(first, last),
+                context.rows.hashes(first, last),
+                is_read=first > self._kept_to,
+            )
             self._parts.append(part)
             self._next = last + 1
             if not part.is_read:
@@ -159,7 +174,9 @@ class FilterSearch:
         self._context.changed()
 
     def _ask(self) -> None:
-        """Ask for parts that nobody was asked for, or only peers that stall; then who is idle, for what another one sends bit by bit."""
+        """Ask for parts that nobody was asked for, or only peers that stall; then who is idle, for what another one
+        sends bit by bit.
+        """
         now, patience = self._context.now.monotonic, self._context.options.patience
         missing = [part for part in self._parts if part.filters is None and part.is_read]
         for part in missing:
@@ -222,7 +239,9 @@ class FilterSearch:
         part.matched = upto
         matching = set(found)
         if matching:
-            part.candidates = sorted({*part.candidates, *(at for at, each in enumerate(part.hashes, part.first) if each in matching)})
+            part.candidates = sorted(
+                {*part.candidates, *(at for at, each in enumerate(part.hashes, part.first) if each in matching)}
+            )
 
     # Blocks
 
@@ -231,7 +250,8 @@ class FilterSearch:
         disputed = [
             height
             for height in self._coverage.disputed
-            if part.first <= height <= part.last and self._coverage.is_disputed(height, part.hashes[height - part.first])
+            if part.first <= height <= part.last
+            and self._coverage.is_disputed(height, part.hashes[height - part.first])
         ]
         return sorted({*part.candidates, *disputed}) if disputed else part.candidates
 
@@ -280,18 +300,24 @@ class FilterSearch:
             if height > next_height:
                 books.connect_empty(height - 1)
                 told = max(next_height, height - 2)  # of blocks below the tip the journal keeps the last
-                self._context.out.emit(*map(BlockConnected, count(told), part.hashes[told - part.first : height - part.first]))
+                self._context.out.emit(
+                    *map(BlockConnected, count(told), part.hashes[told - part.first : height - part.first])
+                )
                 continue
             block_hash = part.hashes[height - part.first]
             raw = part.raws.get(block_hash)
             if raw is None:
                 return False
             time = int.from_bytes(raw[68:72], "little")
-            block = ScannedBlock(height, block_hash, raw=raw, completeness=self._coverage.completeness(height), time=time)
+            block = ScannedBlock(
+                height, block_hash, raw=raw, completeness=self._coverage.completeness(height), time=time
+            )
             if len(raw) > _LARGE:
                 self._scanning = block_hash
                 table = books.watch.table
-                self._context.out.work(partial(table.scan_block, raw), partial(self._scanned, part, block, table, len(table)))
+                self._context.out.work(
+                    partial(table.scan_block, raw), partial(self._scanned, part, block, table, len(table))
+                )
                 return False
             self._connect(part, block, block.hits(books.watch.table))
         return True
@@ -303,7 +329,9 @@ class FilterSearch:
         if isinstance(hits, Exception):
             raise hits
         books, chain = self._context.books, self._context.chain
-        is_current = part in self._parts and books.cursor == block.height - 1 and chain.hash_at(block.height) == block.hash
+        is_current = (
+            part in self._parts and books.cursor == block.height - 1 and chain.hash_at(block.height) == block.hash
+        )
         is_whole = books.watch.table is table and len(table) == entries and not self._context.is_held
         if is_current and is_whole and part.matched == len(self.scripts):
             assert isinstance(hits, list)

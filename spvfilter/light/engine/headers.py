@@ -14,7 +14,9 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HEADER_SIZE, MAX_UNCONNECTING_HEADERS
 from spvfilter.wire.messages.table import GetHeaders, SendHeaders
 
-MAX_ANNOUNCED = 500  # blocks of one inv that are looked up, as many as Core sends in answer to getblocks (MAX_BLOCKS_RESULTS)
+MAX_ANNOUNCED = (
+    500  # blocks of one inv that are looked up, as many as Core sends in answer to getblocks (MAX_BLOCKS_RESULTS)
+)
 MAX_REPEATS = 50  # ours: full messages of known headers that lead no further, as where another peer was faster
 _KEY = "headers"
 
@@ -24,25 +26,34 @@ class _View:
     """What a peer has told of its chain."""
 
     sync: HeaderSync
-    best: bytes = b""  # hash of the last block that it is known to have
-    fence: int | None = None  # behind the last question; gone once that has led further
-    is_due: bool = False  # whether it is asked again at the fence
-    told: int = -1  # height up to which its full messages have led
-    repeats: int = 0  # full messages that led nowhere
+    best: bytes = b""
+    """Hash of the last block that it is known to have."""
+    fence: int | None = None
+    """Behind the last question; gone once that has led further."""
+    is_due: bool = False
+    """Whether it is asked again at the fence."""
+    told: int = -1
+    """Height up to which its full messages have led."""
+    repeats: int = 0
+    """Full messages that led nowhere."""
     unconnected: int = 0
-    is_future: bool = False  # whether its last headers are ahead of our clock
-    found: tuple[bytes, bytes, int] | None = None  # height of `best` in the best chain with a tip; None if it is not there
-    awaits_commit: bool = False  # whether it is asked for more once those that came are in the database
+    is_future: bool = False
+    """Whether its last headers are ahead of our clock."""
+    found: tuple[bytes, bytes, int] | None = (
+        None  # height of `best` in the best chain with a tip; None if it is not there
+    )
+    awaits_commit: bool = False
+    """Whether it is asked for more once those that came are in the database."""
 
 
 class Headers:
     """Headers of all peers. `moved` is called with every change of the best chain.
 
-    A ping follows each getheaders: Core answers with an empty message if it has nothing new; other nodes do not answer at all, nor does
-    Core in its initial block download. A pong without headers before it means the same.
+    A ping follows each getheaders: Core answers with an empty message if it has nothing new; other nodes do not answer
+    at all, nor does Core in its initial block download. A pong without headers before it means the same.
 
-    A peer that sends more than it is asked for has no more questions of us than round trips: what leads no further calls for another
-    one only once the pong of the one before has come.
+    A peer that sends more than it is asked for has no more questions of us than round trips: what leads no further
+    calls for another one only once the pong of the one before has come.
     """
 
     def __init__(self, context: Context, moved: Callable[[Update], None]) -> None:
@@ -61,7 +72,10 @@ class Headers:
             return -1
         if view.best == (tip := chain.tip_hash):
             return chain.height
-        if view.found is None or view.found[:2] != (view.best, tip):  # it is asked for often, and changes with these two
+        if view.found is None or view.found[:2] != (
+            view.best,
+            tip,
+        ):  # it is asked for often, and changes with these two
             height = chain.height_of(view.best)
             view.found = None if height is None else (view.best, tip, height)
         if view.found is not None:
@@ -70,7 +84,9 @@ class Headers:
         return -1 if height is None else height
 
     def is_behind(self, peer: Peer) -> bool:
-        """Whether the chain that a peer is known to have has less work than the best one, or than the network's minimum."""
+        """Whether the chain that a peer is known to have has less work than the best one, or than the network's
+        minimum.
+        """
         chain, view = self._context.chain, self._views.get(peer)
         if view is None or not view.best or view.is_future or chain.work < chain.network.min_chain_work:
             return True  # what is from the future by our clock may be the best chain
@@ -124,7 +140,9 @@ class Headers:
             locator = tuple(view.sync.locator()[:101])
             tip = self._context.chain.tip_hash
             if view.best != tip and len(locator) > 1 and locator[0] == tip:
-                locator = locator[1:]  # who has our tip then sends its header: an empty answer would not tell (as Core does)
+                locator = locator[
+                    1:
+                ]  # who has our tip then sends its header: an empty answer would not tell (as Core does)
             self._context.pool.ask(peer, _KEY, self._context.now, GetHeaders(locator))
             view.fence = self._context.out.fence(peer.number, lambda: self._fenced(peer, view))
             self._context.changed()
@@ -150,7 +168,9 @@ class Headers:
             self.ask(peer)
 
     def announced(self, peer: Peer, hashes: list[bytes]) -> None:
-        """A peer announces blocks by inv; of a long list the last ones count, which are the highest where it is honest."""
+        """A peer announces blocks by inv; of a long list the last ones count, which are the highest where it is
+        honest.
+        """
         view = self._views[peer]
         chain, known = self._context.chain, self.knows(peer)
         for block_hash in dict.fromkeys(hashes[-MAX_ANNOUNCED:]):
@@ -222,11 +242,15 @@ class Headers:
             view.fence = None
 
     def _take_nothing(self, peer: Peer, view: _View) -> None:
-        """The peer has nothing beyond the headers that our locator named, so not our tip unless that is the genesis block."""
+        """The peer has nothing beyond the headers that our locator named, so not our tip unless that is the genesis
+        block.
+        """
         assert peer.profile is not None
         stated, chain = peer.profile.start_height, self._context.chain
         if stated >= max(chain.height, 1) and not view.is_future:
-            raise UselessPeerError(f"states height {stated} but sends no headers; it may be in its initial block download")
+            raise UselessPeerError(
+                f"states height {stated} but sends no headers; it may be in its initial block download"
+            )
         if not chain.height:
             view.best = chain.tip_hash
 
@@ -244,5 +268,7 @@ class Headers:
         """What a peer that is behind does not know."""
         chain = self._context.chain
         if chain.work < chain.network.min_chain_work:
-            return UselessPeerError("has no chain of the network's minimum work; it may be in its initial block download")
+            return UselessPeerError(
+                "has no chain of the network's minimum work; it may be in its initial block download"
+            )
         return UselessPeerError(f"does not know block {chain.height} of the best chain")

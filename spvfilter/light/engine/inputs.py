@@ -1,4 +1,7 @@
-"""Inputs of the light client's engine: what its shell reports. Values only; `peer` is the number that the engine gave in Connect."""
+"""Inputs of the light client's engine: what its shell reports.
+
+Values only; `peer` is the number that the engine gave in Connect.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from spvfilter.wire.messages.table import Addr, AddrV2, Block, GetData, Headers,
 
 
 class Instant(NamedTuple):
-    """A moment on both clocks: `monotonic` for waiting, `wall` (seconds since 1970) for what blocks and transactions state."""
+    """A moment on both clocks:
+
+    `monotonic` for waiting, `wall` (seconds since 1970) for what blocks and transactions state.
+    """
 
     monotonic: float
     wall: float
@@ -21,21 +27,33 @@ class Instant(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """The handshake with a peer is complete. `host` is the IP or onion address that the connection leads to, resolved from any name."""
+    """The handshake with a peer is complete.
+
+    `host` is the IP or onion address that the connection leads to, resolved from any name.
+    """
 
     peer: int
     host: str
-    services: int  # bits of wire.Service
-    start_height: int  # from its version message
-    relays: bool  # whether it takes transactions
-    wtxid_relay: bool  # whether transactions are announced by wtxid (BIP-339)
-    user_agent: str  # escaped
-    time: int  # its clock, seconds since 1970
+    services: int
+    """Bits of wire.Service."""
+    start_height: int
+    """From its version message."""
+    relays: bool
+    """Whether it takes transactions."""
+    wtxid_relay: bool
+    """Whether transactions are announced by wtxid (BIP-339)."""
+    user_agent: str
+    """Escaped."""
+    time: int
+    """Its clock, seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """There is no connection (any more): it could not be made, or has ended. After Drop there may be no Lost; both are accepted."""
+    """There is no connection (any more): it could not be made, or has ended.
+
+    After Drop there may be no Lost; both are accepted.
+    """
 
     peer: int
     error: Exception
@@ -82,7 +100,9 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """The result of the effect Work or Read with this token; an Exception that its function raised is the value itself."""
+    """The result of the effect Work or Read with this token; an Exception that its function raised is the value
+    itself.
+    """
 
     token: int
     value: object
@@ -101,17 +121,22 @@ class Broadcast:
     """A transaction of ours (raw) is to be sent to the network."""
 
     raw: bytes
-    input_values: tuple[int, ...] | None = None  # satoshi, of what its inputs spend, where the user states them
-    is_private: bool = False  # to one stranger first
+    input_values: tuple[int, ...] | None = None
+    """Satoshi, of what its inputs spend, where the user states them."""
+    is_private: bool = False
+    """To one stranger first."""
 
 
 class SeedAnswer(NamedTuple):
     """What a DNS seed has answered."""
 
     seed: str
-    services: int  # bits of wire.Service that it states of these hosts; 0 if it was not asked for any
-    hosts: tuple[str, ...]  # IPv4 and IPv6 addresses
-    error: Exception | None = None  # why there are none
+    services: int
+    """Bits of wire.Service that it states of these hosts; 0 if it was not asked for any."""
+    hosts: tuple[str, ...]
+    """IPv4 and IPv6 addresses."""
+    error: Exception | None = None
+    """Why there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +158,19 @@ class Tick:
     """The time of the last effect Wake has come. Additional ticks do no harm."""
 
 
-MAX_WORK = 2_000  # of one input, in units of about a microsecond, unless it is a single message that cannot be cut; ours
+MAX_WORK = (
+    2_000  # of one input, in units of about a microsecond, unless it is a single message that cannot be cut; ours
+)
 _CUT_AT = 2_000  # items of a part of an inv, getdata or notfound
 _ADDRESSES = 50  # of a part of an addr or addrv2
 
 
 def inputs_of(peer: int, events: Iterable[wire.SessionEvent], token_of: Callable[[int], int | None]) -> Iterator[Input]:
-    """What a peer's session reports together, but for its beginning and its end; `token_of` gives the token of a fence's nonce.
+    """What a peer's session reports together, but for its beginning and its end; `token_of` gives the token of a
+    fence's nonce.
 
-    It comes in order, in inputs of which each is little work for the engine: its shell can do something else between two of them.
+    It comes in order, in inputs of which each is little work for the engine: its shell can do something else between
+    two of them.
     """
     heard: list[wire.Received | wire.ReceivedFilters] = []
     work = 0
@@ -209,4 +238,18 @@ def _heard(peer: int, heard: list[wire.Received | wire.ReceivedFilters]) -> Iter
         yield HeardTogether(peer, tuple(heard))
 
 
-Input = Connected | Lost | Heard | HeardTogether | Fenced | Malformed | Committed | Worked | Asked | Broadcast | Abandon | Seeded | Tick
+Input = (
+    Connected
+    | Lost
+    | Heard
+    | HeardTogether
+    | Fenced
+    | Malformed
+    | Committed
+    | Worked
+    | Asked
+    | Broadcast
+    | Abandon
+    | Seeded
+    | Tick
+)

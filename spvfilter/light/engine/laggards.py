@@ -1,4 +1,6 @@
-"""Peers that stay behind the best chain, or may hide that it goes on: where another address can have their place, it is tried."""
+"""Peers that stay behind the best chain, or may hide that it goes on: where another address can have their place, it is
+tried.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,15 @@ CATCH_UP_S = 20 * 60.0  # for a peer that is behind while another is not, Core C
 
 
 class Laggards:
-    """Since when peers have been behind. They are no liars: they are asked once more, then dropped with a pause, one at a time.
+    """Since when peers have been behind.
 
-    While nobody that is ready has the best chain, nothing can be told as Synced, so each has `answer_s` of Patience; else `CATCH_UP_S`.
+    They are no liars: they are asked once more, then dropped with a pause, one at a time.
 
-    Peers that get no new blocks, or tell of none, are not behind what is known. So while no block comes for long, named addresses that are
-    not connected are heard in turn; who of all then has the most stays.
+    While nobody that is ready has the best chain, nothing can be told as Synced, so each has `answer_s` of Patience;
+    else `CATCH_UP_S`.
+
+    Peers that get no new blocks, or tell of none, are not behind what is known. So while no block comes for long, named
+    addresses that are not connected are heard in turn; who of all then has the most stays.
     """
 
     def __init__(self, context: Context, headers: Headers) -> None:
@@ -31,7 +36,9 @@ class Laggards:
         self._another_at = 0.0  # when another is tried, unless a block comes before
 
     def let_go(self) -> None:
-        """Look who has been behind for too long; who has, and has been asked for headers once more, is dropped for another."""
+        """Look who has been behind for too long; who has, and has been asked for headers once more, is dropped for
+        another.
+        """
         context, now = self._context, self._context.now.monotonic
         ready, patience = context.pool.ready(), context.options.patience
         behind = [peer for peer in ready if self._headers.is_behind(peer)]

@@ -1,7 +1,8 @@
 """Unconfirmed transactions that peers announce. What is done for our own is in `own`.
 
-With compact filters no peer knows what is ours, so from the tip on every transaction that is announced is fetched, and recorded if it
-matches. With BIP-37 a peer announces what its filter matches. What comes is recorded a few at a time, after blocks: a flood delays none.
+With compact filters no peer knows what is ours, so from the tip on every transaction that is announced is fetched, and
+recorded if it matches. With BIP-37 a peer announces what its filter matches. What comes is recorded a few at a time,
+after blocks: a flood delays none.
 """
 
 from __future__ import annotations
@@ -44,17 +45,24 @@ _KINDS = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
 class _Stand:
     """What was announced by one peer."""
 
-    asked: dict[bytes, None] = field(default_factory=dict)  # txid or wtxid
-    announced: deque[bytes] = field(default_factory=lambda: deque(maxlen=MAX_INVENTORY))  # not asked for yet; see _packed
-    was_asked_for_all: bool = False  # by a mempool message
-    heard: dict[bytes, None] = field(default_factory=dict)  # txids and wtxids that it announced, the latest last
-    later: set[bytes] = field(default_factory=set)  # txids of what came later than its rival, as it told
+    asked: dict[bytes, None] = field(default_factory=dict)
+    """Txid or wtxid."""
+    announced: deque[bytes] = field(default_factory=lambda: deque(maxlen=MAX_INVENTORY))
+    """Not asked for yet; see _packed."""
+    was_asked_for_all: bool = False
+    """By a mempool message."""
+    heard: dict[bytes, None] = field(default_factory=dict)
+    """Txids and wtxids that it announced, the latest last."""
+    later: set[bytes] = field(default_factory=set)
+    """Txids of what came later than its rival, as it told."""
 
 
 class MempoolWatch:
     """Takes announcements and transactions of all peers."""
 
-    def __init__(self, context: Context, scripts: WantedScripts, bloom: BloomSearch, private: Mapping[str, Held]) -> None:
+    def __init__(
+        self, context: Context, scripts: WantedScripts, bloom: BloomSearch, private: Mapping[str, Held]
+    ) -> None:
         """`private` is what an earlier run gave to one peer alone (Saved)."""
         self._context = context
         self._scripts = scripts
@@ -100,7 +108,9 @@ class MempoolWatch:
         self._ask(peer, stand, wanted)
 
     def _order(self, peer: Peer, stand: _Stand, items: Sequence[InvItem]) -> None:
-        """A peer that announced what replaced a transaction, and now that, tells that it came later. Others may just be late.
+        """A peer that announced what replaced a transaction, and now that, tells that it came later.
+
+        Others may just be late.
 
         It tells that once of each: a few bytes may move many matches, and must not move them back and forth.
         """
@@ -125,7 +135,9 @@ class MempoolWatch:
     def _ask(self, peer: Peer, stand: _Stand, items: Collection[InvItem]) -> None:
         if items:
             stand.asked.update(dict.fromkeys(item.hash for item in items))
-            self._context.out.send(peer.number, GetData(tuple(InvItem(_fetched_as(item.kind), item.hash) for item in items)))
+            self._context.out.send(
+                peer.number, GetData(tuple(InvItem(_fetched_as(item.kind), item.hash) for item in items))
+            )
 
     def advance(self, *, is_synced: bool, by_filter: bool) -> None:
         """At the tip, ask for what was announced, and tell peers that announcements are welcome."""
@@ -140,10 +152,16 @@ class MempoolWatch:
         stand = self._stand(peer)
         if not self._queue.has_much_room(peer.group):
             return  # else each transaction that finds no room would call for all again
-        if by_filter and stand.announced:  # before it had a filter, or without room: it tells by its filter which of these are wanted
+        if (
+            by_filter and stand.announced
+        ):  # before it had a filter, or without room: it tells by its filter which of these are wanted
             stand.announced.clear()
             stand.was_asked_for_all = False
-        if peer.serves(BLOOM) and not stand.was_asked_for_all and (not by_filter or self._bloom.link(peer).filter is not None):
+        if (
+            peer.serves(BLOOM)
+            and not stand.was_asked_for_all
+            and (not by_filter or self._bloom.link(peer).filter is not None)
+        ):
             stand.was_asked_for_all = True
             self._context.out.send(peer.number, Mempool())
         if not by_filter:
@@ -212,7 +230,9 @@ class MempoolWatch:
                 continue
             if self._bloom.link(peer).filter is None:
                 stand.announced.append(_packed(item))
-            elif len(stand.asked) < MAX_ASKED:  # which its filter may have matched before it was loaded anew: not `link.announced`
+            elif (
+                len(stand.asked) < MAX_ASKED
+            ):  # which its filter may have matched before it was loaded anew: not `link.announced`
                 self._ask(peer, stand, [item])
 
     def not_found(self, peer: Peer, tx_hash: bytes) -> None:
@@ -252,7 +272,9 @@ class MempoolWatch:
         unfinished.spend(len(raw) / _PER_UNIT)
         tx = Transaction.parse(raw)
         ids = {tx.txid, tx.wtxid}
-        groups = dict.fromkeys([group, *(peer.group for peer, stand in self._stands.items() if not stand.heard.keys().isdisjoint(ids))])
+        groups = dict.fromkeys(
+            [group, *(peer.group for peer, stand in self._stands.items() if not stand.heard.keys().isdisjoint(ids))]
+        )
         return books.add_unconfirmed(raw, self._context.stamp(), words=groups)
 
     def abandon(self, txid: bytes) -> None:
@@ -271,7 +293,10 @@ class MempoolWatch:
 
 
 def _packed(item: InvItem) -> bytes:
-    """An item of a transaction in one object: the hash (32 bytes) and the number of its kind. A peer may announce 50,000."""
+    """An item of a transaction in one object: the hash (32 bytes) and the number of its kind.
+
+    A peer may announce 50,000.
+    """
     return item.hash + bytes((_KINDS.index(item.kind),))
 
 

@@ -1,4 +1,6 @@
-"""Network groups: addresses that one party is likely to own as a whole; and which addresses lead to the public network."""
+"""Network groups: addresses that one party is likely to own as a whole; and which addresses lead to the public
+network.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,32 @@ _MIXED = frozenset(
 )  # first octets with addresses that are not public: IANA
 _INTERNET = frozenset((NetId.IPV4, NetId.IPV6))
 _GLOBAL = ipaddress.ip_network("2000::/3")  # what is assigned of IPv6's unicast (RFC 4291 § 2.4 and IANA's registry)
-_SPECIAL = tuple(map(ipaddress.ip_network, ("2001::/32", "2002::/16", "3fff::/20")))  # Teredo, 6to4: IPv4 within; documentation
+_SPECIAL = tuple(
+    map(ipaddress.ip_network, ("2001::/32", "2002::/16", "3fff::/20"))
+)  # Teredo, 6to4: IPv4 within; documentation
 _SERVICE_PORTS = frozenset(  # above 1,023, of services that no stranger may have us call; ours, after Core's IsBadPort
     (
-        *(1433, 1521, 1719, 1720, 1723, 2049, 3306, 3389, 3659, 4045, 5060, 5061, 5432, 5900, 6000, 6379, 6566, 6697, 9200),
+        *(
+            1433,
+            1521,
+            1719,
+            1720,
+            1723,
+            2049,
+            3306,
+            3389,
+            3659,
+            4045,
+            5060,
+            5061,
+            5432,
+            5900,
+            6000,
+            6379,
+            6566,
+            6697,
+            9200,
+        ),
         *(10_080, 11_211, 27_017),
         *range(6_665, 6_670),
     )
@@ -28,10 +52,11 @@ _SERVICE_PORTS = frozenset(  # above 1,023, of services that no stranger may hav
 
 @lru_cache(maxsize=1 << 15)
 def netgroup(host: str) -> str:
-    """The part of a host's address that one party is likely to own as a whole: /16 of IPv4, /32 of IPv6, all onion addresses together.
+    """The part of a host's address that one party is likely to own as a whole: /16 of IPv4, /32 of IPv6, all onion
+    addresses together.
 
-    So are all host names that only a proxy resolves: two of them may lead to one node. The rest is as in Core's netgroup.cpp, without its
-    map of autonomous systems.
+    So are all host names that only a proxy resolves: two of them may lead to one node. The rest is as in Core's
+    netgroup.cpp, without its map of autonomous systems.
     """
     if host.endswith(".onion"):
         return "onion"
@@ -51,10 +76,11 @@ def netgroup(host: str) -> str:
 
 
 def dialling_group(host: str) -> str:
-    """The group of which at most one address is dialled: the network group, of onion addresses one of 16 (Core netgroup.cpp).
+    """The group of which at most one address is dialled: the network group, of onion addresses one of 16 (Core
+    netgroup.cpp).
 
-    Onion addresses cost nothing, so all of them prove as little as one; but a client that reaches nothing else needs several.
-    A host name is one of its own.
+    Onion addresses cost nothing, so all of them prove as little as one; but a client that reaches nothing else needs
+    several. A host name is one of its own.
     """
     if (group := netgroup(host)) == NAMES:
         return host.lower()
@@ -72,7 +98,8 @@ def port_of(address: str) -> str:
 
 
 def is_public(host: str, net: int) -> bool:
-    """Whether an IPv4 or IPv6 address is of the public internet and not a way to embed another address; an onion address is public.
+    """Whether an IPv4 or IPv6 address is of the public internet and not a way to embed another address; an onion
+    address is public.
 
     All other networks are refused: I2P and CJDNS need routers that we have not, Tor's second version is gone.
     """

@@ -6,7 +6,22 @@ from collections import deque
 from collections.abc import Callable
 
 from spvfilter.chain import HeaderChain
-from spvfilter.light.engine.effects import Answer, AskSeeds, Commit, Connect, Done, Drop, Effect, Emit, End, Fence, Read, Send, Wake, Work
+from spvfilter.light.engine.effects import (
+    Answer,
+    AskSeeds,
+    Commit,
+    Connect,
+    Done,
+    Drop,
+    Effect,
+    Emit,
+    End,
+    Fence,
+    Read,
+    Send,
+    Wake,
+    Work,
+)
 from spvfilter.light.events import Broadcast, Event, Synced
 from spvfilter.store.store import Store
 from spvfilter.wallet.books import Books
@@ -18,10 +33,17 @@ MAX_UNCOMMITTED = 64  # commits under way, above which nothing new is searched
 
 
 class Outbox:
-    """Collects effects. What the books have changed is committed, with the events about it, before these are reported."""
+    """Collects effects.
 
-    def __init__(self, books: Books, chain: HeaderChain, journal: Journal, add_notes: Callable[[], None] = lambda: None) -> None:
-        """`add_notes` adds to the batch what is noted about what it changes: they are in one commit, whoever calls for that."""
+    What the books have changed is committed, with the events about it, before these are reported.
+    """
+
+    def __init__(
+        self, books: Books, chain: HeaderChain, journal: Journal, add_notes: Callable[[], None] = lambda: None
+    ) -> None:
+        """`add_notes` adds to the batch what is noted about what it changes: they are in one commit, whoever calls for
+        that.
+        """
         self.journal = journal
         self._add_notes = add_notes
         self._books = books
@@ -52,7 +74,9 @@ class Outbox:
             self._effects.append(Commit(self._issued, batch))
 
     def _tell_waiting(self, cursor: int) -> None:
-        """Where blocks are searched again, tell of the block that waits to be told: it was connected, and may be disconnected."""
+        """Where blocks are searched again, tell of the block that waits to be told: it was connected, and may be
+        disconnected.
+        """
         waiting = self.journal.connected
         if waiting is not None and waiting.height > cursor:
             self._events += self.journal.flush(self._books.batch)
@@ -87,7 +111,9 @@ class Outbox:
         self._effects.append(Send(peer, message))
 
     def fence(self, peer: int, then: Callable[[], None]) -> int:
-        """Call `then` once the peer has processed everything sent so far; the token, with which `forget` gives it up."""
+        """Call `then` once the peer has processed everything sent so far; the token, with which `forget` gives it
+        up.
+        """
         fences = self._fences.setdefault(peer, set())
 
         def came(_: object) -> None:

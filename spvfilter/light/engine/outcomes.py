@@ -9,12 +9,16 @@ from spvfilter.light.events import Broadcast, BroadcastChanged, BroadcastProgres
 from spvfilter.primitives import hash_to_hex
 from spvfilter.store.ledger import TxStatus
 
-KEEP_S = 40.0  # after which a peer that does not have what it fetched has refused it: eight of Core's intervals between announcements
+# after which a peer that does not have what it fetched has refused it: eight of Core's intervals between announcements
+KEEP_S = 40.0
 MAX_TOLD = 1_000  # ours: peers of which it is remembered what they did with a transaction, the latest
 
 
 class Outcomes:
-    """Tells each thing once, and answers a call as soon as something is known. One that is refused by all counts no more."""
+    """Tells each thing once, and answers a call as soon as something is known.
+
+    One that is refused by all counts no more.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -64,7 +68,12 @@ class Outcomes:
         else:
             status, by = TxStatus.CONFIRMED, None
         if pending is not None and (later := books.unconfirmed.sent.replaced_by(txid)) is not None:
-            self.answer(own, TxConflictError(f"it spends what {_name(later)} spends, which was broadcast later: it is {status}", later))
+            self.answer(
+                own,
+                TxConflictError(
+                    f"it spends what {_name(later)} spends, which was broadcast later: it is {status}", later
+                ),
+            )
         if status is own.status:
             return
         own.status = status
@@ -110,7 +119,10 @@ class Outcomes:
         return any(offer.fetched_at is not None or now < offer.at + self.keep_s for offer in undecided)
 
     def give_up(self, own: OwnTx) -> bool:
-        """All that were asked have refused it; whether it counts no more. It does where somebody has it with another witness."""
+        """All that were asked have refused it; whether it counts no more.
+
+        It does where somebody has it with another witness.
+        """
         if own.taken is Taken.BEFORE:
             own.taken = Taken.YES
             self.answer(own, own.known())
@@ -123,9 +135,13 @@ class Outcomes:
         rival = next(rivals, None)
         told = "; ".join(f"{peer}: {reason}" for peer, reason in own.refused.items())
         if rival is not None:
-            answer: Exception = TxConflictError(f"it spends what {_name(rival)} spends, and peers refuse it: {told}", rival)
+            answer: Exception = TxConflictError(
+                f"it spends what {_name(rival)} spends, and peers refuse it: {told}", rival
+            )
         else:
-            answer = TxRefusedError(f"every peer that was sent the transaction refuses it: {told}", tuple(own.refused.items()))
+            answer = TxRefusedError(
+                f"every peer that was sent the transaction refuses it: {told}", tuple(own.refused.items())
+            )
         self.answer(own, answer)
         if txid in books.unconfirmed.pending:
             self._context.out.emit(*books.abandon(txid, refused=True))

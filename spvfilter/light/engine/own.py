@@ -1,12 +1,14 @@
 """Our own transactions: to whom they are offered and when, until they are on their way.
 
-A peer announces to nobody what it got from them. So of the peers that are there some are offered a transaction at once, and the others a
-few seconds later, unless one of these announces it by itself: then it is on its way, and the rest get it at random moments. Until then it
-is offered again every ten minutes, afterwards once a day, and to every new peer, after a restart and after a reorganisation.
+A peer announces to nobody what it got from them. So of the peers that are there some are offered a transaction at once,
+and the others a few seconds later, unless one of these announces it by itself: then it is on its way, and the rest get
+it at random moments. Until then it is offered again every ten minutes, afterwards once a day, and to every new peer,
+after a restart and after a reorganisation.
 
-A peer that fetched a transaction is asked for it. Who gives it back keeps it. Who says that it does not have it may wait for its next
-round of announcements, before which Core gives nobody what is new: it is asked again for 40 seconds. Then that counts as a refusal, as a
-reject (BIP-61) does. No refusal condemns a transaction that somebody has taken; one that all refuse who were asked counts no more.
+A peer that fetched a transaction is asked for it. Who gives it back keeps it. Who says that it does not have it may
+wait for its next round of announcements, before which Core gives nobody what is new: it is asked again for 40 seconds.
+Then that counts as a refusal, as a reject (BIP-61) does. No refusal condemns a transaction that somebody has taken; one
+that all refuse who were asked counts no more.
 """
 
 from __future__ import annotations
@@ -30,18 +32,33 @@ from spvfilter.wallet.sent import MAX_ANCESTORS
 from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, NotFound, Reject, Tx
 
 MAX_OFFERED = 1_000  # ours: transactions that a peer may fetch, the latest offered
-WITNESS_S = 15.0  # longest time for which a peer is not offered a transaction, so that it can announce it by itself; ours
-AGAIN_S = (600.0, 900.0)  # between offers until somebody has announced it, Core net_processing.cpp ReattemptInitialBroadcast
+WITNESS_S = (
+    15.0  # longest time for which a peer is not offered a transaction, so that it can announce it by itself; ours
+)
+AGAIN_S = (
+    600.0,
+    900.0,
+)  # between offers until somebody has announced it, Core net_processing.cpp ReattemptInitialBroadcast
 SLOW_S = (43_200.0, 129_600.0)  # afterwards, Core wallet.cpp SetNextResend
 REST_S = 300.0  # mean time after which those are offered it who have not announced it though others have; ours
-_PROBES = (0.0, 0.1, 0.25, 0.5, 1.0)  # when a peer is asked for what it fetched, in parts of the time after which it has refused it
+_PROBES = (
+    0.0,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+)  # when a peer is asked for what it fetched, in parts of the time after which it has refused it
 
 
 class OwnTxs:
     """Offers our transactions, serves them, and hears what peers tell of them."""
 
-    def __init__(self, context: Context, outcomes: Outcomes, recorded: Callable[[bytes, Sequence[WalletEvent]], None]) -> None:
-        """`recorded` is called with the txid of each that has entered the books, or is unconfirmed again, and the events of that."""
+    def __init__(
+        self, context: Context, outcomes: Outcomes, recorded: Callable[[bytes, Sequence[WalletEvent]], None]
+    ) -> None:
+        """`recorded` is called with the txid of each that has entered the books, or is unconfirmed again, and the
+        events of that.
+        """
         self._context = context
         self._outcomes = outcomes
         self._recorded = recorded
@@ -82,13 +99,18 @@ class OwnTxs:
         self._has_begun = True
 
     def add(self, tx: Transaction, input_values: tuple[int, ...] | None = None, free_at: float = 0.0) -> OwnTx:
-        """The user broadcasts a transaction, in a call that waits to hear of it. Before `free_at` it is offered to no peer here."""
+        """The user broadcasts a transaction, in a call that waits to hear of it.
+
+        Before `free_at` it is offered to no peer here.
+        """
         books, now = self._context.books, self._context.now.monotonic
         own = self._own.get(tx.txid)
         self._let_go_for(tx)
         if own is None:
             self._revive_parents(tx)
-            own = self._own[tx.txid] = OwnTx(tx, free_at=free_at, taken=Taken.BEFORE if self._may_be_there(tx) else Taken.NOT)
+            own = self._own[tx.txid] = OwnTx(
+                tx, free_at=free_at, taken=Taken.BEFORE if self._may_be_there(tx) else Taken.NOT
+            )
             self._by_hash[tx.txid] = self._by_hash[tx.wtxid] = own
         elif own.tx.raw != tx.raw:
             self._renew(own, tx)
@@ -102,16 +124,22 @@ class OwnTxs:
                 self._outcomes.answer(own, own.known())
         else:
             own.began = max(now, free_at) if own.began is None else min(own.began, max(now, free_at))
-        own.free_at = min(own.free_at, free_at)  # whatever it was when it was recorded: it may have been private in an earlier run
+        own.free_at = min(
+            own.free_at, free_at
+        )  # whatever it was when it was recorded: it may have been private in an earlier run
         own.private = None if free_at <= now else own.private or Private()
         own.due.clear()
         self._wake()
         return own
 
     def _let_go_for(self, tx: Transaction) -> None:
-        """What nobody has asked for is not given to anybody after this one, whose place it, or what it spends from, would take."""
+        """What nobody has asked for is not given to anybody after this one, whose place it, or what it spends from,
+        would take.
+        """
         for other in list(self._own.values()):
-            if not other.is_recorded and any(not each.isdisjoint(tx.inputs) for each in self._spent_for(other.tx, but=tx.txid)):
+            if not other.is_recorded and any(
+                not each.isdisjoint(tx.inputs) for each in self._spent_for(other.tx, but=tx.txid)
+            ):
                 why = f"it spends what {hash_to_hex(tx.txid)} spends, which was broadcast before anybody asked for it"
                 self._outcomes.answer(other, TxConflictError(why, tx.txid))
                 self.forget(other)
@@ -131,7 +159,9 @@ class OwnTxs:
                     waiting.append(family[txid])
 
     def _may_be_there(self, tx: Transaction) -> bool:
-        """Whether peers may have, with another witness, what has ended here: they keep that, as in `_renew`, unless a rival is taken."""
+        """Whether peers may have, with another witness, what has ended here: they keep that, as in `_renew`, unless a
+        rival is taken.
+        """
         books = self._context.books
         ended = books.ended.own(tx.txid)
         rivals = (self._own.get(each) for outpoint in tx.inputs for each in books.unconfirmed.spenders(outpoint))
@@ -145,7 +175,11 @@ class OwnTxs:
         """
         for tx_hash in (own.tx.txid, own.tx.wtxid):
             self._by_hash.pop(tx_hash, None)
-        is_open = own.began is None or own.left or any(each.fetched_at is not None and not each.is_settled for each in own.offers.values())
+        is_open = (
+            own.began is None
+            or own.left
+            or any(each.fetched_at is not None and not each.is_settled for each in own.offers.values())
+        )
         own.taken = Taken.BEFORE if is_open or own.taken is not Taken.NOT else Taken.NOT
         own.tx, own.began = tx, self._context.now.monotonic
         self._by_hash[tx.txid] = self._by_hash[tx.wtxid] = own
@@ -314,7 +348,9 @@ class OwnTxs:
             offer = own.offers.setdefault(peer, Offer(self._context.now.monotonic))
             if not offer.is_awaited:
                 offer.is_awaited = True
-                self._context.out.after_commit(partial(self._deliver, peer, own, offer))  # what a peer has of ours is in the database
+                self._context.out.after_commit(
+                    partial(self._deliver, peer, own, offer)
+                )  # what a peer has of ours is in the database
         if missing:
             self._context.out.send(peer.number, NotFound(tuple(missing)))
 
@@ -325,7 +361,9 @@ class OwnTxs:
         if self._own.get(own.tx.txid) is not own:  # it was given up meanwhile
             self._context.out.send(peer.number, NotFound((_item(peer, own, InvType.WITNESS_TX),)))
             return
-        self._context.out.send(peer.number, Tx(own.tx.raw))  # with its witness, even if asked for by MSG_TX: bcoin does so
+        self._context.out.send(
+            peer.number, Tx(own.tx.raw)
+        )  # with its witness, even if asked for by MSG_TX: bcoin does so
         if offer.fetched_at is None:
             offer.fetched_at = self._context.now.monotonic
             self._outcomes.sent(own, peer.address)
@@ -352,7 +390,9 @@ class OwnTxs:
     def announced(self, peer: Peer, own: OwnTx) -> None:
         """A peer announces a transaction of ours."""
         if peer.address not in own.sent:
-            if own.tx.txid in self._fetchable.get(peer, {}):  # it may only repeat what it was told; that it has it shows when it gives it
+            if own.tx.txid in self._fetchable.get(
+                peer, {}
+            ):  # it may only repeat what it was told; that it has it shows when it gives it
                 offer = own.offers.setdefault(peer, Offer(self._context.now.monotonic, is_asked=False))
                 if not offer.is_asked:
                     self._ask(peer, own, offer)
@@ -421,7 +461,9 @@ class OwnTxs:
             # whoever is told of a private one learns that it is ours, since we announce no other
             own.free_at = min(own.free_at, now) if own.private is None else now + random.uniform(*SLOW_S)
             for each in own.due:
-                own.due[each] = max(now, own.free_at) + (random.uniform(*SLOW_S) if each in own.offers else random.expovariate(1 / REST_S))
+                own.due[each] = max(now, own.free_at) + (
+                    random.uniform(*SLOW_S) if each in own.offers else random.expovariate(1 / REST_S)
+                )
         own.due[peer] = max(now, own.free_at) + random.uniform(*SLOW_S)
         self._next_at = min(self._next_at, *own.due.values())
 

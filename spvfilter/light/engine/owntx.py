@@ -20,9 +20,12 @@ _KNOWN = (b"txn-already-in-mempool", b"txn-already-known")  # reasons of a rejec
 class Taken(Enum):
     """Whether a peer has a transaction."""
 
-    NOT = "not"  # as far as is known
-    BEFORE = "before"  # with another witness, or in an earlier run: who has that takes no other
-    YES = "yes"  # or it has fetched it and does not tell more
+    NOT = "not"
+    """As far as is known."""
+    BEFORE = "before"
+    """With another witness, or in an earlier run: who has that takes no other."""
+    YES = "yes"
+    """Or it has fetched it and does not tell more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,22 +33,30 @@ class Offer:
     """A transaction that one peer was offered, in one connection."""
 
     at: float
-    is_asked: bool = True  # by us, with the offer: whether the peer has it already
-    is_awaited: bool = False  # it was asked for, and is sent once it is in the database
+    is_asked: bool = True
+    """By us, with the offer: whether the peer has it already."""
+    is_awaited: bool = False
+    """It was asked for, and is sent once it is in the database."""
     fetched_at: float | None = None
-    probes: int = 0  # times it was asked for it since
+    probes: int = 0
+    """Times it was asked for it since."""
     next_probe: float = inf
-    is_answered: bool = False  # the last of these
-    is_settled: bool = False  # it keeps it, refuses it, or does not tell
+    is_answered: bool = False
+    """The last of these."""
+    is_settled: bool = False
+    """It keeps it, refuses it, or does not tell."""
 
 
 @dataclass(slots=True, eq=False)
 class Private:
     """Who has a private transaction, by groups of addresses, of which one is dialled at a time."""
 
-    strangers: set[str] = field(default_factory=set)  # that were given it
-    echoed: set[str] = field(default_factory=set)  # that have announced it in this run
-    was_on_its_way: bool = False  # in an earlier run, or before a reorganisation
+    strangers: set[str] = field(default_factory=set)
+    """That were given it."""
+    echoed: set[str] = field(default_factory=set)
+    """That have announced it in this run."""
+    was_on_its_way: bool = False
+    """In an earlier run, or before a reorganisation."""
 
 
 @dataclass(slots=True, eq=False)
@@ -53,20 +64,31 @@ class OwnTx:
     """A transaction of ours, and what is known of it in this run."""
 
     tx: Transaction
-    began: float | None = None  # when it was broadcast in this run
-    input_values: tuple[int, ...] | None = None  # satoshi, where the user states them
-    is_recorded: bool = False  # in the books
-    is_called: bool = False  # somebody waits to hear what becomes of it
+    began: float | None = None
+    """When it was broadcast in this run."""
+    input_values: tuple[int, ...] | None = None
+    """Satoshi, where the user states them."""
+    is_recorded: bool = False
+    """In the books."""
+    is_called: bool = False
+    """Somebody waits to hear what becomes of it."""
     taken: Taken = Taken.NOT
-    free_at: float = 0.0  # before which only one peer may have it
-    private: Private | None = None  # None if others than strangers may have it
-    status: TxStatus = TxStatus.PENDING  # that was told last
-    due: dict[Peer, float] = field(default_factory=dict)  # when each peer is offered it next
+    free_at: float = 0.0
+    """Before which only one peer may have it."""
+    private: Private | None = None
+    """None if others than strangers may have it."""
+    status: TxStatus = TxStatus.PENDING
+    """That was told last."""
+    due: dict[Peer, float] = field(default_factory=dict)
+    """When each peer is offered it next."""
     offers: dict[Peer, Offer] = field(default_factory=dict)
-    sent: dict[str, None] = field(default_factory=dict)  # addresses of peers
+    sent: dict[str, None] = field(default_factory=dict)
+    """Addresses of peers."""
     echoed: dict[str, None] = field(default_factory=dict)
-    refused: dict[str, str] = field(default_factory=dict)  # with reasons
-    left: dict[str, None] = field(default_factory=dict)  # that ended the connection once they had it
+    refused: dict[str, str] = field(default_factory=dict)
+    """With reasons."""
+    left: dict[str, None] = field(default_factory=dict)
+    """That ended the connection once they had it."""
 
     @property
     def is_taken(self) -> bool:
@@ -75,8 +97,15 @@ class OwnTx:
 
     @property
     def is_on_its_way(self) -> bool:
-        """Whether enough others have announced it: of a private one, two groups beside those that were given it. One could lie."""
-        return bool(self.echoed) if self.private is None else len(self.private.echoed - self.private.strangers) >= PRIVATE_WORDS
+        """Whether enough others have announced it: of a private one, two groups beside those that were given it.
+
+        One could lie.
+        """
+        return (
+            bool(self.echoed)
+            if self.private is None
+            else len(self.private.echoed - self.private.strangers) >= PRIVATE_WORDS
+        )
 
     @property
     def is_with_others(self) -> bool:

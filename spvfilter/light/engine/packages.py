@@ -1,7 +1,9 @@
-"""In which order related transactions of ours are announced to a peer: parents first, or a child that pays for its parent alone.
+"""In which order related transactions of ours are announced to a peer: parents first, or a child that pays for its
+parent alone.
 
-A peer ignores a parent below its fee filter. Announced a child, it lacks the parent, asks for it by txid, and looks at both as a package
-(Core since 28, opportunistic 1p1c); a parent that it has refused shortly before, some nodes do not look at again.
+A peer ignores a parent below its fee filter. Announced a child, it lacks the parent, asks for it by txid, and looks at
+both as a package (Core since 28, opportunistic 1p1c); a parent that it has refused shortly before, some nodes do not
+look at again.
 """
 
 from __future__ import annotations
@@ -14,8 +16,13 @@ from spvfilter.light.engine.peers import Peer
 from spvfilter.wallet.books import Books
 
 
-def arranged(books: Books, peer: Peer, due: Sequence[OwnTx], known: Mapping[bytes, OwnTx]) -> tuple[list[OwnTx], list[OwnTx]]:
-    """What to announce to a peer, in order, and what it may only ask for. `known` has all that is ours by txid, parents first."""
+def arranged(
+    books: Books, peer: Peer, due: Sequence[OwnTx], known: Mapping[bytes, OwnTx]
+) -> tuple[list[OwnTx], list[OwnTx]]:
+    """What to announce to a peer, in order, and what it may only ask for.
+
+    `known` has all that is ours by txid, parents first.
+    """
     if not due:
         return [], []
     wanted = {own.tx.txid for own in due}
@@ -32,7 +39,9 @@ def arranged(books: Books, peer: Peer, due: Sequence[OwnTx], known: Mapping[byte
 
 
 def _paid_for(books: Books, floor: int, child: OwnTx, known: Mapping[bytes, OwnTx]) -> list[bytes]:
-    """The parents of a child that are below a fee rate (satoshi / kvB) by themselves, and not below it with the child."""
+    """The parents of a child that are below a fee rate (satoshi / kvB) by themselves, and not below it with the
+    child.
+    """
     found: list[bytes] = []
     fee = fee_of(child.tx, books, child.input_values) if floor else None
     for txid in dict.fromkeys(outpoint[:32] for outpoint in child.tx.inputs) if fee is not None else ():

@@ -1,4 +1,6 @@
-"""Peers and where they may be found: who is connected, who owes an answer, who is dropped, for what and for how long."""
+"""Peers and where they may be found: who is connected, who owes an answer, who is dropped, for what and for how
+long.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,11 @@ class PeerState(Enum):
     """Where a peer stands."""
 
     CONNECTING = "connecting"
-    GREETING = "greeting"  # its headers are not known yet
+    GREETING = "greeting"
+    """Its headers are not known yet."""
     READY = "ready"
-    SUSPECT = "suspect"  # ready, but it owes an answer for longer than others take: they are asked first
+    SUSPECT = "suspect"
+    """Ready, but it owes an answer for longer than others take: they are asked first."""
 
 
 @dataclass(eq=False, slots=True)
@@ -43,15 +47,21 @@ class Peer:
 
     number: int
     address: str
-    since: float  # when the connection was begun or made
+    since: float
+    """When the connection was begun or made."""
     state: PeerState = PeerState.CONNECTING
     profile: Connected | None = None
-    group: str = ""  # peers of one group may be one party
-    questions: dict[Hashable, float] = field(default_factory=dict)  # open ones in order, and since when each has made no headway
-    turn: float = 0.0  # since when the oldest of these is the oldest
-    services: int = 0  # bits of wire.Service
+    group: str = ""
+    """Peers of one group may be one party."""
+    questions: dict[Hashable, float] = field(default_factory=dict)
+    """Open ones in order, and since when each has made no headway."""
+    turn: float = 0.0
+    """Since when the oldest of these is the oldest."""
+    services: int = 0
+    """Bits of wire.Service."""
     purpose: Purpose = Purpose.NAMED
-    fee_filter: int | None = None  # satoshi / kvB below which it takes no transaction, if it has told
+    fee_filter: int | None = None
+    """Satoshi / kvB below which it takes no transaction, if it has told."""
 
     def __repr__(self) -> str:
         return f"<Peer {self.number} {self.address} {self.state.value}>"
@@ -70,7 +80,9 @@ class Peer:
         return depth < LIMITED_DEPTH or self.serves(_NETWORK) or not self.serves(_NETWORK_LIMITED)
 
     def clock_ahead(self, now: Instant) -> float:
-        """Seconds by which its clock, as it stated it when it connected, is ahead of our monotonic one: it stays the same."""
+        """Seconds by which its clock, as it stated it when it connected, is ahead of our monotonic one: it stays the
+        same.
+        """
         stated = self.profile.time if self.profile is not None else now.wall
         return stated - self.since
 
@@ -85,15 +97,19 @@ class Peer:
 
     def is_late(self, now: float, patience: Patience) -> bool:
         """Whether it owes an answer for longer than others take: it is silent, or sends it bit by bit."""
-        return self.silent_for(now) >= patience.stall_s or (bool(self.questions) and now - self.turn >= patience.answer_s)
+        return self.silent_for(now) >= patience.stall_s or (
+            bool(self.questions) and now - self.turn >= patience.answer_s
+        )
 
     def made_headway(self, key: Hashable, now: float) -> None:
         """A part of an answer came: the question, and those behind it, have waited from now on.
 
-        What answers a later question excuses no earlier one. Otherwise a peer that withholds a block could look busy for ever.
+        What answers a later question excuses no earlier one. Otherwise a peer that withholds a block could look busy
+        for ever.
         """
         if self.questions.get(key) == now:
-            return  # as those behind it, which were asked no earlier: mostly another part that came together with this one
+            # as those behind it, which were asked no earlier: mostly another part that came together with this one
+            return
         is_behind = False
         for each in self.questions:
             is_behind = is_behind or each == key
@@ -102,7 +118,9 @@ class Peer:
 
 
 class PeerPool:
-    """Connected peers, and addresses to connect to: those that the user named, and those that `discovery` chooses, if there is one."""
+    """Connected peers, and addresses to connect to: those that the user named, and those that `discovery` chooses, if
+    there is one.
+    """
 
     def __init__(
         self,
@@ -114,18 +132,26 @@ class PeerPool:
         discovery: Discovery | None = None,
         contesting: Callable[[], Sequence[str]] = list,
     ) -> None:
-        """`contesting` gives the addresses of peers that contradict our filter headers: the first of them are connected first."""
+        """`contesting` gives the addresses of peers that contradict our filter headers: the first of them are connected
+        first.
+        """
         self._peers: dict[int, Peer] = {}
-        self._places = {address: Place(banned_until=bans.get(address, 0.0)) for address in addresses}  # and of others while connected
+        self._places = {
+            address: Place(banned_until=bans.get(address, 0.0)) for address in addresses
+        }  # and of others while connected
         self._named_addresses = tuple(self._places)
-        self._groups: dict[str, Place] = {}  # what is known of discovered addresses, by the group of which one is connected at a time
+        self._groups: dict[
+            str, Place
+        ] = {}  # what is known of discovered addresses, by the group of which one is connected at a time
         self._discovery = discovery
         self._bans = discovery.bans if discovery is not None else bans  # of addresses that the user does not name, too
         self._slots = Slots(most, contesting)
         self._patience = patience
         self._out = out
         self._numbers = 0
-        self._lists: dict[int | None, tuple[Peer, ...]] = {}  # those that are ready, by service; at None those that are connected
+        self._lists: dict[
+            int | None, tuple[Peer, ...]
+        ] = {}  # those that are ready, by service; at None those that are connected
         self._on_gone: list[Callable[[Peer], object]] = []
         self._on_lie: list[Callable[[Peer], object]] = []
         self.bans_changed = False
@@ -157,7 +183,9 @@ class PeerPool:
         """Peers with a connection; the same object until one comes or goes, or changes its state."""
         found = self._lists.get(None)
         if found is None:
-            found = self._lists[None] = tuple(peer for peer in self._peers.values() if peer.state is not PeerState.CONNECTING)
+            found = self._lists[None] = tuple(
+                peer for peer in self._peers.values() if peer.state is not PeerState.CONNECTING
+            )
         return found
 
     def move(self, peer: Peer, state: PeerState) -> None:
@@ -173,14 +201,23 @@ class PeerPool:
     @property
     def bans(self) -> dict[str, float]:
         """Banned addresses, and until when (seconds since 1970)."""
-        return self._bans | {address: place.banned_until for address, place in self._places.items() if place.banned_until}
+        return self._bans | {
+            address: place.banned_until for address, place in self._places.items() if place.banned_until
+        }
 
     def may_offer_filters(self, now: Instant) -> bool:
-        """Whether an address that is not connected may serve compact filters: nobody has tried it yet, or it did when it was last there."""
+        """Whether an address that is not connected may serve compact filters: nobody has tried it yet, or it did when
+        it was last there.
+        """
         there = {peer.address for peer in self._peers.values() if peer.state is not PeerState.CONNECTING}
         others = {peer.address for peer in self._peers.values() if peer.purpose is not Purpose.NAMED}
         for address, place in self._places.items():
-            if address not in there and address not in others and place.twin not in there and place.may_offer(COMPACT_FILTERS, now.wall):
+            if (
+                address not in there
+                and address not in others
+                and place.twin not in there
+                and place.may_offer(COMPACT_FILTERS, now.wall)
+            ):
                 return True
         discovery = self._discovery
         return discovery is not None and discovery.may_offer_filters(others - there, self._neighbours(discovery), now)
@@ -218,9 +255,15 @@ class PeerPool:
             self._out.ask_seeds(services)
 
     def _begin_named(self, now: Instant) -> bool:
-        """Connect a named address where there is a slot, or beyond for one that is worth more; then another is let go."""
+        """Connect a named address where there is a slot, or beyond for one that is worth more; then another is let
+        go.
+        """
         slots = self._named()
-        chosen = slots.choose(due) if (due := [each for each in slots.free if self._due(each, now) <= now.monotonic]) else None
+        chosen = (
+            slots.choose(due)
+            if (due := [each for each in slots.free if self._due(each, now) <= now.monotonic])
+            else None
+        )
         if chosen is not None:
             self._begin(chosen.address, Purpose.NAMED, now)
         return chosen is not None
@@ -230,20 +273,34 @@ class PeerPool:
         return self._places[slot.address].due(now, is_full=self._slots.is_full)
 
     def try_another(self, now: Instant) -> bool:
-        """Connect a named address beyond the limit, the one not tried for longest, until `settle` lets one go; whether there is one."""
+        """Connect a named address beyond the limit, the one not tried for longest, until `settle` lets one go; whether
+        there is one.
+        """
         return self._begin_instead(now, lambda place: True)
 
     def make_room(self, service: int, now: Instant) -> None:
-        """Where named peers that lack a service have all slots, one of them is let go for an address that may offer it, if there is one."""
+        """Where named peers that lack a service have all slots, one of them is let go for an address that may offer it,
+        if there is one.
+        """
         named = [peer for peer in self._peers.values() if peer.purpose is Purpose.NAMED]
         lacking = [peer for peer in named if not peer.serves(service)]
-        if lacking and all(peer.is_ready for peer in named) and self._begin_instead(now, lambda place: place.may_offer(service, now.wall)):
+        if (
+            lacking
+            and all(peer.is_ready for peer in named)
+            and self._begin_instead(now, lambda place: place.may_offer(service, now.wall))
+        ):
             self.drop(lacking[-1], IdleError("another may offer more"), now)
 
     def _begin_instead(self, now: Instant, is_wanted: Callable[[Place], bool]) -> bool:
-        """Begin a connection to a named address though all slots are taken, whatever it is worth; not while one is beyond the limit."""
+        """Begin a connection to a named address though all slots are taken, whatever it is worth; not while one is
+        beyond the limit.
+        """
         slots = self._named()
-        due = [each for each in slots.free if self._due(each, now) <= now.monotonic and is_wanted(self._places[each.address])]
+        due = [
+            each
+            for each in slots.free
+            if self._due(each, now) <= now.monotonic and is_wanted(self._places[each.address])
+        ]
         if not due or not slots.is_full:
             return False
         self._begin(min(due, key=lambda each: each.since).address, Purpose.NAMED, now)
@@ -264,12 +321,22 @@ class PeerPool:
             self.drop(next(peer for peer in named if peer.address == address), kind("others are connected"), now)
 
     def _named(self) -> Slots:
-        """Addresses that the user named: those that are connected, and those that are not, with the time before which none is tried."""
+        """Addresses that the user named: those that are connected, and those that are not, with the time before which
+        none is tried.
+        """
         if self._slots.is_stale:
             used = {peer.address for peer in self._peers.values()}
-            free = [(address, place) for address, place in self._places.items() if address not in used and place.twin not in used]
+            free = [
+                (address, place)
+                for address, place in self._places.items()
+                if address not in used and place.twin not in used
+            ]
             self._slots.set(
-                [self._slot(peer.address, peer.since) for peer in self._peers.values() if peer.purpose is Purpose.NAMED],
+                [
+                    self._slot(peer.address, peer.since)
+                    for peer in self._peers.values()
+                    if peer.purpose is Purpose.NAMED
+                ],
                 [self._slot(address, place.next_try) for address, place in free],
             )
         return self._slots
@@ -290,19 +357,26 @@ class PeerPool:
         return self._numbers
 
     def stranger(self, tried: Collection[str], now: Instant, *, is_proxied: bool) -> str | None:
-        """An address for a connection that is to have nothing else of ours: none of a host that is connected, and none that was `tried`.
+        """An address for a connection that is to have nothing else of ours: none of a host that is connected, and none
+        that was `tried`.
 
         Through a proxy it may be of a connected one, if there is no other: it comes from elsewhere.
         """
-        hosts = {host_of(peer.address) for peer in self._peers.values()} | {peer.profile.host for peer in self.connected() if peer.profile}
-        named = [each for each in self._named_addresses if each not in tried and self._places[each].banned_until <= now.wall]
+        hosts = {host_of(peer.address) for peer in self._peers.values()} | {
+            peer.profile.host for peer in self.connected() if peer.profile
+        }
+        named = [
+            each for each in self._named_addresses if each not in tried and self._places[each].banned_until <= now.wall
+        ]
         found = next((each for each in named if host_of(each) not in hosts), None)
         if found is None and self._discovery is not None:
             found = self._discovery.stranger(now, self._neighbours(self._discovery), (*tried, *self._named_addresses))
         return next(iter(named), None) if found is None and is_proxied else found
 
     def has_substitute(self, peer: Peer, now: Instant) -> bool:
-        """Whether another address, one that is not banned, is connected once a peer is gone, and is not while it is there."""
+        """Whether another address, one that is not banned, is connected once a peer is gone, and is not while it is
+        there.
+        """
         if len(self._peers) < self._slots.most:
             return False
         if peer.purpose is Purpose.NAMED:
@@ -319,9 +393,13 @@ class PeerPool:
         def neighbour(peer: Peer) -> Neighbour:
             host = peer.profile.host if peer.profile is not None else host_of(peer.address)
             is_useful = peer.is_ready and discovery.serves(peer.services)
-            is_usual = peer.purpose is Purpose.DISCOVERED or (peer.purpose is Purpose.NAMED and (is_useful or not peer.is_ready))
+            is_usual = peer.purpose is Purpose.DISCOVERED or (
+                peer.purpose is Purpose.NAMED and (is_useful or not peer.is_ready)
+            )
             is_connected = peer.profile is not None
-            return Neighbour(peer.number, peer.address, host, peer.purpose, peer.since, is_connected, is_useful, is_usual)
+            return Neighbour(
+                peer.number, peer.address, host, peer.purpose, peer.since, is_connected, is_useful, is_usual
+            )
 
         return list(map(neighbour, self._peers.values()))
 
@@ -335,7 +413,11 @@ class PeerPool:
 
     def exhausted(self, now: Instant) -> bool:
         """Whether nobody is there and every address is banned."""
-        return self._discovery is None and not self._peers and all(place.banned_until > now.wall for place in self._places.values())
+        return (
+            self._discovery is None
+            and not self._peers
+            and all(place.banned_until > now.wall for place in self._places.values())
+        )
 
     def welcome(self, profile: Connected, now: Instant) -> Peer | None:
         """A connection was made; the peer, unless it was given up."""
@@ -356,7 +438,9 @@ class PeerPool:
         return peer
 
     def _reason_to_leave(self, peer: Peer, profile: Connected, took_s: float, now: Instant) -> Exception | None:
-        """Why a connection that was made is not needed, if it is not: one node is connected once, whatever its names."""
+        """Why a connection that was made is not needed, if it is not: one node is connected once, whatever its
+        names.
+        """
         for other in self.connected():
             assert other.profile is not None
             if other is peer or other.profile.host != profile.host:
@@ -379,7 +463,9 @@ class PeerPool:
             self._remove(peer, error, now)
 
     def drop(self, peer: Peer, error: Exception, now: Instant) -> None:
-        """End a connection for what the peer did: a proven lie bans its address for a day, anything else means a pause."""
+        """End a connection for what the peer did: a proven lie bans its address for a day, anything else means a
+        pause.
+        """
         if self.has(peer):
             self._out.drop(peer.number)
             self._remove(peer, error, now)
@@ -389,7 +475,9 @@ class PeerPool:
         self._lists.clear()
         self._out.gone(peer.number)
         place = self._places[peer.address]
-        is_failure = not isinstance(error, DismissedError) and (peer.purpose is Purpose.NAMED or peer.profile is not None)
+        is_failure = not isinstance(error, DismissedError) and (
+            peer.purpose is Purpose.NAMED or peer.profile is not None
+        )
         place.left(now.monotonic, self._patience, is_failure=is_failure, is_idle=isinstance(error, IdleError))
         lied = is_lie(error)
         until = now.wall + self._patience.ban_s if lied else 0.0
@@ -401,7 +489,9 @@ class PeerPool:
         for call in (*self._on_gone, *(self._on_lie if lied else ())):
             call(peer)
         if self._discovery is not None:
-            self._discovery.ended(peer.number, peer.purpose, peer.address, error, until, now.monotonic - peer.since, now)
+            self._discovery.ended(
+                peer.number, peer.purpose, peer.address, error, until, now.monotonic - peer.since, now
+            )
         if peer.address not in self._named_addresses:
             del self._places[peer.address]
         self._turned_over()
@@ -409,7 +499,9 @@ class PeerPool:
             self._out.emit(PeerWarning(peer.address, error, lied))
 
     def _is_told(self, peer: Peer, error: Exception) -> bool:
-        """Whether the end of a connection is reported: of an address that was only chosen, if it was used, or nothing else is there."""
+        """Whether the end of a connection is reported: of an address that was only chosen, if it was used, or nothing
+        else is there.
+        """
         if peer.purpose is Purpose.NAMED:
             return not isinstance(error, DismissedError)
         is_of_use = peer.profile is not None or not self.connected()
@@ -485,7 +577,9 @@ class PeerPool:
             self.move(peer, PeerState.READY)
 
     def check_patience(self, now: Instant) -> None:
-        """Drop peers that have been silent for too long, suspect those that may become so, trust again those that have become steady."""
+        """Drop peers that have been silent for too long, suspect those that may become so, trust again those that have
+        become steady.
+        """
         limit_bans(self._places.values(), self._bans, now.wall + self._patience.ban_s)
         for peer in self:
             silent = peer.silent_for(now.monotonic)

@@ -9,7 +9,8 @@ from spvfilter.light.engine.inputs import Instant
 from spvfilter.light.engine.options import Patience
 
 _MAX_FAILURES = 1  # of an address in succession, after which nothing is put off for its sake
-_STEADY_S = 45.0  # of a connection that owes nothing, after which an address that failed often gets a chance; doubles with each; ours
+# of a connection that owes nothing, after which an address that failed often gets a chance; doubles with each; ours
+_STEADY_S = 45.0
 _MAX_CHANCES = 10
 
 
@@ -18,14 +19,20 @@ class Place:
     """What is known of an address."""
 
     next_try: float = 0.0
-    idle_until: float = 0.0  # before which nobody is let go for its sake: it was connected and of no use
+    idle_until: float = 0.0
+    """Before which nobody is let go for its sake: it was connected and of no use."""
     failures: int = 0
-    chances: int = 0  # given to it since it was last of use
-    banned_until: float = 0.0  # seconds since 1970
-    was_tried: bool = False  # whether a connection was made, or could not be, in this run
+    chances: int = 0
+    """Given to it since it was last of use."""
+    banned_until: float = 0.0
+    """Seconds since 1970."""
+    was_tried: bool = False
+    """Whether a connection was made, or could not be, in this run."""
     services: int | None = None
-    twin: str | None = None  # another address of the same node, which is not connected twice
-    host: str = ""  # to which it has led; empty before
+    twin: str | None = None
+    """Another address of the same node, which is not connected twice."""
+    host: str = ""
+    """To which it has led; empty before."""
 
     @property
     def is_reliable(self) -> bool:
@@ -33,7 +40,9 @@ class Place:
         return self.failures <= _MAX_FAILURES
 
     def may_offer(self, service: int, wall: float) -> bool:
-        """Whether it may offer a service, as far as is known: nobody has tried it yet, or it did when it was last there."""
+        """Whether it may offer a service, as far as is known: nobody has tried it yet, or it did when it was last
+        there.
+        """
         if self.banned_until > wall:
             return False
         return not self.was_tried or (self.services is not None and self.services & service != 0 and self.is_reliable)
@@ -63,7 +72,9 @@ class Place:
 
 
 def limit_bans(places: Iterable[Place], bans: dict[str, float], latest: float) -> None:
-    """No ban lasts longer than until `latest`, as one that is made now: our clock may have been years ahead when it was made."""
+    """No ban lasts longer than until `latest`, as one that is made now: our clock may have been years ahead when it was
+    made.
+    """
     for place in places:
         place.banned_until = min(place.banned_until, latest)
     bans.update({address: latest for address, until in bans.items() if until > latest})

@@ -1,10 +1,11 @@
 """Private broadcast: a transaction is given to one stranger first, in a connection that shows nothing else of ours.
 
-As Core's private broadcast: the connection is made for this transaction alone, announces it, hands it over and ends. No filter, no question
-and no other transaction of ours goes over it. If two peers that are connected announce the transaction by themselves, it is on its way, and
-none of them is told of it at all: they would learn that it is ours. If no block has it after a day or so, another stranger gets it. If they
-do not within a random time, in which a stranger that passes transactions on would have been heard of, all the others are told: a single one
-may lie, and have it kept from everybody.
+As Core's private broadcast: the connection is made for this transaction alone, announces it, hands it over and ends. No
+filter, no question and no other transaction of ours goes over it. If two peers that are connected announce the
+transaction by themselves, it is on its way, and none of them is told of it at all: they would learn that it is ours. If
+no block has it after a day or so, another stranger gets it. If they do not within a random time, in which a stranger
+that passes transactions on would have been heard of, all the others are told: a single one may lie, and have it kept
+from everybody.
 """
 
 from __future__ import annotations
@@ -47,9 +48,11 @@ class _Errand:
     address: str
     until: float
     tried: list[str] = field(default_factory=list)
-    is_again: bool = False  # after a day or so; nobody waits to hear of it
+    is_again: bool = False
+    """After a day or so; nobody waits to hear of it."""
     is_handed: bool = False
-    by_wtxid: bool | None = None  # how it was announced, once it was
+    by_wtxid: bool | None = None
+    """How it was announced, once it was."""
 
 
 class PrivateRelay:
@@ -64,7 +67,9 @@ class PrivateRelay:
         self._held = {bytes.fromhex(txid): each for txid, each in held.items()}
 
     def resume(self) -> None:
-        """What an earlier run gave to a stranger is held back as long as was meant then, whatever our clock shows now."""
+        """What an earlier run gave to a stranger is held back as long as was meant then, whatever our clock shows
+        now.
+        """
         for txid, held in self._held.items():
             own = self._own.find(txid)
             most = SLOW_S[1] if held.is_on_its_way else 2 * self._context.options.patience.reply_s
@@ -74,7 +79,9 @@ class PrivateRelay:
                 own.free_at = self._context.now.monotonic + max(0.0, left)
 
     def came_back(self, txid: bytes) -> None:
-        """A transaction of ours is unconfirmed again: one that was on its way is told to no peer, but soon to a stranger."""
+        """A transaction of ours is unconfirmed again: one that was on its way is told to no peer, but soon to a
+        stranger.
+        """
         own, held = self._own.find(txid), self._held.get(txid)
         if own is not None and own.private is None and held is not None and held.is_on_its_way:
             soon = self._context.random.uniform(0.0, self._context.options.patience.reply_s)
@@ -82,9 +89,14 @@ class PrivateRelay:
             own.free_at = self._context.now.monotonic + soon
 
     def begin(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_told: bool) -> None:
-        """Send a transaction privately, for a call that waits. `is_told`: a peer has a filter of what is ours, or may get one."""
+        """Send a transaction privately, for a call that waits.
+
+        `is_told`: a peer has a filter of what is ours, or may get one.
+        """
         for errand in list(self._errands.values()):
-            if errand.own.tx.txid == tx.txid and self._own.find(tx.txid) is not errand.own:  # that has ended: its stranger gets it no more
+            if (
+                errand.own.tx.txid == tx.txid and self._own.find(tx.txid) is not errand.own
+            ):  # that has ended: its stranger gets it no more
                 self._end(errand)
             elif errand.own.tx.txid == tx.txid:
                 errand.own.is_called = True  # by another call, too
@@ -119,7 +131,10 @@ class PrivateRelay:
     def _obstacle(self, tx: Transaction, *, is_told: bool) -> str | None:
         books = self._context.books
         if not self._context.options.mempool:
-            return "without the mempool peers announce nothing, also not that it is on its way, and all of them would be told of it"
+            return (
+                "without the mempool peers announce nothing, also not that it is on its way, and all of them would be"
+                " told of it"
+            )
         if is_told:
             return "peers have a BIP-37 filter that matches it, or may get one: in mode compact they have none"
         if books.has_tx(tx.txid) or self._own.find(tx.txid) is not None:
@@ -127,7 +142,10 @@ class PrivateRelay:
         for txid in dict.fromkeys(outpoint[:32] for outpoint in tx.inputs):
             parent = self._own.find(txid)
             if parent is not None and not parent.is_with_others:
-                return f"it spends from {hash_to_hex(txid)}, which nobody is known to have from others than us: wait until it is echoed"
+                return (
+                    f"it spends from {hash_to_hex(txid)}, which nobody is known to have from others than us: wait until"
+                    " it is echoed"
+                )
             ended = books.ended.own(txid)
             if ended is not None and ended.status is TxStatus.REFUSED:
                 return f"it spends from {hash_to_hex(txid)}, which was refused, and would be offered again to all peers"
@@ -180,7 +198,9 @@ class PrivateRelay:
                     errand.is_handed = True
                     self._hold(errand.own)
                     self._own.record(errand.own)
-                if self._own.find(tx.txid) is not errand.own:  # a rival counts, as the caller has been told: nobody gets it
+                if (
+                    self._own.find(tx.txid) is not errand.own
+                ):  # a rival counts, as the caller has been told: nobody gets it
                     self._end(errand)
                     return
                 self._context.out.after_commit(partial(self._hand_over, errand))
@@ -216,17 +236,25 @@ class PrivateRelay:
         is_wanted = own.is_called and not own.is_taken
         if errand.is_again:
             is_wanted = not errand.is_handed and own.private is not None and self._own.find(own.tx.txid) is own
-        address = self._context.pool.stranger(tried, self._context.now, is_proxied=self._context.options.is_proxied) if is_wanted else None
+        address = (
+            self._context.pool.stranger(tried, self._context.now, is_proxied=self._context.options.is_proxied)
+            if is_wanted
+            else None
+        )
         if address is not None and len(tried) < MAX_TRIES:
             self._set_out(own, address, tried, is_again=errand.is_again)
         elif not is_wanted or errand.is_again:
-            self._outcomes.answer(own, own.known())  # a call that came meanwhile, for what is on its way or taken already
+            self._outcomes.answer(
+                own, own.known()
+            )  # a call that came meanwhile, for what is on its way or taken already
         elif own.refused:
             if self._outcomes.give_up(own):
                 self._own.forget(own)
                 self._own.load()  # what it had replaced may come back
         elif not own.is_recorded:
-            error = UselessPeerError(f"none of {len(tried)} addresses that are not connected takes the transaction: nobody has it")
+            error = UselessPeerError(
+                f"none of {len(tried)} addresses that are not connected takes the transaction: nobody has it"
+            )
             self._outcomes.answer(own, error)
             self._own.forget(own)
         else:  # the connection ended after it was sent
@@ -240,7 +268,9 @@ class PrivateRelay:
         for errand in list(self._errands.values()):
             if now >= errand.until:
                 self._failed(errand)
-            elif errand.is_again and not errand.is_handed and not self._own.is_offered(errand.own):  # another one of ours replaces it
+            elif (
+                errand.is_again and not errand.is_handed and not self._own.is_offered(errand.own)
+            ):  # another one of ours replaces it
                 self._end(errand)
         for txid, held in list(self._held.items()):
             own = self._own.find(txid)
@@ -257,12 +287,17 @@ class PrivateRelay:
                 self._let_go(txid)
 
     def _may_come_back(self, txid: bytes) -> bool:
-        """Whether a transaction that is not offered now may be again: with a reorganisation, or when what stands against it has ended."""
+        """Whether a transaction that is not offered now may be again: with a reorganisation, or when what stands
+        against it has ended.
+        """
         books = self._context.books
-        return books.in_block(txid) is not None or txid in books.unconfirmed.pending or books.ended.own(txid) is not None
+        return (
+            books.in_block(txid) is not None or txid in books.unconfirmed.pending or books.ended.own(txid) is not None
+        )
 
     def _send_again(self, own: OwnTx) -> None:
-        """It was on its way, and no block has it: a stranger gets it, if there is one now, rather one that this run has not given it.
+        """It was on its way, and no block has it: a stranger gets it, if there is one now, rather one that this run has
+        not given it.
 
         Not while another one of ours replaces it.
         """
@@ -281,7 +316,9 @@ class PrivateRelay:
         held = self._held.get(own.tx.txid)
         until = self._context.lived + own.free_at - self._context.now.monotonic
         is_on_its_way = own.is_on_its_way or (held is not None and held.is_on_its_way)
-        self._held[own.tx.txid] = Held(until, is_on_its_way, sorted(own.private.strangers) if own.private is not None else [])
+        self._held[own.tx.txid] = Held(
+            until, is_on_its_way, sorted(own.private.strangers) if own.private is not None else []
+        )
         while len(self._held) > MAX_HELD:
             ended = (txid for txid in self._held if self._own.find(txid) is None)
             del self._held[next(ended, next(iter(self._held)))]

@@ -14,7 +14,8 @@ class Start(NamedTuple):
     """Where a search is to begin; neither is where the client's begins."""
 
     from_height: int | None = None
-    birthday: int | None = None  # seconds since 1970
+    birthday: int | None = None
+    """Seconds since 1970."""
 
     @property
     def height(self) -> StartHeight:
@@ -26,9 +27,11 @@ class Start(NamedTuple):
 class AddEntries:
     """Watch further entries. The answer is the first height that is searched for them."""
 
-    entries: tuple[tuple[EntryKind, bytes, str | None], ...]  # as WatchList.entries lists them
+    entries: tuple[tuple[EntryKind, bytes, str | None], ...]
+    """As WatchList.entries lists them."""
     start: Start
-    ways: frozenset[Mode] = frozenset((Mode.COMPACT, Mode.BIP37))  # that can find them
+    ways: frozenset[Mode] = frozenset((Mode.COMPACT, Mode.BIP37))
+    """That can find them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,10 @@ class RelabelEntries:
 
 @dataclass(frozen=True, slots=True)
 class Rescan:
-    """Search blocks again for all entries; without a start all blocks. The answer is the first height that is searched."""
+    """Search blocks again for all entries; without a start all blocks.
+
+    The answer is the first height that is searched.
+    """
 
     start: Start
 

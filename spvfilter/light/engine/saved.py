@@ -31,15 +31,20 @@ else:
 BANS_NOTE = "bans"
 ANCHORS_NOTE = "anchors"
 PRIVATE_NOTE = "private"
-_OWN_KEPT_DEPTH = 20_160  # the same of what was broadcast here: nobody else may have it any more; as many as forks may have headers
+_OWN_KEPT_DEPTH = (
+    20_160  # the same of what was broadcast here: nobody else may have it any more; as many as forks may have headers
+)
 
 
 class Held(NamedTuple):
     """How long peers are not offered a private transaction."""
 
-    until: float  # seconds since 1970
-    is_on_its_way: bool  # whether enough of them have announced it by themselves
-    strangers: list[str]  # groups of those that were given it
+    until: float
+    """Seconds since 1970."""
+    is_on_its_way: bool
+    """Whether enough of them have announced it by themselves."""
+    strangers: list[str]
+    """Groups of those that were given it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +59,20 @@ class Saved:
     bip37_parameters: Bip37Parameters | None
     secret: bytes
     addresses: Sequence[KnownAddress] = ()
-    anchors: list[str] = field(default_factory=list)  # addresses to connect first
-    private: dict[str, Held] = field(default_factory=dict)  # by txid: what only strangers were given
-    events: EventLog = field(default_factory=EventLog)  # which there are
-    has_filters: bool = False  # whether any compact filter is kept
+    anchors: list[str] = field(default_factory=list)
+    """Addresses to connect first."""
+    private: dict[str, Held] = field(default_factory=dict)
+    """By txid: what only strangers were given."""
+    events: EventLog = field(default_factory=EventLog)
+    """Which there are."""
+    has_filters: bool = False
+    """Whether any compact filter is kept."""
 
     def journal(self) -> Journal:
         """The journal, which goes on behind the last event. Of the latest blocks connected none may have been told.
 
-        These count however far the search has gone back since, for what is new to the watch list: they may be disconnected.
+        These count however far the search has gone back since, for what is new to the watch list: they may be
+        disconnected.
         """
         last, told, height = self.events.last, self.events.told, self.books.searched
         is_untold = told < height <= self.chain.height
@@ -82,7 +92,9 @@ class Saved:
         if store.cursor < cursor:
             coverage.forgive(store.cursor)
         rows = FilterRows(store.compact_filters.pieces())
-        coverage.proven = min(coverage.proven, rows.height)  # what left the chain may be stored in a commit before the note
+        coverage.proven = min(
+            coverage.proven, rows.height
+        )  # what left the chain may be stored in a commit before the note
         known = json.loads(store.note(BANS_NOTE) or b"{}")
         chain = chain or HeaderChain.restore(store.network, store.headers(1))
         return cls(

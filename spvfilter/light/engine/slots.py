@@ -1,7 +1,8 @@
 """Slots: which of the addresses that the user named are connected where there are more of them than connections.
 
-One party may have several addresses. So connections go to as many networks as there are, then to as many hosts; and who has contradicted
-our filter headers is heard again first, in at most a quarter of them, so that nobody gets all by contradicting.
+One party may have several addresses. So connections go to as many networks as there are, then to as many hosts; and who
+has contradicted our filter headers is heard again first, in at most a quarter of them, so that nobody gets all by
+contradicting.
 """
 
 from __future__ import annotations
@@ -15,18 +16,26 @@ class Slot(NamedTuple):
     """A named address: a connection, or a candidate for one."""
 
     address: str
-    host: str  # that it leads to, as far as is known
-    group: str  # of networks
-    since: float  # when the connection was begun or made, or from when on one may be begun
+    host: str
+    """That it leads to, as far as is known."""
+    group: str
+    """Of networks."""
+    since: float
+    """When the connection was begun or made, or from when on one may be begun."""
 
 
 def most_contesting(most: int) -> int:
-    """How many of so many connections go to peers for having contradicted us: one of two, so that the other can be compared with it."""
+    """How many of so many connections go to peers for having contradicted us: one of two, so that the other can be
+    compared with it.
+    """
     return max(most // 4, min(most // 2, 1))
 
 
 class Slots:
-    """At most `most` connections to named addresses. `contesting` gives those that contradict us, the most important first."""
+    """At most `most` connections to named addresses.
+
+    `contesting` gives those that contradict us, the most important first.
+    """
 
     def __init__(self, most: int, contesting: Callable[[], Sequence[str]]) -> None:
         self.most = most
@@ -63,7 +72,8 @@ class Slots:
         return min(self.taking(candidates), key=rank, default=None)
 
     def taking(self, candidates: Sequence[Slot]) -> list[Slot]:
-        """The candidates for which there is a slot, or that are worth more than one that is there; one at a time is beyond the limit.
+        """The candidates for which there is a slot, or that are worth more than one that is there; one at a time is
+        beyond the limit.
 
         Worth more is who contradicts us, and who is of a network or a host that lacks while another has several.
         """
@@ -77,13 +87,19 @@ class Slots:
         return [
             each
             for each in candidates
-            if each.address in wanted or (has_groups and each.group not in self._groups) or (has_hosts and each.host not in self._hosts)
+            if each.address in wanted
+            or (has_groups and each.group not in self._groups)
+            or (has_hosts and each.host not in self._hosts)
         ]
 
     def _wanted(self) -> Sequence[str]:
         """Who contradicts us and should be connected for that, the most important first."""
         contesting = self.contesting()
-        return wanted_of(contesting, {each.address for each in self._there}, self.most, makes_room=self.is_full) if contesting else ()
+        return (
+            wanted_of(contesting, {each.address for each in self._there}, self.most, makes_room=self.is_full)
+            if contesting
+            else ()
+        )
 
     def _kept(self) -> Sequence[str]:
         """Who contradicts us and gives no place up."""
@@ -96,8 +112,9 @@ class Slots:
     def given_up(self, useful: Collection[str]) -> Slot:
         """The connection to end, where one is beyond the limit.
 
-        That is one that is not of use (yet), else of a host with several, else of a network with several, else of all the latest. One
-        that is beyond for contradicting us takes the place of another that does, if more of them are there than are to be.
+        That is one that is not of use (yet), else of a host with several, else of a network with several, else of all
+        the latest. One that is beyond for contradicting us takes the place of another that does, if more of them are
+        there than are to be.
         """
         rivals = self.contesting() if self._there[-1].address in self._kept() else ()
 
@@ -108,10 +125,14 @@ class Slots:
         return max(self._spare() or self._there, key=rank)
 
 
-def wanted_of(contesting: Sequence[str], there: Collection[str], most: int, *, makes_room: bool = False) -> Sequence[str]:
-    """Of peers that contradict us, the most important first, those that are to be connected though they are not, of `most` in all.
+def wanted_of(
+    contesting: Sequence[str], there: Collection[str], most: int, *, makes_room: bool = False
+) -> Sequence[str]:
+    """Of peers that contradict us, the most important first, those that are to be connected though they are not, of
+    `most` in all.
 
-    Together with others that contradict us and are there they are no more than that, unless one of those makes room for each.
+    Together with others that contradict us and are there they are no more than that, unless one of those makes room for
+    each.
     """
     number = most_contesting(most)
     lacking = [address for address in contesting[:number] if address not in there]

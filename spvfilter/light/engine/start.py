@@ -12,7 +12,9 @@ TIMESTAMP_WINDOW_S = 7_200  # by which a block's time may be wrong
 
 
 class StartHeight:
-    """The first block to be searched: at a height or at a birthday (seconds since 1970), the lower one; else the genesis block."""
+    """The first block to be searched: at a height or at a birthday (seconds since 1970), the lower one; else the
+    genesis block.
+    """
 
     def __init__(self, from_height: int | None = None, birthday: int | None = None) -> None:
         self._from_height = from_height
@@ -29,7 +31,10 @@ class StartHeight:
         return self._from_height, self._birthday
 
     def first(self, chain: HeaderChain) -> int:
-        """The first height to be searched. At the birthday a block's time may be wrong by two hours, and the median of eleven lags."""
+        """The first height to be searched.
+
+        At the birthday a block's time may be wrong by two hours, and the median of eleven lags.
+        """
         if self._birthday is None:
             return self._from_height or 0
         low, high = 0, chain.height + 1
@@ -43,9 +48,14 @@ class StartHeight:
         return low if self._from_height is None else min(low, self._from_height)
 
     def lower(self, other: StartHeight) -> None:
-        """Blocks from another start on are to be searched, too. The height of a birthday may not be known before all headers are."""
+        """Blocks from another start on are to be searched, too.
+
+        The height of a birthday may not be known before all headers are.
+        """
         if not other.is_given or not self.is_given:
             self._from_height, self._birthday = (0 if self.is_given else None), None
             return
-        self._from_height = min((each for each in (self._from_height, other._from_height) if each is not None), default=None)
+        self._from_height = min(
+            (each for each in (self._from_height, other._from_height) if each is not None), default=None
+        )
         self._birthday = min((each for each in (self._birthday, other._birthday) if each is not None), default=None)

@@ -56,7 +56,10 @@ class Status:
         self._tip = b""
         self._tip_since = 0.0  # when the best chain got its tip, the run began, or our clock was set right
         self._is_clock_wrong = False  # by the median of the peers' clocks
-        self._clocks: tuple[tuple[Peer, ...], list[float]] = (), []  # connected peers; the middle of their clocks less our monotonic one
+        self._clocks: tuple[tuple[Peer, ...], list[float]] = (
+            (),
+            [],
+        )  # connected peers; the middle of their clocks less our monotonic one
 
     @property
     def synced(self) -> bytes | None:
@@ -68,7 +71,9 @@ class Status:
         self.told = None
 
     def look_back(self) -> None:
-        """Synced holds no more for this tip where the search has gone back below it, as when those on whose word it rests have lied."""
+        """Synced holds no more for this tip where the search has gone back below it, as when those on whose word it
+        rests have lied.
+        """
         if self.synced == self._context.chain.tip_hash and self._context.books.cursor < self._context.chain.height:
             self.unsynced()
 
@@ -127,25 +132,33 @@ class Status:
     # Synced
 
     def may_say_synced(self) -> bool:
-        """Whether nothing speaks against Synced: every block is searched, everybody was heard, the clock and the chain are right."""
+        """Whether nothing speaks against Synced: every block is searched, everybody was heard, the clock and the chain
+        are right.
+        """
         context, chain = self._context, self._context.chain
         if context.books.cursor < chain.height or context.is_held:
             return False
         if self.awaits_others():
             return False
-        if not self.clock_is_right() or self.awaits_others():  # it may just have been set right, and peers are asked again
+        if (
+            not self.clock_is_right() or self.awaits_others()
+        ):  # it may just have been set right, and peers are asked again
             return False
         return self.somebody_has_tip()  # a wrong clock may be why nobody has it
 
     def awaits_others(self) -> bool:
-        """Whether a peer has not had its time to tell of its headers. That time is as long as a stall, after each new tip."""
+        """Whether a peer has not had its time to tell of its headers.
+
+        That time is as long as a stall, after each new tip.
+        """
         now, chain = self._context.now.monotonic, self._context.chain
         if chain.tip_hash != self._tip:
             self._tip, self._tip_since = chain.tip_hash, now
         if now - self._tip_since >= self._context.options.patience.stall_s:
             return False
         return any(
-            peer.state in (PeerState.CONNECTING, PeerState.GREETING) or (peer.state is PeerState.READY and self._headers.is_asked(peer))
+            peer.state in (PeerState.CONNECTING, PeerState.GREETING)
+            or (peer.state is PeerState.READY and self._headers.is_asked(peer))
             for peer in self._context.pool
         )
 
@@ -166,7 +179,8 @@ class Status:
     def clock_is_right(self) -> bool:
         """Whether our clock agrees with the median of the peers'; a warning where it does not.
 
-        Of an even number it is the one of the middle two that is closer to ours: one liar and an honest peer leave us our own clock.
+        Of an even number it is the one of the middle two that is closer to ours: one liar and an honest peer leave us
+        our own clock.
         """
         now, peers = self._context.now, self._context.pool.connected()
         if self._clocks[0] is not peers:
@@ -184,7 +198,10 @@ class Status:
             return True
         self._is_clock_wrong = True
         which, groups = "behind" if median > 0 else "ahead of", len({peer.group for peer in peers})
-        self._warn(peers[0], f"our clock is {abs(median) / 60:.0f} minutes {which} the median of {groups} peers' clocks: set it right")
+        self._warn(
+            peers[0],
+            f"our clock is {abs(median) / 60:.0f} minutes {which} the median of {groups} peers' clocks: set it right",
+        )
         return False
 
     def _warn(self, peer: Peer, text: str) -> None:
@@ -196,7 +213,9 @@ class Status:
 
     @property
     def is_synced_due(self) -> bool:
-        """Whether Synced was not emitted for the tip, or more is in doubt than it told, and the pause before it is told again is over."""
+        """Whether Synced was not emitted for the tip, or more is in doubt than it told, and the pause before it is told
+        again is over.
+        """
         return self.synced != self._context.chain.tip_hash or self._again_at() <= self._context.now.monotonic
 
     @property

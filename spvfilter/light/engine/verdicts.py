@@ -1,8 +1,8 @@
 """Verdicts: which of two filters of one block is false, judged by the block itself.
 
-A verdict needs the block and both filters. It condemns a filter only if the block proves it false, for every valid block: an output script
-is missing, or a script that is known to be spent, or there are too many elements. Otherwise both remain possible, and nobody is condemned;
-so it is where no connected peer keeps the block any more.
+A verdict needs the block and both filters. It condemns a filter only if the block proves it false, for every valid
+block: an output script is missing, or a script that is known to be spent, or there are too many elements. Otherwise
+both remain possible, and nobody is condemned; so it is where no connected peer keeps the block any more.
 """
 
 from __future__ import annotations
@@ -37,17 +37,22 @@ class Case:
     peer: Peer
     height: int
     block_hash: bytes
-    digest: bytes  # hash of the filter that the peer commits to
-    header: bytes  # the peer's filter header
+    digest: bytes
+    """Hash of the filter that the peer commits to."""
+    header: bytes
+    """The peer's filter header."""
     then: Callable[[Case, Outcome, str], None]
     opened: float
-    since: float = -inf  # when the last connected peer that keeps such old blocks was there
+    since: float = -inf
+    """When the last connected peer that keeps such old blocks was there."""
     theirs: bytes | None = None
     ours: bytes | None = None
     raw: bytes | None = None
     allies_asked: set[Peer] = field(default_factory=set)
-    is_asked: bool = False  # whether the peer was asked for its filter; not while it owes one of this block from before
-    is_read: bool = False  # whether the database was asked for our filter
+    is_asked: bool = False
+    """Whether the peer was asked for its filter; not while it owes one of this block from before."""
+    is_read: bool = False
+    """Whether the database was asked for our filter."""
     is_judged: bool = False
 
     def take(self, raw: bytes) -> None:
@@ -59,7 +64,11 @@ class Verdicts:
     """Open cases. `allies` gives the peers that stand by our filter header at a height."""
 
     def __init__(
-        self, context: Context, questions: FilterQuestions, blocks: BlockRequests, allies: Callable[[int], Sequence[Peer]]
+        self,
+        context: Context,
+        questions: FilterQuestions,
+        blocks: BlockRequests,
+        allies: Callable[[int], Sequence[Peer]],
     ) -> None:
         self._context = context
         self._questions = questions
@@ -117,7 +126,8 @@ class Verdicts:
         return self._cases.get(case.peer) is case
 
     def _may_have_block(self, case: Case) -> bool:
-        """Whether the block may come: nobody is waited for who does not keep it (BIP-159), but for others that may be connected soon.
+        """Whether the block may come: nobody is waited for who does not keep it (BIP-159), but for others that may be
+        connected soon.
 
         Nor are such as offer it and do not send it, one after the other, for longer than two of them may take.
         """
@@ -147,11 +157,16 @@ class Verdicts:
             case.is_read = True
             return
         digest = self._context.rows.hash_at(case.height)
-        if any(self._context.pool.has(peer) and not peer.silent_for(self._context.now.monotonic) for peer in case.allies_asked):
+        if any(
+            self._context.pool.has(peer) and not peer.silent_for(self._context.now.monotonic)
+            for peer in case.allies_asked
+        ):
             return
         for ally in self._allies(case.height):
             if ally not in case.allies_asked:
-                flight = FilterFlight(case.height, [case.block_hash], [digest], lambda data: self._our_filter(case, data[0]))
+                flight = FilterFlight(
+                    case.height, [case.block_hash], [digest], lambda data: self._our_filter(case, data[0])
+                )
                 if self._questions.filters(ally, flight):
                     case.allies_asked.add(ally)
                     return

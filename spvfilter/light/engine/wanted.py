@@ -15,19 +15,24 @@ MAX_LEFT = 1_000  # transactions that are remembered though they are gone, besid
 
 
 class WantedScripts:
-    """Scripts of the watch list, of what it has learned, and of unconfirmed transactions of ours. They only grow, until `reset`.
+    """Scripts of the watch list, of what it has learned, and of unconfirmed transactions of ours.
 
-    A block with an unconfirmed transaction, or with one in conflict with it, is wanted whoever it pays. Its inputs tell which scripts they
-    spend, except for taproot, bare ones, and hashes of scripts that do not end in a signature check. This has a price: who invents an
-    unconfirmed payment to an address, with a second output to a script of their own, sees from the blocks that we fetch later whether the
-    address is ours. It is bounded: each script that is wanted makes more filters match by chance, and a million would match every block.
+    They only grow, until `reset`.
+
+    A block with an unconfirmed transaction, or with one in conflict with it, is wanted whoever it pays. Its inputs tell
+    which scripts they spend, except for taproot, bare ones, and hashes of scripts that do not end in a signature check.
+    This has a price: who invents an unconfirmed payment to an address, with a second output to a script of their own,
+    sees from the blocks that we fetch later whether the address is ours. It is bounded: each script that is wanted
+    makes more filters match by chance, and a million would match every block.
     """
 
     def __init__(self, books: Books) -> None:
         self._books = books
         self._scripts: dict[bytes, None] = {}
         self._list: list[bytes] = []
-        self._queries: dict[int, tuple[int, GcsQuery]] = {}  # by the number of scripts before: up to which number, and the query
+        self._queries: dict[
+            int, tuple[int, GcsQuery]
+        ] = {}  # by the number of scripts before: up to which number, and the query
         self._pending: set[bytes] = set()  # unconfirmed transactions whose scripts are wanted
         self._entries = -1  # of the watch list whose scripts are wanted
         self._inexpressible: InexpressibleError | None = None  # for entries that compact filters cannot find
@@ -42,7 +47,10 @@ class WantedScripts:
         return len(self._list)
 
     def load(self) -> None:
-        """Take what the watch list wants, if it has new entries. Raises InexpressibleError for what compact filters cannot find."""
+        """Take what the watch list wants, if it has new entries.
+
+        Raises InexpressibleError for what compact filters cannot find.
+        """
         if self._inexpressible is not None:
             raise self._inexpressible
         if len(self._books.watch) == self._entries:
@@ -64,7 +72,10 @@ class WantedScripts:
             self._list.append(script)
 
     def add_pending(self, txids: Iterable[bytes]) -> None:
-        """Want the scripts of unconfirmed transactions. Those that are gone are forgotten when they have become many, not their scripts."""
+        """Want the scripts of unconfirmed transactions.
+
+        Those that are gone are forgotten when they have become many, not their scripts.
+        """
         there = self._books.unconfirmed.pending.keys()
         if len(self._pending) > 2 * len(there) + MAX_LEFT:
             self._pending &= there
@@ -84,12 +95,18 @@ class WantedScripts:
                 self._invented += len(self._list) - before
 
     def query(self, start: int) -> Callable[[], GcsQuery]:
-        """The query for all scripts but the first `start`. It is made when it is called for, once: that takes a second for a million."""
+        """The query for all scripts but the first `start`.
+
+        It is made when it is called for, once: that takes a second for a million.
+        """
         upto = len(self._list)
         known = self._queries.get(start)
         if known is not None and known[0] == upto:
             return lambda: known[1]
-        wanted, queries = self._list[start:upto], self._queries  # after a reset the next ones are others, of as many other scripts
+        wanted, queries = (
+            self._list[start:upto],
+            self._queries,
+        )  # after a reset the next ones are others, of as many other scripts
 
         def make() -> GcsQuery:
             made = GcsQuery(wanted)

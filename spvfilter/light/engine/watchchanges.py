@@ -1,4 +1,6 @@
-"""Changes of what is searched for, and where, while the client runs: one after the other, each stored before it takes effect."""
+"""Changes of what is searched for, and where, while the client runs: one after the other, each stored before it takes
+effect.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,17 @@ NewEntries = Sequence[tuple[EntryKind, bytes, str | None]]
 
 
 class WatchChanges:
-    """Carries requests out. While entries are being stored, nothing is searched: no block may count as searched for them too early."""
+    """Carries requests out.
 
-    def __init__(self, context: Context, coverage: Coverage, start: StartHeight, changed: Callable[[bool], None]) -> None:
-        """`changed` is called when the watch list has changed or blocks are to be searched again; with True if entries were removed."""
+    While entries are being stored, nothing is searched: no block may count as searched for them too early.
+    """
+
+    def __init__(
+        self, context: Context, coverage: Coverage, start: StartHeight, changed: Callable[[bool], None]
+    ) -> None:
+        """`changed` is called when the watch list has changed or blocks are to be searched again; with True if entries
+        were removed.
+        """
         self._context = context
         self._coverage = coverage
         self._start = start
@@ -33,7 +42,9 @@ class WatchChanges:
         self.done: list[Request] = []  # what has changed the watch list, and is stored
 
     def begin(self) -> None:
-        """A run begins: where its start is below that of the wallet's first search, blocks from there on are searched, too."""
+        """A run begins: where its start is below that of the wallet's first search, blocks from there on are searched,
+        too.
+        """
         books = self._context.books
         if books.searched >= 0 and self._start.is_given:
             self._search_from(self._start, below=books.blocks.start or 0)
@@ -136,10 +147,13 @@ class WatchChanges:
         for place in map(books.watch.keychain_of, numbers):
             if place is not None:
                 raise ParameterError(
-                    f"index {place[1]} of keychain {place[0].name[:80]!r}, whose window is watched as a whole, is not removed alone"
+                    f"index {place[1]} of keychain {place[0].name[:80]!r}, whose window is watched as a whole, is not"
+                    " removed alone"
                 )
         if len(set(numbers)) == len(books.watch):
-            raise ParameterError("without an entry there is nothing to watch for: add another one first, or leave the client")
+            raise ParameterError(
+                "without an entry there is nothing to watch for: add another one first, or leave the client"
+            )
         books.remove_entries(numbers, self._context.out.emit)
         self._changed(True)
 
@@ -155,7 +169,9 @@ class WatchChanges:
         for ranges in {books.blocks.ranges_of(books.ids[number]) for number in numbers}:
             missing += (gap.first for gap in gaps(ranges, books.cursor, first))
         labels: dict[int, str | None] = {
-            number: label for number, label in numbers.items() if label is not None and label != books.watch.label(number)
+            number: label
+            for number, label in numbers.items()
+            if label is not None and label != books.watch.label(number)
         }
         books.batch.labels |= labels
         books.store_entries(fresh)
@@ -183,7 +199,9 @@ class WatchChanges:
         stored = self._context.books.blocks.start
         return stored if not chosen.is_given and stored is not None else chosen.first(self._context.chain)
 
-    def _added(self, token: int, request: AddEntries, fresh: NewEntries, labels: dict[int, str | None], first: int) -> None:
+    def _added(
+        self, token: int, request: AddEntries, fresh: NewEntries, labels: dict[int, str | None], first: int
+    ) -> None:
         """The entries are stored."""
         watch = self._context.books.watch
         for kind, value, label in fresh:

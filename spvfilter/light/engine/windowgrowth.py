@@ -1,7 +1,9 @@
-"""Growth of keychains' windows: where a confirmed use asks for more scripts, these are stored and watched, and blocks are searched again.
+"""Growth of keychains' windows: where a confirmed use asks for more scripts, these are stored and watched, and blocks
+are searched again.
 
-Scripts are derived in a thread, since a thousand take a twentieth of a second. Until they are watched, no block is recorded: so Synced
-says that every block was searched for all scripts up to the ends of the windows, whatever the order in which they were used.
+Scripts are derived in a thread, since a thousand take a twentieth of a second. Until they are watched, no block is
+recorded: so Synced says that every block was searched for all scripts up to the ends of the windows, whatever the order
+in which they were used.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class WindowGrowth:
         self._context.out.work(self._context.books.watch.windows.ahead, self._derived)
 
     def _derived(self, ahead: object) -> None:
-        """The scripts are known, or cannot be derived: then the client ends, as it could not be entered again either."""
+        """The scripts are known, or cannot be derived: then the client ends, as it could not be entered again
+        either.
+        """
         context, books = self._context, self._context.books
         if isinstance(ahead, Exception):
             context.out.end(ahead)
@@ -53,14 +57,26 @@ class WindowGrowth:
                 self._derive()
             else:
                 context.out.end(
-                    InexpressibleError(f"{len(fresh)} more scripts of keychains do not fit into a BIP-37 filter: use compact filters", ())
+                    InexpressibleError(
+                        f"{len(fresh)} more scripts of keychains do not fit into a BIP-37 filter: use compact filters",
+                        (),
+                    )
                 )
             return
         labels = windows.labels_of(ahead)
-        ids = dict(zip(fresh, books.store_entries([(EntryKind.SCRIPT, script, labels[script]) for script in fresh]), strict=True))
+        ids = dict(
+            zip(
+                fresh,
+                books.store_entries([(EntryKind.SCRIPT, script, labels[script]) for script in fresh]),
+                strict=True,
+            )
+        )
         table = books.watch.table
         for chain, new in zip(windows, ahead, strict=True):
-            places = [(at, ids.get(each) or books.ids[table.find(EntryKind.SCRIPT, each)]) for at, each in _numbered(chain.end, new)]
+            places = [
+                (at, ids.get(each) or books.ids[table.find(EntryKind.SCRIPT, each)])
+                for at, each in _numbered(chain.end, new)
+            ]
             if new:
                 books.batch.keychains.append(KeychainChange(chain.name, window=chain.end + len(new), places=places))
         self._search_again()
@@ -82,13 +98,19 @@ def _numbered(first: int, new: Sequence[tuple[bytes, ...]]) -> Iterator[tuple[in
 
 def fits(watch: WatchList, scripts: int, options: Options) -> bool:
     """Whether the filters of the mode have room for so many more scripts, without a higher rate."""
-    return options.mode is not Mode.BIP37 or not watch.keychains or len(watch.bloom_elements()) + scripts <= most_elements(options.fp_rate)
+    return (
+        options.mode is not Mode.BIP37
+        or not watch.keychains
+        or len(watch.bloom_elements()) + scripts <= most_elements(options.fp_rate)
+    )
 
 
 def extend(watch: WatchList, options: Options, settled: Collection[str] = ()) -> bool:
-    """Before a run, let windows move by what is known, and as far again as they look ahead, if that fits; whether one has moved.
+    """Before a run, let windows move by what is known, and as far again as they look ahead, if that fits; whether one
+    has moved.
 
-    Those `settled`, which an earlier run has moved so, stay where they are as long as that is far enough. Raises KeychainError.
+    Those `settled`, which an earlier run has moved so, stay where they are as long as that is far enough. Raises
+    KeychainError.
     """
     before = [each.end for each in watch.keychains]
     watch.windows.note()

@@ -44,7 +44,11 @@ def without_checksum(text: str) -> str:
     body, mark, stated = text.partition("#")
     if mark:
         if len(stated) != _SIZE:
-            raise DescriptorError(f"a checksum of {len(stated)} characters behind '#': it has {_SIZE}, or leave both away")
+            raise DescriptorError(
+                f"a checksum of {len(stated)} characters behind '#': it has {_SIZE}, or leave both away"
+            )
         if checksum(body) != stated:
-            raise DescriptorError("the descriptor does not fit its checksum: it was mistyped or changed; copy it anew from the wallet")
+            raise DescriptorError(
+                "the descriptor does not fit its checksum: it was mistyped or changed; copy it anew from the wallet"
+            )
     return body

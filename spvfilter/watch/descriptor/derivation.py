@@ -1,10 +1,12 @@
-"""Scripts of a descriptor by index, derived by libwally (extra `descriptors`); taproot trees and multi_a() are composed here of its parts.
+"""Scripts of a descriptor by index, derived by libwally (extra `descriptors`); taproot trees and multi_a() are composed
+here of its parts.
 
-The steps of a path that are the same for every index are taken once. (libwally 1.5.6 also refuses some keys by their path's length.)
+The steps of a path that are the same for every index are taken once. (libwally 1.5.6 also refuses some keys by their
+path's length.)
 
-A taproot output commits to a tree of scripts (BIP-341 § Constructing and spending Taproot outputs): a leaf is hashed with its version,
-0xc0, and its length, two branches with the lesser first, and the root tweaks the internal key. libwally derives keys and leaf scripts, and
-tweaks.
+A taproot output commits to a tree of scripts (BIP-341 § Constructing and spending Taproot outputs): a leaf is hashed
+with its version, 0xc0, and its length, two branches with the lesser first, and the root tweaks the internal key.
+libwally derives keys and leaf scripts, and tweaks.
 """
 
 from __future__ import annotations
@@ -27,7 +29,13 @@ _MAX_LEAF_KEYS = 999  # Core script.h MAX_PUBKEYS_PER_MULTI_A
 _HEX_KEY = re.compile(r"(?<![0-9A-Za-z])0[23]([0-9a-fA-F]{64})(?![0-9A-Za-z])")
 _KEY_WITH_PATH = re.compile(r"(?<![0-9A-Za-z])([xt]pub[0-9A-Za-z]+)((?:/\d{1,10})+)(?![0-9'hH])")
 _LACKING = re.compile(r"(?<![a-z_0-9])(pkh|multi_a|sortedmulti_a)\(")
-_OP_CHECKSIG, _OP_CHECKSIGVERIFY, _OP_NUMEQUAL, _OP_NUMEQUALVERIFY, _OP_CHECKSIGADD = b"\xac", b"\xad", b"\x9c", b"\x9d", b"\xba"
+_OP_CHECKSIG, _OP_CHECKSIGVERIFY, _OP_NUMEQUAL, _OP_NUMEQUALVERIFY, _OP_CHECKSIGADD = (
+    b"\xac",
+    b"\xad",
+    b"\x9c",
+    b"\x9d",
+    b"\xba",
+)
 _VERIFY = {_OP_CHECKSIG: _OP_CHECKSIGVERIFY, _OP_NUMEQUAL: _OP_NUMEQUALVERIFY}
 _CUT = "the descriptor's brackets do not pair: it is cut"
 _ELSEWHERE = "if a wallet takes it, let that derive the scripts, and give them to add_keychain"
@@ -37,17 +45,24 @@ _ELSEWHERE = "if a wallet takes it, let that derive the scripts, and give them t
 def wally() -> Any:
     """The module wallycore. Raises ImportError without the extra `descriptors`."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of SWIG's types, which as errors crash the interpreter at its end
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # of SWIG's types, which as errors crash the interpreter at its end
         import wallycore
     return wallycore
 
 
 def deriving(body: str) -> Derive:
-    """The function that derives a descriptor without checksum and multipath. Raises DescriptorError for one that is invalid or unknown."""
+    """The function that derives a descriptor without checksum and multipath.
+
+    Raises DescriptorError for one that is invalid or unknown.
+    """
     try:
         wally()
     except ImportError:
-        raise DescriptorError("this is an output descriptor: pip install 'spvfilter[descriptors]', or give its addresses") from None
+        raise DescriptorError(
+            "this is an output descriptor: pip install 'spvfilter[descriptors]', or give its addresses"
+        ) from None
     name, _, inner = body[:-1].partition("(")
     if name == "combo":
         return _combo(inner)
@@ -60,17 +75,23 @@ def deriving(body: str) -> Derive:
 
 
 def _by_wally(text: str, flags: int = 0) -> _Script:
-    """The script of each index, as libwally derives it; of index 0 where the text has no '*'. Raises DescriptorError."""
+    """The script of each index, as libwally derives it; of index 0 where the text has no '*'.
+
+    Raises DescriptorError.
+    """
     library = wally()
     try:
         parsed = library.descriptor_parse(_KEY_WITH_PATH.sub(_stepped, text), None, library.WALLY_NETWORK_NONE, flags)
         is_private = library.descriptor_get_features(parsed) & library.WALLY_MS_IS_PRIVATE
     except (ValueError, RuntimeError):  # without a reason
         raise DescriptorError(
-            f"libwally takes no such descriptor (a function, key, number or nesting in it is wrong): copy it anew; {_ELSEWHERE}"
+            "libwally takes no such descriptor (a function, key, number or nesting in it is wrong): copy it anew;"
+            f" {_ELSEWHERE}"
         ) from None
     if is_private:
-        raise DescriptorError("this has a private key; nothing of it was kept: give the wallet's descriptor with public keys")
+        raise DescriptorError(
+            "this has a private key; nothing of it was kept: give the wallet's descriptor with public keys"
+        )
     is_ranged = "*" in text
 
     def script(index: int) -> bytes:
@@ -83,7 +104,10 @@ def _by_wally(text: str, flags: int = 0) -> _Script:
 
 
 def _stepped(found: re.Match[str]) -> str:
-    """An extended public key with a path, as the key at the end of the path. Raises ValueError for one that cannot be."""
+    """An extended public key with a path, as the key at the end of the path.
+
+    Raises ValueError for one that cannot be.
+    """
     library = wally()
     steps = [int(step) for step in found[2].split("/")[1:]]
     parent = library.bip32_key_from_base58(found[1])
@@ -144,14 +168,18 @@ def _node(text: str, depth: int) -> _Script:
 def _leaf(text: str) -> _Script:
     """The script of a leaf by index: miniscript. What libwally lacks in it, multi_a() and pkh(), is compiled here.
 
-    Both end in a CHECKSIG or NUMEQUAL that becomes its VERIFY form where pk() does. So libwally compiles pk(PLACEHOLDER) for each, and
-    that is replaced in the script.
+    Both end in a CHECKSIG or NUMEQUAL that becomes its VERIFY form where pk() does. So libwally compiles
+    pk(PLACEHOLDER) for each, and that is replaced in the script.
     """
     parts: list[tuple[bytes, _Script, _Script]] = []  # for each placeholder: it, the script, and its VERIFY form
     at = 0
     while found := _LACKING.search(text, at):
         inner = text[found.end() : _closing(text, found.end())]
-        make = _pkh(inner) if found[1] == "pkh" else _multi_a(list(_arguments(inner)), is_sorted=found[1] == "sortedmulti_a")
+        make = (
+            _pkh(inner)
+            if found[1] == "pkh"
+            else _multi_a(list(_arguments(inner)), is_sorted=found[1] == "sortedmulti_a")
+        )
         placeholder = _placeholder(len(parts))
         parts.append((placeholder, make, _verifying(make)))
         text = f"{text[: found.start()]}pk({placeholder.hex()}){text[found.end() + len(inner) + 1 :]}"
@@ -207,7 +235,9 @@ def _multi_a(parts: list[str], *, is_sorted: bool) -> _Script:
     needed = int(parts[0]) if re.fullmatch(r"[1-9]\d{0,2}", parts[0]) else 0
     keys = [_xonly(part) for part in parts[1:]]
     if not 1 <= needed <= len(keys) <= _MAX_LEAF_KEYS:
-        raise DescriptorError(f"multi_a() is a number of signatures, and as many keys or more, at most {_MAX_LEAF_KEYS}")
+        raise DescriptorError(
+            f"multi_a() is a number of signatures, and as many keys or more, at most {_MAX_LEAF_KEYS}"
+        )
     number = bytes((0x50 + needed,)) if needed <= 16 else _push(needed)
 
     def script(index: int) -> bytes:
@@ -227,7 +257,10 @@ def _push(number: int) -> bytes:
 
 
 def _arguments(text: str) -> Iterator[str]:
-    """The arguments of a function, split at the commas outside of brackets. Raises DescriptorError for brackets that do not pair."""
+    """The arguments of a function, split at the commas outside of brackets.
+
+    Raises DescriptorError for brackets that do not pair.
+    """
     depth = start = 0
     for at, char in enumerate(text):
         if char in "({":

@@ -14,7 +14,20 @@ from spvfilter.watch.descriptor.checksum import checksum, without_checksum
 from spvfilter.watch.descriptor.derivation import Derive, deriving
 from spvfilter.watch.keychain import MAX_INDEXES
 
-TOP_FUNCTIONS = ("addr", "combo", "multi", "pk", "pkh", "raw", "rawtr", "sh", "sortedmulti", "tr", "wpkh", "wsh")  # BIP-381 ff.
+TOP_FUNCTIONS = (
+    "addr",
+    "combo",
+    "multi",
+    "pk",
+    "pkh",
+    "raw",
+    "rawtr",
+    "sh",
+    "sortedmulti",
+    "tr",
+    "wpkh",
+    "wsh",
+)  # BIP-381 ff.
 _LONGEST = 150_000  # characters; 999 keys of a taproot multisig, with their paths
 _MAX_RAW = 10_000  # bytes of a script, Core script.h MAX_SCRIPT_SIZE
 _MAX_BARE_KEYS = 3  # Core policy: more are not relayed, and no descriptor
@@ -28,10 +41,13 @@ _STEP = re.compile(r"\d{1,10}")
 class Descriptor:
     """An output descriptor with a single path: what pays it at each index."""
 
-    text: str  # with its checksum
+    text: str
+    """With its checksum."""
     network: Network
-    kind: str  # the functions around the keys: "sh(wpkh)"
-    size: int  # the number of its indexes: 1 without a '*', else 2^31
+    kind: str
+    """The functions around the keys: "sh(wpkh)"."""
+    size: int
+    """The number of its indexes: 1 without a '*', else 2^31."""
     _derive: Derive = field(repr=False, compare=False)
 
     def scripts(self, index: int) -> tuple[bytes, ...]:
@@ -46,10 +62,12 @@ def is_descriptor(text: str) -> bool:
 
 @public
 def parse_descriptor(text: str, network: Network) -> list[Descriptor]:
-    """The descriptors in a text: two for a multipath <0;1>, or for an extended public key whose prefix names a script type.
+    """The descriptors in a text: two for a multipath <0;1>, or for an extended public key whose prefix names a script
+    type.
 
-    The checksum may be left away. Raises DescriptorError for what is none or has private keys, WrongNetworkError for keys or addresses of
-    another network, and DescriptorError without the extra `descriptors` for all but addr() and raw().
+    The checksum may be left away. Raises DescriptorError for what is none or has private keys, WrongNetworkError for
+    keys or addresses of another network, and DescriptorError without the extra `descriptors` for all but addr() and
+    raw().
     """
     if not isinstance(text, str):
         raise TypeError(f"a descriptor is a str, not {type(text).__name__}")
@@ -61,7 +79,8 @@ def parse_descriptor(text: str, network: Network) -> list[Descriptor]:
         text = keys.descriptor_of_key(text, network)
     if not is_descriptor(text):
         raise DescriptorError(
-            f"an output descriptor starts with {', '.join(f'{name}(' for name in TOP_FUNCTIONS)} or is a ypub, zpub, upub or vpub"
+            f"an output descriptor starts with {', '.join(f'{name}(' for name in TOP_FUNCTIONS)} or is a ypub, zpub,"
+            " upub or vpub"
         )
     body = without_checksum(text)
     _check_keys(body, network)
@@ -74,11 +93,13 @@ def _check_keys(body: str, network: Network) -> None:
         raw = keys.check_key(key, network)
         if key[:4] not in ("xpub", "tpub"):
             raise DescriptorError(
-                f"{key[:4]}… in a descriptor, whose functions say what a prefix would: write it as {keys.as_plain(key, raw)}"
+                f"{key[:4]}… in a descriptor, whose functions say what a prefix would: write it as"
+                f" {keys.as_plain(key, raw)}"
             )
         if re.search(r"['hH]", path):
             raise DescriptorError(
-                f"a hardened step behind {key[:4]}…, which only the private key can take: give the key that lies behind it"
+                f"a hardened step behind {key[:4]}…, which only the private key can take: give the key that lies"
+                " behind it"
             )
         if path.count("<") > 1:
             raise DescriptorError(f"two multipaths <…> behind one {key[:4]}…")
@@ -96,7 +117,8 @@ def _paths(body: str) -> list[str]:
             raise DescriptorError("a multipath is two or more numbers, such as <0;1>")
         if len({int(step) for step in steps}) < len(steps):
             raise DescriptorError("a multipath has each number once")
-    return [_MULTIPATH.sub(lambda found: found[1].split(";")[number], body) for number in range(len(choices[0]))]  # noqa: B023  called at once
+    # called at once
+    return [_MULTIPATH.sub(lambda found: found[1].split(";")[number], body) for number in range(len(choices[0]))]  # noqa: B023
 
 
 def _one(body: str, network: Network) -> Descriptor:
@@ -117,7 +139,9 @@ def _one(body: str, network: Network) -> Descriptor:
             script = _raw(inner)
             return Descriptor(full, network, name, 1, lambda index: (script,))
         case "multi" | "sortedmulti" if inner.count(",") > _MAX_BARE_KEYS:
-            raise DescriptorError(f"{name}() has at most {_MAX_BARE_KEYS} keys where it is not within sh() or wsh(): more are not relayed")
+            raise DescriptorError(
+                f"{name}() has at most {_MAX_BARE_KEYS} keys where it is not within sh() or wsh(): more are not relayed"
+            )
     derive = deriving(body)
     derive(0)  # what cannot be derived is refused now
     return Descriptor(full, network, _kind(body), size, derive)

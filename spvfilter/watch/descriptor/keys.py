@@ -1,4 +1,6 @@
-"""Extended public keys in text: BIP-32's serialisation, SLIP-132's prefixes, the network that a key belongs to, and private keys, refused.
+"""Extended public keys in text:
+
+BIP-32's serialisation, SLIP-132's prefixes, the network that a key belongs to, and private keys, refused.
 
 No error repeats what may be a private key, and none repeats a key whose checksum is wrong.
 """
@@ -22,8 +24,10 @@ class Prefix(NamedTuple):
     """What the first four characters of an extended public key say (SLIP-132)."""
 
     version: int
-    network: str  # "main" or "test"
-    wrapped: str | None  # the descriptor of its addresses, KEY in the place of the key; None if it names no script type
+    network: str
+    """"main" or "test"."""
+    wrapped: str | None
+    """The descriptor of its addresses, KEY in the place of the key; None if it names no script type."""
     is_multisig: bool = False
 
 
@@ -40,8 +44,12 @@ PREFIXES = {
     "Vpub": Prefix(0x02575483, "test", None, is_multisig=True),
 }
 _EXTENDED = re.compile(r"(?<![0-9A-Za-z])([xyzYZtuvUV]pub[0-9A-Za-z]*)((?:/[^/,(){}#]*)*)")
-_PRIVATE_EXTENDED = re.compile(r"(?<![0-9A-Za-z])[xyzYZtuvUV]prv")  # where a word starts: a public key may have "prv" within
-_WIF = re.compile(r"(?<![0-9A-Za-z])(?:[59][0-9A-Za-z]{50}|[KLc][0-9A-Za-z]{51})(?![0-9A-Za-z])")  # judged by shape: mistyped ones, too
+_PRIVATE_EXTENDED = re.compile(
+    r"(?<![0-9A-Za-z])[xyzYZtuvUV]prv"
+)  # where a word starts: a public key may have "prv" within
+_WIF = re.compile(
+    r"(?<![0-9A-Za-z])(?:[59][0-9A-Za-z]{50}|[KLc][0-9A-Za-z]{51})(?![0-9A-Za-z])"
+)  # judged by shape: mistyped ones, too
 
 
 def is_extended_key(text: str) -> bool:
@@ -51,9 +59,14 @@ def is_extended_key(text: str) -> bool:
 
 def refuse_private_keys(text: str) -> None:
     """Raises DescriptorError for a text with what may be a private key; the error repeats none of it."""
-    for pattern, what in ((_PRIVATE_EXTENDED, "an extended private key (…prv…)"), (_WIF, "what looks like a private key (WIF)")):
+    for pattern, what in (
+        (_PRIVATE_EXTENDED, "an extended private key (…prv…)"),
+        (_WIF, "what looks like a private key (WIF)"),
+    ):
         if pattern.search(text):
-            raise DescriptorError(f"this has {what}; nothing of it was kept: give the wallet's descriptor with public keys")
+            raise DescriptorError(
+                f"this has {what}; nothing of it was kept: give the wallet's descriptor with public keys"
+            )
 
 
 def extended_keys(text: str) -> list[tuple[str, str]]:
@@ -95,7 +108,10 @@ def as_plain(key: str, raw: bytes) -> str:
 
 
 def descriptor_of_key(text: str, network: Network) -> str:
-    """The descriptor that a single extended public key stands for. Raises DescriptorError where it stands for none, WrongNetworkError."""
+    """The descriptor that a single extended public key stands for.
+
+    Raises DescriptorError where it stands for none, WrongNetworkError.
+    """
     key = re.sub(r"^\[[^\]]*\]", "", text)
     origin = text[: len(text) - len(key)]
     key, slash, _ = key.partition("/")
@@ -103,14 +119,17 @@ def descriptor_of_key(text: str, network: Network) -> str:
     raw = check_key(key, network)
     if prefix.is_multisig:
         raise DescriptorError(
-            f"{key[:4]}… is one key of a multisig wallet, and all of them are needed: give the wallet's descriptor, wsh(sortedmulti(…))"
+            f"{key[:4]}… is one key of a multisig wallet, and all of them are needed: give the wallet's descriptor,"
+            " wsh(sortedmulti(…))"
         )
     if prefix.wrapped is None:
         raise DescriptorError(
-            f"{key[:4]}… does not say which kind of addresses it stands for: write pkh(KEY/<0;1>/*), sh(wpkh(KEY/<0;1>/*)), "
-            "wpkh(KEY/<0;1>/*) or tr(KEY/<0;1>/*), as the wallet does"
+            f"{key[:4]}… does not say which kind of addresses it stands for: write pkh(KEY/<0;1>/*),"
+            " sh(wpkh(KEY/<0;1>/*)), wpkh(KEY/<0;1>/*) or tr(KEY/<0;1>/*), as the wallet does"
         )
     if slash or raw[4] > _ACCOUNT_DEPTH:
         why = "a path behind it" if slash else f"depth {raw[4]}, below that of an account"
-        raise DescriptorError(f"{key[:4]}… with {why}: write the descriptor, {prefix.wrapped} with PATH/* behind the key, as xpub or tpub")
+        raise DescriptorError(
+            f"{key[:4]}… with {why}: write the descriptor, {prefix.wrapped} with PATH/* behind the key, as xpub or tpub"
+        )
     return prefix.wrapped.replace("KEY", f"{origin}{as_plain(key, raw)}/<0;1>/*")

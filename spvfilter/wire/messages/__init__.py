@@ -1,7 +1,8 @@
 """The P2P messages: a class for each, their limits, and the table of commands.
 
-Each class is a frozen dataclass with `parse(payload)`, which raises FormatError, and `__bytes__`, the payload. A message that exists is
-well formed: its constructor raises ParameterError for values that have no encoding or break a limit.
+Each class is a frozen dataclass with `parse(payload)`, which raises FormatError, and `__bytes__`, the payload. A
+message that exists is well formed: its constructor raises ParameterError for values that have no encoding or break a
+limit.
 """
 
 from __future__ import annotations
@@ -55,8 +56,18 @@ if TYPE_CHECKING:
         Tx as Tx,
         Unknown as Unknown,
     )
-    from spvfilter.wire.messages.merkleblock import Flaw as Flaw, MerkleBlock as MerkleBlock, Proof as Proof, ProvedTx as ProvedTx
-    from spvfilter.wire.messages.table import LIMITS as LIMITS, Message as Message, command_of as command_of, parse_message as parse_message
+    from spvfilter.wire.messages.merkleblock import (
+        Flaw as Flaw,
+        MerkleBlock as MerkleBlock,
+        Proof as Proof,
+        ProvedTx as ProvedTx,
+    )
+    from spvfilter.wire.messages.table import (
+        LIMITS as LIMITS,
+        Message as Message,
+        command_of as command_of,
+        parse_message as parse_message,
+    )
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,

@@ -37,15 +37,26 @@ class NetId(IntEnum):
     CJDNS = 6
 
 
-_SIZES: dict[int, int] = {NetId.IPV4: 4, NetId.IPV6: 16, NetId.TORV2: 10, NetId.TORV3: 32, NetId.I2P: 32, NetId.CJDNS: 16}  # bytes
+_SIZES: dict[int, int] = {
+    NetId.IPV4: 4,
+    NetId.IPV6: 16,
+    NetId.TORV2: 10,
+    NetId.TORV3: 32,
+    NetId.I2P: 32,
+    NetId.CJDNS: 16,
+}  # bytes
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class PeerAddress:
-    """The address of a node, the time when it was last seen, and its services. `net` is a NetId or an unknown network."""
+    """The address of a node, the time when it was last seen, and its services.
 
-    time: int  # seconds since 1970
+    `net` is a NetId or an unknown network.
+    """
+
+    time: int
+    """Seconds since 1970."""
     services: int
     net: int
     address: bytes
@@ -61,7 +72,9 @@ class PeerAddress:
 
     @property
     def host(self) -> str | None:
-        """The address as text; None for one to ignore: of an unknown network, or embedded in IPv6 although it has a network of its own."""
+        """The address as text; None for one to ignore: of an unknown network, or embedded in IPv6 although it has a
+        network of its own.
+        """
         address = self.address
         match self.net:
             case NetId.IPV4:
@@ -81,7 +94,9 @@ class PeerAddress:
 
 
 def _misfit(net: int, size: int) -> str | None:
-    """What is wrong with an address of `size` bytes, if anything (BIP-155: a known network fixes the size, others have at most 512)."""
+    """What is wrong with an address of `size` bytes, if anything (BIP-155: a known network fixes the size, others have
+    at most 512).
+    """
     if size > MAX_ADDRESS_SIZE:
         return f"{size} bytes, at most {MAX_ADDRESS_SIZE}"
     wanted = _SIZES.get(net)
@@ -95,7 +110,9 @@ def _base32(raw: bytes) -> str:
 @public
 @dataclass(frozen=True, slots=True)
 class Addr:
-    """IPv4 and IPv6 addresses, at most 1,000: CompactSize, then for each time u32, services u64, address (16 bytes), port u16 BE.
+    """IPv4 and IPv6 addresses, at most 1,000:
+
+    CompactSize, then for each time u32, services u64, address (16 bytes), port u16 BE.
 
     On the wire an IPv4 address is ::ffff:a.b.c.d; here its `net` is IPV4.
     """
@@ -128,7 +145,12 @@ class Addr:
         pieces = [compact_size(len(self.addresses))]
         for entry in self.addresses:
             address = _IPV4_MAPPED + entry.address if entry.net == NetId.IPV4 else entry.address
-            pieces += entry.time.to_bytes(4, "little"), entry.services.to_bytes(8, "little"), address, entry.port.to_bytes(2, "big")
+            pieces += (
+                entry.time.to_bytes(4, "little"),
+                entry.services.to_bytes(8, "little"),
+                address,
+                entry.port.to_bytes(2, "big"),
+            )
         return b"".join(pieces)
 
 
@@ -137,7 +159,8 @@ class Addr:
 class AddrV2:
     """Addresses of any network, at most 1,000 (BIP-155).
 
-    CompactSize, then for each time u32, services as a CompactSize number, network id u8, CompactSize and address, port u16 BE.
+    CompactSize, then for each time u32, services as a CompactSize number, network id u8, CompactSize and address, port
+    u16 BE.
     """
 
     addresses: tuple[PeerAddress, ...]

@@ -8,12 +8,22 @@ from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.protocol import MAX_USER_AGENT_SIZE
-from spvfilter.wire.messages.fields import PayloadReader, check_int, check_most, check_size, check_uint, printable, var_bytes
+from spvfilter.wire.messages.fields import (
+    PayloadReader,
+    check_int,
+    check_most,
+    check_size,
+    check_uint,
+    printable,
+    var_bytes,
+)
 
 MAX_COMMAND_NAME_SIZE = 12  # bytes, in a reject
 MAX_REASON_SIZE = 1_000  # bytes, ours; Core sent at most 111
 ADDRESS_SIZE = 26  # bytes: services u64, IPv6 16, port u16 BE
-VERSION_SIZE = 1_024  # bytes, ours: more than a version message has today, since later protocol versions may append fields
+VERSION_SIZE = (
+    1_024  # bytes, ours: more than a version message has today, since later protocol versions may append fields
+)
 REJECT_SIZE = 3 + MAX_COMMAND_NAME_SIZE + 1 + 3 + MAX_REASON_SIZE + 32  # bytes
 
 
@@ -37,15 +47,19 @@ class Empty:
 class Version:
     """The first message of both sides (Core net_processing.cpp PushNodeVersion).
 
-    Version i32, services u64, timestamp i64, receiver and sender (26 bytes each, unreliable), nonce u64, CompactSize and user agent, start
-    height i32, relay u8 (BIP-37: True if absent). Trailing bytes of later protocol versions are ignored, as in Core.
+    Version i32, services u64, timestamp i64, receiver and sender (26 bytes each, unreliable), nonce u64, CompactSize
+    and user agent, start height i32, relay u8 (BIP-37: True if absent). Trailing bytes of later protocol versions are
+    ignored, as in Core.
     """
 
     version: int
-    services: int  # Service bits
-    timestamp: int  # seconds since 1970
+    services: int
+    """Service bits."""
+    timestamp: int
+    """Seconds since 1970."""
     nonce: int
-    user_agent: bytes  # BIP-14; unescaped, print `agent` instead
+    user_agent: bytes
+    """BIP-14; unescaped, print `agent` instead."""
     start_height: int
     relay: bool = True
     receiver: bytes = bytes(ADDRESS_SIZE)
@@ -83,17 +97,19 @@ class Version:
         )
 
     def __bytes__(self) -> bytes:
-        return b"".join((
-            self.version.to_bytes(4, "little", signed=True),
-            self.services.to_bytes(8, "little"),
-            self.timestamp.to_bytes(8, "little", signed=True),
-            self.receiver,
-            self.sender,
-            self.nonce.to_bytes(8, "little"),
-            var_bytes(self.user_agent),
-            self.start_height.to_bytes(4, "little", signed=True),
-            bytes((self.relay,)),
-        ))  # fmt: skip
+        return b"".join(
+            (
+                self.version.to_bytes(4, "little", signed=True),
+                self.services.to_bytes(8, "little"),
+                self.timestamp.to_bytes(8, "little", signed=True),
+                self.receiver,
+                self.sender,
+                self.nonce.to_bytes(8, "little"),
+                var_bytes(self.user_agent),
+                self.start_height.to_bytes(4, "little", signed=True),
+                bytes((self.relay,)),
+            )
+        )
 
 
 @public
@@ -151,7 +167,8 @@ class SendCmpct:
 class FeeFilter:
     """Asks not to announce transactions below a fee rate, i64 in satoshi per 1,000 virtual bytes (BIP-133)."""
 
-    feerate: int  # satoshi / kvB
+    feerate: int
+    """Satoshi / kvB."""
 
     def __post_init__(self) -> None:
         check_int(self.feerate, 8, "feerate")
@@ -170,7 +187,8 @@ class FeeFilter:
 
 @dataclass(frozen=True, slots=True)
 class _Nonce:
-    nonce: int  # u64
+    nonce: int
+    """u64."""
 
     def __post_init__(self) -> None:
         check_uint(self.nonce, 8, "nonce")
@@ -209,8 +227,10 @@ class Reject:
 
     message: bytes
     code: int
-    reason: bytes  # unescaped, print with fields.printable
-    data: bytes = b""  # the hash of the rejected transaction or block, 32 bytes
+    reason: bytes
+    """Unescaped, print with fields.printable."""
+    data: bytes = b""
+    """The hash of the rejected transaction or block, 32 bytes."""
 
     def __post_init__(self) -> None:
         check_most(self.message, MAX_COMMAND_NAME_SIZE, "message")

@@ -12,7 +12,10 @@ _WIDTHS = {0xFD: 2, 0xFE: 4, 0xFF: 8}
 
 
 class PayloadReader(Reader):
-    """A cursor over a payload. It refuses a count that exceeds its limit or the remaining bytes before anything is allocated."""
+    """A cursor over a payload.
+
+    It refuses a count that exceeds its limit or the remaining bytes before anything is allocated.
+    """
 
     __slots__ = ()
 
@@ -23,7 +26,9 @@ class PayloadReader(Reader):
         if count > most:
             raise FormatError(f"{count}, at most {most}", offset=at, field=field)
         if count * least > len(self.raw) - self.at:
-            message = f"truncated: {count} items of at least {least} bytes claimed, {len(self.raw) - self.at} bytes left"
+            message = (
+                f"truncated: {count} items of at least {least} bytes claimed, {len(self.raw) - self.at} bytes left"
+            )
             raise FormatError(message, offset=at, field=field)
         return count
 

@@ -1,4 +1,6 @@
-"""Messages of BIP-37 (filterload, filteradd, filterclear) and of BIP-157 (compact filters, their headers and checkpoints)."""
+"""Messages of BIP-37 (filterload, filteradd, filterclear) and of BIP-157 (compact filters, their headers and
+checkpoints).
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,23 @@ from spvfilter.protocol import (
     MAX_HASH_FUNCS,
 )
 from spvfilter.wire.messages.control import Empty
-from spvfilter.wire.messages.fields import PayloadReader, check_hashes, check_most, check_size, check_uint, var_bytes, var_hashes
+from spvfilter.wire.messages.fields import (
+    PayloadReader,
+    check_hashes,
+    check_most,
+    check_size,
+    check_uint,
+    var_bytes,
+    var_hashes,
+)
 
 MAX_CHECKPOINTS = 20_000  # ours: one every 1,000 blocks
 FILTERLOAD_SIZE = 3 + MAX_FILTER_SIZE + 9  # bytes, as are the following
 FILTERADD_SIZE = 3 + MAX_ELEMENT_SIZE
-MAX_CFILTER_SIZE = 250_000  # bytes, ours: no block's is larger. In its 1 MB without witnesses are fewer than 90,000 different scripts: an
-# output of n bytes of script takes n + 9, so there are 2^16 of 11 bytes at most. Each takes 20 bits, and less than 1.5 more on average.
+# bytes, ours: no block's is larger. In its 1 MB without witnesses are fewer than 90,000 different scripts: an
+MAX_CFILTER_SIZE = 250_000
+# output of n bytes of script takes n + 9, so there are 2^16 of 11 bytes at most. Each takes 20 bits, and less than 1.5
+# more on average.
 CFILTER_SIZE = 1 + HASH_SIZE + 5 + MAX_CFILTER_SIZE
 CFHEADERS_SIZE = 1 + 2 * HASH_SIZE + 3 + HASH_SIZE * MAX_CFHEADERS
 CFCHECKPT_SIZE = 1 + HASH_SIZE + 3 + HASH_SIZE * MAX_CHECKPOINTS
@@ -162,7 +174,8 @@ class CFilter:
 @public
 @dataclass(frozen=True, slots=True)
 class CFHeaders:
-    """The filter header before the first requested block, and the filter hashes of the blocks up to the stop hash (BIP-157).
+    """The filter header before the first requested block, and the filter hashes of the blocks up to the stop hash
+    (BIP-157).
 
     Type u8, stop hash, previous filter header (32 bytes), CompactSize and filter hashes, at most 2,000.
     """
@@ -221,7 +234,9 @@ class GetCFCheckpt:
 @public
 @dataclass(frozen=True, slots=True)
 class CFCheckpt:
-    """The filter headers at heights 1000, 2000 … up to the stop hash: type u8, stop hash, CompactSize and headers (BIP-157)."""
+    """The filter headers at heights 1000, 2000 … up to the stop hash: type u8, stop hash, CompactSize and headers
+    (BIP-157).
+    """
 
     filter_type: int
     stop_hash: bytes

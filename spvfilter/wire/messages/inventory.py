@@ -39,11 +39,16 @@ class InvType(IntEnum):
 
     TX = 1
     BLOCK = 2
-    FILTERED_BLOCK = 3  # BIP-37, only in getdata
-    COMPACT_BLOCK = 4  # BIP-152, only in getdata
-    WTX = 5  # BIP-339: the hash is a wtxid
-    WITNESS_TX = 0x40000001  # BIP-144, only in getdata
-    WITNESS_BLOCK = 0x40000002  # BIP-144, only in getdata
+    FILTERED_BLOCK = 3
+    """BIP-37, only in getdata."""
+    COMPACT_BLOCK = 4
+    """BIP-152, only in getdata."""
+    WTX = 5
+    """BIP-339: the hash is a wtxid."""
+    WITNESS_TX = 0x40000001
+    """BIP-144, only in getdata."""
+    WITNESS_BLOCK = 0x40000002
+    """BIP-144, only in getdata."""
 
 
 @public
@@ -106,9 +111,12 @@ class NotFound(_Inventory):
 
 @dataclass(frozen=True, slots=True)
 class _Locate:
-    locator: tuple[bytes, ...]  # block hashes, newest first
-    stop_hash: bytes = bytes(HASH_SIZE)  # zeros: as many as a message holds
-    version: int = 70016  # ignored by receivers
+    locator: tuple[bytes, ...]
+    """Block hashes, newest first."""
+    stop_hash: bytes = bytes(HASH_SIZE)
+    """Zeros: as many as a message holds."""
+    version: int = 70016
+    """Ignored by receivers."""
 
     def __post_init__(self) -> None:
         check_hashes(self.locator, MAX_LOCATOR, "locator")
@@ -134,7 +142,8 @@ class _Locate:
 class GetHeaders(_Locate):
     """Requests the headers after the first locator hash that is in the best chain, up to the stop hash.
 
-    Version u32, CompactSize and hashes (at most 101), stop hash. An empty locator requests the header of the stop hash alone.
+    Version u32, CompactSize and hashes (at most 101), stop hash. An empty locator requests the header of the stop hash
+    alone.
     """
 
 
@@ -149,7 +158,8 @@ class GetBlocks(_Locate):
 class Headers:
     """Block headers in chain order, at most 2,000: CompactSize, then each header (80 bytes) followed by a zero byte."""
 
-    headers: tuple[bytes, ...]  # 80 bytes each; primitives.Header.parse reads one
+    headers: tuple[bytes, ...]
+    """80 bytes each; primitives.Header.parse reads one."""
 
     def __post_init__(self) -> None:
         check_most(self.headers, MAX_HEADERS, "headers")
@@ -175,7 +185,10 @@ class Headers:
 @public
 @dataclass(frozen=True, slots=True)
 class Tx:
-    """One serialised transaction, with or without witness (BIP-144). `parse` validates the serialisation, the constructor does not."""
+    """One serialised transaction, with or without witness (BIP-144).
+
+    `parse` validates the serialisation, the constructor does not.
+    """
 
     raw: bytes
 

@@ -32,8 +32,8 @@ NODE_SIZE = 64  # bytes that an inner node hashes: its two children
 class Proof(NamedTuple):
     """What a merkleblock proves if its header is in the best chain; `matched` is in block order.
 
-    `total` is the peer's claim: the header does not commit to it. `ambiguous` means that an inner node of the proof also parses as a
-    transaction: see `trusted_with`.
+    `total` is the peer's claim: the header does not commit to it. `ambiguous` means that an inner node of the proof
+    also parses as a transaction: see `trusted_with`.
     """
 
     header: Header
@@ -44,16 +44,20 @@ class Proof(NamedTuple):
     def trusted_with(self, txs: Iterable[bytes]) -> bool:
         """Whether the proof is reliable, given the bytes of the transactions that it matches (CVE-2017-12842).
 
-        An inner node is the hash of 64 bytes, and so is the txid of a 64-byte transaction. A forged proof can continue below such a
-        transaction, to one that does not exist: then an inner node of the proof parses as a transaction. Or it can end above the leaves
-        and pass off an inner node as a transaction, which then has 64 bytes. A proof with neither is reliable, whatever its `total`.
-        Genuine 64-byte transactions exist: if this is False, fetch and search the whole block instead.
+        An inner node is the hash of 64 bytes, and so is the txid of a 64-byte transaction. A forged proof can continue
+        below such a transaction, to one that does not exist: then an inner node of the proof parses as a transaction.
+        Or it can end above the leaves and pass off an inner node as a transaction, which then has 64 bytes. A proof
+        with neither is reliable, whatever its `total`. Genuine 64-byte transactions exist: if this is False, fetch and
+        search the whole block instead.
         """
         return not self.ambiguous and not any(can_be_node(raw) for raw in txs)
 
 
 def can_be_node(tx: bytes | Serializable) -> bool:
-    """Whether a transaction has 64 bytes without its witness, so that its txid may be the hash of an inner node. Raises FormatError."""
+    """Whether a transaction has 64 bytes without its witness, so that its txid may be the hash of an inner node.
+
+    Raises FormatError.
+    """
     raw = to_bytes(tx)
     return len(strip_witness(raw, parse_tx(raw))) == NODE_SIZE
 
@@ -63,16 +67,19 @@ def can_be_node(tx: bytes | Serializable) -> bool:
 class MerkleBlock:
     """A merkleblock payload, well-formed but not verified (BIP-37 § Partial Merkle branch format, Core merkleblock.h).
 
-    Header (80 bytes), number of transactions in the block u32 LE, CompactSize and hashes (32 each), CompactSize and flag bytes.
+    Header (80 bytes), number of transactions in the block u32 LE, CompactSize and hashes (32 each), CompactSize and
+    flag bytes.
 
-    The leaves of the merkle tree, height 0, are the txids; a node is sha256d(left ‖ right), and the last node of an odd level is paired
-    with itself. The partial tree has one flag bit per visited node, depth first and left before right, the least significant bit of each
-    byte first. A bit is set if the node is a matched transaction or an ancestor of one. A node with a clear bit, and every leaf, is sent as
-    its hash, and its subtree is not visited. The padding bits of the last byte have no meaning.
+    The leaves of the merkle tree, height 0, are the txids; a node is sha256d(left ‖ right), and the last node of an odd
+    level is paired with itself. The partial tree has one flag bit per visited node, depth first and left before right,
+    the least significant bit of each byte first. A bit is set if the node is a matched transaction or an ancestor of
+    one. A node with a clear bit, and every leaf, is sent as its hash, and its subtree is not visited. The padding bits
+    of the last byte have no meaning.
     """
 
     header: Header
-    total: int  # transactions in the block
+    total: int
+    """Transactions in the block."""
     hashes: tuple[bytes, ...]
     flags: bytes
 
@@ -83,10 +90,11 @@ class MerkleBlock:
 
     @classmethod
     def from_txids(cls, header: Header, txids: Sequence[bytes], positions: Iterable[int]) -> Self:
-        """The merkleblock of a block with these txids that proves those at `positions`, byte for byte as Core builds it.
+        """The merkleblock of a block with these txids that proves those at `positions`, byte for byte as Core builds
+        it.
 
-        Raises ParameterError for no txids, too many for a block, or one that does not have 32 bytes; for a position outside the block;
-        for equal siblings (CVE-2012-2459); and for a header that does not commit to the txids.
+        Raises ParameterError for no txids, too many for a block, or one that does not have 32 bytes; for a position
+        outside the block; for equal siblings (CVE-2012-2459); and for a header that does not commit to the txids.
         """
         if not 1 <= len(txids) <= MAX_BLOCK_TRANSACTIONS:
             raise ParameterError(f"a block has 1 to {MAX_BLOCK_TRANSACTIONS} transactions, not {len(txids)}")
@@ -134,7 +142,8 @@ class MerkleBlock:
     def parse(cls, payload: bytes) -> Self:
         """The merkleblock in a payload.
 
-        Raises FormatError if it is truncated, has trailing bytes, or has more hashes or flag bytes than any block needs.
+        Raises FormatError if it is truncated, has trailing bytes, or has more hashes or flag bytes than any block
+        needs.
         """
         total, hashes, flags = parse_merkleblock(payload)
         return cls(Header.parse(payload[:HEADER_SIZE]), total, hashes, flags)
@@ -143,7 +152,10 @@ class MerkleBlock:
         return bytes(self.header) + self.total.to_bytes(4, "little") + var_hashes(self.hashes) + var_bytes(self.flags)
 
     def verify(self) -> Proof:
-        """Verify the proof by the rules of Core's CPartialMerkleTree::ExtractMatches. Raises ProofError, whose `cause` is a Flaw."""
+        """Verify the proof by the rules of Core's CPartialMerkleTree::ExtractMatches.
+
+        Raises ProofError, whose `cause` is a Flaw.
+        """
         matched, ambiguous = extract_matches(self.header.merkle_root, self.total, self.hashes, self.flags)
         return Proof(self.header, matched, self.total, ambiguous)
 

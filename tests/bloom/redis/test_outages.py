@@ -1,4 +1,6 @@
-"""RedisBloomFilter with servers that are full, read-only, unreachable or restarted, with a cluster, and with cancelled operations."""
+"""RedisBloomFilter with servers that are full, read-only, unreachable or restarted, with a cluster, and with cancelled
+operations.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ async def test_without_memory_nothing_is_half_in_and_reading_works(client: Redis
     for operation in ("add", "add_many", "union_update", "union_update of a local one", "load", "clear"):
         with pytest.raises(RemoteFullError, match="maxmemory"):
             await OPERATIONS[operation](full)
-    for make in (RedisBloomFilter.create(client, "g", **SHAPE), RedisBloomFilter.create_from(client, "g", BloomFilter(**SHAPE))):
+    for make in (
+        RedisBloomFilter.create(client, "g", **SHAPE),
+        RedisBloomFilter.create_from(client, "g", BloomFilter(**SHAPE)),
+    ):
         with pytest.raises(RemoteFullError) as caught:
             await make
         assert isinstance(caught.value.__cause__, redis_py.RedisError)
@@ -65,12 +70,22 @@ async def test_a_replica_answers_and_refuses_to_write(tmp_path: Path) -> None:
         async with connect(first.url) as writer, connect(second.url) as reader, asyncio.timeout(20):
             made = await RedisBloomFilter.create(writer, "f", shard_size=1_000, **SHAPE)
             await made.update(keys(100))
-            while await writer.execute_command("WAIT", 1, 100) < 1:  # type: ignore[no-untyped-call]  # the callee has no types
+            # the callee has no types
+            while await writer.execute_command("WAIT", 1, 100) < 1:  # type: ignore[no-untyped-call]
                 pass
             replica = await RedisBloomFilter.open(reader, "f")
             assert await replica.contains_many(keys(100)) == b"\1" * 100
             assert await replica.snapshot() == await made.snapshot()
-            for operation in ("add", "add_many", "union_update", "union_update of a local one", "load", "clear", "delete", "expire"):
+            for operation in (
+                "add",
+                "add_many",
+                "union_update",
+                "union_update of a local one",
+                "load",
+                "clear",
+                "delete",
+                "expire",
+            ):
                 with pytest.raises(RemoteReadOnlyError, match="replica") as caught:
                     await OPERATIONS[operation](replica)
                 assert isinstance(caught.value, ReadOnlyError)
@@ -105,7 +120,8 @@ async def test_a_server_that_dies_before_it_answers_is_a_connection_error(tmp_pa
     with running_redis(tmp_path) as server:
         async with connect(server.url) as client, connect(server.url) as pausing, asyncio.timeout(20):
             remote = await RedisBloomFilter.create(client, "f", **SHAPE)
-            await pausing.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")  # type: ignore[no-untyped-call]  # the callee has no types
+            # the callee has no types
+            await pausing.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")  # type: ignore[no-untyped-call]
             adding = asyncio.create_task(remote.add(b"new"))
             while (await pausing.info("clients"))["blocked_clients"] < 1:
                 pass
@@ -121,20 +137,24 @@ async def test_a_cancelled_operation_leaves_the_connection_usable(
     async with Redis.from_url(server.url, single_connection_client=single) as own:
         mine = await RedisBloomFilter.open(own, "f")
         for round_ in range(3):
-            await client.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")  # type: ignore[no-untyped-call]  # the callee has no types
+            # the callee has no types
+            await client.execute_command("CLIENT", "PAUSE", 60_000, "WRITE")  # type: ignore[no-untyped-call]
             adding = asyncio.create_task(mine.add(b"cancelled %d" % round_))
             while (await client.info("clients"))["blocked_clients"] < 1:
                 pass
             adding.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await adding
-            await client.execute_command("CLIENT", "UNPAUSE")  # type: ignore[no-untyped-call]  # the callee has no types
+            # the callee has no types
+            await client.execute_command("CLIENT", "UNPAUSE")  # type: ignore[no-untyped-call]
             assert await mine.contains_many([*keys(100), b"never"]) == b"\1" * 100 + b"\0"
             await mine.add(b"cancelled %d" % round_)
             assert await mine.contains(b"cancelled %d" % round_)
 
 
-async def test_a_cancelled_upload_is_whole_or_not_at_all_and_leaves_nothing_behind(client: Redis, remote: RedisBloomFilter) -> None:
+async def test_a_cancelled_upload_is_whole_or_not_at_all_and_leaves_nothing_behind(
+    client: Redis, remote: RedisBloomFilter
+) -> None:
     before, full, cancelled = await contents(client), await remote.set_bits(), 0
     for steps in range(200):
         await client.script_flush()
@@ -185,9 +205,11 @@ async def cluster(folder: Path) -> AsyncIterator[tuple[RedisServer, Redis]]:
     """A cluster of one node with all slots."""
     with running_redis(folder, "--cluster-enabled", "yes", tcp=True) as server:
         async with connect(server.url) as client:
-            await client.execute_command("CLUSTER", "ADDSLOTS", *range(16_384))  # type: ignore[no-untyped-call]  # the callee has no types
+            # the callee has no types
+            await client.execute_command("CLUSTER", "ADDSLOTS", *range(16_384))  # type: ignore[no-untyped-call]
             async with asyncio.timeout(20):
-                while (await client.execute_command("CLUSTER INFO"))["cluster_state"] != "ok":  # type: ignore[no-untyped-call]  # the callee has no types
+                # the callee has no types
+                while (await client.execute_command("CLUSTER INFO"))["cluster_state"] != "ok":  # type: ignore[no-untyped-call]
                     pass
             yield server, client
 

@@ -1,4 +1,6 @@
-"""RedisScalableBloomFilter against a real server: growth, the promised rate, many writers, and results equal to a local filter's."""
+"""RedisScalableBloomFilter against a real server: growth, the promised rate, many writers, and results equal to a local
+filter's.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ async def test_the_rate_stays_within_its_promise_at_any_size(client: Redis) -> N
     )
 
 
-async def test_of_many_writers_one_is_told_that_a_key_is_new_and_no_slice_is_overfilled(server: RedisServer, client: Redis) -> None:
+async def test_of_many_writers_one_is_told_that_a_key_is_new_and_no_slice_is_overfilled(
+    server: RedisServer, client: Redis
+) -> None:
     batch = [b"key %d" % number for number in range(600)]
     await RedisScalableBloomFilter.create(client, "race", 10, 1e-6, shard_size=100)
 
@@ -87,7 +91,9 @@ async def test_bits_go_to_a_local_filter_and_back(client: Redis, hashing: HashFa
     assert type(local) is ScalableBloomFilter
     assert local.plan == (100, 0.01, 3, 0.7)
     assert len(local.slices) == 3
-    assert [number in local for number in range(-500, 500)] == [bool(x) for x in await made.contains_many(range(-500, 500))]
+    assert [number in local for number in range(-500, 500)] == [
+        bool(x) for x in await made.contains_many(range(-500, 500))
+    ]
     sent = await RedisScalableBloomFilter.create_from(client, "sent", local, shard_size=shard_size)
     assert bytes(await sent.snapshot()) == bytes(local)
     assert [key for key in await client.keys() if b"staged" in key] == []
@@ -148,7 +154,9 @@ async def test_single_keys_and_batches_give_the_same_filter(client: Redis) -> No
     assert await many.add_many([]) == await many.contains_many([]) == b""
 
 
-async def test_a_client_learns_of_slices_that_others_add_and_of_a_filter_that_was_made_again(server: RedisServer, client: Redis) -> None:
+async def test_a_client_learns_of_slices_that_others_add_and_of_a_filter_that_was_made_again(
+    server: RedisServer, client: Redis
+) -> None:
     made = await grown(client, 50)
     async with connect(server.url) as own:
         late = await RedisScalableBloomFilter.open(own, "f")
@@ -182,7 +190,8 @@ async def test_all_keys_expire_together_also_those_of_later_slices(client: Redis
     await made.update(range(2_000))
     assert 90 < (await made.ttl() or 0) <= 100
     assert len(await client.keys()) > 5
-    assert len({await client.execute_command("PEXPIRETIME", key) for key in await client.keys()}) == 1  # type: ignore[no-untyped-call]  # the callee has no types
+    # the callee has no types
+    assert len({await client.execute_command("PEXPIRETIME", key) for key in await client.keys()}) == 1  # type: ignore[no-untyped-call]
     await made.expire(None)
     assert {await client.ttl(key) for key in await client.keys()} == {-1}
     assert await made.ttl() is None
@@ -232,5 +241,9 @@ def test_its_repr_tells_its_parameters() -> None:
     from spvfilter.bloom import Growth
     from spvfilter.bloom.redis.serieslayout import SeriesLayout
 
-    made = RedisScalableBloomFilter(None, SeriesLayout("f", Growth(10, 0.1), 100, None, None))  # type: ignore[arg-type]  # it asks no server
-    assert repr(made) == "<RedisScalableBloomFilter 'f' 10 keys first, at 0.1, growth 2, tightening 0.5, shards of 100 bytes>"
+    # it asks no server
+    made = RedisScalableBloomFilter(None, SeriesLayout("f", Growth(10, 0.1), 100, None, None))  # type: ignore[arg-type]
+    assert (
+        repr(made)
+        == "<RedisScalableBloomFilter 'f' 10 keys first, at 0.1, growth 2, tightening 0.5, shards of 100 bytes>"
+    )

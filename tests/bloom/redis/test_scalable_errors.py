@@ -100,10 +100,20 @@ async def test_one_that_was_made_again_with_other_parameters_is_refused(
 
 
 @operations
-async def test_a_state_that_is_none_is_a_format_error(client: Redis, remote: RedisScalableBloomFilter, operation: str) -> None:
+async def test_a_state_that_is_none_is_a_format_error(
+    client: Redis, remote: RedisScalableBloomFilter, operation: str
+) -> None:
     good = await client.get("{f}:slices")
     assert isinstance(good, bytes)
-    wrong: list[bytes] = [b"", b"?", good[:-1], good[:-8], good + bytes(8), bytes(16), struct.pack("<Q", 65) + bytes(65 * 8)]
+    wrong: list[bytes] = [
+        b"",
+        b"?",
+        good[:-1],
+        good[:-8],
+        good + bytes(8),
+        bytes(16),
+        struct.pack("<Q", 65) + bytes(65 * 8),
+    ]
     for raw in [*wrong, struct.pack("<Q", 1 << 63) + good[8:]]:
         await client.set("{f}:slices", raw)
         before = await contents(client)
@@ -121,7 +131,9 @@ async def test_a_state_that_cannot_be_is_a_format_error(client: Redis, remote: R
         await remote.add(1)
 
 
-async def test_a_shard_that_was_truncated_is_noticed_by_a_snapshot(client: Redis, remote: RedisScalableBloomFilter) -> None:
+async def test_a_shard_that_was_truncated_is_noticed_by_a_snapshot(
+    client: Redis, remote: RedisScalableBloomFilter
+) -> None:
     await client.set("{f}:slice:1:0", b"\0")
     with pytest.raises(FormatError, match=r"slice 1 has \d+ set bits, where \d+ were set: a part of it was truncated"):
         await remote.snapshot()
@@ -138,7 +150,13 @@ async def test_a_header_that_is_none_is_a_format_error(client: Redis, remote: Re
 
     header = SeriesLayout("f", Growth(51, 0.01), 50, None, "int64").header
     damaged = [patched(at, "B", good[at] ^ 1) for at in range(64)]
-    absurd = [patched(64, "<Q", 1), patched(72, "<d", 1.0), patched(80, "<Q", 0), patched(80, "<Q", 1 << 40), header[:72] + bytes(16)]
+    absurd = [
+        patched(64, "<Q", 1),
+        patched(72, "<d", 1.0),
+        patched(80, "<Q", 0),
+        patched(80, "<Q", 1 << 40),
+        header[:72] + bytes(16),
+    ]
     foreign = bytearray(header)
     first = BloomFilter(50, 0.02).header()._replace(kind=3, capacity=51, fp_rate=0.01, encoding=2)
     foreign[:64] = first.pack()
@@ -150,7 +168,9 @@ async def test_a_header_that_is_none_is_a_format_error(client: Redis, remote: Re
         await RedisScalableBloomFilter.create(client, "f", **SHAPE, exist_ok=True)
 
 
-async def test_without_memory_nothing_is_half_in_and_reading_works(client: Redis, remote: RedisScalableBloomFilter) -> None:
+async def test_without_memory_nothing_is_half_in_and_reading_works(
+    client: Redis, remote: RedisScalableBloomFilter
+) -> None:
     local = await remote.snapshot()
     await client.config_set("maxmemory", 1)
     try:
@@ -189,7 +209,8 @@ async def test_a_replica_answers_and_refuses_to_write(tmp_path: Path) -> None:
     ):
         async with connect(first.url) as writer, connect(second.url) as reader, asyncio.timeout(20):
             made = await make(writer)
-            while await writer.execute_command("WAIT", 1, 100) < 1:  # type: ignore[no-untyped-call]  # the callee has no types
+            # the callee has no types
+            while await writer.execute_command("WAIT", 1, 100) < 1:  # type: ignore[no-untyped-call]
                 pass
             replica = await RedisScalableBloomFilter.open(reader, "f")
             assert await replica.snapshot() == await made.snapshot()
@@ -220,7 +241,9 @@ async def test_a_connection_lost_in_the_middle_has_its_own_error(tmp_path: Path)
                 await RedisScalableBloomFilter.open(client, "f")
 
 
-async def test_a_cancelled_addition_is_whole_or_not_at_all_and_can_be_repeated(client: Redis, remote: RedisScalableBloomFilter) -> None:
+async def test_a_cancelled_addition_is_whole_or_not_at_all_and_can_be_repeated(
+    client: Redis, remote: RedisScalableBloomFilter
+) -> None:
     for steps in range(200):
         adding = asyncio.create_task(remote.update(range(200, 300)))
         for _ in range(steps):
@@ -266,9 +289,19 @@ async def test_growth_ends_with_the_number_of_shards(client: Redis) -> None:
     assert len(await client.keys()) == 2 + remote._layout.slices[0].shards
 
 
-async def test_bad_arguments_are_refused_before_the_server_is_asked(client: Redis, remote: RedisScalableBloomFilter) -> None:
+async def test_bad_arguments_are_refused_before_the_server_is_asked(
+    client: Redis, remote: RedisScalableBloomFilter
+) -> None:
     before = await contents(client)
-    wrong = [("initial_capacity", 0), ("fp_rate", 1.0), ("growth", 1), ("tightening", 1.0), ("shard_size", 0), ("expire", 0), ("encode", 3)]
+    wrong = [
+        ("initial_capacity", 0),
+        ("fp_rate", 1.0),
+        ("growth", 1),
+        ("tightening", 1.0),
+        ("shard_size", 0),
+        ("expire", 0),
+        ("encode", 3),
+    ]
     for name, value in wrong:
         with pytest.raises(ParameterError):
             await RedisScalableBloomFilter.create(client, "g", **{**SHAPE, name: value})

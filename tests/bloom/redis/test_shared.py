@@ -69,7 +69,9 @@ asyncio.run(main())
 
 
 async def test_two_processes_share_a_filter(server: RedisServer, client: Redis) -> None:
-    words = [(sys.executable, "-c", _WRITER, server.url, first, last) for first, last in (("0", "900"), ("300", "1200"))]
+    words = [
+        (sys.executable, "-c", _WRITER, server.url, first, last) for first, last in (("0", "900"), ("300", "1200"))
+    ]
     environment: dict[str, Any] = {"PYTHONPATH": ":".join(sys.path)}
     running = [await asyncio.create_subprocess_exec(*word, stdout=subprocess.PIPE, env=environment) for word in words]
     async with asyncio.timeout(60):
@@ -81,8 +83,16 @@ async def test_two_processes_share_a_filter(server: RedisServer, client: Redis) 
 
 async def test_a_reader_never_sees_a_key_in_part(server: RedisServer, client: Redis) -> None:
     rounds = effort(100, 300, 3_000)
-    own_bits = CustomHash("number", lambda data, i: int.from_bytes(data, "little"))  # key n is bit n of each plane, and of no other key
-    shape: dict[str, Any] = {"bits": 8 * rounds, "hash_funcs": 8, "partitioned": True, "hashing": own_bits, "encode": "uint64"}
+    own_bits = CustomHash(
+        "number", lambda data, i: int.from_bytes(data, "little")
+    )  # key n is bit n of each plane, and of no other key
+    shape: dict[str, Any] = {
+        "bits": 8 * rounds,
+        "hash_funcs": 8,
+        "partitioned": True,
+        "hashing": own_bits,
+        "encode": "uint64",
+    }
     remote = await RedisBloomFilter.create(client, "part", shard_size=rounds // 16, **shape)
 
     async def write() -> None:
@@ -131,8 +141,10 @@ async def test_a_name_with_a_hash_tag_keeps_it(client: Redis) -> None:
     await RedisBloomFilter.create(client, "{shop}:a", 100, 0.01)
     await RedisBloomFilter.create(client, "plain", 100, 0.01)
     assert set(await client.keys()) == {b"{shop}:a:header", b"{shop}:a:bits:0", b"{plain}:header", b"{plain}:bits:0"}
-    assert len({key_slot(key) for key in await client.keys("{shop}*")}) == 1  # type: ignore[arg-type]  # redis-py's union types
-    assert len({key_slot(key) for key in await client.keys("{plain}*")}) == 1  # type: ignore[arg-type]  # redis-py's union types
+    # redis-py's union types
+    assert len({key_slot(key) for key in await client.keys("{shop}*")}) == 1  # type: ignore[arg-type]
+    # redis-py's union types
+    assert len({key_slot(key) for key in await client.keys("{plain}*")}) == 1  # type: ignore[arg-type]
 
 
 async def test_create_takes_what_is_there_only_if_it_may_and_only_if_it_is_the_same(client: Redis) -> None:
@@ -154,7 +166,12 @@ async def test_create_takes_what_is_there_only_if_it_may_and_only_if_it_is_the_s
         "shard_size": {"shard_size": KIB},
     }.items():
         with pytest.raises(MismatchError, match=name):
-            await RedisBloomFilter.create(client, "there", **{"capacity": 1_000, "fp_rate": 0.01, **options}, exist_ok=True)  # type: ignore[arg-type,dict-item]  # redis-py's union types
+            await RedisBloomFilter.create(
+                client,
+                "there",
+                **{"capacity": 1_000, "fp_rate": 0.01, **options},  # type: ignore[arg-type, dict-item]
+                exist_ok=True,
+            )  # redis-py's union types
     with pytest.raises(ParameterError, match="utf8"):
         await RedisBloomFilter.open(client, "there", encode="utf-8")
     with pytest.raises(ParameterError, match="not made with"):

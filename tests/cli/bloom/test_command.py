@@ -25,7 +25,9 @@ def test_lines_end_as_they_may_and_the_last_need_not(run: Any, tmp_path: Path, e
     source.write_bytes(end.join([b"alpha", b"", b"a\rb", b"\xff\x00"]) + (end if ended else b""))
     ran = run("bloom", "create", path, source, "--capacity", 100, "--fp-rate", "1e-9")
     assert (ran.code, ran.out, ran.err) == (0, "", "spvfilter: 4 lines, 4 of them new\n")
-    assert opened(path).contains_many([b"alpha", b"", b"a\rb", b"\xff\x00", b"alpha\r", b"a"]) == bytes([1, 1, 1, 1, 0, 0])
+    assert opened(path).contains_many([b"alpha", b"", b"a\rb", b"\xff\x00", b"alpha\r", b"a"]) == bytes(
+        [1, 1, 1, 1, 0, 0]
+    )
 
 
 def test_with_null_newlines_belong_to_keys(tmp_path: Path) -> None:
@@ -49,7 +51,11 @@ def test_nothing_in_is_nothing_out(made: Path) -> None:
 def test_create_takes_capacity_rate_functions_and_key(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "f"
     secret = "0123456789abcdef" * 2
-    assert run("bloom", "create", path, "--capacity", 5_000, "--fp-rate", 0.01, "--hash-funcs", 3, "--key", secret) == (0, "", "")
+    assert run("bloom", "create", path, "--capacity", 5_000, "--fp-rate", 0.01, "--hash-funcs", 3, "--key", secret) == (
+        0,
+        "",
+        "",
+    )
     expected = BloomFilter(5_000, 0.01, 3, hashing=SipHash(bytes.fromhex(secret)))
     assert path.read_bytes() == bytes(expected)
 
@@ -69,7 +75,9 @@ def test_add_reads_standard_input_and_files_in_turn(made: Path, lines: Path) -> 
     assert process("bloom", "add", made, stdin=b"zeta").stderr == b"spvfilter: 1 lines, 1 of them new\n"
 
 
-def test_a_changed_filter_keeps_its_mode_and_its_symbolic_link(run: Any, made: Path, tmp_path: Path, lines: Path) -> None:
+def test_a_changed_filter_keeps_its_mode_and_its_symbolic_link(
+    run: Any, made: Path, tmp_path: Path, lines: Path
+) -> None:
     made.chmod(0o644)
     link = tmp_path / "link"
     link.symlink_to(made)
@@ -149,7 +157,8 @@ def test_info_of_a_full_filter_of_unknown_capacity_is_not_nonsense(run: Any, tmp
     ran = run("bloom", "info", path)
     assert ran.code == 0
     assert all(
-        f"{name}{value}\n" in ran.out for name, value in [("capacity          ", "unknown"), ("estimated lines   ", "unknown: it is full")]
+        f"{name}{value}\n" in ran.out
+        for name, value in [("capacity          ", "unknown"), ("estimated lines   ", "unknown: it is full")]
     )
 
 
@@ -173,7 +182,9 @@ def test_a_filter_of_text_made_in_python_takes_lines(run: Any, tmp_path: Path) -
     assert ran.stderr == f"spvfilter: the keys of {path} are text, and this line is not UTF-8: b'\\xff\\xfe'\n".encode()
 
 
-def test_a_counting_filter_is_added_to_checked_and_merged_but_does_not_dedupe(run: Any, tmp_path: Path, lines: Path) -> None:
+def test_a_counting_filter_is_added_to_checked_and_merged_but_does_not_dedupe(
+    run: Any, tmp_path: Path, lines: Path
+) -> None:
     path = tmp_path / "counting"
     CountingBloomFilter(100, 1e-6).save(path)
     assert run("bloom", "add", path, lines, lines).err == "spvfilter: 6 lines, 3 of them new\n"
@@ -261,6 +272,9 @@ def test_a_scalable_filter_takes_any_number_of_lines(run: Any, tmp_path: Path) -
 def test_at_capacity_nothing_is_warned_of(run: Any, tmp_path: Path) -> None:
     path, source = tmp_path / "f", tmp_path / "source"
     source.write_text("".join(f"{number}\n" for number in range(100)))
-    assert run("bloom", "create", path, source, "--capacity", 100, "--fp-rate", 1e-6).err == "spvfilter: 100 lines, 100 of them new\n"
+    assert (
+        run("bloom", "create", path, source, "--capacity", 100, "--fp-rate", 1e-6).err
+        == "spvfilter: 100 lines, 100 of them new\n"
+    )
     assert run("bloom", "info", path).err == ""
     assert run("bloom", "dedupe", source, "--capacity", 100).err == ""

@@ -20,18 +20,33 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
     ("argv", "said"),
     [
         ([], "the following arguments are required: ACTION"),
-        (["frobnicate"], "unknown action, expected one of: create, add, remove, check, dedupe, info, merge, dump, load, size (see"),
+        (
+            ["frobnicate"],
+            "unknown action, expected one of: create, add, remove, check, dedupe, info, merge, dump, load, size (see",
+        ),
         *[([action], "the following arguments are required: FILTER") for action in ("add", "check", "info")],
         (["create", *SHAPE], "the following arguments are required: FILTER (see 'spvfilter bloom create --help')"),
         (["merge", "--output", "new"], "the following arguments are required: FILTER"),
-        (["create", "new"], "the following arguments are required: --capacity, --fp-rate (see 'spvfilter bloom create --help')"),
+        (
+            ["create", "new"],
+            "the following arguments are required: --capacity, --fp-rate (see 'spvfilter bloom create --help')",
+        ),
         (["create", "new", "--capacity", "10"], "the following arguments are required: --fp-rate"),
-        (["create", "new", "--capacity", "0", "--fp-rate", "0.01"], "argument --capacity: expected a whole number from 1"),
+        (
+            ["create", "new", "--capacity", "0", "--fp-rate", "0.01"],
+            "argument --capacity: expected a whole number from 1",
+        ),
         (["create", "new", "--capacity", "-5", "--fp-rate", "0.01"], "argument --capacity"),
-        (["create", "new", "--capacity", "10", "--fp-rate", "nan"], "argument --fp-rate: expected a number between 0 and 1"),
+        (
+            ["create", "new", "--capacity", "10", "--fp-rate", "nan"],
+            "argument --fp-rate: expected a number between 0 and 1",
+        ),
         (["create", "new", "--capacity", "10", "--fp-rate", "1"], "argument --fp-rate"),
         (["create", "new", *SHAPE, "--hash-funcs", "0"], "argument --hash-funcs: expected a whole number from 1"),
-        (["create", "new", *SHAPE, "--key", "00"], "argument --key: expected a key of 16 bytes (32 hex digits), not of 1"),
+        (
+            ["create", "new", *SHAPE, "--key", "00"],
+            "argument --key: expected a key of 16 bytes (32 hex digits), not of 1",
+        ),
         (["create", "new", *SHAPE, "--key", "zz"], "argument --key: expected pairs of hex digits"),
         (["create", "new", "--capacity", str(1 << 48), "--fp-rate", "0.01"], "a filter of "),
         (["create", "new", "--capacity", str(1 << 48), "--fp-rate", "0.01", "--hash-funcs", "1"], "a filter of "),
@@ -48,48 +63,114 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         (["create", "/proc/new", *SHAPE], "/proc/new: "),
         (["create", "made.bloom", "missing", *SHAPE, "--force"], "missing: No such file or directory"),
         (["add", "missing", "lines.txt"], "missing: No such file or directory: --capacity and --fp-rate make it"),
-        (["add", "missing", "lines.txt", "--capacity", "9"], "missing: No such file or directory: --capacity and --fp-rate make it"),
+        (
+            ["add", "missing", "lines.txt", "--capacity", "9"],
+            "missing: No such file or directory: --capacity and --fp-rate make it",
+        ),
         (["add", "missing", "nowhere", *SHAPE], "nowhere: No such file or directory"),
         (["add", "nowhere/new", "lines.txt", *SHAPE], "nowhere/new: "),
         (["add", "lines.txt", "lines.txt", *SHAPE], "lines.txt: header at byte 0: truncated"),
-        (["add", "made.bloom", "lines.txt", "--fp-rate", "0.1"], "made.bloom exists and was made with --fp-rate 1e-06, not 0.1: leave"),
-        (["add", "made.bloom", "lines.txt", "--hash-funcs", "3"], "made.bloom exists and was made with --hash-funcs 20, not 3: leave"),
-        (["add", "made.bloom", "lines.txt", "--key", "random"], "made.bloom exists and was made without --key: leave it out"),
-        (["add", "keyed.bloom", "lines.txt", "--key", "00" * 16], "keyed.bloom exists and was made with another --key: leave it out"),
+        (
+            ["add", "made.bloom", "lines.txt", "--fp-rate", "0.1"],
+            "made.bloom exists and was made with --fp-rate 1e-06, not 0.1: leave",
+        ),
+        (
+            ["add", "made.bloom", "lines.txt", "--hash-funcs", "3"],
+            "made.bloom exists and was made with --hash-funcs 20, not 3: leave",
+        ),
+        (
+            ["add", "made.bloom", "lines.txt", "--key", "random"],
+            "made.bloom exists and was made without --key: leave it out",
+        ),
+        (
+            ["add", "keyed.bloom", "lines.txt", "--key", "00" * 16],
+            "keyed.bloom exists and was made with another --key: leave it out",
+        ),
         (["add", "made.bloom", "lines.txt", "--counting"], "made.bloom is a Bloom filter: leave --counting out"),
-        (["add", "counting.bloom", "lines.txt", "--scalable"], "counting.bloom is a counting Bloom filter: leave --scalable out"),
-        (["add", "new", "lines.txt", *SHAPE, "--counting", "--scalable"], "argument --scalable: not allowed with argument --counting"),
-        (["add", "new", "lines.txt", *SHAPE, "--scalable", "--hash-funcs", "3"], "--scalable chooses the number of hash functions"),
+        (
+            ["add", "counting.bloom", "lines.txt", "--scalable"],
+            "counting.bloom is a counting Bloom filter: leave --scalable out",
+        ),
+        (
+            ["add", "new", "lines.txt", *SHAPE, "--counting", "--scalable"],
+            "argument --scalable: not allowed with argument --counting",
+        ),
+        (
+            ["add", "new", "lines.txt", *SHAPE, "--scalable", "--hash-funcs", "3"],
+            "--scalable chooses the number of hash functions",
+        ),
         (["dedupe", "missing"], "missing: No such file or directory: --capacity makes a filter of that name"),
         (["dedupe", "missing", "nowhere", "--capacity", "5"], "nowhere: No such file or directory"),
         (["dedupe", "nowhere/new", "lines.txt", "--capacity", "5"], "nowhere/new: "),
-        (["dedupe", "counting.bloom", "lines.txt"], "counting.bloom is a counting filter, which would count repeated lines"),
+        (
+            ["dedupe", "counting.bloom", "lines.txt"],
+            "counting.bloom is a counting filter, which would count repeated lines",
+        ),
         (["remove", "missing", "lines.txt"], "missing: No such file or directory"),
         (["remove", "counting.bloom", "missing"], "missing: No such file or directory"),
-        (["remove", "made.bloom", "lines.txt"], "made.bloom is a Bloom filter, from which nothing can be removed: make a counting one"),
+        (
+            ["remove", "made.bloom", "lines.txt"],
+            "made.bloom is a Bloom filter, from which nothing can be removed: make a counting one",
+        ),
         (["remove", "scalable.bloom", "lines.txt"], "scalable.bloom is a scalable Bloom filter, from which nothing"),
-        (["remove", "counting.bloom", "lines.txt", "--counting"], "unknown option --counting (see 'spvfilter bloom remove --help')"),
+        (
+            ["remove", "counting.bloom", "lines.txt", "--counting"],
+            "unknown option --counting (see 'spvfilter bloom remove --help')",
+        ),
         (["dump", "missing"], "missing: No such file or directory"),
         (["dump", "flipped.bloom", "--output", "new"], "flipped.bloom: CRC at byte "),
-        (["dump", "scalable.bloom", "--output", "new"], "scalable.bloom is a scalable filter, which is several filters: it has no raw"),
+        (
+            ["dump", "scalable.bloom", "--output", "new"],
+            "scalable.bloom is a scalable filter, which is several filters: it has no raw",
+        ),
         (["dump", "made.bloom", "--output", "lines.txt"], "lines.txt exists: --force replaces it"),
         (["dump", "made.bloom", "--output", "folder", "--force"], "folder exists and is no file"),
         (["dump", "made.bloom", "--output", "nowhere/new"], "nowhere/new: nowhere is not a writable directory"),
         (["load", "new", "missing", *SHAPE], "missing: No such file or directory"),
         (["load", "new", "folder", *SHAPE], "folder: Is a directory"),
         (["load", "new", "lines.txt", *SHAPE], "lines.txt: 12 bytes wanted, 17 present"),
-        (["load", "new", "lines.txt"], "give the options that the filter was made with: --capacity and --fp-rate, or --bits"),
+        (
+            ["load", "new", "lines.txt"],
+            "give the options that the filter was made with: --capacity and --fp-rate, or --bits",
+        ),
         (["load", "new", "lines.txt", "--capacity", "5"], "give the options that the filter was made with"),
-        (["load", "new", "lines.txt", "--bits", "136"], "give capacity and fp_rate (and hash_funcs), or bits and hash_funcs"),
-        (["load", "new", "lines.txt", "--bits", "136", "--hash-funcs", "3", "--capacity", "5"], "give capacity and fp_rate (and hash"),
+        (
+            ["load", "new", "lines.txt", "--bits", "136"],
+            "give capacity and fp_rate (and hash_funcs), or bits and hash_funcs",
+        ),
+        (
+            ["load", "new", "lines.txt", "--bits", "136", "--hash-funcs", "3", "--capacity", "5"],
+            "give capacity and fp_rate (and hash",
+        ),
         (["load", "new", "lines.txt", "--bits", "137", "--hash-funcs", "3"], "lines.txt: 18 bytes wanted, 17 present"),
-        (["load", "new", "lines.txt", "--bits", "130", "--hash-funcs", "3"], "lines.txt: bits at byte 80: padding bits are set"),
-        (["load", "new", "lines.txt", "--bits", "136", "--hash-funcs", "3", "--partitioned"], "the bits of a partitioned filter must be"),
-        (["load", "new", "lines.txt", "--bits", "136", "--hash-funcs", "3", "--key", "random"], "--key random makes a new key: give the"),
-        (["load", "new", "made.bloom", "--capacity", "1000", "--fp-rate", "1e-6"], "made.bloom: 3596 bytes wanted, 3664 present: it is"),
-        (["load", "made.bloom", "lines.txt", "--bits", "136", "--hash-funcs", "3"], "made.bloom exists: --force replaces it"),
-        (["load", "lines.txt", "lines.txt", "--bits", "136", "--hash-funcs", "3", "--force"], "lines.txt exists and is not a filter"),
-        (["load", "new", "lines.txt", "--bits", str(1 << 50), "--hash-funcs", "3"], "lines.txt: 140737488355328 bytes wanted, 17 present"),
+        (
+            ["load", "new", "lines.txt", "--bits", "130", "--hash-funcs", "3"],
+            "lines.txt: bits at byte 80: padding bits are set",
+        ),
+        (
+            ["load", "new", "lines.txt", "--bits", "136", "--hash-funcs", "3", "--partitioned"],
+            "the bits of a partitioned filter must be",
+        ),
+        (
+            ["load", "new", "lines.txt", "--bits", "136", "--hash-funcs", "3", "--key", "random"],
+            "--key random makes a new key: give the",
+        ),
+        (
+            ["load", "new", "made.bloom", "--capacity", "1000", "--fp-rate", "1e-6"],
+            "made.bloom: 3596 bytes wanted, 3664 present: it is",
+        ),
+        (
+            ["load", "made.bloom", "lines.txt", "--bits", "136", "--hash-funcs", "3"],
+            "made.bloom exists: --force replaces it",
+        ),
+        (
+            ["load", "lines.txt", "lines.txt", "--bits", "136", "--hash-funcs", "3", "--force"],
+            "lines.txt exists and is not a filter",
+        ),
+        (
+            ["load", "new", "lines.txt", "--bits", str(1 << 50), "--hash-funcs", "3"],
+            "lines.txt: 140737488355328 bytes wanted, 17 present",
+        ),
         (["load", "new", "/dev/zero", "--bits", str(1 << 50), "--hash-funcs", "3"], "a filter of "),
         (["add", "made.bloom", "lines.txt", "missing"], "missing: No such file or directory"),
         (["add", "made.bloom", "other.bloom"], "other.bloom: a filter, where lines are expected"),
@@ -99,18 +180,51 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         (["check", "made.bloom", "lines.txt", "--allow", "flipped.bloom"], "flipped.bloom: CRC at byte"),
         (["dedupe", "made.bloom", "missing"], "missing: No such file or directory"),
         (["dedupe", "lines.txt", "made.bloom"], "made.bloom: a filter, where lines are expected"),
-        (["dedupe", "made.bloom", "lines.txt", "--capacity", "5"], "made.bloom exists and was made with --capacity 1000, not 5: leave"),
-        *[([action, "empty", "lines.txt"], "empty: header at byte 0: truncated") for action in ("add", "check", "info")],
-        *[([action, "lines.txt", "lines.txt"], "lines.txt: header at byte 0: truncated") for action in ("add", "check", "info")],
-        *[([action, "cut.bloom", "lines.txt"], "cut.bloom: file at byte ") for action in ("add", "check", "dedupe", "info")],
-        *[([action, "long.bloom", "lines.txt"], "long.bloom: file at byte ") for action in ("add", "check", "dedupe", "info")],
-        *[([action, "flipped.bloom", "lines.txt"], "flipped.bloom: CRC at byte ") for action in ("add", "check", "dedupe", "info")],
-        *[([action, "head.bloom", "lines.txt"], "head.bloom: header CRC at byte 60") for action in ("add", "check", "dedupe", "info")],
-        *[([action, "int.bloom", "lines.txt"], "int.bloom does not hold lines: its keys are") for action in ("add", "check", "dedupe")],
-        *[([action, "own.bloom", "lines.txt"], "own.bloom: the file was made with a custom") for action in ("add", "check", "info")],
+        (
+            ["dedupe", "made.bloom", "lines.txt", "--capacity", "5"],
+            "made.bloom exists and was made with --capacity 1000, not 5: leave",
+        ),
+        *[
+            ([action, "empty", "lines.txt"], "empty: header at byte 0: truncated")
+            for action in ("add", "check", "info")
+        ],
+        *[
+            ([action, "lines.txt", "lines.txt"], "lines.txt: header at byte 0: truncated")
+            for action in ("add", "check", "info")
+        ],
+        *[
+            ([action, "cut.bloom", "lines.txt"], "cut.bloom: file at byte ")
+            for action in ("add", "check", "dedupe", "info")
+        ],
+        *[
+            ([action, "long.bloom", "lines.txt"], "long.bloom: file at byte ")
+            for action in ("add", "check", "dedupe", "info")
+        ],
+        *[
+            ([action, "flipped.bloom", "lines.txt"], "flipped.bloom: CRC at byte ")
+            for action in ("add", "check", "dedupe", "info")
+        ],
+        *[
+            ([action, "head.bloom", "lines.txt"], "head.bloom: header CRC at byte 60")
+            for action in ("add", "check", "dedupe", "info")
+        ],
+        *[
+            ([action, "int.bloom", "lines.txt"], "int.bloom does not hold lines: its keys are")
+            for action in ("add", "check", "dedupe")
+        ],
+        *[
+            ([action, "own.bloom", "lines.txt"], "own.bloom: the file was made with a custom")
+            for action in ("add", "check", "info")
+        ],
         (["merge", "made.bloom", "other.bloom"], "the following arguments are required: --output"),
-        (["merge", "made.bloom", "other.bloom", "--output", "new"], "made.bloom and other.bloom cannot be merged: filters of"),
-        (["merge", "made.bloom", "counting.bloom", "--output", "new"], "made.bloom and counting.bloom cannot be merged: one of"),
+        (
+            ["merge", "made.bloom", "other.bloom", "--output", "new"],
+            "made.bloom and other.bloom cannot be merged: filters of",
+        ),
+        (
+            ["merge", "made.bloom", "counting.bloom", "--output", "new"],
+            "made.bloom and counting.bloom cannot be merged: one of",
+        ),
         (["merge", "made.bloom", "missing", "--output", "new"], "missing: No such file or directory"),
         (["merge", "made.bloom", "flipped.bloom", "--output", "made.bloom", "--force"], "flipped.bloom: CRC"),
         (["merge", "made.bloom", "made.bloom", "--output", "other.bloom"], "other.bloom exists: --force replaces it"),
@@ -118,12 +232,18 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         (["create", "new", *SHAPE, "--invert"], "unknown option --invert (see 'spvfilter bloom create --help')"),
         (["check", "made.bloom", "--capacity", "5"], "unknown option --capacity (see 'spvfilter bloom check --help')"),
         (["check", "made.bloom", "--force"], "unknown option --force (see 'spvfilter bloom check --help')"),
-        (["check", "made.bloom", "--hash-funcs", "5"], "unknown option --hash-funcs (see 'spvfilter bloom check --help')"),
+        (
+            ["check", "made.bloom", "--hash-funcs", "5"],
+            "unknown option --hash-funcs (see 'spvfilter bloom check --help')",
+        ),
         (["dedupe", "--allow", "lines.txt"], "unknown option --allow (see 'spvfilter bloom dedupe --help')"),
         (["info", "made.bloom", "--null"], "unknown option --null (see 'spvfilter bloom info --help')"),
-        (["merge", "made.bloom", "--output", "new", "--key", "random"], "unknown option --key (see 'spvfilter bloom merge --help')"),
+        (
+            ["merge", "made.bloom", "--output", "new", "--key", "random"],
+            "unknown option --key (see 'spvfilter bloom merge --help')",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_line_exit_code_2_and_changes_nothing(
     run: Any, tmp_path: Path, made: Path, lines: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str], said: str
 ) -> None:
@@ -136,8 +256,11 @@ def test_bad_input_is_one_line_exit_code_2_and_changes_nothing(
     BloomFilter(50, 0.01, encode="int64").save("int.bloom")
     BloomFilter(50, 0.01, hashing=CustomHash("own", lambda key, i: i)).save("own.bloom")
     for name, damaged in {
-        "cut": raw[:-1], "long": raw + b"x", "flipped": raw[:-20] + b"\x55" + raw[-19:], "head": raw[:30] + b"\x55" + raw[31:]
-    }.items():  # fmt: skip
+        "cut": raw[:-1],
+        "long": raw + b"x",
+        "flipped": raw[:-20] + b"\x55" + raw[-19:],
+        "head": raw[:30] + b"\x55" + raw[31:],
+    }.items():
         Path(f"{name}.bloom").write_bytes(damaged)
     Path("folder").mkdir()
     Path("empty").touch()
@@ -151,13 +274,15 @@ def test_bad_input_is_one_line_exit_code_2_and_changes_nothing(
 
 
 WITHOUT_PRIVILEGE = (  # without root's CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH, which other users do not have
-    "import ctypes, sys; from spvfilter.cli import main; libc = ctypes.CDLL(None, use_errno=True); "
-    "head, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)(); "
-    "assert libc.capget(head, sets) == 0; sets[0] &= ~6; sets[1] &= ~6; assert libc.capset(head, sets) == 0; sys.exit(main())"
+    "import ctypes, sys; from spvfilter.cli import main; libc = ctypes.CDLL(None, use_errno=True); head, sets ="
+    " (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)(); assert libc.capget(head, sets) == 0; sets[0] &="
+    " ~6; sets[1] &= ~6; assert libc.capset(head, sets) == 0; sys.exit(main())"
 )
 
 
-def test_what_may_not_be_read_or_written_is_said_before_anything_is_read(tmp_path: Path, made: Path, lines: Path) -> None:
+def test_what_may_not_be_read_or_written_is_said_before_anything_is_read(
+    tmp_path: Path, made: Path, lines: Path
+) -> None:
     tmp_path.chmod(0o500)
     try:
         for argv in (["create", tmp_path / "new", lines, *SHAPE], ["add", made, lines], ["dedupe", made, lines]):
@@ -175,14 +300,17 @@ def test_a_disk_that_is_full_leaves_the_filter_as_it_was(made: Path, lines: Path
     before = made.read_bytes()
     lines.write_bytes(b"delta\n")
     ran = process("bloom", "add", made, lines, code=FULL)
-    assert (ran.returncode, ran.stderr.splitlines()[-1]) == (2, f"spvfilter: {made}: cannot be written: File too large".encode())
+    assert (ran.returncode, ran.stderr.splitlines()[-1]) == (
+        2,
+        f"spvfilter: {made}: cannot be written: File too large".encode(),
+    )
     assert made.read_bytes() == before
     assert not [path for path in made.parent.iterdir() if path.name.startswith(".")]
 
 
 FULL = (  # a limit on the size of files stands for a full disk
-    "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); "
-    "from spvfilter.cli import main; sys.exit(main())"
+    "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+    " resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)); from spvfilter.cli import main; sys.exit(main())"
 )
 
 

@@ -1,4 +1,6 @@
-"""`bloom` with counting filters, filters that are made when they are missing, and raw bits. Bad input is in test_errors.py."""
+"""`bloom` with counting filters, filters that are made when they are missing, and raw bits. Bad input is in
+test_errors.py.
+"""
 
 from __future__ import annotations
 
@@ -66,16 +68,23 @@ def test_a_full_counting_filter_has_room_again_for_what_is_removed(run: Any, tmp
 
 
 @pytest.mark.parametrize(
-    ("options", "kind"), [([], BloomFilter), (["--scalable"], ScalableBloomFilter), (["--counting"], CountingBloomFilter)]
+    ("options", "kind"),
+    [([], BloomFilter), (["--scalable"], ScalableBloomFilter), (["--counting"], CountingBloomFilter)],
 )
-def test_add_makes_what_create_makes_and_goes_on_with_it(run: Any, tmp_path: Path, lines: Path, options: list[str], kind: Any) -> None:
+def test_add_makes_what_create_makes_and_goes_on_with_it(
+    run: Any, tmp_path: Path, lines: Path, options: list[str], kind: Any
+) -> None:
     path, other = tmp_path / "f", tmp_path / "g"
     grows = "one that grows from" if "--scalable" in options else "one for"
     told = f"spvfilter: {path} did not exist: made {grows} 1000 lines\nspvfilter: 3 lines, 3 of them new\n"
     assert run("bloom", "add", path, lines, *SHAPE, *options) == (0, "", told)
     assert run("bloom", "create", other, lines, *SHAPE, *options).code == 0
     assert path.read_bytes() == other.read_bytes()
-    assert run("bloom", "add", path, lines, *SHAPE, *options) == (0, "", "spvfilter: 3 lines, 0 of them new\n")  # the same command again
+    assert run("bloom", "add", path, lines, *SHAPE, *options) == (
+        0,
+        "",
+        "spvfilter: 3 lines, 0 of them new\n",
+    )  # the same command again
     assert run("bloom", "add", path, lines, "--capacity", 1_000).code == 0
     assert isinstance(kind.open(path), kind)
 
@@ -88,8 +97,15 @@ def test_dedupe_makes_a_filter_that_grows(run: Any, tmp_path: Path) -> None:
     made = ScalableBloomFilter.open(path)
     assert (made.initial_capacity, made.nominal_fp_rate) == (50, 1e-6)
     text(source, *range(290, 310))
-    assert run("bloom", "dedupe", path, source, "--capacity", 50) == (0, "".join(f"{number}\n" for number in range(300, 310)), "")
-    assert run("bloom", "dedupe", tmp_path / "fixed", source, "--capacity", 50, "--fp-rate", 0.001, "--hash-funcs", 4).code == 0
+    assert run("bloom", "dedupe", path, source, "--capacity", 50) == (
+        0,
+        "".join(f"{number}\n" for number in range(300, 310)),
+        "",
+    )
+    assert (
+        run("bloom", "dedupe", tmp_path / "fixed", source, "--capacity", 50, "--fp-rate", 0.001, "--hash-funcs", 4).code
+        == 0
+    )
     assert BloomFilter.open(tmp_path / "fixed").hash_funcs == 4
 
 
@@ -125,7 +141,9 @@ def test_a_filter_that_is_refused_a_line_is_not_made(run: Any, tmp_path: Path) -
         (CountingBloomFilter(300, 1e-05), "--capacity 300 --fp-rate 1e-05 --hash-funcs 17 --counting"),
     ],
 )
-def test_a_dump_tells_how_it_is_loaded(run: Any, tmp_path: Path, made: BloomFilter | CountingBloomFilter, options: str) -> None:
+def test_a_dump_tells_how_it_is_loaded(
+    run: Any, tmp_path: Path, made: BloomFilter | CountingBloomFilter, options: str
+) -> None:
     made = made.copy()
     made.update(b"%d" % number for number in range(200))
     made.save(tmp_path / "f")
@@ -139,7 +157,10 @@ def test_a_dump_tells_how_it_is_loaded(run: Any, tmp_path: Path, made: BloomFilt
 def test_raw_bits_go_through_pipes(tmp_path: Path, made: Path) -> None:
     ran = process("bloom", "dump", made)
     assert (ran.returncode, ran.stdout) == (0, BloomFilter.open(made).dump())
-    assert process("bloom", "load", tmp_path / "g", "--capacity", 1_000, "--fp-rate", 1e-6, stdin=ran.stdout).returncode == 0
+    assert (
+        process("bloom", "load", tmp_path / "g", "--capacity", 1_000, "--fp-rate", 1e-6, stdin=ran.stdout).returncode
+        == 0
+    )
     assert (tmp_path / "g").read_bytes() == made.read_bytes()
     for raw in (ran.stdout[:-1], ran.stdout + b"x"):
         bad = process("bloom", "load", tmp_path / "h", "--capacity", 1_000, "--fp-rate", 1e-6, stdin=raw)
@@ -153,7 +174,10 @@ def test_a_key_is_needed_to_load_what_it_hashed(run: Any, tmp_path: Path, lines:
     told = run("bloom", "dump", path, "--output", tmp_path / "raw").err
     assert told.endswith("load them with --capacity 10 --fp-rate 0.01 --hash-funcs 7 and its --key\n")
     assert key not in told
-    assert run("bloom", "load", tmp_path / "g", tmp_path / "raw", "--capacity", 10, "--fp-rate", 0.01, "--key", key).code == 0
+    assert (
+        run("bloom", "load", tmp_path / "g", tmp_path / "raw", "--capacity", 10, "--fp-rate", 0.01, "--key", key).code
+        == 0
+    )
     assert (tmp_path / "g").read_bytes() == path.read_bytes()
     assert BloomFilter.open(tmp_path / "g").hashing == SipHash(bytes.fromhex(key))
 
@@ -161,7 +185,9 @@ def test_a_key_is_needed_to_load_what_it_hashed(run: Any, tmp_path: Path, lines:
 def test_what_load_cannot_make_again_is_told(run: Any, tmp_path: Path) -> None:
     BloomFilter(10, 0.01, encode="int64").save(tmp_path / "f")
     told = run("bloom", "dump", tmp_path / "f", "--output", tmp_path / "raw").err
-    assert told.endswith("`load` cannot make the filter again, whose keys are int64 and hashed by fast: a Python program can\n")
+    assert told.endswith(
+        "`load` cannot make the filter again, whose keys are int64 and hashed by fast: a Python program can\n"
+    )
 
 
 def test_files_are_replaced_when_told_so_alone(run: Any, tmp_path: Path, made: Path) -> None:
@@ -179,8 +205,9 @@ def test_files_are_replaced_when_told_so_alone(run: Any, tmp_path: Path, made: P
 def test_raw_bytes_are_kept_off_the_terminal(made: Path) -> None:
     code, shown = on_terminal("bloom", "dump", made)
     assert (code, shown) == (
-        2, "spvfilter: the terminal cannot show raw bytes: give --output, or redirect standard output\n"
-    )  # fmt: skip
+        2,
+        "spvfilter: the terminal cannot show raw bytes: give --output, or redirect standard output\n",
+    )
 
 
 def test_an_endless_input_is_read_to_one_byte_too_many(run: Any, tmp_path: Path) -> None:

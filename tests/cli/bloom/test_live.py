@@ -1,4 +1,6 @@
-"""`bloom` live: dedupe as a stream, in constant memory, interrupted, with a pipe that breaks; progress on a terminal."""
+"""`bloom` live: dedupe as a stream, in constant memory, interrupted, with a pipe that breaks; progress on a
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,13 @@ def test_a_line_is_printed_as_soon_as_it_comes() -> None:
     with started("dedupe") as child:
         assert child.stdin is not None
         assert child.stdout is not None
-        for sent, back in [(b"a\n", b"a\n"), (b"a\nb\n", b"b\n"), (b"half", b""), (b" a line\n", b"half a line\n"), (b"end", b"")]:
+        for sent, back in [
+            (b"a\n", b"a\n"),
+            (b"a\nb\n", b"b\n"),
+            (b"half", b""),
+            (b" a line\n", b"half a line\n"),
+            (b"end", b""),
+        ]:
             child.stdin.write(sent)
             child.stdin.flush()
             if back:
@@ -57,8 +65,8 @@ def test_a_line_is_printed_as_soon_as_it_comes() -> None:
 
 def test_dedupe_takes_as_much_memory_for_many_lines_as_for_few() -> None:
     code = (
-        "import pathlib, re, sys; from spvfilter.cli import main; code = main(); "
-        "print(*re.findall(r'VmHWM:\\s*(\\d+) kB', pathlib.Path('/proc/self/status').read_text()), file=sys.stderr); sys.exit(code)"
+        "import pathlib, re, sys; from spvfilter.cli import main; code = main(); print(*re.findall(r'VmHWM:\\s*(\\d+)"
+        " kB', pathlib.Path('/proc/self/status').read_text()), file=sys.stderr); sys.exit(code)"
     )
     peaks = []  # kB
     for count in (20_000, 200_000):
@@ -87,10 +95,13 @@ def test_an_interrupted_dedupe_remembers_what_it_printed_and_nothing_else(kept: 
 @pytest.mark.parametrize(("times", "out"), [(1, b"a\nb\n"), (2, b"")], ids=["once", "twice"])
 def test_an_interrupt_waits_for_the_batch_and_a_second_one_does_not(kept: Path, times: int, out: bytes) -> None:
     interrupted = (
-        "import os; import spvfilter.cli.bloom.storage as module; add = module.FileStorage.add_many; module.FileStorage.add_many = "
-        f"lambda store, lines: ([os.kill(os.getpid(), signal.SIGINT) for _ in range({times})], add(store, lines))[1]"
+        "import os; import spvfilter.cli.bloom.storage as module; add = module.FileStorage.add_many;"
+        " module.FileStorage.add_many = lambda store, lines: ([os.kill(os.getpid(), signal.SIGINT) for _ in"
+        f" range({times})], add(store, lines))[1]"
     )
-    ran = process("bloom", "dedupe", kept, stdin=b"a\nb\n", code=WITH_SIGINT.replace("sys.exit", f"{interrupted}; sys.exit"))
+    ran = process(
+        "bloom", "dedupe", kept, stdin=b"a\nb\n", code=WITH_SIGINT.replace("sys.exit", f"{interrupted}; sys.exit")
+    )
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, out, b"spvfilter: interrupted\n")
     assert (b"a" in BloomFilter.open(kept)) is bool(out)
 
@@ -156,7 +167,9 @@ def test_closed_streams_are_one_line(kept: Path) -> None:
     assert kept.read_bytes() == before
 
 
-@pytest.mark.parametrize("code", ["import sys; from spvfilter.cli import main; sys.exit(main())", WITHOUT_RICH], ids=["rich", "plain"])
+@pytest.mark.parametrize(
+    "code", ["import sys; from spvfilter.cli import main; sys.exit(main())", WITHOUT_RICH], ids=["rich", "plain"]
+)
 @pytest.mark.parametrize("action", ["add", "check", "dedupe"])
 def test_a_terminal_shows_progress_through_files(kept: Path, few: Path, tmp_path: Path, action: str, code: str) -> None:
     out = tmp_path / "out"

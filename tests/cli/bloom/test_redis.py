@@ -38,7 +38,9 @@ def server() -> Iterator[RedisServer]:
 @pytest.fixture
 def redis(server: RedisServer, run: Any) -> Any:
     """Run an action on an empty server."""
-    flushed = subprocess.run(["redis-cli", "-s", server.url.removeprefix("unix://"), "flushall"], capture_output=True, check=True)
+    flushed = subprocess.run(
+        ["redis-cli", "-s", server.url.removeprefix("unix://"), "flushall"], capture_output=True, check=True
+    )
     assert flushed.stdout == b"OK\n"
     return lambda *argv: run("bloom", *argv, "--redis", server.url)
 
@@ -53,7 +55,11 @@ def text(folder: Path, name: str, *lines: str) -> Path:
 def test_every_action_works_as_with_files(redis: Any, server: RedisServer, tmp_path: Path) -> None:
     source = text(tmp_path, "source", "alpha", "beta", "alpha", "")
     assert redis("create", "one", source, *SHAPE) == (0, "", "spvfilter: 4 lines, 3 of them new\n")
-    assert redis("add", "one", text(tmp_path, "more", "gamma", "beta")) == (0, "", "spvfilter: 2 lines, 1 of them new\n")
+    assert redis("add", "one", text(tmp_path, "more", "gamma", "beta")) == (
+        0,
+        "",
+        "spvfilter: 2 lines, 1 of them new\n",
+    )
     asked = text(tmp_path, "asked", "gamma", "delta", "alpha")
     allow = text(tmp_path, "allow", "alpha")
     assert redis("check", "one", asked).out == "gamma\nalpha\n"
@@ -88,8 +94,9 @@ def test_filters_are_made_when_missing_and_go_in_and_out_as_raw_bits(redis: Any,
     assert redis("check", "two", source).out == "alpha\nbeta\n"
     assert redis("load", "two", raw, *SHAPE).err == "spvfilter: a filter at 'two' already exists: --force replaces it\n"
     raw.write_bytes(bytes(4 * len(raw.read_bytes())))
-    assert redis("load", "three", raw, *SHAPE, "--counting").err == (
-        "spvfilter: a counting filter needs a file: filters in Redis have bits\n"
+    assert (
+        redis("load", "three", raw, *SHAPE, "--counting").err
+        == "spvfilter: a counting filter needs a file: filters in Redis have bits\n"
     )
 
 
@@ -109,7 +116,10 @@ def test_a_filter_that_grows_takes_any_number_of_lines(redis: Any, tmp_path: Pat
     assert redis("merge", "g", "--output", "copy") == (0, "", "")
     assert redis("check", "copy", whole).out.split() == lines
     refused: list[tuple[list[object], str]] = [
-        (["merge", "g", "copy", "--output", "both"], "g and copy cannot be merged: a scalable filter cannot be united with others"),
+        (
+            ["merge", "g", "copy", "--output", "both"],
+            "g and copy cannot be merged: a scalable filter cannot be united with others",
+        ),
         (["dump", "g"], "g is a scalable filter, which is several filters: it has no raw form"),
         (["add", "g", half, "--capacity", 21], "g exists and was made with --capacity 20, not 21: leave it out"),
         (["add", "g", half, "--counting"], "g is a scalable Bloom filter: leave --counting out"),
@@ -146,7 +156,10 @@ def test_past_capacity_is_warned_of(redis: Any, tmp_path: Path) -> None:
     assert (ran.code, "warning: small was made for 10 lines and holds about " in ran.err) == (0, True)
     ran = redis("create", "other", source, *shape)
     assert (ran.code, ran.out) == (2, "")
-    assert re.search(r"other is full: made for 10 lines, it holds 1\d and has a false-positive rate of 0.00\d+ now: make a larger", ran.err)
+    assert re.search(
+        r"other is full: made for 10 lines, it holds 1\d and has a false-positive rate of 0.00\d+ now: make a larger",
+        ran.err,
+    )
     redis("create", "empty", *shape)
     ran = redis("dedupe", "empty", source)
     assert ran.code == 2
@@ -171,15 +184,29 @@ def test_past_capacity_is_warned_of(redis: Any, tmp_path: Path) -> None:
         (["create", "there", "--capacity", 1 << 48, "--fp-rate", 1e-9, "--force"], ""),
         (["create", "list", *SHAPE, "--force"], "'{list}:header' is not a string but a list"),
         (["create", "foreign", *SHAPE, "--force"], "foreign: header at byte 0: not a filter"),
-        *[([action, "absent"], "no filter at 'absent': it was never created") for action in ("add", "check", "dedupe", "info")],
+        *[
+            ([action, "absent"], "no filter at 'absent': it was never created")
+            for action in ("add", "check", "dedupe", "info")
+        ],
         *[([action, "list"], "'{list}:header'") for action in ("add", "check", "dedupe", "info")],
-        *[([action, "foreign"], "foreign: header at byte 0: not a filter") for action in ("add", "check", "dedupe", "info")],
+        *[
+            ([action, "foreign"], "foreign: header at byte 0: not a filter")
+            for action in ("add", "check", "dedupe", "info")
+        ],
         (["merge", "there", "absent", "--output", "there", "--force"], "no filter at 'absent'"),
-        (["merge", "there", "smaller", "--output", "there", "--force"], "there and smaller cannot be merged: filters of different cells"),
-        (["merge", "there", "there", "--output", "smaller"], "a filter at 'smaller' already exists: --force replaces it"),
+        (
+            ["merge", "there", "smaller", "--output", "there", "--force"],
+            "there and smaller cannot be merged: filters of different cells",
+        ),
+        (
+            ["merge", "there", "there", "--output", "smaller"],
+            "a filter at 'smaller' already exists: --force replaces it",
+        ),
     ],
-)  # fmt: skip
-def test_bad_input_is_one_line_and_changes_nothing(redis: Any, server: RedisServer, tmp_path: Path, argv: list[object], said: str) -> None:
+)
+def test_bad_input_is_one_line_and_changes_nothing(
+    redis: Any, server: RedisServer, tmp_path: Path, argv: list[object], said: str
+) -> None:
     def client(*words: str) -> bytes:
         path = server.url.removeprefix("unix://")
         return subprocess.run(["redis-cli", "-s", path, *words], capture_output=True, check=True).stdout
@@ -211,20 +238,28 @@ def test_force_replaces_and_the_output_of_a_merge_may_be_one_of_them(redis: Any,
 @needs_redis
 def test_a_filter_of_text_made_in_python_takes_lines(redis: Any, server: RedisServer, tmp_path: Path) -> None:
     make = (
-        "import asyncio, sys\nfrom spvfilter.bloom.redis.filter import RedisBloomFilter\nfrom spvfilter.bloom.redis.client import connect\n"
-        "async def make():\n    async with connect(sys.argv[1]) as client:\n"
-        "        await (await RedisBloomFilter.create(client, 'text', 10, 1e-9, encode='utf-8')).add('grün')\nasyncio.run(make())"
+        "import asyncio, sys\nfrom spvfilter.bloom.redis.filter import RedisBloomFilter\nfrom"
+        " spvfilter.bloom.redis.client import connect\nasync def make():\n    async with connect(sys.argv[1]) as"
+        " client:\n        await (await RedisBloomFilter.create(client, 'text', 10, 1e-9,"
+        " encode='utf-8')).add('grün')\nasyncio.run(make())"
     )
     subprocess.run(command(server.url, code=make), env=environment(), check=True, timeout=60)
     assert redis("check", "text", text(tmp_path, "a", "rot", "grün")).out == "grün\n"
     (tmp_path / "b").write_bytes(b"\xff\n")
-    assert redis("add", "text", tmp_path / "b").err == "spvfilter: the keys of text are text, and this line is not UTF-8: b'\\xff'\n"
+    assert (
+        redis("add", "text", tmp_path / "b").err
+        == "spvfilter: the keys of text are text, and this line is not UTF-8: b'\\xff'\n"
+    )
 
 
 @needs_redis
 def test_a_url_may_have_a_port_a_database_and_a_password(tmp_path: Path) -> None:
     with running_redis(tmp_path, tcp=True) as server:
-        subprocess.run(["redis-cli", "-p", str(server.port), "config", "set", "requirepass", "sesame"], capture_output=True, check=True)
+        subprocess.run(
+            ["redis-cli", "-p", str(server.port), "config", "set", "requirepass", "sesame"],
+            capture_output=True,
+            check=True,
+        )
         good = f"redis://:sesame@127.0.0.1:{server.port}"
         assert process("bloom", "create", "f", *SHAPE, "--redis", f"{good}/3").returncode == 0
         for url, code, said in [
@@ -246,7 +281,9 @@ def test_a_connection_lost_in_the_middle_is_one_line(tmp_path: Path) -> None:
     with running_redis(tmp_path) as server:
         assert process("bloom", "create", "f", *SHAPE, "--redis", server.url).returncode == 0
         argv = command("bloom", "dedupe", "f", "--redis", server.url)
-        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as child:
+        with subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+        ) as child:
             assert child.stdin is not None
             assert child.stdout is not None
             assert child.stderr is not None
@@ -266,11 +303,15 @@ def test_a_connection_lost_in_the_middle_is_one_line(tmp_path: Path) -> None:
 @needs_redis
 @pytest.mark.parametrize("code", [WITH_SIGINT, WITH_UNNOTICED_SIGINT])
 @pytest.mark.parametrize("stuck", [False, True])
-def test_an_interrupt_ends_it_and_a_second_one_where_the_server_does_not_answer(tmp_path: Path, stuck: bool, code: str) -> None:
+def test_an_interrupt_ends_it_and_a_second_one_where_the_server_does_not_answer(
+    tmp_path: Path, stuck: bool, code: str
+) -> None:
     with running_redis(tmp_path) as server:
         assert process("bloom", "create", "f", *SHAPE, "--redis", server.url).returncode == 0
         argv = command("bloom", "dedupe", "f", "--redis", server.url, code=code)
-        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as child:
+        with subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+        ) as child:
             assert child.stdin is not None
             assert child.stdout is not None
             assert child.stderr is not None
@@ -295,7 +336,9 @@ def test_an_interrupt_ends_it_and_a_second_one_where_the_server_does_not_answer(
 @pytest.mark.parametrize("code", [WITH_SIGINT, WITH_UNNOTICED_SIGINT])
 def test_an_interrupt_ends_the_wait_for_an_answer(code: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
-        argv = command("bloom", "info", "f", "--redis", f"redis://127.0.0.1:{mute.getsockname()[1]}?socket_timeout=600", code=code)
+        argv = command(
+            "bloom", "info", "f", "--redis", f"redis://127.0.0.1:{mute.getsockname()[1]}?socket_timeout=600", code=code
+        )
         with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) as child:
             with mute.accept()[0] as asked:
                 assert asked.recv(1) == b"*"
@@ -326,7 +369,8 @@ def test_an_interrupt_ends_a_wait_that_misses_a_cancellation() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "localhost", "http://localhost", "redis://localhost:port", "redis://localhost:6379/zero?db=x", "redis://[::1"]
+    "url",
+    ["", "localhost", "http://localhost", "redis://localhost:port", "redis://localhost:6379/zero?db=x", "redis://[::1"],
 )
 def test_a_wrong_url_is_one_line_that_does_not_repeat_it(run: Any, url: str) -> None:
     ran = run("bloom", "info", "f", "--redis", url)

@@ -31,8 +31,12 @@ def test_json_has_everything(run: Any) -> None:
     assert told["counting"]["bytes"] == 4 * told["bytes"]
     assert told["counting"]["loads"][1]["counter_overflow"] == pytest.approx(1.52e-27, rel=0.01)
     assert [(of["keys"], of["slices"]) for of in told["scalable"]] == [
-        (5_000_000, 1), (10_000_000, 1), (20_000_000, 2), (100_000_000, 4), (1_000_000_000, 7)
-    ]  # fmt: skip
+        (5_000_000, 1),
+        (10_000_000, 1),
+        (20_000_000, 2),
+        (100_000_000, 4),
+        (1_000_000_000, 7),
+    ]
     assert max(of["fp_rate"] for of in told["scalable"]) < 0.001
 
 
@@ -70,14 +74,28 @@ def test_what_is_beyond_all_sizes_is_left_out(run: Any) -> None:
 def test_the_tables_say_what_the_json_says(run: Any) -> None:
     table = run("bloom", "size", *SHAPE, "--hash-funcs", 3, "--format", "table").out
     for words in (
-        "Bloom filter for 10,000,000 keys at a rate of 0.001", "28.474", "28.571", "14.378", "35.6 MB", "0.00013514", "0.006859",
-        "a share of 0.000258 of new keys", "As a counting filter: 142.4 MB", "1.52e-27", "begins with 10,000,000 keys", "3.8 GB",
-    ):  # fmt: skip
+        "Bloom filter for 10,000,000 keys at a rate of 0.001",
+        "28.474",
+        "28.571",
+        "14.378",
+        "35.6 MB",
+        "0.00013514",
+        "0.006859",
+        "a share of 0.000258 of new keys",
+        "As a counting filter: 142.4 MB",
+        "1.52e-27",
+        "begins with 10,000,000 keys",
+        "3.8 GB",
+    ):
         assert words in table
-    assert "at a rate" not in run("bloom", "size", "--capacity", 10, "--bits", 99, "--format", "table").out.splitlines()[1]
+    assert (
+        "at a rate" not in run("bloom", "size", "--capacity", 10, "--bits", 99, "--format", "table").out.splitlines()[1]
+    )
 
 
-@pytest.mark.parametrize("code", ["", "import sys; sys.modules['rich'] = None; from spvfilter.cli import main; sys.exit(main())"])
+@pytest.mark.parametrize(
+    "code", ["", "import sys; sys.modules['rich'] = None; from spvfilter.cli import main; sys.exit(main())"]
+)
 @pytest.mark.parametrize("capacity", [1, 10_000_000, 1 << 48])
 def test_tables_fit_a_terminal(capacity: int, code: str) -> None:
     ended, shown = on_terminal("bloom", "size", "--capacity", capacity, "--fp-rate", 0.0001, code=code)
@@ -91,7 +109,11 @@ def test_a_picture_is_drawn_with_matplotlib_alone(run: Any, tmp_path: Path, monk
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     ran = run("bloom", "size", *SHAPE, "--plot", tmp_path / "size.png")
-    assert (ran.code, ran.out, ran.err) == (2, "", "spvfilter: --plot needs matplotlib: pip install 'spvfilter[plot]'\n")
+    assert (ran.code, ran.out, ran.err) == (
+        2,
+        "",
+        "spvfilter: --plot needs matplotlib: pip install 'spvfilter[plot]'\n",
+    )
     assert run("bloom", "size", *SHAPE).code == 0
 
 
@@ -117,7 +139,9 @@ def test_any_size_can_be_drawn_and_a_picture_replaced(run: Any, tmp_path: Path, 
 
 
 @pytest.mark.plot
-def test_the_picture_shows_the_rates_and_sizes_of_the_formulas(monkeypatch: pytest.MonkeyPatch, run: Any, tmp_path: Path) -> None:
+def test_the_picture_shows_the_rates_and_sizes_of_the_formulas(
+    monkeypatch: pytest.MonkeyPatch, run: Any, tmp_path: Path
+) -> None:
     from matplotlib.figure import Figure
 
     drawn: list[Figure] = []
@@ -130,12 +154,20 @@ def test_the_picture_shows_the_rates_and_sizes_of_the_formulas(monkeypatch: pyte
     monkeypatch.setattr(Figure, "savefig", saved)
     assert run("bloom", "size", *SHAPE, "--plot", tmp_path / "f.png").code == 0
     rates, sizes = drawn[0].axes
-    said = [text.get_text() for legend in (rates.get_legend(), sizes.get_legend()) if legend for text in legend.get_texts()]
+    said = [
+        text.get_text() for legend in (rates.get_legend(), sizes.get_legend()) if legend for text in legend.get_texts()
+    ]
     assert said == [
-        "k = 1: 0.067 when full", "k = 3: 0.0067 when full", "k = 10: 0.001 when full, the least", "k = 20: 0.0033 when full", "p = 0.001",
-        "minimum, k = −log₂ p = 9.97: 14.38 bits a key", "k = 7 to 15 take at most 5 % more",
-        "k = 3: 28.47 bits a key, 1.98 times the minimum", "too large to draw: k = 1: 999.5, k = 2: 62.24",
-    ]  # fmt: skip
+        "k = 1: 0.067 when full",
+        "k = 3: 0.0067 when full",
+        "k = 10: 0.001 when full, the least",
+        "k = 20: 0.0033 when full",
+        "p = 0.001",
+        "minimum, k = −log₂ p = 9.97: 14.38 bits a key",
+        "k = 7 to 15 take at most 5 % more",
+        "k = 3: 28.47 bits a key, 1.98 times the minimum",
+        "too large to draw: k = 1: 999.5, k = 2: 62.24",
+    ]
     points: Any = sizes.lines[0].get_xydata()
     curve = {float(x): float(y) for x, y in points}
     assert min(curve, key=curve.__getitem__) == 10
@@ -147,7 +179,10 @@ def test_the_picture_shows_the_rates_and_sizes_of_the_formulas(monkeypatch: pyte
     [
         ([], "give two of capacity, fp_rate and bits, of which the third follows, not none"),
         (["--capacity", 5], "give two of capacity, fp_rate and bits, of which the third follows, not capacity"),
-        (["--hash-funcs", 5, "--bits", 10], "give two of capacity, fp_rate and bits, of which the third follows, not bits"),
+        (
+            ["--hash-funcs", 5, "--bits", 10],
+            "give two of capacity, fp_rate and bits, of which the third follows, not bits",
+        ),
         ([*SHAPE, "--bits", 10], "give two of"),
         (["--fp-rate", 1e-9, "--bits", 3], "3 bits with 29 hash functions exceed a rate of 1e-09 with a single key"),
         (["--capacity", 5, "--bits", 0], "argument --bits: expected a whole number from 1"),
@@ -158,7 +193,10 @@ def test_the_picture_shows_the_rates_and_sizes_of_the_formulas(monkeypatch: pyte
         ([*SHAPE, "--plot", "lines.png"], "lines.png exists and is not a PNG picture"),
         ([*SHAPE, "--plot", "folder.png"], "folder.png: Is a directory"),
         ([*SHAPE, "--plot", "nowhere/new.png"], "nowhere/new.png: nowhere is not a writable directory"),
-        (["--capacity", 10**6, "--bits", 10, "--plot", "new.png"], "there is nothing to draw: with 1000000 keys the rate is 1"),
+        (
+            ["--capacity", 10**6, "--bits", 10, "--plot", "new.png"],
+            "there is nothing to draw: with 1000000 keys the rate is 1",
+        ),
         ([*SHAPE, "lines.txt"], "1 argument(s) too many"),
         ([*SHAPE, "--redis", "redis://localhost"], "unknown option --redis"),
     ],

@@ -44,12 +44,17 @@ def records(path: Path) -> list[dict[str, Any]]:
 # Build
 
 
-def test_each_block_gets_a_line_and_its_spent_scripts_come_from_the_blocks_before(filters: Path, chain: Sequence[bytes]) -> None:
+def test_each_block_gets_a_line_and_its_spent_scripts_come_from_the_blocks_before(
+    filters: Path, chain: Sequence[bytes]
+) -> None:
     made = records(filters)
     assert all(list(record) == KEYS for record in made)
     assert [record["height"] for record in made] == list(range(1, len(chain) + 1))
     script = address_to_script(wallet_addresses()["P2WSH"], NETWORK)
-    hits = [BasicFilter.parse(bytes.fromhex(record["filter"]), hash_from_hex(record["block"])).match(script) for record in made]
+    hits = [
+        BasicFilter.parse(bytes.fromhex(record["filter"]), hash_from_hex(record["block"])).match(script)
+        for record in made
+    ]
     assert [height for height, hit in enumerate(hits, 1) if hit] == [4, 7]  # paid, and spent
 
 
@@ -109,7 +114,10 @@ def test_with_undo_files_any_range_gives_the_published_filters(run: Any, name: s
         assert (ran.code, ran.err) == (0, "")
         made = [(line["height"], line["block"], line["filter"]) for line in map(json.loads, ran.out.splitlines())]
         heights = [None if start else block["height"] for block in known["blocks"][start:end]]
-        assert made == [(height, block["hash"], block["filter"]) for height, block in zip(heights, known["blocks"][start:end], strict=True)]
+        assert made == [
+            (height, block["hash"], block["filter"])
+            for height, block in zip(heights, known["blocks"][start:end], strict=True)
+        ]
     (tmp_path / "rev00000.dat").unlink()
     assert run("cfilter", "build", tmp_path, "--network", known["network"], "--undo", "require").code == 2
     ran = run("cfilter", "build", tmp_path, "--network", known["network"])
@@ -118,7 +126,9 @@ def test_with_undo_files_any_range_gives_the_published_filters(run: Any, name: s
 
 
 @real_block_cases()
-def test_a_real_block_with_an_undo_record_gives_the_published_filter(run: Any, block: RealBlock, tmp_path: Path) -> None:
+def test_a_real_block_with_an_undo_record_gives_the_published_filter(
+    run: Any, block: RealBlock, tmp_path: Path
+) -> None:
     cases = {case["block_hash"]: case for case in vector_file("04_bip158/real_blocks.json")["vectors"]}
     if not block.facts.get("prevouts_file"):
         assert block.hash not in cases
@@ -149,7 +159,9 @@ def test_a_damaged_record_is_named_and_outputs_seen_before_stand_in(run: Any, tm
     assert ran.out == plain.out
 
 
-def test_outputs_that_nobody_showed_are_an_error_of_that_block_alone(run: Any, chain: Sequence[bytes], tmp_path: Path) -> None:
+def test_outputs_that_nobody_showed_are_an_error_of_that_block_alone(
+    run: Any, chain: Sequence[bytes], tmp_path: Path
+) -> None:
     for number in (0, 2):
         (tmp_path / f"{number}.raw").write_bytes(chain[number])
     ran = run("cfilter", "build", tmp_path, *REGTEST)
@@ -170,7 +182,9 @@ def test_outputs_that_nobody_showed_are_an_error_of_that_block_alone(run: Any, c
         (bytes(8) + b"\xfd\x01\x00a", "prevouts: output 0: "),
     ],
 )
-def test_prevouts_that_do_not_fit_are_refused(run: Any, chain: Sequence[bytes], tmp_path: Path, prevouts: bytes, said: str) -> None:
+def test_prevouts_that_do_not_fit_are_refused(
+    run: Any, chain: Sequence[bytes], tmp_path: Path, prevouts: bytes, said: str
+) -> None:
     (tmp_path / "block.raw").write_bytes(chain[1])
     (tmp_path / "prevouts").write_bytes(prevouts)
     ran = run("cfilter", "build", tmp_path / "block.raw", *REGTEST, "--prevouts", tmp_path / "prevouts")
@@ -182,9 +196,14 @@ def test_prevouts_that_do_not_fit_are_refused(run: Any, chain: Sequence[bytes], 
 
 
 @pytest.mark.parametrize("kind", ["P2PKH", "P2SH", "P2WPKH", "P2WSH", "P2TR"])
-def test_the_blocks_that_a_scan_finds_are_among_those_to_look_at(run: Any, filters: Path, block_file: Path, kind: str) -> None:
+def test_the_blocks_that_a_scan_finds_are_among_those_to_look_at(
+    run: Any, filters: Path, block_file: Path, kind: str
+) -> None:
     wanted = ("--address", wallet_addresses()[kind], *REGTEST)
-    scanned = {json.loads(line)["block_hash"] for line in run("scan", block_file, *wanted, "--format", "jsonl").out.splitlines()}
+    scanned = {
+        json.loads(line)["block_hash"]
+        for line in run("scan", block_file, *wanted, "--format", "jsonl").out.splitlines()
+    }
     ran = run("cfilter", "match", filters, *wanted, "--jobs", "2")
     lines = [json.loads(line) for line in ran.out.splitlines()]
     assert {line["block"] for line in lines} == scanned  # no false positive in this chain
@@ -225,7 +244,9 @@ def test_info_reads_a_pipe_once(filters: Path) -> None:
         ({"height": None, "block": hash_to_hex(REGTEST_NETWORK.genesis_hash), "previous": None}, True),
     ],
 )
-def test_match_refuses_filters_that_show_another_network(run: Any, filters: Path, change: dict[str, object], names: bool) -> None:
+def test_match_refuses_filters_that_show_another_network(
+    run: Any, filters: Path, change: dict[str, object], names: bool
+) -> None:
     line = {**records(filters)[0], **change}
     filters.write_text(json.dumps(line))
     ran = run("cfilter", "match", filters, "--address", "12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S", "--network", "mainnet")
@@ -236,7 +257,10 @@ def test_match_refuses_filters_that_show_another_network(run: Any, filters: Path
 
 def test_match_takes_filters_that_show_no_network(run: Any, filters: Path) -> None:
     filters.write_text("".join(filters.read_text().splitlines(keepends=True)[1:]))
-    assert run("cfilter", "match", filters, "--address", "12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S", "--network", "mainnet").code == 0
+    assert (
+        run("cfilter", "match", filters, "--address", "12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S", "--network", "mainnet").code
+        == 0
+    )
 
 
 def test_one_filter_alone_needs_its_block(run: Any, filters: Path, tmp_path: Path) -> None:
@@ -245,7 +269,10 @@ def test_one_filter_alone_needs_its_block(run: Any, filters: Path, tmp_path: Pat
     raw.write_bytes(bytes.fromhex(second["filter"]))
     wanted = ("--address", wallet_addresses()["P2PKH"], *REGTEST)
     for given in (raw, second["filter"]):
-        assert json.loads(run("cfilter", "match", given, "--block", second["block"], *wanted).out)["block"] == second["block"]
+        assert (
+            json.loads(run("cfilter", "match", given, "--block", second["block"], *wanted).out)["block"]
+            == second["block"]
+        )
         assert run("cfilter", "match", given, "--block", "22" * 32, *wanted).out == ""
     assert run("cfilter", "match", raw, *wanted).code == 2
 
@@ -266,12 +293,17 @@ def test_what_compact_filters_cannot_find_is_named(run: Any, filters: Path, tmp_
         ({"filter": "05", "filter_hash": None}, "byte"),
     ],
 )
-def test_a_line_that_cannot_be_read_is_an_error_and_never_no_match(run: Any, filters: Path, change: dict[str, object], said: str) -> None:
+def test_a_line_that_cannot_be_read_is_an_error_and_never_no_match(
+    run: Any, filters: Path, change: dict[str, object], said: str
+) -> None:
     lines = records(filters)
     lines[2].update(change)
     filters.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     before = json.dumps({"block": lines[1]["block"], "height": 2}, separators=(",", ":")) + "\n"
-    for argv, out in ((("match", filters, "--address", wallet_addresses()["P2PKH"], *REGTEST), before), (("info", filters), "")):
+    for argv, out in (
+        (("match", filters, "--address", wallet_addresses()["P2PKH"], *REGTEST), before),
+        (("info", filters), ""),
+    ):
         ran = run("cfilter", *argv)
         assert (ran.code, ran.out, ran.err.count("\n")) == (2, out, 1)
         assert ran.err.startswith(f"spvfilter: {filters}: line 3: ")
@@ -281,7 +313,10 @@ def test_a_line_that_cannot_be_read_is_an_error_and_never_no_match(run: Any, fil
 def test_a_truncated_file_is_an_error(run: Any, filters: Path) -> None:
     filters.write_text(filters.read_text()[:-100])
     ran = run("cfilter", "match", filters, "--address", wallet_addresses()["P2PKH"], *REGTEST)
-    assert (ran.code, [json.loads(line)["height"] for line in ran.out.splitlines()]) == (2, [2, 4])  # those before the error are printed
+    assert (ran.code, [json.loads(line)["height"] for line in ran.out.splitlines()]) == (
+        2,
+        [2, 4],
+    )  # those before the error are printed
     assert ran.err.endswith(": not JSON\n")
 
 
@@ -308,7 +343,9 @@ def test_info_checks_headers_in_any_order(run: Any, filters: Path, seed: int) ->
     random.Random(seed).shuffle(lines)
     filters.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     stated = sum(line["filter_header"] is not None for line in lines)
-    assert json.loads(run("cfilter", "info", filters).out)["headers_checked"] == stated - 1  # the header before the first is unknown
+    assert (
+        json.loads(run("cfilter", "info", filters).out)["headers_checked"] == stated - 1
+    )  # the header before the first is unknown
     number = next(number for number, line in enumerate(lines, 1) if line["height"] == 5)
     lines[number - 1]["filter_header"] = "13" * 32
     filters.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -326,7 +363,9 @@ def test_info_of_one_filter(run: Any, filters: Path) -> None:
     assert (said["p"], said["m"], said["size"]) == (19, 784_931, len(first["filter"]) // 2)
 
 
-@pytest.mark.parametrize("given", ["", "0", "fd0100", "ff" * 9, "ffffffff0f", "019dfc", "019dfca800", SEED, WIF, "no/such/file"])
+@pytest.mark.parametrize(
+    "given", ["", "0", "fd0100", "ff" * 9, "ffffffff0f", "019dfc", "019dfca800", SEED, WIF, "no/such/file"]
+)
 def test_what_is_no_filter_is_one_line_that_does_not_repeat_it(run: Any, given: str) -> None:
     ran = run("cfilter", "info", given)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
@@ -348,7 +387,10 @@ def test_what_is_no_filter_is_one_line_that_does_not_repeat_it(run: Any, given: 
         (["dance"], "unknown action, expected one of: build, match, info, import, export"),
         (["info", "-", "-", "--block", "11" * 32], "a filter in hex or as bytes must be the only argument"),
         (["build", "/no/such/file"], "/no/such/file: No such file or directory"),
-        (["match", "/no/such/file", "--address", "12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S"], "/no/such/file: No such file or directory"),
+        (
+            ["match", "/no/such/file", "--address", "12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S"],
+            "/no/such/file: No such file or directory",
+        ),
     ],
 )
 def test_a_usage_error_is_told_and_exit_code_2(run: Any, argv: list[str], said: str) -> None:

@@ -41,7 +41,10 @@ INDEX = FilterIndex(WORLD.chain)
 @pytest.fixture
 def lines() -> list[dict[str, Any]]:
     """The output of `cfilter build` for the chain."""
-    records = [FilterRecord(each.hash, each.header.previous, each.height, INDEX.data(each), INDEX.header(each)) for each in BLOCKS]
+    records = [
+        FilterRecord(each.hash, each.header.previous, each.height, INDEX.data(each), INDEX.header(each))
+        for each in BLOCKS
+    ]
     return [record.line(BasicFilter.parse(record.data, record.block).n) for record in records]
 
 
@@ -61,7 +64,11 @@ def db(tmp_path: Path) -> Path:
     path = tmp_path / "wallet.db"
     hashes = [filter_hash(INDEX.data(block)) for block in BLOCKS]
     with Store.open(path, REGTEST) as store:
-        store.commit(Batch(headers=b"".join(block.raw[:80] for block in BLOCKS), compact_filters=CompactFilterBatch(hashes=hashes)))
+        store.commit(
+            Batch(
+                headers=b"".join(block.raw[:80] for block in BLOCKS), compact_filters=CompactFilterBatch(hashes=hashes)
+            )
+        )
     return path
 
 
@@ -129,7 +136,10 @@ def tampered(line: dict[str, Any]) -> dict[str, Any]:
     [
         (lambda line: tampered(line), "the filter of block 6 {block} does not match its filter header"),
         (lambda line: {**line, "filter": "00"}, "the filter does not hash to filter_hash: the line is damaged"),
-        (lambda line: {**line, "filter_header": "11" * 32}, "the filter header of block {block} does not follow from the one before"),
+        (
+            lambda line: {**line, "filter_header": "11" * 32},
+            "the filter header of block {block} does not follow from the one before",
+        ),
         (lambda line: {**line, "height": 0, "previous": None, "block": "22" * 32}, "block 0 is 2222"),
         (lambda line: {"block": "22" * 32, "filter": "05"}, "of the filter of block 2222"),
         (lambda line: {"filter": "00"}, 'not an object with "block" and "filter"'),
@@ -152,7 +162,9 @@ def test_a_bad_line_is_named_and_what_was_before_it_stays(
 
 
 @pytest.mark.parametrize("cut", [1, 50, 400])
-def test_a_truncated_file_is_an_error_and_can_be_completed(run: Any, lines: list[dict[str, Any]], file: Any, db: Path, cut: int) -> None:
+def test_a_truncated_file_is_an_error_and_can_be_completed(
+    run: Any, lines: list[dict[str, Any]], file: Any, db: Path, cut: int
+) -> None:
     path = file(lines)
     whole = path.read_bytes()
     path.write_bytes(whole[: -1 - cut])
@@ -164,7 +176,9 @@ def test_a_truncated_file_is_an_error_and_can_be_completed(run: Any, lines: list
     assert kept(db) == set(range(COUNT))
 
 
-def test_stale_blocks_are_named_and_the_exit_code_says_so(run: Any, lines: list[dict[str, Any]], file: Any, db: Path) -> None:
+def test_stale_blocks_are_named_and_the_exit_code_says_so(
+    run: Any, lines: list[dict[str, Any]], file: Any, db: Path
+) -> None:
     stale = {**tampered(lines[6]), "block": "22" * 32}
     ran = run("cfilter", "import", file([*lines[:6], stale, *lines[6:]]), "--db", db, *NETWORK)
     assert ran.code == 1

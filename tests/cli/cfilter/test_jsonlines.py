@@ -15,7 +15,9 @@ from spvfilter.errors import SourceError
 
 DIGESTS = st.binary(min_size=32, max_size=32)
 HEIGHTS = st.integers(0, 2**31)
-RECORDS = st.builds(FilterRecord, DIGESTS, st.none() | DIGESTS, st.none() | HEIGHTS, st.binary(max_size=40), st.none() | DIGESTS)
+RECORDS = st.builds(
+    FilterRecord, DIGESTS, st.none() | DIGESTS, st.none() | HEIGHTS, st.binary(max_size=40), st.none() | DIGESTS
+)
 PIECES = [b"", b'"', b",", b"0", b"a", b"F", b" ", b"\n", b"\\", b"}", b"-", b"\x0b", b"\xff", b"null"]
 
 

@@ -41,9 +41,14 @@ def test_a_filter_is_told_by_size_functions_tweak_flags_fill_and_rate(run: Any) 
     ran = run("inspect", CORE_FILTER)
     assert (ran.code, ran.err) == (0, "")
     assert facts(ran.out) == {
-        "size": "3 bytes, 24 bits", "hash functions": "5", "tweak": "0 (0x00000000)", "flags": "all",
-        "fill": "50.00% (12 bits set)", "estimated elements": "3.3", "real fp rate": "0.0312, one in 32",
-    }  # fmt: skip
+        "size": "3 bytes, 24 bits",
+        "hash functions": "5",
+        "tweak": "0 (0x00000000)",
+        "flags": "all",
+        "fill": "50.00% (12 bits set)",
+        "estimated elements": "3.3",
+        "real fp rate": "0.0312, one in 32",
+    }
 
 
 @pytest.mark.parametrize(
@@ -54,13 +59,17 @@ def test_a_filter_is_told_by_size_functions_tweak_flags_fill_and_rate(run: Any) 
         ("0100010000000000000000", 0, 0),
     ],
 )
-def test_filters_that_match_everything_or_nothing_have_rates_in_json(run: Any, payload: str, rate: int, elements: int | None) -> None:
+def test_filters_that_match_everything_or_nothing_have_rates_in_json(
+    run: Any, payload: str, rate: int, elements: int | None
+) -> None:
     found = json.loads(run("inspect", payload, "--format", "json").out)
     assert (found["kind"], found["real_fp_rate"], found["estimated_elements"]) == ("filterload", rate, elements)
 
 
 def test_flags_that_peers_mask_are_shown_as_they_came(run: Any) -> None:
-    assert facts(run("inspect", CORE_FILTER[:-2] + "f9").out)["flags"] == "all (byte 0xf9, of which peers read two bits)"
+    assert (
+        facts(run("inspect", CORE_FILTER[:-2] + "f9").out)["flags"] == "all (byte 0xf9, of which peers read two bits)"
+    )
 
 
 def test_a_transaction_agrees_with_python_bitcoinlib(run: Any) -> None:
@@ -71,15 +80,24 @@ def test_a_transaction_agrees_with_python_bitcoinlib(run: Any) -> None:
         "kind": "transaction",
         "txid": "f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16",
         "wtxid": "f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16",
-        "version": 1, "size": size, "stripped_size": size, "weight": 4 * size, "vsize": size, "lock_time": 0, "output_value": 50 * 10**8,
+        "version": 1,
+        "size": size,
+        "stripped_size": size,
+        "weight": 4 * size,
+        "vsize": size,
+        "lock_time": 0,
+        "output_value": 50 * 10**8,
         "inputs": [
             {
                 "outpoint": "0437cd7f8525ceed2324359c2d0ba26006d92d856a9c20fa0241106ee5a597c9:0",
-                "script_sig": bytes(tx.vin[0].scriptSig).hex(), "sequence": 0xFFFFFFFF,
+                "script_sig": bytes(tx.vin[0].scriptSig).hex(),
+                "sequence": 0xFFFFFFFF,
             }
         ],
-        "outputs": [{"value": out.nValue, "address": None, "script_pubkey": bytes(out.scriptPubKey).hex()} for out in tx.vout],
-    }  # fmt: skip
+        "outputs": [
+            {"value": out.nValue, "address": None, "script_pubkey": bytes(out.scriptPubKey).hex()} for out in tx.vout
+        ],
+    }
 
 
 def test_a_transactions_table_shows_amounts_and_where_they_go(run: Any, chain: Sequence[bytes]) -> None:
@@ -102,11 +120,22 @@ def test_a_blocks_facts_agree_with_python_bitcoinlib(run: Any, chain: Sequence[b
     block = CBlock.deserialize(chain[5])
     found = json.loads(run("inspect", chain[5].hex(), "--network", "regtest", "--format", "json").out)
     assert found == {
-        "kind": "block", "hash": block.GetHash()[::-1].hex(), "previous": block.hashPrevBlock[::-1].hex(),
-        "merkle_root": block.hashMerkleRoot[::-1].hex(), "merkle_root_ok": True, "commitment_ok": True, "stated_height": 6,
-        "time": block.nTime, "bits": "207fffff", "nonce": block.nNonce, "version": 0x20000000, "transactions": len(block.vtx),
-        "size": len(chain[5]), "stripped_size": len(block.serialize({"include_witness": False})), "weight": block.GetWeight(),
-    }  # fmt: skip
+        "kind": "block",
+        "hash": block.GetHash()[::-1].hex(),
+        "previous": block.hashPrevBlock[::-1].hex(),
+        "merkle_root": block.hashMerkleRoot[::-1].hex(),
+        "merkle_root_ok": True,
+        "commitment_ok": True,
+        "stated_height": 6,
+        "time": block.nTime,
+        "bits": "207fffff",
+        "nonce": block.nNonce,
+        "version": 0x20000000,
+        "transactions": len(block.vtx),
+        "size": len(chain[5]),
+        "stripped_size": len(block.serialize({"include_witness": False})),
+        "weight": block.GetWeight(),
+    }
 
 
 def test_a_block_with_another_merkle_root_is_said_to_be_wrong(run: Any, chain: Sequence[bytes]) -> None:
@@ -178,10 +207,13 @@ def test_bytes_and_hex_are_read_from_files_and_standard_input(form: str, way: st
         ("0361b4ee" + "33000000" + "0000000001", f"13 bytes {NOTHING}; as a filterload: hash_funcs at byte 4: 51"),
         (FIRST_PAYMENT[:-2], f"{len(FIRST_PAYMENT) // 2 - 1} bytes {NOTHING}; as a transaction: lock time at"),
         (FIRST_PAYMENT + "00", f"{len(FIRST_PAYMENT) // 2 + 1} bytes {NOTHING}; as a transaction: "),
-        ("f9beb4d9" + "66" * 30, "34 bytes that are not a P2P message: length at byte 16: 'ffffffffffff' of 1717986918 bytes"),
+        (
+            "f9beb4d9" + "66" * 30,
+            "34 bytes that are not a P2P message: length at byte 16: 'ffffffffffff' of 1717986918 bytes",
+        ),
         ("fabfb5da" + "ff" * 30, f"34 bytes {NOTHING} (a blk*.dat file of regtest?"),
     ],
-)  # fmt: skip
+)
 def test_what_is_nothing_is_one_line_and_exit_code_2(run: Any, what: str, said: str) -> None:
     ran = run("inspect", what)
     assert (ran.code, ran.out) == (2, "")
@@ -202,7 +234,11 @@ def test_a_block_cut_short_is_judged_as_a_block_first(run: Any, chain: Sequence[
 
 def test_more_than_a_block_can_have_is_refused_before_it_is_parsed(run: Any, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(bytes(4_000_025))
-    assert run("inspect", tmp_path / "large") == (2, "", "spvfilter: 4000025 bytes: a message with a block has at most 4000024\n")
+    assert run("inspect", tmp_path / "large") == (
+        2,
+        "",
+        "spvfilter: 4000025 bytes: a message with a block has at most 4000024\n",
+    )
     (tmp_path / "larger").write_bytes(b"0" * 8_200_000)
     said = "more than 8100048 bytes: a message with a block has at most 4000024, or twice as many hex digits"
     assert run("inspect", tmp_path / "larger").err == f"spvfilter: {said}\n"
@@ -215,9 +251,13 @@ def test_bytes_that_are_two_things_are_said_to_be(run: Any) -> None:
     assert ran.err == "spvfilter: warning: these bytes are also a well-formed transaction\n"
 
 
-def test_a_merkle_root_that_holds_settles_what_the_bytes_are(monkeypatch: pytest.MonkeyPatch, run: Any, chain: Sequence[bytes]) -> None:
+def test_a_merkle_root_that_holds_settles_what_the_bytes_are(
+    monkeypatch: pytest.MonkeyPatch, run: Any, chain: Sequence[bytes]
+) -> None:
     anything = Finding("filterload", "Filter", [])
-    monkeypatch.setitem(command._PARSERS, "filterload", (lambda raw, network: anything, ""))  # as if it were a filterload, too
+    monkeypatch.setitem(
+        command._PARSERS, "filterload", (lambda raw, network: anything, "")
+    )  # as if it were a filterload, too
     assert run("inspect", chain[0].hex()).err == ""
     damaged = bytearray(chain[0])
     damaged[40] ^= 1

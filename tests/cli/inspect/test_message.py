@@ -31,7 +31,10 @@ from support import build
 from support.vectors import vector_cases, vector_file
 
 BLOCK = build.block_of(bytes(32), 7, [build.tx([build.TxIn(bytes([9] * 32), 0)], [build.TxOut(5, b"\x51" * 9)])])
-TXIDS = [build.txid(raw) for raw in (build.coinbase(7), build.tx([build.TxIn(bytes([9] * 32), 0)], [build.TxOut(5, b"\x51" * 9)]))]
+TXIDS = [
+    build.txid(raw)
+    for raw in (build.coinbase(7), build.tx([build.TxIn(bytes([9] * 32), 0)], [build.TxOut(5, b"\x51" * 9)]))
+]
 PROOF = MerkleBlock.from_block(BLOCK, [1])
 CHAIN = [raw[:80] for raw in build.chain_of([[], [], []])]
 
@@ -63,7 +66,11 @@ def test_a_published_merkleblock_is_judged_as_it_should_be(case: Any, run: Any) 
     assert (found["kind"], found["proof_ok"]) == ("merkleblock", case["valid"])
     if case["valid"]:
         assert [[tx["position"], tx["txid"]] for tx in found["matched"]] == case["matched"]
-        assert (found["hash"], found["transactions"], found["hashes"]) == (case["block_hash"], case["n_tx"], case["n_hashes"])
+        assert (found["hash"], found["transactions"], found["hashes"]) == (
+            case["block_hash"],
+            case["n_tx"],
+            case["n_hashes"],
+        )
     else:
         assert found["matched"] == []
 
@@ -99,7 +106,9 @@ def test_headers_are_listed_and_their_links_and_work_judged(run: Any) -> None:
     assert "no: header 1 does not follow header 0\n" in run("inspect", bytes(Headers((CHAIN[0], CHAIN[2]))).hex()).out
 
 
-@pytest.mark.parametrize("bits", ["ffff7f03", "00000000", "ffffff01", "ffff7f21"])  # too hard, zero, negative, no number of 256 bits
+@pytest.mark.parametrize(
+    "bits", ["ffff7f03", "00000000", "ffffff01", "ffff7f21"]
+)  # too hard, zero, negative, no number of 256 bits
 def test_a_header_whose_hash_does_not_meet_its_bits_is_named(run: Any, bits: str) -> None:
     lazy = CHAIN[0][:72] + bytes.fromhex(bits) + CHAIN[0][76:]
     payload = bytes(Headers((lazy,))).hex()
@@ -109,7 +118,13 @@ def test_a_header_whose_hash_does_not_meet_its_bits_is_named(run: Any, bits: str
 
 def test_no_headers_are_headers_too(run: Any) -> None:
     found = inspected(run, b"\0")
-    assert (found["kind"], found["count"], found["linked"], found["work_ok"], found["headers"]) == ("headers", 0, None, None, [])
+    assert (found["kind"], found["count"], found["linked"], found["work_ok"], found["headers"]) == (
+        "headers",
+        0,
+        None,
+        None,
+        [],
+    )
 
 
 @vector_cases("10_p2p/messages.json")
@@ -130,7 +145,10 @@ def test_a_published_message_that_is_damaged_is_refused_or_said_to_be(run: Any) 
     assert run("inspect", damaged["bad_magic"]).code == 2
     changed = json.loads(run("inspect", damaged["payload_changed"], "--format", "json").out)
     assert (changed["command"], changed["checksum_ok"]) == ("version", False)
-    assert "checksum ok   no: version: checksum be61b827, but the payload's is " in run("inspect", damaged["payload_changed"]).out
+    assert (
+        "checksum ok   no: version: checksum be61b827, but the payload's is "
+        in run("inspect", damaged["payload_changed"]).out
+    )
     assert "length at byte 16: 'version' of 4294967295 bytes" in run("inspect", damaged["huge_length"]).err
 
 
@@ -153,7 +171,9 @@ def test_the_magic_names_the_network_and_its_addresses(network: Any, run: Any) -
         ("filterload", bytes.fromhex("03614e9b050000000000000001"), "filterload"),
     ],
 )
-def test_payloads_that_stand_alone_are_told_the_same_in_a_message(command: str, payload: bytes, kind: str, run: Any) -> None:
+def test_payloads_that_stand_alone_are_told_the_same_in_a_message(
+    command: str, payload: bytes, kind: str, run: Any
+) -> None:
     found = inspected(run, encode_message(MAINNET.magic, command, payload))
     assert found["payload"]["kind"] == kind
     assert found["payload"] == inspected(run, payload)
@@ -163,9 +183,15 @@ def test_every_field_of_a_message_is_told(run: Any) -> None:
     agent = b"/\x1b[31mred:1/"
     version = in_message(run, Version(70016, 5 | 1 << 40, 1_700_000_000, 77, agent, -1, False))
     assert version == {
-        "kind": "version", "version": 70016, "services": 5 | 1 << 40, "time": 1_700_000_000, "nonce": 77,
-        "user_agent": "/\\x1b[31mred:1/", "start_height": -1, "relay": False,
-    }  # fmt: skip
+        "kind": "version",
+        "version": 70016,
+        "services": 5 | 1 << 40,
+        "time": 1_700_000_000,
+        "nonce": 77,
+        "user_agent": "/\\x1b[31mred:1/",
+        "start_height": -1,
+        "relay": False,
+    }
     hash_ = bytes(range(32))
     asked = in_message(run, GetData((InvItem(0x40000002, hash_), InvItem(99, hash_))))["items"]
     assert asked == [{"kind": "witness_block", "hash": hash_[::-1].hex()}, {"kind": "0x63", "hash": hash_[::-1].hex()}]
@@ -197,7 +223,9 @@ def test_a_command_that_is_not_known_keeps_its_payload(run: Any) -> None:
 
 def test_a_message_without_payload_is_told_by_its_envelope(run: Any) -> None:
     out = run("inspect", encode_message(REGTEST.magic, "mempool", b"").hex()).out
-    assert out == "P2P message\nnetwork       regtest\ncommand       mempool\npayload size  0 bytes\nchecksum ok   yes\n"
+    assert (
+        out == "P2P message\nnetwork       regtest\ncommand       mempool\npayload size  0 bytes\nchecksum ok   yes\n"
+    )
 
 
 @pytest.mark.parametrize("command", sorted({*LIMITS, "merkleblock"}))
@@ -228,7 +256,9 @@ def test_the_largest_block_fits_in_a_message(run: Any, tmp_path: Any) -> None:
     """4,000,000 bytes of payload and 24 of envelope."""
     spam = build.tx([build.TxIn(bytes([1] * 32), 0)], [build.TxOut(0, b"\x6a" + bytes(3_999_700))])
     block = build.block_of(bytes(32), 7, [spam])
-    spam = build.tx([build.TxIn(bytes([1] * 32), 0)], [build.TxOut(0, b"\x6a" + bytes(3_999_700 + 4_000_000 - len(block)))])
+    spam = build.tx(
+        [build.TxIn(bytes([1] * 32), 0)], [build.TxOut(0, b"\x6a" + bytes(3_999_700 + 4_000_000 - len(block)))]
+    )
     block = build.block_of(bytes(32), 7, [spam])
     assert len(block) == 4_000_000
     (tmp_path / "message").write_bytes(encode_message(REGTEST.magic, "block", block))

@@ -17,7 +17,20 @@ import pytest
 from support.nodeprocess import ADDRESS, OTHER, NodeProcess, events_until, node_process, running
 from support.processes import WITH_SIGINT, WITHOUT_RICH, on_terminal, process
 
-KEYS = ["event", "sequence", "kind", "block", "height", "txid", "index", "outpoint", "value", "address", "label", "completeness"]
+KEYS = [
+    "event",
+    "sequence",
+    "kind",
+    "block",
+    "height",
+    "txid",
+    "index",
+    "outpoint",
+    "value",
+    "address",
+    "label",
+    "completeness",
+]
 KEYS += ["time", "coinbase"]  # later columns come last
 
 
@@ -85,10 +98,14 @@ def test_a_wrong_start_is_corrected_by_a_rescan_or_by_a_lower_start(node: NodePr
         assert (code, values(events)) == (0, [(111, 70_000), (112, 1_234)])
         left = 111 if 111 in more else 0
         assert errors.count("never searched") == (1 if left else 0)
-        assert process("wallet", "balance", "--db", db).stderr.count(b"blocks 0 to 110 were never searched") == (1 if left else 0)
+        assert process("wallet", "balance", "--db", db).stderr.count(b"blocks 0 to 110 were never searched") == (
+            1 if left else 0
+        )
 
 
-def test_a_later_run_prints_what_earlier_ones_found_and_finds_new_addresses_in_old_blocks(node: NodeProcess, tmp_path: Path) -> None:
+def test_a_later_run_prints_what_earlier_ones_found_and_finds_new_addresses_in_old_blocks(
+    node: NodeProcess, tmp_path: Path
+) -> None:
     db = tmp_path / "wallet.db"
     assert values(once(node.place, "--db", db, ADDRESS)[1]) == [(111, 70_000), (112, 1_234)]
     assert stat.S_IMODE(db.stat().st_mode) == 0o600
@@ -106,11 +123,19 @@ def test_payments_are_told_as_they_come_and_go() -> None:
             assert (found["value"], found["height"], found["block"]) == (5_000, None, None)
             node.do("mine")
             confirmed, synced = events_until(child, "synced")
-            assert (confirmed["event"], confirmed["outpoint"], confirmed["height"]) == ("confirmed", found["outpoint"], 112)
+            assert (confirmed["event"], confirmed["outpoint"], confirmed["height"]) == (
+                "confirmed",
+                found["outpoint"],
+                112,
+            )
             assert (synced["height"], synced["block"]) == (112, confirmed["block"])
             node.do("reorg 1")
             withdrawn, disconnected, *_, synced = events_until(child, "synced")
-            assert (withdrawn["event"], withdrawn["outpoint"], withdrawn["reason"]) == ("withdrawn", found["outpoint"], "reorg")
+            assert (withdrawn["event"], withdrawn["outpoint"], withdrawn["reason"]) == (
+                "withdrawn",
+                found["outpoint"],
+                "reorg",
+            )
             assert disconnected.pop("sequence") > withdrawn["sequence"] > confirmed["sequence"] > found["sequence"] > 0
             assert disconnected == {"event": "disconnected", "height": 112, "block": confirmed["block"]}
             assert synced["height"] == 113
@@ -131,7 +156,9 @@ def test_compact_filters_tell_of_blocks_as_they_come_and_go() -> None:
             (found, synced) = events_until(child, "synced")
             assert (found["event"], found["height"], synced["height"]) == ("found", 111, 111)
             node.do("reorg 1")
-            withdrawn, disconnected, *rest = events_until(child, "synced", "found")  # the mempool may come before the new tip
+            withdrawn, disconnected, *rest = events_until(
+                child, "synced", "found"
+            )  # the mempool may come before the new tip
             assert (withdrawn["event"], withdrawn["reason"], disconnected["height"]) == ("withdrawn", "reorg", 111)
             found, synced = sorted(rest, key=lambda event: str(event["event"]))
             assert (found["height"], found["outpoint"], synced["height"]) == (None, withdrawn["outpoint"], 112)
@@ -142,10 +169,16 @@ def test_compact_filters_tell_of_blocks_as_they_come_and_go() -> None:
             assert child.wait(timeout=20) == 143
 
 
-def test_filters_kept_find_new_addresses_and_what_compact_filters_cannot_find_goes_by_bip37(node: NodeProcess, tmp_path: Path) -> None:
+def test_filters_kept_find_new_addresses_and_what_compact_filters_cannot_find_goes_by_bip37(
+    node: NodeProcess, tmp_path: Path
+) -> None:
     db = tmp_path / "wallet.db"
     assert values(once(node.place, "--db", db, "--keep-filters", ADDRESS)[1]) == [(111, 70_000), (112, 1_234)]
-    assert values(once(node.place, "--db", db, "--keep-filters", OTHER)[1]) == [(111, 70_000), (112, 1_234), (112, 50_000)]
+    assert values(once(node.place, "--db", db, "--keep-filters", OTHER)[1]) == [
+        (111, 70_000),
+        (112, 1_234),
+        (112, 50_000),
+    ]
     (tmp_path / "list.txt").write_text(f"data:{'c0ffee' * 3}\n")
     code, events, errors = once(node.place, ADDRESS, "--watch", tmp_path / "list.txt", "--mode", "compact")
     assert (code, events, errors) == (2, [], f"spvfilter: compact filters cannot find: {'c0ffee' * 3}\n")
@@ -154,7 +187,9 @@ def test_filters_kept_find_new_addresses_and_what_compact_filters_cannot_find_go
     assert {event["completeness"] for event in events[:-1]} == {"unproven"}
 
 
-@pytest.mark.parametrize(("number", "code", "said"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")])
+@pytest.mark.parametrize(
+    ("number", "code", "said"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
 def test_a_signal_ends_it_cleanly_and_the_database_is_free(
     node: NodeProcess, tmp_path: Path, number: signal.Signals, code: int, said: str
 ) -> None:
@@ -195,7 +230,9 @@ def test_a_damaged_database_is_refused_and_rebuilt_when_asked(node: NodeProcess,
     assert (code, events, errors.count("\n")) == (2, [], 1)
     code, events, errors = once(node.place, "--db", db, ADDRESS, "--rebuild")
     assert (code, values(events)) == (0, [(111, 70_000), (112, 1_234)])
-    assert errors == f"spvfilter: {db} was rebuilt, headers and matches are fetched again; the old one is {db}.damaged\n"
+    assert (
+        errors == f"spvfilter: {db} was rebuilt, headers and matches are fetched again; the old one is {db}.damaged\n"
+    )
     assert (tmp_path / "wallet.db.damaged").is_file()
 
 
@@ -220,15 +257,29 @@ def test_the_database_of_another_program_is_not_rebuilt(node: NodeProcess, tmp_p
 
 def test_what_a_filter_cannot_do_is_said_once_a_run(node: NodeProcess, tmp_path: Path) -> None:
     for _ in range(2):  # the filter is made several times in the first run
-        code, events, errors = once(node.place, ADDRESS, "--mode", "bip37", "--fp-rate", "1e-300", "--db", tmp_path / "wallet.db")
+        code, events, errors = once(
+            node.place, ADDRESS, "--mode", "bip37", "--fp-rate", "1e-300", "--db", tmp_path / "wallet.db"
+        )
         assert (code, len(values(events)), errors.count("\n")) == (0, 2, 1)
-        assert errors.startswith("spvfilter: warning: 200 elements in the 36000 bytes and 50 functions that BIP-37 allows: ")
+        assert errors.startswith(
+            "spvfilter: warning: 200 elements in the 36000 bytes and 50 functions that BIP-37 allows: "
+        )
 
 
 def test_a_height_above_the_tip_is_where_the_next_block_is_searched() -> None:
     with node_process("--blocks", 110) as node:
         node.do(f"pay {ADDRESS} 70000", "mine")
-        argv = ("watch", "--network", "regtest", "--connect", node.place, "--no-mempool", "--from-height", 5_000, ADDRESS)
+        argv = (
+            "watch",
+            "--network",
+            "regtest",
+            "--connect",
+            node.place,
+            "--no-mempool",
+            "--from-height",
+            5_000,
+            ADDRESS,
+        )
         with running(*argv) as child:
             assert [event["event"] for event in events_until(child, "synced")] == ["synced"]
             node.do(f"pay {ADDRESS} 5000", "mine")
@@ -282,7 +333,9 @@ def test_a_node_without_filters_is_of_no_use() -> None:
 
 @pytest.mark.parametrize("code", ["", WITHOUT_RICH])
 def test_a_terminal_shows_rows_and_balances_and_gets_its_cursor_back(node: NodeProcess, code: str) -> None:
-    ended, shown = on_terminal("watch", "--network", "regtest", "--connect", node.place, "--once", ADDRESS, OTHER, code=code)
+    ended, shown = on_terminal(
+        "watch", "--network", "regtest", "--connect", node.place, "--once", ADDRESS, OTHER, code=code
+    )
     assert ended == 0
     assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") == (0 if code else 1)
     after = shown.rpartition("Balances, BTC")[2]
@@ -293,7 +346,9 @@ def test_a_terminal_shows_rows_and_balances_and_gets_its_cursor_back(node: NodeP
 
 
 def test_a_terminal_is_told_when_nothing_was_found(node: NodeProcess) -> None:
-    shown = on_terminal("watch", "--network", "regtest", "--connect", node.place, "--once", "--from-height", 200, ADDRESS)[1]
+    shown = on_terminal(
+        "watch", "--network", "regtest", "--connect", node.place, "--once", "--from-height", 200, ADDRESS
+    )[1]
     assert "height 124: nothing found" in shown
 
 
@@ -318,7 +373,11 @@ def test_a_restart_goes_on_behind_the_last_line_and_a_replay_prints_all_again(tm
                 lines = events_until(child, "synced")
                 child.send_signal(end)
                 child.wait(timeout=20)
-            again = [line for line in lines if line["event"] != "synced" and told and line["sequence"] <= told[-1]["sequence"]]
+            again = [
+                line
+                for line in lines
+                if line["event"] != "synced" and told and line["sequence"] <= told[-1]["sequence"]
+            ]
             assert all(line in told for line in again)  # what a kill kept from being noted
             fresh = [line for line in lines if line not in again and line["event"] != "synced"]
             assert [line["event"] for line in fresh] in (["found"], ["found", "confirmed"])

@@ -40,15 +40,24 @@ def test_the_mode_is_the_light_client_s_unless_one_is_named() -> None:
     [
         (HERE, "nothing to watch for: give addresses, --watch FILE or a --db of an earlier run"),
         ([ADDRESS], "no node to ask: give --connect HOST:PORT, or --discover"),
-        ([ADDRESS, "--connect", ""], "argument --connect: expected HOST or HOST:PORT (1 to 65535), not these 0 characters"),
+        (
+            [ADDRESS, "--connect", ""],
+            "argument --connect: expected HOST or HOST:PORT (1 to 65535), not these 0 characters",
+        ),
         (
             [ADDRESS, "--connect", "host:99999"],
             "argument --connect: expected HOST or HOST:PORT (1 to 65535), not these 10 characters",
         ),
         ([ADDRESS, *HERE, "--mode", "bip73"], "argument --mode: invalid choice: 'bip73' (choose from "),
-        ([ADDRESS, "--connect", OTHER], "argument --connect: expected HOST or HOST:PORT (1 to 65535), not these 64 characters"),
+        (
+            [ADDRESS, "--connect", OTHER],
+            "argument --connect: expected HOST or HOST:PORT (1 to 65535), not these 64 characters",
+        ),
         *(
-            ([ADDRESS, *HERE, f"--proxy={url}"], "argument --proxy: a proxy is given as socks5://[USER:PASSWORD@]HOST:PORT")
+            (
+                [ADDRESS, *HERE, f"--proxy={url}"],
+                "argument --proxy: a proxy is given as socks5://[USER:PASSWORD@]HOST:PORT",
+            )
             for url in (
                 "http://127.0.0.1:1",
                 "socks5://[::1",
@@ -60,14 +69,23 @@ def test_the_mode_is_the_light_client_s_unless_one_is_named() -> None:
                 "\0",
             )
         ),
-        ([ADDRESS, *HERE, "--proxy", "socks5://user@h:1"], "argument --proxy: a proxy's user and password each have 1 to 255"),
+        (
+            [ADDRESS, *HERE, "--proxy", "socks5://user@h:1"],
+            "argument --proxy: a proxy's user and password each have 1 to 255",
+        ),
         ([ADDRESS, "--discover", "--proxy", "socks5://127.0.0.1:1"], "DNS seeds are not asked through a proxy"),
         ([ADDRESS, "--discover"], "regtest has no DNS seeds: name peers"),
         ([ADDRESS, *HERE, "--rebuild"], "--rebuild needs --db FILE"),
         ([ADDRESS, *HERE, "--keep-filters"], "--keep-filters needs --db FILE"),
         ([ADDRESS, *HERE, "--mode", "fast"], "argument --mode: "),
-        ([ADDRESS, *HERE, "--birthday", "yesterday"], "argument --birthday: expected a day YYYY-MM-DD, not 'yesterday'"),
-        ([ADDRESS, *HERE, "--birthday", "2020-01-01", "--from-height", "5"], "argument --from-height: not allowed with argument"),
+        (
+            [ADDRESS, *HERE, "--birthday", "yesterday"],
+            "argument --birthday: expected a day YYYY-MM-DD, not 'yesterday'",
+        ),
+        (
+            [ADDRESS, *HERE, "--birthday", "2020-01-01", "--from-height", "5"],
+            "argument --from-height: not allowed with argument",
+        ),
         ([ADDRESS, *HERE, "--timeout", "0"], "argument --timeout: expected seconds up to 86400, not '0'"),
         ([ADDRESS, *HERE, "--fp-rate", "1"], "argument --fp-rate: expected a number between 0 and 1"),
         ([ADDRESS, *HERE, "--network", "signet"], "an address of regtest, not of signet"),
@@ -85,11 +103,18 @@ def test_arguments_that_cannot_be_met_are_one_line_and_exit_code_2(run: Any, arg
 @pytest.mark.parametrize(
     "argv",
     [
-        [WIF, *HERE], [SEED, *HERE], [ADDRESS, "--connect", WIF], [ADDRESS, "--connect", f"{WIF}:8333"], [ADDRESS, "--connect", SEED],
-        [ADDRESS, *HERE, "--proxy", f"socks4://user:{WIF}@127.0.0.1:1"], [ADDRESS, *HERE, "--proxy", f"socks5://user:{WIF}@127.0.0.1"],
+        [WIF, *HERE],
+        [SEED, *HERE],
+        [ADDRESS, "--connect", WIF],
+        [ADDRESS, "--connect", f"{WIF}:8333"],
+        [ADDRESS, "--connect", SEED],
+        [ADDRESS, *HERE, "--proxy", f"socks4://user:{WIF}@127.0.0.1:1"],
+        [ADDRESS, *HERE, "--proxy", f"socks5://user:{WIF}@127.0.0.1"],
     ],
-)  # fmt: skip
-def test_what_may_be_a_secret_is_never_repeated_nor_looked_up(run: Any, argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+)
+def test_what_may_be_a_secret_is_never_repeated_nor_looked_up(
+    run: Any, argv: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", None)
     ran = run("watch", "--network", "regtest", *argv)
     assert ran.code == 2
@@ -158,11 +183,21 @@ def test_what_happens_to_own_transactions_is_a_line() -> None:
 # Balances
 
 
-def a_match(value: int | None = 70_000, height: int | None = 5, index: int = 0, address: str = ADDRESS, **more: Any) -> Match:
+def a_match(
+    value: int | None = 70_000, height: int | None = 5, index: int = 0, address: str = ADDRESS, **more: Any
+) -> Match:
     made = Match(
-        kind=MatchKind.OUTPUT, txid=bytes(32), index=index, outpoint=OutPoint(bytes(32), index), value=value, script_pubkey=b"\x51",
-        address=address, label=None, block_hash=None if height is None else bytes(32), height=height,
-    )  # fmt: skip
+        kind=MatchKind.OUTPUT,
+        txid=bytes(32),
+        index=index,
+        outpoint=OutPoint(bytes(32), index),
+        value=value,
+        script_pubkey=b"\x51",
+        address=address,
+        label=None,
+        block_hash=None if height is None else bytes(32),
+        height=height,
+    )
     return replace(made, **more)
 
 
@@ -241,13 +276,19 @@ def test_each_phase_is_timed_on_its_own() -> None:
     ("error", "said"),
     [
         (ConnectionRefusedError(111, "Connect call failed ('::1', 1, 0, 0)"), "connection refused"),
-        (OSError("Multiple exceptions: [Errno 111] Connect call failed ('::1', 1), [Errno 111] Connect …"), "connection refused"),
-        (OSError("Multiple exceptions: [Errno 111] Connect …, [Errno 113] …"), "Multiple exceptions: [Errno 111] Connect …, [Errno 113]"),
+        (
+            OSError("Multiple exceptions: [Errno 111] Connect call failed ('::1', 1), [Errno 111] Connect …"),
+            "connection refused",
+        ),
+        (
+            OSError("Multiple exceptions: [Errno 111] Connect …, [Errno 113] …"),
+            "Multiple exceptions: [Errno 111] Connect …, [Errno 113]",
+        ),
         (socket.gaierror(-2, "Name or service not known"), "Name or service not known"),
         (TimeoutError(), "no answer in time"),
         (UselessPeerError("p:1: no block for 2 s"), "no block for 2 s"),
         (ConnectionAbortedError(), "ConnectionAbortedError"),
     ],
-)  # fmt: skip
+)
 def test_a_failure_is_told_in_words(error: Exception, said: str) -> None:
     assert PeerWarning("p:1", error, banned=False).cause.startswith(said)

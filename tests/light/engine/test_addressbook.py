@@ -33,7 +33,9 @@ def host(rng: random.Random, group: str | None = None) -> str:
     return f"{group or f'{rng.randrange(1, 200)}.{rng.randrange(256)}'}.{rng.randrange(256)}.{rng.randrange(256)}:8333"
 
 
-def filled(number: int, sources: Iterable[str] = ("9.9.0.0/16",), *, group: str | None = None, seed: int = 1) -> AddressBook:
+def filled(
+    number: int, sources: Iterable[str] = ("9.9.0.0/16",), *, group: str | None = None, seed: int = 1
+) -> AddressBook:
     book, rng = AddressBook(SECRET), random.Random(seed)
     for source in sources:
         for _ in range(number):
@@ -66,7 +68,9 @@ def test_where_there_is_hope_for_compact_filters_is_known_without_a_look_at_all_
     assert not book.has_hope(looked_at.append)  # type: ignore[arg-type]  # None is no hope
     entries = book._entries.values()
     assert set(looked_at) == {
-        each.address for each in entries if each.services & 0x40 and each.attempted <= each.succeeded and not each.faults
+        each.address
+        for each in entries
+        if each.services & 0x40 and each.attempted <= each.succeeded and not each.faults
     }
     assert 0 < len(looked_at) < len(entries)
 
@@ -109,10 +113,13 @@ def test_an_address_that_is_there_is_not_displaced_by_what_others_tell() -> None
     assert before <= book._entries.keys()
 
 
-@pytest.mark.parametrize("hopeless", [{"seen": int(NOW - 31 * DAY)}, {"failures": 3}, {"failures": 10, "succeeded": int(NOW - 8 * DAY)}])
+@pytest.mark.parametrize(
+    "hopeless", [{"seen": int(NOW - 31 * DAY)}, {"failures": 3}, {"failures": 10, "succeeded": int(NOW - 8 * DAY)}]
+)
 def test_a_hopeless_address_is_displaced(hopeless: dict[str, int]) -> None:
     rng = random.Random(3)
-    old = KnownAddress(host(rng), 0x49, int(NOW), "9.9.0.0/16", False)._replace(**hopeless)  # type: ignore[arg-type]  # by name
+    # by name
+    old = KnownAddress(host(rng), 0x49, int(NOW), "9.9.0.0/16", False)._replace(**hopeless)  # type: ignore[arg-type]
     for lacks, is_displaced in ((old, True), (old._replace(seen=int(NOW), failures=0), False)):
         book = AddressBook(SECRET, [lacks])
         while len(book._new) < 900:
@@ -188,7 +195,9 @@ def test_a_tried_address_that_is_connected_all_the_time_keeps_its_place_untested
     later = NOW + DAY  # longer ago than a success counts
     book._rivals[rival] = later
     discovery = Discovery(Options(reach=Reach.DIRECT), HeaderChain(REGTEST), book, (), {}, random.Random(1))
-    there = [Neighbour(1, holder, host_of(holder), Purpose.DISCOVERED, 0.0, is_connected=True, is_useful=True, is_usual=True)]
+    there = [
+        Neighbour(1, holder, host_of(holder), Purpose.DISCOVERED, 0.0, is_connected=True, is_useful=True, is_usual=True)
+    ]
     for second in range(0, 2 * 3_600, 10):
         discovery.choose(Instant(DAY + second, later + second), there)
     assert book._entries[holder].tried
@@ -246,7 +255,11 @@ def test_a_book_that_was_stored_is_the_same_and_nobody_else_knows_its_buckets() 
     assert not book.take_changes()
     random.Random(1).shuffle(stored)
     again = AddressBook(SECRET, stored)
-    assert (again._new.slots(), again._tried.slots(), again._entries) == (book._new.slots(), book._tried.slots(), book._entries)
+    assert (again._new.slots(), again._tried.slots(), again._entries) == (
+        book._new.slots(),
+        book._tried.slots(),
+        book._entries,
+    )
     other = AddressBook(bytes(32), stored)
     assert {bucket for bucket, _ in other._new.slots()} != {bucket for bucket, _ in book._new.slots()}
 
@@ -266,14 +279,20 @@ def test_changes_tell_what_was_removed() -> None:
 def test_the_first_kind_comes_before_all_others_and_each_address_once() -> None:
     book, rng = filled(200), random.Random(1)
     preferred = set(rng.sample(list(book._entries), 20))
-    drawn = list(book.draws(rng, NOW, [lambda known: known.address in preferred, lambda known: known.address not in preferred], bool))
+    drawn = list(
+        book.draws(
+            rng, NOW, [lambda known: known.address in preferred, lambda known: known.address not in preferred], bool
+        )
+    )
     assert set(drawn[:20]) == preferred
     assert sorted(drawn) == sorted(book._entries)
 
 
 def test_whether_an_address_is_free_is_asked_when_it_is_drawn() -> None:
     book, taken = filled(200), set[str]()
-    for address in book.draws(random.Random(1), NOW, [lambda known: True], lambda each: each.split(".")[0] not in taken):
+    for address in book.draws(
+        random.Random(1), NOW, [lambda known: True], lambda each: each.split(".")[0] not in taken
+    ):
         assert address.split(".")[0] not in taken
         taken.add(address.split(".")[0])
     assert len(taken) > 50

@@ -1,4 +1,6 @@
-"""A transaction that pays what cannot be is in no valid block: the books do not count it, and who sends it is dropped for that."""
+"""A transaction that pays what cannot be is in no valid block: the books do not count it, and who sends it is dropped
+for that.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ def bans(effects: list[Effect]) -> list[str]:
 
 @IMPOSSIBLE
 def test_a_whole_block_with_it_is_refused_wherever_it_is(values: tuple[int, ...]) -> None:
-    for txs in ([build.coinbase(1), paying(1), paying(*values)], [build.coinbase(1, [TxOut(value, OURS) for value in values])]):
+    for txs in (
+        [build.coinbase(1), paying(1), paying(*values)],
+        [build.coinbase(1, [TxOut(value, OURS) for value in values])],
+    ):
         found = _flaw(block(txs), must_have_witness=False)
         assert isinstance(found, LieError)
         assert found.cause is Lie.IMPOSSIBLE_TX
@@ -54,7 +59,9 @@ def test_amounts_up_to_all_coins_are_none_of_these(values: tuple[int, ...]) -> N
     assert _flaw(block([build.coinbase(1), paying(*values)]), must_have_witness=False) is None
 
 
-@pytest.mark.parametrize(("values", "is_possible"), [((-1,), False), ((2**63 - 1,), False), ((MAX_MONEY, 1), False), ((MAX_MONEY,), True)])
+@pytest.mark.parametrize(
+    ("values", "is_possible"), [((-1,), False), ((2**63 - 1,), False), ((MAX_MONEY, 1), False), ((MAX_MONEY,), True)]
+)
 def test_a_filtered_block_that_proves_it_is_not_recorded(values: tuple[int, ...], is_possible: bool) -> None:
     world = Announcing(Mode.BIP37)
     run = world.run
@@ -69,8 +76,12 @@ def test_a_filtered_block_that_proves_it_is_not_recorded(values: tuple[int, ...]
     assert bans(effects) == ([] if is_possible else [Lie.IMPOSSIBLE_TX])
 
 
-@pytest.mark.parametrize(("sizes", "is_possible"), [((1_900_000, 1_900_000), True), ((1_900_000, 1_900_000, 300_000), False)])
-def test_of_a_filtered_block_no_more_is_kept_than_a_block_has_room_for(sizes: tuple[int, ...], is_possible: bool) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "is_possible"), [((1_900_000, 1_900_000), True), ((1_900_000, 1_900_000, 300_000), False)]
+)
+def test_of_a_filtered_block_no_more_is_kept_than_a_block_has_room_for(
+    sizes: tuple[int, ...], is_possible: bool
+) -> None:
     """No txid shows a witness: a peer may invent one as large as a message for each of thousands of transactions."""
     world = Announcing(Mode.BIP37)
     run = world.run
@@ -79,7 +90,9 @@ def test_of_a_filtered_block_no_more_is_kept_than_a_block_has_room_for(sizes: tu
     header = Header.parse(block(whole)[:80])
     effects = run.do(Heard(1, wire.Headers((bytes(header),))))
     places = list(range(1, len(whole)))
-    effects += run.do(Heard(1, MerkleBlock.from_txids(header, [Transaction.parse(each).txid for each in whole], places)))
+    effects += run.do(
+        Heard(1, MerkleBlock.from_txids(header, [Transaction.parse(each).txid for each in whole], places))
+    )
     for each in txs:
         effects += run.do(Heard(1, wire.Tx(each)))
     assert bans(effects) == ([] if is_possible else [Lie.IMPOSSIBLE_TX])

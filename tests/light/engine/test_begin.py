@@ -31,7 +31,8 @@ def test_a_peer_that_has_the_genesis_block_alone_lets_no_search_begin(mode: Mode
     watch = WatchList(MAINNET)
     watch.add_script(p2wpkh(b"\x01" * 20))
     saved = Saved(HeaderChain(MAINNET), FilterRows(), SavedBooks(), Coverage(), {}, None, bytes(32))
-    engine = Engine(Options(mode, **start), watch, saved, ["10.1.0.1:1"], random.Random(1))  # type: ignore[arg-type]  # by name
+    # by name
+    engine = Engine(Options(mode, **start), watch, saved, ["10.1.0.1:1"], random.Random(1))  # type: ignore[arg-type]
     engine.start(NOW)
     effects: list[Effect] = engine.step(Connected(1, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)), NOW)
     effects += engine.step(Heard(1, wire.Headers(())), NOW)
@@ -41,7 +42,9 @@ def test_a_peer_that_has_the_genesis_block_alone_lets_no_search_begin(mode: Mode
     assert engine.pool.ready()
     assert (engine.books.cursor, engine.books.searched, engine.books.blocks.start) == (-1, -1, None)
     effects += engine.step(Tick(), Instant(10.0, NOW.wall + 10.0))
-    warnings = [effect.event for effect in effects if isinstance(effect, Emit) and isinstance(effect.event, PeerWarning)]
+    warnings = [
+        effect.event for effect in effects if isinstance(effect, Emit) and isinstance(effect.event, PeerWarning)
+    ]
     assert ["no chain of the network's minimum work" in str(each.error) for each in warnings] == [True]
     questions = (wire.GetData, wire.GetCFHeaders, wire.GetCFilters)
     assert not any(isinstance(effect, Send) and isinstance(effect.message, questions) for effect in effects)

@@ -50,17 +50,23 @@ class Staged:
         books = Books(WatchList(REGTEST), SavedBooks())
         self.out = out = Outbox(books, chain, Journal())
         self.pool = pool = PeerPool(addresses, {}, 8, patience, out)
-        context = Context(Options(patience=patience), chain, FilterRows(), books, pool, out, random.Random(1), NOW, NOW.wall)
+        context = Context(
+            Options(patience=patience), chain, FilterRows(), books, pool, out, random.Random(1), NOW, NOW.wall
+        )
         pool.advance(NOW)
         for peer in pool:
-            pool.welcome(Connected(peer.number, host_of(peer.address), 0x4D, 3, True, True, "/test/", int(NOW.wall)), NOW)
+            pool.welcome(
+                Connected(peer.number, host_of(peer.address), 0x4D, 3, True, True, "/test/", int(NOW.wall)), NOW
+            )
             pool.move(peer, PeerState.READY)
         headers = Headers(context, lambda update: None)
         monkeypatch.setattr(headers, "knows", lambda peer: 3)
         self.requests = BlockRequests(context, headers)
 
 
-def test_a_block_that_is_wanted_again_while_a_peer_owes_it_is_not_asked_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_that_is_wanted_again_while_a_peer_owes_it_is_not_asked_for_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The second answer would be one that nobody asked for: an honest peer was banned for it."""
     world = Staged(monkeypatch, "10.1.0.1:1")
     requests, out, block, (peer,) = world.requests, world.out, world.blocks[2], world.pool
@@ -89,7 +95,9 @@ def test_blocks_are_asked_for_together_and_small_ones_are_checked_at_once(
     for height, block in enumerate(blocks, 1):
         requests.want(height, block.hash, came.append)
     requests.advance()
-    asked = [effect.message for effect in out.take() if isinstance(effect, Send) and isinstance(effect.message, GetData)]
+    asked = [
+        effect.message for effect in out.take() if isinstance(effect, Send) and isinstance(effect.message, GetData)
+    ]
     assert [[item.hash for item in message.items] for message in asked] == [[block.hash for block in blocks]]
     assert len(peer.questions) == 3
     for block in blocks:
@@ -103,8 +111,12 @@ def test_blocks_are_asked_for_together_and_small_ones_are_checked_at_once(
     assert came == [block.raw for block in blocks]
 
 
-def test_a_block_that_two_sent_at_once_is_asked_for_again_where_the_first_one_is_false(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the second one sent while the first was being checked went unused: it owed nothing, and nobody was asked any more."""
+def test_a_block_that_two_sent_at_once_is_asked_for_again_where_the_first_one_is_false(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the second one sent while the first was being checked went unused: it owed nothing, and nobody was asked any
+    more.
+    """
     world = Staged(monkeypatch, "10.1.0.1:1", "10.2.0.2:1", small_block=0)
     requests, out, pool, block = world.requests, world.out, world.pool, world.blocks[2]
     came: list[bytes] = []

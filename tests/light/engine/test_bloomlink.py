@@ -30,8 +30,13 @@ class Link:
 
     def send(self, *blocks: list[bytes]) -> None:
         """A flight of blocks with these transactions, all of them matched."""
-        headers = [Header.parse(build.block(sha256d(REGTEST.genesis), [build.coinbase(1), *txs])[:80]) for txs in blocks]
-        flight = Flight([(height, header.hash) for height, header in enumerate(headers)], lambda blocks, _: self.landed.extend(blocks))
+        headers = [
+            Header.parse(build.block(sha256d(REGTEST.genesis), [build.coinbase(1), *txs])[:80]) for txs in blocks
+        ]
+        flight = Flight(
+            [(height, header.hash) for height, header in enumerate(headers)],
+            lambda blocks, _: self.landed.extend(blocks),
+        )
         self.link.begin(flight)
         for header, txs in zip(headers, blocks, strict=True):
             txids = [Transaction.parse(each).txid for each in (build.coinbase(1), *txs)]

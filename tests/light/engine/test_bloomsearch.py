@@ -1,4 +1,6 @@
-"""Search by BIP-37: blocks of which a peer's filter matched nothing are recorded together, and count as those recorded one by one."""
+"""Search by BIP-37: blocks of which a peer's filter matched nothing are recorded together, and count as those recorded
+one by one.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,9 @@ class OmitsAtOnce(OmitsAll):
         return Quality(0.01, 0.0, 1e7, 0)
 
 
-def test_what_one_shows_of_a_block_that_three_others_are_asked_for_costs_these_their_connections(tmp_path: Path) -> None:
+def test_what_one_shows_of_a_block_that_three_others_are_asked_for_costs_these_their_connections(
+    tmp_path: Path,
+) -> None:
     """The honest peer is asked as soon as one liar has answered, and its answer comes before those of the other two."""
     with stage(tmp_path, Mode.BIP37, OmitsAtOnce, OmitsSlowly, OmitsSlowly, Prompt) as world:
         world.nodes[3].is_up = False
@@ -99,12 +103,18 @@ def test_what_one_shows_of_a_block_that_three_others_are_asked_for_costs_these_t
         world.wait_synced(within=60)
         assert world.banned == {address for node in world.nodes[:3] for address in node.addresses}
         world.pass_time(60)
-        hashes = [event.hash for event in world.told if isinstance(event, BlockConnected) and event.height == world.truth.height]
+        hashes = [
+            event.hash
+            for event in world.told
+            if isinstance(event, BlockConnected) and event.height == world.truth.height
+        ]
         assert len(hashes) <= 4
 
 
 def test_a_block_and_who_answered_for_it_are_in_one_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A peer that needs a larger filter calls for a commit in the step that records a block: killed then, nobody else was ever asked."""
+    """A peer that needs a larger filter calls for a commit in the step that records a block: killed then, nobody else
+    was ever asked.
+    """
     recorded = list[tuple[int, Coverage]]()
     step = Engine.step
 
@@ -124,7 +134,9 @@ def test_a_block_and_who_answered_for_it_are_in_one_commit(tmp_path: Path, monke
         world.truth.mine()
         world.wait_synced(within=60)
         assert recorded
-        assert not [height for height, known in recorded if not any(debt.first <= height <= debt.last for debt in known.debts)]
+        assert not [
+            height for height, known in recorded if not any(debt.first <= height <= debt.last for debt in known.debts)
+        ]
 
 
 def test_peers_that_keep_only_recent_blocks_are_named_where_nobody_else_has_what_is_searched(tmp_path: Path) -> None:
@@ -135,7 +147,9 @@ def test_peers_that_keep_only_recent_blocks_are_named_where_nobody_else_has_what
         world.boot()
         world.pass_time(60)
         told = [warning for warning in world.warnings if "keeps only recent blocks" in str(warning.error)]
-        assert {warning.address for warning in told} == {address for node in world.nodes[:2] for address in node.addresses}
+        assert {warning.address for warning in told} == {
+            address for node in world.nodes[:2] for address in node.addresses
+        }
         assert len(told) == 2
         assert not any(warning.banned for warning in told)
         world.nodes[2].is_up = True
@@ -165,8 +179,12 @@ def test_a_peer_that_keeps_only_recent_blocks_is_a_witness_of_these(tmp_path: Pa
         assert world.banned == set(world.nodes[0].addresses)
 
 
-def test_what_a_proven_liar_has_answered_is_not_recorded_on_its_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its answers waited for a slow disk when it was found out, and then it counted as one of those who had answered."""
+def test_what_a_proven_liar_has_answered_is_not_recorded_on_its_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answers waited for a slow disk when it was found out, and then it counted as one of those who had
+    answered.
+    """
     is_slow = [True]
     monkeypatch.setattr(Outbox, "is_backed_up", property(lambda out: is_slow[0]))
     with stage(tmp_path, Mode.BIP37, OmitsAll, Prompt) as world:
@@ -193,8 +211,12 @@ def test_what_a_proven_liar_has_answered_is_not_recorded_on_its_word(tmp_path: P
         assert all(debt.witnesses.addresses == set(world.nodes[1].addresses) for debt in engine.coverage.debts)
 
 
-def test_where_debts_are_too_many_a_peer_is_asked_once_for_what_is_owed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it had answered for was joined with the rest, which nobody had answered for: it was asked for these for ever."""
+def test_where_debts_are_too_many_a_peer_is_asked_once_for_what_is_owed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had answered for was joined with the rest, which nobody had answered for: it was asked for these for
+    ever.
+    """
     monkeypatch.setattr(coverage, "MAX_DEBTS", 1)
     with stage(tmp_path, Mode.BIP37, Prompt, Prompt, patience=Patience(flight=20)) as world:
         world.boot_without(1)
@@ -260,7 +282,9 @@ def spend_in_64_bytes(world: World) -> None:
 def test_who_proves_what_must_be_looked_at_in_the_whole_block_is_its_witness_only_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that was killed before the whole block had come never looked at it, and nobody was asked for it again."""
+    """A client that was killed before the whole block had come never looked at it, and nobody was asked for it
+    again.
+    """
     with stage(tmp_path, Mode.BIP37, OmitsSmall, Prompt, mempool=False) as world:
         liar, honest = world.nodes
         honest.is_up = False
@@ -295,8 +319,12 @@ class OmitsOld(Liar):
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_blocks_below_one_that_must_be_looked_at_whole_are_owed_once_they_are_recorded(is_killed: bool, tmp_path: Path) -> None:
-    """They were once the whole block had come: until then a client that was killed, or found its peer out, asked nobody else for them."""
+def test_blocks_below_one_that_must_be_looked_at_whole_are_owed_once_they_are_recorded(
+    is_killed: bool, tmp_path: Path
+) -> None:
+    """They were once the whole block had come: until then a client that was killed, or found its peer out, asked nobody
+    else for them.
+    """
     with stage(tmp_path, Mode.BIP37, OmitsOld, Prompt, mempool=False, patience=Patience(flight=1_000)) as world:
         liar, honest = world.nodes
         honest.is_up = False
@@ -353,7 +381,9 @@ def test_what_is_announced_while_a_filter_is_loaded_anew_costs_no_peer_its_conne
 def test_what_is_asked_for_again_after_a_filter_was_loaded_anew_costs_no_peer_its_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It made room in the queue, and was announced by the filter before: that of now need not match it, and has not learned it."""
+    """It made room in the queue, and was announced by the filter before: that of now need not match it, and has not
+    learned it.
+    """
     gone, put = list[bytes](), Queue.put
 
     def put_instead(queue: Queue, raw: bytes, group: str = "") -> list[bytes] | None:

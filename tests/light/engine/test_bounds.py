@@ -23,7 +23,19 @@ from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.filterheaders import MAX_DISPUTERS
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.headers import MAX_ANNOUNCED
-from spvfilter.light.engine.inputs import Asked, Broadcast, Committed, Connected, Fenced, Heard, HeardTogether, Input, Instant, Lost, Tick
+from spvfilter.light.engine.inputs import (
+    Asked,
+    Broadcast,
+    Committed,
+    Connected,
+    Fenced,
+    Heard,
+    HeardTogether,
+    Input,
+    Instant,
+    Lost,
+    Tick,
+)
 from spvfilter.light.engine.options import Options, Patience
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.outcomes import MAX_TOLD as MAX_PEERS_TOLD
@@ -66,7 +78,9 @@ def test_pongs_of_a_peer_that_is_gone_are_not_waited_for() -> None:
     pool = PeerPool(["10.1.0.1:1"], {}, 8, Patience(retry_s=0.0), out)
     for number in range(1, 20):
         pool.advance(NOW)
-        assert pool.welcome(Connected(number, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)), NOW) is not None
+        assert (
+            pool.welcome(Connected(number, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)), NOW) is not None
+        )
         for _ in range(5):
             out.fence(number, lambda: None)
         pool.lost(number, ConnectionResetError("gone"), NOW)
@@ -100,7 +114,10 @@ def test_scripts_of_invented_payments_are_wanted_in_a_bounded_number_and_our_own
     wanted = WantedScripts(made)
     wanted.load()
     for at in range(0, 4 * MAX_INVENTED, 100):
-        raw = tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS), *(TxOut(1, p2wpkh(RNG.randbytes(20))) for _ in range(100))])
+        raw = tx(
+            [TxIn(RNG.randbytes(32), 0)],
+            [TxOut(1_000, OURS), *(TxOut(1, p2wpkh(RNG.randbytes(20))) for _ in range(100))],
+        )
         made.add_unconfirmed(raw, at)
         wanted.add_pending([Transaction.parse(raw).txid])
     assert len(wanted) <= MAX_INVENTED + 1
@@ -295,18 +312,27 @@ def test_headers_are_asked_for_no_faster_than_the_database_takes_them() -> None:
     out = run.engine._context.out
     for number in range(1, out._issued):
         assert not any(isinstance(message, wire.GetHeaders) for message in run.sent(run.do(Committed(number))))
-    (question,) = (message for message in run.sent(run.do(Committed(out._issued))) if isinstance(message, wire.GetHeaders))
+    (question,) = (
+        message for message in run.sent(run.do(Committed(out._issued))) if isinstance(message, wire.GetHeaders)
+    )
     assert question.locator[0] == run.engine.chain.tip_hash
 
 
 _BRANCH = tuple(split(chain_of(20).headers(1, 20)))
 
 
-@pytest.mark.parametrize("messages", [
-    [wire.Headers(_BRANCH[:1]), *[wire.Headers(_BRANCH[5:])] * 3],  # those between do not come, as where our clock is slow
-    [wire.Headers(()), wire.Inv((InvItem(InvType.BLOCK, bytes(31) + b"\x01"),))] * 3,
-], ids=["unconnected", "announced"])  # fmt: skip
-def test_of_a_peer_that_sends_more_than_it_is_asked_for_no_more_is_asked_than_there_are_pongs(messages: list[Message]) -> None:
+@pytest.mark.parametrize(
+    "messages",
+    [
+        # those between do not come, as where our clock is slow
+        [wire.Headers(_BRANCH[:1]), *[wire.Headers(_BRANCH[5:])] * 3],
+        [wire.Headers(()), wire.Inv((InvItem(InvType.BLOCK, bytes(31) + b"\x01"),))] * 3,
+    ],
+    ids=["unconnected", "announced"],
+)
+def test_of_a_peer_that_sends_more_than_it_is_asked_for_no_more_is_asked_than_there_are_pongs(
+    messages: list[Message],
+) -> None:
     """Else each of its answers would call for more questions than it answers, without end."""
     run = Run(Mode.COMPACT)
     run.do(Heard(1, wire.Headers(_BRANCH[:1])))
@@ -406,7 +432,9 @@ def test_a_thousand_rivals_that_are_announced_again_count_again_in_many_steps() 
 
 def test_hundreds_of_unconfirmed_payments_are_matched_against_a_new_entry_in_many_steps() -> None:
     run, later = Run(Mode.COMPACT), p2wpkh(b"\x07" * 20)
-    payments = [tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS), TxOut(1_000, later)]) for _ in range(2 * MAX_TOLD)]
+    payments = [
+        tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS), TxOut(1_000, later)]) for _ in range(2 * MAX_TOLD)
+    ]
     hear(run, *payments)
     entry = EntryKind.SCRIPT, later, None
     first = told(run.do(Asked(1, AddEntries((entry,), Start(0)))))
@@ -427,7 +455,12 @@ def test_hundreds_of_unconfirmed_payments_expire_in_many_steps(is_chain: bool) -
     while run.engine.books.unconfirmed.pending:
         steps.append(told(run.commit()))
     assert max(map(len, steps)) <= MAX_TOLD
-    gone = [event.match.txid for step in steps for event in step if isinstance(event, MatchWithdrawn) and event.match.kind == "output"]
+    gone = [
+        event.match.txid
+        for step in steps
+        for event in step
+        if isinstance(event, MatchWithdrawn) and event.match.kind == "output"
+    ]
     assert sorted(gone) == sorted(Transaction.parse(raw).txid for raw in payments)
 
 

@@ -21,7 +21,9 @@ from support.stage import stage
 
 @MODES
 @pytest.mark.parametrize("restarts", [False, True])
-def test_what_is_broadcast_again_takes_the_place_of_ours_that_replaced_it(mode: Mode, restarts: bool, tmp_path: Path) -> None:
+def test_what_is_broadcast_again_takes_the_place_of_ours_that_replaced_it(
+    mode: Mode, restarts: bool, tmp_path: Path
+) -> None:
     with stage(tmp_path, mode, Hoards) as world:
         synced(world)
         coin = world.truth.coins[-1]
@@ -43,13 +45,17 @@ def test_what_is_broadcast_again_takes_the_place_of_ours_that_replaced_it(mode: 
 
 @MODES
 @pytest.mark.parametrize("restarts", [False, True])
-def test_what_is_replaced_here_is_not_offered_though_others_had_replaced_it(mode: Mode, restarts: bool, tmp_path: Path) -> None:
+def test_what_is_replaced_here_is_not_offered_though_others_had_replaced_it(
+    mode: Mode, restarts: bool, tmp_path: Path
+) -> None:
     """Anybody may invent such a rival. Who has taken a payment back had it offered on beside what takes it back."""
     with stage(tmp_path, mode, Hoards, Hoards) as world:
         world.nodes[1].is_up = False
         synced(world)
         coin = world.truth.coins[-1]
-        ours, theirs, bump = (build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600, 9_000))
+        ours, theirs, bump = (
+            build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600, 9_000)
+        )
         first, rival, second = (Transaction.parse(raw).txid for raw in (ours, theirs, bump))
         send(world, raw=ours)
         world.pass_time(10)
@@ -61,7 +67,11 @@ def test_what_is_replaced_here_is_not_offered_though_others_had_replaced_it(mode
         assert status(world, first) is TxStatus.REPLACED
         send(world, raw=bump)
         world.pass_time(10)
-        assert [status(world, each) for each in (first, rival, second)] == [TxStatus.REPLACED, TxStatus.REPLACED, TxStatus.PENDING]
+        assert [status(world, each) for each in (first, rival, second)] == [
+            TxStatus.REPLACED,
+            TxStatus.REPLACED,
+            TxStatus.PENDING,
+        ]
         if restarts:
             world.kill()
             world.pass_time(60)
@@ -74,7 +84,9 @@ def test_what_is_replaced_here_is_not_offered_though_others_had_replaced_it(mode
 
 
 @MODES
-def test_what_was_replaced_is_not_offered_when_it_is_given_up(mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_replaced_is_not_offered_when_it_is_given_up(
+    mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was due to be offered all the time that ours replaced it, and was once it had ended."""
     with stage(tmp_path, mode, Hoards) as world:
         synced(world)
@@ -122,7 +134,9 @@ def test_what_spends_from_what_is_replaced_and_nobody_has_asked_for_is_not_sent_
     with stage(tmp_path, mode, Waits) as world:
         synced(world)
         coin = world.truth.coins[-1]
-        parent, bump = (build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 9_000))
+        parent, bump = (
+            build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 9_000)
+        )
         first = send(world, raw=parent)
         world.pass_time(10)
         monkeypatch.setattr(Waits, "asks", False)

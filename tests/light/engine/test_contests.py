@@ -1,4 +1,6 @@
-"""What a peer has contradicted stays told after it is gone, over restarts, until it is heard again or enough others contradict it."""
+"""What a peer has contradicted stays told after it is gone, over restarts, until it is heard again or enough others
+contradict it.
+"""
 
 from __future__ import annotations
 
@@ -203,7 +205,9 @@ def test_it_survives_a_restart_and_databases_of_before_have_none() -> None:
 
 
 def begin_to_contradict(world: Stage) -> None:
-    """Two networks whose filters no block refutes agree; an honest peer contradicts them, and is gone before all was compared."""
+    """Two networks whose filters no block refutes agree; an honest peer contradicts them, and is gone before all was
+    compared.
+    """
     honest = world.nodes[-1]
     honest.is_up = False
     world.boot()
@@ -276,8 +280,12 @@ class HidesFrom(FalseFilters):
 def test_who_has_been_compared_and_contradicts_a_new_block_leaves_doubt_about_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_killed: bool
 ) -> None:
-    """The others agree on a filter of the new block that hides a payment, and the honest peer is gone before that block is judged."""
-    monkeypatch.setattr("simulation.node._RELAY_S", 0.0)  # it is heard before Synced can be told on the word of the others
+    """The others agree on a filter of the new block that hides a payment, and the honest peer is gone before that block
+    is judged.
+    """
+    monkeypatch.setattr(
+        "simulation.node._RELAY_S", 0.0
+    )  # it is heard before Synced can be told on the word of the others
     liars: list[HidesFrom] = []
 
     def liar(rng: random.Random, world: World) -> HidesFrom:
@@ -327,7 +335,9 @@ def test_who_has_been_compared_and_contradicts_a_new_block_leaves_doubt_about_it
 def test_where_nobody_is_left_who_stood_by_ours_that_is_told_until_one_is_heard_again(
     tmp_path: Path, after_s: float, is_restarted: bool
 ) -> None:
-    """What the last one there states is taken, and no better known than what it contradicts: a filter of it may hide a payment."""
+    """What the last one there states is taken, and no better known than what it contradicts: a filter of it may hide a
+    payment.
+    """
     with stage(tmp_path, Mode.COMPACT, Prompt, HidesFrom) as world:
         honest, liar = world.nodes
         liar.is_up = False
@@ -437,7 +447,9 @@ def dial(run: Run, seconds: int, is_there: Callable[[str], bool]) -> list[str]:
                 continue
             dialled.append(effect.address)
             if is_there(effect.address):
-                effects += run.do(Connected(effect.peer, host_of(effect.address), 0x4D, 0, True, True, "/x/", int(run.now.wall)))
+                effects += run.do(
+                    Connected(effect.peer, host_of(effect.address), 0x4D, 0, True, True, "/x/", int(run.now.wall))
+                )
             else:
                 effects += run.do(Lost(effect.peer, ConnectionRefusedError("refused")))
     return dialled
@@ -473,7 +485,9 @@ def discovering(contesting: list[str]) -> Run:
 
 
 def test_who_comes_back_in_a_moment_is_still_followed(tmp_path: Path) -> None:
-    """Otherwise one that contradicts has all that is above fetched again each time that another loses its connection."""
+    """Otherwise one that contradicts has all that is above fetched again each time that another loses its
+    connection.
+    """
     with stage(tmp_path, Mode.COMPACT, Prompt, HidesFrom) as world:
         world.boot_without(1)
         assert world.process is not None

@@ -56,7 +56,9 @@ def test_debts_are_bounded_though_blocks_between_them_are_paid() -> None:
     for height in range(0, last, 10):
         coverage.witnessed(height, height, *THREE)
     assert len(coverage.debts) == MAX_DEBTS
-    assert all(any(debt.first <= height <= debt.last for debt in coverage.debts) for height in range(last - 100, last + 1))
+    assert all(
+        any(debt.first <= height <= debt.last for debt in coverage.debts) for height in range(last - 100, last + 1)
+    )
 
 
 def test_what_is_stored_with_every_block_is_no_more_than_takes_a_millisecond() -> None:
@@ -64,6 +66,8 @@ def test_what_is_stored_with_every_block_is_no_more_than_takes_a_millisecond() -
     coverage = Coverage()
     for number in range(2 * MAX_DEBTS):
         addresses = frozenset(f"{number:x}{at}".rjust(56, "a") + ".onion:8333" for at in range(MAX_ADDRESSES))
-        coverage.debts.append(Debt(2 * number, 2 * number, Witnesses(frozenset(["tor", f"10.{number}.0.0/16"]), addresses)))
+        coverage.debts.append(
+            Debt(2 * number, 2 * number, Witnesses(frozenset(["tor", f"10.{number}.0.0/16"]), addresses))
+        )
     coverage.answered(4 * MAX_DEBTS, 4 * MAX_DEBTS, *ONE)
     assert len(coverage.encode()) < 200_000

@@ -29,7 +29,10 @@ def test_of_each_group_one_address_is_connected_and_of_each_host(seed: int) -> N
             made.pass_time(30)
             made.swarm.stir()
             kinds = [(dialling_group(host_of(peer.address)), peer.purpose) for peer in made.engine.pool]
-            assert max(Counter(group for group, purpose in kinds if purpose is not Purpose.FEELER).values(), default=0) <= 1
+            assert (
+                max(Counter(group for group, purpose in kinds if purpose is not Purpose.FEELER).values(), default=0)
+                <= 1
+            )
             assert max(Counter(host_of(peer.address) for peer in made.engine.pool).values()) == 1
             assert sum(purpose is Purpose.DISCOVERED for _, purpose in kinds) <= 8
         assert sum(peer.purpose is Purpose.DISCOVERED for peer in made.ready) == 8
@@ -105,7 +108,9 @@ def test_addresses_that_state_what_the_mode_needs_are_tried_first_and_not_believ
 
 
 def test_addresses_that_are_not_there_and_state_what_is_needed_take_not_all_turns() -> None:
-    """A seed of a liar names them, while nobody states what the one that is there offers, which was down when it was tried first."""
+    """A seed of a liar names them, while nobody states what the one that is there offers, which was down when it was
+    tried first.
+    """
     with client(2) as made:
         there = next(node for node in made.swarm.nodes if not node.is_hostile and node.services == WITH_FILTERS)
         there.is_up = False
@@ -308,8 +313,13 @@ def test_now_and_then_a_new_address_is_tried_and_left_again() -> None:
         assert len(book_of(made)._tried) > tried + 5
         assert there & {peer.number for peer in made.ready}
         assert 20 < len(made.dials) - before < 200
-        assert not [event for event in made.told if isinstance(event, PeerWarning) and not isinstance(event.error, ConnectionResetError)
-                    and "days old" not in str(event.error)]  # fmt: skip
+        assert not [
+            event
+            for event in made.told
+            if isinstance(event, PeerWarning)
+            and not isinstance(event.error, ConnectionResetError)
+            and "days old" not in str(event.error)
+        ]
 
 
 def test_while_no_block_comes_one_more_is_connected_which_finds_what_the_others_withhold() -> None:

@@ -135,8 +135,12 @@ def test_blocks_after_a_dispute_without_end_are_compared_again(late: int, tmp_pa
 
 
 @pytest.mark.parametrize("late", [0, 1])
-def test_the_block_at_which_a_dispute_would_be_ended_is_judged(late: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A liar that knew how many may be undecided could hide one payment in the next block, though that proves its filter false."""
+def test_the_block_at_which_a_dispute_would_be_ended_is_judged(
+    late: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A liar that knew how many may be undecided could hide one payment in the next block, though that proves its
+    filter false.
+    """
     monkeypatch.setattr(filterheaders, "MAX_UNDECIDED", 100)
     with stage(tmp_path, Mode.COMPACT, HidesLater, Prompt) as world:
         world.boot_without(late)
@@ -155,7 +159,9 @@ def test_the_block_at_which_a_dispute_would_be_ended_is_judged(late: int, tmp_pa
 
 
 def test_one_that_was_outweighed_can_still_prove_later_filters_false(tmp_path: Path) -> None:
-    """It was let go of each time that it came back, before what two liars hide in new blocks was judged: that was never found."""
+    """It was let go of each time that it came back, before what two liars hide in new blocks was judged: that was never
+    found.
+    """
     with stage(tmp_path, Mode.COMPACT, HidesLater, HidesLater, Prompt) as world:
         *liars, honest = world.nodes
         honest.is_up = False
@@ -199,18 +205,25 @@ class Roams(OneTooMany):
     chosen = 0
 
     def respond(self, view: Regtest, session: Session) -> Responder:
-        chain, only = self.world.truth.regtest.chain, [each for each in self.world.truth.regtest.chain.active if self._is_choice(each)]
+        chain, only = (
+            self.world.truth.regtest.chain,
+            [each for each in self.world.truth.regtest.chain.active if self._is_choice(each)],
+        )
         self.chosen += 1
         block = only[-self.chosen]
         made = super().respond(view, session)
-        made.filters = FalseIndex(chain, lambda each, elements: self.change(each, elements) if each.height >= block.height else elements)
+        made.filters = FalseIndex(
+            chain, lambda each, elements: self.change(each, elements) if each.height >= block.height else elements
+        )
         return made
 
     def _is_choice(self, block: TreeBlock) -> bool:
         return block.spent is not None and bool(self.change(block, set()))
 
 
-def test_one_that_disputes_another_block_each_time_has_no_more_searched_again_than_may_be_undecided(tmp_path: Path) -> None:
+def test_one_that_disputes_another_block_each_time_has_no_more_searched_again_than_may_be_undecided(
+    tmp_path: Path,
+) -> None:
     """Each time one more block was fetched whole, and all above searched again, for as long as it came back."""
     with stage(tmp_path, Mode.COMPACT, Roams, Prompt, Prompt) as world:
         for _ in range(40):
@@ -234,7 +247,9 @@ def test_one_that_disputes_another_block_each_time_has_no_more_searched_again_th
 
 
 class TakesBack(OneTooMany):
-    """Of two blocks together it states our filter header before them, though it has just stated another one of an earlier block."""
+    """Of two blocks together it states our filter header before them, though it has just stated another one of an
+    earlier block.
+    """
 
     def respond(self, view: Regtest, session: Session) -> Responder:
         made = _TamperingResponder(view, session, self._agree)
@@ -252,7 +267,9 @@ class TakesBack(OneTooMany):
 
 
 def test_one_that_was_outweighed_and_contradicts_itself_is_not_judged_again_and_again(tmp_path: Path) -> None:
-    """A block was fetched whole, and a warning told, as often as it could answer: it was let go of no more, and the same began anew."""
+    """A block was fetched whole, and a warning told, as often as it could answer: it was let go of no more, and the
+    same began anew.
+    """
     with stage(tmp_path, Mode.COMPACT, TakesBack, Prompt, Prompt) as world:
         world.boot_without(0)
         assert told_of(world) == set(world.nodes[0].addresses)
@@ -273,7 +290,9 @@ def test_one_that_was_outweighed_and_contradicts_itself_is_not_judged_again_and_
 def test_of_one_that_was_outweighed_and_comes_back_late_no_more_than_the_last_blocks_are_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every block since was fetched whole and searched again, however many they are: of a liar that was away for a week a thousand."""
+    """Every block since was fetched whole and searched again, however many they are: of a liar that was away for a week
+    a thousand.
+    """
     monkeypatch.setattr(filterheaders, "MAX_RESUMED", 10)
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt, Prompt) as world:
         world.boot_without(0)
@@ -298,7 +317,9 @@ def test_of_one_that_was_outweighed_and_comes_back_late_no_more_than_the_last_bl
 
 
 @pytest.mark.parametrize("late", [0, 1])
-def test_a_reorganisation_has_no_block_judged_again_that_stays(late: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reorganisation_has_no_block_judged_again_that_stays(
+    late: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One of a single block had all of them fetched whole again that had come since a dispute was ended."""
     judged = cases(monkeypatch)
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt) as world:
@@ -318,7 +339,9 @@ def test_a_reorganisation_has_no_block_judged_again_that_stays(late: int, tmp_pa
 
 
 @pytest.mark.parametrize("late", [0, 1])
-def test_a_reorganisation_puts_no_block_in_doubt_that_was_judged_since_a_dispute_was_ended(late: int, tmp_path: Path) -> None:
+def test_a_reorganisation_puts_no_block_in_doubt_that_was_judged_since_a_dispute_was_ended(
+    late: int, tmp_path: Path
+) -> None:
     """The dispute was told as ended once more, and all blocks up to the tip were in doubt for good."""
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Prompt) as world:
         world.boot_without(late)
@@ -345,11 +368,17 @@ class OneTooManyElsewhere(OneTooMany):
         return elements | {each[::-1] for each in changed - elements}
 
 
-def test_two_that_contradict_do_not_take_turns_where_one_has_a_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who had come and contradicted was behind the other, for which it was let go: the same blocks were fetched whole each few seconds."""
+def test_two_that_contradict_do_not_take_turns_where_one_has_a_slot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who had come and contradicted was behind the other, for which it was let go: the same blocks were fetched whole
+    each few seconds.
+    """
     judged = cases(monkeypatch)
     monkeypatch.setattr(filterheaders, "MAX_UNDECIDED", 20)
-    with stage(tmp_path, Mode.COMPACT, Prompt, OneTooMany, OneTooManyElsewhere, Prompt, Prompt, Prompt, max_peers=4) as world:
+    with stage(
+        tmp_path, Mode.COMPACT, Prompt, OneTooMany, OneTooManyElsewhere, Prompt, Prompt, Prompt, max_peers=4
+    ) as world:
         world.boot()
         world.wait_synced(within=60)
         world.pass_time(60)
@@ -403,7 +432,9 @@ class PrunedLiar(FalseFilters):
 
 @pytest.mark.parametrize("late", [0, 1])
 def test_a_disputed_block_that_nobody_keeps_is_in_doubt_and_keeps_nobody_waiting(late: int, tmp_path: Path) -> None:
-    """Nothing was recorded until somebody came who has it; where headers were given up, blocks below the wallet's start were searched."""
+    """Nothing was recorded until somebody came who has it; where headers were given up, blocks below the wallet's start
+    were searched.
+    """
     with stage(tmp_path, Mode.COMPACT, Pruned, PrunedLiar, from_height=150) as world:
         first, second = world.nodes[1 - late], world.nodes[late]
         world.truth.mine(200)
@@ -449,7 +480,9 @@ class PrunedLiarOften(PrunedLiar):
 
 
 def test_a_case_that_is_closed_by_the_end_of_another_leaves_no_wish_for_its_block(tmp_path: Path) -> None:
-    """Of two that dispute the same blocks the dispute of one is ended: that closed the other's case just before its turn."""
+    """Of two that dispute the same blocks the dispute of one is ended: that closed the other's case just before its
+    turn.
+    """
     with stage(tmp_path, Mode.COMPACT, Pruned, PrunedLiarOften, PrunedLiarOften, from_height=150) as world:
         world.truth.mine(200)
         liars = world.nodes[1:]
@@ -480,7 +513,9 @@ class NoBlocks(Prompt):
 
 
 def test_a_disputed_block_that_only_one_keeps_who_does_not_send_it_keeps_nobody_waiting(tmp_path: Path) -> None:
-    """It was waited for until that peer was dropped, and again when it came back: Synced came after a quarter of an hour."""
+    """It was waited for until that peer was dropped, and again when it came back: Synced came after a quarter of an
+    hour.
+    """
     with stage(tmp_path, Mode.COMPACT, Pruned, PrunedLiar, NoBlocks, from_height=150) as world:
         world.truth.mine(200)
         world.boot()

@@ -1,9 +1,10 @@
-"""Who would decide by addresses what the client does: peers that only claim filters, hosts with many ports, strangers' stories."""
+"""Who would decide by addresses what the client does: peers that only claim filters, hosts with many ports, strangers'
+stories.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
 
 import pytest
 
@@ -11,7 +12,18 @@ from spvfilter.errors import LieError
 from spvfilter.light.engine.addressbook import AddressBook
 from spvfilter.light.engine.effects import Commit, Connect, Effect, Fence, Read, Send, Work
 from spvfilter.light.engine.engine import Engine, Way
-from spvfilter.light.engine.inputs import Committed, Connected, Fenced, Heard, Instant, Lost, Malformed, Seeded, Tick, Worked
+from spvfilter.light.engine.inputs import (
+    Committed,
+    Connected,
+    Fenced,
+    Heard,
+    Instant,
+    Lost,
+    Malformed,
+    Seeded,
+    Tick,
+    Worked,
+)
 from spvfilter.light.engine.netgroups import host_of, is_public, is_service_port
 from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.events import Mode
@@ -34,7 +46,9 @@ def book_in(engine: Engine) -> AddressBook:
 
 
 class Pretending:
-    """A named honest peer without compact filters, and addresses that claim them and, if they are there, answer no question about them."""
+    """A named honest peer without compact filters, and addresses that claim them and, if they are there, answer no
+    question about them.
+    """
 
     def __init__(self, addresses: list[str], *, are_there: bool = True, dial_s: float = 0.0) -> None:
         """Of an attempt that fails the engine hears `dial_s` later."""
@@ -55,7 +69,9 @@ class Pretending:
         return Instant(self.now, START + self.now)
 
     def work(self) -> None:
-        step: Callable[[object], None] = lambda event: self.queue.extend(self.engine.step(event, self.instant()))  # type: ignore[arg-type] # noqa: E731
+        def step(event: object) -> None:
+            self.queue.extend(self.engine.step(event, self.instant()))  # type: ignore[arg-type]
+
         while self.queue:
             match self.queue.popleft():
                 case Connect(peer, address) if address != NAMED and not self.are_there:
@@ -66,7 +82,9 @@ class Pretending:
                 case Send(peer, wire.GetHeaders()):
                     step(Heard(peer, wire.Headers(())))
                 case Send(peer, wire.GetData(items)) if items[0].kind == wire.InvType.FILTERED_BLOCK:
-                    step(Heard(peer, MerkleBlock.from_txids(Header.parse(REGTEST.genesis), [REGTEST.genesis[36:68]], ())))
+                    step(
+                        Heard(peer, MerkleBlock.from_txids(Header.parse(REGTEST.genesis), [REGTEST.genesis[36:68]], ()))
+                    )
                 case Fence(peer, token):
                     step(Fenced(peer, token))
                 case Commit(number, batch):
@@ -101,7 +119,9 @@ def test_one_host_that_only_claims_compact_filters_holds_auto_up_for_a_while_and
     world.client.store.close()
 
 
-def test_a_thousand_addresses_that_claim_compact_filters_and_are_not_there_hold_auto_up_for_a_quarter_of_an_hour() -> None:
+def test_a_thousand_addresses_that_claim_compact_filters_and_are_not_there_hold_auto_up_for_a_quarter_of_an_hour() -> (
+    None
+):
     world = Pretending([f"{20 + number // 200}.{number % 200}.1.1:8333" for number in range(1_000)], are_there=False)
     assert world.ways(600)[Way.BLOOM] == 0
     world.ways(600)
@@ -111,7 +131,9 @@ def test_a_thousand_addresses_that_claim_compact_filters_and_are_not_there_hold_
 
 
 def test_a_few_addresses_that_claim_compact_filters_and_are_not_there_hold_auto_up_for_no_longer() -> None:
-    """Each is tried again only after its pause: it took hours until all attempts together were enough, and each of them held auto up."""
+    """Each is tried again only after its pause: it took hours until all attempts together were enough, and each of them
+    held auto up.
+    """
     world = Pretending([f"20.{number}.1.1:8333" for number in range(60)], are_there=False, dial_s=5.0)
     assert world.ways(1_800)[Way.WAIT] > 60
     assert world.ways(1_800) == {Way.BLOOM: 1_800}
@@ -185,7 +207,17 @@ def test_a_port_of_a_node_is_taken(port: int) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["64:ff9b::c0a8:101", "::ffff:0:8.8.8.8", "::8.8.8.8", "::ffff:8.8.8.8", "fec0::1", "4000::1", "3fff::1", "2002:808:808::1", "2001::1"],
+    [
+        "64:ff9b::c0a8:101",
+        "::ffff:0:8.8.8.8",
+        "::8.8.8.8",
+        "::ffff:8.8.8.8",
+        "fec0::1",
+        "4000::1",
+        "3fff::1",
+        "2002:808:808::1",
+        "2001::1",
+    ],
 )
 def test_an_address_within_an_address_and_what_is_not_assigned_are_not_public(host: str) -> None:
     assert not is_public(host, NetId.IPV6)

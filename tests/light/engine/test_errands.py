@@ -1,4 +1,6 @@
-"""A private transaction that is just being given to a stranger, or that none has asked for, when its user changes his mind."""
+"""A private transaction that is just being given to a stranger, or that none has asked for, when its user changes his
+mind.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from support.stage import Stage, stage
 
 
 def being_given_again(world: Stage, monkeypatch: pytest.MonkeyPatch, raw: bytes) -> list[tuple[bytes, bool]]:
-    """A private transaction that no node has any more is announced to another stranger, who does not ask for it at once: what is told."""
+    """A private transaction that no node has any more is announced to another stranger, who does not ask for it at
+    once: what is told.
+    """
     txid = send(world, is_private=True, raw=raw)
     world.pass_time(130)
     assert BroadcastStep.ECHOED in {step for _, step in steps(world, txid)}
@@ -70,7 +74,9 @@ def test_one_that_is_replaced_here_while_it_is_given_to_another_stranger_is_give
 def test_one_that_no_stranger_has_asked_for_is_given_to_none_once_another_of_ours_spends_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who takes a payment back while strangers do not answer had it sent after that, and what took it back was offered no more."""
+    """Who takes a payment back while strangers do not answer had it sent after that, and what took it back was offered
+    no more.
+    """
     with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, Waits, max_peers=2) as world:
         synced(world)
         old, new = rivals(world)

@@ -37,7 +37,9 @@ class Run:
         watch = WatchList(REGTEST)
         watch.add_script(OURS)
         saved = Saved(HeaderChain(REGTEST), FilterRows(), SavedBooks(), Coverage(), {}, None, bytes(32))
-        self.engine = Engine(Options(), watch, saved, [f"10.{number}.0.1:1" for number in range(peers)], random.Random(1))
+        self.engine = Engine(
+            Options(), watch, saved, [f"10.{number}.0.1:1" for number in range(peers)], random.Random(1)
+        )
         self.engine.start(NOW)
         for number in range(1, peers + 1):
             self.do(Connected(number, f"10.{number}.0.1", 0x4D, 0, True, True, "/x/", int(NOW.wall)))
@@ -57,7 +59,8 @@ class Run:
 
 
 @pytest.mark.parametrize(
-    ("rates", "median"), [([], None), ([1_000], 1_000), ([5_000, 1_000], 1_000), ([MAX_MONEY, 7], 7), ([9, 1, MAX_MONEY], 9), ([0], 0)]
+    ("rates", "median"),
+    [([], None), ([1_000], 1_000), ([5_000, 1_000], 1_000), ([MAX_MONEY, 7], 7), ([9, 1, MAX_MONEY], 9), ([0], 0)],
 )
 def test_the_floor_is_the_median_with_the_number_it_rests_on(rates: list[int], median: int | None) -> None:
     run = Run(4)
@@ -120,7 +123,9 @@ def test_what_the_books_know_of_the_inputs_is_enough_confirmed_or_not() -> None:
     run.engine.books.add_unconfirmed(parent, 1)
     txid = Transaction.parse(parent).txid
     assert [warning.rate for warning in run.do(Broadcast(spend(50_000, txid)))] == [0]
-    both = tx([TxIn(txid, 0), TxIn(txid, 1)], [TxOut(70_000, THEIRS)])  # the second is another's, but of a transaction that is here
+    both = tx(
+        [TxIn(txid, 0), TxIn(txid, 1)], [TxOut(70_000, THEIRS)]
+    )  # the second is another's, but of a transaction that is here
     assert [warning.rate for warning in run.do(Broadcast(both))] == [0]
     unknown = tx([TxIn(txid, 0), TxIn(b"\x07" * 32, 1)], [TxOut(70_000, THEIRS)])
     assert run.do(Broadcast(unknown)) == []

@@ -47,7 +47,9 @@ class Asked:
         books = Books(WatchList(REGTEST), SavedBooks())
         out = Outbox(books, HeaderChain(REGTEST), Journal())
         pool = PeerPool(["10.1.0.1:1"], {}, 8, Patience(), out)
-        self.context = Context(Options(), HeaderChain(REGTEST), FilterRows(), books, pool, out, random.Random(1), NOW, NOW.wall)
+        self.context = Context(
+            Options(), HeaderChain(REGTEST), FilterRows(), books, pool, out, random.Random(1), NOW, NOW.wall
+        )
         self.questions = FilterQuestions(self.context)
         pool.advance(NOW)
         peer = pool.welcome(Connected(1, "10.1.0.1", 0x4D, 0, True, True, "/test/", int(NOW.wall)), NOW)
@@ -62,7 +64,9 @@ class Asked:
         return self.questions.filters(self.peer, FilterFlight(0, BLOCKS, HASHES, self.filters.append))
 
     def ask_hashes(self) -> bool:
-        return self.questions.hashes(self.peer, 0, 4, BLOCKS[4], lambda previous, hashes: self.hashes.append((previous, hashes)))
+        return self.questions.hashes(
+            self.peer, 0, 4, BLOCKS[4], lambda previous, hashes: self.hashes.append((previous, hashes))
+        )
 
     def ask_checkpoints(self, height: int) -> bool:
         return self.questions.checkpoints(self.peer, height, BLOCKS[4], self.checkpoints.append)
@@ -172,7 +176,9 @@ def _heard_of(height: int) -> tuple[Asked, FilterHeaders, list[bytes]]:
 
 
 def test_another_header_and_then_our_checkpoint_at_its_height_are_a_lie() -> None:
-    """The client asked for the filter hashes of no block, and ended with an IndexError when there were none in the answer."""
+    """The client asked for the filter hashes of no block, and ended with an IndexError when there were none in the
+    answer.
+    """
     asked, heard, _ = _heard_of(3_000)
     stop = asked.context.chain.hash_at(3_000)
     heard._locate(asked.peer, -1, 3_000, b"\x77" * 32)
@@ -200,7 +206,9 @@ def test_blocks_that_replace_those_before_a_dispute_was_ended_are_judged() -> No
     standing = heard._standing(asked.peer)
     standing.apart = apart = _Apart(10, 10, None, is_ended=True, resumed=40)
     heard.turned(30)
-    asked.context.rows.append(b"".join(ours[31:]), b"".join(filter_headers(ours[31:], asked.context.rows.header_at(30))))
+    asked.context.rows.append(
+        b"".join(ours[31:]), b"".join(filter_headers(ours[31:], asked.context.rows.header_at(30)))
+    )
     heard._resume(apart)
     assert apart.compared == 30
 
@@ -291,7 +299,9 @@ def test_a_run_over_a_filter_that_came_and_was_asked_for_again_answers_both() ->
 
 
 def test_an_answer_about_the_last_block_of_another_question_does_not_answer_that() -> None:
-    """Who had sent the last filter first, was asked for it again and sent it, owed the others without being late for them, for ever."""
+    """Who had sent the last filter first, was asked for it again and sent it, owed the others without being late for
+    them, for ever.
+    """
     asked, again = Asked(), list[list[bytes]]()
     assert asked.ask_filters()
     asked.take(CFilter(0, BLOCKS[4], DATA[4]))

@@ -34,7 +34,11 @@ def test_peers_are_asked_for_addresses_once_and_told_none() -> None:
     effects = run.do(Heard(run.peer, wire.GetAddr()))
     for _ in range(100):
         effects += run.do(Seeded(()), 60.0)
-    assert not [each for each in effects if isinstance(each, Send) and isinstance(each.message, (wire.Addr, wire.AddrV2, wire.GetAddr))]
+    assert not [
+        each
+        for each in effects
+        if isinstance(each, Send) and isinstance(each.message, (wire.Addr, wire.AddrV2, wire.GetAddr))
+    ]
 
 
 def test_with_named_peers_only_nobody_is_asked_and_nothing_taken() -> None:
@@ -58,7 +62,8 @@ PUBLIC6 = bytes.fromhex("2a00145040010800000000000000200e")
         told("8.8.8.8", port=0),
         told("8.8.8.8", services=0x40),
         *map(told, ["127.0.0.1", "10.1.2.3", "192.168.1.1", "169.254.1.1", "224.0.0.1", "0.0.0.0", "255.255.255.255"]),
-        told("198.51.100.7"), told("100.64.0.1"),
+        told("198.51.100.7"),
+        told("100.64.0.1"),
         PeerAddress(START, 0x49, NetId.IPV6, bytes(15) + b"\x01", 8333),
         PeerAddress(START, 0x49, NetId.IPV6, bytes.fromhex("fe80") + bytes(14), 8333),
         PeerAddress(START, 0x49, NetId.IPV6, bytes.fromhex("2002") + bytes(14), 8333),
@@ -69,7 +74,7 @@ PUBLIC6 = bytes.fromhex("2a00145040010800000000000000200e")
         PeerAddress(START, 0x49, 99, bytes(7), 8333),
         ONION,
     ],
-)  # fmt: skip
+)
 def test_addresses_that_lead_nowhere_are_refused(refused: PeerAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(addresses, "REGTEST", MAINNET)  # so that the network is not taken for one of private addresses
     run = Run()
@@ -151,7 +156,9 @@ def test_what_one_peer_tells_counts_as_one_source_whatever_it_says() -> None:
 
 def test_a_malformed_message_of_addresses_costs_the_connection() -> None:
     with pytest.raises(FormatError):
-        wire.AddrV2.parse(b"\x01" + bytes(4) + b"\x09\x01\x05" + bytes(5) + b"\x20\x8d")  # an IPv4 address of five bytes
+        wire.AddrV2.parse(
+            b"\x01" + bytes(4) + b"\x09\x01\x05" + bytes(5) + b"\x20\x8d"
+        )  # an IPv4 address of five bytes
     run = Run()
     run.do(Malformed(run.peer, FormatError("wrong", offset=0, field="address")))
     assert run.peer not in {peer.number for peer in run.engine.pool}
@@ -218,7 +225,8 @@ def test_no_seed_is_asked_where_there_is_a_proxy() -> None:
 def test_of_one_seed_few_addresses_are_taken_and_others_tell_of_themselves() -> None:
     run = Run()
     answers = tuple(
-        SeedAnswer(seed, 0x49, tuple(f"{30 + n}.{number}.{n % 7}.1" for n in range(200))) for number, seed in enumerate(SEEDS[:3])
+        SeedAnswer(seed, 0x49, tuple(f"{30 + n}.{number}.{n % 7}.1" for n in range(200)))
+        for number, seed in enumerate(SEEDS[:3])
     )
     failed = SeedAnswer(SEEDS[3], 0, (), OSError("gone"))
     effects = run.do(Seeded((*answers, failed)))
@@ -226,12 +234,16 @@ def test_of_one_seed_few_addresses_are_taken_and_others_tell_of_themselves() -> 
     counts = Counter(known.source for known in book._entries.values())
     assert counts.keys() == set(SEEDS[:3])
     assert max(counts.values()) <= addresses.MAX_OF_SEED
-    assert [each.event.address for each in effects if isinstance(getattr(each, "event", None), PeerWarning)] == [SEEDS[3]]  # type: ignore[union-attr]
+    assert [each.event.address for each in effects if isinstance(getattr(each, "event", None), PeerWarning)] == [  # type: ignore[union-attr]
+        SEEDS[3]
+    ]
 
 
 def test_the_choice_looks_at_no_peer_more_than_once_a_moment() -> None:
     """`next_at` is never now: otherwise the engine would ask for ticks without end."""
-    discovery = Discovery(Options(reach=Reach.DIRECT), Client(Swarm(1)).engine.chain, AddressBook(bytes(32)), (), {}, random.Random(1))
+    discovery = Discovery(
+        Options(reach=Reach.DIRECT), Client(Swarm(1)).engine.chain, AddressBook(bytes(32)), (), {}, random.Random(1)
+    )
     there: list[Neighbour] = []
     for second in range(1_000):
         now = Instant(float(second), float(START))

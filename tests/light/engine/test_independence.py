@@ -121,8 +121,12 @@ def test_what_was_proven_of_blocks_that_left_the_chain_is_not_proven_of_others_a
         assert isinstance(engine, Engine)
         assert engine.coverage.proven == world.truth.height
         assert not disk.waiting
-        told = (Received(Headers(tuple(block.raw[:80] for block in chain.chain.active[fork + 1 :]))) for chain in chains)
-        effects = engine.step(HeardTogether(next(iter(engine.pool)).number, tuple(told)), Instant(world.timeline.now, world.wall()))
+        told = (
+            Received(Headers(tuple(block.raw[:80] for block in chain.chain.active[fork + 1 :]))) for chain in chains
+        )
+        effects = engine.step(
+            HeardTogether(next(iter(engine.pool)).number, tuple(told)), Instant(world.timeline.now, world.wall())
+        )
         first, second = (effect for effect in effects if isinstance(effect, Commit))
         assert first.batch.fork == second.batch.fork == fork
         disk.store.commit(first.batch)

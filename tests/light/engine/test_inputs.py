@@ -36,13 +36,16 @@ def items_in(event: Input) -> list[InvItem]:
 
 
 @pytest.mark.parametrize("kind", [wire.Inv, wire.GetData, wire.NotFound])
-def test_a_message_of_many_items_comes_in_parts_and_a_pong_after_all_of_them(kind: Callable[[tuple[InvItem, ...]], Message]) -> None:
+def test_a_message_of_many_items_comes_in_parts_and_a_pong_after_all_of_them(
+    kind: Callable[[tuple[InvItem, ...]], Message],
+) -> None:
     made = list(inputs_of(7, [Received(kind(ITEMS)), events.Fenced(5)], lambda nonce: nonce))
     assert made[-1] == Fenced(7, 5)
     parts = [items_in(each) for each in made[:-1]]
     assert [item for part in parts for item in part] == list(ITEMS)
     assert all(0 < len(part) <= MAX_WORK for part in parts)
-    assert all(isinstance(message, kind) for each in made for message in messages_in(each))  # type: ignore[arg-type]  # they are classes
+    # they are classes
+    assert all(isinstance(message, kind) for each in made for message in messages_in(each))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", [wire.Addr, wire.AddrV2])
@@ -52,7 +55,12 @@ def test_addresses_come_in_parts_each_of_which_an_address_book_takes_in_little_t
     told = tuple(PeerAddress(at, 1, NetId.IPV6, b"\x26" + RNG.randbytes(15), 8333) for at in range(1_000))
     made = list(inputs_of(7, [Received(kind(told)), events.Fenced(5)], lambda nonce: nonce))
     assert made[-1] == Fenced(7, 5)
-    parts = [message.addresses for each in made for message in messages_in(each) if isinstance(message, wire.Addr | wire.AddrV2)]
+    parts = [
+        message.addresses
+        for each in made
+        for message in messages_in(each)
+        if isinstance(message, wire.Addr | wire.AddrV2)
+    ]
     assert [each for part in parts for each in part] == list(told)
     assert len(parts) == len(made) - 1 >= 20
 
@@ -65,7 +73,10 @@ def test_fifty_messages_that_came_together_are_several_inputs_where_they_are_muc
     assert 5 <= len(numbers) <= 15
     assert max(numbers) <= MAX_WORK
     header = Header.parse(bytes(80))
-    proofs = [Received(MerkleBlock(header, 4_000, tuple(RNG.randbytes(32) for _ in range(1_000)), bytes(250))) for _ in range(50)]
+    proofs = [
+        Received(MerkleBlock(header, 4_000, tuple(RNG.randbytes(32) for _ in range(1_000)), bytes(250)))
+        for _ in range(50)
+    ]
     assert 10 <= len(list(inputs_of(7, proofs, lambda nonce: nonce))) <= 25
     pongs = [Received(wire.FeeFilter(1_000)) for _ in range(50)]
     assert len(list(inputs_of(7, pongs, lambda nonce: nonce))) == 1
@@ -87,7 +98,9 @@ def test_nothing_is_lost_or_reordered_however_messages_are_cut() -> None:
             ]
             made.append(rng.choice(choices))
         inputs = list(inputs_of(7, made, lambda nonce: nonce))
-        assert [each for given in inputs for each in flat(given)] == [each for event in made for each in flat_event(event)]
+        assert [each for given in inputs for each in flat(given)] == [
+            each for event in made for each in flat_event(event)
+        ]
 
 
 def flat(given: Input) -> list[object]:

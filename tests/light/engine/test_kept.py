@@ -27,8 +27,12 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 @pytest.mark.parametrize("keep", [False, True])
-def test_a_database_is_asked_for_filters_that_it_may_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool) -> None:
-    """In a first search it has none; a later one is asked for those that were kept, in the same run and in the next one."""
+def test_a_database_is_asked_for_filters_that_it_may_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: bool
+) -> None:
+    """In a first search it has none; a later one is asked for those that were kept, in the same run and in the next
+    one.
+    """
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, keep_filters=keep) as world:
         reads = count_reads(monkeypatch)
         world.boot()

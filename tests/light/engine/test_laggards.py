@@ -1,4 +1,6 @@
-"""Peers that stay behind the best chain, or hide that it goes on, hold no place that an address nobody has tried could have."""
+"""Peers that stay behind the best chain, or hide that it goes on, hold no place that an address nobody has tried could
+have.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def _connected(world: Stage) -> set[int]:
 
 @MODES
 def test_where_nobody_has_the_tip_laggards_make_room_for_others(mode: Mode, tmp_path: Path) -> None:
-    """Who has told of the tip is gone, and nodes that get no new blocks have all places: an honest address would never be tried."""
+    """Who has told of the tip is gone, and nodes that get no new blocks have all places: an honest address would never
+    be tried.
+    """
     with stage(tmp_path, mode, Prompt, Prompt, Lags, Lags, Lags, max_peers=3) as world:
         world.boot()
         world.wait_synced(within=60)
@@ -75,7 +79,9 @@ def test_who_is_behind_for_long_makes_room_even_if_another_has_the_tip(mode: Mod
 
 @MODES
 def test_who_is_let_go_for_being_behind_does_not_come_back_at_once_for_its_network(mode: Mode, tmp_path: Path) -> None:
-    """Its network lacks while another has several, so it would be connected beyond the limit, and let go again, every second."""
+    """Its network lacks while another has several, so it would be connected beyond the limit, and let go again, every
+    second.
+    """
     with stage(tmp_path, mode, at(Prompt, 1, net=1), at(Prompt, 2, net=1), at(Lags, 3, net=2), max_peers=2) as world:
         world.boot()
         world.wait_synced(within=60)
@@ -103,13 +109,19 @@ def test_laggards_stay_where_nobody_else_could_come(mode: Mode, tmp_path: Path) 
         world.nodes[2].go_down()
         world.pass_time(2 * CATCH_UP_S)
         assert _ready(world) == {1, 2}
-        assert not [each for each in world.warnings if each.address.startswith(("10.1", "10.2")) and "does not know" not in str(each.error)]
+        assert not [
+            each
+            for each in world.warnings
+            if each.address.startswith(("10.1", "10.2")) and "does not know" not in str(each.error)
+        ]
 
 
 @MODES
 @pytest.mark.parametrize("most", [1, 2])
 def test_while_no_block_comes_for_long_others_are_heard(most: int, mode: Mode, tmp_path: Path) -> None:
-    """Who gets no new blocks is not behind what it has told: where such have all places, nobody else would ever tell of more."""
+    """Who gets no new blocks is not behind what it has told: where such have all places, nobody else would ever tell of
+    more.
+    """
     with stage(tmp_path, mode, *[Lags] * most, Prompt, Prompt, max_peers=most) as world:
         for node in world.nodes[most:]:
             node.is_up = False
@@ -212,7 +224,9 @@ def test_a_laggard_that_was_discovered_makes_room_only_where_another_address_is_
         made.report(Lost(teller.number, ConnectionResetError("gone")))
         swarm.directory[teller.address].is_up = False
         made.pass_time(120)
-        assert made.engine.pool.has(late) is not bool(others)  # of the others one has the place of who told of the tip, one this one's
+        assert made.engine.pool.has(late) is not bool(
+            others
+        )  # of the others one has the place of who told of the tip, one this one's
         made.are_late = False
         made.announce()
         made.pass_time(5)

@@ -23,7 +23,9 @@ ADDRESSES = [f"10.{number}.0.1:1" for number in range(6)]
 @pytest.mark.parametrize("seed", range(5))
 def test_lists_and_the_next_connection_follow_what_happens(seed: int) -> None:
     rng, now = random.Random(seed), Instant(0.0, 1_700_000_000.0)
-    pool = PeerPool(ADDRESSES, {}, 4, Patience(), Outbox(Books(WatchList(REGTEST), SavedBooks()), HeaderChain(REGTEST), Journal()))
+    pool = PeerPool(
+        ADDRESSES, {}, 4, Patience(), Outbox(Books(WatchList(REGTEST), SavedBooks()), HeaderChain(REGTEST), Journal())
+    )
     for _ in range(400):
         now = Instant(now.monotonic + rng.choice([0.0, 0.5, 60.0]), now.wall)
         pool.advance(now)

@@ -40,13 +40,20 @@ def test_the_first_and_the_last_addresses_of_each_network_are_as_ipaddress_has_t
 def test_what_is_short_for_public_holds_no_network_that_ipaddress_knows_as_special() -> None:
     """The special networks are those of the interpreter at hand."""
     constants = ipaddress.IPv4Address._constants  # type: ignore[attr-defined]  # no public name has them
-    special = [*constants._private_networks, constants._public_network, constants._multicast_network, constants._reserved_network]
+    special = [
+        *constants._private_networks,
+        constants._public_network,
+        constants._multicast_network,
+        constants._reserved_network,
+    ]
     for network in special:
         for address in (network[0], network[-1]):
             check(address.packed)
 
 
-PARTS = st.integers(0, 300).map(str) | st.sampled_from(("", "00", "01", "007", "0255", " 1", "1\n", "+1", "-1", "٣", "1_0", "0x1", "²"))
+PARTS = st.integers(0, 300).map(str) | st.sampled_from(
+    ("", "00", "01", "007", "0255", " 1", "1\n", "+1", "-1", "٣", "1_0", "0x1", "²")
+)
 
 
 @given(st.lists(PARTS, min_size=3, max_size=5).map(".".join))

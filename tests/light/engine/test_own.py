@@ -46,7 +46,9 @@ def test_what_all_reject_is_an_error_and_counts_no_more(mode: Mode, tmp_path: Pa
         world.pass_time(10)
         error = answer(world, txid)
         assert isinstance(error, TxRefusedError)
-        assert sorted(error.refusals) == [(f"10.{each}.0.{each}:18444", "mempool min fee not met (0x42)") for each in (1, 2)]
+        assert sorted(error.refusals) == [
+            (f"10.{each}.0.{each}:18444", "mempool min fee not met (0x42)") for each in (1, 2)
+        ]
         assert status(world, txid) is TxStatus.REFUSED
         assert changes(world, txid) == [(TxStatus.REFUSED, None)]
         assert world.process.disk.store.views.balance() == before
@@ -183,7 +185,9 @@ def test_what_a_peer_has_of_ours_is_in_the_database(tmp_path: Path) -> None:
 @MODES
 @pytest.mark.parametrize("is_private", [False, True])
 def test_what_is_given_up_before_it_is_stored_is_given_to_nobody(mode: Mode, is_private: bool, tmp_path: Path) -> None:
-    """A peer fetches it, and it is abandoned while the database is busy with it: its coins may be spent in another way."""
+    """A peer fetches it, and it is abandoned while the database is busy with it: its coins may be spent in another
+    way.
+    """
     if is_private and mode is Mode.BIP37:
         return
     with stage(tmp_path, mode, Hoards, Hoards, max_peers=1 if is_private else 2) as world:
@@ -229,7 +233,9 @@ def test_a_rival_in_a_block_is_told_with_its_name(mode: Mode, tmp_path: Path) ->
         world.nodes[1].is_up = False
         synced(world)
         coin = world.truth.coins[-1]
-        ours, theirs = (build_tx([coin.lock.spends(coin.outpoint)], [STRANGER.pays(coin.value - fee)]) for fee in (500, 600))
+        ours, theirs = (
+            build_tx([coin.lock.spends(coin.outpoint)], [STRANGER.pays(coin.value - fee)]) for fee in (500, 600)
+        )
         txid = send(world, raw=ours)
         world.pass_time(10)
         assert isinstance(answer(world, txid), Broadcast)
@@ -245,7 +251,9 @@ def test_a_rival_in_a_block_is_told_with_its_name(mode: Mode, tmp_path: Path) ->
 
 @MODES
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_spend_of_coins_that_are_not_watched_is_offered_again_after_a_reorganisation(mode: Mode, restarts: bool, tmp_path: Path) -> None:
+def test_a_spend_of_coins_that_are_not_watched_is_offered_again_after_a_reorganisation(
+    mode: Mode, restarts: bool, tmp_path: Path
+) -> None:
     """Nobody else has it any more: who reorganised kept its blocks to itself."""
     with stage(tmp_path, mode, Prompt, Prompt) as world:
         regtest = world.truth.regtest
@@ -276,7 +284,9 @@ def test_a_spend_of_coins_that_are_not_watched_is_offered_again_after_a_reorgani
 
 
 @MODES
-def test_a_spend_of_coins_that_are_not_watched_is_found_in_the_blocks_of_a_reorganisation(mode: Mode, tmp_path: Path) -> None:
+def test_a_spend_of_coins_that_are_not_watched_is_found_in_the_blocks_of_a_reorganisation(
+    mode: Mode, tmp_path: Path
+) -> None:
     """Filters that peers were given meanwhile do not know it: it was confirmed, and no entry matches it."""
     with stage(tmp_path, mode, Prompt, Prompt) as world:
         regtest = world.truth.regtest
@@ -328,7 +338,9 @@ def test_of_rivals_the_one_that_peers_know_is_named_where_they_refuse_ours(mode:
     with stage(tmp_path, mode, Prompt) as world:
         synced(world)
         coin = world.truth.coins[-1]
-        ours, theirs = (build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600))
+        ours, theirs = (
+            build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600)
+        )
         world.truth.regtest.submit_tx(theirs)
         world.pass_time(10)
         txid = send(world, raw=ours)
@@ -342,7 +354,9 @@ def test_of_rivals_the_one_that_peers_know_is_named_where_they_refuse_ours(mode:
 
 @MODES
 def test_another_entry_has_nothing_offered_again(mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who adds an address for each customer told all peers of every transaction that waits each time; we announce none but our own."""
+    """Who adds an address for each customer told all peers of every transaction that waits each time; we announce none
+    but our own.
+    """
     with stage(tmp_path, mode, Prompt, Prompt, Prompt) as world:
         announced: list[Message] = []
         monkeypatch.setattr(world.privacy, "sent", announced.append)
@@ -367,12 +381,16 @@ class TakesTime(Hoards):
 
 @MODES
 @pytest.mark.parametrize("is_kept", [True, False])
-def test_a_rival_that_one_peer_tells_of_is_no_answer_to_who_broadcasts(is_kept: bool, mode: Mode, tmp_path: Path) -> None:
+def test_a_rival_that_one_peer_tells_of_is_no_answer_to_who_broadcasts(
+    is_kept: bool, mode: Mode, tmp_path: Path
+) -> None:
     """Anybody may have invented it. Told of a conflict, the user may pay with other coins once more."""
     with stage(tmp_path, mode, TakesTime if is_kept else Drops) as world:
         synced(world)
         coin = world.truth.coins[-1]
-        ours, theirs = (build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600))
+        ours, theirs = (
+            build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600)
+        )
         rival = Transaction.parse(theirs).txid
         txid = send(world, raw=ours)
         world.pass_time(5)

@@ -19,7 +19,9 @@ from support.stage import Prompt, stage
 
 
 class _Package(Responder):
-    """As Core since 28: a child whose parent it lacks waits while the parent is asked for by txid; both are looked at together."""
+    """As Core since 28: a child whose parent it lacks waits while the parent is asked for by txid; both are looked at
+    together.
+    """
 
     FLOOR = 5_000
 
@@ -47,7 +49,9 @@ class _Package(Responder):
         if self.orphan is not None and Transaction.parse(self.orphan).inputs[0][:32] == tx.txid:
             super().on_tx(raw)
             super().on_tx(self.orphan)
-        elif self.regtest.mempool.get(parent) is None and not any(each[:32] == parent for each in self.regtest.chain.coins):
+        elif self.regtest.mempool.get(parent) is None and not any(
+            each[:32] == parent for each in self.regtest.chain.coins
+        ):
             self.orphan = raw
             self.send(GetData((InvItem(InvType.WITNESS_TX, parent),)))
 

@@ -25,7 +25,19 @@ from spvfilter.transaction import Transaction
 from spvfilter.wire.events import Received
 from spvfilter.wire.messages.table import GetAddr, GetData, Inv, Message
 from support.locks import LOCKS
-from support.sending import Waits, announced_from_now, answer, named, rivals, send, spend, status, steps, stranger, synced
+from support.sending import (
+    Waits,
+    announced_from_now,
+    answer,
+    named,
+    rivals,
+    send,
+    spend,
+    status,
+    steps,
+    stranger,
+    synced,
+)
 from support.stage import Prompt, Stage, stage
 
 
@@ -47,7 +59,9 @@ def test_a_private_transaction_goes_to_one_stranger_alone(tmp_path: Path) -> Non
 
 
 def announced_beside(world: Stage, name: str) -> list[bytes]:
-    """Sync until the stranger, the one that is not connected, behaves so: the hashes of what the client announces from then on."""
+    """Sync until the stranger, the one that is not connected, behaves so: the hashes of what the client announces from
+    then on.
+    """
     announced: list[bytes] = []
 
     def sent(message: Message) -> None:
@@ -125,7 +139,9 @@ def test_one_that_a_reorganisation_took_out_of_its_block_is_told_to_no_peer(
         world.wait_synced(within=300)
         world.pass_time(2_000)
         assert status(world, txid) is TxStatus.PENDING
-        assert told == [True, True][: 1 + restarts]  # soon to a stranger again, unless peers announce it again: that was while we were away
+        assert (
+            told == [True, True][: 1 + restarts]
+        )  # soon to a stranger again, unless peers announce it again: that was while we were away
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -155,7 +171,9 @@ def test_one_that_no_block_has_for_long_does_not_depend_on_a_stranger_that_is_aw
         assert isinstance(known, Broadcast)
         (given,) = named(world, known.sent)
         assert world.process is not None
-        free = [node for node in world.nodes if all(each.node is not node for each in world.process.connections.values())]
+        free = [
+            node for node in world.nodes if all(each.node is not node for each in world.process.connections.values())
+        ]
         for node in free:
             node.is_up = (node is given) is (away == "the others")
         mempool = world.truth.regtest.mempool
@@ -167,7 +185,9 @@ def test_one_that_no_block_has_for_long_does_not_depend_on_a_stranger_that_is_aw
         assert txid in mempool
 
 
-def test_what_a_stranger_sends_together_with_something_else_is_heard_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_stranger_sends_together_with_something_else_is_heard_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)
         process = world.process
@@ -175,7 +195,11 @@ def test_what_a_stranger_sends_together_with_something_else_is_heard_too(tmp_pat
         report = process.report
 
         def together(input: Input) -> None:
-            report(HeardTogether(input.peer, (Received(GetAddr()), Received(input.message))) if isinstance(input, Heard) else input)
+            report(
+                HeardTogether(input.peer, (Received(GetAddr()), Received(input.message)))
+                if isinstance(input, Heard)
+                else input
+            )
 
         monkeypatch.setattr(process, "report", together)
         other = stranger(world)
@@ -187,7 +211,9 @@ def test_what_a_stranger_sends_together_with_something_else_is_heard_too(tmp_pat
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_private_transaction_that_is_not_heard_of_is_offered_to_the_rest_after_a_while(restarts: bool, tmp_path: Path) -> None:
+def test_a_private_transaction_that_is_not_heard_of_is_offered_to_the_rest_after_a_while(
+    restarts: bool, tmp_path: Path
+) -> None:
     with stage(tmp_path, Mode.COMPACT, Drops, Drops, Prompt, max_peers=2) as world:
         world.nodes[2].is_up = True
         world.boot()
@@ -299,7 +325,9 @@ def test_a_private_transaction_that_came_into_conflict_meanwhile_is_given_to_nob
         process = world.process
         assert process is not None
         coin = next(each for each in world.truth.coins if bytes(each.outpoint) in world.truth.regtest.chain.coins)
-        ours, rival = (build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 900))
+        ours, rival = (
+            build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 900)
+        )
         report, asked = process.report, []
 
         def late(input: Input) -> None:
@@ -362,7 +390,9 @@ def test_one_that_was_replaced_here_is_given_to_no_further_stranger(
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_one_whose_rivals_block_left_the_chain_is_told_to_no_peer(restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_whose_rivals_block_left_the_chain_is_told_to_no_peer(
+    restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)
         told = announced_from_now(world, monkeypatch)
@@ -386,7 +416,9 @@ def test_one_whose_rivals_block_left_the_chain_is_told_to_no_peer(restarts: bool
         assert (wtxid, False) not in told
 
 
-def test_one_that_is_broadcast_to_all_in_a_later_run_is_not_private_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_is_broadcast_to_all_in_a_later_run_is_not_private_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another of ours had replaced it: no peer was offered it, but a stranger."""
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)
@@ -408,7 +440,9 @@ def test_one_that_is_broadcast_to_all_in_a_later_run_is_not_private_any_more(tmp
         assert status(world, txid) is TxStatus.PENDING
 
 
-def test_a_call_for_one_that_is_just_being_given_to_another_stranger_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_for_one_that_is_just_being_given_to_another_stranger_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No stranger takes it then: the call waited until it was told that no peer had taken it, though they had."""
     with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, max_peers=2) as world:
         synced(world)
@@ -430,7 +464,9 @@ def test_a_call_for_one_that_is_just_being_given_to_another_stranger_is_answered
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_the_parent_of_what_all_are_offered_is_told_to_no_peer(restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_parent_of_what_all_are_offered_is_told_to_no_peer(
+    restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was on its way: peers have it, and who is told of it learns that it is ours."""
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)
@@ -454,7 +490,9 @@ def test_the_parent_of_what_all_are_offered_is_told_to_no_peer(restarts: bool, t
         assert (wtxid, False) not in told
 
 
-def test_too_many_that_have_ended_or_are_in_blocks_have_none_forgotten_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_that_have_ended_or_are_in_blocks_have_none_forgotten_that_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was offered to all peers then."""
     monkeypatch.setattr(privately, "MAX_HELD", 2)
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:

@@ -100,7 +100,10 @@ def test_a_queue_that_was_full_and_is_empty_after_one_step_is_filled_again(monke
     world = Announcing(Mode.COMPACT)
     (peer,) = world.run.engine.pool
     for _ in range(4):
-        assert world.run.engine._mempool._queue.put(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]), peer.group) == []
+        assert (
+            world.run.engine._mempool._queue.put(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]), peer.group)
+            == []
+        )
     effects = world.run.do(Heard(1, world.inventory()))
     assert not world.run.engine._mempool._queue
     assert Wake(NOW.monotonic) in effects
@@ -108,7 +111,9 @@ def test_a_queue_that_was_full_and_is_empty_after_one_step_is_filled_again(monke
 
 
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
-def test_what_others_have_announced_is_asked_of_them_when_it_leaves_the_queue(mode: Mode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_others_have_announced_is_asked_of_them_when_it_leaves_the_queue(
+    mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A liar who gives it first, with a flood of its own before and others' behind, must not keep it out."""
     monkeypatch.setattr(Queue, "MOST", 4)
     world = Announcing(mode)
@@ -154,7 +159,9 @@ def test_what_made_room_is_asked_of_others_who_announce_it(monkeypatch: pytest.M
     assert world.recorded() == 1
 
 
-def test_what_found_no_room_when_its_parent_came_is_asked_of_others_who_announce_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_found_no_room_when_its_parent_came_is_asked_of_others_who_announce_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(unconfirmed, "MAX_PENDING", 1)
     world = Announcing(Mode.COMPACT)
     parent = Transaction.parse(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]))
@@ -169,14 +176,19 @@ def test_what_found_no_room_when_its_parent_came_is_asked_of_others_who_announce
 
 
 def test_a_filter_that_a_peer_brings_into_doubt_is_loaded_anew_once_in_a_round_trip() -> None:
-    """What it announces and does not have, and then what the filter does not match, are 300 bytes; a filter may be 36,000."""
+    """What it announces and does not have, and then what the filter does not match, are 300 bytes; a filter may be
+    36,000.
+    """
     world = Announcing(Mode.BIP37)
     run, loads, effects = world.run, 0, list[Effect]()
     for _ in range(4):
         run.pong(effects)
         effects = []
         for _ in range(10):
-            missing, other = RNG.randbytes(32), Transaction.parse(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1, bytes(22))]))
+            missing, other = (
+                RNG.randbytes(32),
+                Transaction.parse(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1, bytes(22))])),
+            )
             effects += run.do(Heard(1, wire.Inv((InvItem(InvType.TX, missing),))))
             effects += run.do(Heard(1, wire.NotFound((InvItem(InvType.TX, missing),))))
             effects += run.do(Heard(1, wire.Inv((InvItem(InvType.TX, other.txid),))))

@@ -1,4 +1,6 @@
-"""Transactions that spend the same: what a peer tells of their order moves few matches, and a block with one of them ends the other."""
+"""Transactions that spend the same: what a peer tells of their order moves few matches, and a block with one of them
+ends the other.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ MATCHES, PAIRS = 50, 20
 
 
 class Rivals:
-    """Transactions that spend the same, two by two: one with many matches, and one with a single match that was seen later."""
+    """Transactions that spend the same, two by two: one with many matches, and one with a single match that was seen
+    later.
+    """
 
     def __init__(self) -> None:
         self.run = Run(Mode.COMPACT)
@@ -101,7 +105,9 @@ def test_rivals_are_found_by_their_wtxids_without_reading_transactions(monkeypat
 
     run = Run(Mode.COMPACT)
     coin = RNG.randbytes(32)
-    old, new = (Transaction.parse(tx([TxIn(coin, 0, witness=(bytes(size),))], [TxOut(1_000, OURS)] * size)) for size in (1, 2))
+    old, new = (
+        Transaction.parse(tx([TxIn(coin, 0, witness=(bytes(size),))], [TxOut(1_000, OURS)] * size)) for size in (1, 2)
+    )
     for each in (old, new):
         run.engine.books.add_unconfirmed(each.raw, 1_700_000_000)
     run.do(Tick())
@@ -125,7 +131,9 @@ def test_a_block_contradicts_an_unconfirmed_payment_to_what_was_not_watched_when
         world.watch_lock(lock)
         world.wait_synced(within=60)
         world.pass_time(10)
-        assert [event.match.height for event in world.told if isinstance(event, MatchFound) and event.match.txid == paid] == [None]
+        assert [
+            event.match.height for event in world.told if isinstance(event, MatchFound) and event.match.txid == paid
+        ] == [None]
         rival = build_tx([coin], [other.pays(45_000)])
         regtest.mempool.remove_for([Transaction.parse(rival)])
         regtest.submit_tx(rival)

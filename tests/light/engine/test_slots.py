@@ -1,4 +1,6 @@
-"""Named peers where there are more addresses than connections: as many networks as there are, and who contradicts is heard again."""
+"""Named peers where there are more addresses than connections: as many networks as there are, and who contradicts is
+heard again.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ class Pool(PeerPool):
                         self.lost(peer.number, ConnectionRefusedError("refused"), now)
                         continue
                     host = self.hosts.get(peer.address, peer.address.rpartition(":")[0])
-                    made = self.welcome(Connected(peer.number, host, COMPACT_FILTERS, 0, True, True, "/", int(now.wall)), now)
+                    made = self.welcome(
+                        Connected(peer.number, host, COMPACT_FILTERS, 0, True, True, "/", int(now.wall)), now
+                    )
                     if made is not None:
                         self.move(made, PeerState.READY)
             self.advance(now)
@@ -132,7 +136,9 @@ def test_who_contradicts_is_connected_first_and_beyond_in_at_most_a_quarter_of_t
 
 @pytest.mark.parametrize("lost", [0, 2])
 def test_those_that_contradict_one_after_the_other_get_no_more_than_a_quarter_of_the_slots(lost: int) -> None:
-    """Whoever has been compared again leaves no doubt, so that the next two that do go first: honest peers were let go for them."""
+    """Whoever has been compared again leaves no doubt, so that the next two that do go first: honest peers were let go
+    for them.
+    """
     contesting = [f"11.{net}.0.1:1" for net in range(8)]
     honest = [f"10.{net}.0.1:1" for net in range(10)]
     pool = Pool([*honest, *contesting], 8)

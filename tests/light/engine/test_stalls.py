@@ -108,8 +108,12 @@ class Drips(Liar):
 
 
 @pytest.mark.parametrize("drips", [1, 2])
-def test_a_peer_that_sends_filters_one_by_one_holds_up_nothing_that_others_have_time_for(drips: int, tmp_path: Path) -> None:
-    """Each is headway, so it stalls never: what it was asked for would take minutes, and so would all that comes behind that."""
+def test_a_peer_that_sends_filters_one_by_one_holds_up_nothing_that_others_have_time_for(
+    drips: int, tmp_path: Path
+) -> None:
+    """Each is headway, so it stalls never: what it was asked for would take minutes, and so would all that comes behind
+    that.
+    """
     with stage(tmp_path, Mode.COMPACT, *[Drips] * drips, Prompt, Prompt, patience=Patience(filters=20)) as world:
         world.truth.mine(800)
         world.boot()
@@ -166,7 +170,9 @@ class Walks(Crawls):
 
 @pytest.mark.parametrize("crawling", [1, 3])
 def test_peers_that_send_blocks_one_by_one_hold_synced_up_for_half_a_minute(crawling: int, tmp_path: Path) -> None:
-    """All who answer promptly are compared before Synced is told; who needs minutes for one question answers so no more."""
+    """All who answer promptly are compared before Synced is told; who needs minutes for one question answers so no
+    more.
+    """
     with stage(tmp_path, Mode.BIP37, *[Crawls] * crawling, Prompt, Prompt, Prompt) as world:
         world.truth.mine(800)
         for node in world.nodes[crawling:]:
@@ -180,11 +186,15 @@ def test_peers_that_send_blocks_one_by_one_hold_synced_up_for_half_a_minute(craw
         assert not world.banned
         world.pass_time(400)
         pool = world.process.engine.pool  # type: ignore[union-attr]
-        assert all(peer.state is PeerState.READY for peer in pool if not peer.questions)  # once it has answered, it counts again
+        assert all(
+            peer.state is PeerState.READY for peer in pool if not peer.questions
+        )  # once it has answered, it counts again
 
 
 @pytest.mark.parametrize("others", [2, 3])
-def test_a_peer_that_is_slow_at_many_questions_holds_synced_up_no_longer_than_at_one(others: int, tmp_path: Path) -> None:
+def test_a_peer_that_is_slow_at_many_questions_holds_synced_up_no_longer_than_at_one(
+    others: int, tmp_path: Path
+) -> None:
     with stage(tmp_path, Mode.BIP37, Walks, *[Prompt] * others) as world:
         world.truth.mine(3_000)
         world.boot()
@@ -207,7 +217,9 @@ def test_of_two_that_are_asked_for_the_same_blocks_the_second_one_is_waited_for(
 
 
 def test_a_peer_without_the_block_does_not_keep_up_a_false_filter_header_of_one_that_is_gone(tmp_path: Path) -> None:
-    """No block decides, nobody is left who has the filter that ours commits to, and the third peer cannot say anything about it."""
+    """No block decides, nobody is left who has the filter that ours commits to, and the third peer cannot say anything
+    about it.
+    """
     with stage(tmp_path, Mode.COMPACT, Misleads, Lags, Prompt) as world:
         liar, _, honest = world.nodes
         liar.is_up = False
@@ -289,7 +301,9 @@ class DripsForHours(OneTooMany, Drips):
     step_s = 100.0
 
 
-def test_a_peer_that_sends_filters_one_by_one_does_not_keep_up_a_filter_header_that_it_alone_stands_by(tmp_path: Path) -> None:
+def test_a_peer_that_sends_filters_one_by_one_does_not_keep_up_a_filter_header_that_it_alone_stands_by(
+    tmp_path: Path,
+) -> None:
     """Nobody else is asked for the filters above it, and its own is lacking for a verdict about it."""
     with stage(tmp_path, Mode.COMPACT, DripsForHours, Prompt) as world:
         synced_once_the_honest_one_came(world, within=200)
@@ -297,7 +311,9 @@ def test_a_peer_that_sends_filters_one_by_one_does_not_keep_up_a_filter_header_t
 
 
 class _Holding(_Dripping):
-    """Holds compact filters back, but single ones, until it is asked for filter headers, as it is where its own were given up."""
+    """Holds compact filters back, but single ones, until it is asked for filter headers, as it is where its own were
+    given up.
+    """
 
     is_holding = False
 
@@ -328,7 +344,9 @@ class SlowFilters(Drips):
 
 
 def test_two_that_contradict_each_other_and_are_slow_do_not_undo_each_other_for_ever(tmp_path: Path) -> None:
-    """The honest one needs minutes for filters: each time that it is given up for the other one it has twice as long."""
+    """The honest one needs minutes for filters: each time that it is given up for the other one it has twice as
+    long.
+    """
     with stage(tmp_path, Mode.COMPACT, Holds, SlowFilters) as world:
         synced_once_the_honest_one_came(world, within=3_600)
 
@@ -357,8 +375,12 @@ class Vanishes(OneTooMany):
         return made
 
 
-def test_a_peer_that_stays_behind_does_not_keep_up_the_filter_header_of_a_tip_whose_author_is_gone(tmp_path: Path) -> None:
-    """All is searched, and nobody is left who stands by the filter header of the tip: only the next block ended that."""
+def test_a_peer_that_stays_behind_does_not_keep_up_the_filter_header_of_a_tip_whose_author_is_gone(
+    tmp_path: Path,
+) -> None:
+    """All is searched, and nobody is left who stands by the filter header of the tip: only the next block ended
+    that.
+    """
     with stage(tmp_path, Mode.COMPACT, Vanishes, StaysBehind, Prompt) as world:
         liar, _, honest = world.nodes
         honest.is_up = False
@@ -408,7 +430,9 @@ class Dawdles(OneTooMany):
                 end.work()
 
 
-def test_a_peer_that_takes_long_to_say_what_it_thinks_of_them_does_not_keep_up_filter_headers_of_one_that_is_gone(tmp_path: Path) -> None:
+def test_a_peer_that_takes_long_to_say_what_it_thinks_of_them_does_not_keep_up_filter_headers_of_one_that_is_gone(
+    tmp_path: Path,
+) -> None:
     """It was waited for as long as any question to it was open: for one after the other."""
     with stage(tmp_path, Mode.COMPACT, OneTooMany, Dawdles, Prompt) as world:
         liar, dawdler, honest = world.nodes

@@ -1,8 +1,9 @@
-"""A thousand addresses, of which 11 % serve filters and 20 % belong to one party in four groups: whom a client meets, day after day.
+"""A thousand addresses, of which 11 % serve filters and 20 % belong to one party in four groups: whom a client meets,
+day after day.
 
-The hostile addresses all state compact filters and are always there; a hostile node tells of its own and of addresses that it makes up,
-and goes on to. Honest connections last for eight hours on average, hostile ones for ever. Each rule of the address book is taken out
-once, to show that the bounds would not hold without it.
+The hostile addresses all state compact filters and are always there; a hostile node tells of its own and of addresses
+that it makes up, and goes on to. Honest connections last for eight hours on average, hostile ones for ever. Each rule
+of the address book is taken out once, to show that the bounds would not hold without it.
 """
 
 from __future__ import annotations
@@ -47,16 +48,17 @@ class Week:
     hostile: list[int] = field(default_factory=list)  # hostile connections
     share: list[float] = field(default_factory=list)  # the same, of all
     kept: list[int] = field(default_factory=list)  # connections of the last session that are there again
-    dials: list[int] = field(default_factory=list)  # attempts since the start, eight of them at once; without the first session
+    dials: list[int] = field(
+        default_factory=list
+    )  # attempts since the start, eight of them at once; without the first session
     buckets: int = 0  # of new addresses with one that was made up
     known: int = 0  # addresses in the book
 
     def __str__(self) -> str:
         return (
-            f"first {mean(self.first):.1f} s, honest {mean(self.honest):.1f} s (most {max(self.honest):.1f}), "
-            f"hostile {mean(self.share):.2f} (most {max(self.hostile)}), kept {mean(self.kept):.1f} (least {min(self.kept)}), "
-            f"dials {mean(self.dials):.1f}, "
-            f"buckets {self.buckets}, book {self.known}"
+            f"first {mean(self.first):.1f} s, honest {mean(self.honest):.1f} s (most {max(self.honest):.1f}), hostile"
+            f" {mean(self.share):.2f} (most {max(self.hostile)}), kept {mean(self.kept):.1f} (least {min(self.kept)}),"
+            f" dials {mean(self.dials):.1f}, buckets {self.buckets}, book {self.known}"
         )
 
 
@@ -101,7 +103,10 @@ def week_of(seed: int, *, without: str | None = None, forgets: bool = False, cap
         book = made.engine.pool._discovery.book  # type: ignore[union-attr]
         week.buckets = len({bucket for (bucket, _), address in book._new.slots().items() if is_made_up(address)})
         week.known = len(book)
-    print(f"\nseed {seed}, without {without or ('the book' if forgets else 'nothing')}, seeds {captured and 'captured'}: {week}")
+    print(
+        f"\nseed {seed}, without {without or ('the book' if forgets else 'nothing')}, seeds {captured and 'captured'}:"
+        f" {week}"
+    )
     return week
 
 

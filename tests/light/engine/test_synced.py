@@ -38,7 +38,9 @@ def test_with_a_clock_that_is_days_slow_nothing_is_called_synced(mode: Mode, tmp
 
 @MODES
 def test_a_clock_that_is_set_right_makes_no_old_tip_synced(mode: Mode, tmp_path: Path) -> None:
-    """New blocks were from the future by the wrong clock; a node that lags behind is no reason to take the old tip for the best."""
+    """New blocks were from the future by the wrong clock; a node that lags behind is no reason to take the old tip for
+    the best.
+    """
     with stage(tmp_path, mode, Lags, Prompt, Prompt) as world:
         world.boot()
         world.wait_synced(within=60)
@@ -98,7 +100,9 @@ def test_a_clock_that_jumps_for_a_minute_expires_nothing(mode: Mode, tmp_path: P
 
 @pytest.mark.parametrize(("mode", "liar"), [(Mode.BIP37, OmitsAll), (Mode.COMPACT, OmitsScripts)])
 def test_what_is_searched_again_is_not_synced_and_then_told_anew(mode: Mode, liar: Kind, tmp_path: Path) -> None:
-    """Synced rests on the word of a liar, who is alone at first: once it is exposed, neither the status nor the last Synced says so."""
+    """Synced rests on the word of a liar, who is alone at first: once it is exposed, neither the status nor the last
+    Synced says so.
+    """
     with stage(tmp_path, mode, liar, Prompt) as world:
         world.nodes[1].is_up = False
         world.boot()
@@ -131,7 +135,9 @@ class Slow(SkewedClock):
 
 
 @pytest.mark.parametrize("wrong", [Fast, Slow])
-def test_one_wrong_clock_beside_one_that_agrees_with_ours_delays_nothing(wrong: type[SkewedClock], tmp_path: Path) -> None:
+def test_one_wrong_clock_beside_one_that_agrees_with_ours_delays_nothing(
+    wrong: type[SkewedClock], tmp_path: Path
+) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, wrong) as world:
         world.boot()
         world.wait_synced(within=60)
@@ -139,7 +145,9 @@ def test_one_wrong_clock_beside_one_that_agrees_with_ours_delays_nothing(wrong: 
 
 
 @MODES
-def test_a_transaction_of_ours_that_a_reorganisation_took_from_its_block_is_offered_again(mode: Mode, tmp_path: Path) -> None:
+def test_a_transaction_of_ours_that_a_reorganisation_took_from_its_block_is_offered_again(
+    mode: Mode, tmp_path: Path
+) -> None:
     with stage(tmp_path, mode, Prompt) as world:
         world.boot()
         world.wait_synced(within=60)
@@ -160,7 +168,9 @@ def test_a_transaction_of_ours_that_a_reorganisation_took_from_its_block_is_offe
 
 
 @MODES
-def test_a_transaction_of_ours_comes_back_from_under_hundreds_of_blocks_after_a_restart(mode: Mode, tmp_path: Path) -> None:
+def test_a_transaction_of_ours_comes_back_from_under_hundreds_of_blocks_after_a_restart(
+    mode: Mode, tmp_path: Path
+) -> None:
     """On a test network blocks cost next to nothing."""
     with stage(tmp_path, mode, Prompt, Prompt) as world:
         world.boot()

@@ -1,4 +1,6 @@
-"""When the engine wants to be called: often while something happens, at each deadline, and rarely where nothing comes of it."""
+"""When the engine wants to be called: often while something happens, at each deadline, and rarely where nothing comes
+of it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def context_with_a_peer() -> Context:
     peer = pool.welcome(Connected(1, "10.1.0.1", 0x4D, 3, True, True, "/test/", int(START.wall)), START)
     assert peer is not None
     pool.move(peer, PeerState.READY)
-    context = Context(Options(), HeaderChain(REGTEST), FilterRows(), books, pool, out, random.Random(1), START, START.wall)
+    context = Context(
+        Options(), HeaderChain(REGTEST), FilterRows(), books, pool, out, random.Random(1), START, START.wall
+    )
     context.is_due = False
     return context
 

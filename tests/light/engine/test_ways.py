@@ -102,7 +102,11 @@ def test_where_auto_goes_over_to_compact_filters_without_the_mempool_peers_are_t
         assert world.process is not None
         assert isinstance(answer(world, txid), Broadcast)
         (connection,) = world.process.connections.values()
-        assert (connection.sent["filterload"], connection.sent["filteradd"], connection.sent["filterclear"]) == (1, 0, 0)
+        assert (connection.sent["filterload"], connection.sent["filteradd"], connection.sent["filterclear"]) == (
+            1,
+            0,
+            0,
+        )
         way[0] = Way.BLOOM
         world.truth.receive()
         world.truth.mine()
@@ -139,8 +143,12 @@ def test_where_auto_goes_over_to_compact_filters_the_spend_of_a_bare_multisig_ou
         assert world.has_found_all()
 
 
-def test_blocks_that_were_searched_by_bip37_since_are_not_told_as_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two peers had agreed on their filter headers; but for what was added later one peer was asked, that is left, and its filter."""
+def test_blocks_that_were_searched_by_bip37_since_are_not_told_as_proven(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two peers had agreed on their filter headers; but for what was added later one peer was asked, that is left, and
+    its filter.
+    """
     way, lock = [Way.COMPACT], p2wpkh(key(77))
     monkeypatch.setattr(Engine, "_preferred_way", lambda engine: way[0])
     with stage(tmp_path, Mode.AUTO, OmitsAll, Prompt, mempool=False) as world:
@@ -205,7 +213,9 @@ def test_auto_goes_back_to_compact_filters_when_a_peer_that_failed_often_has_bec
 
 
 def test_a_network_that_lacks_leaves_room_for_a_peer_with_compact_filters(tmp_path: Path) -> None:
-    """While it is waited for, nobody was let go who is there beyond the limit: it was never connected, and no block searched again."""
+    """While it is waited for, nobody was let go who is there beyond the limit: it was never connected, and no block
+    searched again.
+    """
     others = [at(NoFilters, 2, net=1), at(NoFilters, 3, net=1), at(NoFilters, 4, net=2)]
     with stage(tmp_path, Mode.AUTO, at(Prompt, 1, net=1), *others, max_peers=2) as world:
         first, late = world.nodes[0], world.nodes[3]
@@ -227,7 +237,9 @@ class _Inventing(Responder):
     raw = b""
 
     def on_message(self, message: Message) -> None:
-        if isinstance(message, wire.GetData) and any(item.hash == Transaction.parse(self.raw).wtxid for item in message.items):
+        if isinstance(message, wire.GetData) and any(
+            item.hash == Transaction.parse(self.raw).wtxid for item in message.items
+        ):
             self.send(wire.Tx(self.raw))
         else:
             super().on_message(message)
@@ -238,7 +250,9 @@ class Invents(Liar):
 
 
 def heard_by_peers(folder: Path, lock: Lock) -> list[dict[str, int]]:
-    """How many messages of each kind a client with the usual scripts sends to each peer, if one invents a payment to `lock`."""
+    """How many messages of each kind a client with the usual scripts sends to each peer, if one invents a payment to
+    `lock`.
+    """
     _Inventing.raw = tx([TxIn(bytes(32), 7)], [TxOut(1_000, lock.script_pubkey)])
     folder.mkdir()
     with stage(folder, Mode.BIP37, Invents, Prompt, fp_rate=0.3) as world:
@@ -333,8 +347,12 @@ def test_auto_looks_beyond_named_peers_without_compact_filters() -> None:
         assert len(made.ready) <= 4
 
 
-def test_what_was_asked_for_before_a_peer_had_a_filter_costs_it_no_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By compact filters all that is announced is asked for. A peer that got a filter meanwhile was banned for what that does not match."""
+def test_what_was_asked_for_before_a_peer_had_a_filter_costs_it_no_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By compact filters all that is announced is asked for. A peer that got a filter meanwhile was banned for what
+    that does not match.
+    """
     with stage(tmp_path, Mode.AUTO, *[Late] * 3) as world:
         monkeypatch.setattr(world.wishes, "answered", lambda token, value: None)
         world.boot()
@@ -354,7 +372,9 @@ def test_what_was_asked_for_before_a_peer_had_a_filter_costs_it_no_connection(tm
         assert world.has_found_all()
 
 
-def test_what_is_announced_while_auto_waits_is_found_when_it_goes_over_to_bip37(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_announced_while_auto_waits_is_found_when_it_goes_over_to_bip37(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It was remembered to be asked for by compact filters only, and no peer announces it again by itself."""
     way = [Way.COMPACT]
     monkeypatch.setattr(Engine, "_preferred_way", lambda engine: way[0])

@@ -1,4 +1,6 @@
-"""A transaction that is broadcast again with another witness, as when it is signed anew: the same txid, which peers may have already."""
+"""A transaction that is broadcast again with another witness, as when it is signed anew: the same txid, which peers may
+have already.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def signed_twice(world: Stage) -> list[bytes]:
 
 @MODES
 @pytest.mark.parametrize("kind", [Hoards, Drops])
-def test_what_is_broadcast_with_another_witness_is_offered_with_it(mode: Mode, kind: type[Taker], tmp_path: Path) -> None:
+def test_what_is_broadcast_with_another_witness_is_offered_with_it(
+    mode: Mode, kind: type[Taker], tmp_path: Path
+) -> None:
     """As when the first was signed with a wrong key: no peer keeps it, or one that does not check it says so."""
     with stage(tmp_path, mode, kind) as world:
         synced(world)
@@ -77,7 +81,9 @@ class Late(Hoards):
 def test_what_peers_have_is_not_refused_when_it_is_broadcast_with_another_witness(
     mode: Mode, kind: type[Behaviour], number: int, ran_before: bool, tmp_path: Path
 ) -> None:
-    """Signed anew it has the same txid: no peer takes the second, since all have the first. Its coins were free to be spent again."""
+    """Signed anew it has the same txid: no peer takes the second, since all have the first. Its coins were free to be
+    spent again.
+    """
     with stage(tmp_path, mode, *[kind] * number) as world:
         synced(world)
         raws = signed_twice(world)
@@ -100,7 +106,9 @@ def test_what_peers_have_is_not_refused_when_it_is_broadcast_with_another_witnes
 def test_what_peers_have_is_not_refused_when_it_was_abandoned_and_is_broadcast_with_another_witness(
     mode: Mode, restarts: bool, tmp_path: Path
 ) -> None:
-    """Who abandons it does not have it taken back: those who have it refuse the second. Its coins were free to be spent again."""
+    """Who abandons it does not have it taken back: those who have it refuse the second. Its coins were free to be spent
+    again.
+    """
     with stage(tmp_path, mode, Prompt) as world:
         synced(world)
         raws = signed_twice(world)
@@ -145,7 +153,9 @@ def test_a_private_transaction_that_is_broadcast_with_another_witness_is_sent_wi
 
 
 @MODES
-def test_what_was_abandoned_and_is_sent_again_does_not_take_the_place_of_what_peers_have_instead(mode: Mode, tmp_path: Path) -> None:
+def test_what_was_abandoned_and_is_sent_again_does_not_take_the_place_of_what_peers_have_instead(
+    mode: Mode, tmp_path: Path
+) -> None:
     """With another witness it was taken for what peers have, and the payment that they do have was offered no more."""
     with stage(tmp_path, mode, Prompt) as world:
         synced(world)

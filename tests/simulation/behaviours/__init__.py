@@ -19,7 +19,12 @@ LATE: type[Behaviour] = Late
 
 def _library(*modules: object) -> list[type[Behaviour]]:
     """Every behaviour of these modules that is not a base of others."""
-    found = [kind for module in modules for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Behaviour)]
+    found = [
+        kind
+        for module in modules
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, Behaviour)
+    ]
     return sorted({kind for kind in found if not _is_abstract(kind)}, key=lambda kind: kind.__name__)
 
 
@@ -33,4 +38,6 @@ LIARS = [kind for kind in _library(faulty, bloom, compact, blocks, floods) if no
 
 def named(name: str) -> type[Behaviour]:
     """The behaviour with a name."""
-    return next(kind for kind in (HONEST, *FAULTY, *LIARS, *RELAYS, *GARBLERS, *SCHEMES, *ERRATIC) if kind.__name__ == name)
+    return next(
+        kind for kind in (HONEST, *FAULTY, *LIARS, *RELAYS, *GARBLERS, *SCHEMES, *ERRATIC) if kind.__name__ == name
+    )

@@ -1,4 +1,6 @@
-"""Behaviour: what a node of the simulated network does differently from an honest one. Subclasses are the library of behaviours."""
+"""Behaviour: what a node of the simulated network does differently from an honest one. Subclasses are the library of
+behaviours.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ class Behaviour:
     def quality(self) -> Quality:
         """Of a new connection to it."""
         rng = self.rng
-        return Quality(rng.uniform(0.005, 0.15), rng.uniform(0, 0.1), rng.choice([2e5, 1e6, 1e7]), rng.choice([0, 0, 0, 0.2]))
+        return Quality(
+            rng.uniform(0.005, 0.15), rng.uniform(0, 0.1), rng.choice([2e5, 1e6, 1e7]), rng.choice([0, 0, 0, 0.2])
+        )
 
     def pause_s(self, end: NodeEnd) -> float:
         """Seconds before it looks at what has just come."""

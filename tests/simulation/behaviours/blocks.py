@@ -154,7 +154,9 @@ class _UnconnectedResponder(_InventingResponder):
     def send_headers(self, blocks: Sequence[TreeBlock]) -> None:
         super().send_headers(blocks)
         if self._rng.random() < 0.5:
-            self.send(wire.Headers((_invented(self._rng, self._rng.randbytes(32), self.regtest.chain.tip.header.time),)))
+            self.send(
+                wire.Headers((_invented(self._rng, self._rng.randbytes(32), self.regtest.chain.tip.header.time),))
+            )
 
 
 class _RepeatingResponder(_InventingResponder):

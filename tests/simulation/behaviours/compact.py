@@ -37,7 +37,9 @@ class FalseIndex(FilterIndex):
 
 
 class FalseFilters(Liar):
-    """Serves filters that differ from the true ones, with filter headers that commit to them. One index serves all connections."""
+    """Serves filters that differ from the true ones, with filter headers that commit to them. One index serves all
+    connections.
+    """
 
     def __init__(self, rng: random.Random, world: World) -> None:
         super().__init__(rng, world)
@@ -79,7 +81,8 @@ class AddsScripts(FalseFilters):
 class HidesBehindDoubt(FalseFilters):
     """Has one element too many where no block can show it, and in every second later block leaves our scripts out.
 
-    The spend of a taproot or bare output does not show its script; where the same script is paid in the block, there is room for another.
+    The spend of a taproot or bare output does not show its script; where the same script is paid in the block, there is
+    room for another.
     """
 
     def change(self, block: TreeBlock, elements: set[bytes]) -> set[bytes]:
@@ -164,7 +167,9 @@ class FalseCheckpoints(Tampering):
 
     def tamper(self, message: Message) -> Message | None:
         if isinstance(message, CFCheckpt):
-            return CFCheckpt(message.filter_type, message.stop_hash, (*message.filter_headers[:-1], self.rng.randbytes(32)))
+            return CFCheckpt(
+                message.filter_type, message.stop_hash, (*message.filter_headers[:-1], self.rng.randbytes(32))
+            )
         return message
 
 
@@ -175,7 +180,9 @@ class MalformedFilters(Tampering):
         if not isinstance(message, CFilter) or self.rng.random() < 0.7:
             return message
         data = message.data
-        broken = self.rng.choice([data[:-1], data + b"\x00\x00", b"\xfe\xff\xff\xff\x01" + data[1:], b"\xff" * 40, b"", data[:1]])
+        broken = self.rng.choice(
+            [data[:-1], data + b"\x00\x00", b"\xfe\xff\xff\xff\x01" + data[1:], b"\xff" * 40, b"", data[:1]]
+        )
         return CFilter(message.filter_type, message.block_hash, broken)
 
 

@@ -39,7 +39,9 @@ class Erratic(Tampering):
 
 
 class ErraticAtTip(Erratic):
-    """Mostly invents the filter hash of the block that it alone is asked for, and contradicts that by its checkpoints."""
+    """Mostly invents the filter hash of the block that it alone is asked for, and contradicts that by its
+    checkpoints.
+    """
 
     def tamper(self, message: Message) -> Message | None:
         if isinstance(message, CFHeaders) and len(message.filter_hashes) == 1 and self.rng.random() < 0.7:

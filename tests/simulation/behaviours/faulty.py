@@ -193,7 +193,9 @@ class _DownloadingResponder(Responder):
 
 
 class Downloading(Behaviour):
-    """In initial download: its version announces the height of the others, it answers getheaders with nothing and has no blocks."""
+    """In initial download: its version announces the height of the others, it answers getheaders with nothing and has
+    no blocks.
+    """
 
     is_full = False
     responder = _DownloadingResponder

@@ -144,7 +144,9 @@ class InventsConflicts(Invents):
             outpoint = rng.choice(truth.coins).outpoint
         else:
             outpoint = OutPoint(rng.randbytes(32), 0)
-        return build_tx([TxIn(outpoint, rng.randbytes(4))], [rng.choice(truth.locks).pays(rng.randrange(1_000, 50_000))])
+        return build_tx(
+            [TxIn(outpoint, rng.randbytes(4))], [rng.choice(truth.locks).pays(rng.randrange(1_000, 50_000))]
+        )
 
 
 class InventsChains(Invents):
@@ -157,6 +159,8 @@ class InventsChains(Invents):
         self._last = OutPoint(sha256(b"nothing").digest(), 0)
 
     def invent(self) -> bytes:
-        raw = build_tx([TxIn(self._last)], [self.rng.choice(self.world.truth.locks).pays(self.rng.randrange(1_000, 50_000))])
+        raw = build_tx(
+            [TxIn(self._last)], [self.rng.choice(self.world.truth.locks).pays(self.rng.randrange(1_000, 50_000))]
+        )
         self._last = OutPoint(oracle.txid(raw), 0)
         return raw

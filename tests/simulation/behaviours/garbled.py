@@ -1,4 +1,6 @@
-"""Nodes that garble what they say: sound envelopes around messages that are changed, repeated, late, out of order or of other questions."""
+"""Nodes that garble what they say: sound envelopes around messages that are changed, repeated, late, out of order or of
+other questions.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ _MOST_KEPT = 50  # messages that may be repeated
 class _GarblingResponder(Responder):
     """Between the honest answer and the wire, one message of `one_of` meets with an accident."""
 
-    def __init__(self, regtest: Regtest, session: Session, rng: random.Random, one_of: float, only: tuple[str, ...]) -> None:
+    def __init__(
+        self, regtest: Regtest, session: Session, rng: random.Random, one_of: float, only: tuple[str, ...]
+    ) -> None:
         super().__init__(regtest, session)
         self._rng = rng
         self._one_of = one_of
@@ -61,7 +65,10 @@ class _GarblingResponder(Responder):
             case 6:
                 return [
                     Unknown(
-                        rng.choice(["headers", "cfheaders", "tx", "block", "merkleblock", "cfilter", "inv", "notfound"]), bytes(message)
+                        rng.choice(
+                            ["headers", "cfheaders", "tx", "block", "merkleblock", "cfilter", "inv", "notfound"]
+                        ),
+                        bytes(message),
                     )
                 ]
             case _:
@@ -92,14 +99,22 @@ class _GarblingResponder(Responder):
         txs = list(self.regtest.mempool)
         match rng.randrange(9):
             case 0:
-                return wire.Headers(tuple(each.raw[:80] for each in chain.active[block.height : block.height + rng.choice([0, 1, 20])]))
+                return wire.Headers(
+                    tuple(each.raw[:80] for each in chain.active[block.height : block.height + rng.choice([0, 1, 20])])
+                )
             case 1:
                 return wire.Headers((other.raw[:80],))
             case 2:
-                return wire.Inv(tuple(InvItem(rng.choice(list(InvType)), each) for each in (block.hash, other.hash, rng.randbytes(32))))
+                return wire.Inv(
+                    tuple(
+                        InvItem(rng.choice(list(InvType)), each) for each in (block.hash, other.hash, rng.randbytes(32))
+                    )
+                )
             case 3:
                 return wire.NotFound(
-                    tuple(InvItem(rng.choice(list(InvType)), each) for each in (block.hash, other.hash, rng.randbytes(32)))
+                    tuple(
+                        InvItem(rng.choice(list(InvType)), each) for each in (block.hash, other.hash, rng.randbytes(32))
+                    )
                 )
             case 4:
                 return wire.Tx(rng.choice(txs).raw if txs else chain.txs(block)[0].raw)
@@ -110,7 +125,9 @@ class _GarblingResponder(Responder):
             case 7:
                 return wire.FeeFilter(rng.choice([0, -1, 1 << 62, 21 * 10**14]))
             case _:
-                return wire.CFHeaders(0, other.hash, rng.randbytes(32), tuple(rng.randbytes(32) for _ in range(rng.choice([0, 1, 3]))))
+                return wire.CFHeaders(
+                    0, other.hash, rng.randbytes(32), tuple(rng.randbytes(32) for _ in range(rng.choice([0, 1, 3])))
+                )
 
 
 class Garbles(Liar):

@@ -1,4 +1,6 @@
-"""Behaviours of nodes that do something else with the transactions they are given: refuse, drop, pass on late, say nothing, lie."""
+"""Behaviours of nodes that do something else with the transactions they are given: refuse, drop, pass on late, say
+nothing, lie.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ class NeverEchoes(Taker):
 
 
 class FalseEcho(Taker):
-    """One of a party that fetches our transactions, keeps them from everybody, and has its other nodes announce them to us."""
+    """One of a party that fetches our transactions, keeps them from everybody, and has its other nodes announce them to
+    us.
+    """
 
     is_honest = False
 

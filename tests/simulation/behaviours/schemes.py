@@ -1,4 +1,6 @@
-"""Behaviours of nodes that combine what each may do with what the engine makes of it: lives have them where they are asked for."""
+"""Behaviours of nodes that combine what each may do with what the engine makes of it: lives have them where they are
+asked for.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 
 
 class ChangesFilters(Liar):
-    """Serves other filters over every connection: none contradicts itself, and no two agree with each other or with the true ones.
+    """Serves other filters over every connection: none contradicts itself, and no two agree with each other or with the
+    true ones.
 
     They have elements too many where no block can show it, and leave our scripts out of some blocks above a height.
     """
@@ -60,7 +63,9 @@ class Misleads(Tampering):
 
     def tamper(self, message: Message) -> Message | None:
         if isinstance(message, CFHeaders) and message.stop_hash not in self._old and len(message.filter_hashes) == 1:
-            return CFHeaders(message.filter_type, message.stop_hash, message.previous, (sha256d(message.filter_hashes[0]),))
+            return CFHeaders(
+                message.filter_type, message.stop_hash, message.previous, (sha256d(message.filter_hashes[0]),)
+            )
         return message
 
 
@@ -88,7 +93,9 @@ class _WithholdingResponder(Responder):
 
 
 class WithholdsBlocks(Behaviour):
-    """Has every third block for nobody: it stays silent about it, says that it does not have it, or ends the connection."""
+    """Has every third block for nobody: it stays silent about it, says that it does not have it, or ends the
+    connection.
+    """
 
     is_full = False
 
@@ -129,7 +136,9 @@ class Wavers(Behaviour):
         return _WaveringResponder(view, session, self.rng, self._other)
 
     def has_block(self, view: Regtest, block_hash: bytes) -> bool:
-        return super().has_block(view, block_hash) or (self._other is not None and super().has_block(self._other, block_hash))
+        return super().has_block(view, block_hash) or (
+            self._other is not None and super().has_block(self._other, block_hash)
+        )
 
     def _branch(self, view: Regtest) -> Regtest:
         other = copy_chain(view, self.world.true_wall)
@@ -198,7 +207,13 @@ class ChangesServices(Behaviour):
 
     def settings(self, view: Regtest) -> Settings:
         made = super().settings(view)
-        return Settings(made.network, self.rng.choice(self.kinds), relay=made.relay, start_height=made.start_height, ping_interval_s=1e7)
+        return Settings(
+            made.network,
+            self.rng.choice(self.kinds),
+            relay=made.relay,
+            start_height=made.start_height,
+            ping_interval_s=1e7,
+        )
 
 
 class _MalleatingResponder(Responder):
@@ -228,7 +243,9 @@ class _MalleatingResponder(Responder):
 
     def on_message(self, message: Message) -> None:
         if isinstance(message, wire.GetData):
-            message = wire.GetData(tuple(InvItem(item.kind, self._true.get(item.hash, item.hash)) for item in message.items))
+            message = wire.GetData(
+                tuple(InvItem(item.kind, self._true.get(item.hash, item.hash)) for item in message.items)
+            )
         super().on_message(message)
 
 
@@ -259,7 +276,9 @@ class _RelayingResponder(Responder):
 
 
 class Rivals(Behaviour):
-    """A miner that has a block of its own at the height of many a new one, with what waits, and tells of it first, until faults end."""
+    """A miner that has a block of its own at the height of many a new one, with what waits, and tells of it first,
+    until faults end.
+    """
 
     is_full = False
 

@@ -74,7 +74,11 @@ async def conversation(port: int, settings: Settings) -> AsyncIterator[Conversat
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         session = Session(
-            settings, Role.OUTBOUND, draw_nonce=lambda: secrets.randbits(64), now=time.monotonic(), timestamp=int(time.time())
+            settings,
+            Role.OUTBOUND,
+            draw_nonce=lambda: secrets.randbits(64),
+            now=time.monotonic(),
+            timestamp=int(time.time()),
         )
         yield Conversation(session, reader, writer)
     finally:

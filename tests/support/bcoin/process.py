@@ -32,7 +32,9 @@ class Bcoin:
         self._reading = asyncio.create_task(self._read())
 
     async def call(self, method: str, params: object = None) -> Any:
-        """Call a method of driver.js (`params` is an object) or of bcoin's RPC (`params` is a list). Raises BcoinError."""
+        """Call a method of driver.js (`params` is an object) or of bcoin's RPC (`params` is a list). Raises
+        BcoinError.
+        """
         if self._ended:
             raise BcoinError("bcoin has ended")
         assert self.process.stdin is not None

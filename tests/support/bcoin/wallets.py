@@ -28,11 +28,17 @@ class Wallets:
         script = (await self.bcoin.call("address", {"account": "segwit"}))["script"]
         self.watch.add_script(bytes.fromhex(script))
         outputs = [[f"0014{number + 1:040x}", 10_000 + number] for number in range(others)]
-        return str((await self.bcoin.call("send", {"outputs": [*outputs, [script, value]], "account": "default"}))["txid"])
+        return str(
+            (await self.bcoin.call("send", {"outputs": [*outputs, [script, value]], "account": "default"}))["txid"]
+        )
 
     async def spend(self, value: int) -> str:
         """Pay a stranger from what was received, with the change to a new address."""
-        return str((await self.bcoin.call("send", {"outputs": [["0014" + "77" * 20, value]], "account": "segwit"}))["txid"])
+        return str(
+            (await self.bcoin.call("send", {"outputs": [["0014" + "77" * 20, value]], "account": "segwit"}))["txid"]
+        )
 
     async def pay_strangers(self, outputs: int) -> None:
-        await self.bcoin.call("send", {"outputs": [[f"0014{n + 9:040x}", 9_000] for n in range(outputs)], "account": "default"})
+        await self.bcoin.call(
+            "send", {"outputs": [[f"0014{n + 9:040x}", 9_000] for n in range(outputs)], "account": "default"}
+        )

@@ -24,7 +24,11 @@ def test_published_addresses_are_read_shown_and_written() -> None:
         message = parse_message("addrv2", entry(case["encoded"]))
         assert isinstance(message, AddrV2)
         (address,) = message.addresses
-        assert (address.net, address.address.hex(), address.host) == (case["network_id"], case["address_bytes"], case["address"])
+        assert (address.net, address.address.hex(), address.host) == (
+            case["network_id"],
+            case["address_bytes"],
+            case["address"],
+        )
         assert bytes(message) == entry(case["encoded"])
 
 
@@ -35,7 +39,9 @@ def test_published_bad_addresses_are_refused_or_to_be_ignored() -> None:
         if case["valid"]:
             continue
         try:
-            message = parse_message("addrv2", entry(case["encoded"]) if "truncated" not in case["reason"] else entry(case["encoded"])[:-2])
+            message = parse_message(
+                "addrv2", entry(case["encoded"]) if "truncated" not in case["reason"] else entry(case["encoded"])[:-2]
+            )
         except MessageError as error:
             assert error.field in ("address length", "address")
         else:

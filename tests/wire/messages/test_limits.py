@@ -1,4 +1,6 @@
-"""Counts and lengths at and beyond their limits, where nothing may be allocated for a mere claim; limits of the constructors."""
+"""Counts and lengths at and beyond their limits, where nothing may be allocated for a mere claim; limits of the
+constructors.
+"""
 
 from __future__ import annotations
 
@@ -158,13 +160,22 @@ WRONG: dict[str, tuple[Callable[..., SupportsBytes], tuple[Any, ...], str]] = {
     "data": (Reject, (b"", 1, b"", b"x"), "data has 0 or 32 bytes, not 1"),
     "addresses": (Addr, (PLACES * 501,), "addresses: at most 1000, not 1002"),
     "new addresses": (AddrV2, (PLACES * 501,), "addresses: at most 1000, not 1002"),
-    "onion in addr": (Addr, ((PeerAddress(0, 0, NetId.TORV3, H1, 1),),), "holds IPv4 and IPv6 addresses, not those of network 4"),
+    "onion in addr": (
+        Addr,
+        ((PeerAddress(0, 0, NetId.TORV3, H1, 1),),),
+        "holds IPv4 and IPv6 addresses, not those of network 4",
+    ),
     "mapped": (Addr, ((PeerAddress(0, 0, NetId.IPV6, bytes(10) + b"\xff\xff1234", 1),),), "must have network IPV4"),
-    "address": (PeerAddress, (0, 0, NetId.IPV4, b"123", 1), "address: 3 bytes, IPV4 has 4"),  # type: ignore[dict-item]  # each is a bad value, and refused
-    "unknown address": (PeerAddress, (0, 0, 99, bytes(513), 1), "address: 513 bytes, at most 512"),  # type: ignore[dict-item]  # each is a bad value, and refused
-    "time": (PeerAddress, (1 << 32, 0, 1, bytes(4), 1), "time is not a u32"),  # type: ignore[dict-item]  # each is a bad value, and refused
-    "network": (PeerAddress, (0, 0, 256, bytes(4), 1), "network id is not a u8"),  # type: ignore[dict-item]  # each is a bad value, and refused
-    "port": (PeerAddress, (0, 0, 1, bytes(4), 65536), "port is not a u16: 65536"),  # type: ignore[dict-item]  # each is a bad value, and refused
+    # each is a bad value, and refused
+    "address": (PeerAddress, (0, 0, NetId.IPV4, b"123", 1), "address: 3 bytes, IPV4 has 4"),  # type: ignore[dict-item]
+    # each is a bad value, and refused
+    "unknown address": (PeerAddress, (0, 0, 99, bytes(513), 1), "address: 513 bytes, at most 512"),  # type: ignore[dict-item]
+    # each is a bad value, and refused
+    "time": (PeerAddress, (1 << 32, 0, 1, bytes(4), 1), "time is not a u32"),  # type: ignore[dict-item]
+    # each is a bad value, and refused
+    "network": (PeerAddress, (0, 0, 256, bytes(4), 1), "network id is not a u8"),  # type: ignore[dict-item]
+    # each is a bad value, and refused
+    "port": (PeerAddress, (0, 0, 1, bytes(4), 65536), "port is not a u16: 65536"),  # type: ignore[dict-item]
     "locator": (GetHeaders, ((H1,) * 102,), "locator: at most 101, not 102"),
     "locator hash": (GetBlocks, ((H1, b"short"),), "locator: each has 32 bytes, not 5"),
     "stop hash": (GetHeaders, ((), b""), "stop hash has 32 bytes, not 0"),
@@ -192,14 +203,18 @@ WRONG: dict[str, tuple[Callable[..., SupportsBytes], tuple[Any, ...], str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
-def test_a_message_that_could_not_be_read_back_is_not_made(case: tuple[Callable[..., SupportsBytes], tuple[Any, ...], str]) -> None:
+def test_a_message_that_could_not_be_read_back_is_not_made(
+    case: tuple[Callable[..., SupportsBytes], tuple[Any, ...], str],
+) -> None:
     cls, arguments, message = case
     with pytest.raises(ParameterError, match=message):
         cls(*arguments)
 
 
 def test_the_largest_filter_that_a_block_can_have_fits() -> None:
-    """As many different scripts as 1 MB of outputs holds, the shortest first, and the worst distances between their hashes."""
+    """As many different scripts as 1 MB of outputs holds, the shortest first, and the worst distances between their
+    hashes.
+    """
     room, elements, size = 1_000_000, 0, 1
     while room >= 9 + size:
         fitting = min(256**size, room // (9 + size))

@@ -1,4 +1,6 @@
-"""Merkleblocks from a lying peer: truncated, with flipped bits, inflated, or proving what is not a transaction (CVE-2017-12842)."""
+"""Merkleblocks from a lying peer: truncated, with flipped bits, inflated, or proving what is not a transaction
+(CVE-2017-12842).
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,16 @@ def made(count: int, positions: list[int]) -> MerkleBlock:
     return MerkleBlock.from_txids(header_of(build.merkle_root(txids)), txids, positions)
 
 
-PROOFS = [made(1, [0]), made(1, []), made(2, [1]), made(3, [2]), made(7, [0, 6]), made(9, [3]), made(64, []), made(100, [0, 41, 42, 99])]
+PROOFS = [
+    made(1, [0]),
+    made(1, []),
+    made(2, [1]),
+    made(3, [2]),
+    made(7, [0, 6]),
+    made(9, [3]),
+    made(64, []),
+    made(100, [0, 41, 42, 99]),
+]
 
 
 @pytest.mark.parametrize("proof", PROOFS)
@@ -49,7 +60,9 @@ def test_a_merkleblock_cut_at_any_byte_is_refused(proof: MerkleBlock) -> None:
 
 
 def survives(original: MerkleBlock, raw: bytes) -> tuple[ProvedTx, ...] | None:
-    """The proof in damaged bytes, or None if they are refused. A proof is always true, of this block or of another header."""
+    """The proof in damaged bytes, or None if they are refused. A proof is always true, of this block or of another
+    header.
+    """
     try:
         proof = MerkleBlock.parse(raw).verify()
     except (FormatError, ProofError):
@@ -64,8 +77,9 @@ def survives(original: MerkleBlock, raw: bytes) -> tuple[ProvedTx, ...] | None:
 
 @pytest.mark.parametrize("proof", PROOFS)
 def test_every_flipped_bit_is_refused_or_leaves_a_proof_of_what_is_true(proof: MerkleBlock) -> None:
-    """Changes that pass: the header's other fields, which change its hash; the count, if the tree keeps its shape; padding bits of the last
-    byte. A leaf's own bit only decides whether it counts as matched."""
+    """Changes that pass: the header's other fields, which change its hash; the count, if the tree keeps its shape;
+    padding bits of the last byte. A leaf's own bit only decides whether it counts as matched.
+    """
     raw = bytes(proof)
     matched = proof.verify().matched
     nodes = list(described(proof.total, [position for position, _ in matched]))
@@ -84,7 +98,11 @@ def test_every_flipped_bit_is_refused_or_leaves_a_proof_of_what_is_true(proof: M
                 assert found == matched
             else:
                 assert {position for position, _ in set(found) ^ set(matched)} == {leaves[at]}
-    assert header | padding | leaves.keys() <= survivors.keys() <= header | padding | leaves.keys() | set(range(8 * 80, 8 * 84))
+    assert (
+        header | padding | leaves.keys()
+        <= survivors.keys()
+        <= header | padding | leaves.keys() | set(range(8 * 80, 8 * 84))
+    )
 
 
 FEW_HASHES = st.lists(st.sampled_from([bytes(32), b"\1" * 32, bytes(range(32))]), max_size=12)
@@ -110,10 +128,14 @@ def test_a_tree_made_up_is_taken_exactly_where_the_definition_takes_it(
 
 
 @given(st.integers(1, 9), st.binary(min_size=1, max_size=3), st.data())
-def test_as_many_hashes_as_the_bits_want_are_judged_as_the_definition_judges_them(total: int, flags: bytes, data: st.DataObject) -> None:
+def test_as_many_hashes_as_the_bits_want_are_judged_as_the_definition_judges_them(
+    total: int, flags: bytes, data: st.DataObject
+) -> None:
     wanted = [count for count in range(total + 1) if extracted(total, [bytes([n]) * 32 for n in range(count)], flags)]
     assume(wanted)
-    hashes = data.draw(st.lists(st.integers(0, 3).map(lambda n: bytes([n]) * 32), min_size=wanted[0], max_size=wanted[0]))
+    hashes = data.draw(
+        st.lists(st.integers(0, 3).map(lambda n: bytes([n]) * 32), min_size=wanted[0], max_size=wanted[0])
+    )
     expected = extracted(total, hashes, flags)
     made_up = MerkleBlock(header_of(expected[0] if expected else bytes(32)), total, tuple(hashes), flags)
     if expected is not None:
@@ -163,7 +185,9 @@ def test_of_thousands_of_mutated_proofs_some_survive_and_none_proves_what_is_not
     assert outcomes == {True, False}
 
 
-@pytest.mark.parametrize("count", [2**64 - 1, 2**32 - 1, 2**25, 2**25 + 1, MAX_BLOCK_TRANSACTIONS + 1, MAX_BLOCK_TRANSACTIONS, 200])
+@pytest.mark.parametrize(
+    "count", [2**64 - 1, 2**32 - 1, 2**25, 2**25 + 1, MAX_BLOCK_TRANSACTIONS + 1, MAX_BLOCK_TRANSACTIONS, 200]
+)
 @pytest.mark.parametrize("field", ["hashes", "flags"])
 def test_counts_beyond_what_follows_cost_no_memory(count: int, field: str) -> None:
     raw = bytes(header_of(bytes(32))) + (1).to_bytes(4, "little")
@@ -181,7 +205,9 @@ def test_more_hashes_than_a_block_has_transactions_are_not_kept() -> None:
     head = bytes(header_of(bytes(32))) + b"\xff" * 4
     tail = build.var_bytes(bytes(4))
     with pytest.raises(FormatError, match="hash count at byte 84: 16667, at most 16666"):
-        MerkleBlock.parse(head + build.var_int(MAX_BLOCK_TRANSACTIONS + 1) + bytes(32 * (MAX_BLOCK_TRANSACTIONS + 1)) + tail)
+        MerkleBlock.parse(
+            head + build.var_int(MAX_BLOCK_TRANSACTIONS + 1) + bytes(32 * (MAX_BLOCK_TRANSACTIONS + 1)) + tail
+        )
     most = MerkleBlock.parse(head + build.var_int(MAX_BLOCK_TRANSACTIONS) + bytes(32 * MAX_BLOCK_TRANSACTIONS) + tail)
     assert len(most.hashes) == MAX_BLOCK_TRANSACTIONS
 
@@ -190,7 +216,11 @@ def test_more_hashes_than_a_block_has_transactions_are_not_kept() -> None:
     ("lie", "flaw", "said"),
     [
         (lambda p: (0, p.hashes, p.flags), Flaw.NO_TRANSACTIONS, "at least one transaction"),
-        (lambda p: (16_667, p.hashes, p.flags), Flaw.TOO_MANY_TRANSACTIONS, "16667 transactions, a block has at most 16666"),
+        (
+            lambda p: (16_667, p.hashes, p.flags),
+            Flaw.TOO_MANY_TRANSACTIONS,
+            "16667 transactions, a block has at most 16666",
+        ),
         (lambda p: (2**32 - 1, p.hashes, p.flags), Flaw.TOO_MANY_TRANSACTIONS, "4294967295 transactions"),
         (lambda p: (7, p.hashes * 2, p.flags), Flaw.TOO_MANY_HASHES, "10 hashes for 7 transactions"),
         (lambda p: (7, p.hashes, b""), Flaw.TOO_FEW_BITS, "0 flag bits for 5 hashes"),
@@ -199,10 +229,16 @@ def test_more_hashes_than_a_block_has_transactions_are_not_kept() -> None:
         (lambda p: (7, p.hashes, p.flags + b"\0"), Flaw.UNUSED_BITS, "uses 10 of 24 flag bits"),
         (lambda p: (7, p.hashes + p.hashes[:1], p.flags), Flaw.UNUSED_HASHES, "uses 5 of 6 hashes"),
         (lambda p: (7, p.hashes[::-1], p.flags), Flaw.WRONG_ROOT, "not the header's merkle root"),
-        (lambda p: (8, (*p.hashes, p.hashes[-1]), p.flags[:1] + b"\x03"), Flaw.EQUAL_SIBLINGS, "below the node at height 1, position 3"),
+        (
+            lambda p: (8, (*p.hashes, p.hashes[-1]), p.flags[:1] + b"\x03"),
+            Flaw.EQUAL_SIBLINGS,
+            "below the node at height 1, position 3",
+        ),
     ],
 )
-def test_each_lie_has_its_own_error(lie: Callable[[MerkleBlock], tuple[int, tuple[bytes, ...], bytes]], flaw: Flaw, said: str) -> None:
+def test_each_lie_has_its_own_error(
+    lie: Callable[[MerkleBlock], tuple[int, tuple[bytes, ...], bytes]], flaw: Flaw, said: str
+) -> None:
     honest = made(7, [0, 6])
     honest.verify()
     with pytest.raises(ProofError, match=said) as error:
@@ -249,7 +285,12 @@ def test_what_is_proved_below_a_64_byte_transaction_is_not_trusted() -> None:
 
 def test_an_inner_node_passed_off_as_a_transaction_is_not_trusted() -> None:
     fake = short_transaction(2)
-    txids = [fake[:32], fake[32:], bytes(32), bytes([1] * 32)]  # two real txids that make a transaction when put together
+    txids = [
+        fake[:32],
+        fake[32:],
+        bytes(32),
+        bytes([1] * 32),
+    ]  # two real txids that make a transaction when put together
     header = header_of(build.merkle_root(txids))
     lie = MerkleBlock(header, 2, (build.txid(fake), build.sha256d(txids[2] + txids[3])), bytes([0b011])).verify()
     assert lie.matched == ((0, build.txid(fake)),)
@@ -294,7 +335,9 @@ def test_two_children_that_do_not_parse_are_no_transaction(at: int) -> None:
 
 def test_the_four_free_bytes_of_a_64_byte_transaction_may_stand_in_either_script() -> None:
     for script_sig in range(5):
-        raw = build.tx([build.TxIn(bytes([7] * 32), 0, b"\x51" * script_sig)], [build.TxOut(0, b"\x51" * (4 - script_sig))])
+        raw = build.tx(
+            [build.TxIn(bytes([7] * 32), 0, b"\x51" * script_sig)], [build.TxOut(0, b"\x51" * (4 - script_sig))]
+        )
         assert can_be_node(raw)
         assert proof_of_pair(raw).ambiguous
 

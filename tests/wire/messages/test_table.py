@@ -1,4 +1,6 @@
-"""Every P2P message: published ones field by field; round trips, truncation at every byte and trailing bytes for all."""
+"""Every P2P message: published ones field by field; round trips, truncation at every byte and trailing bytes for
+all.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,29 @@ from spvfilter.errors import FormatError, MessageError, ParameterError
 from spvfilter.kernel import walk_block
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import MAX_PAYLOAD_SIZE
-from spvfilter.wire.messages.table import LIMITS, Block, CFHeaders, InvItem, InvType, Tx, Unknown, Version, command_of, parse_message
+from spvfilter.wire.messages.table import (
+    LIMITS,
+    Block,
+    CFHeaders,
+    InvItem,
+    InvType,
+    Tx,
+    Unknown,
+    Version,
+    command_of,
+    parse_message,
+)
 from support import build
 from support.samples import BLOCK, FUNDING, MESSAGES, SAMPLES, WITNESS, payloads
 from support.vectors import vector_cases
 
 INV_NAMES = {"filtered_block": InvType.FILTERED_BLOCK, "block": InvType.BLOCK, "witness_block": InvType.WITNESS_BLOCK}
-NAMES = {"previous_filter_header": "previous", "filter": "data", "data_hash": "data", "inventory": "items"}  # the vectors', ours
+NAMES = {
+    "previous_filter_header": "previous",
+    "filter": "data",
+    "data_hash": "data",
+    "inventory": "items",
+}  # the vectors', ours
 
 
 def shown(name: str, value: object) -> object:
@@ -34,7 +52,10 @@ def shown(name: str, value: object) -> object:
         case int() if name == "nonce" and value > 1 << 53:
             return str(value)
         case tuple() if name == "inventory":
-            return [[next(key for key, kind in INV_NAMES.items() if kind == item.kind), hash_to_hex(item.hash)] for item in value]
+            return [
+                [next(key for key, kind in INV_NAMES.items() if kind == item.kind), hash_to_hex(item.hash)]
+                for item in value
+            ]
         case tuple():
             return [hash_to_hex(hash_) for hash_ in value]
     return value
@@ -50,10 +71,13 @@ def test_published_messages_are_read_and_made_again(case: Any) -> None:
     fields.pop("heights", None)
     if isinstance(message, CFHeaders):
         chain = itertools.accumulate(
-            message.filter_hashes, lambda header, filter_hash: build.sha256d(filter_hash + header), initial=message.previous
+            message.filter_hashes,
+            lambda header, filter_hash: build.sha256d(filter_hash + header),
+            initial=message.previous,
         )
         assert [hash_to_hex(header) for header in chain][1:] == fields.pop("resulting_filter_headers")
-    assert {name: shown(name, getattr(message, NAMES.get(name, name))) for name in fields} == fields  # type: ignore[arg-type]  # a name for every field
+    # a name for every field
+    assert {name: shown(name, getattr(message, NAMES.get(name, name))) for name in fields} == fields  # type: ignore[arg-type]
 
 
 def test_there_is_a_sample_of_every_command() -> None:
@@ -77,7 +101,10 @@ def test_every_message_is_read_back(command: str, data: st.DataObject) -> None:
     assert len(bytes(message)) <= LIMITS[command]
 
 
-WHOLE = {"version": len(bytes(SAMPLES["version"])) - 1, "reject": len(bytes(SAMPLES["reject"])) - 32}  # without relay flag, hash
+WHOLE = {
+    "version": len(bytes(SAMPLES["version"])) - 1,
+    "reject": len(bytes(SAMPLES["reject"])) - 32,
+}  # without relay flag, hash
 OPTIONAL: dict[str, dict[str, Any]] = {"version": {"relay": True}, "reject": {"data": b""}}
 
 
@@ -103,7 +130,11 @@ def test_every_truncation_raises(command: str, payload: bytes) -> None:
             assert 0 <= caught.value.offset <= size
             cause = caught.value.__cause__
             assert isinstance(cause, FormatError)
-            assert (caught.value.command, caught.value.offset, caught.value.field) == (command, cause.offset, cause.field)
+            assert (caught.value.command, caught.value.offset, caught.value.field) == (
+                command,
+                cause.offset,
+                cause.field,
+            )
             assert str(caught.value) == f"{command}: {cause}"
 
 

@@ -1,4 +1,4 @@
-/* Signatures and docstrings of the compiled types: those of kernel/pure/, written by scripts/docstrings. Not to be edited. */
+/* Signatures and docstrings of the compiled types, written by scripts/docstrings from kernel/pure/. Do not edit. */
 #ifndef SPV_BINDING_DOCS_TYPES_H
 #define SPV_BINDING_DOCS_TYPES_H
 
@@ -8,9 +8,9 @@
     "\n" \
     "A bit array with k hash functions; bit b is `1 << (b & 7)` of byte `b >> 3`, as BIP-37 lays it out.\n" \
     "\n" \
-    "`buffer` holds ⌈m/8⌉ bytes. With no bits or no functions everything is contained and adding does nothing, as in Core since 0.21\n" \
-    "(CVE-2013-5700: never divide by the size). Raises ParameterError for numbers out of range, a key that does not have 16 bytes,\n" \
-    "or a buffer of another size."
+    "`buffer` holds ⌈m/8⌉ bytes. With no bits or no functions everything is contained and adding does nothing, as in Core\n" \
+    "since 0.21 (CVE-2013-5700: never divide by the size). Raises ParameterError for numbers out of range, a key that\n" \
+    "does not have 16 bytes, or a buffer of another size."
 #define SPV_DOC_BitCore_bits \
     "The number of bits, m."
 #define SPV_DOC_BitCore_add \
@@ -26,28 +26,33 @@
     "\n" \
     "Add a batch of keys, or several, and return how many were new.\n" \
     "\n" \
-    "A batch is an iterable of keys, a buffer, or a column: an array of NumPy, a Series or an Index of pandas, a Series of polars, an\n" \
-    "array of pyarrow, anything else with `__arrow_c_array__` or `__arrow_c_stream__` (Arrow's C data interface), such as a relation of\n" \
-    "DuckDB, also a table of one column. Each key must be what a single key has to be. Str keys come as Arrow's string, large_string and\n" \
-    "string_view, NumPy's U and StringDType; bytes-like keys as binary, large_binary, binary_view and fixed_size_binary, and as NumPy's\n" \
-    "S; int keys as integers of any width, whose values must fit; all of them as objects, and from dictionaries (categoricals). Beyond\n" \
-    "that, for bytes-like keys a two-dimensional buffer of n×w bytes holds n keys of w bytes, and a one-dimensional buffer or NumPy array\n" \
-    "of integers, other than single bytes, holds one key for each, in the machine's byte order.\n" \
+    "A batch is an iterable of keys, a buffer, or a column: an array of NumPy, a Series or an Index of pandas, a\n" \
+    "Series of polars, an array of pyarrow, anything else with `__arrow_c_array__` or `__arrow_c_stream__` (Arrow's C\n" \
+    "data interface), such as a relation of DuckDB, also a table of one column. Each key must be what a single key\n" \
+    "has to be. Str keys come as Arrow's string, large_string and string_view, NumPy's U and StringDType; bytes-like\n" \
+    "keys as binary, large_binary, binary_view and fixed_size_binary, and as NumPy's S; int keys as integers of any\n" \
+    "width, whose values must fit; all of them as objects, and from dictionaries (categoricals). Beyond that, for\n" \
+    "bytes-like keys a two-dimensional buffer of n×w bytes holds n keys of w bytes, and a one-dimensional buffer or\n" \
+    "NumPy array of integers, other than single bytes, holds one key for each, in the machine's byte order.\n" \
     "\n" \
-    "`nulls` says what a null in a column is, a masked value, and None or NaN in an iterable: \"raise\" refuses it, \"skip\" leaves it out.\n" \
-    "A list's None goes to the user's own `encode`, unless it is skipped.\n" \
+    "`nulls` says what a null in a column is, a masked value, and None or NaN in an iterable: \"raise\" refuses it,\n" \
+    "\"skip\" leaves it out. A list's None goes to the user's own `encode`, unless it is skipped.\n" \
     "\n" \
-    "Raises TypeError for anything else, including bytes, bytearray and str, which are one key; TypeError or OverflowError for a key that\n" \
-    "the filter's encoding does not take, and ColumnError for a column that contradicts itself, after adding the keys before it; OSError\n" \
-    "if a stream fails; ReadOnlyError; ParameterError. How long the buffers of an Arrow array are is its producer's word, as everywhere."
+    "Raises TypeError for anything else, including bytes, bytearray and str, which are one key; TypeError or\n" \
+    "OverflowError for a key that the filter's encoding does not take, and ColumnError for a column that contradicts\n" \
+    "itself, after adding the keys before it; OSError if a stream fails; ReadOnlyError; ParameterError. How long the\n" \
+    "buffers of an Arrow array are is its producer's word, as everywhere."
 #define SPV_DOC_BitCore_contains_many \
     "contains_many($self, keys, /, *, nulls='raise')\n" \
     "--\n" \
     "\n" \
-    "Test a batch of keys, as `update` takes it: one byte for each key, 1 if it is contained, else 0. A null that is skipped is not.\n" \
+    "Test a batch of keys, as `update` takes it: one byte for each key, 1 if it is contained, else 0.\n" \
     "\n" \
-    "What comes back for a column is a mask that indexes it: for NumPy and pandas an array of NumPy's bool, for polars a Boolean Series,\n" \
-    "for pyarrow a BooleanArray; for everything else bytes. Raises what `update` does, but ReadOnlyError."
+    "A null that is skipped is not.\n" \
+    "\n" \
+    "What comes back for a column is a mask that indexes it: for NumPy and pandas an array of NumPy's bool, for\n" \
+    "polars a Boolean Series, for pyarrow a BooleanArray; for everything else bytes. Raises what `update` does, but\n" \
+    "ReadOnlyError."
 #define SPV_DOC_BitCore_set_bits \
     "set_bits($self)\n" \
     "--\n" \
@@ -57,12 +62,15 @@
     "union_set_bits($self, other, /)\n" \
     "--\n" \
     "\n" \
-    "The number of bits that are 1 in either array. Raises MismatchError for one of another shape, TypeError for other objects."
+    "The number of bits that are 1 in either array.\n" \
+    "\n" \
+    "Raises MismatchError for one of another shape, TypeError for other objects."
 #define SPV_DOC_BitCore_plane_set_bits \
     "plane_set_bits($self)\n" \
     "--\n" \
     "\n" \
-    "The number of bits that are 1 in the plane of each function, which is the whole array unless it is partitioned."
+    "The number of bits that are 1 in the plane of each function, which is the whole array unless it is\n" \
+    "partitioned."
 #define SPV_DOC_BitCore_clear \
     "clear($self)\n" \
     "--\n" \
@@ -71,18 +79,21 @@
 #define SPV_DOC_Hashed_buffer \
     "The buffer that holds the cells: the one given, or a memoryview of the filter's own memory.\n" \
     "\n" \
-    "Setting it exchanges the cells for those of another buffer of the same size, and returns once no thread writes to the old one.\n" \
-    "Raises ParameterError for a buffer of another size, or one that is not contiguous."
+    "Setting it exchanges the cells for those of another buffer of the same size, and returns once no thread writes\n" \
+    "to the old one. Raises ParameterError for a buffer of another size, or one that is not contiguous."
 #define SPV_DOC_Hashed_room \
-    "The number of new keys that may be added before `make_room` is called; None: there is no limit, which is the default.\n" \
+    "The number of new keys that may be added before `make_room` is called; None: there is no limit, which is the\n" \
+    "default.\n" \
     "\n" \
-    "A new key takes one; a key that `remove` lets go gives one back. -1 means unknown: so it is after `|=`, `&=`, `clear` and an\n" \
-    "exchange of the buffer. Raises ParameterError for numbers below -1."
+    "A new key takes one; a key that `remove` lets go gives one back. -1 means unknown: so it is after `|=`, `&=`,\n" \
+    "`clear` and an exchange of the buffer. Raises ParameterError for numbers below -1."
 #define SPV_DOC_Hashed_make_room \
     "make_room($self)\n" \
     "--\n" \
     "\n" \
-    "Called before a new key is added if `room` is 0 or unknown: derived classes set `room`, or raise. Raises CapacityError."
+    "Called before a new key is added if `room` is 0 or unknown: derived classes set `room`, or raise.\n" \
+    "\n" \
+    "Raises CapacityError."
 #define SPV_DOC_Hashed_body \
     "The buffer's bytes, as a read-only memoryview."
 #define SPV_DOC_Hashed_positions \
@@ -96,7 +107,9 @@
     "same_shape($self, other, /)\n" \
     "--\n" \
     "\n" \
-    "Check that both filters put every key into the same cells. Raises MismatchError, which names the first difference, TypeError."
+    "Check that both filters put every key into the same cells.\n" \
+    "\n" \
+    "Raises MismatchError, which names the first difference, TypeError."
 #define SPV_DOC_Hashed_cells \
     "The number of cells, m."
 #define SPV_DOC_Hashed_encoding \
@@ -113,10 +126,12 @@
     "CounterCore(cells, hash_funcs, family, key, buffer, encoding=0, partitioned=False, custom=None, encode=None, private=False)\n" \
     "--\n" \
     "\n" \
-    "An array of 4-bit counters with k hash functions; counter c is the low nibble of byte `c >> 1` if c is even, else the high one.\n" \
+    "An array of 4-bit counters with k hash functions; counter c is the low nibble of byte `c >> 1` if c is even, else\n" \
+    "the high one.\n" \
     "\n" \
-    "`buffer` holds ⌈m/2⌉ bytes. A key counts once in each of its distinct counters. A counter that has reached 15 sticks: the number of keys\n" \
-    "it counts is no longer known, so it is never decremented. Raises ParameterError as BitCore does."
+    "`buffer` holds ⌈m/2⌉ bytes. A key counts once in each of its distinct counters. A counter that has reached 15\n" \
+    "sticks: the number of keys it counts is no longer known, so it is never decremented. Raises ParameterError as\n" \
+    "BitCore does."
 #define SPV_DOC_CounterCore_add \
     "add($self, key, /)\n" \
     "--\n" \
@@ -130,8 +145,8 @@
     "\n" \
     "Count the key once less.\n" \
     "\n" \
-    "Raises KeyError for a key that is not contained, since removing it would lose others; TypeError, OverflowError and ReadOnlyError as\n" \
-    "`add` does."
+    "Raises KeyError for a key that is not contained, since removing it would lose others; TypeError, OverflowError\n" \
+    "and ReadOnlyError as `add` does."
 #define SPV_DOC_CounterCore_count \
     "count($self, key, /)\n" \
     "--\n" \
@@ -168,25 +183,30 @@
     "SeriesCore(slices)\n" \
     "--\n" \
     "\n" \
-    "A series of BitCores, its slices, that is one set: a key is contained if any slice contains it, and is added to the last one.\n" \
+    "A series of BitCores, its slices, that is one set: a key is contained if any slice contains it, and is added to\n" \
+    "the last one.\n" \
     "\n" \
-    "All slices have one hash family, key and encoding, so that a key is encoded and hashed once; they may differ in everything else. While\n" \
-    "the last slice has no room, a new key first calls `make_room`. Raises ParameterError for less than one slice or more than 64,\n" \
-    "MismatchError for slices that differ, TypeError for other objects."
+    "All slices have one hash family, key and encoding, so that a key is encoded and hashed once; they may differ in\n" \
+    "everything else. While the last slice has no room, a new key first calls `make_room`. Raises ParameterError for less\n" \
+    "than one slice or more than 64, MismatchError for slices that differ, TypeError for other objects."
 #define SPV_DOC_SeriesCore_slices \
     "The slices, from the first to the one that keys are added to."
 #define SPV_DOC_SeriesCore_append \
     "append($self, slice, count, /)\n" \
     "--\n" \
     "\n" \
-    "Add a slice unless there are more than `count`, as another thread may have added one meanwhile. Whether it was added.\n" \
+    "Add a slice unless there are more than `count`, as another thread may have added one meanwhile.\n" \
     "\n" \
-    "Raises CapacityError if there are 64, ParameterError for a negative count, MismatchError and TypeError as the constructor does."
+    "Whether it was added.\n" \
+    "\n" \
+    "Raises CapacityError if there are 64, ParameterError for a negative count, MismatchError and TypeError as the\n" \
+    "constructor does."
 #define SPV_DOC_SeriesCore_make_room \
     "make_room($self)\n" \
     "--\n" \
     "\n" \
-    "Called before a new key is added if the last slice's `room` is 0 or unknown: derived classes append one or set it, or raise.\n" \
+    "Called before a new key is added if the last slice's `room` is 0 or unknown: derived classes append one or\n" \
+    "set it, or raise.\n" \
     "\n" \
     "Raises CapacityError."
 #define SPV_DOC_SeriesCore_add \
@@ -195,7 +215,8 @@
     "\n" \
     "Add a key to the last slice unless a slice contains it. True if it was new.\n" \
     "\n" \
-    "Raises TypeError or OverflowError for a key that the encoding does not take, ReadOnlyError, and what `make_room` raises."
+    "Raises TypeError or OverflowError for a key that the encoding does not take, ReadOnlyError, and what `make_room`\n" \
+    "raises."
 #define SPV_DOC_SeriesCore_update \
     "update($self, *keys, nulls='raise')\n" \
     "--\n" \
@@ -212,22 +233,27 @@
     "ReadBuffer()\n" \
     "--\n" \
     "\n" \
-    "Memory for the block that `WatchTable.scan_files` reads. It is reused for every block, since fresh memory costs more than reading.\n" \
+    "Memory for the block that `WatchTable.scan_files` reads.\n" \
     "\n" \
-    "One thread can use it at a time. The compiled twin keeps memory for the largest block so far; the reference keeps none."
+    "It is reused for every block, since fresh memory costs more than reading.\n" \
+    "\n" \
+    "One thread can use it at a time. The compiled twin keeps memory for the largest block so far; the reference keeps\n" \
+    "none."
 #define SPV_DOC_GcsQuery \
     "GcsQuery(items)\n" \
     "--\n" \
     "\n" \
-    "Items to look for in many Golomb-coded sets. Each set has its own SipHash key, so the items are hashed anew for each."
+    "Items to look for in many Golomb-coded sets.\n" \
+    "\n" \
+    "Each set has its own SipHash key, so the items are hashed anew for each."
 #define SPV_DOC_GcsQuery_match_any \
     "match_any($self, data, key, p, m)\n" \
     "--\n" \
     "\n" \
     "Whether a set contains any of the items; false positives are possible. The key has 16 bytes.\n" \
     "\n" \
-    "Raises FormatError for a malformed set, even if there are no items; ParameterError unless 1 ≤ P ≤ 32 and 1 ≤ M < 2^32, and for a key\n" \
-    "of another length."
+    "Raises FormatError for a malformed set, even if there are no items; ParameterError unless 1 ≤ P ≤ 32 and 1 ≤ M <\n" \
+    "2^32, and for a key of another length."
 #define SPV_DOC_GcsQuery_match_many \
     "match_many($self, sets, p, m)\n" \
     "--\n" \
@@ -241,8 +267,9 @@
     "\n" \
     "Entries, coins, and the scan for them. A scan does not change the table; `learn` adds the outputs that it found.\n" \
     "\n" \
-    "Threads may scan and read a table while another thread changes it; a scan may or may not find what is added during it. With the compiled\n" \
-    "kernel every operation is atomic: several threads may change a table, and a copy is consistent."
+    "Threads may scan and read a table while another thread changes it; a scan may or may not find what is added during\n" \
+    "it. With the compiled kernel every operation is atomic: several threads may change a table, and a copy is\n" \
+    "consistent."
 #define SPV_DOC_WatchTable_add \
     "add($self, kind, value, /)\n" \
     "--\n" \
@@ -264,7 +291,8 @@
     "entries($self)\n" \
     "--\n" \
     "\n" \
-    "The present entries as (kind, bytes), in the order of their numbers; the table may change during the iteration."
+    "The present entries as (kind, bytes), in the order of their numbers; the table may change during the\n" \
+    "iteration."
 #define SPV_DOC_WatchTable_coin \
     "coin($self, outpoint, /)\n" \
     "--\n" \
@@ -274,20 +302,24 @@
     "coins($self)\n" \
     "--\n" \
     "\n" \
-    "The present outpoints (36 bytes), each with its coin as it is when it is yielded; the table may change during the iteration."
+    "The present outpoints (36 bytes), each with its coin as it is when it is yielded; the table may change during\n" \
+    "the iteration."
 #define SPV_DOC_WatchTable_set_coin \
     "set_coin($self, outpoint, entry, value, script, /)\n" \
     "--\n" \
     "\n" \
-    "Watch an outpoint on behalf of `entry`; an outpoint that is already watched keeps its entry and gains a missing value or script.\n" \
+    "Watch an outpoint on behalf of `entry`; an outpoint that is already watched keeps its entry and gains a\n" \
+    "missing value or script.\n" \
     "\n" \
-    "The entry may belong to another table. Raises ParameterError for an outpoint that does not have 36 bytes and for numbers out of\n" \
-    "range."
+    "The entry may belong to another table. Raises ParameterError for an outpoint that does not have 36 bytes and for\n" \
+    "numbers out of range."
 #define SPV_DOC_WatchTable_learn \
     "learn($self, hits, /)\n" \
     "--\n" \
     "\n" \
-    "Watch the outpoints of the outputs among `hits`. Raises ParameterError as `set_coin` does, and then learns nothing."
+    "Watch the outpoints of the outputs among `hits`.\n" \
+    "\n" \
+    "Raises ParameterError as `set_coin` does, and then learns nothing."
 #define SPV_DOC_WatchTable_learn_packed \
     "learn_packed($self, packed, /)\n" \
     "--\n" \
@@ -304,53 +336,65 @@
     "without($self, outpoints, /)\n" \
     "--\n" \
     "\n" \
-    "An independent copy of the table that does not watch these outpoints (36 bytes each), but for those that are entries.\n" \
+    "An independent copy of the table that does not watch these outpoints (36 bytes each), but for those that are\n" \
+    "entries.\n" \
     "\n" \
     "Raises ParameterError for an outpoint that does not have 36 bytes."
 #define SPV_DOC_WatchTable_add_address_lines \
     "add_address_lines($self, chunk, at, p2pkh_version, p2sh_version, hrp, /)\n" \
     "--\n" \
     "\n" \
-    "Add the addresses of whole lines `address` or `address,label` in `chunk` from byte `at` on, up to the first one not taken.\n" \
+    "Add the addresses of whole lines `address` or `address,label` in `chunk` from byte `at` on, up to the first\n" \
+    "one not taken.\n" \
     "\n" \
-    "Returns the number of bytes and of lines taken, and the labels as (entry, UTF-8 without control characters). Lines that are not\n" \
-    "taken are left to watch/textfile.py: by the reference all, by the compiled twin those that `decode_address` leaves.\n" \
+    "Returns the number of bytes and of lines taken, and the labels as (entry, UTF-8 without control characters).\n" \
+    "Lines that are not taken are left to watch/textfile.py: by the reference all, by the compiled twin those that\n" \
+    "`decode_address` leaves.\n" \
     "\n" \
-    "Raises ParameterError for a version byte that is not from 0 to 255 or a negative offset, IndexError for an offset beyond the chunk."
+    "Raises ParameterError for a version byte that is not from 0 to 255 or a negative offset, IndexError for an\n" \
+    "offset beyond the chunk."
 #define SPV_DOC_WatchTable_match_script \
     "match_script($self, script, /)\n" \
     "--\n" \
     "\n" \
-    "The entry that an output with this scriptPubKey matches, or NO_ENTRY: by script, then by multisig key, then by data."
+    "The entry that an output with this scriptPubKey matches, or NO_ENTRY: by script, then by multisig key, then\n" \
+    "by data."
 #define SPV_DOC_WatchTable_scan_block \
     "scan_block($self, raw, found=None, undo=None)\n" \
     "--\n" \
     "\n" \
     "The outputs and inputs of a block that concern the table: transactions in order, inputs before outputs.\n" \
     "\n" \
-    "They include spends of outputs found earlier in the same block. `found` is a table that collects the coins of a run of blocks until\n" \
-    "they are learned: spends of those are included, too, and the block's are added. With `undo`, the block's undo record and its check,\n" \
-    "an input is also found by the script that it spends, every spend has its value and script, and every hit its transaction's fee.\n" \
+    "They include spends of outputs found earlier in the same block. `found` is a table that collects the coins of a\n" \
+    "run of blocks until they are learned: spends of those are included, too, and the block's are added. With `undo`,\n" \
+    "the block's undo record and its check, an input is also found by the script that it spends, every spend has its\n" \
+    "value and script, and every hit its transaction's fee.\n" \
     "\n" \
-    "Raises FormatError for a malformed block, and if a transaction that concerns the table is in it twice (CVE-2012-2459: such a copy\n" \
-    "has the header of the genuine block); UndoError for a record that is not the block's; `found` is then unchanged."
+    "Raises FormatError for a malformed block, and if a transaction that concerns the table is in it twice\n" \
+    "(CVE-2012-2459: such a copy has the header of the genuine block); UndoError for a record that is not the\n" \
+    "block's; `found` is then unchanged."
 #define SPV_DOC_WatchTable_scan_blocks \
     "scan_blocks($self, blocks, found=None, check=False, undo=None, packed=False)\n" \
     "--\n" \
     "\n" \
-    "The hits of several blocks, scanned one after the other; for a malformed block, the error that scan_block raises.\n" \
+    "The hits of several blocks, scanned one after the other; for a malformed block, the error that scan_block\n" \
+    "raises.\n" \
     "\n" \
-    "With `check`, check_block is called for each block first. `undo` has the undo record of each block, or None. Raises ParameterError\n" \
-    "if it has another number of items. With `packed`, the hits of a block are bytes, which `unpack_hits` turns back."
+    "With `check`, check_block is called for each block first. `undo` has the undo record of each block, or None.\n" \
+    "Raises ParameterError if it has another number of items. With `packed`, the hits of a block are bytes, which\n" \
+    "`unpack_hits` turns back."
 #define SPV_DOC_WatchTable_scan_files \
     "scan_files($self, places, buffer, found=None, check=False, undo=None, packed=False)\n" \
     "--\n" \
     "\n" \
-    "The hits of several blocks in open files, as from scan_blocks. Each block is read into the buffer and scanned before the next.\n" \
+    "The hits of several blocks in open files, as from scan_blocks.\n" \
     "\n" \
-    "The result is None for a place that cannot be read or does not hold a block with that hash. `undo` has the place of the undo record\n" \
-    "of each block, or None. With `packed`, the hits of a block are bytes, as from scan_blocks. Raises ParameterError for an invalid\n" \
-    "place, or another number of them, before anything is read, and BufferError if another thread uses the buffer."
+    "Each block is read into the buffer and scanned before the next.\n" \
+    "\n" \
+    "The result is None for a place that cannot be read or does not hold a block with that hash. `undo` has the place\n" \
+    "of the undo record of each block, or None. With `packed`, the hits of a block are bytes, as from scan_blocks.\n" \
+    "Raises ParameterError for an invalid place, or another number of them, before anything is read, and BufferError\n" \
+    "if another thread uses the buffer."
 #define SPV_DOC_WatchTable_scan_tx \
     "scan_tx($self, raw, /)\n" \
     "--\n" \
