@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[1] / "scripts/benchmarks"
+BENCHMARKS = Path(__file__).parents[1] / "scripts/dev/benchmarks"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""scripts/packaging/changelog.py: the section of a release is cut once, and what it says are the notes."""
+"""scripts/dev/packaging/changelog.py: the section of a release is cut once, and what it says are the notes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("changelog", ROOT / "scripts/packaging/changelog.py")
+    spec = importlib.util.spec_from_file_location("changelog", ROOT / "scripts/dev/packaging/changelog.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -16,7 +16,7 @@ import pytest
 from spvfilter.bloom import BloomFilter
 from support.kernelentries import ENTRIES, Entry, Kernel, core, native, of_kernel, reference
 
-SCRIPTS = Path(__file__).parents[2] / "scripts/native"
+SCRIPTS = Path(__file__).parents[2] / "scripts/dev/native"
 NAMES = sorted(vars(reference()))
 TYPES = [name for name in NAMES if isinstance(getattr(reference(), name), type)]
 MEMBERS = [
@@ -118,7 +118,7 @@ def test_help_tells_the_formats_of_a_batch() -> None:
 
 
 def test_the_docstrings_in_the_c_are_those_of_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else scripts/docstrings is to be run."""
+    """Else scripts/dev/docstrings is to be run."""
     monkeypatch.syspath_prepend(str(SCRIPTS))
     try:
         docstrings = import_module("docstrings")

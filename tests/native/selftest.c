@@ -1,5 +1,5 @@
 /* The self-test of the kernel's C half, without Python: `selftest FILE…` takes real blocks, *.raw of one and *.blk of many as Bitcoin Core
-   stores them. Built by scripts/selftest in every way that should find another kind of mistake. */
+   stores them. Built by scripts/dev/selftest in every way that should find another kind of mistake. */
 #include "selftest.h"
 
 #include "block/headers.h"

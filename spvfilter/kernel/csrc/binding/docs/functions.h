@@ -1,4 +1,4 @@
-/* Signatures and docstrings of the compiled functions, written by scripts/docstrings from kernel/pure/. Do not edit. */
+/* Signatures and docstrings of the compiled functions: scripts/dev/docstrings makes them of kernel/pure/. Do not edit. */
 #ifndef SPV_BINDING_DOCS_FUNCTIONS_H
 #define SPV_BINDING_DOCS_FUNCTIONS_H
 

@@ -1,4 +1,4 @@
-/* Signatures and docstrings of the compiled types, written by scripts/docstrings from kernel/pure/. Do not edit. */
+/* Signatures and docstrings of the compiled types: scripts/dev/docstrings makes them of kernel/pure/. Do not edit. */
 #ifndef SPV_BINDING_DOCS_TYPES_H
 #define SPV_BINDING_DOCS_TYPES_H
 

@@ -26,8 +26,8 @@ from spvfilter.wire import PROTOCOL_VERSION, encode_message
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 
-_HOME = Path(__file__).parents[2] / "tests" / "bcoin"
-sys.path.append(str(Path(__file__).parents[2] / "tests"))
+_HOME = Path(__file__).parents[3] / "tests" / "bcoin"
+sys.path.append(str(Path(__file__).parents[3] / "tests"))
 from support.bcoin.process import Bcoin, running_bcoin  # noqa: E402  # of the tests
 
 _BLOCKS = 2_000

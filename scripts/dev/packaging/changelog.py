@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-CHANGELOG = Path(__file__).parents[2] / "CHANGELOG.md"
+CHANGELOG = Path(__file__).parents[3] / "CHANGELOG.md"
 UNRELEASED = "## Unreleased\n"
 _SECTION = re.compile(r"^## (\S+)( .*)?\n", re.MULTILINE)
 _VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")

@@ -16,7 +16,7 @@ from spvfilter.kernel import BACKEND, extract_matches, merkle_root, parse_merkle
 from spvfilter.primitives import Header
 from spvfilter.wire.messages import MerkleBlock
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 _CSRC, _TESTS = _ROOT / "spvfilter/kernel/csrc", _ROOT / "tests/native"
 _PEER = _ROOT / "build/bench/peer_merkleblock.so"
 _CORE = "Core's ExtractMatches in C"

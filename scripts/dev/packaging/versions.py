@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ABOUT = """
 import platform, sys, sysconfig
 print(platform.python_version(), "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else "")
@@ -52,7 +52,7 @@ def python_at(path: str) -> Python:
 
 
 def build(python: Python, folder: str) -> str:
-    command = [ROOT / "scripts/packaging/build", python.path, folder]
+    command = [ROOT / "scripts/dev/packaging/build", python.path, folder]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
@@ -103,7 +103,7 @@ def test(tests: list[str], extras: str, python: Python, wheel: str) -> tuple[boo
 
 
 def main() -> int:
-    parser = ArgumentParser(prog="scripts/versions", description=__doc__, allow_abbrev=False)
+    parser = ArgumentParser(prog="scripts/dev/versions", description=__doc__, allow_abbrev=False)
     parser.add_argument("--wheel", help="default: one built of the tree")
     parser.add_argument("--extras", default="cli,redis,rpc,socks,test,zmq", help="installed with it (%(default)s)")
     options, tests = parser.parse_known_args()
@@ -112,7 +112,8 @@ def main() -> int:
     ]
     tests = tests or [*(f"tests/{room}" for room in QUICK), *(str(path.relative_to(ROOT)) for path in alone)]
     builder = python_at(os.environ.get("PYTHON") or str(ROOT / ".venv/bin/python"))
-    listed = subprocess.run([ROOT / "scripts/pythons"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    command = [ROOT / "scripts/dev/pythons"]
+    listed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     others = [python for python in map(python_at, listed) if python.name != builder.name]
     if not others:
         sys.exit(f"versions: no Python here besides {builder.name}")

@@ -43,7 +43,7 @@ COPIED = (
     "tests",
     "scripts",
     "pyproject.toml",
-)  # tests/kernel/test_docs.py runs scripts/native/docstrings.py
+)  # tests/kernel/test_docs.py runs scripts/dev/native/docstrings.py
 FOLDERS = ("tests/kernel", "tests/bloom", "tests/filters")
 UNRELATED = ("tests/bloom/redis", "tests/kernel/test_cores_leaks.py")  # a server; the binding's memory
 SMALL, ALL = 60_000, 1 << 40  # bytes of the blocks of the first and of the last self-test
@@ -430,7 +430,7 @@ def report(results: Sequence[tuple[Mutant, str]]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="scripts/mutate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="scripts/dev/mutate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--count", type=int, default=100, help="mutants that compile (default 100)")
     parser.add_argument("--seed", type=int, default=1, help="which ones (default 1)")

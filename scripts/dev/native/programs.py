@@ -12,7 +12,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CSRC = ROOT / "spvfilter/kernel/csrc"
 TESTS = ROOT / "tests/native"
 OBJECTS = ROOT / "build/native"

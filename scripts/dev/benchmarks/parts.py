@@ -21,7 +21,7 @@ from spvfilter.hashes import sha256d
 from spvfilter.kernel import walk_block
 from spvfilter.scan import PartScan, Plan, Processes, Threads, scan_cluster, scan_parts
 
-sys.path.append(str(Path(__file__).parents[2] / "tests"))
+sys.path.append(str(Path(__file__).parents[3] / "tests"))
 
 if TYPE_CHECKING:
     from support.daskcluster import Cluster

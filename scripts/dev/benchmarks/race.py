@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[2] / "tests"))
+sys.path.append(str(Path(__file__).parents[3] / "tests"))
 
 Found = tuple[int, int]  # height of the tip, satoshi received
 

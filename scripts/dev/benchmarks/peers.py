@@ -20,7 +20,7 @@ from sync import answer
 from spvfilter.node import Regtest, scripts
 from spvfilter.primitives import TxOut
 
-sys.path.append(str(Path(__file__).parents[2] / "tests"))
+sys.path.append(str(Path(__file__).parents[3] / "tests"))
 _BLOCKS = 10_000
 _TXS = 20  # in each block
 _RELEVANT = 1_000  # one transaction in this many pays the wallet

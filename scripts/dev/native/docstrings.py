@@ -79,7 +79,7 @@ def header(name: str) -> str:
         f"#define SPV_DOC_{macro} \\\n{literal(text)}" for macro, text in texts(of_types=name == "types")
     )
     return f"""\
-/* Signatures and docstrings of the compiled {name}, written by scripts/docstrings from kernel/pure/. Do not edit. */
+/* Signatures and docstrings of the compiled {name}: scripts/dev/docstrings makes them of kernel/pure/. Do not edit. */
 #ifndef SPV_BINDING_DOCS_{name.upper()}_H
 #define SPV_BINDING_DOCS_{name.upper()}_H
 
