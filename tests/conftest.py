@@ -51,7 +51,7 @@ settings.register_profile(
 settings.load_profile("effort")
 
 
-def missing(name: str) -> bool:
+def missing(name: str) -> bool:  # noqa: C901
     match name:
         case "vectors":
             return vectors_root() is None

@@ -1,6 +1,4 @@
-"""The rules of ARCHITECTURE.md: imports between rooms, asyncio, modules loaded by an import, sizes of files, classes
-and functions.
-"""
+"""The rules of ARCHITECTURE.md: imports between rooms, asyncio, modules loaded by an import."""
 
 from __future__ import annotations
 
@@ -19,17 +17,6 @@ import spvfilter
 from support.installed import ROOT
 
 PACKAGE = Path(spvfilter.__file__).parent
-LONGEST = 500  # lines of a file
-GENERATED = {"binding/docs.h"}  # written by scripts/docstrings, read by nobody
-TALLEST = 60  # lines of a function
-WIDEST = 15  # attributes of a class
-WIDER = {
-    "network.Network": 21,  # a row of a table of constants, frozen
-    "store.batch.Batch": 17,  # what one commit may change
-    "store.views.HistoryEntry": 16,  # a row of the history, frozen
-    "watch.match.Match": 16,  # the same of the matches
-    "wire.session.Session": 18,  # one state machine: messages of both sides, buffers both ways, and two clocks
-}
 
 # Higher floors may import lower ones. Rooms of one floor never import each other, but for the ground, where the order
 # below holds.
@@ -227,46 +214,8 @@ def test_the_library_never_prints(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", modules())
-def test_a_file_says_what_it_is_and_can_be_read_in_one_sitting(module: str) -> None:
-    source = (PACKAGE / Path(*module.split("."))).with_suffix(".py").read_text(encoding="utf-8")
-    assert len(source.splitlines()) <= LONGEST
+def test_a_module_has_a_docstring(module: str) -> None:
     assert ast.get_docstring(tree(module))
-
-
-def attributes(class_: ast.ClassDef) -> set[str]:
-    """Names that a class or its methods assign to its instances."""
-    assigned = {
-        node.attr
-        for node in ast.walk(class_)
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and on_self(node)
-    }
-    return assigned | {
-        node.target.id for node in class_.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
-    }
-
-
-def on_self(node: ast.Attribute) -> bool:
-    return isinstance(node.value, ast.Name) and node.value.id == "self"
-
-
-@pytest.mark.parametrize("module", modules())
-def test_a_class_and_a_function_can_be_kept_in_mind(module: str) -> None:
-    for node in nodes(module):
-        if isinstance(node, ast.ClassDef):
-            assert len(attributes(node)) <= WIDER.get(f"{module}.{node.name}", WIDEST), node.name
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            assert node.end_lineno is not None
-            assert node.end_lineno - node.lineno < TALLEST, node.name
-
-
-def test_exceptions_to_the_sizes_are_still_needed() -> None:
-    widths = {
-        f"{module}.{node.name}": len(attributes(node))
-        for module in modules()
-        for node in nodes(module)
-        if isinstance(node, ast.ClassDef)
-    }
-    assert {name: width for name, width in widths.items() if width > WIDEST} == WIDER
 
 
 CSRC = ROOT / "spvfilter" / "kernel" / "csrc"  # wheels leave it out
@@ -313,7 +262,6 @@ def test_no_circle_of_c_includes() -> None:
 @pytest.mark.parametrize("file", c_files())
 def test_a_c_file_says_what_it_is_and_has_a_plain_name(file: str) -> None:
     source, path = (CSRC / file).read_text(encoding="utf-8"), Path(file)
-    assert len(source.splitlines()) <= LONGEST or file in GENERATED
     header = str(path.with_suffix(".h"))
     if path.suffix == ".c" and (CSRC / header).exists():
         assert includes(file)[0] == header  # which says it

@@ -427,7 +427,7 @@ class Store:
             self._place.check()
         self._rows.check_unchanged()
 
-    def _write(self, batch: Batch) -> None:
+    def _write(self, batch: Batch) -> None:  # noqa: C901
         if batch.fork is not None and batch.fork < self.tip:
             self._ledger.cut(batch.fork)
             self._headers.cut(batch.fork)

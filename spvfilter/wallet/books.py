@@ -376,7 +376,7 @@ class Books:
             return events
         return list(self._add_late())
 
-    def _add(
+    def _add(  # noqa: C901
         self,
         tx: Transaction,
         seen: int,

@@ -258,7 +258,7 @@ class Process:
             self._record.note("killed", error)
             self.stop(error)
 
-    def _carry_out(self, effect: Effect) -> None:
+    def _carry_out(self, effect: Effect) -> None:  # noqa: C901
         match effect:
             case Send(peer, message):
                 if (connection := self._ready(peer)) is not None:

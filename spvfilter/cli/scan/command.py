@@ -139,7 +139,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     configure_node(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:  # noqa: C901
     if args.on_workers:
         if args.paths or args.dask is None or args.out is None:
             raise ParameterError(

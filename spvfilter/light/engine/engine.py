@@ -201,7 +201,7 @@ class Engine:
         self._mempool.private.resume()
         return self._finish()
 
-    def step(self, event: Input, now: Instant) -> list[Effect]:
+    def step(self, event: Input, now: Instant) -> list[Effect]:  # noqa: C901
         """Take an input; the effects that follow from it."""
         self._context.now = now
         if not isinstance(event, Tick):
