@@ -36,10 +36,8 @@ class BuildKernel(build_ext):
             super().run()
         except Exception as error:
             self.warn(f"no compiled kernel: {error}")
-            for self.inplace in (
-                False,
-                inplace,
-            ):  # the build folder's and, in an editable install, the one beside the sources
+            # the build folder's and, in an editable install, the one beside the sources
+            for self.inplace in (False, inplace):
                 Path(self.get_ext_fullpath(KERNEL)).unlink(missing_ok=True)
             self.extensions = self.distribution.ext_modules = []
 

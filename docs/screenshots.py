@@ -73,9 +73,8 @@ def screen(written: str) -> str:
             lines[at] = ""
         elif up := re.fullmatch(r"\x1b\[(\d*)A", piece):
             at -= int(up[1] or 1)
-        elif not piece.startswith("\x1b[") or piece.endswith(
-            "m"
-        ):  # text and colours; the cursor is shown and hidden otherwise
+        elif not piece.startswith("\x1b[") or piece.endswith("m"):
+            # text and colours; the cursor is shown and hidden otherwise
             lines[at] += piece
     return "\n".join(lines)
 
@@ -85,9 +84,8 @@ def draw(shown: str, title: str, path: Path) -> None:
     text = Text.from_ansi(f"$ {title}\n{shown.rstrip()}")
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(text, soft_wrap=True)
-    svg = re.sub(
-        r"@font-face \{.*?\}", "", console.export_svg(title="", theme=MONOKAI), flags=re.DOTALL
-    )  # which asks another host
+    # which asks another host
+    svg = re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="", theme=MONOKAI), flags=re.DOTALL)
     svg = svg.replace("Fira Code", "DejaVu Sans Mono")
     size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
     assert size is not None

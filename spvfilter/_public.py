@@ -22,9 +22,8 @@ def public(defined: T) -> T:
     """
     written_in = defined.__module__
     defined.__module__ = written_in.rpartition(".")[0]
-    if isinstance(defined, type) and (
-        hints := defined.__annotations__
-    ):  # its own; since 3.14 a NamedTuple's are made when asked for
+    # its own; since 3.14 a NamedTuple's are made when asked for
+    if isinstance(defined, type) and (hints := defined.__annotations__):
         defined.__annotations__ = {name: _resolvable(hint, written_in) for name, hint in hints.items()}
     return defined
 
@@ -39,9 +38,8 @@ def _resolvable(hint: object, module: str) -> object:
     return ForwardRef(text, module=module, is_class=True)
 
 
-_importing = (
-    RLock()
-)  # held while a module of this package is imported late; a fork waits for it: nobody would end the import in the child
+# held while a module of this package is imported late; a fork waits for it: nobody would end the import in the child
+_importing = RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release
@@ -62,9 +60,8 @@ class deferred:  # noqa: N801  used as a function
 
     def __getattr__(self, attribute: str) -> object:
         module = sys.modules.get(self._name)
-        if module is None or getattr(
-            getattr(module, "__spec__", None), "_initializing", False
-        ):  # another thread is still importing it
+        # another thread is still importing it
+        if module is None or getattr(getattr(module, "__spec__", None), "_initializing", False):
             module = self._imported()
         return getattr(module, attribute)
 

@@ -91,9 +91,8 @@ def _check_text(text: str) -> None:
         )
     if text.startswith(_DESCRIPTORS):
         raise AddressError("an output descriptor where an address is expected: give the addresses derived from it")
-    if (
-        text[0] in _WIF_LETTERS.get(len(text), "") and text.isalnum()
-    ):  # judged by shape alone: a mistyped key is a secret too
+    # judged by shape alone: a mistyped key is a secret too
+    if text[0] in _WIF_LETTERS.get(len(text), "") and text.isalnum():
         raise AddressError("this looks like a private key (WIF), where an address is expected")
     if len(text) > MAX_ADDRESS_LENGTH:  # before base58 decoding, which is quadratic
         raise _bad(f"{len(text)} characters, an address has at most {MAX_ADDRESS_LENGTH}", text)

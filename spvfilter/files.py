@@ -102,9 +102,8 @@ class FileLock:
     def release(self) -> None:
         """Let others have it."""
         if self._file >= 0:
-            with suppress(
-                OSError
-            ):  # as where the system has made the file system read-only: the file alone locks nobody out
+            # as where the system has made the file system read-only: the file alone locks nobody out
+            with suppress(OSError):
                 self._path.unlink(missing_ok=True)
             os.close(self._file)
             self._file = -1

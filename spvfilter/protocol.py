@@ -12,9 +12,8 @@ MAX_COMPACT_SIZE = 0x02000000  # Core serialize.h MAX_SIZE: no length on the wir
 MAX_BLOCK_SIZE = 4_000_000  # bytes, Core consensus/consensus.h MAX_BLOCK_SERIALIZED_SIZE
 MAX_BLOCK_WEIGHT = 4_000_000  # Core consensus/consensus.h
 MAX_STANDARD_TX_WEIGHT = 400_000  # Core policy/policy.h: a heavier transaction is relayed by nobody
-MAX_BLOCK_TRANSACTIONS = (
-    MAX_BLOCK_WEIGHT // 240
-)  # Core merkleblock.cpp: MAX_BLOCK_WEIGHT / MIN_TRANSACTION_WEIGHT = 16,666
+# Core merkleblock.cpp: MAX_BLOCK_WEIGHT / MIN_TRANSACTION_WEIGHT = 16,666
+MAX_BLOCK_TRANSACTIONS = MAX_BLOCK_WEIGHT // 240
 MAX_MONEY = 21_000_000 * 100_000_000  # satoshi, Core consensus/amount.h
 COINBASE_MATURITY = 100  # blocks, Core consensus/consensus.h
 MAX_SCRIPT_SIZE = 10_000  # bytes, Core script/script.h
@@ -59,9 +58,8 @@ MAX_ELEMENT_SIZE = (
 BASIC_FILTER_TYPE = 0  # BIP-158 § Block Filters
 BASIC_P = 19  # bits of remainder, BIP-158 § Block Filters
 BASIC_M = 784_931  # 1 / false-positive rate, BIP-158 § Block Filters
-GENESIS_PREVIOUS_FILTER_HEADER = bytes(
-    HASH_SIZE
-)  # the filter header before that of the genesis block, BIP-157 § Filter Headers
+# the filter header before that of the genesis block, BIP-157 § Filter Headers
+GENESIS_PREVIOUS_FILTER_HEADER = bytes(HASH_SIZE)
 MAX_GETCFILTERS = 1_000  # filters of one getcfilters, BIP-157 § getcfilters
 MAX_CFHEADERS = 2_000  # filter hashes of one cfheaders, BIP-157 § cfheaders
 CHECKPOINT_INTERVAL = 1_000  # blocks between the headers of a cfcheckpt, BIP-157 § cfcheckpt

@@ -18,9 +18,8 @@ from support.matching import scanning, threads
 from support.namespaces import can_be_made
 from support.vectors import EFFORT, vectors_root
 
-if (
-    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-):  # as a shell starts what runs in the background; tests press Ctrl-C
+# as a shell starts what runs in the background; tests press Ctrl-C
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HINTS = {
@@ -119,9 +118,8 @@ async def nothing_is_left() -> AsyncIterator[None]:
     async with asyncio.timeout(60):
         yield
     await asyncio.sleep(0)
-    if others := asyncio.all_tasks() - {
-        asyncio.current_task()
-    }:  # the loop's, closing an asynchronous generator of the test's own
+    # the loop's, closing an asynchronous generator of the test's own
+    if others := asyncio.all_tasks() - {asyncio.current_task()}:
         await asyncio.wait(others, timeout=10)
     assert asyncio.all_tasks() == {asyncio.current_task()}
     for thread in scanning():

@@ -91,9 +91,8 @@ def test_the_errors_that_leave_a_function_are_seen() -> None:
     assert RAISING.by(Version.__post_init__, Version) == {ParameterError}  # those of a module that is not public
     assert RAISING.by(parse_message) == {MessageError}  # errors that are caught do not count
     assert RAISING.by(LightClient.matches, LightClient) == {NotRunningError}  # a private method's
-    assert RAISING.by(*sourced(inspect.getattr_static(BloomFilter, "clear"), BloomFilter)) == {
-        ReadOnlyError
-    }  # of either kernel
+    # of either kernel
+    assert RAISING.by(*sourced(inspect.getattr_static(BloomFilter, "clear"), BloomFilter)) == {ReadOnlyError}
     assert RAISING.by(*sourced(inspect.getattr_static(BloomFilter, "same_shape"), BloomFilter)) == {MismatchError}
     assert RAISING.by(*sourced(inspect.getattr_static(GcsQuery, "match_many"), GcsQuery)) == {
         FormatError,

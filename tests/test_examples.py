@@ -117,9 +117,8 @@ def test_the_merchant_s_orders_are_paid_with_three_confirmations_and_not_before(
         assert next(lines) == "order 1 is paid: 25000 satoshi"
         node.reorg(1)  # which takes the second order's payment out of its block
         node.mine(3)
-        assert (
-            next(line for line in lines if not line.startswith("seen")) == "order 2 is paid: 9000 satoshi"
-        )  # it is seen anew
+        # it is seen anew
+        assert next(line for line in lines if not line.startswith("seen")) == "order 2 is paid: 9000 satoshi"
         assert list(lines) == []
     again, _ = run(tmp_path, "merchant.py", *arguments)  # after a restart nothing new has to happen
     assert again[2:] == ["order 1 is paid: 25000 satoshi", "order 2 is paid: 9000 satoshi"]

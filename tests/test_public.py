@@ -24,10 +24,8 @@ from support.raising import is_kernel, plain
 FACE: ModuleType = spvfilter  # typed so that type checkers do not know its attributes
 PACKAGE = Path(spvfilter.__file__).parent
 INTERNAL = ["cli", "kernel", "light.engine"]
-GIVEN = {
-    "filters": {"GcsQuery"},
-    "wire.messages": {"Flaw", "ProvedTx"},
-}  # by the kernel, whose name for its room is the room's own
+# by the kernel, whose name for its room is the room's own
+GIVEN = {"filters": {"GcsQuery"}, "wire.messages": {"Flaw", "ProvedTx"}}
 HIDDEN = {  # classes that signatures name and users never hold
     ("scan.BlockFiles", "BlockFile"): "handed to Plan",
     ("scan.BlockFiles", "UndoFile"): "handed to Plan",

@@ -37,9 +37,8 @@ if TYPE_CHECKING:
 else:
     mmap = deferred("mmap")
 
-Encode = (
-    str | Callable[[object], bytes] | None
-)  # None: bytes-like keys; "utf-8", "int64", "uint64", "int32", "uint32"; or a function
+# None: bytes-like keys; "utf-8", "int64", "uint64", "int32", "uint32"; or a function
+Encode = str | Callable[[object], bytes] | None
 OnFull = Literal["raise", "warn"]  # what a new key does to a filter that holds `capacity` keys
 _BYTES = Encoding.BYTES  # looking a member up takes longer than the rest of making a small filter's arguments
 _ENCODINGS: dict[str | None, Encoding] = {
@@ -52,21 +51,16 @@ _ENCODINGS: dict[str | None, Encoding] = {
 }
 ENCODES = {encoding: name for name, encoding in _ENCODINGS.items()}  # what `encode` is for an encoding
 _MAPPED = 1 << 20  # bytes; from this size on memory is mapped rather than allocated, which costs nothing before use
-_HUGE = (
-    1 << 22
-)  # bytes; from this size on huge pages are requested: a key's bits are scattered, so small pages miss in the TLB
+# bytes; from this size on huge pages are requested: a key's bits are scattered, so small pages miss in the TLB
+_HUGE = 1 << 22
 
 
 # standard deviations by which an estimate must exceed the capacity: one filter in 30,000 is refused a key too early
 _DEVIATIONS = 4
-_SHARE, _LEAST_SHARE = (
-    16,
-    64,
-)  # of the room in shared memory, and of the capacity, that one filter over it takes before it counts again
-_COUNTED = (
-    0,
-    None,
-)  # the value of `_full_at` where the room is what `capacity` leaves: one for all filters, which may be many and small
+# of the room in shared memory, and of the capacity, that one filter over it takes before it counts again
+_SHARE, _LEAST_SHARE = (16, 64)
+# the value of `_full_at` where the room is what `capacity` leaves: one for all filters, which may be many and small
+_COUNTED = (0, None)
 _MOST_ROOM = 1 << 62  # new keys; what the kernel counts is a little more
 
 SLOTS = ("__weakref__", "_encode_with", "_full_at", "_owner", "capacity", "hashing", "nominal_fp_rate", "on_full")
@@ -98,9 +92,8 @@ class GenericFilter:
         body: memoryview
         room: int | None
 
-        _init_core: ClassVar[
-            Callable[..., None]
-        ]  # the kernel type's own __init__, found faster by a name of its own than by `super`
+        # the kernel type's own __init__, found faster by a name of its own than by `super`
+        _init_core: ClassVar[Callable[..., None]]
 
         @property
         def approx_len(self) -> float: ...
@@ -239,10 +232,8 @@ class GenericFilter:
                 f"a filter made for {held}: its rate grows with every further key", CapacityWarning, stacklevel=4
             )
             return
-        self.room, self._full_at = (
-            0,
-            (count, rate),
-        )  # the verdict stands until the cells are changed by other means than adding keys
+        # the verdict stands until the cells are changed by other means than adding keys
+        self.room, self._full_at = (0, (count, rate))
         advice = "make a larger one, or a ScalableBloomFilter, or choose on_full='warn'"
         raise CapacityError(f"a filter made for {held}: {advice}", count=count, capacity=self.capacity, fp_rate=rate)
 
@@ -541,9 +532,8 @@ def spare_keys(cells: int, hash_funcs: int, capacity: int) -> float:
     return min(_DEVIATIONS * sizing.estimate_deviation(cells, hash_funcs, capacity), _MOST_ROOM)
 
 
-_counting = (
-    threading.RLock()
-)  # held between counting a filter's keys and setting its room, for two threads would give the same room twice
+# held between counting a filter's keys and setting its room, for two threads would give the same room twice
+_counting = threading.RLock()
 
 
 def counting_lock() -> threading.RLock:

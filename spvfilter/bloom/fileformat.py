@@ -41,13 +41,8 @@ FLAG_PARTITIONED, FLAG_OPEN = 1, 2
 MAX_CELLS = 1 << 56  # more than any machine has; keeps sizes within 64 bits
 MAX_BIP37_BITS = 1 << 32  # the range of a 32-bit hash
 _FAMILIES = frozenset(Family) - {Family.SPLIT_BLOCK}  # which Parquet has its own format for
-_KEYED = {
-    Family.BIP37: 4,
-    Family.FAST: 4,
-    Family.SPARK_V1: 0,
-    Family.SPARK_V2: 4,
-    Family.REDISBLOOM: 0,
-}  # bytes of a key; the others are 0
+# bytes of a key; the others are 0
+_KEYED = {Family.BIP37: 4, Family.FAST: 4, Family.SPARK_V1: 0, Family.SPARK_V2: 4, Family.REDISBLOOM: 0}
 _HEADER = struct.Struct("<8sHBBBBHIQQd16s")
 
 

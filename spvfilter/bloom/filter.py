@@ -211,9 +211,8 @@ class BloomFilter(GenericFilter, BloomBits):
             made.update(keys)
             return made
         part = made.header()._replace(capacity=0, fp_rate=0.0)  # which is never full
-        over = partial(
-            cls._made, part, made.hashing, made._encode_with, private=True
-        )  # makes such a filter over other bits
+        # makes such a filter over other bits
+        over = partial(cls._made, part, made.hashing, made._encode_with, private=True)
         _refuse_unpicklable(over)
         made |= over(bag.bits_of_bag(keys, over, made.header().body_size))
         made.make_room()  # the parts were not counted together

@@ -29,9 +29,8 @@ def cells_and_functions(
         raise ParameterError("give capacity and fp_rate (and hash_funcs), or bits and hash_funcs")
     if type(capacity) is int and type(fp_rate) is float and (hash_funcs is None or type(hash_funcs) is int):
         return _sized(capacity, fp_rate, hash_funcs, bool(partitioned))
-    return _sized.__wrapped__(
-        capacity, fp_rate, hash_funcs, bool(partitioned)
-    )  # types that sizing refuses, or that equal others
+    # types that sizing refuses, or that equal others
+    return _sized.__wrapped__(capacity, fp_rate, hash_funcs, bool(partitioned))
 
 
 @lru_cache(maxsize=256)

@@ -79,9 +79,8 @@ def bits_for(capacity: int, fp_rate: float, hash_funcs: int) -> int:
     """
     _items("capacity", capacity, least=1)
     _hash_funcs(hash_funcs)
-    log_empty = _log1mexp(
-        math.log(_probability(fp_rate)) / hash_funcs
-    )  # ln(1 - p^(1/k)), the log of the share of bits still 0
+    # ln(1 - p^(1/k)), the log of the share of bits still 0
+    log_empty = _log1mexp(math.log(_probability(fp_rate)) / hash_funcs)
     return _whole_bits(hash_funcs * capacity, -log_empty, capacity, fp_rate, hash_funcs)
 
 
@@ -310,9 +309,8 @@ def counter_overflow(bits: int, hash_funcs: int, items: int, limit: int = 15) ->
     below_mean = limit * bits <= throws  # then the other tail is shorter
     count = limit - 1 if below_mean else limit
     logs = [math.log((throws - i) / (i + 1) / bits) for i in range(count)]
-    term = math.exp(
-        math.fsum([*logs, (throws - count) * math.log1p(-1 / bits)])
-    )  # P(= count); a product, as lgamma cancels
+    # P(= count); a product, as lgamma cancels
+    term = math.exp(math.fsum([*logs, (throws - count) * math.log1p(-1 / bits)]))
     tail = 0.0
     while term > tail * 2**-60:
         tail += term

@@ -62,9 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain("standard output is closed")
         return ERROR
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(
-            errors="backslashreplace"
-        )  # what the locale cannot write is escaped, as on standard error
+        # what the locale cannot write is escaped, as on standard error
+        sys.stdout.reconfigure(errors="backslashreplace")
     code = _guarded(sys.argv[1:] if argv is None else list(argv))
     try:
         sys.stdout.flush()

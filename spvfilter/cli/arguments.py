@@ -61,9 +61,8 @@ class Parser(argparse.ArgumentParser):
             and not argv[0].startswith("-")
             and argv[0] not in self._subcommands.choices
         ):
-            self.error(
-                f"unknown action, expected one of: {', '.join(self._subcommands.choices)}"
-            )  # argparse's message repeats it
+            # argparse's message repeats it
+            self.error(f"unknown action, expected one of: {', '.join(self._subcommands.choices)}")
         arguments: argparse.Namespace
         arguments, extra = self.parse_known_args(argv)
         self._refuse(extra)

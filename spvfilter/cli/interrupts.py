@@ -80,9 +80,8 @@ class _Nudger:
         self._ended.set()
         if self._thread.is_alive():  # as it is not in a forked child, whose pipe is its parent's
             with suppress(BlockingIOError):  # it is full, and about to be read
-                os.write(
-                    self._writing, bytes([_DROPPED])
-                )  # an end of file would not come while a forked child has the other end, too
+                # an end of file would not come while a forked child has the other end, too
+                os.write(self._writing, bytes([_DROPPED]))
             self._thread.join()
         os.close(self._writing)
         os.close(self._reading)

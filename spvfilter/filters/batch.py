@@ -119,9 +119,8 @@ def _batches(filters: Iterator[BlockFilter]) -> Iterator[_Batch]:
 
 def _checked(block_hash: Buffer, data: Buffer | BasicFilter) -> tuple[bytes, bytes]:
     """Both as bytes, which are immutable while a thread reads them."""
-    if (
-        type(block_hash) is bytes and type(data) is bytes and len(block_hash) == 32
-    ):  # most are, and the checks below take 1 µs
+    # most are, and the checks below take 1 µs
+    if type(block_hash) is bytes and type(data) is bytes and len(block_hash) == 32:
         return block_hash, data
     if not isinstance(block_hash, Buffer):
         raise TypeError(f"a block hash is 32 bytes, not {type(block_hash).__name__}")

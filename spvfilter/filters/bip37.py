@@ -221,15 +221,13 @@ class Bip37Filter(BloomBits):
     def _add_decoys(self, key: bytes, fp_rate: float) -> None:
         if len(key) < 16:
             raise ParameterError(f"a decoy key has at least 16 bytes, not {len(key)}")
-        target = self.bits * fp_rate ** (
-            1 / self.hash_funcs
-        )  # the number of set bits X at which (X/m)^k is the requested rate
+        # the number of set bits X at which (X/m)^k is the requested rate
+        target = self.bits * fp_rate ** (1 / self.hash_funcs)
         have, number = self.set_bits(), 0
         while have < target:
             before = bytes(self._field) if target - have <= self.hash_funcs else b""
-            some = max(
-                1, int(target - have) // self.hash_funcs
-            )  # that set no more bits than are missing, whatever they are
+            # that set no more bits than are missing, whatever they are
+            some = max(1, int(target - have) // self.hash_funcs)
             self.update(decoys(key, number, some))
             number += some
             was, have = have, self.set_bits()
@@ -343,9 +341,8 @@ def decoys(key: bytes, first: int, count: int) -> list[bytes]:
     """
     sha256 = hashlib.sha256
     padded = (key if len(key) <= _SHA256_BLOCK else sha256(key).digest()).ljust(_SHA256_BLOCK, b"\x00")
-    inner = sha256(
-        padded.translate(_INNER) + b"spvfilter decoy"
-    )  # hashed once for all: a fifth of the time of hmac.digest for each
+    # hashed once for all: a fifth of the time of hmac.digest for each
+    inner = sha256(padded.translate(_INNER) + b"spvfilter decoy")
     outer = sha256(padded.translate(_OUTER))
     found = []
     for number in range(first, first + count):

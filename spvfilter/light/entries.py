@@ -12,9 +12,8 @@ from spvfilter.primitives import OutPoint
 from spvfilter.watch import textfile
 from spvfilter.watch.watchlist import WatchList
 
-EntryName = (
-    str | bytes | OutPoint
-)  # an address or what else a line of a watch list's file may have; a scriptPubKey; an outpoint
+# an address or what else a line of a watch list's file may have; a scriptPubKey; an outpoint
+EntryName = str | bytes | OutPoint
 
 
 def named(entries: Iterable[EntryName], network: Network) -> tuple[tuple[EntryKind, bytes], ...]:

@@ -91,9 +91,8 @@ class PeerWarning:
         """What went wrong, in words without the address."""
         said = str(self.error).removeprefix(f"{self.address}: ")
         if isinstance(self.error, OSError):
-            numbers = {
-                int(number) for number in re.findall(r"\[Errno (\d+)\]", said)
-            }  # asyncio's own words repeat the address
+            # asyncio's own words repeat the address
+            numbers = {int(number) for number in re.findall(r"\[Errno (\d+)\]", said)}
             if len(numbers) == 1:
                 return os.strerror(numbers.pop()).lower()
             said = self.error.strerror or said

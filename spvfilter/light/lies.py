@@ -31,11 +31,8 @@ class Lie(StrEnum):
     MALFORMED = "a message that cannot be read"
 
 
-_LIES = (
-    LieError,
-    ProofError,
-    InvalidHeaderError,
-)  # no honest peer does this, and no damaged line makes it look so: checksums are right
+# no honest peer does this, and no damaged line makes it look so: checksums are right
+_LIES = (LieError, ProofError, InvalidHeaderError)
 _UNPROVEN = frozenset((Lie.WITHHELD_TX, Lie.BLOCK_OUT_OF_ORDER, Lie.UNASKED_TX, Lie.UNPROVED_TX, Lie.FILTERED_OUT_TX))
 
 

@@ -310,9 +310,8 @@ class Running:
             stored, ids = await self.in_store(
                 lambda store: (Snapshot(store.timed_matches(), store.events.log.last), store.ids)
             )
-            if (
-                ids[-1:] == books.ids[len(ids) - 1 : len(ids)]
-            ):  # else entries were removed since, and those behind have other numbers
+            # else entries were removed since, and those behind have other numbers
+            if ids[-1:] == books.ids[len(ids) - 1 : len(ids)]:
                 return Snapshot(
                     (MatchFound(books.match_of(each.hit, each), each.completeness) for each in stored), stored.sequence
                 )

@@ -26,9 +26,8 @@ else:
     secrets = deferred("secrets")
 
 _READ = 1 << 16  # bytes read at once
-_BUFFER = (
-    4 * _READ
-)  # bytes, of which the reader buffers twice as many before it pauses: the loop receives as many at once
+# bytes, of which the reader buffers twice as many before it pauses: the loop receives as many at once
+_BUFFER = 4 * _READ
 _TURN_S = 0.002  # seconds of work before other tasks get a turn
 _HIGH_WATER = 1 << 20  # bytes written but not sent above which sending waits
 

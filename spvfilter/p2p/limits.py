@@ -7,12 +7,8 @@ from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.protocol import MAX_GETCFILTERS, MAX_INVENTORY
 
-_SIZES = {
-    "flight": MAX_INVENTORY,
-    "flights": None,
-    "filters": MAX_GETCFILTERS,
-    "filter_flights": None,
-}  # and the most that there can be
+# and the most that there can be
+_SIZES = {"flight": MAX_INVENTORY, "flights": None, "filters": MAX_GETCFILTERS, "filter_flights": None}
 
 
 @public

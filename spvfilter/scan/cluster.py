@@ -133,9 +133,8 @@ class DaskWorkers(Engine):
         """
         futures = []
         if self._shared:
-            await asyncio.wait(
-                self._shared.values(), timeout=_CLOSE_S
-            )  # what is on its way could not be cancelled at the scheduler
+            # what is on its way could not be cancelled at the scheduler
+            await asyncio.wait(self._shared.values(), timeout=_CLOSE_S)
         for sharing in self._shared.values():
             sharing.cancel()
             with suppress(asyncio.CancelledError, Exception):

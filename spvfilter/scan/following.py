@@ -192,7 +192,6 @@ async def _round(
         blocks.node.patience.tell(
             f"{blocks.node.endpoint}: block {hash_to_hex(listing.hash_at(listing.last))} is in its chain no more"
         )
-    for event in connect(
-        listing.first + matcher.report.blocks
-    ):  # all matches in them were told, also where the scan has failed
+    # all matches in them were told, also where the scan has failed
+    for event in connect(listing.first + matcher.report.blocks):
         yield event

@@ -169,10 +169,8 @@ def _placed(blocks: list[PendingBlock], network: Network, report: ScanReport) ->
     placed = []
     for number, segment in enumerate(order.segments):
         first = blocks[segment.blocks[0]].ref
-        is_rooted = network.genesis_hash in (
-            first.hash,
-            first.previous,
-        )  # nothing can spend what the genesis block pays
+        # nothing can spend what the genesis block pays
+        is_rooted = network.genesis_hash in (first.hash, first.previous)
         for depth, index in enumerate(segment.blocks):
             block = blocks[index]
             block.segment, block.depth, block.rooted = number, depth, is_rooted
@@ -274,9 +272,8 @@ class PlannedFeed(Feed):
         stale, placed = await self._call(
             in_chain_order, self._files, self._network, self._report, lambda: self._closing
         )
-        for batch in batched(
-            stale + placed, self._files
-        ):  # stale ones first, so that later blocks are scanned with what they pay
+        # stale ones first, so that later blocks are scanned with what they pay
+        for batch in batched(stale + placed, self._files):
             yield batch
 
 

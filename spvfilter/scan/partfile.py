@@ -41,9 +41,8 @@ _BLOCK = struct.Struct("<32siII")
 _U32 = struct.Struct("<I")
 _UNKNOWN = -1  # instead of a height
 _TAIL = HASH_SIZE + len(_END)
-_MAX_HITS = (
-    64 * MAX_BLOCK_SIZE
-)  # bytes of packed hits of one block: each of its inputs and outputs takes less than that much more
+# bytes of packed hits of one block: each of its inputs and outputs takes less than that much more
+_MAX_HITS = 64 * MAX_BLOCK_SIZE
 _MAX_SUMMARY = 1 << 28  # bytes
 _LEAST = len(_MAGIC) + HASH_SIZE + 1 + 4 + 2 + _TAIL
 

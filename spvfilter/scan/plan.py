@@ -173,9 +173,8 @@ class Plan:
         return sum(part.size for part in self.parts)
 
 
-Places = dict[
-    tuple[bool, int], dict[int, Part]
-]  # by whether a part is stale, and its number: that part as each machine has it
+# by whether a part is stale, and its number: that part as each machine has it
+Places = dict[tuple[bool, int], dict[int, Part]]
 
 
 def planned(files: ListedFiles, network: Network, part_size: int) -> tuple[Plan, Places]:

@@ -152,9 +152,8 @@ class Planning:
                 here.sort(key=lambda raw: _COPY.unpack_from(raw)[1])
                 digest = sha256()
                 for raw in here:
-                    digest.update(
-                        bytes(4) + raw[4:24] + bytes(4) + raw[HASH_AT : ROW_SIZE - 1] + b"\0"
-                    )  # no file, height and flags
+                    # no file, height and flags
+                    digest.update(bytes(4) + raw[4:24] + bytes(4) + raw[HASH_AT : ROW_SIZE - 1] + b"\0")
                 yield str(self._files.file(number).path), len(here), digest.digest()
 
     def cuts(self, part_size: int) -> Iterator[tuple[bool, dict[int, Cut]]]:

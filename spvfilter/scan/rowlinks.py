@@ -90,9 +90,8 @@ class _Family:
     tips: list[_Tip] = field(default_factory=list)
 
     def best(self, rows: Rows) -> int:
-        is_claimed = (
-            len(self.unproven) == self.members
-        )  # no header meets its target: all count with the work that they claim
+        # no header meets its target: all count with the work that they claim
+        is_claimed = len(self.unproven) == self.members
         return max(
             self.tips,
             key=lambda tip: (

@@ -84,9 +84,8 @@ class Scan(Generic[T]):
         self._watch = watch
         self._feed = feed
         self._report = report
-        self._jobs = (
-            1 if BACKEND == "pure" else jobs
-        )  # more threads that hold the GIL gain nothing and delay the event loop
+        # more threads that hold the GIL gain nothing and delay the event loop
+        self._jobs = 1 if BACKEND == "pure" else jobs
         self._check = check
         self._tell = tell
         self._taught: list[
@@ -157,9 +156,8 @@ class Scan(Generic[T]):
     def _work(self, batch: _Batch, buffer: ReadBuffer) -> None:
         """Read and scan a batch, in any thread. Only the batch is changed."""
         batch.known = self._growth.mark()
-        batch.learned = len(
-            self._taught
-        )  # before the scan, which so sees at least these: the watch list learns before `_taught` grows
+        # before the scan, which so sees at least these: the watch list learns before `_taught` grows
+        batch.learned = len(self._taught)
         if not self._scan_together(batch, buffer):
             found = WatchTable()
             for result in batch.results:

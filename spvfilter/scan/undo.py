@@ -289,9 +289,8 @@ def _contradicts(script: bytes, script_sig: bytes, witness: list[bytes]) -> bool
     shows.
     """
     pushes = list(script_pushes(script_sig))
-    only_pushes = b"".join(map(_push, pushes)) == script_sig.lstrip(
-        b"\0"
-    )  # so that the last one is on top of the stack
+    # so that the last one is on top of the stack
+    only_pushes = b"".join(map(_push, pushes)) == script_sig.lstrip(b"\0")
     if len(script) == 25 and script[:3] == b"\x76\xa9\x14" and script[23:] == b"\x88\xac":
         return bool(pushes) and only_pushes and hash160(pushes[-1]) != script[3:23]
     if len(script) == 23 and script[:2] == b"\xa9\x14" and script[22:] == b"\x87":

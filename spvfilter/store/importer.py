@@ -75,9 +75,8 @@ class FilterImport:
         known = self._chain.height_of(block)
         below = None if previous is None else -1 if previous == bytes(32) else self._chain.height_of(previous)
         at = known if known is not None else height if below is None else below + 1
-        if known is None and (
-            at == 0 or (at == 1 and below is None and previous is not None)
-        ):  # nothing replaces a genesis block
+        # nothing replaces a genesis block
+        if known is None and (at == 0 or (at == 1 and below is None and previous is not None)):
             raise SourceError(f"block {at} is {hash_to_hex(block)}: these filters are not of {self._store.network}")
         this_hash = filter_hash(data)
         if (

@@ -21,9 +21,8 @@ class WriterLock(FileLock):
     @classmethod
     def take(cls, database: Path) -> Self:
         """Take the lock of a database. Raises StoreLockedError, OSError."""
-        real = Path(
-            os.path.realpath(database)
-        )  # by whatever name it is opened; Path.resolve raises RuntimeError for a link to itself
+        # by whatever name it is opened; Path.resolve raises RuntimeError for a link to itself
+        real = Path(os.path.realpath(database))
         try:
             return super().take(real.with_name(real.name + SUFFIX))
         except FileHeldError as held:

@@ -147,10 +147,8 @@ class Store:
             tables = self._db.execute(
                 "SELECT name FROM sqlite_master WHERE type = 'table' AND name != 'filters'"
             ).fetchall()
-            for (table,) in (
-                ("sqlite_master",),
-                *tables,
-            ):  # without the filters, up to 13 GB: each is checked when it is read
+            # without the filters, up to 13 GB: each is checked when it is read
+            for (table,) in (("sqlite_master",), *tables):
                 (verdict,) = self._db.execute("SELECT * FROM pragma_integrity_check(?)", (table,)).fetchone()
                 if verdict != "ok":
                     raise StoreCorruptError(f"{self.path}: {str(verdict)[:200]}")
@@ -188,9 +186,8 @@ class Store:
                         store._rows.set_meta(key, meta[key])
             store.attach(watch)
             with translated(made):
-                store._db.execute(
-                    "PRAGMA wal_checkpoint(TRUNCATE)"
-                )  # into one file; close() would not report a full disk
+                # into one file; close() would not report a full disk
+                store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         replace(file, made)
 
     def close(self) -> None:

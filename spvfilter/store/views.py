@@ -304,9 +304,8 @@ class Views:
                 "coinbase = 1 AND height > ?", (self._tip() + 1 - COINBASE_MATURITY,), label, keychain
             ):
                 immature += coin[2]
-                held += (
-                    coin[2] if coin[6] is not None else 0
-                )  # that a pending transaction spends, though it cannot be valid
+                # that a pending transaction spends, though it cannot be valid
+                held += coin[2] if coin[6] is not None else 0
             sequence = self._log().last
         mature = totals.confirmed - immature
         return Balance(

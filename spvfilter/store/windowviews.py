@@ -13,9 +13,8 @@ from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
 from spvfilter.watch.keychain import all_used
 
-Checked = Callable[
-    [str, str, tuple[object, ...]], Iterator[tuple[Any, ...]]
-]  # rows of a table, by the rest of a query and its values
+# rows of a table, by the rest of a query and its values
+Checked = Callable[[str, str, tuple[object, ...]], Iterator[tuple[Any, ...]]]
 _MATCHES = "{0} >= runs.entry AND {0} < runs.entry + runs.indexes * runs.scripts"
 
 

@@ -52,10 +52,8 @@ class Books:
         self.watch = watch
         self.cursor = saved.cursor  # height up to which blocks have been searched
         self.searched = saved.searched  # height up to which they had been before the cursor moved back for new entries
-        self.blocks, self._are_blocks_changed = (
-            saved.blocks,
-            False,
-        )  # which were searched for which entries; since the batch has them
+        # which were searched for which entries; since the batch has them
+        self.blocks, self._are_blocks_changed = (saved.blocks, False)
         self.ids = list(saved.ids)  # of the entries' rows in the database, by number
         self.filtered = Filtered()
         self._changes = Changes()
@@ -302,10 +300,8 @@ class Books:
         self.cursor, self.searched = min(self.cursor, fork), min(self.searched, fork)
         self.blocks.cut(fork)
         self._are_blocks_changed = True
-        for kept in [
-            *self.ended.undone(fork, self.batch),
-            *reversed(returning),
-        ]:  # parents first; what was in a block was seen last
+        # parents first; what was in a block was seen last
+        for kept in [*self.ended.undone(fork, self.batch), *reversed(returning)]:
             tx = Transaction.parse(kept.raw)
             if any(outpoint[:32] in gone for outpoint in tx.inputs):
                 gone.add(tx.txid)
@@ -411,9 +407,8 @@ class Books:
         contest = self.unconfirmed.contest(tx, own=own > 0 or was is not None, moves_all=moves_all)
         later = None if age is None or contest is None else self.unconfirmed.seen_after(tx, age, contest)
         if contest is None and own:
-            later = self.rival_of(
-                tx
-            )  # it would move too much, which anybody may have invented: it is kept as a rival, and offered
+            # it would move too much, which anybody may have invented: it is kept as a rival, and offered
+            later = self.rival_of(tx)
         is_ruled_out = self.ended.rules_out(tx, own=own > 0)
         if not hits and not own and was is None:
             self.unconfirmed.set_aside(tx, since, age)

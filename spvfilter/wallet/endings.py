@@ -51,13 +51,11 @@ class Endings:
         self._size = sum(self._others.values())
         self._abandoned = {ended.txid for ended in stored if ended.status is TxStatus.ABANDONED}
         self._conflicted = {txid: tx for txid, tx in transactions.items() if tx.status is TxStatus.CONFLICTED}
-        self._orphans = {
-            txid: _parents(tx) for txid, tx in self._conflicted.items() if tx.block_hash is None
-        }  # of lost coinbases
+        # of lost coinbases
+        self._orphans = {txid: _parents(tx) for txid, tx in self._conflicted.items() if tx.block_hash is None}
         self._ruled_out: dict[bytes, bytes] = {}  # txid of what cannot count → txid of what ended, from which it spends
-        self._lost = {
-            lost[at : at + 32] for at in range(0, len(lost), 32)
-        }  # txids of coinbases that left the best chain
+        # txids of coinbases that left the best chain
+        self._lost = {lost[at : at + 32] for at in range(0, len(lost), 32)}
 
     def put(self, txid: bytes, tx: StoredTx | None, batch: Batch) -> None:
         """Keep a transaction that has ended; None: nothing of it."""

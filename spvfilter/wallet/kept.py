@@ -65,9 +65,8 @@ class KeptTransactions:
         """
         for walk in (iter, reversed):
             gone = takewhile(lambda txid: (self._txs[txid].height or 0) <= height, walk(self._others))
-            for txid in list(
-                gone
-            ):  # found at once: a dict walks over what has left its beginning whenever it is walked
+            # found at once: a dict walks over what has left its beginning whenever it is walked
+            for txid in list(gone):
                 at = self._txs[txid].height or 0
                 self.forget(txid)
                 yield at

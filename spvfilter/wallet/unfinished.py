@@ -25,9 +25,8 @@ class Unfinished:
 
     def __init__(self, txids: Iterable[bytes]) -> None:
         self.left = inf  # units that may be done now; without a limit where nobody sets one
-        self.matches: dict[bytes, Sequence[Hit] | None] = dict.fromkeys(
-            txids
-        )  # those that are not recorded; None: it is to be scanned
+        # those that are not recorded; None: it is to be scanned
+        self.matches: dict[bytes, Sequence[Hit] | None] = dict.fromkeys(txids)
         self._again: list[
             bytes
         ] = []  # txids of what is to be scanned for new entries; a list of 100,000 is made within a millisecond

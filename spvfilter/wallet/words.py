@@ -24,9 +24,8 @@ class Words:
     def __init__(self, txids: Iterable[bytes]) -> None:
         """Of these nobody has told in this run."""
         self._party: dict[bytes, _Party] = {}
-        self._parties = [
-            _Parties() for _ in range(MANY)
-        ]  # by the number of groups, less one; the party of nobody is in the first
+        # by the number of groups, less one; the party of nobody is in the first
+        self._parties = [_Parties() for _ in range(MANY)]
         self._passed: set[bytes] = set()  # txids of those before which another was put, since room was made
         self._left_out: list[bytes] = []  # txids and wtxids of what found no room, or made it
         for txid in txids:

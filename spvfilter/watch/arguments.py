@@ -17,9 +17,8 @@ def checked_label(label: str | None) -> str | None:
     if label and not isinstance(label, str):
         raise ParameterError(f"a label is text, not {type(label).__name__}")
     label = label.strip() if label else None
-    if (
-        label and not label.isprintable() and any(category(char) in ("Cc", "Cs", "Zl", "Zp") for char in label)
-    ):  # UTF-8 has no surrogates
+    # UTF-8 has no surrogates
+    if label and not label.isprintable() and any(category(char) in ("Cc", "Cs", "Zl", "Zp") for char in label):
         raise ParameterError(f"a label cannot contain control characters, line ends or surrogates: {label[:80]!r}")
     return label or None
 

@@ -71,9 +71,8 @@ class Decoder:
         self._limits = limits or {}
         self._buffer = bytearray()
         self._envelope: tuple[str | EnvelopeError, int, bytes] | None = None  # of a message whose payload is incomplete
-        self._sound: deque[tuple[str, bytes] | tuple[Filters, int]] = (
-            deque()
-        )  # what is next: messages, or filters and their bytes
+        # what is next: messages, or filters and their bytes
+        self._sound: deque[tuple[str, bytes] | tuple[Filters, int]] = deque()
         self._sound_size = 0  # bytes of these in the stream
         self.broken: EnvelopeError | None = None  # the error that ended the stream; permanent
         self.joins_filters = False  # whether successive cfilter messages are taken together

@@ -31,12 +31,10 @@ RECEIVE_BUFFER = 5_000_000  # bytes, Core net.h DEFAULT_MAXRECEIVEBUFFER; above 
 SEND_BUFFER = 1_000_000  # bytes, Core net.h DEFAULT_MAXSENDBUFFER; above it, the peer's messages are not processed
 MAX_SEND_BUFFER = 16_000_000  # bytes, ours: a block in its envelope fits on top of a full SEND_BUFFER
 MAX_PINGS = 1_024  # ours: pings without a pong
-_OF_THE_SESSION = frozenset(
-    {Ping, Pong, Version, Verack, WtxidRelay, SendAddrV2}
-)  # classes that it answers by itself, or refuses
-_ALONE = frozenset(
-    {None, "ping", "pong", "version", "verack", "wtxidrelay", "sendaddrv2"}
-)  # commands that are not taken with others
+# classes that it answers by itself, or refuses
+_OF_THE_SESSION = frozenset({Ping, Pong, Version, Verack, WtxidRelay, SendAddrV2})
+# commands that are not taken with others
+_ALONE = frozenset({None, "ping", "pong", "version", "verack", "wtxidrelay", "sendaddrv2"})
 MAX_EVENTS = 50  # ours: taken together
 _NEGOTIATION = frozenset({"version", "wtxidrelay", "sendaddrv2", "verack", "sendheaders", "sendcmpct"})
 

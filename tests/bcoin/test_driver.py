@@ -18,9 +18,8 @@ async def test_it_mines_pays_and_confirms(bcoin: Bcoin) -> None:
     segwit = await bcoin.call("address", {"account": "segwit"})
     assert mine["script"].startswith("76a914")
     assert segwit["script"].startswith("0014")
-    assert (
-        len(await bcoin.call("mine", {"count": 432, "address": mine["address"]})) == 432
-    )  # segwit is active from here on
+    # segwit is active from here on
+    assert len(await bcoin.call("mine", {"count": 432, "address": mine["address"]})) == 432
     assert (await bcoin.call("tip"))["synced"]
     paid = await bcoin.call("send", {"outputs": [[segwit["script"], 70_000_000], ["6a04deadbeef", 0]]})
     assert await bcoin.call("getrawmempool", []) == [paid["txid"]]

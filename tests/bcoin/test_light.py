@@ -112,9 +112,8 @@ async def test_everything_a_wallet_does_is_found_and_nothing_else(
         assert {withdrawn.match.txid for withdrawn in run.books.withdrawn} >= {paid.txid, digest}
         assert run.books.confirmed() == await whole_scan(bcoin, watch.copy())
 
-    async with (
-        client() as again
-    ):  # nothing has happened since, and bcoin does not answer a request for headers that it does not have
+    # nothing has happened since, and bcoin does not answer a request for headers that it does not have
+    async with client() as again:
         await up_to_date(bcoin, Run(again))
 
     late = await pay(bcoin, OPEN[1], 400_000)  # while nobody looks

@@ -58,10 +58,8 @@ def test_the_rate_stays_within_its_promise_at_any_size(first: int, rate: float, 
         found = sum(made.contains_many(numbers(1 << 40, asked))) / asked
         assert made.current_fp_rate <= 1.1 * rate
         assert found <= 1.1 * rate + 4 * (rate / asked) ** 0.5
-        assert len(made.slices) - Growth(first, rate).slices_for(first * times) in (
-            0,
-            1,
-        )  # bits that are set above their mean end a slice
+        # bits that are set above their mean end a slice
+        assert len(made.slices) - Growth(first, rate).slices_for(first * times) in (0, 1)
         assert len(made) == pytest.approx(first * times, rel=0.05 + rate, abs=10)  # false positives are not added
     assert made.contains_many(numbers(0, first * sizes[-1])) == b"\1" * first * sizes[-1]
 

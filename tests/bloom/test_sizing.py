@@ -114,9 +114,8 @@ def test_share_seen_while_filling_is_not_the_rate_at_capacity() -> None:
     bits = sizing.bits_for_taylor(N, 2**-6, 3)
     at_capacity, filling = sizing.fp_rate(bits, 3, N), sizing.fp_rate_while_filling(bits, 3, N)
     assert printed(at_capacity, "0.014735")
-    assert printed(
-        filling, "0.004004"
-    )  # measured elsewhere with weaker hashes: 0.0179 at capacity, 0.004965 while filling
+    # measured elsewhere with weaker hashes: 0.0179 at capacity, 0.004965 while filling
+    assert printed(filling, "0.004004")
     assert filling * 0.0179 / at_capacity == near(0.004965, 0.03)
 
 
@@ -138,9 +137,8 @@ def test_plain_double_hashing_doubles_the_rate_of_small_filters() -> None:
             first, stride = rng.randrange(bits), rng.randrange(bits)
             for i in range(hash_funcs):
                 filled |= 1 << (first + i * stride) % bits
-        for stride in range(
-            bits
-        ):  # all 128 × 128 probes at once: rotations put the i-th bit of every probe in one place
+        # all 128 × 128 probes at once: rotations put the i-th bit of every probe in one place
+        for stride in range(bits):
             seen = full
             for i in range(hash_funcs):
                 shift = i * stride % bits

@@ -85,9 +85,8 @@ def test_no_retarget_rises_above_the_networks_limit(network: Network) -> None:
     assert encode_bits(network.pow_limit) == network.pow_limit_bits
     last_digit = 1 << 8 * ((network.pow_limit_bits >> 24) - 3)
     assert target(network.pow_limit_bits) <= network.pow_limit < target(network.pow_limit_bits) + last_digit
-    assert (
-        not network.retargets or network.pow_limit * TWO_WEEKS * 4 < 1 << 256
-    )  # the product does not overflow Core's 256 bits
+    # the product does not overflow Core's 256 bits
+    assert not network.retargets or network.pow_limit * TWO_WEEKS * 4 < 1 << 256
 
 
 # Which bits the next header must have

@@ -211,9 +211,8 @@ def test_more_work_beats_more_headers() -> None:
     update = chain.accept(one, NOW)
     assert chain.height == 2_017
     assert len(list(update.disconnected)) == 3
-    assert chain.accept(obey(root.copy(), [time + 1_201 * at for at in (1, 2, 3, 4)])[240:], NOW) == Update(
-        2_017, 1
-    )  # a tie
+    # a tie
+    assert chain.accept(obey(root.copy(), [time + 1_201 * at for at in (1, 2, 3, 4)])[240:], NOW) == Update(2_017, 1)
 
 
 def test_a_reorganisation_goes_back_and_forth_among_three_branches() -> None:

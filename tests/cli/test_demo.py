@@ -76,9 +76,8 @@ def test_the_live_client_shows_every_match_of_the_chain_and_nothing_else(shown: 
     blocks = DemoChain(COINBASE_MATURITY).blocks
     events = wallet_events(blocks)
     assert rows(shown.partition("\n4. ")[0]) == [(str(height), value) for height, value in events]
-    assert (
-        len({height for height, _ in events}) < len(blocks) - COINBASE_MATURITY - 1
-    )  # one block has only strangers' transactions
+    # one block has only strangers' transactions
+    assert len({height for height, _ in events}) < len(blocks) - COINBASE_MATURITY - 1
     assert f"  {1 + len(blocks)} filtered blocks, " in shown  # the genesis block too
     assert ": 8 transactions of the wallet,\n" in shown
 

@@ -174,6 +174,5 @@ def test_what_follows_is_printed_with_what_a_reorganisation_takes_away(tmp_path:
             _, err = following.communicate(timeout=60)
     assert following.returncode == 130
     assert "1 block(s) were taken away by reorganisations" in err
-    assert re.search(
-        "up to height 11[45]: 15 matches", err
-    )  # whether it was interrupted before it was told that 115 is whole
+    # whether it was interrupted before it was told that 115 is whole
+    assert re.search("up to height 11[45]: 15 matches", err)

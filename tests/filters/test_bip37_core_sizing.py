@@ -85,9 +85,8 @@ def test_size_and_functions_are_cores_over_random_parameters(tmp_path: Path) -> 
     assert ours == core
     assert dict(zip(asked, core, strict=True))[10, 0.01] == (11, 5)
     degenerate = 0
-    for (n, p), (size, hash_funcs) in list(zip(asked, core, strict=True))[
-        :5_000
-    ]:  # and the filter takes what the formula gives
+    # and the filter takes what the formula gives
+    for (n, p), (size, hash_funcs) in list(zip(asked, core, strict=True))[:5_000]:
         try:
             made = Bip37Filter(n, p)
             assert (made.size, made.hash_funcs) == (size, hash_funcs)

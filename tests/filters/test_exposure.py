@@ -124,9 +124,8 @@ def test_bitcoinj_s_filter_has_its_size(addresses: int, rate: float, size: int, 
 
 
 def test_bitcoinj_s_filter_of_a_small_wallet_hides_nothing() -> None:
-    assert bitcoinj_filter(10, 7, 0.0005).current_fp_rate == pytest.approx(
-        1e-10, rel=10
-    )  # 20 elements in a filter for 120
+    # 20 elements in a filter for 120
+    assert bitcoinj_filter(10, 7, 0.0005).current_fp_rate == pytest.approx(1e-10, rel=10)
     for addresses, rate, tweak in ((0, 0.1, 1), (1, 0.0, 1), (1, 1.0, 1), (1, 0.1, 1 << 32), (1, 0.1, -1)):
         with pytest.raises(ParameterError):
             bitcoinj_filter(addresses, tweak, rate)

@@ -179,9 +179,8 @@ def test_what_another_thread_changes_during_a_call_does_not_count(entry: Entry, 
         stop.set()
         changing.join()
         sys.setswitchinterval(interval)
-    longer = {
-        repr(outcome(call, *replaced(entry.arguments, path, of + b"\0"))) for of in (raw, other)
-    }  # between append and pop
+    # between append and pop
+    longer = {repr(outcome(call, *replaced(entry.arguments, path, of + b"\0"))) for of in (raw, other)}
     if IS_LOCKED:  # else a bytearray is half written when it is copied, and held for that moment
         assert results <= expected | longer
         assert not refusals

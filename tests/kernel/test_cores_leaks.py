@@ -187,9 +187,8 @@ def test_a_million_calls_leave_nothing_behind(kind: str) -> None:
             run(works)
         gc.collect()
         grown.append(sys.getallocatedblocks() - blocks)
-    assert (
-        min(grown) < ROUNDS
-    )  # what one call keeps, each round keeps; Python's and NumPy's own caches fill now and then
+    # what one call keeps, each round keeps; Python's and NumPy's own caches fill now and then
+    assert min(grown) < ROUNDS
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 8_000  # KiB
 
 

@@ -169,9 +169,8 @@ def test_absurd_counts_raise_before_memory_is_taken(count: int, field: str, befo
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert peak < 1 << 20
-        assert error.offset == len(before) or error.field == field.removesuffix(
-            " length"
-        )  # a length: where its script would start
+        # a length: where its script would start
+        assert error.offset == len(before) or error.field == field.removesuffix(" length")
         assert error.field.startswith(field.removesuffix(" length"))
 
 

@@ -84,9 +84,8 @@ def test_both_kernels_agree_on_damaged_streams(messages: list[tuple[str, bytes]]
         stream[data.draw(st.integers(0, len(stream) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     expected = of_reference(bytes(stream), MAGIC)
     assert native().sound_frames(bytes(stream), MAGIC) == expected
-    assert [payload for _, payload in expected[0]] == [payload for _, payload in messages][
-        : len(expected[0])
-    ]  # commands have no checksum
+    # commands have no checksum
+    assert [payload for _, payload in expected[0]] == [payload for _, payload in messages][: len(expected[0])]
 
 
 def cfilter(number: int, data: bytes, *, kind: int = 0) -> bytes:
@@ -115,9 +114,8 @@ def test_a_filter_is_taken_out_of_its_message_as_the_message_says(kernel: Kernel
     """Whatever is wrong with a cfilter is left to the parser of messages."""
     whole = bytes(CFilter(0, bytes(range(32)), bytes(range(256)) * (size // 256) + bytes(range(size % 256))))
     broken = [whole[:cut] for cut in (0, 1, 32, 33, 34, len(whole) - 1)] + [whole + b"\0", b"\1" + whole[1:]]
-    wide = (
-        [whole[:33] + b"\xfd" + size.to_bytes(2, "little") + whole[-size:]] if 0 < size < 253 else []
-    )  # not the shortest length
+    # not the shortest length
+    wide = [whole[:33] + b"\xfd" + size.to_bytes(2, "little") + whole[-size:]] if 0 < size < 253 else []
     for payload in [whole, *broken, *wide]:
         try:
             message = CFilter.parse(payload)

@@ -293,9 +293,8 @@ def test_lines_of_a_real_nodes_blocks_tell_every_coin_that_its_undo_files_hold(k
         table = functions.WatchTable()
         for script in {*paid, *(script for _, script in spent)}:
             table.add(EntryKind.SCRIPT, bytes.fromhex(script))
-        fitting = [
-            record for record in records if sha256d(raw[4:36] + record[:-32]) == record[-32:]
-        ]  # also of rival blocks
+        # also of rival blocks
+        fitting = [record for record in records if sha256d(raw[4:36] + record[:-32]) == record[-32:]]
         record = next((record for record in fitting if coins_in(record) == spent), None)
         assert record or not facts["height"]
         [packed] = table.scan_blocks([raw], undo=[record], packed=True)

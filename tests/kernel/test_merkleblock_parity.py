@@ -20,9 +20,8 @@ from support.vectors import effort
 
 pytestmark = pytest.mark.native
 FEW = [bytes([number]) * 32 for number in range(3)]
-HALVES = build.tx(
-    [build.TxIn(bytes([7]) * 32, 0)], [build.TxOut(0, b"\x51" * 4)]
-)  # 64 bytes, two hashes and a transaction
+# 64 bytes, two hashes and a transaction
+HALVES = build.tx([build.TxIn(bytes([7]) * 32, 0)], [build.TxOut(0, b"\x51" * 4)])
 NO_OUTPUT = build.tx([build.TxIn(bytes([7]) * 32, 0, b"\x51" * 13)], [])  # 64 bytes, too
 
 

@@ -320,9 +320,8 @@ def test_all_functions_agree_on_many_hits() -> None:
 def test_packed_hits_teach_what_hits_teach(kernel: Callable[[], Kernel], seed: int) -> None:
     rng = random.Random(seed)
     hits = [hit_of(rng) for _ in range(rng.randrange(60))]
-    hits += [
-        hit._replace(value=5, script=b"\x53", entry=9) for hit in rng.sample(hits, len(hits) // 2)
-    ]  # the same outpoints again
+    # the same outpoints again
+    hits += [hit._replace(value=5, script=b"\x53", entry=9) for hit in rng.sample(hits, len(hits) // 2)]
     one, other = kernel().WatchTable(), kernel().WatchTable()
     for table in (one, other):
         table.add(EntryKind.OUTPOINT, OUTPUT.outpoint)

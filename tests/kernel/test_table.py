@@ -189,9 +189,8 @@ def test_a_copy_without_outpoints_forgets_these_and_nothing_else() -> None:
     made.learn(made.scan_block(BLOCK))
     coins = dict(made.coins())
     twin = made.without([POINT, point, bytes(bytearray(point)), b"\x03" * 36, POINT])
-    assert dict(twin.coins()) == {
-        outpoint: coin for outpoint, coin in coins.items() if outpoint != POINT
-    }  # an entry stays
+    # an entry stays
+    assert dict(twin.coins()) == {outpoint: coin for outpoint, coin in coins.items() if outpoint != POINT}
     assert list(twin.entries()) == list(made.entries())
     assert dict(made.coins()) == coins
     assert SPENT not in twin.scan_tx(SPENDING) + twin.scan_block(build.block_of(build.GENESIS, 1, [SPENDING]))

@@ -67,9 +67,8 @@ def check_transaction(case: dict[str, object]) -> None:
     assert 3 * len(stripped) + len(raw) == case["weight"]
     assert int.from_bytes(raw[:4], "little", signed=True) == case["version"]
     assert int.from_bytes(raw[-4:], "little") == case["lock_time"]
-    assert (
-        sum(int.from_bytes(raw[at : at + 8], "little") for at, _, _ in tx.outputs) == case["output_total"]
-    )  # u64 in the vectors
+    # u64 in the vectors
+    assert sum(int.from_bytes(raw[at : at + 8], "little") for at, _, _ in tx.outputs) == case["output_total"]
     again = kernel.parse_tx(stripped)
     assert (kernel.txid(stripped, again), again.witness) == (kernel.txid(raw, tx), 0)
 

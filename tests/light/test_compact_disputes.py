@@ -26,9 +26,8 @@ from spvfilter.wire.session import Session
 from support.lightworld import FAST, STRANGER, Run, World, running, where
 
 ANYBODY = p2tr(sha256(b"anybody").digest())
-REDEEM = (
-    bytes.fromhex("02aabb7575") + b"\x61" * 27 + b"\x51"
-)  # 33 bytes that look like a public key; a valid P2SH redeem script
+# 33 bytes that look like a public key; a valid P2SH redeem script
+REDEEM = bytes.fromhex("02aabb7575") + b"\x61" * 27 + b"\x51"
 LOOKALIKE = Lock(b"\xa9\x14" + hash160(REDEEM) + b"\x87", push(SIGNATURE) + push(REDEEM))
 
 

@@ -165,9 +165,8 @@ async def test_where_the_transaction_that_is_waited_for_cannot_begin_the_run_end
 
     monkeypatch.setattr(Database, "hurry", hurry)
     world = World(5)
-    with pytest.raises(
-        RuntimeError, match="after shutdown"
-    ):  # at the parameters of the filter, which must be durable before their use
+    # at the parameters of the filter, which must be durable before their use
+    with pytest.raises(RuntimeError, match="after shutdown"):
         async with Node(world.regtest) as node, running(world, node) as run:
             await run.until(lambda books: books.warnings)
     assert not run.books.warnings

@@ -329,9 +329,8 @@ async def test_an_honest_witness_that_joins_in_the_middle_of_a_search_is_not_acc
         await run.synced(world)
         assert run.books.confirmed() == world.scan()
         assert not run.books.warnings
-        assert all(
-            len(debt.witnesses.groups) == 2 for debt in run.client._checked().engine.coverage.debts
-        )  # every block was compared
+        # every block was compared
+        assert all(len(debt.witnesses.groups) == 2 for debt in run.client._checked().engine.coverage.debts)
 
 
 async def test_blocks_that_a_reorganisation_cut_from_their_flight_are_compared_all_the_same() -> None:

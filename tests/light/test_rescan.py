@@ -201,11 +201,8 @@ async def test_rescans_one_after_the_other_cancelled_and_in_a_reorganisation_los
             first, second, third = await asyncio.gather(
                 run.client.rescan(from_height=120), run.client.rescan(from_height=0), run.client.rescan(from_height=140)
             )
-            assert (first, second, third) == (
-                120,
-                0,
-                0,
-            )  # the third is searched anyway, since the second goes back further
+            # the third is searched anyway, since the second goes back further
+            assert (first, second, third) == (120, 0, 0)
             waiting = asyncio.ensure_future(run.client.rescan(from_height=110))
             await asyncio.sleep(0)
             waiting.cancel()

@@ -153,12 +153,8 @@ def hard(header: Header) -> Header:
 def test_the_time_may_be_two_hours_ahead_and_must_be_above_the_median() -> None:
     chain = empty_chain()
     first = chain.tip.header.time
-    for time in (
-        first + 5,
-        first + 9,
-        NOW + 7_200,
-        first + 10,
-    ):  # the median of 1, 2, 3 and 4 blocks: the middle or the later middle
+    # the median of 1, 2, 3 and 4 blocks: the middle or the later middle
+    for time in (first + 5, first + 9, NOW + 7_200, first + 10):
         chain.accept(block_on(chain.tip, time=time))
     assert chain.tip.median_time == first + 9
     with pytest.raises(MedianTimeError):

@@ -113,9 +113,8 @@ async def test_peers_that_do_not_read_hold_little_memory_and_are_cut() -> None:
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        assert (
-            peak < count * 3_000_000
-        )  # 1 MB, one block more, and what asyncio keeps of one sent in part: all of it since Python 3.12
+        # 1 MB, one block more, and what asyncio keeps of one sent in part: all of it since Python 3.12
+        assert peak < count * 3_000_000
         assert len(await other.ask("getheaders", locate([REGTEST.genesis_hash]))) == 1
 
 

@@ -75,9 +75,8 @@ def test_the_least_fee_that_replaces_is_that_of_all_it_replaces_and_of_its_own_s
 def test_a_replacement_pays_a_higher_rate_than_each_that_it_replaces_directly(made: Regtest) -> None:
     made.submit_tx(spend([coinbase(made, 1)], 3_000))
     large = [coinbase(made, height) for height in range(1, 9)]
-    assert (
-        reason(lambda: made.submit_tx(spend(large, 4_000)), made) == "insufficient fee"
-    )  # more in all, but less for each byte
+    # more in all, but less for each byte
+    assert reason(lambda: made.submit_tx(spend(large, 4_000)), made) == "insufficient fee"
     made.submit_tx(spend(large, 40_000))
     assert len(txids(made)) == 1
 

@@ -193,9 +193,8 @@ def test_records_are_read_through_the_key_beside_them(key: bytes, gap: int, tmp_
     (tmp_path / "xor.dat").write_bytes(key)
     data = b""
     for raw in ALL:
-        data += xored(record(raw), key, len(data)) + zeros(
-            gap
-        )  # Core does not write the padding, so the key is not on it
+        # Core does not write the padding, so the key is not on it
+        data += xored(record(raw), key, len(data)) + zeros(gap)
     raws, said = written(tmp_path, data)
     assert raws == ALL
     if key != REGTEST.magic * 2:  # under which zeros look like that magic

@@ -66,9 +66,8 @@ async def test_a_match_of_the_second_pass_has_the_height_the_whole_stream_tells(
     first = block_of(ANCESTOR, 500, [paid])
     second = tx([TxIn(txid(paid), 0)], [])
     blocks = [first, *chain_of([[second]], block_hash(first), 501)]
-    silent = blocks[1].replace(
-        b"\x02\xf5\x01", b"\x02\x00\x00"
-    )  # no height in its coinbase; its merkle root is wrong then
+    # no height in its coinbase; its merkle root is wrong then
+    silent = blocks[1].replace(b"\x02\xf5\x01", b"\x02\x00\x00")
     assert silent != blocks[1]
     matches = await found_by(Matcher(mine()), iter([silent, first]))
     assert [(match.kind, match.height) for match in matches] == [(MatchKind.OUTPUT, 500), (MatchKind.INPUT, 501)]
@@ -112,9 +111,8 @@ async def test_a_stream_of_branches_gives_the_best_one_and_names_the_blocks_it_g
 def fork(bodies: Sequence[Sequence[Sequence[bytes]]]) -> list[list[bytes]]:
     """A common block, and branches of the given bodies on top of it."""
     root = block_of(ANCESTOR, 100)
-    strangers = [
-        pay(p2wpkh(bytes(20)), 50 + number) for number in range(len(bodies))
-    ]  # or equal bodies were equal blocks
+    # or equal bodies were equal blocks
+    strangers = [pay(p2wpkh(bytes(20)), 50 + number) for number in range(len(bodies))]
     marked = [[[*first, stranger], *rest] for (first, *rest), stranger in zip(bodies, strangers, strict=True)]
     return [[root], *(chain_of(body, block_hash(root), 101) for body in marked)]
 

@@ -270,9 +270,8 @@ async def test_another_version_on_a_worker_is_named(
         monkeypatch.setattr(calling, "metadata", raising(ModuleNotFoundError("spvfilter")))
         with pytest.raises(SourceError, match="has no spvfilter: install"):
             await scan_cluster(client, plan, watch, tmp_path / "cluster")
-        monkeypatch.setattr(
-            calling, "metadata", raising(ConnectionResetError("closed"))
-        )  # by a worker that goes: nothing is wrong with it
+        # by a worker that goes: nothing is wrong with it
+        monkeypatch.setattr(calling, "metadata", raising(ConnectionResetError("closed")))
         await scan_cluster(client, plan, watch, tmp_path / "cluster")
     task = PartTask(plan.parts[0], tmp_path / "part", bytes(32), "auto", False, None)
     with pytest.raises(SourceError, match=r"is on a worker, and 0\.0\.1 here"):  # of a worker that came late

@@ -142,9 +142,8 @@ async def test_whatever_the_chain_does_what_counts_is_what_files_say(seed: int) 
         if rng.random() < 0.5:
             regtest.reorg(rng.randint(1, 8), blocks=None)
         regtest.mine(rng.randint(1, 3))
-        told(
-            core, chain_of(regtest) if left <= 0 or rng.random() < 0.8 else chain_of(regtest)[: -rng.randint(1, 3)]
-        )  # as invalidateblock
+        # as invalidateblock
+        told(core, chain_of(regtest) if left <= 0 or rng.random() < 0.8 else chain_of(regtest)[: -rng.randint(1, 3)])
 
     pauses, ledger = Pauses(), Ledger()
     pauses.events = [change] * 15

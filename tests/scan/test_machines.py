@@ -43,9 +43,8 @@ pytestmark = [
 HERE = "/proc/self/cwd/blocks"  # another folder in each worker
 PART, LARGE_PART = 1_000, 5_000
 SCHEDULER, CLIENT, FIRST = 1, 2, 3  # the last numbers of addresses
-QUICKLY = {
-    "distributed.comm.timeouts.tcp": "11s"
-}  # until a silent machine is known to be gone: the least that distributed takes
+# until a silent machine is known to be gone: the least that distributed takes
+QUICKLY = {"distributed.comm.timeouts.tcp": "11s"}
 BLOCKS = 300
 T = TypeVar("T")
 

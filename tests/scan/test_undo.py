@@ -113,9 +113,8 @@ async def test_a_real_nodes_files_with_a_reorganisation(tmp_path: Path, key: byt
         data, end = vector_path(f"12_undo/{name}").read_bytes(), 0
         while data[end : end + 4] == REGTEST.magic:
             end += 8 + int.from_bytes(data[end + 4 : end + 8], "little") + (32 if name[0] == "r" else 0)
-        (tmp_path / name).write_bytes(
-            xored(data[:end], key) + data[end:] if key else data
-        )  # Core does not XOR the padding
+        # Core does not XOR the padding
+        (tmp_path / name).write_bytes(xored(data[:end], key) + data[end:] if key else data)
     if key:
         (tmp_path / "xor.dat").write_bytes(key)
     truth = vector_file("12_undo/truth.json")["blocks"]

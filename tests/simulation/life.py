@@ -162,9 +162,8 @@ def _place_first(plan: Plan, rng: random.Random) -> list[Placed]:
         ]
     number = rng.choice([1, 2, 3, 3, 3, 3, 3, 4, 5, 8, 12])
     chances = [0.4, 0.3 if "peers" in plan.faults else 0.0, 0.3 if "lies" in plan.faults else 0.0]
-    plot = (
-        rng.choice(LIARS) if "lies" in plan.faults and rng.random() < 0.3 else None
-    )  # several of the same kind, which agree
+    # several of the same kind, which agree
+    plot = rng.choice(LIARS) if "lies" in plan.faults and rng.random() < 0.3 else None
     drawn: list[type[Behaviour]] = [rng.choice([HONEST, HONEST, LATE]) if "peers" in plan.faults else HONEST]
     while len(drawn) < number:
         (library,) = rng.choices([[HONEST], FAULTY, [plot] if plot is not None else LIARS], chances)
@@ -210,9 +209,8 @@ def _happen(plan: Plan, world: World) -> None:
     world.truth.mine()
     world.truth.receive()
     settled = 0
-    while (
-        world.timeline.now < duration + SETTLE_S and settled < 2
-    ):  # twice, since who comes last may show that all is to be searched again
+    # twice, since who comes last may show that all is to be searched again
+    while world.timeline.now < duration + SETTLE_S and settled < 2:
         world.timeline.run(world.timeline.now + _STEP_S)
         world.outgrow()
         settled = settled + 1 if invariants.is_settled(world) else 0

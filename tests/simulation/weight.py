@@ -9,13 +9,8 @@ from typing import NamedTuple
 from spvfilter.chain import HeaderChain
 from spvfilter.watch.watchlist import WatchList
 
-_NOT_ITS_OWN = (
-    ModuleType,
-    type,
-    HeaderChain,
-    WatchList,
-    BuiltinFunctionType,
-)  # shared, or bounded by the chain and by the user
+# shared, or bounded by the chain and by the user
+_NOT_ITS_OWN = (ModuleType, type, HeaderChain, WatchList, BuiltinFunctionType)
 
 
 class Weight(NamedTuple):

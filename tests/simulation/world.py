@@ -83,9 +83,8 @@ class World:
         self.skew_s = 0.0  # of the client's wall clock
         self.skewed_at = 0.0  # when it became that
         self.is_calm = False  # whether faults have ended
-        self.scripts = list(
-            dict.fromkeys(lock.script_pubkey for lock in self.truth.locks)
-        )  # that the client is started with
+        # that the client is started with
+        self.scripts = list(dict.fromkeys(lock.script_pubkey for lock in self.truth.locks))
         self.keychain = keychain
         self.wishes = Wishes((*self.scripts, *(keychain.scripts if keychain is not None else ())), options.from_height)
         for lock in keychain.locks if keychain is not None else ():
@@ -324,9 +323,8 @@ class World:
         """The user sends a transaction."""
         process = self.process
         if process is not None:
-            is_public = not is_private and (
-                self.user is None or self.truth.would_take(raw)
-            )  # now, too: nodes wait for no parents
+            # now, too: nodes wait for no parents
+            is_public = not is_private and (self.user is None or self.truth.would_take(raw))
             if self.user is not None:
                 self.user.broadcast(raw, process, is_private=is_private)
             process.broadcast(raw, is_private=is_private)  # which may be its last act

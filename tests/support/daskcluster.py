@@ -36,10 +36,8 @@ class Cluster:
         config: Mapping[str, object] | None = None,
     ) -> None:
         self._processes: list[ForkServerProcess] = []
-        self._config = {
-            "distributed.comm.timeouts.connect": "5s",
-            **(config or {}),
-        }  # that long it waits for one that was killed
+        # that long it waits for one that was killed
+        self._config = {"distributed.comm.timeouts.connect": "5s", **(config or {})}
         self.scheduler, self.address = self._started(_schedule, host, None, namespace)
         self.workers = [self.add_worker() for _ in range(workers)]
 

@@ -89,9 +89,8 @@ def check_history(store: Store) -> None:
     for txid, entry in live.items():
         tx = Transaction.parse(entry.raw)
         assert tx.txid == txid
-        height = (
-            entry.height if entry.is_own and txid not in nets else places.get(txid)
-        )  # what we broadcast may match nothing
+        # what we broadcast may match nothing
+        height = entry.height if entry.is_own and txid not in nets else places.get(txid)
         assert (entry.net, entry.height) == (_in_64_bits(nets.get(txid, 0)), height)
         values = spends.get(txid, [])
         is_known = bool(values) and NO_VALUE not in values and len(values) == len(tx.inputs)

@@ -34,9 +34,8 @@ TIMEOUT_S = 30.0
 FAST = Limits(connect_s=2, stall_s=0.2, reply_s=3, send_s=2, retry_s=0.01, max_retry_s=0.05, flight=40)
 IMPATIENT = replace(FAST, reply_s=0.2)  # where nobody will answer
 
-Place = tuple[
-    str, bytes, int, int | None, bytes | None, int | None, bool
-]  # kind, txid, index, height, block hash, time, coinbase
+# kind, txid, index, height, block hash, time, coinbase
+Place = tuple[str, bytes, int, int | None, bytes | None, int | None, bool]
 
 
 class World:

@@ -45,14 +45,12 @@ def test_what_fewer_groups_say_makes_room_first_and_what_many_say_makes_none() -
     assert list(words.spare(["e"])) == [name(1), name(0), name(3), name(2), name(5), name(4)]
     assert set(words.spare(["a"])) == set()  # it would have as many as any party
     words.said(name(10), "a", "b")
-    assert set(words.spare(["a", "c"])) == set(
-        map(name, (0, 1, 2, 3, 10, 4, 5))
-    )  # what two say is kept before what one says
+    # what two say is kept before what one says
+    assert set(words.spare(["a", "c"])) == set(map(name, (0, 1, 2, 3, 10, 4, 5)))
     words.forget(name(1))
     words.forget(name(5))
-    assert set(words.spare(["e"])) == set(
-        map(name, (2, 3, 10))
-    )  # those of one group, and of three, have as many as it would have
+    # those of one group, and of three, have as many as it would have
+    assert set(words.spare(["e"])) == set(map(name, (2, 3, 10)))
     assert set(words.spare("efgh")) == set(map(name, (2, 3, 10)))
 
 

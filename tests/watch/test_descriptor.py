@@ -122,9 +122,8 @@ def test_extended_keys_that_bip_32_calls_invalid_are_refused() -> None:
 @pytest.mark.vectors
 def test_the_multisig_of_bip_67_sorts_its_keys() -> None:
     for case in vector_file("08_bip32/bip67_sorted_multisig.json")["vectors"]:
-        if all(
-            key[2:] != "00" * 16 + "41" * 16 and "00" * 16 not in key for key in case["keys"]
-        ):  # points of the curve
+        # points of the curve
+        if all(key[2:] != "00" * 16 + "41" * 16 and "00" * 16 not in key for key in case["keys"]):
             redeem = bytes.fromhex(case["redeem_script"])
             assert scripts(f"sh(sortedmulti(2,{','.join(case['keys'])}))") == [build.p2sh(hash160(redeem)).hex()]
 

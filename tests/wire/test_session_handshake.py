@@ -134,12 +134,8 @@ def test_a_message_before_verack_is_dropped(command: str) -> None:
     peer = fresh()
     peer.receive_data(encoded(THEIRS, SAMPLES[command]))
     disturbed(peer, Cause.BEFORE_VERACK, command)
-    assert [type(message) for message in sent(peer)] == [
-        Version,
-        WtxidRelay,
-        SendAddrV2,
-        Verack,
-    ]  # a ping is not answered either
+    # a ping is not answered either
+    assert [type(message) for message in sent(peer)] == [Version, WtxidRelay, SendAddrV2, Verack]
 
 
 def test_preferences_may_come_before_verack() -> None:

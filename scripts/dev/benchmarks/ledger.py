@@ -20,9 +20,8 @@ from spvfilter.watch.watchlist import WatchList
 
 _TXS = 1_000_000
 _PER_BLOCK = 200
-_RAW = (
-    bytes(4) + b"\x01" + bytes(41) + b"\x01" + bytes(8) + b"\x16" + b"\x00\x14" + bytes(20) + bytes(4)
-)  # one input, one output
+# one input, one output
+_RAW = bytes(4) + b"\x01" + bytes(41) + b"\x01" + bytes(8) + b"\x16" + b"\x00\x14" + bytes(20) + bytes(4)
 _ADDRESSES = 1_000
 _GOAL_BALANCE_MS = 1
 _GOAL_PAGE_MS = 10

@@ -89,9 +89,8 @@ class World:
         self.count = len(raw) // HEADER_SIZE
         self.headers = raw
         self.filters = (folder / "filters").read_bytes()
-        self.ends = struct.unpack(
-            f"<{self.count + 1}I", (folder / "ends").read_bytes()
-        )  # of the filters, from height 0 on
+        # of the filters, from height 0 on
+        self.ends = struct.unpack(f"<{self.count + 1}I", (folder / "ends").read_bytes())
         self.filter_hashes = (folder / "filterhashes").read_bytes()
         self.filter_headers = (folder / "filterheaders").read_bytes()
         self.paid = {int(height): number for height, number in json.loads((folder / "paid").read_text()).items()}

@@ -33,33 +33,20 @@ HOME = programs.ROOT / "build/mutate"
 TREE = HOME / "tree"
 CSRC = TREE / programs.CSRC.relative_to(programs.ROOT)
 TESTS = TREE / programs.TESTS.relative_to(programs.ROOT)
-INSTALLED = (
-    HOME / "installed"
-)  # holds a link to the tree's package: tests/support/installed.py prefers what is not beside the tests
+# holds a link to the tree's package: tests/support/installed.py prefers what is not beside the tests
+INSTALLED = HOME / "installed"
 RESULTS = HOME / "results.tsv"
 EQUIVALENTS = programs.TESTS / "equivalents.tsv"
-COPIED = (
-    "spvfilter",
-    "tests",
-    "scripts",
-    "pyproject.toml",
-)  # tests/kernel/test_docs.py runs scripts/dev/native/docstrings.py
+# tests/kernel/test_docs.py runs scripts/dev/native/docstrings.py
+COPIED = ("spvfilter", "tests", "scripts", "pyproject.toml")
 FOLDERS = ("tests/kernel", "tests/bloom", "tests/filters")
 UNRELATED = ("tests/bloom/redis", "tests/kernel/test_cores_leaks.py")  # a server; the binding's memory
 SMALL, ALL = 60_000, 1 << 40  # bytes of the blocks of the first and of the last self-test
 SLACK = 4  # times the processor's seconds of the original
 LEAST = 10  # s
 WALL = 600  # s: a mutant that waits instead of working
-CHECKED = (
-    "-std=c11",
-    "-pthread",
-    "-Wall",
-    "-Wextra",
-    "-Wconversion",
-    "-Werror",
-    f"-I{CSRC}",
-    f"-I{TESTS}",
-)  # as scripts/check has it
+# as scripts/check has it
+CHECKED = ("-std=c11", "-pthread", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}", f"-I{TESTS}")
 WRAPPED = tuple(f"-Wl,--wrap={name}" for name in programs.WRAPPED)
 SANITIZED = ("clang", *CHECKED, "-O1", "-g", *programs.SANITIZERS)
 MEMORY = ("clang", *CHECKED, "-O1", "-g", "-fsanitize=memory", "-fno-sanitize-recover=all")

@@ -29,15 +29,8 @@ def shared_sources() -> list[Path]:
     return [TESTS / "check.c", *sorted(TESTS.glob("oracle*.c"))]
 
 
-WRAPPED = (
-    "malloc",
-    "calloc",
-    "realloc",
-    "aligned_alloc",
-    "mmap",
-    "munmap",
-    "spv_cpu",
-)  # by tests/native/selftest_{memory,processors}.c
+# by tests/native/selftest_{memory,processors}.c
+WRAPPED = ("malloc", "calloc", "realloc", "aligned_alloc", "mmap", "munmap", "spv_cpu")
 
 
 def selftest_sources() -> list[Path]:

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 
 _NOT_LOADED = object()  # stands for NOSCRIPT: the server does not have the script (yet), or was restarted or flushed
 _OURS = re.compile(r"\b(MISSING|ANOTHER|NOTSTRING|DAMAGED) (\d+)(?: (\w+))?")
-_THEIRS = re.compile(
-    r"\b(OOM|READONLY|WRONGTYPE|CROSSSLOT)\b"
-)  # in Redis 6.2 a script's error has the code within its message
+# in Redis 6.2 a script's error has the code within its message
+_THEIRS = re.compile(r"\b(OOM|READONLY|WRONGTYPE|CROSSSLOT)\b")
 
 
 def exceptions() -> ModuleType:
@@ -98,9 +97,8 @@ async def command(client: Client, keys: Sequence[bytes], *words: bytes | int | s
     except (errors.RedisError, errors.RedisClusterException) as error:
         raise _translated(error, keys) from error
     finally:
-        if (
-            task and task.cancelling() > cancels
-        ):  # asyncio.wait_for, which redis-py uses, may swallow it: Python 3.11, gh-86296
+        # asyncio.wait_for, which redis-py uses, may swallow it: Python 3.11, gh-86296
+        if task and task.cancelling() > cancels:
             raise asyncio.CancelledError
 
 

@@ -79,9 +79,8 @@ class RedisBloomFilter:
         self.shard_size = layout.shard_size
         self.on_full = layout.shape.on_full
         self._layout = layout
-        self._room: float | None = (
-            0 if self.capacity else None
-        )  # new keys to add before the bits are counted again; None: no limit
+        # new keys to add before the bits are counted again; None: no limit
+        self._room: float | None = 0 if self.capacity else None
 
     @property
     def encoding(self) -> Encoding:

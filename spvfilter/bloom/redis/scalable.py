@@ -40,9 +40,8 @@ if TYPE_CHECKING:
 _MOST_TRIES = (
     1_000  # how often an operation starts again because others added a slice meanwhile, of which there are at most 64
 )
-Request = Callable[
-    [int], tuple[Sequence[bytes], Sequence[bytes | int | str]]
-]  # from the number of slices: keys and arguments of a script
+# from the number of slices: keys and arguments of a script
+Request = Callable[[int], tuple[Sequence[bytes], Sequence[bytes | int | str]]]
 
 
 @public

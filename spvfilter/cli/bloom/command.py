@@ -23,10 +23,8 @@ from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
 from spvfilter.errors import CapacityError, ParameterError, SourceError
 
-SEEN_CAPACITY, SEEN_FP_RATE = (
-    1_000_000,
-    1e-6,
-)  # of dedupe's filter in memory, 4 MB at first: a false positive drops a new line
+# of dedupe's filter in memory, 4 MB at first: a false positive drops a new line
+SEEN_CAPACITY, SEEN_FP_RATE = (1_000_000, 1e-6)
 Action = Callable[[FilterStorage, argparse.Namespace], int | None]
 
 

@@ -99,9 +99,8 @@ class _FilterFiles:
 
     def __init__(self, folder: Path, plan: Plan, previous: bytes | None) -> None:
         self._folder = folder
-        self._before = {
-            bytes(32): GENESIS_PREVIOUS_FILTER_HEADER
-        }  # filter headers by block: of the last block, and what is given
+        # filter headers by block: of the last block, and what is given
+        self._before = {bytes(32): GENESIS_PREVIOUS_FILTER_HEADER}
         if previous is not None:
             self._before[next(plan.parts[0].blocks()).ref.previous] = previous
         self._names = list(_names(plan.parts, previous))

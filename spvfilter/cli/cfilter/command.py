@@ -244,9 +244,8 @@ def _match(args: argparse.Namespace, page: Page) -> int:
         raise ParameterError("nothing to look for: give --watch FILE or --address ADDRESS")
     scripts = watch.gcs_elements()
     as_json = _is_json(args, page)
-    given: deque[tuple[str, bytes, int | None]] = deque(
-        maxlen=read_ahead(args.jobs)
-    )  # name, block and height of the last ones read
+    # name, block and height of the last ones read
+    given: deque[tuple[str, bytes, int | None]] = deque(maxlen=read_ahead(args.jobs))
     filters = found = 0
 
     def pairs() -> Iterator[tuple[bytes, bytes]]:

@@ -28,15 +28,8 @@ from spvfilter.wire.messages.table import (
 )
 
 _AT = {"magic": 0, "command": 4, "length": 16}  # bytes
-_HASHES = {
-    "hash",
-    "stop_hash",
-    "block_hash",
-    "previous",
-    "locator",
-    "filter_hashes",
-    "filter_headers",
-}  # other bytes: wire order
+# other bytes: wire order
+_HASHES = {"hash", "stop_hash", "block_hash", "previous", "locator", "filter_hashes", "filter_headers"}
 _MOST_HEX = 64  # digits shown; longer data is cut
 _KNOWN: dict[str, Callable[[bytes, Network], Finding]] = {
     "filterload": payloads.filterload,

@@ -112,9 +112,8 @@ class _Scan:
 
             return show
         lines = batch_printer(self._page, self._format)
-        if self._quiet or not (
-            sys.stderr.isatty() or self._paths == [STDIN]
-        ):  # blocks of a stream may turn out to be stale
+        # blocks of a stream may turn out to be stale
+        if self._quiet or not (sys.stderr.isatty() or self._paths == [STDIN]):
             return lines
 
         def show_and_count(batch: MatchBatch) -> None:

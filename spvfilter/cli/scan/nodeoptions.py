@@ -41,9 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def is_node_url(paths: list[str]) -> bool:
     """Whether the PATHs are a node's URL. Raises ParameterError for a URL among others."""
-    found = [
-        path for path in paths if is_url(path) and path.lower().startswith(("http:", "https:"))
-    ]  # others are of files
+    # others are of files
+    found = [path for path in paths if is_url(path) and path.lower().startswith(("http:", "https:"))]
     if not found:
         return False
     if len(paths) > 1:

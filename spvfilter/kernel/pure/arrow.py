@@ -68,9 +68,8 @@ class Stream(ctypes.Structure):
     )
 
 
-_FILL = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p
-)  # without the interpreter's lock: a producer may wait for threads
+# without the interpreter's lock: a producer may wait for threads
+_FILL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _TELL = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
 _RELEASE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 _IS_VALID = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))

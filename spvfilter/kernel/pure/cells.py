@@ -109,9 +109,8 @@ def _position_function(
     match family:
         case Family.BIP37:
             seeded = [((i * _SEED_STEP + seed) & 0xFFFFFFFF, first, span) for i, (first, span) in enumerate(spans)]
-            return lambda data: (
-                first + murmur3(data, seed) % span for seed, first, span in seeded
-            )  # lazily: most tests end at the second
+            # lazily: most tests end at the second
+            return lambda data: (first + murmur3(data, seed) % span for seed, first, span in seeded)
         case Family.FAST:
             return _spread(spans, lambda data: murmur3_x64_128(data, seed))
         case Family.SIPHASH:
@@ -209,9 +208,8 @@ class Hashed:
         self._room: int | None = None
         self.buffer = memoryview(bytearray(self._size())) if buffer is None else buffer
         plane = cells // hash_funcs if partitioned else cells
-        self._spans = [
-            (i * plane if partitioned else 0, plane) for i in range(hash_funcs)
-        ]  # (first cell, cells) of each function
+        # (first cell, cells) of each function
+        self._spans = [(i * plane if partitioned else 0, plane) for i in range(hash_funcs)]
         self._positions = _position_function(self.family, key, self._spans, custom)
 
     def _size(self) -> int:
@@ -303,9 +301,10 @@ class Hashed:
         for name in ("cells", "hash_funcs", "family", "key", "encoding", "partitioned"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
+                # keys are secret
                 shown = (
                     "" if name == "key" else f": {getattr(mine, 'name', mine)} and {getattr(theirs, 'name', theirs)}"
-                )  # keys are secret
+                )
                 raise MismatchError(f"filters of different {name}{shown}")
 
 

@@ -403,9 +403,8 @@ class WatchTable:
             hits.append(Hit(True, position, txid, index, outpoint, coin.value, coin.script, coin.entry, fee))
         for index, at, script, entry in paid:
             outpoint = txid + index.to_bytes(4, "little")
-            value = max(
-                int.from_bytes(raw[at : at + 8], "little", signed=True), NO_VALUE
-            )  # consensus refuses negative values
+            # consensus refuses negative values
+            value = max(int.from_bytes(raw[at : at + 8], "little", signed=True), NO_VALUE)
             fresh[outpoint] = Coin(entry, value, script)
             hits.append(Hit(False, position, txid, index, outpoint, value, script, entry, fee))
 

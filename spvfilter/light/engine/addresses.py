@@ -201,9 +201,8 @@ class Discovery:
             hosts.add(host)
             groups.add(dialling_group(host))
             if purpose is Purpose.DISCOVERED and self._tokens and self._has_failed(address):
-                self._hopes += (
-                    _ANSWERED - 1
-                )  # where a few are all that there are, each is tried again only after its pause
+                # where a few are all that there are, each is tried again only after its pause
+                self._hopes += _ANSWERED - 1
             self._begin(address, now)
             if address in wanted:
                 self._rest(address, now.monotonic + _ANCHOR_REST_S)
@@ -463,9 +462,8 @@ class Discovery:
             return self._options.reach is Reach.PROXIED
         if is_public(host, net):
             return True
-        return (
-            net in (NetId.IPV4, NetId.IPV6) and self._chain.network.genesis_hash == REGTEST.genesis_hash
-        )  # which has no public network
+        # which has no public network
+        return net in (NetId.IPV4, NetId.IPV6) and self._chain.network.genesis_hash == REGTEST.genesis_hash
 
     # DNS seeds
 

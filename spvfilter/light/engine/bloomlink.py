@@ -64,9 +64,8 @@ class BloomLink:
         self.epoch = -1  # of the watch list that the filter was made of
         self.must_reload = True  # whether the peer needs a new filter before it is asked anything more
         self.covered = -1  # height up to which its filter has what blocks taught
-        self.unanswered: set[bytes] = (
-            set()
-        )  # announced transactions (txid or wtxid) that it matched and that have not come
+        # announced transactions (txid or wtxid) that it matched and that have not come
+        self.unanswered: set[bytes] = set()
         self.misses_txs = (
             False  # since it was loaded, something announced was not asked for, not sent, or matched by another filter
         )
@@ -74,9 +73,8 @@ class BloomLink:
         self._of_another: set[bytes] = set()  # those of the unanswered that a filter before this one may have matched
         self.is_in_doubt = False  # whether its filter turned out to have more than our copy of it
         self._doubtful_size = 0  # bytes of what blocks had that our copy does not match
-        self.asked_to = (
-            -1
-        )  # height up to which it was asked for what is owed: what is joined then is not asked for over and over
+        # height up to which it was asked for what is owed: what is joined then is not asked for over and over
+        self.asked_to = -1
         self.is_reloading = (
             False  # whether it has been given the filter anew for what it did, and has not dealt with that yet
         )

@@ -33,9 +33,8 @@ from spvfilter.protocol import CHECKPOINT_INTERVAL, MAX_CFHEADERS
 from spvfilter.store.filters import CompactFilterBatch
 
 _PIPELINE = 4  # questions for filter headers under way to one peer
-_HEAR_EVERY = (
-    10 * _PERIOD
-)  # blocks by which ours are extended before the other peers are heard; at the end they always are
+# blocks by which ours are extended before the other peers are heard; at the end they always are
+_HEAR_EVERY = 10 * _PERIOD
 MAX_UNDECIDED = 20  # blocks that a peer may dispute without a decision, before the dispute is ended; ours
 MAX_RESUMED = (
     144  # blocks below our last filter header from which on a dispute that was ended is taken up again: a day's; ours
@@ -183,9 +182,8 @@ class FilterHeaders:
         self.verdicts.advance()
         if self._coverage.proven < self._context.rows.height:
             self._coverage.agreed(self._agreed_height(2))
-        if (
-            self._coverage.contests or self._coverage.unheard
-        ):  # who contradicted and is gone leaves doubt, until three stand by ours
+        # who contradicted and is gone leaves doubt, until three stand by ours
+        if self._coverage.contests or self._coverage.unheard:
             self._coverage.outweigh(self._agreed_height(WITNESSES), {peer.address for peer in self._context.pool})
 
     def _agreed_height(self, number: int) -> int:
@@ -383,9 +381,8 @@ class FilterHeaders:
         self, peer: Peer, below: int, above: int, stop: bytes, header: bytes, checkpoints: Sequence[bytes]
     ) -> None:
         self._standing(peer).is_asked = False
-        if not self._reaches(above, stop) or header == self._context.rows.header_at(
-            above
-        ):  # which has become ours meanwhile
+        # which has become ours meanwhile
+        if not self._reaches(above, stop) or header == self._context.rows.header_at(above):
             return
         told: bytes | None = None
         for number, checkpoint in enumerate(checkpoints, 1):

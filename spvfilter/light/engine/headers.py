@@ -72,10 +72,8 @@ class Headers:
             return -1
         if view.best == (tip := chain.tip_hash):
             return chain.height
-        if view.found is None or view.found[:2] != (
-            view.best,
-            tip,
-        ):  # it is asked for often, and changes with these two
+        # it is asked for often, and changes with these two
+        if view.found is None or view.found[:2] != (view.best, tip):
             height = chain.height_of(view.best)
             view.found = None if height is None else (view.best, tip, height)
         if view.found is not None:
@@ -140,9 +138,8 @@ class Headers:
             locator = tuple(view.sync.locator()[:101])
             tip = self._context.chain.tip_hash
             if view.best != tip and len(locator) > 1 and locator[0] == tip:
-                locator = locator[
-                    1:
-                ]  # who has our tip then sends its header: an empty answer would not tell (as Core does)
+                # who has our tip then sends its header: an empty answer would not tell (as Core does)
+                locator = locator[1:]
             self._context.pool.ask(peer, _KEY, self._context.now, GetHeaders(locator))
             view.fence = self._context.out.fence(peer.number, lambda: self._fenced(peer, view))
             self._context.changed()

@@ -152,9 +152,8 @@ class MempoolWatch:
         stand = self._stand(peer)
         if not self._queue.has_much_room(peer.group):
             return  # else each transaction that finds no room would call for all again
-        if (
-            by_filter and stand.announced
-        ):  # before it had a filter, or without room: it tells by its filter which of these are wanted
+        # before it had a filter, or without room: it tells by its filter which of these are wanted
+        if by_filter and stand.announced:
             stand.announced.clear()
             stand.was_asked_for_all = False
         if (
@@ -230,9 +229,8 @@ class MempoolWatch:
                 continue
             if self._bloom.link(peer).filter is None:
                 stand.announced.append(_packed(item))
-            elif (
-                len(stand.asked) < MAX_ASKED
-            ):  # which its filter may have matched before it was loaded anew: not `link.announced`
+            elif len(stand.asked) < MAX_ASKED:
+                # which its filter may have matched before it was loaded anew: not `link.announced`
                 self._ask(peer, stand, [item])
 
     def not_found(self, peer: Peer, tx_hash: bytes) -> None:

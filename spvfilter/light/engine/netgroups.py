@@ -18,9 +18,8 @@ _MIXED = frozenset(
 )  # first octets with addresses that are not public: IANA
 _INTERNET = frozenset((NetId.IPV4, NetId.IPV6))
 _GLOBAL = ipaddress.ip_network("2000::/3")  # what is assigned of IPv6's unicast (RFC 4291 § 2.4 and IANA's registry)
-_SPECIAL = tuple(
-    map(ipaddress.ip_network, ("2001::/32", "2002::/16", "3fff::/20"))
-)  # Teredo, 6to4: IPv4 within; documentation
+# Teredo, 6to4: IPv4 within; documentation
+_SPECIAL = tuple(map(ipaddress.ip_network, ("2001::/32", "2002::/16", "3fff::/20")))
 _SERVICE_PORTS = frozenset(  # above 1,023, of services that no stranger may have us call; ours, after Core's IsBadPort
     (
         *(

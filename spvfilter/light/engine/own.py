@@ -35,19 +35,12 @@ MAX_OFFERED = 1_000  # ours: transactions that a peer may fetch, the latest offe
 WITNESS_S = (
     15.0  # longest time for which a peer is not offered a transaction, so that it can announce it by itself; ours
 )
-AGAIN_S = (
-    600.0,
-    900.0,
-)  # between offers until somebody has announced it, Core net_processing.cpp ReattemptInitialBroadcast
+# between offers until somebody has announced it, Core net_processing.cpp ReattemptInitialBroadcast
+AGAIN_S = (600.0, 900.0)
 SLOW_S = (43_200.0, 129_600.0)  # afterwards, Core wallet.cpp SetNextResend
 REST_S = 300.0  # mean time after which those are offered it who have not announced it though others have; ours
-_PROBES = (
-    0.0,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-)  # when a peer is asked for what it fetched, in parts of the time after which it has refused it
+# when a peer is asked for what it fetched, in parts of the time after which it has refused it
+_PROBES = (0.0, 0.1, 0.25, 0.5, 1.0)
 
 
 class OwnTxs:
@@ -124,9 +117,8 @@ class OwnTxs:
                 self._outcomes.answer(own, own.known())
         else:
             own.began = max(now, free_at) if own.began is None else min(own.began, max(now, free_at))
-        own.free_at = min(
-            own.free_at, free_at
-        )  # whatever it was when it was recorded: it may have been private in an earlier run
+        # whatever it was when it was recorded: it may have been private in an earlier run
+        own.free_at = min(own.free_at, free_at)
         own.private = None if free_at <= now else own.private or Private()
         own.due.clear()
         self._wake()
@@ -348,9 +340,8 @@ class OwnTxs:
             offer = own.offers.setdefault(peer, Offer(self._context.now.monotonic))
             if not offer.is_awaited:
                 offer.is_awaited = True
-                self._context.out.after_commit(
-                    partial(self._deliver, peer, own, offer)
-                )  # what a peer has of ours is in the database
+                # what a peer has of ours is in the database
+                self._context.out.after_commit(partial(self._deliver, peer, own, offer))
         if missing:
             self._context.out.send(peer.number, NotFound(tuple(missing)))
 
@@ -361,9 +352,8 @@ class OwnTxs:
         if self._own.get(own.tx.txid) is not own:  # it was given up meanwhile
             self._context.out.send(peer.number, NotFound((_item(peer, own, InvType.WITNESS_TX),)))
             return
-        self._context.out.send(
-            peer.number, Tx(own.tx.raw)
-        )  # with its witness, even if asked for by MSG_TX: bcoin does so
+        # with its witness, even if asked for by MSG_TX: bcoin does so
+        self._context.out.send(peer.number, Tx(own.tx.raw))
         if offer.fetched_at is None:
             offer.fetched_at = self._context.now.monotonic
             self._outcomes.sent(own, peer.address)
@@ -390,9 +380,8 @@ class OwnTxs:
     def announced(self, peer: Peer, own: OwnTx) -> None:
         """A peer announces a transaction of ours."""
         if peer.address not in own.sent:
-            if own.tx.txid in self._fetchable.get(
-                peer, {}
-            ):  # it may only repeat what it was told; that it has it shows when it gives it
+            # it may only repeat what it was told; that it has it shows when it gives it
+            if own.tx.txid in self._fetchable.get(peer, {}):
                 offer = own.offers.setdefault(peer, Offer(self._context.now.monotonic, is_asked=False))
                 if not offer.is_asked:
                     self._ask(peer, own, offer)

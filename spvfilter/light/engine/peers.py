@@ -136,9 +136,8 @@ class PeerPool:
         first.
         """
         self._peers: dict[int, Peer] = {}
-        self._places = {
-            address: Place(banned_until=bans.get(address, 0.0)) for address in addresses
-        }  # and of others while connected
+        # and of others while connected
+        self._places = {address: Place(banned_until=bans.get(address, 0.0)) for address in addresses}
         self._named_addresses = tuple(self._places)
         self._groups: dict[
             str, Place

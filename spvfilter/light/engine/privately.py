@@ -94,9 +94,8 @@ class PrivateRelay:
         `is_told`: a peer has a filter of what is ours, or may get one.
         """
         for errand in list(self._errands.values()):
-            if (
-                errand.own.tx.txid == tx.txid and self._own.find(tx.txid) is not errand.own
-            ):  # that has ended: its stranger gets it no more
+            # that has ended: its stranger gets it no more
+            if errand.own.tx.txid == tx.txid and self._own.find(tx.txid) is not errand.own:
                 self._end(errand)
             elif errand.own.tx.txid == tx.txid:
                 errand.own.is_called = True  # by another call, too
@@ -198,9 +197,8 @@ class PrivateRelay:
                     errand.is_handed = True
                     self._hold(errand.own)
                     self._own.record(errand.own)
-                if (
-                    self._own.find(tx.txid) is not errand.own
-                ):  # a rival counts, as the caller has been told: nobody gets it
+                # a rival counts, as the caller has been told: nobody gets it
+                if self._own.find(tx.txid) is not errand.own:
                     self._end(errand)
                     return
                 self._context.out.after_commit(partial(self._hand_over, errand))
@@ -244,9 +242,8 @@ class PrivateRelay:
         if address is not None and len(tried) < MAX_TRIES:
             self._set_out(own, address, tried, is_again=errand.is_again)
         elif not is_wanted or errand.is_again:
-            self._outcomes.answer(
-                own, own.known()
-            )  # a call that came meanwhile, for what is on its way or taken already
+            # a call that came meanwhile, for what is on its way or taken already
+            self._outcomes.answer(own, own.known())
         elif own.refused:
             if self._outcomes.give_up(own):
                 self._own.forget(own)
@@ -268,9 +265,8 @@ class PrivateRelay:
         for errand in list(self._errands.values()):
             if now >= errand.until:
                 self._failed(errand)
-            elif (
-                errand.is_again and not errand.is_handed and not self._own.is_offered(errand.own)
-            ):  # another one of ours replaces it
+            elif errand.is_again and not errand.is_handed and not self._own.is_offered(errand.own):
+                # another one of ours replaces it
                 self._end(errand)
         for txid, held in list(self._held.items()):
             own = self._own.find(txid)

@@ -92,9 +92,8 @@ class Saved:
         if store.cursor < cursor:
             coverage.forgive(store.cursor)
         rows = FilterRows(store.compact_filters.pieces())
-        coverage.proven = min(
-            coverage.proven, rows.height
-        )  # what left the chain may be stored in a commit before the note
+        # what left the chain may be stored in a commit before the note
+        coverage.proven = min(coverage.proven, rows.height)
         known = json.loads(store.note(BANS_NOTE) or b"{}")
         chain = chain or HeaderChain.restore(store.network, store.headers(1))
         return cls(

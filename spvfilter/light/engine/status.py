@@ -56,10 +56,8 @@ class Status:
         self._tip = b""
         self._tip_since = 0.0  # when the best chain got its tip, the run began, or our clock was set right
         self._is_clock_wrong = False  # by the median of the peers' clocks
-        self._clocks: tuple[tuple[Peer, ...], list[float]] = (
-            (),
-            [],
-        )  # connected peers; the middle of their clocks less our monotonic one
+        # connected peers; the middle of their clocks less our monotonic one
+        self._clocks: tuple[tuple[Peer, ...], list[float]] = ((), [])
 
     @property
     def synced(self) -> bytes | None:
@@ -140,9 +138,8 @@ class Status:
             return False
         if self.awaits_others():
             return False
-        if (
-            not self.clock_is_right() or self.awaits_others()
-        ):  # it may just have been set right, and peers are asked again
+        # it may just have been set right, and peers are asked again
+        if not self.clock_is_right() or self.awaits_others():
             return False
         return self.somebody_has_tip()  # a wrong clock may be why nobody has it
 

@@ -103,10 +103,8 @@ class WantedScripts:
         known = self._queries.get(start)
         if known is not None and known[0] == upto:
             return lambda: known[1]
-        wanted, queries = (
-            self._list[start:upto],
-            self._queries,
-        )  # after a reset the next ones are others, of as many other scripts
+        # after a reset the next ones are others, of as many other scripts
+        wanted, queries = (self._list[start:upto], self._queries)
 
         def make() -> GcsQuery:
             made = GcsQuery(wanted)

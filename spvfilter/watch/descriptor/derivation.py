@@ -45,9 +45,8 @@ _ELSEWHERE = "if a wallet takes it, let that derive the scripts, and give them t
 def wally() -> Any:
     """The module wallycore. Raises ImportError without the extra `descriptors`."""
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DeprecationWarning
-        )  # of SWIG's types, which as errors crash the interpreter at its end
+        # of SWIG's types, which as errors crash the interpreter at its end
+        warnings.simplefilter("ignore", DeprecationWarning)
         import wallycore
     return wallycore
 

@@ -14,20 +14,8 @@ from spvfilter.watch.descriptor.checksum import checksum, without_checksum
 from spvfilter.watch.descriptor.derivation import Derive, deriving
 from spvfilter.watch.keychain import MAX_INDEXES
 
-TOP_FUNCTIONS = (
-    "addr",
-    "combo",
-    "multi",
-    "pk",
-    "pkh",
-    "raw",
-    "rawtr",
-    "sh",
-    "sortedmulti",
-    "tr",
-    "wpkh",
-    "wsh",
-)  # BIP-381 ff.
+# BIP-381 ff.
+TOP_FUNCTIONS = ("addr", "combo", "multi", "pk", "pkh", "raw", "rawtr", "sh", "sortedmulti", "tr", "wpkh", "wsh")
 _LONGEST = 150_000  # characters; 999 keys of a taproot multisig, with their paths
 _MAX_RAW = 10_000  # bytes of a script, Core script.h MAX_SCRIPT_SIZE
 _MAX_BARE_KEYS = 3  # Core policy: more are not relayed, and no descriptor

@@ -44,12 +44,10 @@ PREFIXES = {
     "Vpub": Prefix(0x02575483, "test", None, is_multisig=True),
 }
 _EXTENDED = re.compile(r"(?<![0-9A-Za-z])([xyzYZtuvUV]pub[0-9A-Za-z]*)((?:/[^/,(){}#]*)*)")
-_PRIVATE_EXTENDED = re.compile(
-    r"(?<![0-9A-Za-z])[xyzYZtuvUV]prv"
-)  # where a word starts: a public key may have "prv" within
-_WIF = re.compile(
-    r"(?<![0-9A-Za-z])(?:[59][0-9A-Za-z]{50}|[KLc][0-9A-Za-z]{51})(?![0-9A-Za-z])"
-)  # judged by shape: mistyped ones, too
+# where a word starts: a public key may have "prv" within
+_PRIVATE_EXTENDED = re.compile(r"(?<![0-9A-Za-z])[xyzYZtuvUV]prv")
+# judged by shape: mistyped ones, too
+_WIF = re.compile(r"(?<![0-9A-Za-z])(?:[59][0-9A-Za-z]{50}|[KLc][0-9A-Za-z]{51})(?![0-9A-Za-z])")
 
 
 def is_extended_key(text: str) -> bool:

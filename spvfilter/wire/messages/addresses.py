@@ -37,6 +37,7 @@ class NetId(IntEnum):
     CJDNS = 6
 
 
+# bytes
 _SIZES: dict[int, int] = {
     NetId.IPV4: 4,
     NetId.IPV6: 16,
@@ -44,7 +45,7 @@ _SIZES: dict[int, int] = {
     NetId.TORV3: 32,
     NetId.I2P: 32,
     NetId.CJDNS: 16,
-}  # bytes
+}
 
 
 @public

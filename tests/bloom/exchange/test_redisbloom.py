@@ -89,9 +89,8 @@ def test_redisbloom_makes_the_same_bits_and_takes_ours(judge: Redis, capacity: i
     mine = [*write_redisbloom(ours)]
     assert read_redisbloom(theirs) == [ours]
     assert mine[1:] == theirs[1:]
-    assert (
-        mine[0][1][28:36] + mine[0][1][44:] == theirs[0][1][28:36] + theirs[0][1][44:]
-    )  # but for the estimated number of items
+    # but for the estimated number of items
+    assert mine[0][1][28:36] + mine[0][1][44:] == theirs[0][1][28:36] + theirs[0][1][44:]
     for number, raw in mine:
         assert run("BF.LOADCHUNK", "loaded", number, raw) in (b"OK", "OK")
     asked = [*keys, *(b"%d" % number for number in range(1_000))]

@@ -192,9 +192,8 @@ def shortest(*offsets: int) -> bytes:
         return out + bytes([value])
 
     def group(offset: int) -> bytes:
-        return (
-            b"\x19\x1c\x3c\x15\x04\x29\x18\x01x\xb6" + zigzag(offset) + b"\0\0\0"
-        )  # columns: [meta_data: type, path, offset]
+        # columns: [meta_data: type, path, offset]
+        return b"\x19\x1c\x3c\x15\x04\x29\x18\x01x\xb6" + zigzag(offset) + b"\0\0\0"
 
     footer = b"\x49" + bytes([len(offsets) << 4 | 12]) + b"".join(map(group, offsets)) + b"\0"
     return b"PAR1" + bytes(SplitBlockFilter(1, 0.5)) + footer + len(footer).to_bytes(4, "little") + b"PAR1"

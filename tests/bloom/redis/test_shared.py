@@ -83,9 +83,8 @@ async def test_two_processes_share_a_filter(server: RedisServer, client: Redis) 
 
 async def test_a_reader_never_sees_a_key_in_part(server: RedisServer, client: Redis) -> None:
     rounds = effort(100, 300, 3_000)
-    own_bits = CustomHash(
-        "number", lambda data, i: int.from_bytes(data, "little")
-    )  # key n is bit n of each plane, and of no other key
+    # key n is bit n of each plane, and of no other key
+    own_bits = CustomHash("number", lambda data, i: int.from_bytes(data, "little"))
     shape: dict[str, Any] = {
         "bits": 8 * rounds,
         "hash_funcs": 8,

@@ -80,11 +80,8 @@ def test_add_makes_what_create_makes_and_goes_on_with_it(
     assert run("bloom", "add", path, lines, *SHAPE, *options) == (0, "", told)
     assert run("bloom", "create", other, lines, *SHAPE, *options).code == 0
     assert path.read_bytes() == other.read_bytes()
-    assert run("bloom", "add", path, lines, *SHAPE, *options) == (
-        0,
-        "",
-        "spvfilter: 3 lines, 0 of them new\n",
-    )  # the same command again
+    # the same command again
+    assert run("bloom", "add", path, lines, *SHAPE, *options) == (0, "", "spvfilter: 3 lines, 0 of them new\n")
     assert run("bloom", "add", path, lines, "--capacity", 1_000).code == 0
     assert isinstance(kind.open(path), kind)
 

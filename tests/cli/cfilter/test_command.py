@@ -313,10 +313,8 @@ def test_a_line_that_cannot_be_read_is_an_error_and_never_no_match(
 def test_a_truncated_file_is_an_error(run: Any, filters: Path) -> None:
     filters.write_text(filters.read_text()[:-100])
     ran = run("cfilter", "match", filters, "--address", wallet_addresses()["P2PKH"], *REGTEST)
-    assert (ran.code, [json.loads(line)["height"] for line in ran.out.splitlines()]) == (
-        2,
-        [2, 4],
-    )  # those before the error are printed
+    # those before the error are printed
+    assert (ran.code, [json.loads(line)["height"] for line in ran.out.splitlines()]) == (2, [2, 4])
     assert ran.err.endswith(": not JSON\n")
 
 
@@ -343,9 +341,8 @@ def test_info_checks_headers_in_any_order(run: Any, filters: Path, seed: int) ->
     random.Random(seed).shuffle(lines)
     filters.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     stated = sum(line["filter_header"] is not None for line in lines)
-    assert (
-        json.loads(run("cfilter", "info", filters).out)["headers_checked"] == stated - 1
-    )  # the header before the first is unknown
+    # the header before the first is unknown
+    assert json.loads(run("cfilter", "info", filters).out)["headers_checked"] == stated - 1
     number = next(number for number, line in enumerate(lines, 1) if line["height"] == 5)
     lines[number - 1]["filter_header"] = "13" * 32
     filters.write_text("".join(f"{json.dumps(line)}\n" for line in lines))

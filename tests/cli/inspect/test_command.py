@@ -255,9 +255,8 @@ def test_a_merkle_root_that_holds_settles_what_the_bytes_are(
     monkeypatch: pytest.MonkeyPatch, run: Any, chain: Sequence[bytes]
 ) -> None:
     anything = Finding("filterload", "Filter", [])
-    monkeypatch.setitem(
-        command._PARSERS, "filterload", (lambda raw, network: anything, "")
-    )  # as if it were a filterload, too
+    # as if it were a filterload, too
+    monkeypatch.setitem(command._PARSERS, "filterload", (lambda raw, network: anything, ""))
     assert run("inspect", chain[0].hex()).err == ""
     damaged = bytearray(chain[0])
     damaged[40] ^= 1

@@ -156,9 +156,8 @@ def test_compact_filters_tell_of_blocks_as_they_come_and_go() -> None:
             (found, synced) = events_until(child, "synced")
             assert (found["event"], found["height"], synced["height"]) == ("found", 111, 111)
             node.do("reorg 1")
-            withdrawn, disconnected, *rest = events_until(
-                child, "synced", "found"
-            )  # the mempool may come before the new tip
+            # the mempool may come before the new tip
+            withdrawn, disconnected, *rest = events_until(child, "synced", "found")
             assert (withdrawn["event"], withdrawn["reason"], disconnected["height"]) == ("withdrawn", "reorg", 111)
             found, synced = sorted(rest, key=lambda event: str(event["event"]))
             assert (found["height"], found["outpoint"], synced["height"]) == (None, withdrawn["outpoint"], 112)

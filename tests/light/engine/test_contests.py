@@ -283,9 +283,8 @@ def test_who_has_been_compared_and_contradicts_a_new_block_leaves_doubt_about_it
     """The others agree on a filter of the new block that hides a payment, and the honest peer is gone before that block
     is judged.
     """
-    monkeypatch.setattr(
-        "simulation.node._RELAY_S", 0.0
-    )  # it is heard before Synced can be told on the word of the others
+    # it is heard before Synced can be told on the word of the others
+    monkeypatch.setattr("simulation.node._RELAY_S", 0.0)
     liars: list[HidesFrom] = []
 
     def liar(rng: random.Random, world: World) -> HidesFrom:

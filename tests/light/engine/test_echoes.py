@@ -59,10 +59,8 @@ def test_who_only_repeats_what_it_was_offered_has_not_echoed_it(mode: Mode, tmp_
         txid = send(world)
         world.pass_time(60)
         assert txid in world.truth.regtest.mempool
-        assert steps(world, txid)[0] == (
-            "10.2.0.2:18444",
-            BroadcastStep.SENT,
-        )  # before anything of the other one's counts
+        # before anything of the other one's counts
+        assert steps(world, txid)[0] == ("10.2.0.2:18444", BroadcastStep.SENT)
 
 
 @MODES

@@ -123,9 +123,8 @@ def test_what_the_books_know_of_the_inputs_is_enough_confirmed_or_not() -> None:
     run.engine.books.add_unconfirmed(parent, 1)
     txid = Transaction.parse(parent).txid
     assert [warning.rate for warning in run.do(Broadcast(spend(50_000, txid)))] == [0]
-    both = tx(
-        [TxIn(txid, 0), TxIn(txid, 1)], [TxOut(70_000, THEIRS)]
-    )  # the second is another's, but of a transaction that is here
+    # the second is another's, but of a transaction that is here
+    both = tx([TxIn(txid, 0), TxIn(txid, 1)], [TxOut(70_000, THEIRS)])
     assert [warning.rate for warning in run.do(Broadcast(both))] == [0]
     unknown = tx([TxIn(txid, 0), TxIn(b"\x07" * 32, 1)], [TxOut(70_000, THEIRS)])
     assert run.do(Broadcast(unknown)) == []

@@ -156,9 +156,8 @@ def test_what_one_peer_tells_counts_as_one_source_whatever_it_says() -> None:
 
 def test_a_malformed_message_of_addresses_costs_the_connection() -> None:
     with pytest.raises(FormatError):
-        wire.AddrV2.parse(
-            b"\x01" + bytes(4) + b"\x09\x01\x05" + bytes(5) + b"\x20\x8d"
-        )  # an IPv4 address of five bytes
+        # an IPv4 address of five bytes
+        wire.AddrV2.parse(b"\x01" + bytes(4) + b"\x09\x01\x05" + bytes(5) + b"\x20\x8d")
     run = Run()
     run.do(Malformed(run.peer, FormatError("wrong", offset=0, field="address")))
     assert run.peer not in {peer.number for peer in run.engine.pool}

@@ -224,9 +224,8 @@ def test_a_laggard_that_was_discovered_makes_room_only_where_another_address_is_
         made.report(Lost(teller.number, ConnectionResetError("gone")))
         swarm.directory[teller.address].is_up = False
         made.pass_time(120)
-        assert made.engine.pool.has(late) is not bool(
-            others
-        )  # of the others one has the place of who told of the tip, one this one's
+        # of the others one has the place of who told of the tip, one this one's
+        assert made.engine.pool.has(late) is not bool(others)
         made.are_late = False
         made.announce()
         made.pass_time(5)

@@ -139,9 +139,8 @@ def test_one_that_a_reorganisation_took_out_of_its_block_is_told_to_no_peer(
         world.wait_synced(within=300)
         world.pass_time(2_000)
         assert status(world, txid) is TxStatus.PENDING
-        assert (
-            told == [True, True][: 1 + restarts]
-        )  # soon to a stranger again, unless peers announce it again: that was while we were away
+        # soon to a stranger again, unless peers announce it again: that was while we were away
+        assert told == [True, True][: 1 + restarts]
 
 
 @pytest.mark.parametrize("restarts", [False, True])

@@ -186,9 +186,8 @@ def test_peers_that_send_blocks_one_by_one_hold_synced_up_for_half_a_minute(craw
         assert not world.banned
         world.pass_time(400)
         pool = world.process.engine.pool  # type: ignore[union-attr]
-        assert all(
-            peer.state is PeerState.READY for peer in pool if not peer.questions
-        )  # once it has answered, it counts again
+        # once it has answered, it counts again
+        assert all(peer.state is PeerState.READY for peer in pool if not peer.questions)
 
 
 @pytest.mark.parametrize("others", [2, 3])

@@ -48,9 +48,8 @@ class Week:
     hostile: list[int] = field(default_factory=list)  # hostile connections
     share: list[float] = field(default_factory=list)  # the same, of all
     kept: list[int] = field(default_factory=list)  # connections of the last session that are there again
-    dials: list[int] = field(
-        default_factory=list
-    )  # attempts since the start, eight of them at once; without the first session
+    # attempts since the start, eight of them at once; without the first session
+    dials: list[int] = field(default_factory=list)
     buckets: int = 0  # of new addresses with one that was made up
     known: int = 0  # addresses in the book
 

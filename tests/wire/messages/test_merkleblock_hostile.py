@@ -285,12 +285,8 @@ def test_what_is_proved_below_a_64_byte_transaction_is_not_trusted() -> None:
 
 def test_an_inner_node_passed_off_as_a_transaction_is_not_trusted() -> None:
     fake = short_transaction(2)
-    txids = [
-        fake[:32],
-        fake[32:],
-        bytes(32),
-        bytes([1] * 32),
-    ]  # two real txids that make a transaction when put together
+    # two real txids that make a transaction when put together
+    txids = [fake[:32], fake[32:], bytes(32), bytes([1] * 32)]
     header = header_of(build.merkle_root(txids))
     lie = MerkleBlock(header, 2, (build.txid(fake), build.sha256d(txids[2] + txids[3])), bytes([0b011])).verify()
     assert lie.matched == ((0, build.txid(fake)),)

@@ -32,12 +32,8 @@ from support.samples import BLOCK, FUNDING, MESSAGES, SAMPLES, WITNESS, payloads
 from support.vectors import vector_cases
 
 INV_NAMES = {"filtered_block": InvType.FILTERED_BLOCK, "block": InvType.BLOCK, "witness_block": InvType.WITNESS_BLOCK}
-NAMES = {
-    "previous_filter_header": "previous",
-    "filter": "data",
-    "data_hash": "data",
-    "inventory": "items",
-}  # the vectors', ours
+# the vectors', ours
+NAMES = {"previous_filter_header": "previous", "filter": "data", "data_hash": "data", "inventory": "items"}
 
 
 def shown(name: str, value: object) -> object:
@@ -101,10 +97,8 @@ def test_every_message_is_read_back(command: str, data: st.DataObject) -> None:
     assert len(bytes(message)) <= LIMITS[command]
 
 
-WHOLE = {
-    "version": len(bytes(SAMPLES["version"])) - 1,
-    "reject": len(bytes(SAMPLES["reject"])) - 32,
-}  # without relay flag, hash
+# without relay flag, hash
+WHOLE = {"version": len(bytes(SAMPLES["version"])) - 1, "reject": len(bytes(SAMPLES["reject"])) - 32}
 OPTIONAL: dict[str, dict[str, Any]] = {"version": {"relay": True}, "reject": {"data": b""}}
 
 
