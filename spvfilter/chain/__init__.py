@@ -1,4 +1,4 @@
-"""The chain of headers: linkage, difficulty, rules, the best chain and its forks."""
+"""Block headers: difficulty, consensus rules, the chain with the most work, its forks, and header sync."""
 
 from __future__ import annotations
 

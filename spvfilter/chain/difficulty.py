@@ -5,18 +5,20 @@ from __future__ import annotations
 from spvfilter._public import public
 from spvfilter.kernel import header_bits
 
-PERIOD = 2_016  # headers that share one difficulty, Core chainparams nPowTargetTimespan / nPowTargetSpacing
-SPACING = 600  # seconds; the target interval between blocks, Core nPowTargetSpacing
-TIMESPAN = PERIOD * SPACING  # seconds; the target duration of a period, Core nPowTargetTimespan
+PERIOD = 2_016  # headers with the same difficulty; Core chainparams nPowTargetTimespan / nPowTargetSpacing
+SPACING = 600  # seconds: the target interval between blocks; Core nPowTargetSpacing
+TIMESPAN = PERIOD * SPACING  # seconds: the target duration of a period; Core nPowTargetTimespan
 
 
 @public
 def decode_bits(bits: int) -> tuple[int, bool, bool]:
-    """The absolute value of compact bits, whether they are negative, and whether they overflow 256 bits (Core
-    SetCompact).
+    """Decode compact bits into an absolute value, a sign and an overflow (Core SetCompact).
 
-    The highest byte is the length of the number in bytes, the next bit its sign, and the remaining bits are its first
+    The highest byte is the length of the number in bytes. The next bit is its sign. The other 23 bits are its first
     three bytes.
+
+    Returns:
+        The absolute value; True if the bits are negative; True if they overflow 256 bits.
     """
     length, mantissa = bits >> 24, bits & 0x007FFFFF
     value = mantissa << 8 * (length - 3) if length >= 3 else mantissa >> 8 * (3 - length)
@@ -25,7 +27,7 @@ def decode_bits(bits: int) -> tuple[int, bool, bool]:
 
 @public
 def encode_bits(value: int) -> int:
-    """The compact bits of a target, 0 ≤ value < 2^256, rounded down (Core GetCompact)."""
+    """Encode a target, 0 ≤ value < 2^256, as compact bits, rounded down (Core GetCompact)."""
     length = (value.bit_length() + 7) // 8
     mantissa = value >> 8 * (length - 3) if length >= 3 else value << 8 * (3 - length)
     if mantissa & 0x00800000:  # this bit would be the sign
@@ -35,8 +37,9 @@ def encode_bits(value: int) -> int:
 
 @public
 def target(bits: int) -> int:
-    """The target of compact bits, which a block's hash must not exceed; 0 if the bits are negative, zero or
-    overflow.
+    """The target of compact bits: the highest value that a block hash may have.
+
+    It is 0 if the bits are negative, zero or overflow.
     """
     value, negative, overflow = decode_bits(bits)
     return 0 if negative or overflow else value
@@ -44,8 +47,9 @@ def target(bits: int) -> int:
 
 @public
 def work(bits: int) -> int:
-    """The expected number of hashes for a block with these compact bits, 2^256 // (target + 1); 1 if they encode no
-    valid target.
+    """The expected number of hashes for a block with these compact bits: 2^256 // (target + 1).
+
+    It is 1 if the bits encode no valid target.
     """
     limit = target(bits)
     return (1 << 256) // (limit + 1) if limit else 1
@@ -53,16 +57,21 @@ def work(bits: int) -> int:
 
 @public
 def total_work(headers: bytes) -> int:
-    """The expected number of hashes for all of these headers, 80 bytes each."""
+    """The expected number of hashes for a run of headers, 80 bytes each."""
     return sum(count * work(bits) for bits, count in header_bits(headers))
 
 
 @public
 def retarget(bits: int, span: int, pow_limit: int) -> int:
-    """The compact bits of the period after one that had `bits` and took `span` seconds, which may be negative.
+    """The compact bits of a difficulty period, computed from the period before it (Core CalculateNextWorkRequired).
 
-    The span runs from the first to the last of the 2,016 headers, one interval short of a period. It is clamped to
-    between a quarter of a period and four periods (Core CalculateNextWorkRequired).
+    Core measures the span one interval too short: from the first to the last of the 2,016 headers. The span is clamped
+    to between a quarter of a period and four periods.
+
+    Args:
+        bits: Compact bits of the period before.
+        span: Seconds between the first and the last header of the period before. It may be negative.
+        pow_limit: The easiest target that the network allows.
     """
     span = min(max(span, TIMESPAN // 4), TIMESPAN * 4)
     return encode_bits(min(target(bits) * span // TIMESPAN, pow_limit))

@@ -1,4 +1,4 @@
-"""Forks: branches off the best chain, kept in bounded memory."""
+"""Forks: branches off the best chain, in bounded memory."""
 
 from __future__ import annotations
 
@@ -8,32 +8,34 @@ from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.protocol import HEADER_SIZE
 
-MAX_FORKS = 64
-MAX_FORK_HEADERS = 20_160  # of all forks together; ten difficulty periods
+MAX_FORKS = 64  # forks kept in memory (our choice)
+MAX_FORK_HEADERS = 20_160  # headers of all forks together: ten difficulty periods (our choice)
 
 
 @public
 @dataclass(frozen=True, slots=True, eq=False)
 class Fork:
-    """A branch that starts after the best chain's header at `height`: headers (80 bytes each), their hashes, and the
-    work up to its tip.
-    """
+    """A branch off the best chain. Its first header follows the best chain's header at `height`."""
 
     height: int
+    """Height of the last header that the branch shares with the best chain."""
     headers: bytes
+    """Headers of the branch, 80 bytes each, lowest first."""
     hashes: bytes
+    """Block hashes of these headers, 32 bytes each, in wire order."""
     work: int
+    """Expected number of hashes of the chain from the genesis block to the tip of the branch."""
 
     def __len__(self) -> int:
         return len(self.hashes) // 32
 
     def hash_at(self, height: int) -> bytes:
-        """The block hash at a height of the branch."""
+        """The block hash at a height of the branch, 32 bytes in wire order."""
         at = 32 * (height - self.height - 1)
         return self.hashes[at : at + 32]
 
     def header_at(self, height: int) -> bytes:
-        """The header at a height of the branch."""
+        """The header at a height of the branch, 80 bytes."""
         at = HEADER_SIZE * (height - self.height - 1)
         return self.headers[at : at + HEADER_SIZE]
 
@@ -45,7 +47,7 @@ class Fork:
 class Forks:
     """The forks with the most work.
 
-    A fork that is dropped for lack of room counts as never seen: a peer can send it again.
+    A fork that was dropped for lack of room counts as never seen: a peer can send it again.
     """
 
     def __init__(self) -> None:
@@ -55,7 +57,7 @@ class Forks:
         return iter(self._forks)
 
     def find(self, block_hash: bytes) -> tuple[Fork, int] | None:
-        """A fork that contains the header with this hash, and the header's height."""
+        """The fork that contains the header with this hash, and the height of the header; None if no fork does."""
         for fork in self._forks:
             at = fork.hashes.find(block_hash)
             while at >= 0:
@@ -65,21 +67,23 @@ class Forks:
         return None
 
     def add(self, fork: Fork) -> None:
-        """Keep a fork of at most MAX_FORK_HEADERS headers. It replaces the forks that it extends."""
+        """Add a fork of at most MAX_FORK_HEADERS headers. It replaces each fork that it extends."""
         self._forks = [fork, *(other for other in self._forks if not fork.hashes.startswith(other.hashes))]
         while len(self._forks) > MAX_FORKS or sum(map(len, self._forks)) > MAX_FORK_HEADERS:
             self._forks.remove(min(self._forks[1:], key=lambda other: other.work))
 
     def reorganise(self, old: Fork, new: Fork) -> None:
-        """Re-attach all forks after a reorganisation in which `new` has replaced `old` in the best chain, both from the
-        same height.
+        """Attach all forks to the best chain again, after its branch `old` was replaced with `new`.
+
+        Both branches start from the same height. Headers that `new` contains are cut off the forks, and `old` becomes a
+        fork.
         """
         forks, self._forks = [*self._forks, old], []
         for fork in reversed(forks):
             above = fork.height - old.height
             if above + len(fork) > MAX_FORK_HEADERS:
                 continue
-            if above > 0:  # its parent is now a fork itself
+            if above > 0:  # the header before this fork is now off the best chain, too
                 headers, hashes = old.headers[: HEADER_SIZE * above], old.hashes[: 32 * above]
                 fork = Fork(old.height, headers + fork.headers, hashes + fork.hashes, fork.work)
             if above >= 0:

@@ -1,4 +1,4 @@
-"""HeaderChain: the validated chain of block headers with the most work, and short forks beside it."""
+"""HeaderChain: the validated block headers with the most work, and short forks off them."""
 
 from __future__ import annotations
 
@@ -18,64 +18,75 @@ from spvfilter.network import Network
 from spvfilter.primitives import Header, hash_to_hex
 from spvfilter.protocol import HEADER_SIZE
 
-NEAR_TIP = (
-    144  # blocks; a fork is stored if its work is at most this much behind the tip's, Core GetAntiDoSWorkThreshold
-)
+# Blocks. A fork is stored if its work is at most this many blocks behind that of the best chain.
+# Source: Core GetAntiDoSWorkThreshold.
+NEAR_TIP = 144
 
 
 @public
 class ChainHeader(NamedTuple):
-    """A header of the chain: height, block hash (32 bytes, wire order), serialised header (80 bytes)."""
+    """A header and its height in the chain."""
 
     height: int
+    """Height, from 0."""
     hash: bytes
+    """Block hash, 32 bytes in wire order."""
     raw: bytes
+    """Serialized header, 80 bytes."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Trusted headers to start from instead of the genesis block; `height` is that of the first one.
+    """Trusted headers that a chain starts with, instead of the genesis block.
 
-    They must include the first header of the last one's difficulty period, and at least 11 headers, so that every later
-    header can be validated.
+    They must let every later header be validated: they include at least 11 headers, and the first header of the
+    difficulty period that the last header belongs to.
     """
 
     height: int
+    """Height of the first header."""
     headers: bytes
-    """80 bytes each."""
+    """Consecutive headers, 80 bytes each, lowest first."""
     work: int
-    """Expected hashes of the chain up to and including the last header."""
+    """Expected number of hashes of the chain up to and including the last header."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A change of the best chain: the headers above `fork_height` that were disconnected, and those that were
-    connected.
+    """A change of the best chain: which headers were disconnected and which were connected.
 
-    Headers of 80 bytes and hashes of 32, lowest first. `stored` is the number of new headers, including those of forks.
+    All headers are 80 bytes and all hashes 32 bytes each, lowest first. Without a reorganization, the old ones are
+    empty.
     """
 
     fork_height: int
+    """Height of the last header that the chain keeps."""
     stored: int = 0
+    """Number of new headers that were stored, including headers of forks."""
     old_headers: bytes = b""
+    """Disconnected headers, 80 bytes each, lowest first."""
     old_hashes: bytes = b""
+    """Block hashes of the disconnected headers, 32 bytes each."""
     new_headers: bytes = b""
+    """Connected headers, 80 bytes each, lowest first."""
     new_hashes: bytes = b""
+    """Block hashes of the connected headers, 32 bytes each."""
 
     @property
     def disconnected(self) -> Iterator[ChainHeader]:
-        """The disconnected headers from the old tip downwards, the order in which to undo them."""
+        """The disconnected headers in the order in which to undo them: from the old tip downwards."""
         return reversed(list(_placed(self.fork_height, self.old_headers, self.old_hashes)))
 
     @property
     def connected(self) -> Iterator[ChainHeader]:
-        """The connected headers, up to the new tip."""
+        """The connected headers, from the lowest up to the new tip."""
         return _placed(self.fork_height, self.new_headers, self.new_hashes)
 
 
 def _placed(below: int, headers: bytes, hashes: bytes) -> Iterator[ChainHeader]:
+    """Headers with their heights, from `below` + 1 on."""
     pieces = (headers[at : at + HEADER_SIZE] for at in range(0, len(headers), HEADER_SIZE))
     names = (hashes[at : at + 32] for at in range(0, len(hashes), 32))
     return (
@@ -86,27 +97,39 @@ def _placed(below: int, headers: bytes, hashes: bytes) -> Iterator[ChainHeader]:
 
 @public
 class Candidate(NamedTuple):
-    """Valid headers that are not stored, after the header at `height` of the best chain or of `fork`."""
+    """Headers that were validated but not stored."""
 
     fork: Fork | None
+    """The fork whose header they follow; None if they follow a header of the best chain."""
     height: int
+    """Height of the stored header that they follow."""
     headers: bytes
+    """Headers, 80 bytes each, lowest first."""
     hashes: bytes
+    """Block hashes of the headers, 32 bytes each."""
     tip: Tip
+    """State of the chain after the last of these headers."""
 
 
 @public
 class HeaderChain:
-    """All headers from the genesis block, or a trusted start, to the tip of the chain with the most work; of equals,
-    the first seen.
+    """All headers of the chain with the most work, from the genesis block or a trusted start to the tip.
 
-    A method that raises changes nothing. On signet the block signatures (BIP-325) cannot be checked; see Network.
+    If two chains have equal work, the chain that was seen first is the best chain. Forks with less work are stored as
+    well, up to 64 of them. A method that raises an error changes nothing. On signet the block signatures (BIP-325)
+    cannot be checked: see Network.
+
+    Args:
+        network: The network whose rules the headers must follow.
+        start: Trusted headers to start with; by default the genesis block.
     """
 
     def __init__(self, network: Network, start: Start | None = None) -> None:
-        """Raises FormatError, HeaderError or ParameterError for an invalid `start`."""
+        """Create a chain. Raises FormatError, HeaderError or ParameterError for an invalid `start`."""
         self.network = network
+        """The network whose rules the headers follow."""
         self.start = start or Start(0, network.genesis, total_work(network.genesis))
+        """The headers that the chain starts with: the genesis block, or trusted headers."""
         hashes = header_hashes(self.start.headers)
         check_proofs(self.start.headers, hashes, network)
         last = self.start.height + len(hashes) // 32 - 1
@@ -114,16 +137,28 @@ class HeaderChain:
             raise ParameterError(f"headers {self.start.height} to {last} do not suffice to validate the next one")
         self._active = PackedHeaders(self.start.height, self.start.headers, hashes[-32:], self.start.work)
         self._forks = Forks()
-        self._last_tip: Tip | None = None  # the tip that was validated last, which the next headers most often extend
+        # State after the header that was validated last. The next headers usually extend it.
+        self._last_tip: Tip | None = None
 
     @classmethod
     def load(
         cls, network: Network, pieces: Iterable[bytes], now: int | None = None, *, start: Start | None = None
     ) -> HeaderChain:
-        """Restore a chain from saved headers, in pieces of whole headers, without those of the start.
+        """Restore a chain from saved headers.
 
-        With `now`, our clock, they are validated as if they came from a peer; without it they only have to follow each
-        other. Their work is not compared with the network's minimum. Raises FormatError, HeaderError.
+        The work of the headers is not compared with the network's minimum.
+
+        Args:
+            network: The network of the headers.
+            pieces: Byte strings of whole headers, 80 bytes each, in chain order. They follow the headers of the start.
+            now: The current time in seconds since 1970: the headers are then validated as if a peer had sent them. If
+                None, they only have to follow each other.
+            start: Trusted headers to start with; by default the genesis block.
+
+        Raises:
+            FormatError: A piece is not a multiple of 80 bytes.
+            HeaderError: A header does not follow the header before it, or violates a rule.
+            ParameterError: The start is invalid.
         """
         chain = cls(network, start)
         tip = chain.tip()
@@ -139,11 +174,18 @@ class HeaderChain:
 
     @classmethod
     def restore(cls, network: Network, pieces: Iterable[bytes]) -> HeaderChain:
-        """Restore a chain from headers that are known to be as they were saved and to follow each other, as those of a
-        database are.
+        """Restore a chain from headers that were validated before, such as those in a database.
 
-        As `load`, but of each piece only the last header is hashed, so that of headers that do not follow each other
-        only those between two pieces are noticed. Raises FormatError, UnconnectedHeadersError.
+        It is faster than `load`: only the last header of each piece is hashed. Within a piece it does not notice if the
+        headers do not follow each other.
+
+        Args:
+            network: The network of the headers.
+            pieces: Byte strings of whole headers, 80 bytes each, in chain order. They follow the genesis block.
+
+        Raises:
+            FormatError: A piece is not a multiple of 80 bytes.
+            UnconnectedHeadersError: A piece does not follow the piece before it.
         """
         chain = cls(network)
 
@@ -161,85 +203,91 @@ class HeaderChain:
 
     @property
     def height(self) -> int:
-        """The height of the tip."""
+        """Height of the tip."""
         return self._active.height
 
     @property
     def tip_hash(self) -> bytes:
-        """The block hash of the tip, 32 bytes in wire order."""
+        """Block hash of the tip, 32 bytes in wire order."""
         return self._active.tip_hash
 
     @property
     def work(self) -> int:
-        """The expected number of hashes of the best chain."""
+        """Expected number of hashes of the best chain."""
         return self._active.work
 
     @property
     def required_work(self) -> int:
-        """The work that a chain must have for its headers to be stored.
+        """The work, in expected hashes, that a chain must have for its headers to be stored.
 
-        It is the network's minimum, or the best chain's work less 144 blocks, whichever is more (Core
+        It is the larger of two numbers: the network's minimum, and the work of the best chain less 144 blocks (Core
         GetAntiDoSWorkThreshold).
         """
         near = self.work - NEAR_TIP * work(int.from_bytes(self._active.headers(self.height, 1)[72:76], "little"))
         return max(self.network.min_chain_work, near)
 
     def __contains__(self, block_hash: bytes) -> bool:
-        """Whether a header with this hash is stored, in the best chain or a fork."""
+        """True if a header with this hash is stored, in the best chain or in a fork."""
         return self._find(block_hash) is not None
 
     def height_of(self, block_hash: bytes) -> int | None:
-        """The height of the header with this hash in the best chain, or None."""
+        """Height of the header with this hash in the best chain; None if the best chain does not contain it."""
         return self._active.height_of(block_hash)
 
     def hash_at(self, height: int) -> bytes:
-        """The block hash at a height of the best chain. Raises ParameterError if there is none."""
+        """Block hash at a height of the best chain. Raises ParameterError if the chain has no header there."""
         return self._active.hash_at(self._checked(height))
 
     def hashes(self, first: int, last: int) -> list[bytes]:
-        """The block hashes of the best chain at a range of heights; none if `last` is below `first`.
+        """Block hashes of the best chain from height `first` to `last`, both inclusive.
 
-        Raises ParameterError.
+        The list is empty if `last` is below `first`. Raises ParameterError if the chain has no header at one of these
+        heights.
         """
         return self._active.hashes(self._checked(first), self._checked(last)) if first <= last else []
 
     def header_at(self, height: int) -> Header:
-        """The header at a height of the best chain. Raises ParameterError if there is none."""
+        """Header at a height of the best chain. Raises ParameterError if the chain has no header there."""
         return Header.parse(self._active.headers(self._checked(height), 1))
 
     def headers(self, height: int, count: int) -> bytes:
         """Up to `count` headers of the best chain from a height on, 80 bytes each.
 
-        There are fewer at the tip, and none right above it. Raises ParameterError for other heights and a negative
-        count.
+        The result is shorter at the tip, and empty if `height` is one above the tip. Raises ParameterError for other
+        heights without a header, and for a negative count.
         """
         if count < 0:
             raise ParameterError(f"count must not be negative: {count}")
         return self._active.headers(height if height == self.height + 1 else self._checked(height), count)
 
     def work_at(self, height: int) -> int:
-        """The expected number of hashes of the best chain up to and including a height.
+        """Expected number of hashes of the best chain up to and including a height.
 
-        Raises ParameterError if there is none.
+        Raises ParameterError if the chain has no header there.
         """
         return self._active.work_at(self._checked(height))
 
     def common_height(self, block_hash: bytes) -> int | None:
-        """The height of the last header that the best chain shares with the chain up to a block; None if the block is
-        not stored.
+        """Height of the last header that the best chain shares with the chain that ends in a block.
+
+        It is None if the block's header is not stored.
         """
         place = self._find(block_hash)
         return None if place is None else place[1] if place[0] is None else place[0].height
 
     def work_of(self, block_hash: bytes) -> int | None:
-        """The expected number of hashes of the chain up to a block of the best chain or a fork; None if the block is
-        not stored.
+        """Expected number of hashes of the chain that ends in a block of the best chain or of a fork.
+
+        It is None if the block's header is not stored.
         """
         place = self._find(block_hash)
         return None if place is None else self._work(*place)
 
     def median_time_at(self, height: int) -> int:
-        """The median of the times of the 11 headers up to a height (Core GetMedianTimePast). Raises ParameterError."""
+        """Median time of the 11 headers up to a height of the best chain, in seconds since 1970.
+
+        Core calls it GetMedianTimePast. Raises ParameterError if the chain has no header at that height.
+        """
         return median(self._times(None, self._checked(height)))
 
     def _checked(self, height: int) -> int:
@@ -248,8 +296,9 @@ class HeaderChain:
         return height
 
     def locator(self) -> list[bytes]:
-        """A block locator for getheaders: the last twelve hashes, then exponentially spaced ones, then the first (Core
-        LocatorEntries).
+        """Block locator for a getheaders message (Core LocatorEntries).
+
+        It has the last twelve hashes, then exponentially spaced hashes, then the first hash of the chain.
         """
         hashes, height, step = [], self.height, 1
         while height > self._active.first:
@@ -262,10 +311,18 @@ class HeaderChain:
     # Adding headers
 
     def accept(self, headers: bytes, now: int) -> Update:
-        """Validate and store headers, 80 bytes each, that follow a known one; `now` is our clock, seconds since 1970.
+        """Validate and store headers that follow a stored header. Headers that are stored already are skipped.
 
-        Headers that are stored already are skipped. Raises FormatError, or a HeaderError whose class says how to treat
-        the sender.
+        Args:
+            headers: Consecutive headers, 80 bytes each.
+            now: The current time in seconds since 1970.
+
+        Returns:
+            The change of the best chain.
+
+        Raises:
+            FormatError: The bytes are not a multiple of 80.
+            HeaderError: A header violates a rule. The class of the error says how to treat the sender.
         """
         candidate = self.examine(headers, now)
         if reason := self.shortfall(candidate):
@@ -273,7 +330,7 @@ class HeaderChain:
         return self.store(candidate.headers, candidate.hashes)
 
     def examine(self, headers: bytes, now: int) -> Candidate:
-        """Validate headers as `accept` does, except for their work, without storing them.
+        """Validate headers as `accept` does, except for their work, and do not store them.
 
         Raises FormatError, HeaderError.
         """
@@ -298,7 +355,7 @@ class HeaderChain:
         return Candidate(fork, height, headers, hashes, tip)
 
     def shortfall(self, candidate: Candidate) -> str:
-        """Why these valid headers have too little work to be stored; empty if `accept` would store them."""
+        """The reason why `accept` would not store these headers: they have too little work. Empty if it would."""
         tip, wanted = candidate.tip, self.required_work
         if candidate.headers and tip.work < wanted:
             return f"a chain up to height {tip.height} has work {tip.work:#x}, below {wanted:#x}"
@@ -308,7 +365,10 @@ class HeaderChain:
         return ""
 
     def store(self, headers: bytes, hashes: bytes) -> Update:
-        """Store validated headers with their hashes, whatever their work. Raises UnconnectedHeadersError."""
+        """Store validated headers with their hashes, however little work they have.
+
+        Raises UnconnectedHeadersError if their parent is not stored.
+        """
         if not headers:
             return Update(self.height)
         place = self._find(headers[4:36])
@@ -316,7 +376,7 @@ class HeaderChain:
             raise UnconnectedHeadersError(f"the parent of these headers, {hash_to_hex(headers[4:36])}, is unknown")
         fork, height = place
         stored, total = len(hashes) // 32, self._work(*place) + total_work(headers)
-        if fork is not None:  # take the whole branch from the best chain on
+        if fork is not None:  # the branch is stored whole, from the best chain up to its new tip
             below = height - fork.height
             headers, hashes, height = (
                 fork.headers[: HEADER_SIZE * below] + headers,
@@ -329,7 +389,7 @@ class HeaderChain:
         return Update(self.height, stored)
 
     def _connect(self, height: int, headers: bytes, hashes: bytes, stored: int) -> Update:
-        """Connect a branch that starts after a header of the best chain, disconnecting the headers above it."""
+        """Connect a branch that starts after a header of the best chain, and disconnect the headers above it."""
         old_headers, old_hashes = b"", b""
         if height < self.height:
             old_work = self.work
@@ -341,8 +401,9 @@ class HeaderChain:
     # Context for the rules
 
     def tip(self, fork: Fork | None = None, height: int | None = None) -> Tip:
-        """The state for validating the next header at a height of the best chain or of a fork; by default at the best
-        chain's tip.
+        """The state for validating the next header, after the header at a height of the best chain or of a fork.
+
+        By default, it is the state after the best chain's tip.
         """
         height = self.height if height is None else height
         if self._last_tip and self._last_tip.hash == self._hash(fork, height):

@@ -10,7 +10,7 @@ from spvfilter._public import public
 from spvfilter.chain.difficulty import target, work
 from spvfilter.network import Network
 
-_TRIVIAL_TARGET = 1 << 250  # one hash in 64 meets it; regtest's target is 2^255 - 1
+_TRIVIAL_TARGET = 1 << 250  # one hash in 64 meets it (our choice); regtest's target is 2^255 - 1
 
 
 @public
@@ -19,75 +19,81 @@ class Linked(Protocol):
 
     @property
     def hash(self) -> bytes:
-        """32 bytes, wire order."""
+        """Block hash, 32 bytes in wire order."""
         ...
 
     @property
     def previous(self) -> bytes:
-        """Hash of the block before it, 32 bytes."""
+        """Hash of the block before it, 32 bytes in wire order."""
         ...
 
     @property
     def bits(self) -> int:
-        """The compact target."""
+        """Compact bits of the target."""
         ...
 
     @property
     def time(self) -> int:
-        """Seconds since 1970."""
+        """Time of the header, seconds since 1970."""
         ...
 
     @property
     def height(self) -> int | None:
-        """None where it is not known."""
+        """Height of the block; None if it is unknown."""
         ...
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Blocks that follow each other, lowest first, as indexes into the linked sequence; `height` is that of the first,
-    if known.
-    """
+    """Consecutive blocks of a best branch."""
 
     blocks: list[int]
+    """Indexes of the blocks in the sequence that was linked, lowest block first."""
     height: int | None
+    """Height of the first block; None if it is unknown."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Blocks in chain order: segments that are not linked with each other, oldest first, and the stale blocks off their
-    best branches.
-    """
+    """Blocks in chain order. All blocks are named by their index in the sequence that was linked."""
 
     segments: list[Segment]
+    """Best branches that are not linked with each other, oldest first."""
     stale: list[int]
+    """Blocks that are not on a best branch."""
     unproven: list[int] = field(default_factory=list)
-    """Blocks whose hash misses its target, linked with blocks that meet theirs."""
+    """Blocks whose hash misses its target, although other blocks of their tree meet theirs."""
 
 
 @public
 def is_proven(block: Linked) -> bool:
-    """Whether the block's hash meets its own bits. True if these demand next to no work, as on regtest."""
+    """True if the block's hash meets the target of its own bits, or if that target is trivial, as on regtest."""
     limit = target(block.bits)
     return limit >= _TRIVIAL_TARGET or int.from_bytes(block.hash, "little") <= limit
 
 
 @public
 def link(blocks: Sequence[Linked], network: Network) -> Order:
-    """Put distinct blocks in chain order by their previous hashes.
+    """Put distinct blocks in chain order by their previous hashes. The result does not depend on the order of `blocks`.
 
-    Blocks with the same previous hash compete, even if that block is absent. The branch with the most work wins, then
-    the longer one, then the one whose tip has the smaller hash, so the result does not depend on the order of `blocks`.
-    A header that misses its own target, perhaps a damaged one, counts as no work if it is linked with headers that meet
-    theirs. Heights come from the network's genesis block or from any block that states its height.
+    Blocks with the same previous hash compete, even if that block is absent. The best branch is the first by these
+    rules:
+
+    - it has the most work;
+    - it has the most blocks;
+    - the hash of its tip is the smallest.
+
+    A header that misses its own target, perhaps because it is damaged, counts as no work. If no header of a tree meets
+    its target, each header counts with the work that it claims. Heights come from the network's genesis block, or from
+    a block that states its height.
     """
     index = {block.hash: number for number, block in enumerate(blocks)}
     children: dict[bytes, list[int]] = {}
     for number, block in enumerate(blocks):
         children.setdefault(block.previous, []).append(number)
-    total = [(0, 0)] * len(blocks)  # work and length of the branch up to each block
+    total = [(0, 0)] * len(blocks)  # work and number of blocks of the branch up to each block
     work_of = {bits: work(bits) for bits in {block.bits for block in blocks}}
     segments: list[Segment] = []
     stale: list[int] = []
@@ -96,11 +102,11 @@ def link(blocks: Sequence[Linked], network: Network) -> Order:
         if root in index:
             continue
         members = list(first)
-        for number in members:  # grows during iteration
+        for number in members:  # the list grows during the iteration
             members.extend(children.get(blocks[number].hash, ()))
         unproven = {number for number in members if not is_proven(blocks[number])}
         if len(unproven) == len(members):
-            unproven.clear()  # no header meets its target: all count with the work that they claim
+            unproven.clear()  # no header meets its target: each one counts with the work that it claims
         damaged.extend(sorted(unproven))
         for number in members:
             done, length = total[index[blocks[number].previous]] if blocks[number].previous in index else (0, 0)
@@ -119,6 +125,7 @@ def link(blocks: Sequence[Linked], network: Network) -> Order:
 
 
 def _first_height(blocks: Sequence[Linked], chain: list[int], network: Network) -> int | None:
+    """Height of a branch's first block: 0 for the genesis block, else counted from a block that states its height."""
     if blocks[chain[0]].hash == network.genesis_hash:
         return 0
     for depth, number in enumerate(chain):
@@ -130,15 +137,19 @@ def _first_height(blocks: Sequence[Linked], chain: list[int], network: Network) 
 
 @public
 def coinbase_height(block: bytes, network: Network) -> int | None:
-    """The height that a block states in its coinbase, from the block's first bytes (200 suffice); None if BIP-34 does
-    not apply.
+    """The height that a block states in its coinbase (BIP-34); None if it states no height.
 
-    It applies to version ≥ 2 at or above the network's activation height: the scriptSig then starts with the height as
-    Core's CScript pushes it, OP_1 to OP_16 or the shortest little-endian number.
+    BIP-34 applies to blocks of version 2 or higher, at or above the network's activation height. Their coinbase's
+    scriptSig starts with the height as Core's CScript pushes it: OP_1 to OP_16, or the shortest little-endian number.
+
+    Args:
+        block: The first bytes of a serialized block; 200 suffice.
+        network: The network whose activation height applies.
     """
     if len(block) < 90 or int.from_bytes(block[:4], "little", signed=True) < 2:
         return None
-    at = 80 + {0xFD: 3, 0xFE: 5, 0xFF: 9}.get(block[80], 1) + 4  # after the transaction count and the version
+    # the first input, after the header, the transaction count and the version of the coinbase transaction
+    at = 80 + {0xFD: 3, 0xFE: 5, 0xFF: 9}.get(block[80], 1) + 4
     if block[at : at + 2] == b"\x00\x01":  # segwit marker and flag
         at += 2
     if len(block) < at + 38 or block[at : at + 33] != b"\x01" + bytes(32):  # a coinbase has one input, with a zero txid

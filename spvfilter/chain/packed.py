@@ -8,48 +8,54 @@ from spvfilter.chain.difficulty import total_work
 from spvfilter.kernel import find_header, index_headers, join_indexes
 from spvfilter.protocol import HEADER_SIZE
 
-_SUM_EVERY = 256  # headers between two stored sums of work
-_SMALL, _LARGE = 1 << 11, 1 << 15  # headers of an index
+_SUM_EVERY = 256  # headers between two stored sums of work (our choice)
+_SMALL, _LARGE = 1 << 11, 1 << 15  # headers of a small and of a large index (our choice)
 
 
 class PackedHeaders:
     """Headers of consecutive heights in one buffer, 80 bytes each.
 
-    A header's hash is stored once: as the previous hash of the next header.
+    A header's hash is not stored again: the next header contains it as its previous hash.
 
-    An index by hash is made of every 32,768 headers, and of every 2,048 of those that follow. What is left after these
-    has one of its own, which is made anew with every change. An index takes 6 bytes a header, and none is ever changed.
+    Indexes by hash take 6 bytes a header. An index is immutable. The oldest headers have indexes of 32,768 headers,
+    newer headers have indexes of 2,048, and the newest headers have one small index. Every change replaces the small
+    index.
     """
 
     __slots__ = ("_indexes", "_places", "_raw", "_sums", "first", "tip_hash", "work")
 
     def __init__(self, first: int, headers: bytes, tip_hash: bytes, chain_work: int) -> None:
-        """At least one header; `first` is the height of the first, `chain_work` the work up to and including the
-        last.
+        """Store at least one header.
+
+        Args:
+            first: Height of the first header.
+            headers: Consecutive headers, 80 bytes each.
+            tip_hash: Block hash of the last header.
+            chain_work: Expected number of hashes of the chain up to and including the last header.
         """
         self.first = first
-        self.work = chain_work - total_work(headers)  # up to the tip
+        self.work = chain_work - total_work(headers)  # of the chain up to the tip; `append` adds the work of `headers`
         self.tip_hash = b""
         self._raw = bytearray()
         self._sums: list[int] = []
         self._indexes: tuple[bytes, ...] = ()
-        self._places: list[tuple[int, int]] = []  # number of the first header of each index, and of that after its last
+        self._places: list[tuple[int, int]] = []  # by index: number of its first header, and its last number + 1
         self.append(headers, tip_hash)
 
     @property
     def height(self) -> int:
-        """The height of the last header."""
+        """Height of the last header."""
         return self.first + len(self._raw) // HEADER_SIZE - 1
 
     def append(self, headers: bytes, tip_hash: bytes) -> None:
-        """Append headers that follow the last one and each other; `tip_hash` is the last one's hash."""
+        """Append consecutive headers that follow the last header. `tip_hash` is the hash of the last new header."""
         self._append(headers, tip_hash)
         self._index()
 
     def extend(self, pieces: Iterable[tuple[bytes, bytes]]) -> None:
-        """Append many headers: each piece as `append` takes them.
+        """Append many pieces of headers; each piece is (headers, tip_hash) as in `append`.
 
-        None of them is found by its hash before all are there.
+        The headers cannot be found by their hashes until the last piece is appended.
         """
         try:
             for headers, tip_hash in pieces:
@@ -69,7 +75,7 @@ class PackedHeaders:
         self._raw += headers
 
     def cut(self, height: int) -> tuple[bytes, bytes]:
-        """Remove the headers above a height, and return them and their hashes."""
+        """Remove the headers above a height. Return these headers and their hashes."""
         number = height - self.first + 1
         self.work = self.work_at(height)
         headers = bytes(self._raw[HEADER_SIZE * number :])
@@ -109,18 +115,18 @@ class PackedHeaders:
         return bytes(self._raw[at : at + HEADER_SIZE * count])
 
     def hash_at(self, height: int) -> bytes:
-        """The block hash at a height from `first` to `height`."""
+        """Block hash at a height from `first` to `height`."""
         at = HEADER_SIZE * (height - self.first + 1) + 4
         return bytes(self._raw[at : at + 32]) or self.tip_hash
 
     def hashes(self, first: int, last: int) -> list[bytes]:
-        """The block hashes at a range of heights, both from `first` to `height`."""
+        """Block hashes of a range of heights. Both ends are included and lie from `first` to `height`."""
         rows = self.headers(first + 1, last - first + 1)
         found = [rows[at : at + 32] for at in range(4, len(rows), HEADER_SIZE)]
         return found if last < self.height else [*found, self.tip_hash]
 
     def height_of(self, block_hash: bytes) -> int | None:
-        """The height of the header with this hash, or None."""
+        """Height of the header with this hash; None if there is no such header."""
         if block_hash == self.tip_hash:
             return self.height
         for place, number in find_header(self._indexes, block_hash):
@@ -130,7 +136,7 @@ class PackedHeaders:
         return None
 
     def work_at(self, height: int) -> int:
-        """The expected number of hashes for the chain up to and including a height."""
+        """Expected number of hashes of the chain up to and including a height."""
         number = height - self.first + 1
         if number == len(self._raw) // HEADER_SIZE:
             return self.work

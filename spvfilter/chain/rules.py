@@ -1,4 +1,4 @@
-"""Consensus rules of block headers, checked against a constant-size summary of the chain before them."""
+"""Consensus rules of block headers, checked against a summary of the chain that has a constant size."""
 
 from __future__ import annotations
 
@@ -30,35 +30,41 @@ if TYPE_CHECKING:
 else:
     dataclasses = deferred("dataclasses")
 
-MEDIAN_SPAN = 11  # headers, Core chain.h nMedianTimeSpan
+MEDIAN_SPAN = 11  # headers whose median time the next header must exceed; Core chain.h nMedianTimeSpan
 
-_FIELDS = struct.Struct("<i64xII4x")  # version, time, bits of a header
+_FIELDS = struct.Struct("<i64xII4x")  # of a header: version, time, bits
 
 
 @public
 @dataclass(slots=True)
 class Tip:
-    """The state of a chain that the rules for its next header need; its size does not depend on the chain's length.
+    """The state of a chain that the rules for its next header need. Its size does not depend on the chain's length.
 
-    All headers of a period have the bits of its first header, except late ones, which have the network's limit. Core
-    walks back to the last header that is not late (GetNextWorkRequired) and finds the same bits.
+    All headers of a difficulty period have the bits of the period's first header. Late headers, which only test
+    networks allow, are the exception: they have the network's easiest bits. Core searches backwards for the last header
+    that is not late (GetNextWorkRequired) and finds the same bits.
     """
 
     network: Network
+    """The network whose rules apply."""
     height: int
+    """Height of the last header."""
     hash: bytes
+    """Block hash of the last header, 32 bytes in wire order."""
     work: int
-    """Expected hashes, this header's included."""
+    """Expected number of hashes of the chain up to and including the last header."""
     bits: int
+    """Compact bits of the last header."""
     period_bits: int
-    """Of the first header of the period."""
+    """Compact bits of the first header of the difficulty period."""
     period_time: int
+    """Time of the first header of the difficulty period, seconds since 1970."""
     times: list[int]
-    """Of the last 11 headers, oldest first; fewer near the genesis block."""
+    """Times of the last 11 headers, seconds since 1970, oldest first; fewer near the genesis block."""
 
     @property
     def median_time(self) -> int:
-        """The median of the last times; the next header's time must be above it (Core GetMedianTimePast)."""
+        """Median of `times`. The next header's time must be above it (Core GetMedianTimePast)."""
         return median(self.times)
 
     def copy(self) -> Tip:
@@ -66,7 +72,7 @@ class Tip:
         return dataclasses.replace(self, times=list(self.times))
 
     def next_bits(self, time: int) -> int:
-        """The compact bits required of the next header if it has this time (Core GetNextWorkRequired)."""
+        """The compact bits that the next header must have if it has this time (Core GetNextWorkRequired)."""
         network, last = self.network, self.times[-1]
         if (self.height + 1) % PERIOD:
             late = network.min_difficulty_blocks and time > last + 2 * SPACING
@@ -76,12 +82,19 @@ class Tip:
         return retarget(self.period_bits if network.bip94 else self.bits, last - self.period_time, network.pow_limit)
 
     def advance(self, headers: bytes, hashes: bytes, now: int, *, index: int = 0) -> None:
-        """Validate headers, 80 bytes each, that follow this one and each other, with their hashes; the last one becomes
-        the tip.
+        """Validate headers that follow the tip and each other. The last one becomes the tip.
 
-        `now` is our clock, seconds since 1970; `index` is the first header's position in its message, for errors.
-        Raises the InvalidHeaderError of the first violated rule, in Core's order, or FutureHeaderError; the tip must
-        not be used afterwards.
+        After an error the tip is in an undefined state and must not be used.
+
+        Args:
+            headers: Headers, 80 bytes each.
+            hashes: Their block hashes, 32 bytes each.
+            now: The current time in seconds since 1970.
+            index: Position of the first header in its message, for errors.
+
+        Raises:
+            InvalidHeaderError: The subclass of the first rule that a header violates, in Core's order.
+            FutureHeaderError: A header's time is more than two hours ahead of `now`.
         """
         at, count = 0, len(headers) // HEADER_SIZE
         while at < count:
@@ -105,6 +118,7 @@ class Tip:
         return min([height + -height % PERIOD, *(at for at in fixed if at >= height)])
 
     def _advance_one(self, header: bytes, block_hash: bytes, now: int, index: int) -> None:
+        """Validate one header, at a height where the rules change."""
         (version, time, bits) = _FIELDS.unpack(header)
         self._judge(block_hash, version, time, bits, now, index)
         self.height, self.hash, self.bits = self.height + 1, block_hash, bits
@@ -114,7 +128,10 @@ class Tip:
         self.times = [*self.times[1 - MEDIAN_SPAN :], time]
 
     def _advance_between_landmarks(self, headers: bytes, hashes: bytes, now: int, index: int) -> None:
-        """Validate many headers at once: between landmarks, bits are the period's or, for late headers, the limit's."""
+        """Validate many headers at once.
+
+        Between landmarks, a header has the bits of its period. A late header has the easiest bits of the network.
+        """
         network, usual, easy, count = (
             self.network,
             self.period_bits,
@@ -122,7 +139,7 @@ class Tip:
             len(headers) // HEADER_SIZE,
         )
         times = b"".join([time.to_bytes(4, "little") for time in self.times])
-        late_by = 2 * SPACING if network.min_difficulty_blocks else 1 << 32  # which no header is
+        late_by = 2 * SPACING if network.min_difficulty_blocks else 1 << 32  # 2^32 seconds: no header is that late
         latest = min(max(now + MAX_FUTURE_BLOCK_TIME, -1), 1 << 32)
         least = self._least_version(self.height + 1)
         good, late = judge_headers(
@@ -141,14 +158,13 @@ class Tip:
         self.work += late * work(easy) + (count - late) * work(usual)
 
     def _least_version(self, height: int) -> int:
+        """The lowest version that a header at this height may have (BIP-34, BIP-66, BIP-65)."""
         network = self.network
         by_height = ((network.bip65_height, 4), (network.bip66_height, 3), (network.bip34_height, 2))
         return next((version for since, version in by_height if height >= since), -(1 << 31))
 
     def _judge(self, block_hash: bytes, version: int, time: int, bits: int, now: int, index: int) -> None:
-        """Check all rules for the next header, one after the other (Core CheckBlockHeader,
-        ContextualCheckBlockHeader).
-        """
+        """Check all rules for the next header in Core's order (Core CheckBlockHeader, ContextualCheckBlockHeader)."""
         network, height = self.network, self.height + 1
         check_proof(block_hash, bits, network, index)
         expected = self.next_bits(time)
@@ -157,7 +173,7 @@ class Tip:
         known = dict(network.checkpoints).get(height, block_hash)
         if block_hash != known:
             raise CheckpointError(
-                f"header {height} is {hash_to_hex(block_hash)}, not {hash_to_hex(known)}", index=index
+                f"header {height} is {hash_to_hex(block_hash)}, but the checkpoint is {hash_to_hex(known)}", index=index
             )
         if time <= self.median_time:
             raise MedianTimeError(
@@ -176,12 +192,12 @@ class Tip:
 
 
 def _difficulty(bits: int) -> bytes:
-    """Compact bits and their target, as the kernel takes them: 4 and 32 bytes LE."""
+    """Compact bits and their target, as the kernel takes them: 4 and 32 bytes, little endian."""
     return bits.to_bytes(4, "little") + target(bits).to_bytes(32, "little")
 
 
 def median(times: Iterable[int]) -> int:
-    """The middle one of the sorted times; of an even number, the later one (Core GetMedianTimePast)."""
+    """The middle one of the sorted times; of an even number of times, the later middle one (Core GetMedianTimePast)."""
     ordered = sorted(times)
     return ordered[len(ordered) // 2]
 
@@ -209,9 +225,7 @@ def check_links(headers: bytes, hashes: bytes) -> None:
 
 
 def check_proofs(headers: bytes, hashes: bytes, network: Network) -> None:
-    """Check that headers follow each other and meet their own bits, which needs no knowledge of the chain before
-    them.
-    """
+    """Check that headers follow each other and meet their own bits. The chain before them need not be known."""
     check_links(headers, hashes)
     for index, (_, _, bits) in enumerate(_FIELDS.iter_unpack(headers)):
         check_proof(hashes[32 * index : 32 * index + 32], bits, network, index)

@@ -1,9 +1,13 @@
-"""HeaderSync: synchronising headers with one peer, in two passes while its chain has too little work.
+"""HeaderSync: header synchronization with one peer, in two passes while its chain has too little work.
 
 At the difficulty of 2009 anyone can make a million headers. A chain with too little work to be stored is therefore
-downloaded twice (Core headerssync.h). The first pass validates every header and keeps only one byte of a salted hash
-for every 600th, until the work suffices. The second pass compares these bytes, and stores a header once enough of the
-commitments above it match. A branch off the best chain is stored only when it has more work than the best chain.
+downloaded twice (Core headerssync.h):
+
+- The first pass validates every header. It keeps one byte of a salted hash for every 600th header, the commitment,
+  until the work suffices.
+- The second pass compares these commitments. It stores a header once enough of the commitments above it match.
+
+A branch off the best chain is stored only when it has more work than the best chain.
 """
 
 from __future__ import annotations
@@ -20,71 +24,77 @@ from spvfilter.kernel import header_hashes
 from spvfilter.protocol import HEADER_SIZE, MAX_HEADERS
 
 COMMITMENT_PERIOD = 600  # headers per commitment, about as in Core
-LOOKAHEAD = 6_000  # headers read above one before it is stored: ten commitments, which match by chance once in 2^80
-MIN_SALT_SIZE = 16  # bytes
+# Headers that are read above a header before it is stored: ten commitments. They match by chance once in 2^80.
+LOOKAHEAD = 6_000
+MIN_SALT_SIZE = 16  # bytes (our choice)
 
 
 @public
 class SyncPhase(StrEnum):
-    """How the peer's next headers are treated."""
+    """How the next headers of the peer are treated."""
 
     DIRECT = "direct"
-    """Stored at once."""
+    """Headers are stored at once."""
     PRESYNC = "presync"
-    """The first pass."""
+    """First pass: headers are validated and commitments to them are kept."""
     REDOWNLOAD = "redownload"
-    """The second pass."""
+    """Second pass: headers are compared with the commitments and stored."""
 
 
 @dataclass(slots=True)
 class _Passes:
-    """The two passes over one chain.
+    """The state of the two passes over one chain.
 
-    The median time rule bounds its commitments: at most six headers per second since `root`.
+    The median time rule bounds the number of commitments: at most six headers per second since `root`.
     """
 
     root: Tip
-    """Where both passes start."""
+    """State of the chain before the first header of both passes."""
     tip: Tip
-    """The last header that the current pass has read."""
+    """State of the chain after the last header that the current pass has read."""
     locator: list[bytes]
-    """Of the root."""
+    """Block locator that starts with `root`."""
     end: int = 0
-    """The height at which the first pass ended; 0 during it."""
+    """Height at which the first pass ended; 0 during the first pass."""
     commitments: bytearray = field(default_factory=bytearray)
+    """One byte for every 600th header."""
     compared: int = 0
     """Number of commitments that the second pass has compared."""
     headers: bytearray = field(default_factory=bytearray)
-    """Read by the second pass, not yet stored."""
+    """Headers that the second pass has read but not stored."""
     hashes: bytearray = field(default_factory=bytearray)
+    """Block hashes of `headers`."""
 
 
 @public
 class HeaderSync:
-    """The synchronisation of headers with one peer: while `wants_more`, send getheaders with `locator` and pass the
-    answer to `receive`.
+    """Header synchronization with one peer.
 
-    If `wants_more` is False and `phase` is not DIRECT, the answer to the last getheaders is still outstanding. An error
-    changes nothing, except that LowWorkError and CommitmentError end the passes.
+    While `wants_more` is True, send getheaders with `locator` and pass the answer to `receive`. If `wants_more` is
+    False and `phase` is not DIRECT, the answer to the last getheaders has not arrived yet. A call that raises an error
+    changes nothing, but LowWorkError and CommitmentError end the two passes.
+
+    Args:
+        chain: The chain to which headers are added.
+        salt: At least 16 bytes from `secrets`, different for every peer.
     """
 
     def __init__(self, chain: HeaderChain, salt: bytes) -> None:
-        """`salt` is at least 16 bytes from `secrets`, different for every peer.
-
-        Raises ParameterError for a shorter one.
-        """
+        """Create the synchronization. Raises ParameterError if the salt is shorter than 16 bytes."""
         if len(salt) < MIN_SALT_SIZE:
             raise ParameterError(f"a salt has at least {MIN_SALT_SIZE} bytes, not {len(salt)}")
         self.chain = chain
-        self.wants_more = True  # whether the peer seems to have more headers
+        """The chain to which headers are added."""
+        self.wants_more = True
+        """True if the peer seems to have more headers."""
         self._salt = salt
         self._offset = int.from_bytes(sha256d(salt)[:4], "little") % COMMITMENT_PERIOD
-        self._last = chain.tip_hash  # the last header from this peer that is stored
+        self._last = chain.tip_hash  # hash of the last stored header that this peer has sent
         self._passes: _Passes | None = None
 
     @property
     def phase(self) -> SyncPhase:
-        """What is done with the next headers."""
+        """How the next headers are treated."""
         if self._passes is None:
             return SyncPhase.DIRECT
         return SyncPhase.REDOWNLOAD if self._passes.end else SyncPhase.PRESYNC
@@ -95,17 +105,27 @@ class HeaderSync:
         return self._passes.tip.height if self._passes else self.chain.height
 
     def locator(self) -> list[bytes]:
-        """The block locator for the next getheaders. It starts with the peer's last header if the peer has more."""
+        """Block locator for the next getheaders. It starts with the peer's last header if the peer has more headers."""
         if self._passes:
             return [self._passes.tip.hash, *self._passes.locator]
         hashes = self.chain.locator()
         return [self._last, *hashes] if self.wants_more and self._last not in hashes else hashes
 
     def receive(self, headers: bytes, now: int) -> Update:
-        """Take the headers of one message, 80 bytes each; `now` is our clock, seconds since 1970.
+        """Process the headers of one message.
 
-        During the passes, a message that cannot be the answer, such as the announcement of a new block, is ignored.
-        Raises FormatError, HeaderError.
+        During the two passes, a message that cannot be the answer to getheaders is ignored, such as an announced block.
+
+        Args:
+            headers: Headers, 80 bytes each.
+            now: The current time in seconds since 1970.
+
+        Returns:
+            The change of the best chain.
+
+        Raises:
+            FormatError: The bytes are not a multiple of 80.
+            HeaderError: A header was refused. LowWorkError and CommitmentError end the two passes.
         """
         full = len(headers) >= MAX_HEADERS * HEADER_SIZE
         passes = self._passes
@@ -114,7 +134,7 @@ class HeaderSync:
             check_links(headers, hashes)
             follows = headers[4:36] in (passes.tip.hash, b"")
             if headers and (hashes[-32:] in self.chain if follows else headers[4:36] in passes.locator):
-                passes = self._passes = None  # another peer was faster, or this one has switched to another chain
+                passes = self._passes = None  # another peer was faster, or this peer has switched to another chain
             elif not follows:
                 check_proofs(headers, hashes, self.chain.network)
                 self.wants_more = False
@@ -133,7 +153,7 @@ class HeaderSync:
         return self.chain.store(candidate.headers, candidate.hashes)
 
     def _read(self, passes: _Passes, headers: bytes, hashes: bytes, tip: Tip, full: bool) -> Update:
-        """Continue the current pass with validated headers, which follow `passes.tip`; `tip` is the last one."""
+        """Continue the current pass with validated headers. They follow `passes.tip` and end in `tip`."""
         first = passes.tip.height + 1
         commitments = bytes(
             sha256d(self._salt + hashes[32 * at : 32 * at + 32])[0]
@@ -158,13 +178,14 @@ class HeaderSync:
     def _read_again(
         self, passes: _Passes, headers: bytes, hashes: bytes, commitments: bytes, enough: bool, full: bool
     ) -> Update:
+        """Continue the second pass: compare the commitments, and store headers that enough commitments confirm."""
         expected = passes.commitments[passes.compared : passes.compared + len(commitments)]
         passes.compared += len(commitments)
         height = passes.tip.height
         ended = not enough and (height >= passes.end or not full)
         if commitments[: len(expected)] != expected or ended:
             self._passes = None
-            if ended and height >= passes.end:  # our chain has grown meanwhile
+            if ended and height >= passes.end:  # the best chain has grown since the first pass
                 raise LowWorkError(f"the peer's chain up to height {height} no longer has enough work")
             raise CommitmentError(
                 f"the peer sent other headers, or fewer, up to height {height} in the second pass than in the first"
@@ -172,7 +193,7 @@ class HeaderSync:
         passes.headers += headers
         passes.hashes += hashes
         at = passes.hashes.rfind(self.chain.tip_hash)
-        if at >= 0 and not at % 32:  # another peer has sent these meanwhile
+        if at >= 0 and not at % 32:  # another peer has sent these headers meanwhile
             del passes.headers[: HEADER_SIZE * (at // 32 + 1)], passes.hashes[: at + 32]
         ready = len(passes.hashes) // 32
         if not enough:
