@@ -1,4 +1,4 @@
-"""The wire of Bitcoin's P2P protocol without sockets: bytes in, values out."""
+"""Bitcoin's P2P protocol without sockets: bytes in, messages and events out."""
 
 from __future__ import annotations
 

@@ -1,7 +1,14 @@
-"""Framing of P2P messages: encoding a message, and decoding messages from a byte stream.
+"""Framing of P2P messages: encode a message, and decode messages from a byte stream.
 
-The envelope, 24 bytes before each payload: magic (4 bytes), command (12, ASCII, NUL padded), length of the payload u32
-LE, checksum (4, the first bytes of sha256d(payload)).
+Each message is an envelope and a payload (Core protocol.h CMessageHeader):
+
+| bytes | field |
+|---|---|
+| 4 | magic of the network |
+| 12 | command, ASCII, padded with NUL |
+| 4 | length of the payload, u32 LE |
+| 4 | checksum: the first bytes of sha256d(payload) |
+| length | payload |
 """
 
 from __future__ import annotations
@@ -19,17 +26,22 @@ from spvfilter.kernel import joined_frames, sound_frames
 from spvfilter.protocol import COMMAND_SIZE, ENVELOPE_SIZE, MAX_PAYLOAD_SIZE
 from spvfilter.wire.foreign import foreign
 
-Filters: TypeAlias = list[tuple[bytes, bytes]]  # the block's hash and the filter of each
+Filters: TypeAlias = list[tuple[bytes, bytes]]  # of consecutive cfilter messages: (block hash, filter)
 _ENVELOPE = struct.Struct("<4s12sI4s")
-_AT_ONCE = 1 << 16  # bytes in which sound messages are looked for together
+_AT_ONCE = 1 << 16  # bytes of the stream that one call of the kernel searches for valid messages (our choice)
 
 
 @public
 def encode_message(magic: bytes, command: str, payload: bytes) -> bytes:
-    """A complete message: the envelope and `payload` (Core protocol.h CMessageHeader).
+    """Encode a complete message: the envelope and the payload (Core protocol.h CMessageHeader).
 
-    Raises ParameterError unless the magic has 4 bytes, the command 1 to 12 printable ASCII characters, and the payload
-    at most 4,000,000 bytes.
+    Args:
+        magic: Magic of the network, 4 bytes.
+        command: Command, 1 to 12 printable ASCII characters.
+        payload: Payload, at most 4,000,000 bytes.
+
+    Raises:
+        ParameterError: An argument is outside these limits.
     """
     check_magic(magic)
     if not 1 <= len(command) <= COMMAND_SIZE or not (command.isascii() and command.isprintable()):
@@ -40,27 +52,35 @@ def encode_message(magic: bytes, command: str, payload: bytes) -> bytes:
 
 
 def check_magic(magic: bytes) -> None:
-    """Raises ParameterError unless the magic has 4 bytes."""
+    """Raise ParameterError unless the magic has 4 bytes."""
     if len(magic) != 4:
         raise ParameterError(f"a network's magic has 4 bytes, not {len(magic)}")
 
 
 @public
 class Frame(NamedTuple):
-    """One message of a stream: its command and its payload. The checksum has been verified."""
+    """One message of a stream. Its checksum has been verified."""
 
     command: str
+    """Command, such as "inv"."""
     payload: bytes
+    """Payload, not parsed."""
 
 
 @public
 class Decoder:
-    """An incremental decoder for a byte stream: `feed` what arrives, then call `next_frame` until it returns None.
+    """An incremental decoder of a byte stream: call `feed` with new bytes, then `next_frame` until it returns None.
 
     It takes linear time and one buffer. A message that is too long for its command is refused as soon as its envelope
-    is read; `limits` maps commands to their longest payloads in bytes, the default being MAX_PAYLOAD_SIZE. Once
-    `joins_filters` is set, call `next_item` instead, and cfilter messages have that default. Raises ParameterError
-    unless `magic` has 4 bytes.
+    has arrived. If `joins_filters` is True, call `next_item` instead of `next_frame`; cfilter messages then have the
+    default limit.
+
+    Args:
+        magic: Magic of the network, 4 bytes.
+        limits: Longest payload of each command, in bytes; the default is 4,000,000 (MAX_PAYLOAD_SIZE).
+
+    Raises:
+        ParameterError: The magic does not have 4 bytes.
     """
 
     __slots__ = ("_buffer", "_envelope", "_limits", "_magic", "_sound", "_sound_size", "broken", "joins_filters")
@@ -70,21 +90,24 @@ class Decoder:
         self._magic = bytes(magic)
         self._limits = limits or {}
         self._buffer = bytearray()
-        self._envelope: tuple[str | EnvelopeError, int, bytes] | None = None  # of a message whose payload is incomplete
-        # what is next: messages, or filters and their bytes
+        # envelope of a message whose payload has not arrived: command, or the error in it; length; checksum
+        self._envelope: tuple[str | EnvelopeError, int, bytes] | None = None
+        # valid messages that come next: (command, payload), or (filters, their bytes in the stream)
         self._sound: deque[tuple[str, bytes] | tuple[Filters, int]] = deque()
-        self._sound_size = 0  # bytes of these in the stream
-        self.broken: EnvelopeError | None = None  # the error that ended the stream; permanent
-        self.joins_filters = False  # whether successive cfilter messages are taken together
+        self._sound_size = 0  # bytes that the messages in `_sound` take in the stream
+        self.broken: EnvelopeError | None = None
+        """The error that ended the stream, for good; None while the stream can be decoded."""
+        self.joins_filters = False
+        """True if `next_item` returns consecutive cfilter messages together."""
 
     @property
     def buffered(self) -> int:
-        """The number of bytes that were fed and not yet returned in frames."""
+        """Number of bytes that were fed and not yet returned in frames."""
         return len(self._buffer) + self._sound_size + (ENVELOPE_SIZE if self._envelope else 0)
 
     @property
     def next_command(self) -> str | None:
-        """The command of the next message, if that is complete and sound; None tells nothing."""
+        """Command of the next message if that message is complete and valid; None says nothing about the stream."""
         if not self._sound and (self._envelope is not None or not self._look()):
             return None
         command, _ = self._sound[0]
@@ -96,23 +119,25 @@ class Decoder:
             self._buffer += data
 
     def next_frame(self) -> Frame | None:
-        """The next message, or None until it has arrived completely.
+        """The next message; None until it has arrived completely.
 
-        Raises EnvelopeError. A message with a bad command or checksum is dropped, and the next call continues after it,
-        as in Core. A wrong magic or an excessive length ends the stream: every later call raises the same error (Core
-        net.cpp V1Transport).
+        Raises EnvelopeError, as in Core (net.cpp V1Transport):
+
+        - A message with a bad command or checksum is dropped. The next call continues after it.
+        - A wrong magic or an excessive length ends the stream. Every later call raises the same error.
         """
         if self.broken is not None and not self._sound:
-            raise self.broken.with_traceback(None)  # without it, the traceback would grow with every call
+            raise self.broken.with_traceback(None)  # else the traceback would grow with every call
         item = self.next_item()
-        assert not isinstance(item, list), "it joins filters"
+        assert not isinstance(item, list), "call next_item: filters are joined"
         return item
 
     def next_item(self) -> Frame | Filters | None:
-        """As `next_frame`, or, where filters are joined, the block's hash and the filter of each of the next messages.
+        """The next message, as `next_frame` returns it, or the filters of the next cfilter messages.
 
-        These are cfilter messages with basic filters, sound and well-formed, which have arrived completely: at most 64
-        KiB of the stream. Raises EnvelopeError.
+        Filters are joined only if `joins_filters` is True. The result is then a list of (block hash, filter). It covers
+        consecutive cfilter messages with basic filters that are valid and have arrived completely, up to 64 KiB of the
+        stream. Raises EnvelopeError as `next_frame` does.
         """
         if not self._sound:
             if self.broken is not None:
@@ -129,9 +154,9 @@ class Decoder:
         return first
 
     def _look(self) -> bool:
-        """Whether the stream goes on with sound messages.
+        """Decode the valid messages at the start of the buffer; True if there are any.
 
-        What is wrong with one, or whether it is incomplete, is for `_next` to say.
+        An incomplete or invalid message is left in the buffer: `_next` handles it.
         """
         if len(self._buffer) < ENVELOPE_SIZE:
             return False
@@ -146,13 +171,13 @@ class Decoder:
                 del items[number:]
                 size = sum(ENVELOPE_SIZE + len(what) if isinstance(what, bytes) else what for _, what in items)
                 break
-        del self._buffer[:size]  # moves a pointer, not the remaining bytes
+        del self._buffer[:size]  # cheap: a bytearray moves a pointer, not the remaining bytes
         self._sound.extend(items)
         self._sound_size = size
         return size > 0
 
     def _next(self) -> Frame | None:
-        """The next message, one part after the other."""
+        """Decode the next message step by step: its envelope, then its payload. Raises EnvelopeError."""
         if self._envelope is None:
             self._envelope = self._open()
             if self._envelope is None:
@@ -172,9 +197,7 @@ class Decoder:
         return Frame(command, payload)
 
     def _open(self) -> tuple[str | EnvelopeError, int, bytes] | None:
-        """The next envelope, or None until it has arrived: its command or the error in it, its length and its
-        checksum.
-        """
+        """The next envelope: the command or the error in it, the length and the checksum; None until it has arrived."""
         buffer = self._buffer
         if len(buffer) >= 4 and not buffer.startswith(self._magic):
             self._break(foreign(bytes(buffer[:4]), self._magic), "magic")
@@ -189,6 +212,7 @@ class Decoder:
         return command, size, checksum
 
     def _break(self, message: str, field: str) -> None:
+        """End the stream with an error."""
         self.broken = EnvelopeError(message, field=field)
         self._buffer = bytearray()
         raise self.broken
@@ -196,7 +220,7 @@ class Decoder:
 
 @lru_cache(maxsize=64)
 def _text(name: bytes) -> str | None:
-    """The command in its 12 bytes: 1 to 12 printable ASCII characters, then only NULs.
+    """Command in a field of 12 bytes; None unless it is 1 to 12 printable ASCII characters, then only NULs.
 
     The rule is Core's CMessageHeader::IsMessageTypeValid.
     """
@@ -205,7 +229,7 @@ def _text(name: bytes) -> str | None:
 
 
 def _command(name: bytes) -> str | EnvelopeError:
-    """The command, or the error in it."""
+    """Command in a field of 12 bytes, or the error in it."""
     return _text(name) or EnvelopeError(
         f"command {name.hex()} is not printable ASCII padded with NULs", field="command"
     )

@@ -14,8 +14,8 @@ from spvfilter.wire.messages.control import Version
 from spvfilter.wire.messages.fields import check_int, check_most, check_uint
 from spvfilter.wire.messages.table import Message
 
-PROTOCOL_VERSION = 70016  # Core node/protocol_version.h
-NEGOTIATION_VERSION = 70016  # wtxidrelay (BIP-339), and sendaddrv2 as Core sends it
+PROTOCOL_VERSION = 70016  # the version that a session announces; Core node/protocol_version.h
+NEGOTIATION_VERSION = 70016  # the first version with wtxidrelay (BIP-339); Core sends sendaddrv2 from it on, too
 
 
 @public
@@ -23,74 +23,98 @@ class Service(IntFlag):
     """Service bits of a version message (Core protocol.h ServiceFlags)."""
 
     NETWORK = 1 << 0
+    """The node serves all blocks."""
     BLOOM = 1 << 2
-    """BIP-111."""
+    """The node serves BIP-37 filters (BIP-111)."""
     WITNESS = 1 << 3
+    """The node serves witness data (BIP-144)."""
     COMPACT_FILTERS = 1 << 6
-    """BIP-157."""
+    """The node serves compact filters (BIP-157)."""
     NETWORK_LIMITED = 1 << 10
-    """BIP-159."""
+    """The node serves at least the last 288 blocks (BIP-159)."""
 
 
 @public
 class Role(Enum):
-    """Which side opened the connection."""
+    """The side of the connection that this session is."""
 
     OUTBOUND = "outbound"
-    """We opened it and send the first version."""
+    """This side opened the connection and sends the first version message."""
     INBOUND = "inbound"
+    """The peer opened the connection and sends the first version message."""
 
 
 @public
 class Cause(StrEnum):
-    """The `cause` of a SessionError. The session survives the first group, as in Core; the second group ends it."""
+    """The `cause` of a SessionError.
+
+    The session survives the first five causes, as in Core. The other causes end it.
+    """
 
     BEFORE_VERSION = "message before version"
+    """The peer's first message is not version. The message is dropped."""
     BEFORE_VERACK = "message before verack"
+    """A message that the handshake does not allow arrived before verack. It is dropped."""
     DUPLICATE_VERSION = "second version"
+    """The peer sent a second version message. It is dropped."""
     DUPLICATE_VERACK = "second verack"
+    """The peer sent a second verack message. It is dropped."""
     UNSOLICITED_PONG = "pong without ping"
+    """A pong has the nonce of no open ping. It is dropped."""
 
     SELF_CONNECTION = "connected to self"
+    """The peer sent one of our own version nonces: the connection leads back to this process."""
     OBSOLETE_VERSION = "protocol version too old"
+    """The peer's protocol version is below `Settings.min_version`."""
     MISSING_SERVICES = "services missing"
+    """The peer lacks a service bit of `Settings.required_services`."""
     LATE_NEGOTIATION = "negotiation after verack"
+    """The peer sent wtxidrelay or sendaddrv2 after verack."""
     HANDSHAKE_TIMEOUT = "handshake timed out"
+    """The handshake took longer than `Settings.handshake_s`."""
     PING_TIMEOUT = "ping timed out"
+    """A ping was not answered within `Settings.ping_timeout_s`."""
     LOST = "connection lost"
+    """The peer closed the connection, or it broke."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a session announces and what it requires of the peer.
+    """The announcements that a session makes in its version message, and its requirements for the peer.
 
-    Times are in seconds of the session's clock, with Core's values.
-
-    Raises ParameterError for values that a version message cannot carry, and for times that are not positive.
+    Times are seconds of the session's clock; the defaults are Core's. Raises ParameterError for values that a version
+    message cannot carry, and for times that are not positive.
     """
 
     network: Network
+    """The network of the peer."""
     services: int = 0
-    """That we offer."""
+    """Service bits that this side announces."""
     user_agent: bytes = f"/spvfilter:{__version__}/".encode("ascii")
+    """User agent that this side announces, at most 256 bytes (BIP-14)."""
     start_height: int = 0
+    """Height of the best chain that this side announces."""
     relay: bool = False
     """BIP-37: if False, the peer announces no transactions before filterload or filterclear."""
     version: int = PROTOCOL_VERSION
+    """Protocol version that this side announces."""
     wtxid_relay: bool = True
-    """Offer BIP-339."""
+    """True to offer the announcement of transactions by wtxid (BIP-339)."""
     addrv2: bool = True
-    """Offer BIP-155."""
+    """True to ask for addrv2 messages instead of addr (BIP-155)."""
     min_version: int = BIP37_VERSION
+    """Lowest protocol version of the peer. A peer with a lower version is disconnected."""
     required_services: int = 0
-    """A peer without all of these bits is disconnected."""
+    """Service bits that the peer must have. A peer that lacks one of them is disconnected."""
     handshake_s: float = 60.0
+    """Seconds that the handshake may take."""
     ping_interval_s: float = 120.0
+    """Seconds between two pings."""
     ping_timeout_s: float = 1_200.0
-    joins_filters: bool = (
-        False  # whether successive cfilter messages come as one ReceivedFilters, which takes a fraction of the time
-    )
+    """Seconds within which the peer must answer a ping."""
+    joins_filters: bool = False
+    """True to get consecutive cfilter messages as one ReceivedFilters event, which is much faster."""
 
     def __post_init__(self) -> None:
         check_uint(self.services, 8, "services")
@@ -106,40 +130,38 @@ class Settings:
 @public
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The handshake is complete and messages may be sent.
-
-    `version` is the peer's, `common_version` the lower version of both sides.
-    """
+    """The handshake is complete. Messages may be sent now."""
 
     version: Version
+    """The peer's version message."""
     common_version: int
+    """The lower one of both sides' protocol versions."""
     wtxid_relay: bool
-    """Both sides offered BIP-339, so transactions are announced by wtxid."""
+    """True if both sides offered BIP-339: transactions are announced by wtxid."""
     addrv2: bool
-    """The peer requested addrv2 instead of addr (BIP-155)."""
+    """True if the peer asked for addrv2 messages instead of addr (BIP-155)."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message from the peer, except those that the session handles: version, verack, wtxidrelay, sendaddrv2, ping,
-    pong.
+    """A message from the peer that the session does not handle itself.
 
-    SendHeaders and SendCmpct may precede Ready.
+    The session handles version, verack, wtxidrelay, sendaddrv2, ping and pong. SendHeaders and SendCmpct may arrive
+    before Ready.
     """
 
     message: Message
+    """The parsed message; Unknown if its command is not in the table of messages."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class ReceivedFilters:
-    """Successive cfilter messages with basic filters: the block's hash and the filter of each.
-
-    Only with `Settings.joins_filters`.
-    """
+    """Basic filters of consecutive cfilter messages. Only with `Settings.joins_filters`."""
 
     filters: tuple[tuple[bytes, bytes], ...]
+    """Block hash (32 bytes, wire order) and filter of each message."""
 
 
 @public
@@ -148,24 +170,25 @@ class Fenced:
     """The pong of a fence arrived: the peer has processed everything that was sent before the fence."""
 
     nonce: int
+    """The nonce that `Session.fence` returned."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Misbehaved:
-    """An invalid message was dropped and the session continues, as in Core; `error` is an EnvelopeError, MessageError
-    or SessionError.
-    """
+    """An invalid message was dropped. The session continues, as in Core."""
 
     error: PeerError
+    """An EnvelopeError, MessageError or SessionError."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The last event: close the socket. `error` is None if `Session.close` was called without one."""
+    """The last event: close the socket."""
 
     error: PeerError | None
+    """The error that ended the session; None if `Session.close` was called without an error."""
 
 
 SessionEvent = Ready | Received | ReceivedFilters | Fenced | Misbehaved | Disconnected

@@ -1,10 +1,10 @@
-"""What speaks at the other end, if not a node of this network: told by the first four bytes that it sends."""
+"""Recognize a peer that does not speak the protocol of this network, by the first four bytes that it sends."""
 
 from __future__ import annotations
 
 from spvfilter.network import NETWORKS
 
-_SPEAKERS = (  # the first bytes of what is not Bitcoin's protocol, and its name
+_SPEAKERS = (  # first bytes of other protocols, and words for each protocol
     (
         (b"HTTP", b"<!DO", b"<!do", b"<htm", b"<HTM", b"GET ", b"POST", b"HEAD", b"PUT "),
         "HTTP, not Bitcoin's protocol (Bitcoin Core's RPC has a port of its own)",
@@ -17,9 +17,9 @@ _SPEAKERS = (  # the first bytes of what is not Bitcoin's protocol, and its name
 
 
 def foreign(first: bytes, magic: bytes) -> str:
-    """Words for the first four bytes of a stream that are not the `magic` of the network expected."""
+    """Message about the first four bytes of a stream if they are not the `magic` of the expected network."""
     name = next((known.name for known in NETWORKS if known.magic == magic), "this network")
-    bytes_ = f"magic {first.hex()}, but that of {name} is {magic.hex()}"
+    bytes_ = f"magic {first.hex()}, but {name} has {magic.hex()}"
     for known in NETWORKS:
         if first == known.magic:
             return f"this is a {known.name} node: {bytes_}"

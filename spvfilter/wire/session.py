@@ -1,4 +1,4 @@
-"""Session: the sans-IO state machine of a P2P connection, for either side: handshake, pings, timeouts and buffers."""
+"""Session: the sans-IO state machine of a P2P connection, for either side."""
 
 from __future__ import annotations
 
@@ -27,15 +27,24 @@ from spvfilter.wire.messages.control import Ping, Pong, SendAddrV2, Verack, Vers
 from spvfilter.wire.messages.filters import CFilter
 from spvfilter.wire.messages.table import LIMITS, Message, command_of, parse_message
 
-RECEIVE_BUFFER = 5_000_000  # bytes, Core net.h DEFAULT_MAXRECEIVEBUFFER; above it, reading pauses
-SEND_BUFFER = 1_000_000  # bytes, Core net.h DEFAULT_MAXSENDBUFFER; above it, the peer's messages are not processed
-MAX_SEND_BUFFER = 16_000_000  # bytes, ours: a block in its envelope fits on top of a full SEND_BUFFER
-MAX_PINGS = 1_024  # ours: pings without a pong
-# classes that it answers by itself, or refuses
+# Bytes that wait to be taken as events. From here on, reading pauses. Source: Core net.h DEFAULT_MAXRECEIVEBUFFER.
+RECEIVE_BUFFER = 5_000_000
+
+# Bytes that wait to be sent. From here on, received messages wait. Source: Core net.h DEFAULT_MAXSENDBUFFER.
+SEND_BUFFER = 1_000_000
+
+# Bytes that may wait to be sent (our choice): a block in its envelope fits in addition to a full SEND_BUFFER.
+MAX_SEND_BUFFER = 16_000_000
+
+MAX_PINGS = 1_024  # pings without a pong (our choice)
+
+# Classes of messages that the session answers or refuses itself.
 _OF_THE_SESSION = frozenset({Ping, Pong, Version, Verack, WtxidRelay, SendAddrV2})
-# commands that are not taken with others
+
+# Commands that `more_events` leaves for the next call of `events`. None: the next message is not known to be valid.
 _ALONE = frozenset({None, "ping", "pong", "version", "verack", "wtxidrelay", "sendaddrv2"})
-MAX_EVENTS = 50  # ours: taken together
+
+MAX_EVENTS = 50  # events that `more_events` returns at most (our choice)
 _NEGOTIATION = frozenset({"version", "wtxidrelay", "sendaddrv2", "verack", "sendheaders", "sendcmpct"})
 
 logger = logging.getLogger(__name__)
@@ -43,22 +52,26 @@ logger = logging.getLogger(__name__)
 
 @public
 class Session:
-    """One P2P connection as a state machine: bytes in, events and bytes out.
+    """A P2P connection as a state machine: bytes go in, events and bytes come out.
 
-        peer = Session(Settings(REGTEST), Role.OUTBOUND, draw_nonce=lambda: secrets.randbits(64), now=clock())
-        ...                                  # connect, send peer.data_to_send()
-        peer.receive_data(data)              # from the socket, while peer.wants_data
-        for event in peer.events():          # answer each with peer.send(…) before taking the next
-            ...
-        ...                                  # send peer.data_to_send(), call peer.tick(now) at peer.deadline
+        peer = Session(
+            Settings(REGTEST), Role.OUTBOUND, draw_nonce=lambda: secrets.randbits(64), now=clock()
+        )
+        sock.send(peer.data_to_send())
+        peer.receive_data(data)  # read from the socket, while peer.wants_data
+        for event in peer.events():  # answer each event with peer.send(…) before the next
+            ...  # then send peer.data_to_send(), and call peer.tick(now) at peer.deadline
 
-    Messages are processed one by one as events are taken, so answers keep their order: the pong to a ping goes out
-    after the answers to earlier messages. The events do not depend on how the stream is cut. While `can_send` is False
-    there are no further events: take `data_to_send` first. Pings are answered by the session itself.
+    Messages are processed one by one, when their events are taken, so answers keep their order. The session answers
+    pings itself. While `can_send` is False there are no further events: take `data_to_send` first.
 
-    `draw_nonce` returns random u64 numbers. `now` is any monotonic clock in seconds; `timestamp`, in seconds since
-    1970, goes into our version. `own_nonces` are the version nonces of all our connections: a peer that sends one of
-    them is ourselves.
+    Args:
+        settings: Announcements of this side and requirements for the peer.
+        role: The side of the connection that this session is.
+        draw_nonce: Returns a random u64.
+        now: The current time of a monotonic clock, in seconds.
+        timestamp: The current time for our version message, seconds since 1970.
+        own_nonces: Version nonces of all our connections. A peer that sends one of them is this process.
     """
 
     def __init__(
@@ -72,22 +85,25 @@ class Session:
         own_nonces: Collection[int] = (),
     ) -> None:
         self.settings = settings
+        """Announcements of this side and requirements for the peer."""
         self.role = role
-        self.nonce = draw_nonce()  # of our version
-        self.ready: Ready | None = None  # set when the handshake is complete
-        self.remote: Version | None = None  # the peer's version, set when it arrives
+        """The side of the connection that this session is."""
+        self.nonce = draw_nonce()
+        """Nonce of our version message, u64."""
+        self.ready: Ready | None = None
+        """The Ready event; None until the handshake is complete."""
+        self.remote: Version | None = None
+        """The peer's version message; None until it has arrived."""
         self._draw_nonce = draw_nonce
         self._own_nonces = own_nonces
         self._timestamp = timestamp
         self._decoder = Decoder(settings.network.magic, LIMITS)
         self._outgoing = bytearray()
-        self._last: Disconnected | None = (
-            None  # the pending last event, if something other than a message ended the session
-        )
+        self._last: Disconnected | None = None  # the pending last event, if no message ended the session
         self._closed = self._eof = False
-        self._wtxid_relay = False  # whether the peer has sent wtxidrelay
-        self._addrv2 = False  # whether the peer has sent sendaddrv2
-        self._pings: dict[int, tuple[float, bool]] = {}  # nonce → time sent, and whether it is a fence; oldest first
+        self._wtxid_relay = False  # True once the peer has sent wtxidrelay
+        self._addrv2 = False  # True once the peer has sent sendaddrv2
+        self._pings: dict[int, tuple[float, bool]] = {}  # open pings by nonce, oldest first: (time sent, is a fence)
         self._started = self._last_ping = now
         if role is Role.OUTBOUND:
             self._send_version()
@@ -96,13 +112,13 @@ class Session:
 
     @property
     def wants_data(self) -> bool:
-        """Whether to read from the socket: False while 5 MB wait to be taken as events, and after the end."""
+        """True if the socket should be read: False after the end, and while 5 MB wait to be taken as events."""
         return not self._closed and self._decoder.buffered < RECEIVE_BUFFER
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> None:
         """Add the next bytes of the stream. After the end they are discarded.
 
-        Raises ParameterError unless `wants_data`.
+        Raises ParameterError if `wants_data` is False.
         """
         if self._closed:
             return
@@ -111,14 +127,14 @@ class Session:
         self._decoder.feed(data)
 
     def receive_eof(self) -> None:
-        """The peer closed its side, or the connection broke.
+        """Report that the peer closed its side, or that the connection broke.
 
-        The events of earlier bytes can still be taken; then comes Disconnected.
+        The events of earlier bytes can still be taken. Disconnected follows them.
         """
         self._eof = True
 
     def events(self) -> Iterator[SessionEvent]:
-        """The pending events, in order, until there are no more or `can_send` is False.
+        """Yield the pending events in order, until there are no more or `can_send` is False.
 
         Disconnected is always the last event.
         """
@@ -144,11 +160,10 @@ class Session:
         return None
 
     def more_events(self) -> list[SessionEvent]:
-        """Pending events that may be taken together with one that was Received: further messages whose checksums are
-        right, up to 50.
+        """Up to 50 pending events that may be processed together with the last event, which was Received.
 
-        They end before a message that the session answers itself: the pong to a ping goes out after the answers to all
-        of them.
+        They stop before a message that the session answers itself. The pong to a ping is therefore sent after the
+        answers to all these events.
         """
         events: list[SessionEvent] = []
         while (
@@ -163,12 +178,12 @@ class Session:
 
     @property
     def waiting(self) -> int:
-        """The number of bytes that `data_to_send` would return."""
+        """Number of bytes that `data_to_send` would return."""
         return len(self._outgoing)
 
     @property
     def can_send(self) -> bool:
-        """Whether less than 1 MB waits to be sent. `send` accepts more messages, up to 16 MB."""
+        """True if less than 1 MB waits to be sent. `send` accepts more messages, up to 16 MB."""
         return len(self._outgoing) < SEND_BUFFER
 
     def data_to_send(self) -> bytes:
@@ -191,9 +206,8 @@ class Session:
     def fence(self, now: float) -> int:
         """Send a ping and return its nonce.
 
-        Fenced with this nonce reports that the peer has processed everything sent before.
-
-        Raises ParameterError as `send` does, and if 1,024 pings wait for their pongs.
+        A Fenced event with this nonce reports that the peer has processed everything that was sent before the ping.
+        Raises ParameterError as `send` does, and if 1,024 pings have no pong yet.
         """
         return self._ping(now, fence=True)
 
@@ -209,7 +223,7 @@ class Session:
 
     @property
     def deadline(self) -> float | None:
-        """The time at which `tick` must be called next; None after the end."""
+        """The time at which `tick` must be called next, in seconds of the session's clock; None after the end."""
         if self._closed:
             return None
         if self.ready is None:
@@ -220,15 +234,15 @@ class Session:
         return self._last_ping + self.settings.ping_interval_s
 
     def tick(self, now: float) -> None:
-        """Do what is due at `now`: send a ping, or end the session after a timeout.
+        """Do the work that is due at `now`: send a ping, or end the session after a timeout.
 
-        Take all pending events before and after.
+        Take all pending events before and after the call.
         """
         deadline = self.deadline
         if deadline is None or now < deadline:
             return
         if self.ready is None:
-            cause = "no version" if self.remote is None else "no verack"
+            cause = "no version message" if self.remote is None else "no verack message"
             self._last = self._end(
                 SessionError(f"{cause} within {now - self._started:.0f} s", cause=Cause.HANDSHAKE_TIMEOUT)
             )
@@ -252,7 +266,7 @@ class Session:
             return nonce
         if nonce in self._pings or len(self._pings) == MAX_PINGS:
             raise ParameterError(
-                f"{len(self._pings)} pings wait for their pongs: there are too many, or nonce {nonce} is one of them"
+                f"{len(self._pings)} pings wait for their pongs: the limit is {MAX_PINGS}, or nonce {nonce} is in use"
             )
         self.send(Ping(nonce))
         self._pings[nonce] = (now, fence)
@@ -270,10 +284,11 @@ class Session:
     def _end(self, error: PeerError | None) -> Disconnected:
         self._closed = True
         self._decoder = Decoder(self.settings.network.magic)
-        logger.debug("session ended: %s", error or "closed by us")
+        logger.debug("session ended: %s", error or "closed by this side")
         return Disconnected(error)
 
     def _lost(self) -> SessionError:
+        """The error after the peer closed the connection."""
         if self.remote is None and not self._decoder.buffered and self.role is Role.OUTBOUND:
             reasons = "a node of another network, another service on this port, or a node that is full"
             return SessionError(f"the peer closed the connection before its first message: {reasons}", cause=Cause.LOST)
@@ -281,7 +296,7 @@ class Session:
         return SessionError(f"the peer closed the connection{place}", cause=Cause.LOST)
 
     def _misbehaved(self, error: PeerError) -> Misbehaved:
-        logger.debug("dropped: %s", error)
+        logger.debug("dropped an invalid message: %s", error)
         return Misbehaved(error)
 
     def _out_of_turn(self, frame: Frame, cause: Cause) -> Misbehaved:
@@ -297,7 +312,7 @@ class Session:
             return self._end(error) if self.remote is None else self._misbehaved(error)
 
     def _greet(self, frame: Frame) -> SessionEvent | None:
-        """The first message must be a version (Core net_processing.cpp ProcessMessage, as for the methods below)."""
+        """Process the first message, which must be a version (Core net_processing.cpp ProcessMessage)."""
         if frame.command != "version":
             return self._out_of_turn(frame, Cause.BEFORE_VERSION)
         version = parse_message(*frame)
@@ -305,14 +320,17 @@ class Session:
         self.remote = version
         ours = self.settings
         if version.nonce == self.nonce or version.nonce in self._own_nonces:
-            return self._end(SessionError(f"nonce {version.nonce} is our own", cause=Cause.SELF_CONNECTION))
+            own = f"nonce {version.nonce} is our own: the connection leads back to this process"
+            return self._end(SessionError(own, cause=Cause.SELF_CONNECTION))
         if version.version < ours.min_version:
             error = SessionError(
-                f"version {version.version}, at least {ours.min_version} required", cause=Cause.OBSOLETE_VERSION
+                f"the peer has version {version.version}; at least {ours.min_version} is required",
+                cause=Cause.OBSOLETE_VERSION,
             )
             return self._end(error)
         if missing := ours.required_services & ~version.services:
-            return self._end(SessionError(f"lacks the services {Service(missing)!r}", cause=Cause.MISSING_SERVICES))
+            lacks = f"the peer lacks the services {Service(missing)!r}"
+            return self._end(SessionError(lacks, cause=Cause.MISSING_SERVICES))
         if self.role is Role.INBOUND:
             self._send_version()
         if self._common_version >= NEGOTIATION_VERSION:
@@ -324,7 +342,7 @@ class Session:
         return None
 
     def _negotiate(self, frame: Frame) -> SessionEvent | None:
-        """Messages between version and verack; unknown commands are ignored."""
+        """Process a message between version and verack. Unknown commands are ignored."""
         if frame.command not in _NEGOTIATION:
             return self._out_of_turn(frame, Cause.BEFORE_VERACK) if frame.command in LIMITS else None
         match parse_message(*frame):
@@ -341,16 +359,16 @@ class Session:
         return None
 
     def _agree(self) -> Ready:
-        """Complete the handshake on receipt of the verack."""
+        """Complete the handshake when the verack has arrived."""
         assert self.remote is not None
         relay = self._wtxid_relay and self.settings.wtxid_relay and self._common_version >= NEGOTIATION_VERSION
         self.ready = Ready(self.remote, self._common_version, relay, self._addrv2)
         self._decoder.joins_filters = self.settings.joins_filters
-        logger.debug("session with %s, version %d", self.remote.agent, self.remote.version)
+        logger.debug("handshake complete with %s, version %d", self.remote.agent, self.remote.version)
         return self.ready
 
     def _converse(self, frame: Frame) -> SessionEvent | None:
-        """Messages after the handshake."""
+        """Process a message after the handshake."""
         message = parse_message(*frame)
         if self._decoder.joins_filters and isinstance(message, CFilter) and message.filter_type == BASIC_FILTER_TYPE:
             return ReceivedFilters(((message.block_hash, message.data),))

@@ -158,7 +158,7 @@ def test_a_foreign_magic_or_an_excessive_length_ends_the_stream(end: bytes) -> N
 
 def test_a_foreign_magic_is_told_by_its_four_bytes() -> None:
     for start, words in (
-        (b"abcd", "magic 61626364, but that of regtest is fabfb5da"),
+        (b"abcd", "magic 61626364, but regtest has fabfb5da"),
         (
             b"GET ",
             "this is HTTP, not Bitcoin's protocol (Bitcoin Core's RPC has a port of its own): magic 47455420, but",
@@ -168,7 +168,7 @@ def test_a_foreign_magic_is_told_by_its_four_bytes() -> None:
         (b"SSH-2.0-OpenSSH_9.2\r\n", "this is SSH, not Bitcoin's protocol"),
         (b'{"jsonrpc": "2.0"', "this is JSON, not Bitcoin's protocol: an Electrum server perhaps"),
         *(
-            (known.magic, f"this is a {known.name} node: magic {known.magic.hex()}, but that of regtest is")
+            (known.magic, f"this is a {known.name} node: magic {known.magic.hex()}, but regtest has")
             for known in NETWORKS[:4]
         ),
     ):

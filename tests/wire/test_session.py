@@ -162,7 +162,7 @@ def test_a_fence_is_a_ping_like_others() -> None:
     assert str(event.error) == "no pong within 1240 s"
 
 
-@pytest.mark.parametrize(("come", "missing"), [(b"", "no version"), (encoded(THEIRS), "no verack")])
+@pytest.mark.parametrize(("come", "missing"), [(b"", "no version message"), (encoded(THEIRS), "no verack message")])
 def test_a_handshake_has_a_minute(come: bytes, missing: str) -> None:
     peer = fresh()
     peer.receive_data(come)

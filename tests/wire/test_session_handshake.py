@@ -177,7 +177,7 @@ def test_negotiation_after_verack_ends_the_session(late: Message) -> None:
 def test_our_own_nonce_ends_the_session(role: Role) -> None:
     peer = fresh(role)
     peer.receive_data(encoded(dataclasses.replace(THEIRS, nonce=peer.nonce)))
-    assert ended(peer, Cause.SELF_CONNECTION) == "nonce 1 is our own"
+    assert ended(peer, Cause.SELF_CONNECTION) == "nonce 1 is our own: the connection leads back to this process"
 
 
 def test_a_nonce_of_another_connection_of_ours_ends_the_session() -> None:
@@ -190,7 +190,7 @@ def test_a_nonce_of_another_connection_of_ours_ends_the_session() -> None:
 def test_an_obsolete_peer_is_left() -> None:
     peer = fresh()
     peer.receive_data(encoded(dataclasses.replace(THEIRS, version=70000)))
-    assert ended(peer, Cause.OBSOLETE_VERSION) == "version 70000, at least 70001 required"
+    assert ended(peer, Cause.OBSOLETE_VERSION) == "the peer has version 70000; at least 70001 is required"
     peer = fresh()
     peer.receive_data(encoded(dataclasses.replace(THEIRS, version=70001), Verack()))
     assert list(peer.events()) == [

@@ -1,8 +1,8 @@
-"""The P2P messages: a class for each, their limits, and the table of commands.
+"""The P2P messages: a class for each message, the limits, and the table of commands.
 
-Each class is a frozen dataclass with `parse(payload)`, which raises FormatError, and `__bytes__`, the payload. A
-message that exists is well formed: its constructor raises ParameterError for values that have no encoding or break a
-limit.
+Each class is a frozen dataclass with `parse(payload)`, which raises FormatError, and `__bytes__`, which returns the
+payload. A message object is always well-formed: its constructor raises ParameterError for values that have no encoding
+or exceed a limit.
 """
 
 from __future__ import annotations

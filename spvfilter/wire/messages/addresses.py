@@ -16,13 +16,15 @@ from spvfilter.protocol import MAX_ADDRESS_SIZE, MAX_ADDRESSES
 from spvfilter.wire.messages.control import Empty
 from spvfilter.wire.messages.fields import PayloadReader, check_most, check_uint, var_bytes
 
-_ADDR_ENTRY = 4 + 8 + 16 + 2  # bytes
-_LEAST_ENTRY = 4 + 1 + 1 + 1 + 0 + 2  # bytes of an addrv2 entry whose address is empty
-ADDR_SIZE = 3 + MAX_ADDRESSES * _ADDR_ENTRY  # bytes
-ADDRV2_SIZE = 3 + MAX_ADDRESSES * (4 + 9 + 1 + 3 + MAX_ADDRESS_SIZE + 2)  # bytes
-_IPV4_MAPPED = bytes(10) + b"\xff\xff"
-_ONIONCAT = bytes.fromhex("fd87d87eeb43")  # Tor v2 addresses embedded in IPv6, obsolete like Tor v2
-_INTERNAL = bytes.fromhex("fd6b88c08724")  # Core's internal names embedded in IPv6, never on the wire
+_ADDR_ENTRY = 4 + 8 + 16 + 2  # bytes of an entry of addr
+_LEAST_ENTRY = 4 + 1 + 1 + 1 + 0 + 2  # bytes of an entry of addrv2 with an empty address
+ADDR_SIZE = 3 + MAX_ADDRESSES * _ADDR_ENTRY  # bytes of the longest addr payload
+ADDRV2_SIZE = 3 + MAX_ADDRESSES * (4 + 9 + 1 + 3 + MAX_ADDRESS_SIZE + 2)  # bytes of the longest addrv2 payload
+
+# Prefixes of IPv6 addresses that stand for an address of another network.
+_IPV4_MAPPED = bytes(10) + b"\xff\xff"  # IPv4
+_ONIONCAT = bytes.fromhex("fd87d87eeb43")  # Tor v2, obsolete
+_INTERNAL = bytes.fromhex("fd6b88c08724")  # names inside Core; they are never sent
 
 
 @public
@@ -30,14 +32,20 @@ class NetId(IntEnum):
     """The address networks of BIP-155."""
 
     IPV4 = 1
+    """Addresses have 4 bytes."""
     IPV6 = 2
+    """Addresses have 16 bytes."""
     TORV2 = 3
+    """Tor v2, obsolete. Addresses have 10 bytes."""
     TORV3 = 4
+    """Tor v3. Addresses are public keys of 32 bytes."""
     I2P = 5
+    """Addresses are hashes of 32 bytes."""
     CJDNS = 6
+    """Addresses have 16 bytes and begin with fc."""
 
 
-# bytes
+# bytes of an address, by network
 _SIZES: dict[int, int] = {
     NetId.IPV4: 4,
     NetId.IPV6: 16,
@@ -51,17 +59,21 @@ _SIZES: dict[int, int] = {
 @public
 @dataclass(frozen=True, slots=True)
 class PeerAddress:
-    """The address of a node, the time when it was last seen, and its services.
+    """The address of a node, as addr and addrv2 carry it.
 
-    `net` is a NetId or an unknown network.
+    Raises ParameterError for a value that has no encoding, and for an address whose size is wrong for its network.
     """
 
     time: int
-    """Seconds since 1970."""
+    """When the node was last seen, seconds since 1970 (u32)."""
     services: int
+    """Service bits of the node (u64)."""
     net: int
+    """Address network: a NetId, or the number of an unknown network (u8)."""
     address: bytes
+    """Address in the encoding of its network, at most 512 bytes."""
     port: int
+    """TCP port (u16)."""
 
     def __post_init__(self) -> None:
         check_uint(self.time, 4, "time")
@@ -73,8 +85,10 @@ class PeerAddress:
 
     @property
     def host(self) -> str | None:
-        """The address as text; None for one to ignore: of an unknown network, or embedded in IPv6 although it has a
-        network of its own.
+        """The address as text; None if it must be ignored.
+
+        It must be ignored if its network is unknown, or if it is an IPv6 address that stands for an address of another
+        network.
         """
         address = self.address
         match self.net:
@@ -95,8 +109,9 @@ class PeerAddress:
 
 
 def _misfit(net: int, size: int) -> str | None:
-    """What is wrong with an address of `size` bytes, if anything (BIP-155: a known network fixes the size, others have
-    at most 512).
+    """The fault of an address of `size` bytes; None if there is none.
+
+    A known network fixes the size; an unknown network has at most 512 bytes (BIP-155).
     """
     if size > MAX_ADDRESS_SIZE:
         return f"{size} bytes, at most {MAX_ADDRESS_SIZE}"
@@ -111,14 +126,21 @@ def _base32(raw: bytes) -> str:
 @public
 @dataclass(frozen=True, slots=True)
 class Addr:
-    """IPv4 and IPv6 addresses, at most 1,000:
+    """Addresses of IPv4 and IPv6 nodes, at most 1,000.
 
-    CompactSize, then for each time u32, services u64, address (16 bytes), port u16 BE.
+    | bytes | field |
+    |---|---|
+    | 1 or 3 | number of addresses, CompactSize |
+    | for each address: 4 | time u32 LE |
+    | 8 | services u64 LE |
+    | 16 | IPv6 address; the IPv4 address a.b.c.d is ::ffff:a.b.c.d |
+    | 2 | port u16 BE |
 
-    On the wire an IPv4 address is ::ffff:a.b.c.d; here its `net` is IPV4.
+    Here, an IPv4 address has 4 bytes and the network IPV4.
     """
 
     addresses: tuple[PeerAddress, ...]
+    """The addresses, at most 1,000."""
 
     def __post_init__(self) -> None:
         check_most(self.addresses, MAX_ADDRESSES, "addresses")
@@ -130,7 +152,7 @@ class Addr:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The message in its payload. Raises FormatError."""
+        """Parse a payload. Raises FormatError."""
         reader = PayloadReader(payload)
         entries = []
         for _ in range(reader.count("address count", MAX_ADDRESSES, _ADDR_ENTRY)):
@@ -160,18 +182,26 @@ class Addr:
 class AddrV2:
     """Addresses of any network, at most 1,000 (BIP-155).
 
-    CompactSize, then for each time u32, services as a CompactSize number, network id u8, CompactSize and address, port
-    u16 BE.
+    | bytes | field |
+    |---|---|
+    | 1 or 3 | number of addresses, CompactSize |
+    | for each address: 4 | time u32 LE |
+    | 1 to 9 | services, a CompactSize number |
+    | 1 | network id u8 |
+    | 1 or 3 | size of the address, CompactSize, at most 512 |
+    | size | address |
+    | 2 | port u16 BE |
     """
 
     addresses: tuple[PeerAddress, ...]
+    """The addresses, at most 1,000."""
 
     def __post_init__(self) -> None:
         check_most(self.addresses, MAX_ADDRESSES, "addresses")
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The addresses in a payload.
+        """Parse a payload.
 
         Raises FormatError, also for an address whose size is wrong for its network, as BIP-155 demands.
         """
@@ -198,4 +228,4 @@ class AddrV2:
 @public
 @dataclass(frozen=True, slots=True)
 class GetAddr(Empty):
-    """Requests addresses of other peers; answered once per connection."""
+    """Requests addresses of other peers. A peer answers it once per connection. The payload is empty."""

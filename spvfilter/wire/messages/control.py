@@ -18,13 +18,15 @@ from spvfilter.wire.messages.fields import (
     var_bytes,
 )
 
-MAX_COMMAND_NAME_SIZE = 12  # bytes, in a reject
-MAX_REASON_SIZE = 1_000  # bytes, ours; Core sent at most 111
-ADDRESS_SIZE = 26  # bytes: services u64, IPv6 16, port u16 BE
-VERSION_SIZE = (
-    1_024  # bytes, ours: more than a version message has today, since later protocol versions may append fields
-)
-REJECT_SIZE = 3 + MAX_COMMAND_NAME_SIZE + 1 + 3 + MAX_REASON_SIZE + 32  # bytes
+MAX_COMMAND_NAME_SIZE = 12  # bytes of the command in a reject
+MAX_REASON_SIZE = 1_000  # bytes of the reason in a reject (our choice). Core sent at most 111.
+
+ADDRESS_SIZE = 26  # bytes of an address in a version: services u64, IPv6 address 16, port u16 BE
+
+# Bytes of the longest version payload (our choice). It leaves room for fields that later protocol versions append.
+VERSION_SIZE = 1_024
+
+REJECT_SIZE = 3 + MAX_COMMAND_NAME_SIZE + 1 + 3 + MAX_REASON_SIZE + 32  # bytes of the longest reject payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Empty:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The message in its payload. Raises FormatError."""
+        """Parse a payload, which must be empty. Raises FormatError."""
         if payload:
             raise FormatError(f"{len(payload)} trailing bytes", offset=0, field="payload")
         return cls()
@@ -47,23 +49,41 @@ class Empty:
 class Version:
     """The first message of both sides (Core net_processing.cpp PushNodeVersion).
 
-    Version i32, services u64, timestamp i64, receiver and sender (26 bytes each, unreliable), nonce u64, CompactSize
-    and user agent, start height i32, relay u8 (BIP-37: True if absent). Trailing bytes of later protocol versions are
-    ignored, as in Core.
+    | bytes | field |
+    |---|---|
+    | 4 | protocol version i32 LE |
+    | 8 | services u64 LE |
+    | 8 | timestamp i64 LE, seconds since 1970 |
+    | 26 | receiver: services u64 LE, IPv6 address (16), port u16 BE; unreliable |
+    | 26 | sender, likewise |
+    | 8 | nonce u64 LE |
+    | 1 or 3 | size of the user agent, CompactSize, at most 256 |
+    | size | user agent (BIP-14) |
+    | 4 | start height i32 LE |
+    | 0 or 1 | relay u8 (BIP-37): 0 for False; True if the byte is absent |
+
+    Further bytes, which later protocol versions may append, are ignored, as in Core. The constructor raises
+    ParameterError for values that have no encoding.
     """
 
     version: int
+    """Protocol version of the sender (i32)."""
     services: int
-    """Service bits."""
+    """Service bits of the sender (u64)."""
     timestamp: int
-    """Seconds since 1970."""
+    """Current time of the sender, seconds since 1970 (i64)."""
     nonce: int
+    """Random number by which a node recognizes a connection to itself (u64)."""
     user_agent: bytes
-    """BIP-14; unescaped, print `agent` instead."""
+    """User agent, at most 256 bytes (BIP-14). It is not escaped: to print it, use `agent`."""
     start_height: int
+    """Height of the sender's best chain (i32)."""
     relay: bool = True
+    """False if transactions must not be announced before filterload or filterclear (BIP-37)."""
     receiver: bytes = bytes(ADDRESS_SIZE)
+    """Address of the receiver, 26 bytes; unreliable."""
     sender: bytes = bytes(ADDRESS_SIZE)
+    """Address of the sender, 26 bytes; unreliable."""
 
     def __post_init__(self) -> None:
         check_int(self.version, 4, "version")
@@ -82,7 +102,7 @@ class Version:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The message in its payload. Raises FormatError."""
+        """Parse a payload. Raises FormatError."""
         reader = PayloadReader(payload)
         return cls(
             version=reader.sint(4, "version"),
@@ -115,41 +135,55 @@ class Version:
 @public
 @dataclass(frozen=True, slots=True)
 class Verack(Empty):
-    """Accepts the peer's version."""
+    """Accepts the peer's version. The payload is empty."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class WtxidRelay(Empty):
-    """Requests announcement of transactions by wtxid; sent between version and verack (BIP-339)."""
+    """Asks the peer to announce transactions by wtxid; sent between version and verack (BIP-339).
+
+    The payload is empty.
+    """
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class SendAddrV2(Empty):
-    """Requests addrv2 messages instead of addr; sent between version and verack (BIP-155)."""
+    """Asks for addrv2 messages instead of addr; sent between version and verack (BIP-155).
+
+    The payload is empty.
+    """
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class SendHeaders(Empty):
-    """Requests announcement of new blocks by headers instead of inv (BIP-130)."""
+    """Asks the peer to announce new blocks by headers instead of inv (BIP-130). The payload is empty."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class SendCmpct:
-    """Whether to announce new blocks by cmpctblock, u8 0 or 1, and the version of compact blocks, u64 (BIP-152)."""
+    """Says how the peer may announce new blocks (BIP-152).
+
+    | bytes | field |
+    |---|---|
+    | 1 | announce u8, 0 or 1 |
+    | 8 | version of compact blocks u64 LE |
+    """
 
     announce: bool
+    """True if the peer may announce a new block by sending cmpctblock at once."""
     version: int
+    """Version of compact blocks (u64)."""
 
     def __post_init__(self) -> None:
         check_uint(self.version, 8, "version")
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The message in its payload. Raises FormatError."""
+        """Parse a payload. Raises FormatError."""
         reader = PayloadReader(payload)
         announce = reader.uint(1, "announce")
         if announce > 1:
@@ -165,17 +199,22 @@ class SendCmpct:
 @public
 @dataclass(frozen=True, slots=True)
 class FeeFilter:
-    """Asks not to announce transactions below a fee rate, i64 in satoshi per 1,000 virtual bytes (BIP-133)."""
+    """Asks the peer not to announce transactions below a fee rate (BIP-133).
+
+    | bytes | field |
+    |---|---|
+    | 8 | fee rate i64 LE, satoshi per 1,000 virtual bytes |
+    """
 
     feerate: int
-    """Satoshi / kvB."""
+    """Lowest fee rate, satoshi per 1,000 virtual bytes (i64)."""
 
     def __post_init__(self) -> None:
         check_int(self.feerate, 8, "feerate")
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The message in its payload. Raises FormatError."""
+        """Parse a payload. Raises FormatError."""
         reader = PayloadReader(payload)
         feerate = reader.sint(8, "feerate")
         reader.finish("feefilter")
@@ -187,15 +226,17 @@ class FeeFilter:
 
 @dataclass(frozen=True, slots=True)
 class _Nonce:
+    """Base class of ping and pong."""
+
     nonce: int
-    """u64."""
+    """Random number that links a pong to its ping (u64)."""
 
     def __post_init__(self) -> None:
         check_uint(self.nonce, 8, "nonce")
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The message in its payload. Raises FormatError."""
+        """Parse a payload. Raises FormatError."""
         reader = PayloadReader(payload)
         nonce = reader.uint(8, "nonce")
         reader.finish("nonce")
@@ -208,29 +249,48 @@ class _Nonce:
 @public
 @dataclass(frozen=True, slots=True)
 class Ping(_Nonce):
-    """Asks for a pong with the same nonce, u64. The peer processes earlier messages first (BIP-31)."""
+    """Asks for a pong with the same nonce. The peer processes earlier messages first (BIP-31).
+
+    | bytes | field |
+    |---|---|
+    | 8 | nonce u64 LE |
+    """
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Pong(_Nonce):
-    """Answers a ping with its nonce, u64 (BIP-31)."""
+    """Answers a ping with its nonce (BIP-31).
+
+    | bytes | field |
+    |---|---|
+    | 8 | nonce u64 LE |
+    """
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """A rejection by an old peer (BIP-61, no longer sent by Core).
+    """A rejection by an old peer (BIP-61). Core no longer sends it.
 
-    CompactSize and the rejected command (at most 12 bytes), code u8, CompactSize and reason, optionally a hash.
+    | bytes | field |
+    |---|---|
+    | 1 | size of the command, CompactSize, at most 12 |
+    | size | command of the rejected message |
+    | 1 | code u8 |
+    | 1 or 3 | size of the reason, CompactSize, at most 1,000 |
+    | size | reason |
+    | 0 or 32 | hash of the rejected transaction or block |
     """
 
     message: bytes
+    """Command of the rejected message, at most 12 bytes."""
     code: int
+    """Code of the reason (u8)."""
     reason: bytes
-    """Unescaped, print with fields.printable."""
+    """Reason, at most 1,000 bytes. It is not escaped: to print it, use `fields.printable`."""
     data: bytes = b""
-    """The hash of the rejected transaction or block, 32 bytes."""
+    """Hash of the rejected transaction or block, 32 bytes; empty if the message has none."""
 
     def __post_init__(self) -> None:
         check_most(self.message, MAX_COMMAND_NAME_SIZE, "message")
@@ -241,7 +301,7 @@ class Reject:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The message in its payload. Raises FormatError."""
+        """Parse a payload. Raises FormatError."""
         reader = PayloadReader(payload)
         message = reader.var_bytes("message", MAX_COMMAND_NAME_SIZE)
         code = reader.uint(1, "code")

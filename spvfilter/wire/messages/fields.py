@@ -1,4 +1,4 @@
-"""Fields of P2P messages: reading them with limits, checking and encoding them, and showing a peer's bytes safely."""
+"""Fields of P2P messages: read them with limits, check them, encode them, and print a peer's bytes safely."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from spvfilter.errors import FormatError, ParameterError
 from spvfilter.primitives import Reader, compact_size
 from spvfilter.protocol import HASH_SIZE
 
-_WIDTHS = {0xFD: 2, 0xFE: 4, 0xFF: 8}
+_WIDTHS = {0xFD: 2, 0xFE: 4, 0xFF: 8}  # bytes of the number after the first byte of a CompactSize
 
 
 class PayloadReader(Reader):
     """A cursor over a payload.
 
-    It refuses a count that exceeds its limit or the remaining bytes before anything is allocated.
+    It refuses a count that exceeds its limit or the remaining bytes, before memory for the items is allocated.
     """
 
     __slots__ = ()
 
     def count(self, field: str, most: int, least: int) -> int:
-        """A CompactSize count of at most `most` items, each of at least `least` bytes."""
+        """Read a CompactSize count of at most `most` items, each of at least `least` bytes. Raises FormatError."""
         at = self.at
         count = self.compact_size(field)
         if count > most:
@@ -33,14 +33,15 @@ class PayloadReader(Reader):
         return count
 
     def var_bytes(self, field: str, most: int) -> bytes:
-        """A CompactSize length of at most `most`, and the bytes."""
+        """Read a CompactSize length of at most `most`, then as many bytes. Raises FormatError."""
         return self.take(self.count(f"{field} length", most, 0), field)
 
     def hash(self, field: str) -> bytes:
+        """Read a hash of 32 bytes. Raises FormatError."""
         return self.take(HASH_SIZE, field)
 
     def hashes(self, field: str, most: int) -> tuple[bytes, ...]:
-        """A CompactSize count of at most `most`, and the hashes."""
+        """Read a CompactSize count of at most `most`, then as many hashes. Raises FormatError."""
         raw, start = self.raw, self.at
         size = HASH_SIZE * self.count(f"{field} count", most, HASH_SIZE)
         start = self.at
@@ -48,11 +49,11 @@ class PayloadReader(Reader):
         return tuple([raw[at : at + HASH_SIZE] for at in range(start, start + size, HASH_SIZE)])
 
     def sint(self, size: int, field: str) -> int:
-        """A signed number of `size` bytes, little endian."""
+        """Read a signed number of `size` bytes, little endian. Raises FormatError."""
         return int.from_bytes(self.take(size, field), "little", signed=True)
 
     def number(self, field: str) -> int:
-        """A CompactSize that is a number rather than a length: any u64, in its shortest form."""
+        """Read a CompactSize that is a number and not a length: any u64, in its shortest form. Raises FormatError."""
         at = self.at
         first = self.uint(1, field)
         if first < 0xFD:
@@ -65,51 +66,51 @@ class PayloadReader(Reader):
 
 
 def check_uint(value: int, size: int, field: str) -> None:
-    """Raises ParameterError unless `value` is an unsigned number of `size` bytes."""
+    """Raise ParameterError unless `value` is an unsigned number of `size` bytes."""
     if not 0 <= value < 1 << 8 * size:
         raise ParameterError(f"{field} is not a u{8 * size}: {value}")
 
 
 def check_int(value: int, size: int, field: str) -> None:
-    """Raises ParameterError unless `value` is a signed number of `size` bytes."""
+    """Raise ParameterError unless `value` is a signed number of `size` bytes."""
     if not -(1 << 8 * size - 1) <= value < 1 << 8 * size - 1:
         raise ParameterError(f"{field} is not an i{8 * size}: {value}")
 
 
 def check_size(data: bytes, size: int, field: str) -> None:
-    """Raises ParameterError unless `data` has `size` bytes."""
+    """Raise ParameterError unless `data` has `size` bytes."""
     if len(data) != size:
         raise ParameterError(f"{field} has {size} bytes, not {len(data)}")
 
 
 def check_each(pieces: Sequence[bytes], size: int, field: str) -> None:
-    """Raises ParameterError unless each of `pieces` has `size` bytes."""
+    """Raise ParameterError unless each of `pieces` has `size` bytes."""
     if others := set(map(len, pieces)) - {size}:
         raise ParameterError(f"{field}: each has {size} bytes, not {min(others)}")
 
 
 def check_most(items: Sequence[object], most: int, field: str) -> None:
-    """Raises ParameterError for more than `most` items or bytes."""
+    """Raise ParameterError for more than `most` items or bytes."""
     if len(items) > most:
         raise ParameterError(f"{field}: at most {most}, not {len(items)}")
 
 
 def check_hashes(hashes: tuple[bytes, ...], most: int, field: str) -> None:
-    """Raises ParameterError for more than `most` hashes, or a hash that does not have 32 bytes."""
+    """Raise ParameterError for more than `most` hashes, or for a hash that does not have 32 bytes."""
     check_most(hashes, most, field)
     check_each(hashes, HASH_SIZE, field)
 
 
 def var_bytes(data: bytes) -> bytes:
-    """CompactSize length and the bytes."""
+    """Encode bytes after their length as a CompactSize."""
     return compact_size(len(data)) + data
 
 
 def var_hashes(hashes: tuple[bytes, ...]) -> bytes:
-    """CompactSize count and the hashes."""
+    """Encode hashes after their number as a CompactSize."""
     return compact_size(len(hashes)) + b"".join(hashes)
 
 
 def printable(raw: bytes) -> str:
-    """A peer's bytes as printable ASCII, everything else escaped as \\xNN: safe for a log or a terminal."""
+    r"""A peer's bytes as printable ASCII that is safe for a log or a terminal. Other bytes are escaped as \xNN."""
     return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\x{byte:02x}" for byte in raw)

@@ -1,6 +1,4 @@
-"""Messages of BIP-37 (filterload, filteradd, filterclear) and of BIP-157 (compact filters, their headers and
-checkpoints).
-"""
+"""Messages of BIP-37 (filterload, filteradd, filterclear) and of BIP-157 (compact filters and their headers)."""
 
 from __future__ import annotations
 
@@ -27,13 +25,16 @@ from spvfilter.wire.messages.fields import (
     var_hashes,
 )
 
-MAX_CHECKPOINTS = 20_000  # ours: one every 1,000 blocks
-FILTERLOAD_SIZE = 3 + MAX_FILTER_SIZE + 9  # bytes, as are the following
-FILTERADD_SIZE = 3 + MAX_ELEMENT_SIZE
-# bytes, ours: no block's is larger. In its 1 MB without witnesses are fewer than 90,000 different scripts: an
+MAX_CHECKPOINTS = 20_000  # filter headers in a cfcheckpt (our choice): enough for 20,000,000 blocks
+
+# Bytes of a compact filter (our choice): no block has a larger filter. A block has 1 MB without witnesses. An output
+# whose script has n bytes takes n + 9 bytes, and at most 2^16 outputs have the same n. A block therefore has fewer than
+# 90,000 different scripts. Each script takes 20 bits, and on average less than 1.5 bits more.
 MAX_CFILTER_SIZE = 250_000
-# output of n bytes of script takes n + 9, so there are 2^16 of 11 bytes at most. Each takes 20 bits, and less than 1.5
-# more on average.
+
+# Bytes of the longest payload of each message.
+FILTERLOAD_SIZE = 3 + MAX_FILTER_SIZE + 9
+FILTERADD_SIZE = 3 + MAX_ELEMENT_SIZE
 CFILTER_SIZE = 1 + HASH_SIZE + 5 + MAX_CFILTER_SIZE
 CFHEADERS_SIZE = 1 + 2 * HASH_SIZE + 3 + HASH_SIZE * MAX_CFHEADERS
 CFCHECKPT_SIZE = 1 + HASH_SIZE + 3 + HASH_SIZE * MAX_CHECKPOINTS
@@ -42,15 +43,25 @@ CFCHECKPT_SIZE = 1 + HASH_SIZE + 3 + HASH_SIZE * MAX_CHECKPOINTS
 @public
 @dataclass(frozen=True, slots=True)
 class FilterLoad:
-    """Loads a BIP-37 filter, which the peer uses from now on; the payload is `bytes(Bip37Filter)`.
+    """Loads a BIP-37 filter that the peer uses from now on. The payload is `bytes(Bip37Filter)`.
 
-    CompactSize and the filter's bytes (at most 36,000), hash functions u32 (at most 50), tweak u32, flags u8.
+    | bytes | field |
+    |---|---|
+    | 1 or 3 | size of the filter, CompactSize, at most 36,000 |
+    | size | bits of the filter |
+    | 4 | number of hash functions u32 LE, at most 50 |
+    | 4 | tweak u32 LE |
+    | 1 | flags u8 |
     """
 
     data: bytes
+    """Bits of the filter, at most 36,000 bytes."""
     hash_funcs: int
+    """Number of hash functions, 0 to 50."""
     tweak: int
+    """Number that is added to the seed of each hash function (u32)."""
     flags: int
+    """How the peer updates the filter (u8): see BIP-37."""
 
     def __post_init__(self) -> None:
         check_most(self.data, MAX_FILTER_SIZE, "filter")
@@ -61,7 +72,7 @@ class FilterLoad:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The message in its payload. Raises FormatError."""
+        """Parse a payload. Raises FormatError."""
         reader = PayloadReader(payload)
         data = reader.var_bytes("filter", MAX_FILTER_SIZE)
         at = reader.at
@@ -81,16 +92,23 @@ class FilterLoad:
 @public
 @dataclass(frozen=True, slots=True)
 class FilterAdd:
-    """Adds an element to the loaded filter: CompactSize and at most 520 bytes (BIP-37)."""
+    """Adds an element to the loaded filter (BIP-37).
+
+    | bytes | field |
+    |---|---|
+    | 1 or 3 | size of the element, CompactSize, at most 520 |
+    | size | element |
+    """
 
     data: bytes
+    """The element, at most 520 bytes."""
 
     def __post_init__(self) -> None:
         check_most(self.data, MAX_ELEMENT_SIZE, "element")
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The message in its payload. Raises FormatError."""
+        """Parse a payload. Raises FormatError."""
         reader = PayloadReader(payload)
         data = reader.var_bytes("element", MAX_ELEMENT_SIZE)
         reader.finish("filteradd")
@@ -103,14 +121,19 @@ class FilterAdd:
 @public
 @dataclass(frozen=True, slots=True)
 class FilterClear(Empty):
-    """Removes the loaded filter and enables the relay of all transactions (BIP-37)."""
+    """Removes the loaded filter and enables the relay of all transactions (BIP-37). The payload is empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Range:
+    """Base class of requests for a range of compact filters."""
+
     filter_type: int
+    """Type of filter (u8): 0 is basic."""
     start_height: int
+    """Height of the first block (u32)."""
     stop_hash: bytes
+    """Hash of the last block, 32 bytes in wire order."""
 
     def __post_init__(self) -> None:
         check_uint(self.filter_type, 1, "filter type")
@@ -119,7 +142,7 @@ class _Range:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The message in its payload. Raises FormatError."""
+        """Parse a payload. Raises FormatError."""
         reader = PayloadReader(payload)
         filter_type = reader.uint(1, "filter type")
         start_height = reader.uint(4, "start height")
@@ -134,23 +157,48 @@ class _Range:
 @public
 @dataclass(frozen=True, slots=True)
 class GetCFilters(_Range):
-    """Asks for the filters of at most 1,000 blocks: type u8, start height u32, stop hash (BIP-157)."""
+    """Requests the filters of at most 1,000 consecutive blocks (BIP-157).
+
+    | bytes | field |
+    |---|---|
+    | 1 | filter type u8 |
+    | 4 | start height u32 LE |
+    | 32 | stop hash |
+    """
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class GetCFHeaders(_Range):
-    """Asks for the filter headers of at most 2,000 blocks: type u8, start height u32, stop hash (BIP-157)."""
+    """Requests the filter headers of at most 2,000 consecutive blocks (BIP-157).
+
+    | bytes | field |
+    |---|---|
+    | 1 | filter type u8 |
+    | 4 | start height u32 LE |
+    | 32 | stop hash |
+    """
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class CFilter:
-    """The filter of one block: type u8, block hash, CompactSize and the filter's bytes (BIP-157)."""
+    """The compact filter of one block (BIP-157).
+
+    | bytes | field |
+    |---|---|
+    | 1 | filter type u8 |
+    | 32 | block hash |
+    | 1 to 5 | size of the filter, CompactSize, at most 250,000 |
+    | size | filter |
+    """
 
     filter_type: int
+    """Type of filter (u8): 0 is basic."""
     block_hash: bytes
+    """Hash of the block, 32 bytes in wire order."""
     data: bytes
+    """The filter, at most 250,000 bytes."""
 
     def __post_init__(self) -> None:
         check_uint(self.filter_type, 1, "filter type")
@@ -159,7 +207,7 @@ class CFilter:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The message in its payload. Raises FormatError."""
+        """Parse a payload. Raises FormatError."""
         reader = PayloadReader(payload)
         filter_type = reader.uint(1, "filter type")
         block_hash = reader.hash("block hash")
@@ -174,16 +222,25 @@ class CFilter:
 @public
 @dataclass(frozen=True, slots=True)
 class CFHeaders:
-    """The filter header before the first requested block, and the filter hashes of the blocks up to the stop hash
-    (BIP-157).
+    """Filter hashes of consecutive blocks, and the filter header before them (BIP-157).
 
-    Type u8, stop hash, previous filter header (32 bytes), CompactSize and filter hashes, at most 2,000.
+    | bytes | field |
+    |---|---|
+    | 1 | filter type u8 |
+    | 32 | stop hash |
+    | 32 | filter header of the block before the first requested block |
+    | 1 or 3 | number of filter hashes, CompactSize, at most 2,000 |
+    | 32 each | filter hashes, in chain order up to the stop hash |
     """
 
     filter_type: int
+    """Type of filter (u8): 0 is basic."""
     stop_hash: bytes
+    """Hash of the last block, 32 bytes in wire order."""
     previous: bytes
+    """Filter header of the block before the first requested block, 32 bytes."""
     filter_hashes: tuple[bytes, ...]
+    """Filter hashes of the blocks up to the stop hash, 32 bytes each, at most 2,000."""
 
     def __post_init__(self) -> None:
         check_uint(self.filter_type, 1, "filter type")
@@ -193,7 +250,7 @@ class CFHeaders:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The message in its payload. Raises FormatError."""
+        """Parse a payload. Raises FormatError."""
         reader = PayloadReader(payload)
         filter_type = reader.uint(1, "filter type")
         stop_hash = reader.hash("stop hash")
@@ -209,10 +266,18 @@ class CFHeaders:
 @public
 @dataclass(frozen=True, slots=True)
 class GetCFCheckpt:
-    """Asks for the filter headers of every 1,000th block up to the stop hash: type u8, stop hash (BIP-157)."""
+    """Requests the filter headers of every 1,000th block up to the stop hash (BIP-157).
+
+    | bytes | field |
+    |---|---|
+    | 1 | filter type u8 |
+    | 32 | stop hash |
+    """
 
     filter_type: int
+    """Type of filter (u8): 0 is basic."""
     stop_hash: bytes
+    """Hash of the last block, 32 bytes in wire order."""
 
     def __post_init__(self) -> None:
         check_uint(self.filter_type, 1, "filter type")
@@ -220,7 +285,7 @@ class GetCFCheckpt:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The message in its payload. Raises FormatError."""
+        """Parse a payload. Raises FormatError."""
         reader = PayloadReader(payload)
         filter_type = reader.uint(1, "filter type")
         stop_hash = reader.hash("stop hash")
@@ -234,13 +299,22 @@ class GetCFCheckpt:
 @public
 @dataclass(frozen=True, slots=True)
 class CFCheckpt:
-    """The filter headers at heights 1000, 2000 … up to the stop hash: type u8, stop hash, CompactSize and headers
-    (BIP-157).
+    """Filter headers of the blocks at heights 1000, 2000 and so on, up to the stop hash (BIP-157).
+
+    | bytes | field |
+    |---|---|
+    | 1 | filter type u8 |
+    | 32 | stop hash |
+    | 1 or 3 | number of filter headers, CompactSize, at most 20,000 |
+    | 32 each | filter headers, lowest height first |
     """
 
     filter_type: int
+    """Type of filter (u8): 0 is basic."""
     stop_hash: bytes
+    """Hash of the last block, 32 bytes in wire order."""
     filter_headers: tuple[bytes, ...]
+    """Filter headers, 32 bytes each, lowest height first, at most 20,000."""
 
     def __post_init__(self) -> None:
         check_uint(self.filter_type, 1, "filter type")
@@ -249,7 +323,7 @@ class CFCheckpt:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The message in its payload. Raises FormatError."""
+        """Parse a payload. Raises FormatError."""
         reader = PayloadReader(payload)
         filter_type = reader.uint(1, "filter type")
         stop_hash = reader.hash("stop hash")

@@ -26,9 +26,11 @@ from spvfilter.wire.messages.fields import (
     var_hashes,
 )
 
-MIN_TX_SIZE = 60  # bytes: one input, one output, no scripts
-_COUNTED_HEADER = HEADER_SIZE + 1  # bytes: a header and its transaction count, which is zero
-INVENTORY_SIZE = 3 + 36 * MAX_INVENTORY  # bytes, as are the following
+MIN_TX_SIZE = 60  # bytes of a transaction with one input, one output and no scripts
+_COUNTED_HEADER = HEADER_SIZE + 1  # bytes of a header and its transaction count, which is zero
+
+# Bytes of the longest payload of each message.
+INVENTORY_SIZE = 3 + 36 * MAX_INVENTORY
 HEADERS_SIZE = 3 + _COUNTED_HEADER * MAX_HEADERS
 LOCATE_SIZE = 4 + 1 + HASH_SIZE * (MAX_LOCATOR + 1)
 
@@ -38,25 +40,35 @@ class InvType(IntEnum):
     """The kind of object that an inventory item identifies (Core protocol.h GetDataMsg)."""
 
     TX = 1
+    """A transaction by its txid."""
     BLOCK = 2
+    """A block by its hash."""
     FILTERED_BLOCK = 3
-    """BIP-37, only in getdata."""
+    """A block as a merkleblock (BIP-37), only in getdata."""
     COMPACT_BLOCK = 4
-    """BIP-152, only in getdata."""
+    """A block as a compact block (BIP-152), only in getdata."""
     WTX = 5
-    """BIP-339: the hash is a wtxid."""
+    """A transaction by its wtxid (BIP-339)."""
     WITNESS_TX = 0x40000001
-    """BIP-144, only in getdata."""
+    """A transaction with its witness (BIP-144), only in getdata."""
     WITNESS_BLOCK = 0x40000002
-    """BIP-144, only in getdata."""
+    """A block with witnesses (BIP-144), only in getdata."""
 
 
 @public
 class InvItem(NamedTuple):
-    """An inventory item, 36 bytes: kind u32 (an InvType or an unknown one) and hash."""
+    """One item of inv, getdata or notfound.
+
+    | bytes | field |
+    |---|---|
+    | 4 | kind u32 LE |
+    | 32 | hash |
+    """
 
     kind: int
+    """Kind of object: an InvType, or the number of an unknown kind (u32)."""
     hash: bytes
+    """Hash of the object, 32 bytes in wire order."""
 
     def __repr__(self) -> str:
         kind = InvType(self.kind).name if self.kind in _KINDS else hex(self.kind)
@@ -65,12 +77,15 @@ class InvItem(NamedTuple):
 
 _KINDS = frozenset(InvType)
 _ITEM = struct.Struct("<I32s")
-_make_item = partial(tuple.__new__, InvItem)  # InvItem._make without its length check, since a message may hold 50,000
+_make_item = partial(tuple.__new__, InvItem)  # InvItem._make without its check of the length, for up to 50,000 items
 
 
 @dataclass(frozen=True, slots=True)
 class _Inventory:
+    """Base class of inv, getdata and notfound."""
+
     items: tuple[InvItem, ...]
+    """The items, at most 50,000."""
 
     def __post_init__(self) -> None:
         check_most(self.items, MAX_INVENTORY, "inventory")
@@ -81,7 +96,7 @@ class _Inventory:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The message in its payload. Raises FormatError."""
+        """Parse a payload. Raises FormatError."""
         reader = PayloadReader(payload)
         items = reader.take(_ITEM.size * reader.count("inventory count", MAX_INVENTORY, _ITEM.size), "inventory")
         reader.finish("inventory")
@@ -94,29 +109,49 @@ class _Inventory:
 @public
 @dataclass(frozen=True, slots=True)
 class Inv(_Inventory):
-    """Announces objects that the sender has: CompactSize and items, at most 50,000."""
+    """Announces objects that the sender has.
+
+    | bytes | field |
+    |---|---|
+    | 1 to 3 | number of items, CompactSize, at most 50,000 |
+    | 36 each | items |
+    """
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class GetData(_Inventory):
-    """Requests objects: CompactSize and items, at most 50,000."""
+    """Requests objects.
+
+    | bytes | field |
+    |---|---|
+    | 1 to 3 | number of items, CompactSize, at most 50,000 |
+    | 36 each | items |
+    """
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class NotFound(_Inventory):
-    """Lists the objects of a getdata that the sender does not have: CompactSize and items, at most 50,000."""
+    """Lists the objects of a getdata that the sender does not have.
+
+    | bytes | field |
+    |---|---|
+    | 1 to 3 | number of items, CompactSize, at most 50,000 |
+    | 36 each | items |
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class _Locate:
+    """Base class of getheaders and getblocks."""
+
     locator: tuple[bytes, ...]
-    """Block hashes, newest first."""
+    """Block hashes that the sender has, newest first, at most 101."""
     stop_hash: bytes = bytes(HASH_SIZE)
-    """Zeros: as many as a message holds."""
+    """Hash of the last block to send. Zeros ask for as many blocks as one message holds."""
     version: int = 70016
-    """Ignored by receivers."""
+    """Protocol version (u32). Receivers ignore it."""
 
     def __post_init__(self) -> None:
         check_hashes(self.locator, MAX_LOCATOR, "locator")
@@ -125,7 +160,7 @@ class _Locate:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The message in its payload. Raises FormatError."""
+        """Parse a payload. Raises FormatError."""
         reader = PayloadReader(payload)
         version = reader.uint(4, "version")
         locator = reader.hashes("locator", MAX_LOCATOR)
@@ -140,26 +175,47 @@ class _Locate:
 @public
 @dataclass(frozen=True, slots=True)
 class GetHeaders(_Locate):
-    """Requests the headers after the first locator hash that is in the best chain, up to the stop hash.
+    """Requests the headers after the first locator hash that is in the peer's best chain, up to the stop hash.
 
-    Version u32, CompactSize and hashes (at most 101), stop hash. An empty locator requests the header of the stop hash
-    alone.
+    | bytes | field |
+    |---|---|
+    | 4 | protocol version u32 LE |
+    | 1 | number of locator hashes, CompactSize, at most 101 |
+    | 32 each | locator hashes, newest first |
+    | 32 | stop hash |
+
+    With an empty locator, it requests only the header of the stop hash.
     """
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class GetBlocks(_Locate):
-    """Requests an inv of at most 500 blocks; the payload and its meaning are those of getheaders."""
+    """Requests an inv of at most 500 blocks after the first locator hash that is in the peer's best chain.
+
+    | bytes | field |
+    |---|---|
+    | 4 | protocol version u32 LE |
+    | 1 | number of locator hashes, CompactSize, at most 101 |
+    | 32 each | locator hashes, newest first |
+    | 32 | stop hash |
+    """
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """Block headers in chain order, at most 2,000: CompactSize, then each header (80 bytes) followed by a zero byte."""
+    """Block headers in chain order, at most 2,000.
+
+    | bytes | field |
+    |---|---|
+    | 1 or 3 | number of headers, CompactSize |
+    | for each header: 80 | header |
+    | 1 | number of transactions, always 0 |
+    """
 
     headers: tuple[bytes, ...]
-    """80 bytes each; primitives.Header.parse reads one."""
+    """Headers, 80 bytes each. `primitives.Header.parse` parses one of them."""
 
     def __post_init__(self) -> None:
         check_most(self.headers, MAX_HEADERS, "headers")
@@ -167,7 +223,7 @@ class Headers:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The headers in a payload. Raises FormatError, also if the transaction count of a header is not zero."""
+        """Parse a payload. Raises FormatError, also if the transaction count of a header is not zero."""
         reader = PayloadReader(payload)
         count = reader.count("header count", MAX_HEADERS, _COUNTED_HEADER)
         start, end = reader.at, reader.at + count * _COUNTED_HEADER
@@ -185,26 +241,27 @@ class Headers:
 @public
 @dataclass(frozen=True, slots=True)
 class Tx:
-    """One serialised transaction, with or without witness (BIP-144).
+    """One serialized transaction, with or without witness (BIP-144).
 
-    `parse` validates the serialisation, the constructor does not.
+    `parse` validates the serialization. The constructor does not.
     """
 
     raw: bytes
+    """The serialized transaction."""
 
     @property
     def txid(self) -> bytes:
-        """The txid, 32 bytes in wire order; computed on every access."""
+        """The txid, 32 bytes in wire order. It is computed on every access."""
         return Transaction.parse(self.raw).txid
 
     @property
     def wtxid(self) -> bytes:
-        """The wtxid, 32 bytes in wire order; computed on every access."""
+        """The wtxid, 32 bytes in wire order. It is computed on every access."""
         return Transaction.parse(self.raw).wtxid
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The transaction in a payload. Raises FormatError unless the payload is exactly one transaction."""
+        """Parse a payload. Raises FormatError unless the payload is exactly one transaction."""
         parse_tx(payload)
         return cls(payload)
 
@@ -215,12 +272,19 @@ class Tx:
 @public
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One serialised block: header, CompactSize and at least one transaction.
+    """One serialized block.
 
-    `parse` does not read the transactions, which may take long; kernel.walk_block, check_block and the scans do.
+    | bytes | field |
+    |---|---|
+    | 80 | header |
+    | 1 to 9 | number of transactions, CompactSize, at least 1 |
+    | the rest | transactions |
+
+    `parse` does not parse the transactions, which may take long. `kernel.walk_block` and `kernel.check_block` do.
     """
 
     raw: bytes
+    """The serialized block."""
 
     def __post_init__(self) -> None:
         if len(self.raw) < HEADER_SIZE + 1 + MIN_TX_SIZE:
@@ -228,12 +292,12 @@ class Block:
 
     @property
     def header(self) -> Header:
-        """Its first 80 bytes."""
+        """The header, the first 80 bytes."""
         return Header.parse(self.raw[:HEADER_SIZE])
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The message in its payload. Raises FormatError."""
+        """Parse a payload: its header and its transaction count. Raises FormatError."""
         reader = PayloadReader(payload)
         reader.take(HEADER_SIZE, "header")
         if not reader.count("transaction count", MAX_PAYLOAD_SIZE // MIN_TX_SIZE, MIN_TX_SIZE):
@@ -247,16 +311,21 @@ class Block:
 @public
 @dataclass(frozen=True, slots=True)
 class Mempool(Empty):
-    """Requests an inv of the peer's unconfirmed transactions that match the loaded filter (BIP-35, BIP-37)."""
+    """Requests an inv of the peer's unconfirmed transactions that match the loaded filter (BIP-35, BIP-37).
+
+    The payload is empty.
+    """
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A message with an unknown command and its unparsed payload."""
+    """A message whose command is not in the table of messages."""
 
     command: str
+    """Command of the message."""
     payload: bytes
+    """Payload, not parsed."""
 
     def __bytes__(self) -> bytes:
         return self.payload

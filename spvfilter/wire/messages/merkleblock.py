@@ -24,37 +24,40 @@ from spvfilter.primitives import Header, Serializable, to_bytes
 from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_TRANSACTIONS, MAX_FLAG_BYTES
 from spvfilter.wire.messages.fields import check_each, check_hashes, check_most, check_uint, var_bytes, var_hashes
 
-MERKLEBLOCK_SIZE = HEADER_SIZE + 4 + 3 + HASH_SIZE * MAX_BLOCK_TRANSACTIONS + 3 + MAX_FLAG_BYTES  # bytes
-NODE_SIZE = 64  # bytes that an inner node hashes: its two children
+MERKLEBLOCK_SIZE = HEADER_SIZE + 4 + 3 + HASH_SIZE * MAX_BLOCK_TRANSACTIONS + 3 + MAX_FLAG_BYTES  # bytes, at most
+NODE_SIZE = 64  # bytes that the hash of an inner node covers: the hashes of its two children
 
 
 @public
 class Proof(NamedTuple):
-    """What a merkleblock proves if its header is in the best chain; `matched` is in block order.
-
-    `total` is the peer's claim: the header does not commit to it. `ambiguous` means that an inner node of the proof
-    also parses as a transaction: see `trusted_with`.
-    """
+    """The transactions that a merkleblock proves, if its header is in the best chain."""
 
     header: Header
+    """Header of the block."""
     matched: tuple[ProvedTx, ...]
+    """The matched transactions, in block order."""
     total: int
+    """Number of transactions in the block, as the peer claims: the header does not commit to it."""
     ambiguous: bool
+    """True if an inner node of the proof also parses as a transaction: see `trusted_with`."""
 
     def trusted_with(self, txs: Iterable[bytes]) -> bool:
-        """Whether the proof is reliable, given the bytes of the transactions that it matches (CVE-2017-12842).
+        """True if the proof is reliable, given the bytes of the transactions that it matches (CVE-2017-12842).
 
-        An inner node is the hash of 64 bytes, and so is the txid of a 64-byte transaction. A forged proof can continue
-        below such a transaction, to one that does not exist: then an inner node of the proof parses as a transaction.
-        Or it can end above the leaves and pass off an inner node as a transaction, which then has 64 bytes. A proof
-        with neither is reliable, whatever its `total`. Genuine 64-byte transactions exist: if this is False, fetch and
-        search the whole block instead.
+        An inner node is the hash of 64 bytes. The txid of a 64-byte transaction is the hash of 64 bytes, too. A peer
+        can forge a proof in two ways:
+
+        - The proof continues below a 64-byte transaction. An inner node of the proof then parses as a transaction.
+        - The proof ends above the leaves and presents an inner node as a transaction, which then has 64 bytes.
+
+        A proof without these signs is reliable. Genuine 64-byte transactions exist: if the result is False, fetch the
+        whole block and search it instead. Raises FormatError for a malformed transaction.
         """
         return not self.ambiguous and not any(can_be_node(raw) for raw in txs)
 
 
 def can_be_node(tx: bytes | Serializable) -> bool:
-    """Whether a transaction has 64 bytes without its witness, so that its txid may be the hash of an inner node.
+    """True if a transaction has 64 bytes without its witness, so that its txid may be the hash of an inner node.
 
     Raises FormatError.
     """
@@ -65,23 +68,36 @@ def can_be_node(tx: bytes | Serializable) -> bool:
 @public
 @dataclass(frozen=True, slots=True)
 class MerkleBlock:
-    """A merkleblock payload, well-formed but not verified (BIP-37 § Partial Merkle branch format, Core merkleblock.h).
+    """A merkleblock message, well-formed but not verified (BIP-37, Core merkleblock.h).
 
-    Header (80 bytes), number of transactions in the block u32 LE, CompactSize and hashes (32 each), CompactSize and
-    flag bytes.
+    | bytes | field |
+    |---|---|
+    | 80 | header |
+    | 4 | number of transactions in the block, u32 LE |
+    | 1 to 3 | number of hashes, CompactSize |
+    | 32 each | hashes of nodes |
+    | 1 to 3 | number of flag bytes, CompactSize |
+    | 1 each | flag bytes |
 
-    The leaves of the merkle tree, height 0, are the txids; a node is sha256d(left ‖ right), and the last node of an odd
-    level is paired with itself. The partial tree has one flag bit per visited node, depth first and left before right,
-    the least significant bit of each byte first. A bit is set if the node is a matched transaction or an ancestor of
-    one. A node with a clear bit, and every leaf, is sent as its hash, and its subtree is not visited. The padding bits
-    of the last byte have no meaning.
+    The leaves of the merkle tree are the txids. An inner node is sha256d(left ‖ right). The last node of an odd level
+    is paired with itself.
+
+    Nodes are visited depth first and left before right. Each has one flag bit, the least significant bit of a byte
+    first.
+
+    - A set bit marks a matched transaction or one of its ancestors. The children of an ancestor are visited next.
+    - A node with a clear bit, and every visited leaf, is sent as its hash. Subtrees below a clear bit are not visited.
+    - The unused bits of the last byte have no meaning.
     """
 
     header: Header
+    """Header of the block."""
     total: int
-    """Transactions in the block."""
+    """Number of transactions in the block (u32)."""
     hashes: tuple[bytes, ...]
+    """Hashes of nodes, 32 bytes each, in the order in which they are visited."""
     flags: bytes
+    """Flag bits of the visited nodes, at most 4,168 bytes."""
 
     def __post_init__(self) -> None:
         check_uint(self.total, 4, "total")
@@ -90,11 +106,16 @@ class MerkleBlock:
 
     @classmethod
     def from_txids(cls, header: Header, txids: Sequence[bytes], positions: Iterable[int]) -> Self:
-        """The merkleblock of a block with these txids that proves those at `positions`, byte for byte as Core builds
-        it.
+        """Build the merkleblock that proves some transactions of a block, byte for byte as Core builds it.
 
-        Raises ParameterError for no txids, too many for a block, or one that does not have 32 bytes; for a position
-        outside the block; for equal siblings (CVE-2012-2459); and for a header that does not commit to the txids.
+        Args:
+            header: Header of the block.
+            txids: Txids of all transactions of the block, 32 bytes each in wire order.
+            positions: Positions of the transactions to prove, from 0.
+
+        Raises:
+            ParameterError: The number or the size of the txids is wrong, a position is outside the block, two siblings
+                are equal (CVE-2012-2459), or the header does not commit to the txids.
         """
         if not 1 <= len(txids) <= MAX_BLOCK_TRANSACTIONS:
             raise ParameterError(f"a block has 1 to {MAX_BLOCK_TRANSACTIONS} transactions, not {len(txids)}")
@@ -130,9 +151,9 @@ class MerkleBlock:
 
     @classmethod
     def from_block(cls, block: bytes | Serializable, positions: Iterable[int]) -> Self:
-        """The merkleblock of a serialised block that proves the transactions at `positions`.
+        """Build the merkleblock that proves the transactions at some positions of a serialized block.
 
-        Raises FormatError for a malformed block, ParameterError as `from_txids` does.
+        Raises FormatError for a malformed block, and ParameterError as `from_txids` does.
         """
         raw = to_bytes(block)
         txids = [txid(raw, tx) for tx in walk_block(raw)]
@@ -140,7 +161,7 @@ class MerkleBlock:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """The merkleblock in a payload.
+        """Parse a payload.
 
         Raises FormatError if it is truncated, has trailing bytes, or has more hashes or flag bytes than any block
         needs.
@@ -161,16 +182,16 @@ class MerkleBlock:
 
 
 def _node(leaves: Sequence[bytes], height: int, position: int) -> bytes:
-    """A node of the merkle tree (Core merkleblock.cpp CalcHash)."""
+    """The hash of a node of the merkle tree (Core merkleblock.cpp CalcHash)."""
     below = leaves[position << height : position + 1 << height]
     node, _ = merkle_root(below)
-    for _ in range((len(below) - 1).bit_length(), height):  # at the right edge a node is paired with itself
+    for _ in range((len(below) - 1).bit_length(), height):  # at the right edge, a node is paired with itself
         node = sha256d(node + node)
     return node
 
 
 def _height_of_twins(level: Sequence[bytes]) -> int:
-    """The lowest height at which two siblings are equal; there must be such a height."""
+    """The lowest height at which two siblings are equal. There must be such a height."""
     height = 0
     while all(level[at] != level[at + 1] for at in range(0, len(level) - 1, 2)):
         level = [sha256d(left + right) for left, right in zip(level[::2], [*level[1::2], level[-1]], strict=False)]

@@ -1,9 +1,12 @@
-"""The table of P2P messages: every command with its class and the length of its longest payload.
+"""The table of P2P messages: each command with its class and the size of its longest payload.
 
 Each class is a frozen dataclass with `parse(payload)`, which raises FormatError with offset and field, and `__bytes__`,
-the payload. Every count and length is checked against its limit and against the remaining bytes before anything is
-allocated. Trailing bytes are refused, except after a version message, which later protocol versions extend. Every
-message object is well-formed: its constructor raises ParameterError for values that have no encoding or exceed a limit.
+which returns the payload.
+
+- Every count and length is checked against its limit and against the remaining bytes before memory is allocated.
+- Trailing bytes are refused. The version message is the exception, because later protocol versions extend it.
+- A message object is always well-formed: its constructor raises ParameterError for values that have no encoding or
+  exceed a limit.
 """
 
 from __future__ import annotations
@@ -98,7 +101,7 @@ __all__ = [
     "parse_message",
 ]
 
-Message = SupportsBytes  # any class of the table, or Unknown; bytes(message) is the payload
+Message = SupportsBytes  # an object of a class of the table, or Unknown; bytes(message) is the payload
 
 
 class _Parsable(Protocol):
@@ -107,9 +110,9 @@ class _Parsable(Protocol):
     def parse(cls, payload: bytes) -> Self: ...
 
 
-_SHORT = (
-    1_024  # bytes; more than short messages need, so that one with trailing bytes is dropped without ending the stream
-)
+# Bytes of the longest payload of a short message (our choice). It is more than these messages need: a message with
+# trailing bytes is then dropped and does not end the stream.
+_SHORT = 1_024
 
 _TABLE: tuple[tuple[str, type[_Parsable], int], ...] = (
     ("version", Version, control.VERSION_SIZE),
@@ -147,12 +150,12 @@ _TABLE: tuple[tuple[str, type[_Parsable], int], ...] = (
 )
 _CLASSES = {command: cls for command, cls, _ in _TABLE}
 _COMMANDS: dict[type, str] = {cls: command for command, cls, _ in _TABLE}
-LIMITS = {command: limit for command, _, limit in _TABLE}  # bytes of each command's payload, for codec.Decoder
+LIMITS = {command: limit for command, _, limit in _TABLE}  # bytes of the longest payload by command, for Decoder
 
 
 @public
 def parse_message(command: str, payload: bytes) -> Message:
-    """The message in a payload; Unknown for a command that is not in the table.
+    """Parse the payload of a message; the result is Unknown if the command is not in the table.
 
     Raises MessageError, caused by a FormatError.
     """
