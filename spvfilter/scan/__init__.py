@@ -1,4 +1,4 @@
-"""Raw blocks to matches: sources, their order, and the scan itself."""
+"""Scan raw blocks for matches: block sources, chain order, plans, parts, and the engines that scan them."""
 
 from __future__ import annotations
 

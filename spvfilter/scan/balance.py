@@ -1,4 +1,4 @@
-"""The balance of what is watched, over time: 16 bytes for each block with matches."""
+"""The balance of a watch list over time, in 16 bytes for each block that changes it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ from spvfilter.scan.partfile import BlockHits
 
 
 class BalanceHistory:
-    """How the balance changes, block by block. Spends of unknown value are counted, and do not change it."""
+    """The changes of a balance, block by block.
+
+    A spend of unknown value is counted and does not change the balance.
+    """
 
     def __init__(self) -> None:
-        self._times = array("q")  # of blocks, seconds since 1970
-        self._changes = array("q")  # satoshi
-        self.unknown = 0  # spends
+        self._times = array("q")  # time of each block that changes the balance, seconds since 1970
+        self._changes = array("q")  # change of the balance in each of these blocks, satoshi
+        self.unknown = 0
+        """Number of spends of unknown value."""
 
     def __len__(self) -> int:
-        """The number of blocks that change it."""
+        """Number of blocks that change the balance."""
         return len(self._times)
 
     def add(self, block: BlockHits) -> None:
-        """Count the matches of a block."""
+        """Add the matches of a block."""
         change = 0
         for _, _, received, spent, unknown in hit_sums(block.packed):
             change += received - spent
@@ -40,7 +44,7 @@ class BalanceHistory:
         return made
 
     def points(self) -> Iterator[tuple[int, int]]:
-        """The time of each block that changes the balance, oldest first, and the balance then, in satoshi."""
+        """Yield, oldest first, the time of each block that changes the balance and the balance after it, in satoshi."""
         balance = 0
         for at in sorted(range(len(self._times)), key=self._times.__getitem__):
             balance += self._changes[at]

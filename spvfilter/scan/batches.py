@@ -1,4 +1,4 @@
-"""The matches of a block together: packed, and rendered as lines, sums or columns without an object for each."""
+"""The matches of one block as one object: packed, or rendered as lines, sums, columns or objects."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Render = Callable[[str], bytes]
-Labels = dict[Render, dict[int, bytes]]  # of entries, rendered once for each way of rendering
+Labels = dict[Render, dict[int, bytes]]  # by render function and entry: the rendered label
 
 
 def _labels(watch: WatchList, known: Labels, entries: list[int], render: Render) -> dict[int, bytes]:
-    """The rendered labels of these entries, among others."""
+    """The rendered labels of these entries; the result may contain other entries, too."""
     of_way = known.setdefault(render, {})
     for entry in entries:
         if entry not in of_way:
@@ -33,23 +33,26 @@ def _labels(watch: WatchList, known: Labels, entries: list[int], render: Render)
 
 @public
 class MatchBatch:
-    """The matches of one block, as the kernel has packed them, in the order of the block; its length is their number.
+    """All matches of one block, in the order of the block. Its length is the number of matches.
 
-    | what | how |
+    The kernel has packed the matches, so a batch is much faster than one object for each match.
+
+    | to get | use |
     |---|---|
-    | `block.packed` | bytes: `kernel.unpack_hits` makes hits of them, 65 bytes and more each |
-    | `lines("csv")`, `lines("jsonl")` | bytes of lines, with the columns of `spvfilter scan` |
-    | `sums()` | what the matches of each entry come to |
-    | `to_arrow()` | columns, an Arrow table |
-    | `matches()` | objects |
+    | packed bytes, 65 or more for each match; `kernel.unpack_hits` unpacks them | `block.packed` |
+    | bytes of lines, with the columns of `spvfilter scan` | `lines("csv")`, `lines("jsonl")` |
+    | sums for each entry of the watch list | `sums()` |
+    | an Arrow table | `to_arrow()` |
+    | objects | `matches()` |
     """
 
     __slots__ = ("_labels", "_sums", "_watch", "block")
 
     def __init__(self, block: BlockHits, watch: WatchList, labels: Labels | None = None) -> None:
         self.block = block
+        """The packed matches, and the block's hash, height and time."""
         self._watch = watch
-        self._labels = Labels() if labels is None else labels  # shared by the batches of a scan
+        self._labels = Labels() if labels is None else labels  # the batches of a scan share it
         self._sums = hit_sums(block.packed)
 
     def __len__(self) -> int:
@@ -59,13 +62,23 @@ class MatchBatch:
         return f"<MatchBatch {len(self)} matches, block {self.block.hash[::-1].hex()}>"
 
     def sums(self) -> list[tuple[int, int, int, int, int]]:
-        """By entry of the watch list: (entry, matches, satoshi received, satoshi spent, matches of unknown value)."""
+        """Sums of the matches for each entry of the watch list.
+
+        Returns:
+            One tuple for each entry that has matches: number of the entry, matches, satoshi received, satoshi spent,
+                and matches of unknown value.
+        """
         return list(self._sums)
 
     def lines(self, form: str, label: Render | None = None) -> bytes:
-        r"""Lines of CSV ("csv") without a header, or JSON objects ("jsonl"), each with \n at its end.
+        r"""Render the matches as lines of CSV without a header, or as JSON objects. Each line ends with \n.
 
-        Labels are quoted, or JSON strings, unless `label` renders them. Raises ParameterError for another form.
+        Args:
+            form: "csv" or "jsonl".
+            label: Renders a label; by default as a quoted cell of CSV, or as a JSON string.
+
+        Raises:
+            ParameterError: The form is neither "csv" nor "jsonl".
         """
         if form not in ("csv", "jsonl"):
             raise ParameterError(f"lines are csv or jsonl, not {form!r}")
@@ -77,9 +90,9 @@ class MatchBatch:
         return hit_lines(block.packed, number, labels, block.hash, block.height, block.time, *versions)
 
     def to_arrow(self) -> pa.Table:
-        """The matches as an Arrow table, with the columns of `spvfilter.scan.to_arrow`.
+        """The matches as an Arrow table with the columns of `spvfilter.scan.to_arrow`.
 
-        Raises ParameterError without pyarrow.
+        Raises ParameterError if pyarrow is not installed.
         """
         return table_of([self.lines("csv")])
 

@@ -1,9 +1,16 @@
-"""One file of blocks: raw, hex, or Bitcoin Core's blk*.dat with its framing.
+"""One file of blocks: raw, hex, or a blk*.dat of Bitcoin Core with its framing.
 
-A blk*.dat file (Core node/blockstorage.cpp) is a run of records: the network's magic (4 bytes), length u32 LE, that
-many bytes of block. Records need not be in height order, zeros may follow any record (Core allocates space in advance),
-and the last record may be half written. Since Core 28 records are XORed with the 8-byte key in xor.dat, repeated from
-the start of each file; the zeros are not.
+A blk*.dat (Core node/blockstorage.cpp) is a sequence of records:
+
+| bytes | field |
+|---|---|
+| 4 | magic of the network |
+| 4 | size of the block, u32 LE |
+| size | block |
+
+Records need not be in height order. Zeros may follow any record, because Core allocates space in advance. The last
+record may be half written. Since Core 28, records are XORed with the 8-byte key in xor.dat, which is repeated from the
+start of each file. The zeros after the records are not XORed.
 """
 
 from __future__ import annotations
@@ -17,8 +24,8 @@ from spvfilter.protocol import MAX_BLOCK_SIZE
 from spvfilter.scan.foreign import contradiction
 from spvfilter.scan.remote import FilePath, OpenFile, opened
 
-_MIN_BLOCK_SIZE = 81  # bytes: header and transaction count
-_SMALL_CHUNK, _LARGE_CHUNK = 1 << 12, 1 << 20
+_MIN_BLOCK_SIZE = 81  # bytes of a header and a transaction count
+_SMALL_CHUNK, _LARGE_CHUNK = 1 << 12, 1 << 20  # bytes that are read at once (our choice)
 _HEX_DIGITS = frozenset(b"0123456789abcdefABCDEF")
 
 
@@ -26,42 +33,46 @@ class Record(NamedTuple):
     """One block in a file, or one undo record with its check."""
 
     offset: int
-    """Of its first byte."""
+    """Offset of its first byte in the file."""
     size: int
-    """Bytes."""
+    """Size in bytes."""
     prefix: bytes
     """Its first bytes."""
 
 
 class Framing(NamedTuple):
-    """What the records of a file hold."""
+    """The kind of records in a file."""
 
     name: str
-    """Of a record."""
+    """Name of a record, for messages."""
     least: int
-    """The size that a record states, bytes."""
+    """Smallest size that a record can state, in bytes."""
     most: int
+    """Largest size that a record can state, in bytes."""
     tail: int
-    """Bytes after that."""
+    """Bytes after the size that the record states: the check of an undo record."""
 
 
 BLOCKS = Framing("block record", _MIN_BLOCK_SIZE, MAX_BLOCK_SIZE, 0)
 
 
 class BlockFile:
-    """A file whose kind is detected when it is first read."""
+    """A file of blocks. Its kind is detected when the file is first read."""
 
     def __init__(self, path: FilePath, key: bytes = b"", *, is_hex: bool = False) -> None:
         self.path = path
-        self.key = key  # what it is XORed with
-        self.is_hex = is_hex  # one block in hex digits
-        self.is_assumed = False  # nothing says of which network its block is
+        self.key = key
+        """8 bytes that the file is XORed with, or empty."""
+        self.is_hex = is_hex
+        """True if the file is one block in hex digits."""
+        self.is_assumed = False
+        """True if nothing in the file tells the network of its block."""
 
     def records(self, network: Network, prefix_size: int) -> Iterator[Record | str]:
-        """Yield every block in the file, and a sentence about every part that is not a block.
+        """Yield every block of the file, and a sentence about every part that is not a block.
 
-        Raises OSError; RemoteFileError; SourceError for an empty file, one of another network, as far as it says so, or
-        one too large to be a block.
+        Raises OSError and RemoteFileError if the file cannot be read. Raises SourceError for an empty file, for blocks
+        of another network as far as the file tells, and for a file that is too large to be a block.
         """
         with opened(self.path) as file:
             if not file.size:
@@ -88,7 +99,7 @@ class BlockFile:
         return self.path.name.startswith("blk") and self.path.suffix == ".dat"
 
     def _check_network(self, raw: bytes, network: Network) -> None:
-        """Take a block for one of the network. Raises SourceError where it says otherwise."""
+        """Assume that a block belongs to the network. Raises SourceError if its bytes contradict that."""
         if (cause := contradiction(raw, network)) is not None:
             raise SourceError(cause)
         self.is_assumed = True
@@ -106,7 +117,7 @@ class BlockFile:
             return Record(0, len(raw), raw[:prefix_size])
         if size > MAX_BLOCK_SIZE:
             raise SourceError(
-                f"{size} bytes without a network's magic: neither blk*.dat nor one block of at most {MAX_BLOCK_SIZE}"
+                f"{size} bytes without a network's magic: neither a blk*.dat nor one block of at most {MAX_BLOCK_SIZE}"
                 " bytes"
             )
         self._check_network(head, network)
@@ -114,9 +125,9 @@ class BlockFile:
 
 
 def xor_key(path: FilePath) -> bytes:
-    """The key in the xor.dat beside a file of records; b"" if there is none or it changes nothing.
+    """The key in the xor.dat beside a file of records; b"" if there is none, or if it changes nothing.
 
-    Raises SourceError, OSError.
+    Raises SourceError if the key does not have 8 bytes, and OSError.
     """
     try:
         key = path.with_name("xor.dat").read_bytes()
@@ -128,20 +139,18 @@ def xor_key(path: FilePath) -> bytes:
 
 
 def owned(file: OpenFile, key: bytes, size: int) -> tuple[bytes, Network | None, bytes]:
-    """The key that a file of records is XORed with, the network whose magic it starts with, and its first `size`
-    bytes.
-    """
+    """The key that a file is XORed with, the network whose magic it starts with, and its first `size` bytes."""
     head = file.at(0, size, key)
     owner = _magic_of(head)
     if key and owner is None:
         plain = file.at(0, len(head))
-        if (owner := _magic_of(plain)) is not None:  # there is a key, but this file is not XORed
+        if (owner := _magic_of(plain)) is not None:  # a file that is not XORed, although there is a key
             return b"", owner, plain
     return key, owner, head
 
 
 def framed(file: OpenFile, key: bytes, network: Network, prefix_size: int, of: Framing) -> Iterator[Record | str]:
-    """Yield every record of a file, and a sentence about every part that is none."""
+    """Yield every record of a file, and a sentence about every part that is not a record."""
     at, window, begun, size = 0, b"", 0, file.size
     while at < size:
         if not begun <= at <= begun + len(window) - 8 - prefix_size:
@@ -154,7 +163,7 @@ def framed(file: OpenFile, key: bytes, network: Network, prefix_size: int, of: F
             at, padding = _gap(file, key, start, network.magic)
             if not padding:
                 lost = not start and at == size and not key
-                why = ": is it XORed, and the xor.dat missing that Bitcoin Core keeps beside it?" if lost else ""
+                why = ": if it is XORed, copy the xor.dat that Bitcoin Core keeps beside it" if lost else ""
                 yield f"{at - start} bytes from byte {start} are no {of.name} of {network}{why}"
         elif at + 8 + whole <= size:
             yield Record(at + 8, whole, head[8 : 8 + whole])
@@ -165,13 +174,13 @@ def framed(file: OpenFile, key: bytes, network: Network, prefix_size: int, of: F
 
 
 def _gap(file: OpenFile, key: bytes, start: int, magic: bytes) -> tuple[int, bool]:
-    """The offset of the next magic after `start`, or the file's size; and whether there are only zeros before it."""
+    """The offset of the next magic after `start`, or the file's size; and True if only zeros precede it."""
     at, chunk, zeros, found, size = start, _SMALL_CHUNK, True, -1, file.size
     while at < size and found < 0:
         data = file.at(at, chunk)
         found = (file.at(at, chunk, key) if key else data).find(magic, at == start)
         last = len(data) < chunk
-        passed = found if found >= 0 else len(data) if last else chunk - 3  # a magic may straddle
+        passed = found if found >= 0 else len(data) if last else chunk - 3  # a magic may begin in the last 3 bytes
         zeros = zeros and not data[:passed].strip(b"\0")
         at = size if found < 0 and last else at + passed
         chunk = _LARGE_CHUNK
@@ -179,7 +188,7 @@ def _gap(file: OpenFile, key: bytes, start: int, magic: bytes) -> tuple[int, boo
 
 
 def _magic_of(head: bytes) -> Network | None:
-    """The network whose magic the file starts with, after any zeros."""
+    """The network whose magic the file starts with, after any zeros; None if there is none."""
     magic = head.lstrip(b"\0")[:4]
     return next((network for network in NETWORKS if magic == network.magic), None)
 
@@ -188,4 +197,4 @@ def _from_hex(text: bytes) -> bytes:
     try:
         return bytes.fromhex(text.decode("ascii"))
     except ValueError:
-        raise SourceError("not hex throughout") from None
+        raise SourceError("not hex throughout: a byte after the first ones is no hex digit") from None

@@ -1,10 +1,10 @@
-"""Calls of a `distributed.Client`, asynchronous or not, and what they raise when the scheduler or workers are gone."""
+"""Calls of a `distributed.Client`, asynchronous or not, and their errors when the scheduler or workers are lost."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, Any  # of distributed, which has no types
+from typing import TYPE_CHECKING, Any  # Any: distributed has no types
 
 from spvfilter._public import deferred
 from spvfilter._version import __version__
@@ -19,50 +19,51 @@ else:
     logging = deferred("logging")
     metadata = deferred("importlib.metadata")
 
-_CONNECT_S = 30
-_CLOSE_S = 5
-_WORKERS_S = 30
-_LOOK_S = 0.5  # between looks at whether workers are there
-_RETRIES = 2  # of what a worker cannot do
-ATTEMPTS = 8  # at what is lost with its workers, each of which the scheduler counts as four
+# All of these values are our choice.
+_CONNECT_S = 30  # Seconds within which the scheduler must answer.
+_CLOSE_S = 5  # Seconds that closing the client may take.
+_WORKERS_S = 30  # Seconds to wait for the first worker.
+_LOOK_S = 0.5  # Seconds between two checks of which workers are connected.
+_RETRIES = 2  # Times that the scheduler runs a failed call again.
+ATTEMPTS = 8  # Times that a call is submitted whose workers died. Dask gives up a submission after four deaths.
 
 
 class LostError(Exception):
-    """A call has no result, since workers have gone: those that it was for, or with what it was given."""
+    """A call has no result, because the workers that it ran on, or that held its arguments, were lost."""
 
     def __init__(self, cause: Exception | None, *, lacks_data: bool = False) -> None:
         super().__init__(cause)
         self.cause = cause
-        self.lacks_data = lacks_data  # what was scattered has gone, too
+        self.lacks_data = lacks_data  # True if the scattered arguments of the call were lost, too
 
 
 class Calls:
-    """A client of a cluster. Its methods raise SourceError when the scheduler is gone."""
+    """A client of a cluster. Its methods raise SourceError when the scheduler is lost."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
         self._running: set[Any] = set()
         self._awaited: set[asyncio.Future[object]] = set()
 
-    async def call(self, method: Callable[..., Any], *args: object, **options: object) -> Any:  # of a client, as it is
-        """Call a method of the client, which waits by itself unless the client is asynchronous."""
+    async def call(self, method: Callable[..., Any], *args: object, **options: object) -> Any:
+        """Call a method of the client. A client that is not asynchronous runs it in a thread."""
         with scheduler_is_there():
             if self.client.asynchronous:
                 return await method(*args, **options)
             return await asyncio.to_thread(method, *args, **options)
 
     async def scatter(self, value: object) -> Any:
-        """Send a value to every worker, for calls that follow. Raises SourceError.
+        """Send a value to every worker, for later calls. Raises SourceError.
 
-        A worker that goes meanwhile makes all of it fail, with what may look as if the scheduler were gone; it is then
-        sent again.
+        If a worker leaves meanwhile, the whole transfer fails with an error that may look as if the scheduler were
+        lost. The value is then sent again.
         """
         for _ in range(ATTEMPTS):
             try:
                 if self.client.asynchronous:
                     return await self.client.scatter(value, broadcast=True, hash=False)
                 return await asyncio.to_thread(self.client.scatter, value, broadcast=True, hash=False)
-            except OSError as error:  # CommClosedError and TimeoutError, too
+            except OSError as error:  # includes CommClosedError and TimeoutError
                 why = error
             if self.is_gone:
                 raise scheduler_is_gone(why) from why
@@ -76,9 +77,17 @@ class Calls:
         workers: Sequence[str] | None = None,
         are_there: Callable[[], Awaitable[bool]] | None = None,
     ) -> object:
-        """What a function comes to on any worker, or on one of those named, as long as they are there.
+        """Run a function on one worker and return its result.
 
-        Raises LostError, and what the function raises.
+        Args:
+            function: The function.
+            args: Its arguments.
+            workers: Addresses of the workers that may run it; by default any worker.
+            are_there: Returns True while these workers are connected.
+
+        Raises:
+            LostError: The workers were lost.
+            SourceError: The scheduler was lost. Errors of the function are raised, too.
         """
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
@@ -100,6 +109,7 @@ class Calls:
                 future.release()
 
     async def _result(self, future: Any, are_there: Callable[[], Awaitable[bool]] | None) -> object:
+        """Wait for the result of a future while the workers that may compute it are connected. Raises LostError."""
         if are_there is None:
             return await self._value(future)
         waiting = asyncio.ensure_future(self._value(future))
@@ -113,9 +123,9 @@ class Calls:
             waiting.cancel()
 
     async def _value(self, future: Any) -> object:
-        """Its result, which is waited for by a task that nobody cancels: it ends when the future is released.
+        """The result of a future. Nothing cancels the task that waits for it: it ends when the future is released.
 
-        A client answers several gathers by one; were that cancelled, each later gather of this client would end as
+        A client answers several gathers with one. If that one were cancelled, later gathers of this client would end as
         cancelled, too.
         """
         if not self.client.asynchronous:
@@ -126,36 +136,41 @@ class Calls:
         return await asyncio.shield(awaited)
 
     def _ended(self, awaited: asyncio.Future[object]) -> None:
+        """Forget a task that waited for a future."""
         self._awaited.discard(awaited)
         if not awaited.cancelled():
-            awaited.exception()  # has been seen, even where nobody waits any more
+            awaited.exception()  # else asyncio would warn that no task has retrieved the exception
 
     async def cancel(self, futures: Sequence[Any]) -> None:
-        """Cancel these, and all calls that are running. What a worker has begun with, it ends, for nothing."""
+        """Cancel these futures and all running calls.
+
+        A worker finishes a call that it has begun; the result is discarded.
+        """
         everything = [*futures, *self._running]
         if everything and not self.is_gone:
-            with suppress(Exception):  # the scheduler may go just now
+            with suppress(Exception):  # the scheduler may disappear at this moment
                 await self.call(self.client.cancel, everything, force=True)
 
     async def check_workers(self) -> None:
-        """Raises SourceError unless there is a worker, and all workers have this version of spvfilter."""
+        """Raise SourceError unless there is a worker, and all workers have this version of spvfilter."""
         try:
             await self.call(self.client.wait_for_workers, 1, timeout=_WORKERS_S)
         except TimeoutError:
             raise SourceError(
-                f"the cluster has no worker: start `dask worker {self._address()}` where the files are"
+                f"the cluster has no worker: start `dask worker {self._address()}` on a machine that has the files"
             ) from None
         found = await self.call(self.client.run, metadata.version, "spvfilter", on_error="return")
         for worker, version in sorted(found.items()):
             if isinstance(version, OSError):
-                continue  # it has just gone, or cannot be reached, and is used no more than others that are not there
+                continue  # the worker left or is unreachable: treat it as absent
             if isinstance(version, BaseException):
                 raise SourceError(
                     f"the worker {worker} has no spvfilter: install spvfilter {__version__} there ({version})"
                 )
             if version != __version__:
                 raise SourceError(
-                    f"the worker {worker} has spvfilter {version}, and {__version__} is here: all need the same"
+                    f"the worker {worker} has spvfilter {version}, and {__version__} is here: install the same"
+                    " version on all machines"
                 )
 
     def _address(self) -> str:
@@ -164,18 +179,18 @@ class Calls:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the client has lost its scheduler."""
+        """True if the client has lost its scheduler."""
         return self.client.status in ("closed", "closing", "connecting")
 
 
 def scheduler_is_gone(why: object) -> SourceError:
-    """The error that says so."""
-    return SourceError(f"the scheduler is gone ({why}): what was scanned is kept, and the same scan goes on")
+    """The error for a lost scheduler."""
+    return SourceError(f"the scheduler is gone ({why}): finished parts are kept; run the same scan again to continue")
 
 
 @contextmanager
 def scheduler_is_there() -> Iterator[None]:
-    """Raises SourceError where distributed tells that the scheduler is gone."""
+    """Raise SourceError if distributed reports that the scheduler is lost."""
     from distributed.comm.core import CommClosedError
 
     try:
@@ -188,13 +203,14 @@ def scheduler_is_there() -> Iterator[None]:
 async def connected(address: str) -> AsyncIterator[Any]:
     """A client of the cluster whose scheduler is at tcp://HOST:PORT.
 
-    Raises ParameterError without distributed, SourceError.
+    Raises ParameterError for a wrong address, and if distributed is not installed. Raises SourceError if no scheduler
+    answers.
     """
     try:
         import distributed
     except ImportError:
         raise ParameterError("a cluster needs Dask: pip install 'spvfilter[dask]'") from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what it says of lost connections is said by errors
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors already report lost connections
     client: Any = distributed.Client(  # type: ignore[no-untyped-call]
         address, asynchronous=True, timeout=_CONNECT_S, set_as_default=False
     )

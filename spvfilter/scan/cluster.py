@@ -1,6 +1,4 @@
-"""Parts scanned by the workers of a Dask cluster (the extra `dask`): the same bytes as in one thread, whoever dies
-meanwhile.
-"""
+"""Scan parts on the workers of a Dask cluster (extra `dask`). The result is that of one thread, even if workers die."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any  # of distributed, which has no types
+from typing import TYPE_CHECKING, Any  # Any: distributed has no types
 
 from spvfilter._public import deferred, public
 from spvfilter._version import __version__
@@ -32,18 +30,21 @@ if TYPE_CHECKING:
 else:
     asyncio = deferred("asyncio")
 
-_CLOSE_S = 5
-_WIDTH = 256  # parts given to the scheduler at once, some 0.1 MB each
+_CLOSE_S = 5  # seconds that closing waits for transfers to workers (our choice)
+_WIDTH = 256  # parts that the scheduler has at once, about 0.1 MB each (our choice)
 
 
 @public
 class DaskWorkers(Engine):
-    """Scans parts on the workers of a Dask cluster, each of which has to see the blocks' files by the same paths,
-    unless `plan` says where.
+    """An engine that scans parts on the workers of a Dask cluster.
 
-    Workers give back the files of parts, which this process writes, so that nothing else has to be shared. One that
-    comes late is used; a part whose worker dies is given to another. `client` is a `distributed.Client`, asynchronous
-    or not, which stays open.
+    Every worker must see the blocks' files by the same paths, unless `plan` says which worker has which file. Workers
+    return the files of parts and this process writes them, so nothing else must be shared. A worker that joins later is
+    used. If a worker dies, another worker scans its part.
+
+    Args:
+        client: A `distributed.Client`, asynchronous or not. It stays open.
+        plan: A plan of files that the workers have themselves, from `plan_on_workers`.
     """
 
     width = _WIDTH
@@ -58,12 +59,19 @@ class DaskWorkers(Engine):
         self._shared: dict[Path | None, asyncio.Task[Any]] = {}
 
     async def begin(self, table: WatchTable) -> None:
-        """Raises SourceError unless there is a worker, and all workers have this version of spvfilter."""
+        """Scan for the entries of this table from now on.
+
+        Raises SourceError unless there is a worker, and all workers have this version of spvfilter.
+        """
         self._table, self._shared = table, {}
         self._passes += 1
         await self._calls.check_workers()
 
     async def run(self, task: PartTask) -> PartSummary:
+        """Scan a part on a worker and write its file, unless a complete file is there already.
+
+        Raises OSError; SourceError if the part cannot be scanned or the scheduler is lost.
+        """
         done = await to_its_end(finished, task.path, task.key)
         if done is not None:
             return done
@@ -72,7 +80,7 @@ class DaskWorkers(Engine):
         return await to_its_end(_written, task, raw)
 
     async def _scanned(self, task: PartTask) -> bytes:
-        """The file of a part, from some worker."""
+        """The file of a part, scanned by any worker that has its blocks."""
         why: Exception | None = None
         for _ in range(ATTEMPTS):
             sharing = self._shared.get(task.coins)
@@ -84,16 +92,15 @@ class DaskWorkers(Engine):
             except LostError as error:
                 why = error.cause
                 if error.lacks_data and self._shared.get(task.coins) is sharing:
-                    del self._shared[task.coins]  # what was shared has died with the last worker that had it
+                    del self._shared[task.coins]  # the shared data was lost with the last worker that had it
             else:
                 if not isinstance(raw, bytes):
                     raise SourceError(f"part {task.part.number}: a worker has answered with no bytes")
                 return raw
-        raise SourceError(
-            f"part {task.part.number}: the workers that scan it have died, {ATTEMPTS} times in all: {why}"
-        )
+        raise SourceError(f"part {task.part.number}: the workers that scanned it died {ATTEMPTS} times: {why}")
 
     async def _on_some(self, task: PartTask, shared: object) -> object:
+        """Scan a part on one worker that has its blocks. Raises LostError, SourceError."""
         plan, fleet = self._plan, self._fleet
         if plan is None or fleet is None:
             return await self._calls.once(part_bytes, (task, shared))
@@ -105,12 +112,12 @@ class DaskWorkers(Engine):
         except AwayError:
             away = [machine for machine in range(len(plan.sights)) if not await fleet.workers(machine)]
             raise SourceError(
-                f"the worker(s) that alone have the block(s) of {plan.only_on(away or machines)} have gone away: start"
-                " one there, and the same scan goes on"
+                f"the only worker(s) with the block(s) of {plan.only_on(away or machines)} have left: start one on that"
+                " machine and run the same scan again to continue"
             ) from None
 
     async def _share(self, coins: Path | None) -> Any:
-        """Send what the parts of a pass have in common to every worker."""
+        """Send the data that all parts of a pass need to every worker."""
         self._passes += 1
         number = self._passes
 
@@ -127,13 +134,13 @@ class DaskWorkers(Engine):
         return await self._calls.scatter(shared)
 
     async def aclose(self) -> None:
-        """Cancel what was given to the cluster.
+        """Cancel the parts that the cluster has not finished.
 
-        A part that a worker has begun with is scanned to its end there, for nothing.
+        A worker that has begun a part scans it to the end; the result is discarded.
         """
         futures = []
         if self._shared:
-            # what is on its way could not be cancelled at the scheduler
+            # a transfer in progress cannot be cancelled at the scheduler
             await asyncio.wait(self._shared.values(), timeout=_CLOSE_S)
         for sharing in self._shared.values():
             sharing.cancel()
@@ -144,13 +151,16 @@ class DaskWorkers(Engine):
 
 
 def _written(task: PartTask, raw: bytes) -> PartSummary:
-    unchecked = task.path.with_name(f".spvfilter-{task.path.name}")  # a name that no part has
+    """Write the file of a part that a worker has returned, and check it."""
+    unchecked = task.path.with_name(f".spvfilter-{task.path.name}")  # not the name of a part
     with replacing(unchecked) as file:
         file.write(raw)
     summary = summary_of(unchecked, task.key)
     if summary is None:
         unchecked.unlink()
-        raise SourceError(f"part {task.part.number}: what a worker has answered is not the file of that part")
+        raise SourceError(
+            f"part {task.part.number}: a worker has answered with something else than the file of that part"
+        )
     unchecked.replace(task.path)
     return summary
 
@@ -165,12 +175,29 @@ async def scan_cluster(
     form: OutputFormat | str = OutputFormat.CSV,
     check: bool = False,
 ) -> Path:
-    """Scan a plan's parts on the workers of a Dask cluster into a directory, as `scan_parts` does: the path of the file
-    of matches.
+    """Scan a plan's parts on the workers of a Dask cluster into a directory, as `scan_parts` does.
 
-    `plan` may be one of files that workers have themselves (`plan_on_workers`). `client` is a `distributed.Client`,
-    asynchronous or not. Raises what `scan_parts` raises; SourceError without a worker, where a worker has another
-    version of spvfilter or does not see the files, and where the scheduler is gone: then the same call goes on.
+    If the scheduler is lost, call it again with the same arguments to continue.
+
+    Args:
+        client: A `distributed.Client`, asynchronous or not.
+        plan: A plan of files that all workers see by the same paths, or of files that workers have themselves
+            (`plan_on_workers`).
+        watch: The watch list.
+        out: The directory.
+        form: The format of the file of matches.
+        check: True to verify proof of work, merkle root and witness commitment of each block.
+
+    Returns:
+        The path of the file of matches.
+
+    Raises:
+        ParameterError: The watch list is empty or of another network, the directory holds something else, or a package
+            is missing.
+        DirectoryInUseError: Another scan uses the directory.
+        SourceError: There is no worker, a worker has another version of spvfilter or does not see the files, or the
+            scheduler is lost.
+        OSError: A file cannot be read or written.
     """
     engine = DaskWorkers(client, plan if isinstance(plan, WorkerPlan) else None)
     try:

@@ -1,4 +1,11 @@
-"""The outpoints that a first pass over the parts has found: a file of packed hits, from which any worker takes them."""
+"""A file of the outpoints that a first pass over the parts found. Any worker can load it for the second pass.
+
+| bytes | field |
+|---|---|
+| 4 | size of packed hits, u32 LE |
+| size | packed hits of up to 4,096 outputs; these two fields are repeated |
+| 32 | SHA-256 of all bytes before |
+"""
 
 from __future__ import annotations
 
@@ -13,15 +20,15 @@ from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, WatchTable, pack_hits, un
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.partfile import PartFile
 
-MOST_COINS = 20_000_000  # outpoints kept in memory, some 150 bytes each
-_CHUNK = 4_096  # hits
-_PIECE = 1 << 20  # bytes
+MOST_COINS = 20_000_000  # outpoints kept in memory, about 150 bytes each (our choice)
+_CHUNK = 4_096  # hits that are packed at once (our choice)
+_PIECE = 1 << 20  # bytes that are read at once (our choice)
 
 
 def write_coins(path: Path, parts: Iterable[PartFile], most: int = MOST_COINS) -> None:
-    """Write the outputs among the hits of parts, in their order.
+    """Write the outputs among the hits of parts to a file, in their order.
 
-    Raises OSError; SourceError if they are more than `most`.
+    Raises OSError; SourceError for more than `most` outputs.
     """
     digest, count = sha256(), 0
     with replacing(path) as file:
@@ -29,8 +36,8 @@ def write_coins(path: Path, parts: Iterable[PartFile], most: int = MOST_COINS) -
             count += len(chunk)
             if count > most:
                 raise SourceError(
-                    f"more than {most:,} outputs pay the watch list, and their outpoints do not fit in memory: keep"
-                    " rev*.dat beside the blocks, which say what each block spends"
+                    f"more than {most:,} outputs pay the watch list, and their outpoints do not fit in memory: put"
+                    " rev*.dat beside the blocks (they have the coins that each block spends)"
                 )
             packed = pack_hits(chunk)
             piece = len(packed).to_bytes(4, "little") + packed
@@ -40,7 +47,7 @@ def write_coins(path: Path, parts: Iterable[PartFile], most: int = MOST_COINS) -
 
 
 def are_whole(path: Path) -> bool:
-    """Whether the file is there, as it was written. Raises OSError."""
+    """True if the file exists and its digest is right. Raises OSError."""
     digest = sha256()
     try:
         with path.open("rb") as file:
@@ -54,12 +61,14 @@ def are_whole(path: Path) -> bool:
 
 
 def _outputs(parts: Iterable[PartFile]) -> Iterator[Hit]:
+    """Yield the hits that are outputs."""
     for part in parts:
         for block in part.blocks():
             yield from (hit for hit in unpack_hits(block.packed) if not hit.spend)
 
 
 def _chunks(hits: Iterator[Hit]) -> Iterator[list[Hit]]:
+    """Yield lists of up to 4,096 hits."""
     chunk: list[Hit] = []
     for hit in hits:
         chunk.append(hit)
@@ -92,6 +101,6 @@ def table_with_coins(table: WatchTable, path: Path) -> WatchTable:
 
 
 def entry_of(table: WatchTable, hit: Hit) -> int:
-    """The entry on whose behalf an outpoint is watched: its own, if it is one."""
+    """The entry for which an outpoint is watched: the outpoint's own entry, if it has one."""
     by_hand = table.find(EntryKind.OUTPOINT, hit.outpoint)
     return hit.entry if by_hand == NO_ENTRY else by_hand

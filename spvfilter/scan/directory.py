@@ -1,6 +1,4 @@
-"""A scan in a directory: parts, each a file, that any engine makes in any order; stopped anywhere, the same scan goes
-on.
-"""
+"""A scan into a directory, one file for each part. Any engine scans any part; a stopped scan can be continued."""
 
 from __future__ import annotations
 
@@ -30,9 +28,9 @@ if TYPE_CHECKING:
 else:
     asyncio = deferred("asyncio")
 
-_PARTS = "parts"
-_LOCK = ".lock"
-_NO_COINS = b""
+_PARTS = "parts"  # name of the subdirectory for the files of parts
+_LOCK = ".lock"  # name of the file that a running scan locks
+_NO_COINS = b""  # the key of a first pass, which knows no outpoints
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -41,28 +39,34 @@ _T = TypeVar("_T")
 @public
 @dataclass(slots=True)
 class PartsReport:
-    """How far a scan in parts is. It is updated while the scan runs."""
+    """The progress of a scan in parts. It is updated while the scan runs."""
 
     parts_total: int = 0
-    """To be scanned, each pass counted."""
+    """Parts to scan; a part counts once in each pass that scans it."""
     parts_done: int = 0
+    """Parts scanned so far."""
     bytes_total: int = 0
+    """Bytes of blocks to scan, in all passes."""
     bytes_done: int = 0
+    """Bytes of blocks scanned so far."""
     passes: int = 1
-    """Two where spends have to be found by outpoint; more where windows of keychains have moved."""
+    """Number of passes: two if spends must be found by outpoint, more if windows of keychains have moved."""
     summary: PartSummary = field(default_factory=PartSummary)
-    """Of all parts, once the scan is done."""
+    """Summary of all parts; complete when the scan is done."""
 
 
 class _Done(NamedTuple):
-    """What is scanned: a task for each part, in chain order."""
+    """The result of all passes."""
 
     tasks: list[PartTask]
+    """The tasks whose files make up the result, in chain order."""
     summaries: list[PartSummary]
+    """The summary of each of these files."""
     coins: bytes = _NO_COINS
-    """The key of the outpoints for which parts were scanned again."""
+    """Key of the outpoints for which parts were scanned again; empty without a second pass."""
 
     def total(self) -> PartSummary:
+        """Sum of all summaries."""
         total = PartSummary()
         for summary in self.summaries:
             total.add(summary)
@@ -71,14 +75,23 @@ class _Done(NamedTuple):
 
 @public
 class PartScan:
-    """A scan of a plan's parts into a directory, where it leaves a file for each part, and a manifest.
+    """A scan of a plan's parts into a directory, which then has a manifest and a file for each part.
 
-    The watch list is not changed: a copy of it learns, and its windows move. What the files hold does not depend on the
-    number of parts or workers, nor on how often the scan was stopped. Where blocks have no undo record there are two
-    passes: the first finds outputs, the second what spends them; their outpoints have to fit in memory, at most
-    `most_coins`. Where uses move the windows of keychains, all is scanned again with what is watched then.
+    The watch list itself is not changed: the scan uses a copy of it, whose keychain windows move. The result does not
+    depend on the number of parts or workers, or on how often the scan was stopped.
 
-    Raises ParameterError for an empty watch list, and one of another network.
+    - If blocks have no undo record, there are two passes: the first finds outputs, the second finds their spends.
+    - If a use moves the window of a keychain, all parts are scanned again with the new scripts.
+
+    Args:
+        directory: The directory; it is created if it does not exist.
+        plan: The blocks.
+        watch: The watch list.
+        check: True to verify proof of work, merkle root and witness commitment of each block.
+        most_coins: Outpoints that a second pass may keep in memory, about 150 bytes each.
+
+    Raises:
+        ParameterError: The watch list is empty, or its network is not that of the plan.
     """
 
     def __init__(
@@ -95,9 +108,13 @@ class PartScan:
         if watch.network != plan.network:
             raise ParameterError(f"the watch list is of {watch.network}, and the blocks are of {plan.network}")
         self.directory = Path(directory)
+        """The directory."""
         self.plan = plan
+        """The blocks."""
         self.check = check
+        """True if each block is verified."""
         self.report = PartsReport()
+        """The progress of the scan."""
         self._given = watch.copy()
         self._watch = self._given
         self._most_coins = most_coins
@@ -105,21 +122,27 @@ class PartScan:
 
     @property
     def watch(self) -> WatchList:
-        """The copy of the watch list, with the windows of this scan, to whose entries the packed hits refer."""
+        """The copy of the watch list that this scan uses. The packed hits refer to its entries."""
         return self._watch
 
     async def run(self, engine: Engine | None = None) -> list[PartFile]:
-        """Scan what is not scanned yet, by default in one thread, and return the files of the parts, in chain order.
+        """Scan the parts that are not scanned yet, by default in one thread.
 
-        Raises ParameterError if the directory holds another scan, or other things; DirectoryInUseError while another
-        one scans into it; OSError; SourceError for what cannot be used.
+        Returns:
+            The files of the parts in chain order.
+
+        Raises:
+            ParameterError: The directory holds another scan, or other files.
+            DirectoryInUseError: Another scan uses the directory.
+            SourceError: A source of blocks cannot be used.
+            OSError: A file cannot be read or written.
         """
         async with self.held(engine) as parts:
             return parts
 
     @asynccontextmanager
     async def held(self, engine: Engine | None = None) -> AsyncIterator[list[PartFile]]:
-        """Scan as `run` does; nobody else scans into the directory until the context is left.
+        """Scan as `run` does. No other scan can use the directory until the context is left.
 
         Raises what `run` raises.
         """
@@ -134,6 +157,7 @@ class PartScan:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
+        """Lock the directory. Raises DirectoryInUseError."""
         self.directory.mkdir(parents=True, exist_ok=True)
         try:
             lock = FileLock.take(self.directory / _LOCK)
@@ -148,6 +172,7 @@ class PartScan:
             lock.release()
 
     async def _scanned(self, engine: Engine) -> list[PartFile]:
+        """Scan the parts, or return the files of a finished scan that is still complete."""
         manifest = await to_its_end(self._opened)
         if (
             manifest.finished
@@ -160,11 +185,15 @@ class PartScan:
         return await to_its_end(self._finish, manifest, await self._passes(engine))
 
     def finished(self) -> list[PartFile]:
-        """The files of the parts of a scan that has ended, in chain order. Raises OSError, SourceError."""
+        """The files of the parts of a finished scan in chain order; empty if the scan is not finished.
+
+        Raises OSError, SourceError.
+        """
         manifest = Manifest.read(self.directory)
         return [] if manifest is None else [PartFile(self.directory / _PARTS / name) for name in manifest.finished]
 
     def _opened(self) -> Manifest:
+        """The manifest of the directory. A new directory gets one now. Raises ParameterError for another scan."""
         held = Manifest.read(self.directory)
         if held is None:
             names = (each.name for each in self.directory.iterdir())
@@ -179,7 +208,7 @@ class PartScan:
         return held
 
     def _whole(self, manifest: Manifest) -> _Done | None:
-        """A finished scan, after a reading of its files; None if one is missing, damaged, or not that of its part."""
+        """The result of a finished scan; None if the file of a part is missing, damaged or of another task."""
         if len(manifest.finished) != len(self.plan.parts):
             return None
         self._set_windows(manifest.windows)
@@ -203,8 +232,9 @@ class PartScan:
         return done
 
     async def _is_mended(self, done: _Done, engine: Engine) -> bool:
-        """Whether something can be read now that could not be read for a finished scan: the parts concerned are scanned
-        again.
+        """True if data can be read now that the finished scan could not read.
+
+        The parts that lack data are scanned again to find out.
         """
         lacking = [
             (task.part, summary) for task, summary in zip(done.tasks, done.summaries, strict=True) if summary.lacks
@@ -220,7 +250,7 @@ class PartScan:
         )
 
     def _widen(self) -> None:
-        """Let windows reach twice as far, so that few uses move them."""
+        """Double the lookahead of the windows before the scan, so that few uses move them."""
         if self._given.keychains:
             widened = self._given.copy()
             widened.advance()
@@ -228,7 +258,7 @@ class PartScan:
             self._set_windows({keychain.name: keychain.end for keychain in widened.keychains})
 
     def _set_windows(self, ends: dict[str, int]) -> None:
-        """Have the windows of keychains end there. The numbers of the list's entries depend on nothing else."""
+        """Let the windows of keychains end at these indexes. Only they determine the numbers of the list's entries."""
         if ends:
             self._watch = self._given.copy()
             for keychain in self._watch.keychains:
@@ -236,7 +266,10 @@ class PartScan:
             self._watch.advance()
 
     def _windows_moved(self, files: Sequence[PartFile]) -> bool:
-        """Note what the hits in the files use; whether windows have moved: then they reach twice as far again."""
+        """Advance the windows for the scripts that the hits use. True if a window moved.
+
+        Windows that moved are then widened again.
+        """
         if not self._watch.keychains:
             return False
         before = {keychain.name: keychain.end for keychain in self._watch.keychains}
@@ -248,6 +281,7 @@ class PartScan:
         return ends != before
 
     async def _passes(self, engine: Engine) -> _Done:
+        """Scan all parts as often as needed: until no window moves, and again for spends by outpoint."""
         parts = self.plan.parts
         while True:
             table = self._watch.table
@@ -274,8 +308,9 @@ class PartScan:
         return _Done(tasks, summaries, key)
 
     def _learned(self, paths: Sequence[Path]) -> bytes:
-        """Have the outpoints that parts have found in a file; its key, which depends on all that these found, and is
-        empty without any.
+        """Write the outpoints that these parts found to a file. Returns its key; empty if no output was found.
+
+        The key depends on everything that the parts found.
         """
         files = [PartFile(path) for path in paths]
         key = sha256(b"".join(file.digest for file in files)).digest()
@@ -285,9 +320,11 @@ class PartScan:
         return b"" if coins.stat().st_size == HASH_SIZE else key
 
     def _coins(self, key: bytes) -> Path:
+        """The path of the file of outpoints with this key."""
         return self.directory / _PARTS / f"coins-{key[:8].hex()}.hits"
 
     def _task(self, part: Part, watch: bytes, coins: bytes = _NO_COINS) -> PartTask:
+        """The task for a part; its path and key depend on everything that its file depends on."""
         key = task_key(part, watch, coins, self.plan.undo, self.check)
         name = f"{'stale-' if part.is_stale else ''}{part.number:06}-{key[:8].hex()}.part"
         return PartTask(
@@ -295,7 +332,7 @@ class PartScan:
         )
 
     async def _pass(self, engine: Engine, tasks: Sequence[PartTask]) -> list[PartSummary]:
-        """Run tasks, as many at once as the engine takes, and one more."""
+        """Run tasks: as many at once as the engine takes, and one more."""
         self.report.parts_total += len(tasks)
         self.report.bytes_total += sum(task.part.size for task in tasks)
         summaries: list[PartSummary | None] = [None] * len(tasks)
@@ -317,17 +354,18 @@ class PartScan:
         return [summary for summary in summaries if summary is not None]
 
     def _finish(self, manifest: Manifest, done: _Done) -> list[PartFile]:
+        """Record the result in the manifest."""
         self.report.summary = done.total()
         manifest.windows = {keychain.name: keychain.end for keychain in self._watch.keychains}
         manifest.coins = done.coins.hex()
         manifest.finished = [task.path.name for task in done.tasks]
-        manifest.rendered = {}  # what was rendered before may lack what is found now
+        manifest.rendered = {}  # earlier outputs may lack matches that this scan has found
         manifest.write(self.directory)
         self._clean(manifest)
         return [PartFile(task.path) for task in done.tasks]
 
     def _clean(self, manifest: Manifest) -> None:
-        """Remove what an earlier pass, or a process that was killed, has left beside the files of a finished scan."""
+        """Remove the files of earlier passes and of killed processes from the directory of a finished scan."""
         kept = set(manifest.finished)
         for path in (self.directory / _PARTS).iterdir():
             if path.name not in kept:
@@ -335,8 +373,9 @@ class PartScan:
 
 
 async def to_its_end(call: Callable[_P, _T], *args: _P.args, **options: _P.kwargs) -> _T:
-    """Call a function in a thread, and wait for its end even if cancelled: a directory is not let go while something
-    writes there.
+    """Call a function in a thread and wait until it returns, even if this task is cancelled.
+
+    A directory must not be unlocked while a thread still writes to it.
     """
     working = asyncio.ensure_future(asyncio.to_thread(call, *args, **options))
     try:
@@ -346,5 +385,5 @@ async def to_its_end(call: Callable[_P, _T], *args: _P.args, **options: _P.kwarg
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([working])
         if not working.cancelled():
-            working.exception()  # it is seen, and the cancellation is what is told
+            working.exception()  # else asyncio would warn about it; the cancellation is raised instead
         raise

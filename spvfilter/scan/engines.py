@@ -1,4 +1,4 @@
-"""Where the parts of a scan are scanned: in threads, or in processes of this machine. Either gives the same bytes."""
+"""Engines: they scan parts in threads or in processes of this machine, with the same result."""
 
 from __future__ import annotations
 
@@ -32,36 +32,38 @@ else:
     signal = deferred("signal")
     tempfile = deferred("tempfile")
 
-MAX_WORKERS = 256
-_ATTEMPTS = 3  # at a part whose process dies
+MAX_WORKERS = 256  # threads or processes (our choice)
+_ATTEMPTS = 3  # times that a part is scanned whose process dies (our choice)
 
-TableState = tuple[list[tuple[EntryKind, bytes]], list[tuple[bytes, Coin]]]
+TableState = tuple[list[tuple[EntryKind, bytes]], list[tuple[bytes, Coin]]]  # entries and outpoints of a table
 
 
 @public
 class Engine(ABC):
-    """Scans parts. `width` is the number of parts that it scans at once."""
+    """Scans the parts of a PartScan."""
 
     width: int
+    """Number of parts that it scans at once."""
 
     @abstractmethod
     async def begin(self, table: WatchTable) -> None:
-        """Parts are scanned for this table from now on."""
+        """Scan for the entries of this table from now on."""
 
     @abstractmethod
     async def run(self, task: PartTask) -> PartSummary:
-        """Scan a part and write its file, unless that is there already and whole. Raises OSError, SourceError."""
+        """Scan a part and write its file, unless a complete file is there already. Raises OSError, SourceError."""
 
     @abstractmethod
     async def aclose(self) -> None:
-        """End what is running."""
+        """Stop running scans and release all resources."""
 
 
 def run_task(
     task: PartTask, table_for: Callable[[Path | None], WatchTable], is_stopped: Callable[[], bool] = lambda: False
 ) -> PartSummary:
-    """The summary of a part's file, which is made unless it is there: done once is done, and done twice gives the same
-    bytes.
+    """Make the file of a part, unless a complete file is there already, and return its summary.
+
+    The same task always writes the same bytes.
     """
     done = finished(task.path, task.key)
     if done is not None:
@@ -72,11 +74,10 @@ def run_task(
 
 
 def finished(path: Path, key: bytes) -> PartSummary | None:
-    """The summary of the file of a part that need not be scanned again; one that is of no use is removed.
+    """The summary of a part's file if the part need not be scanned again; else None, and the file is removed.
 
-    Raises OSError.
-
-    A part in which something could not be read is scanned again: a disk or a server may have been away.
+    A part is scanned again if something could not be read: a disk or a server may have been unavailable. Raises
+    OSError.
     """
     summary = summary_of(path, key)
     if summary is not None and not summary.lacks:
@@ -86,7 +87,7 @@ def finished(path: Path, key: bytes) -> PartSummary | None:
 
 
 def summary_of(path: Path, key: bytes) -> PartSummary | None:
-    """The summary of the file of a part if it is there, whole, and of this key. Raises OSError."""
+    """The summary of a part's file; None if the file is missing, incomplete or has another key. Raises OSError."""
     try:
         file = PartFile(path)
         return file.summary() if file.key == key else None
@@ -95,7 +96,7 @@ def summary_of(path: Path, key: bytes) -> PartSummary | None:
 
 
 class _Tables:
-    """A table, and the copy of it that knows the outpoints of a file, which is made once."""
+    """A table, and a copy of it that also watches the outpoints of a file. The copy is made once."""
 
     def __init__(self, table: WatchTable) -> None:
         self._table = table
@@ -103,6 +104,7 @@ class _Tables:
         self._lock = threading.Lock()
 
     def get(self, coins: Path | None) -> WatchTable:
+        """The table, or its copy for a file of outpoints."""
         if coins is None:
             return self._table
         with self._lock:
@@ -113,9 +115,13 @@ class _Tables:
 
 @public
 class Threads(Engine):
-    """Scans parts in threads, which is parallel with the compiled kernel; the pure one uses one thread.
+    """An engine that scans parts in threads, in parallel with the compiled kernel. The pure kernel uses one thread.
 
-    Raises ParameterError unless there are 1 to 256.
+    Args:
+        jobs: Number of threads, 1 to 256.
+
+    Raises:
+        ParameterError: The number of threads is outside that range.
     """
 
     def __init__(self, jobs: int = 1) -> None:
@@ -125,48 +131,59 @@ class Threads(Engine):
         self._is_stopped = False
 
     async def begin(self, table: WatchTable) -> None:
+        """Scan for the entries of this table from now on."""
         self._tables = _Tables(table)
 
     async def run(self, task: PartTask) -> PartSummary:
+        """Scan a part in a thread and write its file. Raises OSError, SourceError."""
         call = asyncio.get_running_loop().run_in_executor
         return await call(self._threads, run_task, task, self._tables.get, lambda: self._is_stopped)
 
     async def aclose(self) -> None:
+        """Stop the running scans and wait until the threads have ended."""
         self._is_stopped = True
         closing = asyncio.create_task(asyncio.to_thread(self._threads.shutdown, cancel_futures=True))
         try:
             await asyncio.shield(closing)
         except asyncio.CancelledError:
-            await closing  # no thread outlives the scan
+            await closing  # no thread may outlive the scan
             raise
 
 
 @public
 class Processes(Engine):
-    """Scans parts in processes of their own, each with its copy of the watch list.
+    """An engine that scans parts in processes, each with its own copy of the watch list.
 
-    A part whose process dies is given to another, twice.
+    If a process dies, its part is scanned again, up to three times in all. A program that uses this engine needs the
+    `if __name__ == "__main__":` of multiprocessing.
 
-    A program that uses it needs the `if __name__ == "__main__":` of multiprocessing. Raises ParameterError unless there
-    are 1 to 256.
+    Args:
+        count: Number of processes, 1 to 256.
+
+    Raises:
+        ParameterError: The number of processes is outside that range.
     """
 
     def __init__(self, count: int) -> None:
         self.width = _checked(count)
-        self._state: Path | None = (
-            None  # a file with the table, pickled: what a process is started with has to fit into a pipe
-        )
+        # A file with the pickled table: the arguments that a process starts with have to fit into a pipe.
+        self._state: Path | None = None
         self._pool: futures.ProcessPoolExecutor | None = None
 
     async def begin(self, table: WatchTable) -> None:
+        """Scan for the entries of this table from now on."""
         await self.aclose()
         self._state = await asyncio.to_thread(_written, table)
 
     async def run(self, task: PartTask) -> PartSummary:
+        """Scan a part in a process and write its file.
+
+        Raises OSError; SourceError, also if the process dies three times.
+        """
         for _ in range(_ATTEMPTS):
             pool = self._opened()
             try:
-                with _without_interrupts():  # of processes that are started here: the parent ends them
+                with _without_interrupts():  # the parent ends the processes that are started here
                     running = asyncio.get_running_loop().run_in_executor(pool, _in_process, task)
                 return await running
             except futures.BrokenExecutor:
@@ -176,12 +193,14 @@ class Processes(Engine):
         raise SourceError(f"part {task.part.number}: the process that scans it has died {_ATTEMPTS} times")
 
     def _opened(self) -> futures.ProcessPoolExecutor:
+        """The pool of processes; it is started if there is none."""
         if self._pool is None:
-            context = multiprocessing.get_context("spawn")  # a fork of a process with threads may hang
+            context = multiprocessing.get_context("spawn")  # a forked copy of a process with threads may hang
             self._pool = futures.ProcessPoolExecutor(self.width, context, _begin_process, (self._state,))
         return self._pool
 
     async def aclose(self) -> None:
+        """Terminate the processes."""
         state, self._state = self._state, None
         if state is not None:
             state.unlink(missing_ok=True)
@@ -199,7 +218,7 @@ class Processes(Engine):
 
 
 def _written(table: WatchTable) -> Path:
-    """A file with what is in a table. Raises OSError."""
+    """Write the contents of a table to a temporary file. Raises OSError."""
     descriptor, name = tempfile.mkstemp(prefix="spvfilter-table-")  # mode 0600
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -213,7 +232,7 @@ def _written(table: WatchTable) -> Path:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Processes that are started meanwhile never see SIGINT; for this one it is put off."""
+    """Block SIGINT. Processes that are started meanwhile never see it; for this process it is delivered later."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -225,8 +244,9 @@ _process_tables = _Tables(WatchTable())
 
 
 def _begin_process(state: Path | None) -> None:
+    """Prepare a process: load the table, and end when the parent ends."""
     global _process_tables
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends its processes
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent ends this process
     threading.Thread(target=_end_with_parent, args=(state,), daemon=True).start()
     table = WatchTable()
     entries, coins = pickle.loads(state.read_bytes()) if state is not None else ([], [])
@@ -238,7 +258,7 @@ def _begin_process(state: Path | None) -> None:
 
 
 def _end_with_parent(state: Path | None) -> None:
-    """A parent that was killed ends nobody: its processes would wait for ever, and its file would stay."""
+    """End this process when its parent has died; otherwise it would wait for ever and the file would stay."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -248,10 +268,12 @@ def _end_with_parent(state: Path | None) -> None:
 
 
 def _in_process(task: PartTask) -> PartSummary:
+    """Run a task in this process."""
     return run_task(task, _process_tables.get)
 
 
 def _checked(workers: int) -> int:
+    """The number of workers. Raises ParameterError outside 1 to 256."""
     if not 1 <= workers <= MAX_WORKERS:
-        raise ParameterError(f"from 1 to {MAX_WORKERS} workers, not {workers}")
+        raise ParameterError(f"the number of workers is from 1 to {MAX_WORKERS}, not {workers}")
     return workers

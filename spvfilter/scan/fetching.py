@@ -1,6 +1,4 @@
-"""Blocks of a full node, for a scan: fetched ahead in a bounded number, passed on in chain order, and fetched again
-when that is needed.
-"""
+"""Blocks of a full node for a scan: fetched ahead in a bounded number, in chain order, and fetched again if needed."""
 
 from __future__ import annotations
 
@@ -32,20 +30,27 @@ else:
     fullnode = deferred("spvfilter.rpc.fullnode")
 
 T = TypeVar("T")
-_AHEAD = 16  # blocks, of at most 4 MB each
+_AHEAD = 16  # blocks that are fetched before they are scanned, at most 4 MB each (our choice)
 _NEED = "Bitcoin Core 30 or later with -rest=1"
 
 
 @public
 class NodeBlocks:
-    """The blocks of a node's best chain, as it is when the scan begins, of which `span` says which are scanned.
+    """The blocks of a node's best chain, as it is when the scan begins.
 
-    At most `ahead` blocks are fetched before they are scanned, of 4 MB each at most. With `undo`, "auto" or "require",
-    the node is asked what each block spends, which Bitcoin Core tells from version 30 on by REST: spends are then found
-    by the script that they spend, with value and fee. `listing`, if given, has the blocks to scan; `offered` gives a
-    block that came in another way, which is checked.
+    With `undo`, spends are found by the script that they spend, and have a value and a fee. The node must tell what
+    each block spends: Bitcoin Core does so by REST from version 30 on.
 
-    Raises ParameterError for `ahead` below 1, an unknown mode, and a listing with a span.
+    Args:
+        node: The node.
+        undo: "auto" to use undo records if the node has them, "require" to fail without them, "off" to ignore them.
+        span: The range of blocks to scan; by default all.
+        ahead: Blocks that are fetched before they are scanned, at least 1, of at most 4 MB each.
+        listing: The blocks to scan, instead of a span.
+        offered: Returns a block that arrived in another way, by its hash, or None. The block is checked.
+
+    Raises:
+        ParameterError: `ahead` is below 1, the mode of `undo` is unknown, or both a listing and a span are given.
     """
 
     def __init__(
@@ -61,24 +66,30 @@ class NodeBlocks:
         if undo not in list(UndoMode):
             raise ParameterError(f"undo is one of {', '.join(UndoMode)}, not {undo!r}")
         if ahead < 1:
-            raise ParameterError(f"at least 1 block is fetched ahead: {ahead}")
+            raise ParameterError(f"ahead is at least 1 block, not {ahead}")
         if listing is not None and span is not None:
-            raise ParameterError("a listing has the blocks to scan: no span can be taken of it")
+            raise ParameterError("give either a listing or a span: a listing is scanned whole")
         self.node = node
+        """The node."""
         self.mode = UndoMode(undo)
+        """Whether undo records are used."""
         self.span = span or BlockSpan()
+        """The range of blocks to scan."""
         self.ahead = ahead
+        """Blocks that are fetched before they are scanned."""
         self.known = listing
+        """The given listing, or None."""
         self.offered = offered
+        """The given source of blocks that arrived in another way, or None."""
 
     async def listing(self) -> fullnode.Listing:
-        """The blocks to scan. Raises NodeError, SourceError."""
+        """The hashes of the blocks to scan, by height. Raises NodeError, SourceError."""
         span = self.span
         return self.known or await self.node.listing(span.from_height or 0, span.to_height, span.from_time)
 
 
 class _Record(UndoPlace):
-    """An undo record that a node has told of: in no file, and read by a call."""
+    """An undo record from a node. It is in no file; a call reads it."""
 
     _read: Callable[[], bytes]
 
@@ -93,13 +104,15 @@ class _Record(UndoPlace):
 
 @dataclass(slots=True)
 class _Fetched:
+    """A block, and its undo record if the node tells it."""
+
     ref: BlockRef
     raw: bytes
     record: bytes | None
 
 
 class _Reader(Readable):
-    """Fetches blocks and records again, for threads that scan, which wait for the event loop meanwhile."""
+    """Fetches blocks and undo records again, for scanning threads. They wait until the event loop has the answer."""
 
     def __init__(self, node: fullnode.FullNode, mode: UndoMode, listing: fullnode.Listing) -> None:
         self.mode = mode
@@ -108,8 +121,8 @@ class _Reader(Readable):
         self._loop = asyncio.get_running_loop()
         self._asked: set[asyncio.Task[object]] = set()
         self._closing = False
-        self._records: dict[bytes, bytes] = {}  # of blocks that are fetched and not yet scanned
-        self._without: set[bytes] = set()  # blocks that have none
+        self._records: dict[bytes, bytes] = {}  # undo records of blocks that are fetched but not scanned, by block hash
+        self._without: set[bytes] = set()  # hashes of blocks without an undo record
 
     def put(self, digest: bytes, record: bytes | None) -> None:
         """Keep the undo record of a block that is passed on."""
@@ -125,7 +138,7 @@ class _Reader(Readable):
         return f"{self._node.endpoint}, block {hash_to_hex(ref.hash)}"
 
     def opened_undo(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place | None] | None]:
-        """Not None if a block has a record: the blocks are then scanned one by one, each with its own."""
+        """A list of None if any block has a record, else None. With a list, the kernel scans the blocks one by one."""
         return nullcontext([None] * len(refs) if any(self.find_undo(ref) is not None for ref in refs) else None)
 
     def find_undo(self, ref: BlockRef) -> UndoPlace | None:
@@ -146,27 +159,30 @@ class _Reader(Readable):
         return []
 
     def close(self) -> None:
-        """Cancel what threads wait for; they get a SourceError. Called in the event loop."""
+        """Cancel the requests that threads wait for. The threads get a SourceError. Called in the event loop."""
         self._closing = True
         for task in self._asked:
             task.cancel()
 
     def _record(self, ref: BlockRef) -> bytes:
+        """The undo record of a block, kept or fetched again."""
         record = self._records.pop(ref.hash, None)
         if record is None:
             record = self._wait(lambda: self._node.undo_record(ref.hash, ref.previous))
         if record is None:
-            raise SourceError("the node does not tell any more what the block spends")
+            raise SourceError("the node no longer tells what the block spends")
         return record
 
     def _wait(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Run a request in the event loop and wait for it in this thread."""
+
         async def ask() -> T:
             task = asyncio.current_task()
             assert task is not None
             self._asked.add(task)
             try:
                 if self._closing:
-                    raise SourceError("the scan was left")
+                    raise SourceError("the scan was closed")
                 return await call()
             finally:
                 self._asked.discard(task)
@@ -174,7 +190,7 @@ class _Reader(Readable):
         try:
             return asyncio.run_coroutine_threadsafe(ask(), self._loop).result()
         except futures.CancelledError:
-            raise SourceError("the scan was left") from None
+            raise SourceError("the scan was closed") from None
 
 
 class NodeFeed(Feed):
@@ -191,7 +207,7 @@ class NodeFeed(Feed):
     async def of(cls, blocks: NodeBlocks, network: Network, report: ScanReport) -> NodeFeed:
         """List the blocks.
 
-        Raises ParameterError for a node of another network than the watch list's; NodeError, SourceError.
+        Raises ParameterError if the node is of another network than the watch list; NodeError, SourceError.
         """
         if blocks.node.network is not network:
             raise ParameterError(f"the watch list is of {network}, the node of {blocks.node.network}")
@@ -228,6 +244,7 @@ class NodeFeed(Feed):
             await asyncio.gather(*fetching, return_exceptions=True)
 
     async def _block(self, digest: bytes) -> bytes:
+        """A block that was offered and is valid, or else the node's."""
         node, offered = self._blocks.node, self._blocks.offered
         if offered is not None and (raw := offered(digest)) is not None:
             with suppress(NodeAnswerError):
@@ -236,9 +253,9 @@ class NodeFeed(Feed):
         return await node.block(digest)
 
     async def _fetch(self, height: int) -> _Fetched:
-        """One block and what it spends.
+        """One block and its undo record.
 
-        Raises NodeError; NodeAnswerError also if it states another height than that of its place.
+        Raises NodeError; NodeAnswerError also if the block states another height than it has in the chain.
         """
         digest, node = self._listing.hash_at(height), self._blocks.node
         raw = await self._block(digest)
@@ -258,12 +275,12 @@ class NodeFeed(Feed):
         return _Fetched(ref, raw, record)
 
     def _pending(self, height: int, fetched: _Fetched) -> PendingBlock:
-        """The block to scan."""
+        """The block as the scan needs it."""
         first = self._listing.first
         self._reader.put(fetched.ref.hash, fetched.record)
         return PendingBlock(fetched.ref, height, fetched.raw, segment=0, depth=height - first, rooted=first <= 1)
 
 
 def _has_come(fetching: asyncio.Task[_Fetched]) -> bool:
-    """Whether a block is there, and not an error in its place."""
+    """True if a block has arrived. False if its request failed."""
     return fetching.done() and not fetching.cancelled() and fetching.exception() is None

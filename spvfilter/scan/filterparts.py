@@ -1,4 +1,4 @@
-"""Compact filters of a plan's parts, made from undo files by the workers of a Dask cluster."""
+"""Compact filters of a plan's parts, built from undo files, on this machine or on the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -23,32 +23,42 @@ if TYPE_CHECKING:
 else:
     asyncio = deferred("asyncio")
 
-_AT_ONCE = 64  # parts given to the scheduler, each some 1 MB of filters
+_AT_ONCE = 64  # parts that the scheduler has at once, each about 1 MB of filters (our choice)
 _UNREADABLE = (FormatError, SourceError, OSError)
 
 
 @public
 class BuiltFilter(NamedTuple):
-    """The compact filter of a block; hashes in wire order."""
+    """The compact filter of a block."""
 
     block: bytes
+    """Hash of the block, 32 bytes in wire order."""
     previous: bytes
+    """Hash of the block before it, 32 bytes in wire order."""
     height: int | None
+    """Height of the block; None if it is unknown."""
     items: int
+    """Number of distinct elements in the filter."""
     data: bytes
+    """The filter as BIP-158 serializes it."""
 
 
 @public
 class FilterPart(NamedTuple):
-    """The filters of a part, in the order of its blocks; of blocks that have none, the problems say why."""
+    """The compact filters of a part."""
 
     filters: list[BuiltFilter]
+    """The filters, in the order of the part's blocks. A block without a usable undo record has none."""
     problems: list[str]
+    """Sentences that say why blocks have no filter."""
 
 
 @public
 def part_filters(part: Part) -> FilterPart:
-    """Make the filters of a part from its blocks and their undo records. What cannot be used is a problem."""
+    """Build the filters of a part from its blocks and their undo records.
+
+    A block that cannot be read, or whose undo record cannot be used, leads to a problem instead of a filter.
+    """
     source, made = PartBlocks(part, UndoMode.REQUIRE), FilterPart([], [])
     for row, block in enumerate(part.blocks()):
         source.plan_undo(block)
@@ -66,6 +76,7 @@ def part_filters(part: Part) -> FilterPart:
 
 
 def _filter(source: PartBlocks, ref: BlockRef, block: PlannedBlock) -> BasicFilter:
+    """The filter of one copy of a block. Raises FormatError, SourceError, OSError."""
     raw = source.read(ref)
     if block.is_lone:
         return BasicFilter.build(raw, [])
@@ -79,22 +90,31 @@ def _filter(source: PartBlocks, ref: BlockRef, block: PlannedBlock) -> BasicFilt
             first = first or error
             tried.append(place)
         place = source.find_other_undo(ref, tried)
-    raise SourceError(f"no undo record of it can be used{'' if first is None else f': {first}'}")
+    raise SourceError(f"no usable undo record{'' if first is None else f': {first}'}")
 
 
 def _on_worker(part: Part, version: str) -> FilterPart:
+    """Build the filters of a part on a worker that has this version of spvfilter. Raises SourceError."""
     if version != __version__:
-        raise SourceError(f"spvfilter {__version__} is on a worker, and {version} here: all need the same")
+        raise SourceError(
+            f"spvfilter {__version__} is on a worker, and {version} here: install the same version everywhere"
+        )
     return part_filters(part)
 
 
 @public
 async def cluster_filters(client: Any, parts: Sequence[Part]) -> AsyncGenerator[FilterPart, None]:
-    """Have the workers of a Dask cluster make the filters of parts, whose files they see by the same paths; in the
-    order of the parts.
+    """Build the filters of parts on the workers of a Dask cluster. Yield them in the order of the parts.
 
-    `client` is a `distributed.Client`, asynchronous or not. Raises SourceError without a worker, where one has another
-    version of spvfilter, where workers die of it, and where the scheduler is gone.
+    The workers must see the files of the parts by the same paths.
+
+    Args:
+        client: A `distributed.Client`, asynchronous or not.
+        parts: The parts.
+
+    Raises:
+        SourceError: There is no worker, a worker has another version of spvfilter, workers die repeatedly, or the
+            scheduler is lost.
     """
     calls = Calls(client)
     await calls.check_workers()
@@ -114,6 +134,7 @@ async def cluster_filters(client: Any, parts: Sequence[Part]) -> AsyncGenerator[
 
 
 async def _built(calls: Calls, part: Part) -> FilterPart:
+    """The filters of one part, built by any worker. Raises SourceError."""
     why: Exception | None = None
     for _ in range(ATTEMPTS):
         try:
@@ -124,6 +145,4 @@ async def _built(calls: Calls, part: Part) -> FilterPart:
             if not isinstance(made, FilterPart):
                 raise SourceError(f"part {part.number}: a worker has answered with no filters")
             return made
-    raise SourceError(
-        f"part {part.number}: the workers that make its filters have died, {ATTEMPTS} times in all: {why}"
-    )
+    raise SourceError(f"part {part.number}: the workers that made its filters died {ATTEMPTS} times: {why}")

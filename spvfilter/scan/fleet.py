@@ -1,6 +1,4 @@
-"""Machines of a cluster that have different files: which workers see which, and what is done only where its files
-are.
-"""
+"""Machines of a cluster that have different files: which workers see which files, and calls on the right machine."""
 
 from __future__ import annotations
 
@@ -19,35 +17,39 @@ else:
     asyncio = deferred("asyncio")
     time = deferred("time")
 
-_LOOK_S = 0.5  # between looks at which workers there are
-_RETURN_S = 10  # for which a machine may be away
+_LOOK_S = 0.5  # Seconds between two checks of which workers are connected (our choice).
+_RETURN_S = 10  # Seconds to wait for a machine that has no worker at the moment (our choice).
 
-Sight = tuple[SeenFile, ...]  # the files that a worker sees
+Sight = tuple[SeenFile, ...]  # all files that one worker sees
 
 
 class AwayError(Exception):
-    """No worker is there that sees the files of any of the machines asked for."""
+    """None of the machines that have the files has a worker."""
 
 
 class Fleet:
-    """The workers of a cluster by machine: two that see the same files are of one.
+    """The workers of a cluster, by machine. Workers that see the same files count as one machine.
 
-    Workers that come later are asked, too.
+    Workers that join later are asked which files they see, too.
 
-    `sights` are what is seen on each machine: several, where machines have the same files.
+    Args:
+        calls: The cluster.
+        paths: The paths of the files, as the user gave them.
+        sights: The files that are seen on each machine. A machine has several entries if machines have copies of the
+            same files.
     """
 
     def __init__(self, calls: Calls, paths: Sequence[str], sights: Sequence[Sequence[Sight]]) -> None:
         self._calls = calls
         self._paths = tuple(paths)
         self._machine_of = {sight: machine for machine, each in enumerate(sights) for sight in each}
-        self._workers: dict[str, int | None] = {}  # by address: the machine
-        self._load: dict[int, int] = {}  # by machine: calls that are running
-        self._looked = 0.0
+        self._workers: dict[str, int | None] = {}  # Machine of each worker, by address; None if it sees other files.
+        self._load: dict[int, int] = {}  # Number of running calls, by machine.
+        self._looked = 0.0  # Time of the last check, monotonic seconds.
         self._looking = asyncio.Lock()
 
     async def workers(self, machine: int) -> list[str]:
-        """The workers of a machine that are there."""
+        """Addresses of the connected workers of a machine."""
         async with self._looking:
             if time.monotonic() - self._looked >= _LOOK_S:
                 await self._look()
@@ -55,11 +57,12 @@ class Fleet:
         return [address for address, of in self._workers.items() if of == machine]
 
     async def _look(self) -> None:
+        """Check which workers are connected, and ask new workers which files they see."""
         there = list(await self._calls.call(self._calls.client.nthreads))
         new = [address for address in there if address not in self._workers]
         found: dict[str, object] = {}
         if new:
-            with suppress(OSError, TimeoutError):  # one has gone again
+            with suppress(OSError, TimeoutError):  # a worker has left again
                 found = await self._calls.call(
                     self._calls.client.run, files_here, self._paths, workers=new, on_error="return"
                 )
@@ -72,10 +75,16 @@ class Fleet:
     async def once(
         self, function: Callable[..., object], args: Callable[[int], Sequence[object]], machines: Sequence[int]
     ) -> object:
-        """What a function comes to on a worker of the machine with the least to do, of those named; its arguments
-        depend on that.
+        """Run a function on a worker of the least busy machine, and return its result.
 
-        Raises AwayError once none of them has had a worker for a while, LostError, and what the function raises.
+        Args:
+            function: The function.
+            args: Returns the arguments of the function for a machine.
+            machines: Machines that may run it.
+
+        Raises:
+            AwayError: None of these machines has had a worker for 10 seconds.
+            LostError: The workers were lost. Errors of the function are raised, too.
         """
         machine, workers = await self._chosen(machines)
 
@@ -89,6 +98,7 @@ class Fleet:
             self._load[machine] -= 1
 
     async def _chosen(self, machines: Sequence[int]) -> tuple[int, list[str]]:
+        """The least busy of these machines, and its workers. Raises AwayError."""
         until = time.monotonic() + _RETURN_S
         while True:
             there = {machine: workers for machine in machines if (workers := await self.workers(machine))}

@@ -1,6 +1,4 @@
-"""A node's chain followed: its blocks scanned up to the tip, and then as they come, with what reorganisations take
-away.
-"""
+"""Follow a node's chain: scan its blocks up to the tip, then new blocks as they arrive, and report reorganizations."""
 
 from __future__ import annotations
 
@@ -18,70 +16,75 @@ from spvfilter.scan.fetching import NodeBlocks
 from spvfilter.scan.matcher import Matcher
 from spvfilter.watch.match import Match
 
-_MOST_KEPT = 100_000  # blocks below the tip that a reorganisation may take away
-_MOST_CONNECTED = 1_000  # blocks of the first scan of which it is told that they are connected: its last ones
-_POLL_S = 10.0
-_LEAST_PAUSE_S = 0.1
+# All of these values are our choice.
+_MOST_KEPT = 100_000  # Blocks below the tip that a reorganization may disconnect.
+_MOST_CONNECTED = 1_000  # Blocks at the end of the first scan that are reported as Connected.
+_POLL_S = 10.0  # Seconds between two checks of the chain.
+_LEAST_PAUSE_S = 0.1  # Seconds between two checks, however often notices arrive.
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """A block of the best chain was scanned: all matches in it, and in the blocks before it, were told."""
+    """A block of the best chain was scanned. All matches in it and in the blocks before it were yielded."""
 
     height: int
+    """Height of the block."""
     hash: bytes
-    """32 bytes, wire order."""
+    """Hash of the block, 32 bytes in wire order."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """A reorganisation has taken a block away: its matches do not count any more. The last one is told first."""
+    """A reorganization disconnected a block: its matches no longer count. The highest block is reported first."""
 
     height: int
+    """Height of the block."""
     hash: bytes
-    """32 bytes, wire order."""
+    """Hash of the block, 32 bytes in wire order."""
 
 
 class _Kept:
-    """The hashes of the last blocks that were scanned, one for each height."""
+    """The hashes of the last scanned blocks, one for each height."""
 
     def __init__(self, first: int) -> None:
-        self._start = first  # of the scan
-        self._first = first
+        self._start = first  # lowest height of the scan
+        self._first = first  # lowest height that is kept
         self._hashes = bytearray()
 
     @property
     def last(self) -> int:
+        """The height of the last block."""
         return self._first + len(self._hashes) // HASH_SIZE - 1
 
     def hash_at(self, height: int) -> bytes | None:
-        """The hash of the block of a height; None below those that are kept."""
+        """Hash of the block at a height; None below the kept blocks."""
         at = (height - self._first) * HASH_SIZE
         return bytes(self._hashes[at : at + HASH_SIZE]) if at >= 0 else None
 
     def add(self, digest: bytes) -> None:
+        """Add the hash of the next block."""
         self._hashes += digest
         if len(self._hashes) > 2 * _MOST_KEPT * HASH_SIZE:
             del self._hashes[: _MOST_KEPT * HASH_SIZE]
             self._first += _MOST_KEPT
 
     def cut(self, last: int) -> None:
-        """Drop the blocks above a height."""
+        """Remove the blocks above a height."""
         del self._hashes[(last + 1 - self._first) * HASH_SIZE :]
 
     async def fork(self, node: FullNode, tip: int) -> int:
-        """The last height at which the node's chain has the block that is kept; one below the first if none.
+        """The last height at which the node's chain has the kept block; one below the first height if there is none.
 
-        Raises NodeChainError.
+        Raises NodeChainError if the chain changed below the kept blocks.
         """
         low, high, step = self._first - 1, min(self.last, tip), 1
         while high > low and await node.hash_at(high) != self.hash_at(high):
             below = max(low, high - step)
             if below == low or await node.hash_at(below) == self.hash_at(below):
                 low = below
-                while high - low > 1:  # they agree at `low`, and not at `high`
+                while high - low > 1:  # the chains agree at `low` and differ at `high`
                     middle = (low + high) // 2
                     if await node.hash_at(middle) == self.hash_at(middle):
                         low = middle
@@ -92,7 +95,7 @@ class _Kept:
             high, step = below, 2 * step
         if high < self._first and self._first > self._start:
             raise NodeChainError(
-                f"{node.endpoint}: its chain changed below height {self._first:,}, further back than is remembered"
+                f"{node.endpoint}: its chain changed below height {self._first:,}, the lowest that is kept: scan again"
             )
         return high
 
@@ -101,22 +104,28 @@ class _Kept:
 async def follow(
     matcher: Matcher, blocks: NodeBlocks, *, notices: TipNotices | None = None, poll_s: float = _POLL_S
 ) -> AsyncGenerator[Match | Connected | Disconnected]:
-    """Scan a node's chain to its tip, and then what comes, without an end: matches, and how the chain grows and
-    changes.
+    """Scan a node's chain to its tip, and then new blocks as they arrive, without an end.
 
-    A block is told as Connected after its matches (of the first scan, the last 1,000 are), and as Disconnected when the
-    best chain has it no more. The chain is looked at whenever `notices` wake, and every `poll_s` seconds. The hashes
-    that the node then gives decide: lost notices, duplicates and lies change nothing. Scripts that a descriptor gains
-    while the chain is followed are looked for from there on.
+    Yields matches, then Connected for their block. The first scan reports only its last 1,000 blocks as Connected. When
+    a block leaves the best chain, Disconnected is yielded. The node's block hashes decide: lost, duplicate and false
+    notices change nothing. Scripts that a descriptor gains meanwhile are searched for in later blocks only.
 
-    `matcher.report` is that of the blocks that came last. Raises NodeError as the node's Patience allows;
-    NodeChainError for a reorganisation of more than 100,000 blocks; ParameterError for a range with an end.
+    Args:
+        matcher: The matcher. Its `report` describes the blocks that came last.
+        blocks: The node's blocks; the span has no last height.
+        notices: Notices of new blocks. The chain is checked whenever one arrives.
+        poll_s: Seconds between two checks of the chain, above 0.
+
+    Raises:
+        NodeError: The node fails for longer than its Patience allows.
+        NodeChainError: A reorganization disconnected more than 100,000 blocks.
+        ParameterError: The span has a last height, or `poll_s` is not above 0.
     """
     node = blocks.node
     if blocks.span.to_height is not None:
-        raise ParameterError("a chain that is followed has no last height")
+        raise ParameterError("a chain that is followed has no last height: give a span without to_height")
     if not poll_s > 0:
-        raise ParameterError(f"the chain is looked at every so many seconds, above 0: {poll_s}")
+        raise ParameterError(f"poll_s is a number of seconds above 0, not {poll_s}")
     listing: Listing | None = await blocks.listing()
     assert listing is not None
     kept, told_from = _Kept(listing.first), listing.last - _MOST_CONNECTED + 1
@@ -130,7 +139,7 @@ async def follow(
             await node.patience.pause(poll_s)
         else:
             await notices.wait(poll_s)
-            await node.patience.pause(_LEAST_PAUSE_S)  # however often it wakes
+            await node.patience.pause(_LEAST_PAUSE_S)
         tip = await node.info()
         if tip.best == kept.hash_at(kept.last):
             listing = None
@@ -146,16 +155,14 @@ async def follow(
 
 
 async def _new_blocks(node: FullNode, kept: _Kept, fork: int, tip: int) -> Listing | None:
-    """The blocks above the fork, perhaps none; None if the chain changed meanwhile, so that it has to be looked at
-    again.
-    """
+    """The blocks above the fork, perhaps none; None if the chain changed meanwhile and must be checked again."""
     if tip <= fork:
         return Listing(fork + 1, b"", b"") if fork < kept.last else None
     try:
         listing = await node.listing(fork + 1)
     except NodeError:
         raise
-    except SourceError:  # it became shorter
+    except SourceError:  # the chain became shorter
         return None
     return listing if kept.hash_at(fork) in (None, listing.previous) else None
 
@@ -163,7 +170,7 @@ async def _new_blocks(node: FullNode, kept: _Kept, fork: int, tip: int) -> Listi
 async def _round(
     matcher: Matcher, blocks: NodeBlocks, listing: Listing, kept: _Kept, told_from: int, notices: TipNotices | None
 ) -> AsyncGenerator[Match | Connected]:
-    """Scan the blocks of a listing, and keep the hashes of those that were."""
+    """Scan the blocks of a listing and keep their hashes."""
     source = NodeBlocks(
         blocks.node,
         undo=blocks.mode,
@@ -173,7 +180,7 @@ async def _round(
     )
 
     def connect(height: int) -> list[Connected]:
-        """Keep the blocks below a height that are not kept yet; those to tell of."""
+        """Keep the blocks below a height that are not kept yet. Returns the events that report them."""
         new = range(kept.last + 1, height)
         for each in new:
             kept.add(listing.hash_at(each))
@@ -190,8 +197,8 @@ async def _round(
         if await blocks.node.hash_at(listing.last) == listing.hash_at(listing.last):
             raise
         blocks.node.patience.tell(
-            f"{blocks.node.endpoint}: block {hash_to_hex(listing.hash_at(listing.last))} is in its chain no more"
+            f"{blocks.node.endpoint}: block {hash_to_hex(listing.hash_at(listing.last))} is no longer in its chain"
         )
-    # all matches in them were told, also where the scan has failed
+    # all matches in these blocks were yielded, even if the scan was cut short
     for event in connect(listing.first + matcher.report.blocks):
         yield event

@@ -1,6 +1,4 @@
-"""Blocks without framing: nothing beside them says of which network they are, but a header may contradict what is
-assumed.
-"""
+"""Blocks without framing: nothing tells their network, but a header may contradict the network that is assumed."""
 
 from __future__ import annotations
 
@@ -12,9 +10,9 @@ from spvfilter.protocol import HEADER_SIZE
 
 
 def contradiction(raw: bytes, network: Network) -> str | None:
-    """Why a raw block, of which the first 80 bytes suffice, is none of a network; None if nothing says so."""
+    """The reason why a raw block is not of a network; None if nothing contradicts it. The first 80 bytes suffice."""
     owner = next((each for each in NETWORKS if raw[:4] == each.magic), None)
-    if owner is not None:  # no block has such a version
+    if owner is not None:  # no block has a magic as its version
         return f"a record of a blk*.dat of {owner}, with its magic and length, where a block alone is expected"
     if len(raw) < HEADER_SIZE:
         return None

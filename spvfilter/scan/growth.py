@@ -1,4 +1,4 @@
-"""What keychains' windows gain during a scan, and which blocks are searched again for it, until nothing changes."""
+"""Growth of keychain windows during a scan, and the blocks that must be searched again for new scripts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from spvfilter.watch.watchlist import WatchList
 
 
 class Growth:
-    """Counts the scripts that became watched during a scan, and the outpoints learned from blocks that were searched
-    again for them.
+    """Counts the scripts that became watched during a scan, and the outpoints learned when blocks were searched again.
 
-    A block is due until it was searched with all of both. Before the scan the windows are widened, by as much again as
-    they look ahead: as long as no use moves a window beyond that, no block is searched again.
+    A block must be searched again until it was searched with all of these. Before the scan the windows are widened to
+    twice their lookahead. Blocks are searched again only if a use moves a window beyond that.
     """
 
     def __init__(self, watch: WatchList) -> None:
@@ -25,24 +24,24 @@ class Growth:
         watch.widen()
 
     def mark(self) -> tuple[int, int]:
-        """What a search that begins now knows, at least."""
+        """The numbers of scripts and outpoints that a search which begins now knows, at least."""
         return self._scripts, self._coins
 
     def used(self, hits: Iterable[Hit]) -> None:
-        """Let the windows move, as the hits say; those that do are widened again.
+        """Let the windows move as the hits require. Windows that move are widened again.
 
-        The list knows new scripts before they are counted.
+        The list watches new scripts before they are counted.
         """
         if new := self._watch.advance(hits):
             self._scripts += len(new) + len(self._watch.widen())
 
     def learned(self, coins: int) -> None:
-        """So many outpoints were learned from blocks that were searched again."""
+        """Count outpoints that were learned from blocks that were searched again."""
         self._coins += coins
 
     @property
     def scripts(self) -> int:
-        """The number of scripts that became watched during the scan."""
+        """Number of scripts that became watched during the scan."""
         return self._scripts
 
     def due(self, blocks: Iterable[PendingBlock]) -> list[PendingBlock]:

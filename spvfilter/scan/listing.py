@@ -1,4 +1,4 @@
-"""The blocks of files listed for a plan, by their headers alone: several files at once, each as rows."""
+"""List the blocks of files for a plan, by their headers alone: several files at once, each as rows of bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 else:
     futures = deferred("concurrent.futures")
 
-_THREADS = 4  # they wait for the disk, most of the time
+_THREADS = 4  # files that are read at once (our choice): threads mostly wait for the disk
 
 
 @dataclass(slots=True)
@@ -31,20 +31,23 @@ class Listing:
     """The blocks of one file, in the order of the file."""
 
     number: int
-    """Of the file."""
+    """Number of the file."""
     rows: bytearray = field(default_factory=bytearray)
+    """One row of 73 bytes for each block: see `rows`."""
     previous: bytearray = field(default_factory=bytearray)
-    """Hashes of the blocks before them."""
+    """For each block, the hash of the block before it, 32 bytes."""
     problems: list[Problem] = field(default_factory=list)
+    """Parts of the file that cannot be read."""
     undo: UndoFile | None = None
-    """The one beside it."""
+    """The undo file beside the file, or None."""
     undo_problems: list[Problem] = field(default_factory=list)
+    """Undo records that cannot be used."""
 
     def __len__(self) -> int:
         return len(self.rows) // ROW_SIZE
 
     def numbered(self, number: int) -> Listing:
-        """The same with another number of the file, which is that in each row."""
+        """The same listing with another number of the file, also in each row."""
         rows = bytearray(self.rows)
         for row in range(len(self)):
             FILE_NUMBER.pack_into(rows, row * ROW_SIZE, number)
@@ -68,10 +71,10 @@ def row_of(ref: BlockRef) -> bytes:
 
 
 def list_file(files: BlockFiles, number: int, network: Network) -> Listing:
-    """Read the headers in one file, and find the undo records of its blocks. What cannot be read is a problem."""
+    """Read the headers in one file, and find the undo records of its blocks. Unreadable parts become problems."""
     listing = Listing(number)
-    refs: list[BlockRef] = []  # of blocks that spend
-    spending = array("I")  # their rows
+    refs: list[BlockRef] = []  # blocks that spend coins
+    spending = array("I")  # rows of these blocks
     undo = files.undo_beside(number)
     for found in files.index_file(number, network):
         if isinstance(found, Problem):
@@ -94,7 +97,7 @@ def list_file(files: BlockFiles, number: int, network: Network) -> Listing:
 
 
 def list_files(files: BlockFiles, network: Network) -> Iterator[Listing]:
-    """The listings of all files, in their order. Some files are read at once, and no more than that are kept."""
+    """The listings of all files, in their order. A few files are read at once, which bounds the memory."""
     threads = min(_THREADS, os.cpu_count() or 1) + 1
     numbers = iter(range(len(files)))
     with futures.ThreadPoolExecutor(threads, "spvfilter-plan") as pool:
@@ -112,7 +115,7 @@ def list_files(files: BlockFiles, network: Network) -> Iterator[Listing]:
 
 
 class ListedFiles(Protocol):
-    """Files of blocks, of one machine or of several, whose headers can be listed. Machines are numbered from 0."""
+    """Files of blocks, on one machine or on several, whose headers can be listed. Machines are numbered from 0."""
 
     @property
     def span(self) -> BlockSpan: ...

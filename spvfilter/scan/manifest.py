@@ -1,5 +1,6 @@
-"""The manifest of a directory of parts: what is scanned there, so that nothing else is mixed into it, and what is
-done.
+"""The manifest of a directory of parts: the inputs of its scan, and the finished files.
+
+It keeps another scan from using the same directory.
 """
 
 from __future__ import annotations
@@ -25,36 +26,43 @@ class ScannedFile(NamedTuple):
     """A file of blocks, as it was when the scan began."""
 
     path: str
+    """Path of the file."""
     blocks: int
+    """Number of its blocks in the plan."""
     digest: str
-    """Hex, of its blocks' places and hashes."""
+    """SHA-256 of the places, hashes and undo records of these blocks, hex."""
 
 
 @dataclass(slots=True)
 class Manifest:
-    """What is scanned in a directory."""
+    """The inputs and the results of the scan in a directory."""
 
     network: str
+    """Name of the network."""
     watch: str
-    """Hex."""
+    """SHA-256 of the watch list, hex."""
     plan: str
-    """Hex."""
+    """Fingerprint of the plan, hex."""
     span: str
+    """The range of blocks, in words."""
     undo: str
+    """How undo files are used: an UndoMode."""
     check: bool
+    """True if each block is verified."""
     files: list[ScannedFile]
+    """The files of blocks."""
     finished: list[str] = field(default_factory=list)
-    """The files of all parts in order, once all are there."""
-    coins: str = (
-        ""  # hex: the key of the outpoints for which parts were scanned in a second pass; empty if there was none
-    )
+    """Names of the files of all parts, in order; empty until all are complete."""
+    coins: str = ""
+    """Key of the outpoints of a second pass, hex; empty if there was no second pass."""
     windows: dict[str, int] = field(default_factory=dict)
-    """By keychain: where its window ended then."""
+    """Index at which the window of each keychain ended after the scan, by the keychain's name."""
     rendered: dict[str, str] = field(default_factory=dict)
-    """By the name of an output: digest of the labels in it, and sizes."""
+    """Digest of the labels in each output, and sizes of files, by the output's name."""
 
     @classmethod
     def of(cls, plan: Plan, table: WatchTable, check: bool) -> Manifest:
+        """The manifest of a new scan."""
         files = [ScannedFile(path, blocks, digest.hex()) for path, blocks, digest in plan.files]
         return cls(
             plan.network.name,
@@ -78,20 +86,20 @@ class Manifest:
         except FileNotFoundError:
             return None
         except ValueError:
-            raise SourceError(f"{path}: no manifest of a scan, or a damaged one") from None
+            raise SourceError(f"{path}: not a manifest of a scan, or damaged: choose another directory") from None
         if not isinstance(held, dict) or held.pop("format", None) != FORMAT:
             raise SourceError(f"{path}: not the manifest of a scan by this version of spvfilter")
         try:
             held["files"] = [ScannedFile(*each) for each in held["files"]]
             made = cls(**held)
         except (TypeError, KeyError):
-            raise SourceError(f"{path}: a damaged manifest") from None
+            raise SourceError(f"{path}: a damaged manifest: scan into another directory") from None
         if not made._is_sound():
-            raise SourceError(f"{path}: a damaged manifest")
+            raise SourceError(f"{path}: a damaged manifest: scan into another directory")
         return made
 
     def _is_sound(self) -> bool:
-        """Whether it has the types that it is written with, and names no file elsewhere: a hand may have changed it."""
+        """True if all values have the right types and no name leads to another directory. Users may edit the file."""
         texts = (self.network, self.watch, self.plan, self.span, self.undo)
         return (
             all(isinstance(text, str) for text in texts)
@@ -110,25 +118,26 @@ class Manifest:
         )
 
     def write(self, directory: Path) -> None:
-        """Write it, in place of an earlier one. Raises OSError."""
+        """Write the manifest in place of an earlier one. Raises OSError."""
         held = {"format": FORMAT} | {name: getattr(self, name) for name in self.__dataclass_fields__}
         with replacing(directory / NAME) as file:
             file.write(json.dumps(held, indent=1).encode())
 
     def refuse_other(self, wanted: Manifest, directory: Path) -> None:
-        """Raise ParameterError unless this is the scan that is wanted."""
+        """Raise ParameterError unless the directory holds the scan `wanted`."""
         cause = self._difference(wanted)
         if cause is not None:
             raise ParameterError(
-                f"{directory} holds another scan: {cause}. Go on with what it was begun with, or choose another"
+                f"{directory} holds another scan: {cause}. Use the same files and options as before, or choose another"
                 " directory"
             )
 
     def _difference(self, wanted: Manifest) -> str | None:
+        """The first difference from the scan `wanted`, in words; None if it is the same scan."""
         if self.network != wanted.network:
             return f"of {self.network}, not of {wanted.network}"
         if self.watch != wanted.watch:
-            return "its watch list has other entries, or another order of them"
+            return "its watch list has other entries, or has them in another order"
         if self.undo != wanted.undo or self.check != wanted.check:
             return f"with undo {self.undo} and {'' if self.check else 'no '}checks of blocks"
         if self.span != wanted.span:
@@ -138,6 +147,7 @@ class Manifest:
         )
 
     def _changed_file(self, wanted: Manifest) -> str | None:
+        """The first file that differs from the scan `wanted`, in words; None if all files are the same."""
         for old, new in zip(self.files, wanted.files, strict=False):
             if (old.blocks, old.digest) != (new.blocks, new.digest):
                 if old.path != new.path:
@@ -145,8 +155,7 @@ class Manifest:
                 if old.blocks != new.blocks:
                     return f"{new.path} has changed: {old.blocks:,} block(s) then, {new.blocks:,} now"
                 return (
-                    f"{new.path} has changed: its blocks, or their undo records, are not those of then, or not where"
-                    " they were"
+                    f"{new.path} has changed: its blocks or their undo records differ from then, or are in other places"
                 )
         if len(self.files) != len(wanted.files):
             longer = max(self.files, wanted.files, key=len)[min(len(self.files), len(wanted.files))]

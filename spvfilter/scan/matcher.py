@@ -1,4 +1,4 @@
-"""The asyncio matcher: blocks or transactions in, exact matches out."""
+"""Matcher: find the exact matches of a watch list in blocks and transactions."""
 
 from __future__ import annotations
 
@@ -34,13 +34,20 @@ T = TypeVar("T")
 
 @public
 class Matcher:
-    """Matches blocks and transactions against a WatchList, which learns the outpoints that are found.
+    """Finds the outputs and inputs of blocks and transactions that match a watch list.
 
-    `jobs` threads scan in parallel, since the compiled kernel releases the GIL; the pure kernel always uses one. With
-    `check`, the proof of work, merkle root and witness commitment of each block are verified first, which costs more
-    than the scan. `report` describes the running or last scan. A matcher runs one scan at a time.
+    The watch list learns the outpoints of the outputs that are found, and thus finds their spends. A matcher runs one
+    scan at a time.
 
-    Raises ParameterError for `jobs` below 1 and for an empty watch list.
+    Args:
+        watch: The watch list.
+        jobs: Threads that scan in parallel, at least 1. The compiled kernel releases the GIL; the pure kernel always
+            uses one thread.
+        check: True to verify proof of work, merkle root and witness commitment of each block first. This takes longer
+            than the scan itself.
+
+    Raises:
+        ParameterError: `jobs` is below 1, or the watch list is empty.
     """
 
     def __init__(self, watch: WatchList, *, jobs: int = 1, check: bool = False) -> None:
@@ -49,9 +56,13 @@ class Matcher:
         if not len(watch):
             raise ParameterError("nothing to watch for: the watch list is empty")
         self.watch = watch
+        """The watch list."""
         self.jobs = jobs
+        """Threads that scan in parallel."""
         self.check = check
+        """True if each block is verified first."""
         self.report = ScanReport()
+        """The report of the running or last scan."""
 
     async def match_tx(self, raw: bytes | Serializable) -> list[Match]:
         """The matches of one transaction. Raises FormatError."""
@@ -67,31 +78,31 @@ class Matcher:
     async def scan(
         self, blocks: BlockSource | NodeBlocks | RawBlocks, *, in_order: bool = False
     ) -> AsyncGenerator[Match]:
-        """Yield the matches in the blocks of files (BlockFiles), a node (NodeBlocks), a sequence, or any iterable of
-        raw blocks.
+        """Yield the matches in blocks. Memory is bounded: jobs × 8 MB, and about 900 bytes for each block's header.
 
-        Files and sequences are put in chain order first; of competing branches only the one with the most work counts.
-        Blocks of an iterable are matched as they arrive and spooled to disk. At its end they are searched again for
-        spends that the order of arrival has hidden. If it has two branches, the one that came first is matched at once,
-        and the other one at the end if it has more work; `report.stale` then names blocks whose matches were already
-        yielded. With `in_order`, for endless streams, nothing is spooled, and a block that does not follow the one
-        before it raises OrderError.
+        - Files and sequences are put in chain order first. Only the branch with the most work counts.
+        - Blocks of an iterable are matched as they arrive and spooled to disk. At its end they are searched again for
+          spends that arrived before their outputs. A second branch is matched at the end if it has more work:
+          `report.stale` then names the blocks of the first branch, whose matches were already yielded.
+        - Stale blocks give no matches, but their outputs are learned.
+        - If a use moves the window of a keychain beyond twice its lookahead, all blocks are searched again for the new
+          scripts. Threads call `script_at` of keychains one at a time.
+        - The height of a match was given (RawBlock), or counted from the genesis block, or is stated by the block
+          (BIP-34). It is None if it is unknown when the block is scanned.
 
-        Stale blocks give no matches, but their outputs are learned, since blocks that are not linked with them may
-        spend these.
+        Args:
+            blocks: Files (BlockFiles), a node (NodeBlocks), a sequence, or an iterable of raw blocks, asynchronous or
+                not.
+            in_order: True for an endless stream in chain order. Nothing is spooled or searched again.
+                `report.late_scripts` counts the scripts that earlier blocks were not searched for.
 
-        Keychains are complete whatever order their scripts are used in: where a use moves a window beyond twice its
-        lookahead, all blocks are searched again for the new scripts, until nothing changes. With `in_order` that cannot
-        be: `report.late_scripts` says for how many scripts earlier blocks were not searched. The threads of a scan call
-        `script_at` of keychains, one at a time.
-
-        The height of a match is given (RawBlock), counted from the genesis block, or stated by the block itself
-        (BIP-34); otherwise it is None. In an iterable, a block that arrives before its parent has the height that is
-        known at that time. Memory is bounded by jobs × 8 MB and some 900 bytes for each block's header.
-
-        Raises ParameterError for files with `in_order`, KeychainError where scripts cannot be derived, and FormatError
-        for a malformed block of a sequence or iterable. Unreadable parts of files do not stop the scan, but
-        IncompleteScanError is raised at its end.
+        Raises:
+            ParameterError: `in_order` is True for files or a node, or the node is of another network.
+            KeychainError: The scripts of a keychain cannot be derived.
+            FormatError: A block of a sequence or iterable is malformed.
+            OrderError: `in_order` is True, and a block does not follow the block before it.
+            IncompleteScanError: Parts of files could not be read. It is raised at the end of the scan.
+            SourceError: A node fails (NodeError), or required undo records are missing.
         """
         async with aclosing(self._run(blocks, in_order, self._matches)) as found:
             async for matches in found:
@@ -103,13 +114,22 @@ class Matcher:
     async def scan_batches(
         self, blocks: BlockSource | NodeBlocks | RawBlocks, *, in_order: bool = False
     ) -> AsyncGenerator[batches.MatchBatch]:
-        """As `scan`, but yield the matches of a block together, packed, without an object for each: see `MatchBatch`.
+        """Scan as `scan` does, but yield all matches of a block as one packed MatchBatch.
 
-        A block whose matches are found later, in a second search, has another batch.
+        If a second search finds more matches in a block, they come in another batch.
 
-        Raises ParameterError for files with `in_order`, KeychainError where scripts cannot be derived, FormatError for
-        a malformed block of a sequence or iterable, and IncompleteScanError at the end if parts of files were
-        unreadable.
+        Args:
+            blocks: Files (BlockFiles), a node (NodeBlocks), a sequence, or an iterable of raw blocks, asynchronous or
+                not.
+            in_order: True for an endless stream in chain order, as in `scan`.
+
+        Raises:
+            ParameterError: `in_order` is True for files or a node, or the node is of another network.
+            KeychainError: The scripts of a keychain cannot be derived.
+            FormatError: A block of a sequence or iterable is malformed.
+            OrderError: `in_order` is True, and a block does not follow the block before it.
+            IncompleteScanError: Parts of files could not be read. It is raised at the end of the scan.
+            SourceError: A node fails (NodeError), or required undo records are missing.
         """
         labels = batches.Labels()
         async with aclosing(
@@ -123,6 +143,7 @@ class Matcher:
     async def _run(
         self, blocks: BlockSource | NodeBlocks | RawBlocks, in_order: bool, tell: Callable[[BlockHits], T]
     ) -> AsyncGenerator[T]:
+        """Scan blocks, and yield what `tell` makes of each block's hits."""
         self.report = ScanReport()
         growth = (
             await asyncio.to_thread(growths.Growth, self.watch) if self.watch.keychains else growths.Growth(self.watch)
@@ -142,12 +163,14 @@ class Matcher:
         )
 
     def _finish(self) -> None:
+        """Complete the report. Raises IncompleteScanError if something could not be read."""
         self.report.done = True
         if self.report.problems:
             raise IncompleteScanError(tuple(str(problem) for problem in self.report.problems))
 
 
 def _feed(blocks: BlockSource | NodeBlocks | RawBlocks, in_order: bool, network: Network, report: ScanReport) -> Feed:
+    """The feed that puts these blocks in order. Raises ParameterError, TypeError."""
     if isinstance(blocks, (str, bytes, bytearray, memoryview)):
         raise TypeError("an iterable of raw blocks expected, not one block")
     if isinstance(blocks, (BlockSource, NodeBlocks)) and in_order:

@@ -1,4 +1,4 @@
-"""The files of a scan's parts merged, in chain order, into one output: CSV, JSON lines or Parquet."""
+"""Merge the files of a scan's parts, in chain order, into one output: CSV, JSON lines or Parquet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
     json = deferred("json")
 
-CSV, JSON_LINES = 0, 1  # forms of lines, as the kernel numbers them
+CSV, JSON_LINES = 0, 1  # formats of lines, as the kernel numbers them
 COLUMNS = (
     "kind",
     "block_hash",
@@ -42,7 +42,7 @@ Parts = Iterable[PartFile]
 
 
 def csv_cell(text: str) -> bytes:
-    """A cell in quotes."""
+    """A quoted cell of CSV."""
     return b'"' + text.replace('"', '""').encode() + b'"'
 
 
@@ -52,7 +52,7 @@ def json_text(text: str) -> bytes:
 
 
 def rendered_labels(watch: WatchList, form: int) -> dict[int, bytes]:
-    """The labels of entries, by number, as they stand in a line."""
+    """The labels of entries, by number of the entry, as they appear in a line."""
     render = csv_cell if form == CSV else json_text
     known: dict[str, bytes] = {}
     labels: dict[int, bytes] = {}
@@ -63,7 +63,7 @@ def rendered_labels(watch: WatchList, form: int) -> dict[int, bytes]:
 
 
 def labels_digest(watch: WatchList) -> str:
-    """SHA-256 of the labels of all entries, in hex."""
+    """SHA-256 of the labels of all entries, hex."""
     digest = sha256()
     for entry, label in rendered_labels(watch, CSV).items():
         digest.update(entry.to_bytes(4, "little") + len(label).to_bytes(4, "little") + label)
@@ -71,7 +71,7 @@ def labels_digest(watch: WatchList) -> str:
 
 
 def lines(parts: Parts, watch: WatchList, form: int, totals: EntryTotals | None = None) -> Iterator[bytes]:
-    """The matches as lines, a block's at a time; `totals` are filled in.
+    """Yield the matches as lines, all lines of a block at once, and add them to `totals`.
 
     Raises OSError; SourceError for a damaged part.
     """
@@ -94,7 +94,7 @@ def lines(parts: Parts, watch: WatchList, form: int, totals: EntryTotals | None 
 
 
 def write_lines(path: Path, parts: Parts, watch: WatchList, form: int) -> EntryTotals:
-    """Write an output of lines, and return the totals by entry. Raises as `lines` does."""
+    """Write an output of lines, and return the totals by entry. Raises OSError, SourceError."""
     totals = EntryTotals(len(watch))
     with replacing(path) as file:
         if form == CSV:

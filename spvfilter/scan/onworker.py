@@ -1,6 +1,4 @@
-"""What a worker of a cluster does: it gives back the bytes of a part's file, or tells which files it sees and what
-blocks they have.
-"""
+"""Functions that run on a worker of a cluster: scan a part, tell which files the worker sees, list their blocks."""
 
 from __future__ import annotations
 
@@ -25,28 +23,30 @@ from spvfilter.scan.sources import BlockFiles
 
 
 class Shared(NamedTuple):
-    """What all parts of a pass have in common, sent to each worker once."""
+    """Data that all parts of a pass need. Each worker gets it once."""
 
     version: str
-    """Of spvfilter."""
+    """Version of spvfilter that sends it."""
     number: int
-    """Of the pass; with `owner` it says whether a worker has made its table already."""
+    """Number of the pass. With `owner` it tells a worker whether it has this table already."""
     owner: bytes
+    """16 random bytes that identify the engine."""
     table: bytes
-    """See `packed_table`."""
+    """Packed table: see `packed_table`."""
     coins: bytes | None
-    """Of a file of outpoints."""
+    """Contents of the file of outpoints, or None."""
 
 
 def packed_table(table: WatchTable) -> bytes:
-    """A table's entries and outpoints, in their order."""
+    """A table's entries and outpoints in their order, pickled."""
     entries = [(int(kind), value) for kind, value in table.entries()]
     return pickle.dumps((entries, [(outpoint, tuple(coin)) for outpoint, coin in table.coins()]), protocol=5)
 
 
 def _unpacked(raw: bytes) -> WatchTable:
+    """The table from `packed_table`."""
     table = WatchTable()
-    entries, coins = pickle.loads(raw)  # noqa: S301  from the program that gives this worker its code, too
+    entries, coins = pickle.loads(raw)  # noqa: S301  the sender of the table also sends this worker its code
     for kind, value in entries:
         table.add(EntryKind(kind), value)
     for outpoint, rest in coins:
@@ -56,7 +56,7 @@ def _unpacked(raw: bytes) -> WatchTable:
 
 
 class _Latest:
-    """The table of the latest pass that a worker has had to do with."""
+    """The table of the latest pass that this worker has worked for."""
 
     def __init__(self) -> None:
         self._key: tuple[bytes, int] | None = None
@@ -64,6 +64,7 @@ class _Latest:
         self._lock = threading.Lock()
 
     def get(self, shared: Shared) -> WatchTable:
+        """The table of a pass; it is made once."""
         with self._lock:
             key = shared.owner, shared.number
             if self._key != key:
@@ -81,12 +82,14 @@ _latest = _Latest()
 
 
 def part_bytes(task: PartTask, shared: Shared) -> bytes:
-    """The file of a part.
+    """Scan a part and return the bytes of its file.
 
-    Raises SourceError on a machine that has another version or does not see the files, or not all of them.
+    Raises SourceError if this worker has another version of spvfilter or does not see all files.
     """
     if shared.version != __version__:
-        raise SourceError(f"spvfilter {__version__} is on a worker, and {shared.version} here: all need the same")
+        raise SourceError(
+            f"spvfilter {__version__} is on a worker, and {shared.version} here: install the same version everywhere"
+        )
     for planned in task.part.files:
         for name in (planned.path, *(planned.undo or ())[:1]):
             try:
@@ -108,30 +111,38 @@ def part_bytes(task: PartTask, shared: Shared) -> bytes:
 class SeenFile(NamedTuple):
     """A file as a worker sees it.
 
-    Two workers that see the same see the same file, or copies that one machine made of another's disk.
+    Two workers that see the same values see the same file, or copies that one machine made of another's disk.
     """
 
     path: str
+    """Path of the file."""
     device: int
+    """Number of the device."""
     inode: int
+    """Number of the inode."""
     size: int
-    """Bytes."""
+    """Size in bytes."""
     changed: int
-    """Ns since 1970."""
+    """Time of the last change, nanoseconds since 1970."""
 
 
 class ListedFile(NamedTuple):
     """The blocks of a file, as a worker has listed them."""
 
     path: str
+    """Path of the file."""
     key: bytes
+    """8 bytes that the file is XORed with, or empty."""
     is_hex: bool
+    """True if the file is one block in hex digits."""
     is_assumed: bool
+    """True if nothing in the file tells the network of its block."""
     listing: Listing
+    """The blocks, from their headers."""
 
     @property
     def content(self) -> bytes:
-        """What it consists of, wherever it lies."""
+        """Bytes that identify the contents of the file, on whichever machine it lies."""
         undo = self.listing.undo
         beside = b"" if undo is None else str(undo.path).encode() + b"\0" + undo.key
         head = b"\0".join((self.path.encode(), self.key, beside, bytes((self.is_hex,))))
@@ -139,9 +150,7 @@ class ListedFile(NamedTuple):
 
 
 def files_here(paths: tuple[str, ...]) -> tuple[SeenFile, ...]:
-    """The files of blocks that these paths stand for on this machine, in their order; those that are not there are left
-    out.
-    """
+    """The files of blocks at these paths on this machine, in their order. Missing files are left out."""
     files = BlockFiles(paths)
     seen: list[SeenFile] = []
     for number in range(len(files)):
@@ -157,7 +166,7 @@ def files_here(paths: tuple[str, ...]) -> tuple[SeenFile, ...]:
 
 
 def list_here(path: str, undo: str, network: str) -> ListedFile:
-    """The blocks of one file, by their headers. What cannot be read is a problem of the listing."""
+    """List the blocks of one file by their headers. Unreadable parts become problems of the listing."""
     files = BlockFiles(path, undo=undo)
     listing = list_file(files, 0, Network.named(network))
     file = files.file(0)

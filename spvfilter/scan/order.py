@@ -1,4 +1,4 @@
-"""The order in which a scan takes its blocks: chain order, order of arrival, or the order declared."""
+"""The order in which a scan takes its blocks: chain order, order of arrival, or declared order."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ else:
     futures = deferred("concurrent.futures")
     asyncio = deferred("asyncio")
 
-BATCH_SIZE = 8_000_000  # bytes of blocks that one thread takes at a time: a millisecond or two of work
-BATCH_BLOCKS = 256
-STALE = -1  # the segment number of a block that is not on a best branch
+BATCH_SIZE = 8_000_000  # Bytes of blocks that a thread scans at once (our choice): one or two milliseconds of work.
+BATCH_BLOCKS = 256  # Blocks that a thread scans at once (our choice).
+STALE = -1  # Segment number of a block that is not on a best branch.
 
 AnyBlock = bytes | RawBlock | Serializable
 RawBlocks = AsyncIterable[AnyBlock] | Iterable[AnyBlock]
@@ -46,74 +46,79 @@ T = TypeVar("T")
 @public
 @dataclass(slots=True)
 class ScanReport:
-    """What a scan has done so far. It is updated while the scan runs."""
+    """The progress and the findings of a scan. It is updated while the scan runs."""
 
     blocks: int = 0
-    """Scanned; each counts once."""
+    """Blocks scanned; each block counts once."""
     bytes_scanned: int = 0
-    """Of those blocks."""
+    """Bytes of the scanned blocks."""
     bytes_total: int | None = None
-    """To scan; None if it is not known."""
+    """Bytes of all blocks to scan; None if this is unknown."""
     matches: int = 0
+    """Matches found."""
     segments: int = 0
-    """Runs of linked blocks."""
+    """Number of runs of linked blocks."""
     duplicates: list[bytes] = field(default_factory=list)
-    """Hashes of further copies of a block, which do not count."""
+    """Hashes of further copies of blocks, which do not count."""
     stale: list[bytes] = field(default_factory=list)
     """Hashes of blocks that are not on the best branch, which do not count."""
     unproven: list[bytes] = field(default_factory=list)
-    """Hashes that miss their target, beside others that meet it: damaged headers."""
+    """Hashes that miss their target although linked blocks meet theirs: damaged headers."""
     problems: list[Problem] = field(default_factory=list)
-    """What could not be read."""
+    """Parts of files that could not be read."""
     late_scripts: int = 0
-    """In an endless stream: scripts of keychains that earlier blocks were not searched for."""
+    """Scripts of keychains that earlier blocks of an endless stream were not searched for."""
     done: bool = False
+    """True once the scan is complete."""
     by_undo: int = 0
-    """Of the blocks: those matched with their undo records."""
+    """Scanned blocks that were matched with their undo records."""
     without_undo: list[bytes] = field(default_factory=list)
-    """Hashes of those that spend and have none, if undo records were looked for."""
+    """Hashes of blocks that spend coins and have no undo record, if undo records are used."""
     undo_problems: list[Problem] = field(default_factory=list)
-    """Records that could not be used; their blocks went by outpoints."""
+    """Undo records that could not be used. Their blocks were matched by outpoints."""
     unseen: int = 0
-    """Blocks whose spends of coins from before these blocks cannot be seen: no undo record, and not all blocks
-    before.
+    """Number of blocks in which spends of earlier coins cannot be seen.
+
+    These blocks have no undo record, and not all blocks before them were scanned.
     """
 
 
 @dataclass(slots=True, eq=False)
 class PendingBlock:
-    """A block that is to be scanned, and what the scan learns about it."""
+    """A block to scan, and the findings of the scan about it."""
 
     ref: BlockRef
+    """Place and header fields of the block."""
     height: int | None
+    """Height of the block; None if it is unknown."""
     raw: bytes | None = None
-    """In a stream, until it is scanned."""
+    """Bytes of a block of a stream, until the block is scanned."""
     segment: int = STALE
-    """The number of its run of linked blocks; known once all headers are."""
+    """Number of its run of linked blocks; known once all headers are known."""
     depth: int = 0
-    """Its index in that run."""
+    """Index of the block in that run."""
     silent: bool = False
-    """Stale: its outputs are learned, as they may be spent elsewhere, but it gives no matches."""
+    """True for a stale block: it gives no matches, but its outputs are learned, as other blocks may spend them."""
     learned: int = 0
-    """The number of blocks that had taught outpoints up to and including this one."""
+    """Number of blocks, up to and including this one, from which outpoints were learned."""
     found: bytes = b""
-    """Its hits, packed, if it may be searched again."""
+    """Packed hits of the block, if it may be searched again."""
     known: tuple[int, int] = (0, 0)
-    """What its last search knew of what keychains' windows have gained (Growth)."""
+    """Scripts and outpoints that its last search knew: see Growth.mark."""
     spares: tuple[BlockRef, ...] = ()
-    """Other copies, in case this one is damaged."""
+    """Other copies of the block, in case this one is damaged."""
     by_undo: bool = False
-    """It was matched with its undo record, so that outpoints learned later add nothing."""
+    """True if it was matched with its undo record: outpoints that are learned later add nothing."""
     rooted: bool = False
-    """Its run of blocks begins with the genesis block or the one after it."""
+    """True if its run of blocks begins with the genesis block or the block after it."""
 
     @property
     def is_blind(self) -> bool:
-        """Whether it may spend coins from before its run of blocks, which cannot be seen."""
+        """True if the block may spend coins from before its run of blocks, which cannot be seen."""
         return not (self.rooted or self.by_undo or self.segment == STALE or self.ref.transactions == 1)
 
     def copies(self) -> Iterator[BlockRef]:
-        """Yield its copies. Each one is `ref` until the next is requested."""
+        """Yield the copies of the block. `ref` is the current copy until the next one is requested."""
         yield self.ref
         for ref in self.spares:
             self.ref = ref
@@ -121,14 +126,14 @@ class PendingBlock:
 
 
 class Feed(ABC):
-    """Batches of blocks in the order in which they are to be scanned.
+    """Batches of blocks in the order in which they are scanned.
 
-    It fills in what the report says about headers.
+    It fills in the fields of the report that concern headers.
     """
 
-    strict = True  # an unreadable block ends the scan
-    endless = False  # no block can be read a second time
-    planned = False  # all blocks are known before the first is scanned
+    strict = True  # True if an unreadable block ends the scan.
+    endless = False  # True if no block can be read a second time.
+    planned = False  # True if all blocks are known before the first one is scanned.
 
     def __init__(self, source: Readable, network: Network, report: ScanReport) -> None:
         self.source = source
@@ -139,29 +144,34 @@ class Feed(ABC):
 
     @abstractmethod
     def batches(self) -> AsyncGenerator[list[PendingBlock]]:
-        """To be iterated once. Raises FormatError, OrderError."""
+        """Yield batches of blocks. It is iterated once. Raises FormatError, OrderError."""
 
     def read(self, block: PendingBlock) -> bytes:
-        """The bytes of a block; may be called from any thread, once for a block of an endless stream.
+        """The bytes of a block. Any thread may call it; a block of an endless stream can be read once.
 
         Raises SourceError, OSError.
         """
         raw, block.raw = block.raw, None
         return self.source.read(block.ref) if raw is None else raw
 
-    def leave(self) -> None:  # noqa: B027  most have nothing to end
-        """End what threads that scan may wait for. Called in the event loop, before they are waited for."""
+    def leave(self) -> None:  # noqa: B027  most feeds have nothing to stop
+        """Cancel the operations that scanning threads may wait for.
+
+        It is called in the event loop, before the threads are joined.
+        """
 
     def close(self) -> None:
+        """Stop the thread that reads headers."""
         self._closing = True
         self._thread.shutdown(cancel_futures=True)
 
     async def _call(self, call: Callable[..., T], *args: object) -> T:
+        """Call a function in the thread that reads headers."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
 
 
 def _placed(blocks: list[PendingBlock], network: Network, report: ScanReport) -> list[PendingBlock]:
-    """Set the blocks' segments, depths and heights; returns the blocks on the best branches, in chain order."""
+    """Set the blocks' segments, depths and heights. Returns the blocks on the best branches, in chain order."""
     order = link([block.ref for block in blocks], network)
     report.stale = sorted(blocks[number].ref.hash for number in order.stale)
     report.segments = len(order.segments)
@@ -169,7 +179,7 @@ def _placed(blocks: list[PendingBlock], network: Network, report: ScanReport) ->
     placed = []
     for number, segment in enumerate(order.segments):
         first = blocks[segment.blocks[0]].ref
-        # nothing can spend what the genesis block pays
+        # the output of the genesis block cannot be spent, so the block after it counts as a root, too
         is_rooted = network.genesis_hash in (first.hash, first.previous)
         for depth, index in enumerate(segment.blocks):
             block = blocks[index]
@@ -181,8 +191,9 @@ def _placed(blocks: list[PendingBlock], network: Network, report: ScanReport) ->
 
 
 def _silenced(blocks: Iterable[PendingBlock]) -> list[PendingBlock]:
-    """Mark the stale blocks as silent and return them, ordered by hash: the result does not depend on the order of
-    `blocks`.
+    """Mark the stale blocks as silent and return them.
+
+    They are ordered by hash, so the result does not depend on the order of `blocks`.
     """
     stale = sorted((block for block in blocks if block.segment == STALE), key=lambda block: block.ref.hash)
     for block in stale:
@@ -193,9 +204,10 @@ def _silenced(blocks: Iterable[PendingBlock]) -> list[PendingBlock]:
 def in_chain_order(
     source: BlockSource, network: Network, report: ScanReport, is_closing: Callable[[], bool] = lambda: False
 ) -> tuple[list[PendingBlock], list[PendingBlock]]:
-    """The blocks of a source that are stale, and those on the best branches, in chain order, within the range wanted.
+    """The stale blocks of a source, and its blocks on the best branches in chain order, within the source's range.
 
-    Raises SourceError where undo records are required and missing, and for a range that cannot be told or has no block.
+    Raises SourceError if required undo records are missing, if the range has no block, or if heights are unknown that
+    the range needs.
     """
     blocks: dict[bytes, PendingBlock] = {}
     for found in source.index(network):
@@ -221,14 +233,15 @@ def in_chain_order(
 
 
 def _within(placed: list[PendingBlock], span: BlockSpan) -> list[PendingBlock]:
-    """The blocks of a range. Raises SourceError where heights are needed and not known, and if there are none."""
+    """The blocks of a range.
+
+    Raises SourceError if heights are unknown that the range needs, and if the range has no block.
+    """
     unknown = sum(block.height is None for block in placed)
     if unknown and (span.from_height is not None or span.to_height is not None):
-        raise SourceError(
-            f"the heights of {unknown:,} block(s) are not known, so that a range of heights cannot be taken"
-        )
+        raise SourceError(f"the heights of {unknown:,} block(s) are not known: leave out the range of heights")
     kept: list[PendingBlock] = []
-    begun = STALE  # the run of which a block was kept
+    begun = STALE  # segment of the last block that was kept
     for block in placed:
         if not span.has_height(block.height) or (block.segment != begun and not span.has_time(block.ref.time)):
             continue
@@ -242,13 +255,14 @@ def _within(placed: list[PendingBlock], span: BlockSpan) -> list[PendingBlock]:
 
 
 def _prefer_undo(block: PendingBlock, source: BlockSource) -> None:
-    """Take first the copy of a block that has an undo record."""
+    """Choose a copy of the block that has an undo record, if there is one."""
     copies = (block.ref, *block.spares)
     if block.spares and (best := next(filter(source.find_undo, copies), None)) is not None:
         block.ref, block.spares = best, tuple(ref for ref in copies if ref is not best)
 
 
 def _require_undo(placed: list[PendingBlock], source: BlockSource, report: ScanReport) -> None:
+    """Raise SourceError if a block that spends coins has no undo record."""
     lacking = [block.ref for block in placed if block.ref.transactions != 1 and source.find_undo(block.ref) is None]
     if lacking:
         why = "".join(f"; {problem}" for problem in report.undo_problems[:3])
@@ -272,7 +286,7 @@ class PlannedFeed(Feed):
         stale, placed = await self._call(
             in_chain_order, self._files, self._network, self._report, lambda: self._closing
         )
-        # stale ones first, so that later blocks are scanned with what they pay
+        # stale blocks come first: later blocks are then scanned for spends of their outputs
         for batch in batched(stale + placed, self._files):
             yield batch
 
@@ -290,6 +304,7 @@ class _OneShotFeed(Feed):
         self._spool.close()
 
     async def _arrivals(self) -> AsyncGenerator[RawBlock]:
+        """Yield the blocks as they arrive."""
         if isinstance(self._blocks, AsyncIterable):
             async for item in self._blocks:
                 yield item if isinstance(item, RawBlock) else await self._call(RawBlock.of, item)
@@ -302,14 +317,14 @@ class _OneShotFeed(Feed):
 class StreamFeed(_OneShotFeed):
     """Blocks in the order of arrival.
 
-    Blocks of a second branch are held back until it is known which branch is best.
+    Blocks of a second branch are held back until the best branch is known.
     """
 
     def __init__(self, blocks: RawBlocks, network: Network, report: ScanReport) -> None:
         super().__init__(blocks, network, report)
         self._met: dict[bytes, PendingBlock] = {}
         self._held: set[bytes] = set()
-        self._parents: set[bytes] = set()  # hashes of blocks of which a child was passed on
+        self._parents: set[bytes] = set()  # hashes of blocks whose child was passed on
 
     async def batches(self) -> AsyncGenerator[list[PendingBlock]]:
         async with aclosing(self._arrivals()) as arrivals:
@@ -320,7 +335,7 @@ class StreamFeed(_OneShotFeed):
             yield batch
 
     def _admit(self, arrived: RawBlock) -> PendingBlock | None:
-        """The block, or None if it is held back or was met before."""
+        """The block to scan now; None if the block is held back or is a duplicate."""
         raw = arrived.raw
         ref = block_ref(raw[:PREFIX_SIZE], len(self._met), self._spool.size, len(raw), self._network, arrived.height)
         if ref.hash in self._met:
@@ -338,14 +353,14 @@ class StreamFeed(_OneShotFeed):
         return block
 
     def _late(self) -> list[PendingBlock]:
-        """The blocks held back: first the stale ones, then those on the best branches."""
+        """The blocks that were held back: first the stale blocks, then the blocks on the best branches."""
         placed = _placed(list(self._met.values()), self._network, self._report)
         held = [self._met[digest] for digest in self._held]
         return _silenced(held) + [block for block in placed if block.ref.hash in self._held]
 
 
 class OrderedFeed(_OneShotFeed):
-    """Blocks that are declared to follow each other, perhaps an endless stream. Nothing is spooled."""
+    """Blocks that the caller declares to be in chain order, perhaps an endless stream. Nothing is spooled."""
 
     endless = True
 
@@ -362,7 +377,7 @@ class OrderedFeed(_OneShotFeed):
 
 
 def _height(ref: BlockRef, arrived: RawBlock, before: PendingBlock | None, network: Network) -> int | None:
-    """The height of a block that arrives: given, counted from the one before it, or stated by the block itself."""
+    """The height of a block that arrives: given, counted from the block before it, or stated by the block itself."""
     if arrived.height is not None:
         return arrived.height
     if ref.hash == network.genesis_hash:
@@ -371,7 +386,7 @@ def _height(ref: BlockRef, arrived: RawBlock, before: PendingBlock | None, netwo
 
 
 def batched(blocks: Iterable[PendingBlock], source: Readable | None = None) -> Iterator[list[PendingBlock]]:
-    """Split blocks into the batches that a thread scans in one go; with the source, their undo records count, too."""
+    """Split blocks into batches that a thread scans at once. With the source, the size of undo records counts, too."""
     batch: list[PendingBlock] = []
     size = 0
     for block in blocks:

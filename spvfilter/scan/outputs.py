@@ -1,4 +1,4 @@
-"""What a finished scan in a directory is made into: one file of matches, and one of totals."""
+"""The outputs of a finished scan in a directory: a file of matches and a file of totals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
     asyncio = deferred("asyncio")
 
-TOTALS = "totals.csv"
+TOTALS = "totals.csv"  # name of the file of totals
 
 
 @public
@@ -30,16 +30,32 @@ class OutputFormat(StrEnum):
     """The format of the file of matches."""
 
     CSV = "csv"
+    """CSV with a header: matches.csv."""
     JSONL = "jsonl"
+    """One JSON object per line: matches.jsonl."""
     PARQUET = "parquet"
+    """Parquet: matches.parquet. It needs pyarrow."""
 
 
 @public
 async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV, engine: Engine | None = None) -> Path:
-    """Scan into a directory, go on with what is there, and merge: the path of the file of matches, beside which are
-    totals.csv.
+    """Scan into a directory, or continue the scan there, and write the matches of all parts into one file.
 
-    Raises ParameterError for parquet without pyarrow, before anything is scanned, and what `PartScan.run` raises.
+    The sums for each entry of the watch list are written to totals.csv in the same directory.
+
+    Args:
+        scan: The scan.
+        form: The format of the file of matches.
+        engine: The engine that scans; by default one thread.
+
+    Returns:
+        The path of the file of matches.
+
+    Raises:
+        ParameterError: Parquet without pyarrow (before anything is scanned), or the directory holds something else.
+        DirectoryInUseError: Another scan uses the directory.
+        SourceError: A source of blocks cannot be used.
+        OSError: A file cannot be read or written.
     """
     chosen = OutputFormat(form)
     if chosen is OutputFormat.PARQUET:
@@ -50,11 +66,21 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
 
 @public
 def publish(matches: Path, url: str) -> list[str]:
-    """Put the files of a finished scan, that of the matches (from `scan_parts`) and the totals, below a URL; their
-    URLs.
+    """Upload the files of a finished scan, the matches and the totals, below a URL.
 
-    Each takes its place whole: by a rename where the store has files, and as one object where it has none; the totals
-    come last. Raises RemoteFileError, OSError, ParameterError for what is no URL, and without fsspec.
+    Each file appears complete: by a rename if the store has files, else as one object. The totals come last.
+
+    Args:
+        matches: The file of matches, from `scan_parts`.
+        url: The URL of the target directory.
+
+    Returns:
+        The URLs of the files.
+
+    Raises:
+        ParameterError: The URL is not a URL, or fsspec is missing.
+        RemoteFileError: The store fails or refuses.
+        OSError: A file cannot be read.
     """
     if not is_url(url):
         raise ParameterError(f"not a URL: {url!r}")
@@ -66,8 +92,9 @@ def publish(matches: Path, url: str) -> list[str]:
 
 
 def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> Path:
+    """Write the outputs, unless they are there already. Returns the path of the file of matches."""
     manifest = Manifest.read(scan.directory)
-    assert manifest is not None  # PartScan.run has written it
+    assert manifest is not None  # the scan has written it
     path, labels = scan.directory / f"matches.{form}", labels_digest(scan.watch)
     if manifest.rendered.get(path.name) == _rendering(path, labels):
         return path
@@ -79,14 +106,12 @@ def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> Path:
     write_totals(scan.directory / TOTALS, totals, scan.watch)
     manifest.rendered[path.name] = _rendering(path, labels)
     manifest.write(scan.directory)
-    for left in scan.directory.glob(".spvfilter-*"):  # of processes that were killed
+    for left in scan.directory.glob(".spvfilter-*"):  # temporary files of processes that were killed
         left.unlink(missing_ok=True)
     return path
 
 
 def _rendering(path: Path, labels: str) -> str:
-    """What an output was made with, and its size and that of the totals, by which one that was cut off later is
-    known.
-    """
+    """The inputs of an output, and the sizes of both files. The sizes reveal a file that was truncated later."""
     sizes = [str(each.stat().st_size) if each.exists() else "none" for each in (path, path.with_name(TOTALS))]
     return " ".join((labels, *sizes))

@@ -1,19 +1,24 @@
 """The file of a part: the packed hits of its blocks, and a summary.
 
-It is written beside its place and renamed, and says if it is damaged.
+A file appears under its name only when it is complete, and its digest reveals later damage. Numbers are little endian.
 
-| bytes | what |
+| bytes | field |
 |---|---|
 | 8 | "SPVPART" and the version, 1 |
-| 32 | the key of what was done: the part, the watch list and the way of the scan |
-| for each block with hits: 1, 32, 4, 4, 4 | "B", block hash in wire order, height i32 or -1, time u32, size u32 |
-| size | its packed hits (kernel) |
-| 1 | "E" |
-| 4, … | size u32 and bytes of the summary, JSON |
-| 32 | SHA-256 of all before |
+| 32 | key: a hash of the part, the watch list and the options of the scan |
+| for each block with hits: 1 | "B" |
+| 32 | block hash, wire order |
+| 4 | height i32, -1 if it is unknown |
+| 4 | time u32 |
+| 4 | size of the packed hits, u32 |
+| size | packed hits, as the kernel packs them |
+| at the end: 1 | "E" |
+| 4 | size of the summary, u32 |
+| size | summary, JSON |
+| 32 | SHA-256 of all bytes before |
 | 8 | "SPVPART" and "." |
 
-Numbers are little endian. The same part scanned twice gives the same bytes.
+The same part scanned twice gives the same bytes.
 """
 
 from __future__ import annotations
@@ -39,12 +44,14 @@ else:
 _MAGIC, _END = b"SPVPART\x01", b"SPVPART."
 _BLOCK = struct.Struct("<32siII")
 _U32 = struct.Struct("<I")
-_UNKNOWN = -1  # instead of a height
-_TAIL = HASH_SIZE + len(_END)
-# bytes of packed hits of one block: each of its inputs and outputs takes less than that much more
+_UNKNOWN = -1  # Stored instead of an unknown height.
+_TAIL = HASH_SIZE + len(_END)  # Bytes after the summary.
+
+# Bytes of the packed hits of one block: a hit is less than 64 times as large as its input or output in the block.
 _MAX_HITS = 64 * MAX_BLOCK_SIZE
-_MAX_SUMMARY = 1 << 28  # bytes
-_LEAST = len(_MAGIC) + HASH_SIZE + 1 + 4 + 2 + _TAIL
+
+_MAX_SUMMARY = 1 << 28  # Bytes of a summary (our choice).
+_LEAST = len(_MAGIC) + HASH_SIZE + 1 + 4 + 2 + _TAIL  # Bytes of the shortest file.
 
 
 @public
@@ -52,38 +59,44 @@ class BlockHits(NamedTuple):
     """The packed hits of one block."""
 
     hash: bytes
+    """Hash of the block, 32 bytes in wire order."""
     height: int | None
+    """Height of the block; None if it is unknown."""
     time: int
+    """Time of the block's header, seconds since 1970."""
     packed: bytes
+    """The hits as the kernel packs them: `kernel.unpack_hits` unpacks them."""
 
 
 @public
 @dataclass(slots=True)
 class PartSummary:
-    """What the scan of a part has found out, and how it was done."""
+    """The counts and problems of the scan of a part."""
 
     blocks: int = 0
+    """Blocks scanned."""
     bytes_scanned: int = 0
+    """Bytes of the scanned blocks."""
     matches: int = 0
+    """Matches found."""
     by_undo: int = 0
-    """Of the blocks: those matched with their undo records."""
-    by_outpoint: int = (
-        0  # those that spend and have no undo record that can be used: their spends are found by outpoint
-    )
+    """Blocks that were matched with their undo records."""
+    by_outpoint: int = 0
+    """Blocks that spend coins and have no usable undo record: their spends are found by outpoint."""
     unseen: int = 0
-    """Of these: blocks that may spend coins from before all blocks, which cannot be seen."""
+    """Blocks among `by_outpoint` that may spend coins from before all scanned blocks. These spends cannot be seen."""
     problems: list[str] = field(default_factory=list)
-    """What could not be read."""
+    """Parts of files that could not be read."""
     undo_problems: list[str] = field(default_factory=list)
-    """Records that could not be used."""
+    """Undo records that could not be used."""
 
     @property
     def lacks(self) -> bool:
-        """Whether something could not be read without which payments, or what spends them, may be missing."""
+        """True if matches may be missing because data could not be read."""
         return bool(self.problems or (self.undo_problems and self.unseen))
 
     def add(self, other: PartSummary) -> None:
-        """Count what another part's scan has found out, too."""
+        """Add the counts and problems of another part."""
         self.blocks += other.blocks
         self.bytes_scanned += other.bytes_scanned
         self.matches += other.matches
@@ -98,7 +111,7 @@ _FIELDS = PartSummary.__match_args__
 
 
 class PartWriter:
-    """Writes the file of a part, whose digest it keeps."""
+    """Writes the file of a part and computes its digest."""
 
     def __init__(self, file: IO[bytes], key: bytes) -> None:
         self._file = file
@@ -123,7 +136,7 @@ class PartWriter:
 
 
 def write_part(path: Path, key: bytes, blocks: Iterable[BlockHits], summary: PartSummary) -> None:
-    """Write the file of a part; `summary` is complete once `blocks` are exhausted. Raises OSError."""
+    """Write the file of a part. `summary` is complete once `blocks` are exhausted. Raises OSError."""
     with replacing(path) as file:
         writer = PartWriter(file, key)
         for block in blocks:
@@ -133,10 +146,14 @@ def write_part(path: Path, key: bytes, blocks: Iterable[BlockHits], summary: Par
 
 @public
 class PartFile:
-    """A file that was written whole. Raises OSError; SourceError for one that is not, as far as its ends tell."""
+    """The complete file of a part.
+
+    Raises OSError; SourceError if the start or the end of the file shows that it is no complete file.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        """Path of the file."""
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             head = file.read(len(_MAGIC) + HASH_SIZE)
@@ -147,28 +164,35 @@ class PartFile:
             if not tail.endswith(_END):
                 raise self._damaged()
         self.size = size
+        """Size in bytes."""
         self.key = head[len(_MAGIC) :]
-        self.digest = tail[:HASH_SIZE]  # of all before it, as it says
+        """Hash of the part, the watch list and the options of the scan, 32 bytes."""
+        self.digest = tail[:HASH_SIZE]
+        """SHA-256 of all bytes before it, as the file states it."""
 
     def _damaged(self) -> SourceError:
         return SourceError(f"{self.path}: damaged, or not the file of a part: delete it and scan again")
 
     def blocks(self) -> Iterator[BlockHits]:
-        """Its blocks with hits, in order. Raises OSError; SourceError for a damaged file, at its end if not before."""
+        """Yield the blocks that have hits, in order.
+
+        Raises OSError; SourceError for a damaged file, at the latest at its end.
+        """
         for found in self._read():
             if isinstance(found, BlockHits):
                 yield found
 
     def summary(self) -> PartSummary:
-        """Its summary, after a reading of the whole file. Raises OSError; SourceError for a damaged file."""
+        """The summary, after the whole file was read and verified. Raises OSError; SourceError for a damaged file."""
         last = None
-        for last in self._read():  # noqa: B007  the last one is wanted
+        for last in self._read():  # noqa: B007  only the last item is needed
             pass
         if not isinstance(last, PartSummary):
             raise self._damaged()
         return last
 
     def _read(self) -> Iterator[BlockHits | PartSummary]:
+        """Yield the blocks, then the summary. Raises OSError, SourceError."""
         digest = sha256()
         with self.path.open("rb") as file:
             left = os.fstat(file.fileno()).st_size - _TAIL

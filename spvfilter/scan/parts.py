@@ -1,7 +1,4 @@
-"""The scan of one part: a pure function of the part's blocks and the watch list.
-
-What it gives does not depend on other parts.
-"""
+"""Scan one part: the result depends only on the part's blocks and the watch list, and not on other parts."""
 
 from __future__ import annotations
 
@@ -30,49 +27,51 @@ _UNREADABLE = (FormatError, SourceError, OSError)
 @public
 @dataclass(frozen=True, slots=True)
 class PartTask:
-    """What is to be done with a part: where its file goes, and the key in it, which says what was done."""
+    """A part to scan, and how to scan it."""
 
     part: Part
+    """The part."""
     path: Path
+    """Path of the file to write."""
     key: bytes
-    """32 bytes."""
+    """32 bytes that identify the part, the watch list and the options. The file contains them."""
     undo: str
-    """UndoMode."""
+    """How undo files are used: an UndoMode."""
     check: bool
-    """Verify proof of work, merkle root and witness commitment first."""
+    """True to verify proof of work, merkle root and witness commitment of each block."""
     coins: Path | None
-    """A file of outpoints that are watched besides the list; None in a first pass."""
+    """A file of outpoints to watch besides the list; None in a first pass."""
 
     def with_part(self, part: Part) -> PartTask:
-        """The same task, which another machine does with its copy of the part: the key stays."""
+        """The same task for another machine's copy of the part. The key stays the same."""
         return PartTask(part, self.path, self.key, self.undo, self.check, self.coins)
 
 
 def task_key(part: Part, watch: bytes, coins: bytes, undo: str, check: bool) -> bytes:
-    """The key of what a task does: SHA-256 of the part, the watch list, the outpoints, and the way of the scan."""
+    """The key of a task: SHA-256 of the part, the watch list, the outpoints and the options."""
     return sha256(b"spvfilter scan 1\0" + part.fingerprint + watch + coins + bytes((check,)) + undo.encode()).digest()
 
 
 class StoppedError(Exception):
-    """The scan of a part was given up: the whole scan ends."""
+    """The scan of a part was stopped, because the whole scan ends."""
 
 
 class PartBlocks(FileBlocks):
     """The blocks of a part and their undo records.
 
-    A file whose records are not where the plan says is read again, whole.
+    If an undo record is not where the plan says, its file is listed again.
     """
 
     def __init__(self, part: Part, mode: str) -> None:
         self._files = [BlockFile(located(file.path), file.key, is_hex=file.is_hex) for file in part.files]
         self._part = part
         self._network = Network.named(part.network)
-        self._again: dict[int, BlockFiles] = {}  # by file: its blocks and records, listed anew
+        self._again: dict[int, BlockFiles] = {}  # by file: its blocks and undo records, listed again
         self._undo: dict[bytes, UndoPlace] = {}
         self.mode = UndoMode(mode)
 
     def plan_undo(self, block: PlannedBlock) -> None:
-        """Know the undo record of a block of the part."""
+        """Note the place of a block's undo record, as the plan says it."""
         beside = self._part.files[block.ref.file].undo
         if block.undo is not None and beside is not None:
             self._undo[block.ref.hash] = UndoPlace(block.ref.file, located(beside[0]), beside[1], *block.undo)
@@ -81,12 +80,15 @@ class PartBlocks(FileBlocks):
         return self._undo.get(ref.hash)
 
     def find_other_undo(self, ref: BlockRef, tried: Collection[UndoPlace]) -> UndoPlace | None:
-        """Another undo record of a block, whose planned one turned out not to be its own; other blocks keep theirs."""
+        """Another undo record for a block, after the records `tried` turned out to belong to other blocks.
+
+        Other blocks keep their records.
+        """
         again, alone = self._again.get(ref.file), _alone(ref)
         if again is None:
             again = self._again[ref.file] = BlockFiles(self._part.files[ref.file].path, undo=self.mode)
             for _ in again.index(self._network):
-                pass  # lists its blocks, and pairs them with records
+                pass  # lists the blocks and pairs them with undo records
         found = again.find_undo(alone)
         if found is not None and found._replace(number=ref.file) in tried:
             again.pair_again(alone, found)
@@ -96,12 +98,14 @@ class PartBlocks(FileBlocks):
 
 
 def _alone(ref: BlockRef) -> BlockRef:
-    """The same block in the list of its file alone."""
+    """The same block, with the file number that it has when its file is listed alone."""
     return BlockRef(0, ref.offset, ref.size, ref.hash, ref.previous, ref.bits, ref.time, ref.height, ref.transactions)
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
+    """A block of a part, and its number in the part."""
+
     number: int
     block: PlannedBlock
 
@@ -109,14 +113,16 @@ class _Row:
 def scan_part(
     task: PartTask, table: WatchTable, summary: PartSummary, is_stopped: Callable[[], bool] = lambda: False
 ) -> Iterator[BlockHits]:
-    """The hits of a part's blocks, in their order; blocks without hits are left out. `summary` is filled in.
+    """Yield the hits of a part's blocks, in their order, and fill in `summary`. Blocks without hits are left out.
 
-    Raises StoppedError where `is_stopped` says so, SourceError where an undo record is required and cannot be used.
+    Raises StoppedError once `is_stopped` returns True; SourceError if a required undo record cannot be used.
     """
     return _PartScan(task, table, summary).run(is_stopped)
 
 
 class _PartScan:
+    """The scan of a part."""
+
     def __init__(self, task: PartTask, table: WatchTable, summary: PartSummary) -> None:
         self._task = task
         self._table = table
@@ -143,6 +149,7 @@ class _PartScan:
                     yield BlockHits(ref.hash, ref.height, ref.time, packed)
 
     def _batches(self) -> Iterator[list[_Row]]:
+        """Yield the blocks in batches that one call of the kernel scans."""
         batch: list[_Row] = []
         size = 0
         for number, block in enumerate(self._task.part.blocks()):
@@ -158,8 +165,10 @@ class _PartScan:
             yield batch
 
     def _together(self, batch: Sequence[_Row]) -> list[tuple[bytes | None, bool]] | None:
-        """The packed hits of a batch, scanned in one call of the kernel, each with whether its undo record was used;
-        None if one fails.
+        """Scan a batch in one call of the kernel; None if a block fails.
+
+        Returns:
+            For each block, its packed hits, and True if its undo record was used.
         """
         refs = [row.block.ref for row in batch]
         if self._task.check and not all(map(is_proven, refs)):
@@ -174,13 +183,13 @@ class _PartScan:
         return [(hits, undo is not None and undo[number] is not None) for number, hits in enumerate(packed)]
 
     def _alone(self, row: _Row) -> tuple[bytes | None, bool]:
-        """The packed hits of one block: of the first of its copies that is sound; None if none is."""
+        """Scan one block: the first valid copy of it. The packed hits are None if no copy is valid."""
         for ref in self._task.part.copies(row.number, row.block.ref):
             try:
                 raw = self._source.read(ref)
                 if self._task.check:
                     if not is_proven(ref):
-                        raise FormatError("the hash does not meet them", offset=72, field="bits")
+                        raise FormatError("the block's hash is above their target", offset=72, field="bits")
                     check_block(raw)
                 return self._hits(ref, raw)
             except _UNREADABLE as error:
@@ -188,6 +197,7 @@ class _PartScan:
         return None, False
 
     def _hits(self, ref: BlockRef, raw: bytes) -> tuple[bytes, bool]:
+        """The packed hits of a block, and True if its undo record was used."""
         place, first = self._source.find_undo(ref), None
         tried: list[UndoPlace] = []
         while place is not None:
@@ -205,12 +215,14 @@ class _PartScan:
         return self._scan(raw, None), False
 
     def _scan(self, raw: bytes, undo: bytes | None) -> bytes:
+        """The packed hits of a block. Raises FormatError."""
         (outcome,) = self._table.scan_blocks([raw], None, False, [undo], packed=True)
         if isinstance(outcome, FormatError):
             raise outcome
         return outcome
 
     def _count(self, block: PlannedBlock, by_undo: bool) -> None:
+        """Count a scanned block."""
         self._summary.blocks += 1
         self._summary.bytes_scanned += block.ref.size
         self._summary.by_undo += by_undo
@@ -220,4 +232,4 @@ class _PartScan:
 
 
 class _LackingError(Exception):
-    """A required undo record cannot be used: the scan ends."""
+    """A required undo record cannot be used, so the scan ends."""

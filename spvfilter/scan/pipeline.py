@@ -1,6 +1,4 @@
-"""A pipeline of batches: threads work on several at once, merge them one by one in order, and hand the results to the
-event loop.
-"""
+"""A pipeline of batches: threads process several batches at once and merge them in order for the event loop."""
 
 from __future__ import annotations
 
@@ -27,13 +25,15 @@ T = TypeVar("T")
 
 
 class Pipeline(Generic[B, R]):
-    """`jobs` threads that take batches from a queue. It is created, fed and iterated by one event loop, and used once.
+    """Threads that take batches from a queue. One event loop creates, feeds and iterates the pipeline, once.
 
-    `work(batch, buffer)` is called for several batches at once, `merge(batch, buffer)` for one at a time, in their
-    order. The thread that completes the next batch in order merges it, and then the completed ones after it, so no
-    thread waits for another. Each thread has a buffer of its own. A result of None is not passed on. At most jobs + 1
-    batches have results that are not taken. An error of either call is raised in place of the batch's result, and ends
-    the pipeline.
+    - `work(batch, buffer)` is called for several batches at once.
+    - `merge(batch, buffer)` is called for one batch at a time, in their order. Its result is passed on unless it is
+      None.
+
+    The thread that completes the next batch in order merges it and the completed batches after it. No thread waits for
+    another thread. Each thread has a buffer of its own. At most jobs + 1 batches have results that were not taken. An
+    error of either call is raised instead of the batch's result, and ends the pipeline.
     """
 
     def __init__(
@@ -42,27 +42,28 @@ class Pipeline(Generic[B, R]):
         self._jobs = jobs
         self._work = work
         self._merge = merge
-        self._fed = 0  # batches
+        self._fed = 0  # number of batches that were fed
         self._todo: queue.SimpleQueue[tuple[int, B] | None] = queue.SimpleQueue()
         self._free = threading.Semaphore(jobs + 1)  # batches that may be started before another result is taken
-        self._turn = threading.Lock()  # held by the thread that merges; guards the next three
-        self._ready: dict[int, B | BaseException] = {}  # completed and not merged, by number
-        self._next = 0  # the number of the batch that is merged next
-        self._end: int | None = None  # the number of batches, once it is known
-        self._results: deque[R | BaseException | None] = deque()  # None for the end
+        self._turn = threading.Lock()  # The thread that merges holds it. It guards the next three attributes.
+        self._ready: dict[int, B | BaseException] = {}  # Batches that are completed but not merged, by number.
+        self._next = 0  # Number of the batch that is merged next.
+        self._end: int | None = None  # Number of batches, once it is known.
+        self._results: deque[R | BaseException | None] = deque()  # Results; None marks the end.
         self._loop = asyncio.get_running_loop()
-        self._more = asyncio.Event()  # there may be results
+        self._more = asyncio.Event()  # Set when there may be results.
         self.closing = False
         self._threads = futures.ThreadPoolExecutor(jobs, "spvfilter-scan")
         for _ in range(jobs):
             self._threads.submit(self._run)
 
     def put(self, batch: B) -> None:
+        """Add a batch."""
         self._todo.put((self._fed, batch))
         self._fed += 1
 
     def finish(self) -> None:
-        """Say that no more batches follow."""
+        """Announce that no more batches follow."""
         with self._turn:
             self._end = self._fed
             if self._next == self._end:
@@ -86,7 +87,7 @@ class Pipeline(Generic[B, R]):
                     yield result
 
     async def in_thread(self, call: Callable[..., T], *args: object) -> T:
-        """Run a call in one of the threads. Only after the last result, as the threads are busy until then."""
+        """Run a call in one of the threads. Use it only after the last result: the threads are busy until then."""
         return await self._loop.run_in_executor(self._threads, call, *args)
 
     def close(self) -> None:
@@ -98,6 +99,7 @@ class Pipeline(Generic[B, R]):
         self._threads.shutdown(cancel_futures=True)
 
     def _run(self) -> None:
+        """Process batches until the pipeline ends. This is the body of a thread."""
         buffer = ReadBuffer()
         while True:
             self._free.acquire()
@@ -116,6 +118,7 @@ class Pipeline(Generic[B, R]):
                 self._merge_ready(buffer)
 
     def _merge_ready(self, buffer: ReadBuffer) -> None:
+        """Merge the completed batches that are next in order."""
         while not self.closing and (done := self._ready.pop(self._next, None)) is not None:
             if isinstance(done, BaseException):
                 self.tell(done)
@@ -136,8 +139,8 @@ class Pipeline(Generic[B, R]):
     def tell(self, result: R | BaseException | None) -> None:
         """Pass on a result, an error, or None for the end.
 
-        A merge calls it with its result if it then raises an error.
+        `merge` calls it to pass on its result before it raises an error.
         """
         self._results.append(result)
-        with suppress(RuntimeError):  # the loop is closed: nothing waits for results
+        with suppress(RuntimeError):  # the loop is closed, so nothing waits for results
             self._loop.call_soon_threadsafe(self._more.set)

@@ -1,6 +1,4 @@
-"""Plan: the blocks of a scan, cut into parts that can be scanned apart: in any order, by any thread, process or
-machine.
-"""
+"""Plan: the blocks of a scan, cut into parts that any thread, process or machine can scan, in any order."""
 
 from __future__ import annotations
 
@@ -19,8 +17,8 @@ from spvfilter.scan.rows import FOLLOWS, LONE, ROOTED, ROW, ROW_SIZE, UNKNOWN
 from spvfilter.scan.sources import BlockFiles, BlockRef
 from spvfilter.scan.undo import UndoFile
 
-PART_SIZE = 128_000_000  # bytes of blocks and undo records
-MIN_PART_SIZE, MAX_PART_SIZE = 1_000, 4_000_000_000
+PART_SIZE = 128_000_000  # bytes of blocks and undo records of a part (our choice)
+MIN_PART_SIZE, MAX_PART_SIZE = 1_000, 4_000_000_000  # bytes (our choice)
 
 
 @public
@@ -29,56 +27,58 @@ class PlannedBlock:
     """One block of a part."""
 
     ref: BlockRef
+    """Place and header fields of the block. Files are numbered within the part."""
     undo: tuple[int, int] | None
-    """Offset and size of its undo record, in the undo file beside its file."""
+    """Offset and size of its undo record in the undo file beside its file, in bytes; None if it has none."""
     is_lone: bool
-    """Its coinbase is its only transaction, so that it spends nothing."""
+    """True if the coinbase is its only transaction, so that it spends nothing."""
     is_rooted: bool
-    """Its run of blocks begins with the genesis block or the one after it."""
+    """True if its run of blocks begins with the genesis block or the block after it."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file of blocks, as far as a part needs to know it."""
+    """A file of blocks, with the facts that a part needs."""
 
     path: str
+    """Path or URL of the file."""
     key: bytes
-    """8 bytes with which it is XORed, or empty."""
+    """8 bytes that the file is XORed with, or empty."""
     is_hex: bool
+    """True if the file is one block in hex digits."""
     undo: tuple[str, bytes] | None
-    """Path and key of the undo file beside it."""
+    """Path and XOR key of the undo file beside it; None if there is none."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A run of blocks: a pure value, which another process or machine can scan that sees the same files."""
+    """A run of blocks that is scanned at once. Another process or machine that sees the same files can scan it."""
 
     number: int
+    """Number of the part in its plan, from 0."""
     network: str
-    """Its name."""
+    """Name of the network."""
     files: tuple[PlannedFile, ...]
+    """The files that the blocks lie in."""
     rows: bytes = field(repr=False)
-    """ROW_SIZE bytes a block."""
+    """One row of 73 bytes for each block, in chain order."""
     previous: dict[int, bytes] = field(repr=False)
-    """Row → hash of the block before, where that is not the row before."""
+    """Row number → hash of the block before, unless that block is in the row before."""
     spares: dict[int, tuple[tuple[int, int, int], ...]] = field(repr=False)
-    """Row → other copies: file, offset, size."""
+    """Row number → other copies of the block: (file, offset, size)."""
     size: int
     """Bytes of its blocks."""
-    is_stale: bool = (
-        False  # its blocks are off the best branches: what they pay may be spent elsewhere, but they give no matches
-    )
+    is_stale: bool = False
+    """True if the blocks are off the best branches: they give no matches, but other blocks may spend their outputs."""
 
     def __len__(self) -> int:
         return len(self.rows) // ROW_SIZE
 
     @property
     def fingerprint(self) -> bytes:
-        """SHA-256 of what it consists of: the hashes and places of its blocks and undo records, but not the paths of
-        the files.
-        """
+        """SHA-256 of the hashes and places of its blocks and undo records, but not of the paths of the files."""
         digest = sha256(b"spvfilter part 1\0" + self.network.encode() + bytes((self.is_stale,)))
         for file in self.files:
             digest.update(
@@ -92,7 +92,7 @@ class Part:
         return digest.digest()
 
     def blocks(self) -> Iterator[PlannedBlock]:
-        """Its blocks, in chain order; stale ones in order of their hashes."""
+        """Yield the blocks in chain order; stale blocks in the order of their hashes."""
         before = b""
         for row, (file, offset, size, bits, time, height, own, undo_at, undo_size, flags) in enumerate(
             ROW.iter_unpack(self.rows)
@@ -115,72 +115,80 @@ class Part:
             before = own
 
     def heights(self) -> Iterator[int | None]:
-        """Of its blocks, as far as they are known."""
+        """Yield the height of each block; None if it is unknown."""
         for _, _, _, _, _, height, *_ in ROW.iter_unpack(self.rows):
             yield None if height == UNKNOWN else height
 
     def copies(self, row: int, ref: BlockRef) -> Iterator[BlockRef]:
-        """The places of a block: its own, and those of other copies."""
+        """Yield the places of a block: first its own, then those of its other copies."""
         yield ref
         for file, offset, size in self.spares.get(row, ()):
             yield BlockRef(file, offset, size, ref.hash, ref.previous, ref.bits, ref.time, ref.height, ref.transactions)
 
 
 def _framed(*pieces: bytes) -> bytes:
-    """Pieces with their lengths, so that no two lists of pieces have the same bytes."""
+    """Join pieces after their number and their lengths, so that different lists of pieces give different bytes."""
     return struct.pack("<I", len(pieces)) + b"".join(struct.pack("<Q", len(piece)) + piece for piece in pieces)
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be scanned: the parts of the best branches in chain order, and the stale blocks apart.
-
-    The blocks are known by their headers alone. `report` says what was found out about them.
-    """
+    """The blocks to scan, cut into parts. The blocks are known by their headers alone."""
 
     network: Network
+    """The network of the blocks."""
     undo: str
-    """UndoMode."""
+    """How undo files are used: an UndoMode."""
     span: str
     """The range of blocks, in words."""
     parts: tuple[Part, ...] = field(repr=False)
+    """The parts of the best branches, in chain order."""
     stale: tuple[Part, ...] = field(repr=False)
+    """The parts of stale blocks, which are off the best branches."""
     files: tuple[tuple[str, int, bytes], ...] = field(repr=False)
-    """Path, number of blocks, and SHA-256 of their places and hashes."""
+    """For each file: path, number of planned blocks, and SHA-256 of their places and hashes."""
     report: ScanReport = field(repr=False)
+    """The findings about the headers: duplicates, stale blocks, problems."""
 
     @classmethod
     def of(cls, files: BlockFiles, network: Network, *, part_size: int = PART_SIZE) -> Plan:
-        """Read the headers in files of blocks, put them in chain order, and cut that into parts of some `part_size`
-        bytes.
+        """Read the headers in files of blocks, put them in chain order, and cut the order into parts.
 
-        Headers of several files are read at once. It takes 73 bytes a block, and less than 100 until it returns. Raises
-        SourceError where undo records are required and missing, and where the span of `files` has no block;
-        ParameterError for a part size below 1,000 or above 4,000,000,000 bytes.
+        The headers of several files are read at once. A plan takes 73 bytes a block, and less than 100 while it is
+        made.
+
+        Args:
+            files: The files.
+            network: The network of the blocks.
+            part_size: Bytes of blocks and undo records of a part, about; from 1,000 to 4,000,000,000.
+
+        Raises:
+            ParameterError: The part size is outside that range.
+            SourceError: Required undo records are missing, or the span of `files` has no block.
         """
         return planned(LocalFiles(files), network, part_size)[0]
 
     @property
     def fingerprint(self) -> bytes:
-        """SHA-256 of those of its parts, and of what is done with them."""
+        """SHA-256 of the fingerprints of all parts, the network and the mode of undo files."""
         own = [self.network.name.encode(), str(self.undo).encode()]
         return sha256(_framed(*own, *(part.fingerprint for part in (*self.parts, *self.stale)))).digest()
 
     @property
     def size(self) -> int:
-        """Bytes of blocks on the best branches."""
+        """Bytes of the blocks on the best branches."""
         return sum(part.size for part in self.parts)
 
 
-# by whether a part is stale, and its number: that part as each machine has it
+# By (True if the part is stale, number of the part): the part as each machine has it.
 Places = dict[tuple[bool, int], dict[int, Part]]
 
 
 def planned(files: ListedFiles, network: Network, part_size: int) -> tuple[Plan, Places]:
-    """The plan of files, and where its parts are; those of the plan are as the first of the machines has them.
+    """The plan of files, and the places of its parts. The plan's parts are as the first machine has them.
 
-    Raises as `Plan.of` does.
+    Raises ParameterError and SourceError as `Plan.of` does.
     """
     if not MIN_PART_SIZE <= part_size <= MAX_PART_SIZE:
         raise ParameterError(f"a part has from {MIN_PART_SIZE:,} to {MAX_PART_SIZE:,} bytes, not {part_size}")
@@ -211,5 +219,6 @@ def planned(files: ListedFiles, network: Network, part_size: int) -> tuple[Plan,
 
 
 def _file(number: int, files: ListedFiles, undo: UndoFile | None) -> PlannedFile:
+    """A file of blocks as a part needs it."""
     file = files.file(number)
     return PlannedFile(str(file.path), file.key, file.is_hex, None if undo is None else (str(undo.path), undo.key))

@@ -1,6 +1,4 @@
-"""From files of blocks to rows in chain order, cut into parts: what a plan is made of, at less than 100 bytes a
-block.
-"""
+"""Planning: from files of blocks to rows in chain order, cut into parts, at less than 100 bytes a block."""
 
 from __future__ import annotations
 
@@ -23,38 +21,40 @@ from spvfilter.scan.sources import BlockSpan
 from spvfilter.scan.undo import UndoFile
 from spvfilter.scan.undomode import UndoMode
 
-_COPY = struct.Struct("<IQI")  # file, offset and size at the start of a row
+_COPY = struct.Struct("<IQI")  # File, offset and size, at the start of a row.
 
-MOST_BLOCKS = 1 << 14  # of a part
+MOST_BLOCKS = 1 << 14  # Blocks of a part (our choice).
 
-_PLACE_SIZE = 16  # bytes: file, offset and size at the start of a row
-_ONE = frozenset((0,))  # the only machine
+_PLACE_SIZE = 16  # Bytes of file, offset and size, at the start of a row.
+_ONE = frozenset((0,))  # Machine 0 alone.
 
-Spares = dict[int, list[bytes]]  # by row: the rows of other copies of its block
+Spares = dict[int, list[bytes]]  # Rows of other copies of a block, by row number of the block.
 
 
 class Cut(NamedTuple):
-    """The rows of one part, with the numbers of files in the part, and those of these files in the source."""
+    """The rows of one part."""
 
     rows: bytes
+    """Rows of 73 bytes. Files are numbered within the part."""
     previous: dict[int, bytes]
-    """Row → hash of the block before, where that is not the row before."""
+    """Row number → hash of the block before, unless that block is in the row before."""
     spares: dict[int, tuple[tuple[int, int, int], ...]]
-    """Row → other copies: file, offset, size."""
+    """Row number → other copies of the block: (file, offset, size)."""
     files: list[int]
+    """For each file of the part, its number in the source."""
     size: int
     """Bytes of its blocks."""
 
 
 class Planning:
-    """The blocks of files in chain order. It reads their headers, and is used once: `digests`, then `cuts`.
+    """The blocks of files in chain order. It reads the headers, and is used once: `digests`, then `cuts`.
 
-    Raises SourceError where undo records are required and missing, and where the span of the files has no block.
+    Raises SourceError if required undo records are missing, and if the span of the files has no block.
     """
 
     def __init__(self, files: ListedFiles, network: Network) -> None:
         self.report = ScanReport()
-        self.undo: dict[int, UndoFile] = {}  # by the number of a file: the undo file beside it
+        self.undo: dict[int, UndoFile] = {}  # by number of a file: the undo file beside it
         self._files = files
         links, self._spares = self._read(network)
         self._rows = links.rows
@@ -73,13 +73,13 @@ class Planning:
         report.bytes_total = sum(rows.place(row)[2] for run in runs for row in run.rows)
         if files.mode is UndoMode.REQUIRE:
             self._require_undo(runs)
-        self._order = array("I")  # rows: first those on best branches, then stale ones, ordered by hash
-        self._previous: dict[
-            int, bytes
-        ] = {}  # by place in that order: the hash of the block before, where that is not the row before
+        self._order = array("I")  # Rows on the best branches in chain order, then stale rows by their hashes.
+        # Hash of the block before, by index in that order, unless that block is at the index before.
+        self._previous: dict[int, bytes] = {}
         self._arrange(runs, order.stale, links)
 
     def _read(self, network: Network) -> tuple[RowLinks, Spares]:
+        """Read the headers of all files, link them, and collect duplicates."""
         linker, spares = RowLinker(), Spares()
         self.report.problems += self._files.missing
         for listing in self._files.listings(network):
@@ -99,6 +99,7 @@ class Planning:
         return linker.links, spares
 
     def _require_undo(self, runs: list[Run]) -> None:
+        """Raise SourceError if a block that spends coins has no undo record."""
         rows = self._rows
         lacking = [row for run in runs for row in run.rows if not rows.flags(row) & LONE and not rows.undo(row)[1]]
         if lacking:
@@ -111,6 +112,7 @@ class Planning:
             )
 
     def _arrange(self, runs: list[Run], stale: list[int], links: RowLinks) -> None:
+        """Fill in the order of the rows, the hashes before them, and their flags."""
         rows, roots = self._rows, roots_of(links)
 
         def append(row: int, follows: bool, is_rooted: bool) -> None:
@@ -129,19 +131,20 @@ class Planning:
             last = row
 
     def digests(self) -> Iterator[tuple[str, int, bytes]]:
-        """By file that has a block of the order: its path, the number of these, and SHA-256 of their places, hashes and
-        undo records.
+        """For each file with a block of the order: path, number of these blocks, and SHA-256.
+
+        The digest covers the places, hashes and undo records of the blocks.
         """
         is_kept = bytearray(len(self._rows))
         for row in self._order:
             is_kept[row] = 1
-        apart: dict[int, list[bytes]] = {}  # by file: blocks that are in several places
+        apart: dict[int, list[bytes]] = {}  # by file: rows of blocks that are in several places
         for row, copies in self._spares.items():
             if is_kept[row]:
                 is_kept[row] = 0
                 for raw in (self._rows[row], *copies):
                     apart.setdefault(FILE_NUMBER.unpack_from(raw)[0], []).append(raw)
-        alone = (self._rows[row] for row in range(len(self._rows)) if is_kept[row])  # in the order of files
+        alone = (self._rows[row] for row in range(len(self._rows)) if is_kept[row])  # in the order of the files
         held = next(alone, None)
         for number in range(len(self._files)):
             here = apart.get(number, [])
@@ -152,15 +155,15 @@ class Planning:
                 here.sort(key=lambda raw: _COPY.unpack_from(raw)[1])
                 digest = sha256()
                 for raw in here:
-                    # no file, height and flags
+                    # the row without the number of the file, the height and the flags
                     digest.update(bytes(4) + raw[4:24] + bytes(4) + raw[HASH_AT : ROW_SIZE - 1] + b"\0")
                 yield str(self._files.file(number).path), len(here), digest.digest()
 
     def cuts(self, part_size: int) -> Iterator[tuple[bool, dict[int, Cut]]]:
-        """The rows cut into parts of some `part_size` bytes, each with whether it is stale, as each machine has it that
-        has its blocks.
+        """Cut the rows into parts of about `part_size` bytes. A machine has a part if it has all of its blocks.
 
-        They are given up as they are taken.
+        Yields True if the part is stale, and the part as each machine has it. The memory of rows is released as they
+        are taken.
         """
         kept, is_kept = len(self._order), bytearray(len(self._rows))
         spares: dict[int, list[bytes]] = {}
@@ -177,7 +180,7 @@ class Planning:
     def _ranges(
         self, start: int, end: int, part_size: int, spares: Spares
     ) -> Iterator[tuple[int, int, frozenset[int]]]:
-        """The first row of each part, the one after its last, and the machines that have its blocks."""
+        """Yield for each part: its first row, its last row + 1, and the machines that have its blocks."""
         first, size, having = start, 0, _ONE
         for at in range(start, end):
             more = self._rows.place(at)[2] + self._rows.undo(at)[1]
@@ -191,7 +194,10 @@ class Planning:
             yield first, end, having
 
     def _machines(self, at: int, spares: Spares) -> frozenset[int]:
-        """The machines that have a block; with its undo record, if any of them has that."""
+        """The machines that have a block and its undo record.
+
+        If no machine has an undo record of the block, they are the machines that have the block.
+        """
         if self._files.machines == 1:
             return _ONE
         raws = [self._rows[at], *spares.get(at, ())]
@@ -199,6 +205,7 @@ class Planning:
         return frozenset(self._files.machine(FILE_NUMBER.unpack_from(raw)[0]) for raw in recorded or raws)
 
     def _cut(self, first: int, last: int, spares: Spares, machines: frozenset[int]) -> dict[int, Cut]:
+        """The part of these rows, for each machine."""
         previous = {at - first: self._previous[at] for at in range(first, last) if at in self._previous}
         if 0 not in previous:
             previous[0] = self._rows.hash(first - 1)
@@ -212,8 +219,8 @@ class Planning:
         }
 
     def _on(self, machine: int, rows: bytearray, previous: dict[int, bytes], spares: Spares) -> Cut:
-        """A part, of rows that are changed, as a machine has it."""
-        numbers: dict[int, int] = {}  # of a file in the part, by its number in the source
+        """The part of these rows as one machine has it. The rows are changed."""
+        numbers: dict[int, int] = {}  # number of a file in the part, by its number in the source
         copies: dict[int, tuple[tuple[int, int, int], ...]] = {}
         size = 0
         for row in range(len(rows) // ROW_SIZE):
@@ -239,11 +246,12 @@ class Planning:
 
 
 def _has_undo(raw: bytes) -> bool:
+    """True if the row has an undo record."""
     return raw[ROW_SIZE - 5 : ROW_SIZE - 1] != bytes(4)
 
 
 def _prefer_undo(rows: Rows, row: int, copies: list[bytes]) -> None:
-    """Take first the copy of a block that has an undo record."""
+    """Choose a copy of the block that has an undo record, if there is one."""
     if rows.undo(row)[1]:
         return
     for number, raw in enumerate(copies):
@@ -255,14 +263,15 @@ def _prefer_undo(rows: Rows, row: int, copies: list[bytes]) -> None:
 
 
 def _within(runs: list[Run], span: BlockSpan, rows: Rows) -> list[Run]:
-    """The blocks of a range. Raises SourceError where heights are needed and not known, and if there are none."""
+    """The blocks of a range.
+
+    Raises SourceError if heights are unknown that the range needs, and if the range has no block.
+    """
     placed = sum(len(run.rows) for run in runs)
     if span.from_height is not None or span.to_height is not None:
         unknown = sum(rows.height(row) is None for row in chain.from_iterable(run.rows for run in runs))
         if unknown:
-            raise SourceError(
-                f"the heights of {unknown:,} block(s) are not known, so that a range of heights cannot be taken"
-            )
+            raise SourceError(f"the heights of {unknown:,} block(s) are not known: leave out the range of heights")
     kept: list[Run] = []
     for run in runs:
         left = array("I")

@@ -1,4 +1,4 @@
-"""A plain iterable as an asynchronous one. Its `next` is called in a daemon thread."""
+"""Turn a plain iterable into an asynchronous one. Its `next` is called in a daemon thread."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ else:
 
 T = TypeVar("T")
 _END = object()
-_PARTING_S = 0.1  # how long closing waits for next()
+_PARTING_S = 0.1  # seconds that closing waits for next() (our choice)
 
 
 async def pull(items: Iterable[T]) -> AsyncGenerator[T]:
     """Yield the items; each one is requested only when it is needed.
 
-    `next` may block for ever, on a terminal or a pipe. Its thread is a daemon, so the process can exit meanwhile, and
-    closing the generator waits for it only a moment.
+    `next` may block for ever, on a terminal or a pipe. Its thread is a daemon: the process can exit meanwhile, and
+    closing the generator waits for the thread only a moment.
     """
     loop = asyncio.get_running_loop()
     iterator = iter(items)
@@ -34,7 +34,7 @@ async def pull(items: Iterable[T]) -> AsyncGenerator[T]:
             item, error = _next(iterator)
             try:
                 loop.call_soon_threadsafe(_settle, answer, item, error)
-            except RuntimeError:  # the loop is closed: nothing waits for the item
+            except RuntimeError:  # the loop is closed, so nothing waits for the item
                 return
 
     thread = threading.Thread(target=serve, name="spvfilter-next", daemon=True)
@@ -45,20 +45,22 @@ async def pull(items: Iterable[T]) -> AsyncGenerator[T]:
             asked.put(answer)
             if (item := await answer) is _END:
                 return
-            yield item  # type: ignore[misc]  # not _END, so an item
+            yield item  # type: ignore[misc]  # it is an item, not _END
     finally:
         asked.put(None)
         await asyncio.to_thread(thread.join, _PARTING_S)
 
 
 def _next(iterator: object) -> tuple[object, BaseException | None]:
+    """The next item or _END, and the error if `next` raised one."""
     try:
-        return next(iterator, _END), None  # type: ignore[call-overload]  # an iterator of anything
+        return next(iterator, _END), None  # type: ignore[call-overload]  # the iterator has items of any type
     except BaseException as error:
         return _END, error
 
 
 def _settle(answer: asyncio.Future[object], item: object, error: BaseException | None) -> None:
+    """Pass an item or an error to the coroutine that waits for it."""
     if answer.done():  # cancelled meanwhile
         return
     if error is None:

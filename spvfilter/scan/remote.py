@@ -1,6 +1,4 @@
-"""Files by URL, as s3://bucket/blocks/blk00000.dat, read in ranges through fsspec (the extra `remote`); and files of
-either kind, open.
-"""
+"""Files by URL, such as s3://bucket/blocks/blk00000.dat, read in ranges through fsspec; local files open likewise."""
 
 from __future__ import annotations
 
@@ -23,17 +21,21 @@ else:
     tempfile = deferred("tempfile")
 
 _HAS_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
-_WINDOW = 1 << 16  # bytes read at once where less is asked for: a request costs more than they do
-_GAP = 1 << 16  # bytes between two ranges that are read as one
+_WINDOW = 1 << 16  # bytes that are read at least (our choice): the request itself costs more
+_GAP = 1 << 16  # bytes between two ranges that are still read as one range (our choice)
 
 
 @public
 class RemoteFile:
-    """A file or directory by its URL: what of `pathlib.Path` is asked of files of blocks.
+    """A file or directory by its URL, with the methods of `pathlib.Path` that files of blocks need (extra `remote`).
 
-    Its methods raise FileNotFoundError, IsADirectoryError and NotADirectoryError for what the store says of this file,
-    RemoteFileError where the store itself fails or refuses, and ParameterError without fsspec, or what it needs for
-    such URLs. So does the constructor, for a URL with a password in it.
+    The methods raise:
+
+    - FileNotFoundError, IsADirectoryError or NotADirectoryError if the store says so of this file;
+    - RemoteFileError if the store itself fails or refuses;
+    - ParameterError if fsspec is missing, or another package that it needs for this URL.
+
+    The constructor raises ParameterError for a URL with a password in it.
     """
 
     def __init__(self, url: str) -> None:
@@ -41,7 +43,8 @@ class RemoteFile:
         user, at, _ = rest.partition("/")[0].rpartition("@")
         if at and ":" in user:
             raise ParameterError(
-                f"a URL with a password in it is refused, since messages name it: {scheme}://… (configure the store)"
+                f"a URL with a password in it is refused, since messages would show it: {scheme}://…"
+                " (put the credentials into the store's configuration)"
             )
         self._url = url.rstrip("/")
 
@@ -62,37 +65,37 @@ class RemoteFile:
 
     @property
     def name(self) -> str:
-        """What follows the last slash."""
+        """The part of the URL after the last slash."""
         return self._url.rpartition("/")[2]
 
     @property
     def suffix(self) -> str:
-        """What begins with the last dot of the name."""
+        """The end of the name, from its last dot on."""
         return Path(self.name).suffix
 
     def with_name(self, name: str) -> RemoteFile:
-        """The file of that name beside it."""
+        """The file of this name in the same directory."""
         return RemoteFile(f"{self._url.rpartition('/')[0]}/{name}")
 
     def exists(self) -> bool:
-        """Whether there is such a file."""
+        """True if the file exists."""
         with self._store() as (store, path):
             return bool(store.exists(path))
 
     def is_dir(self) -> bool:
-        """Whether there are files below it."""
+        """True if there are files below this URL."""
         with self._store() as (store, path):
             return bool(store.isdir(path))
 
     def iterdir(self) -> Iterator[RemoteFile]:
-        """The files in a directory."""
+        """Yield the files in the directory."""
         with self._store() as (store, path):
             names = [each["name"].rstrip("/").rpartition("/")[2] for each in store.ls(path, detail=True)]
         for name in names:
             yield RemoteFile(f"{self._url}/{name}")
 
     def size(self) -> int:
-        """Bytes. Raises SourceError for what is no file."""
+        """Size in bytes. Raises SourceError if this is no regular file."""
         with self._store() as (store, path):
             found = store.info(path)
             if found["type"] != "file":
@@ -107,13 +110,14 @@ class RemoteFile:
             return bytes(store.cat_file(path, start=offset, end=offset + size))
 
     def read_bytes(self) -> bytes:
-        """All of it."""
+        """All bytes of the file."""
         with self._store() as (store, path):
             return bytes(store.cat_file(path))
 
     def put(self, local: Path) -> None:
-        """Take a local file's place: whole, by a rename where the store has files, and as one object where it has
-        none.
+        """Replace this file with a local file.
+
+        The file appears complete: by a rename if the store has files, else as one object.
         """
         with self._store() as (store, path):
             if _has_renames(store):
@@ -126,7 +130,7 @@ class RemoteFile:
 
     @contextmanager
     def _store(self) -> Iterator[tuple[Any, str]]:
-        """The store, and the path in it."""
+        """The store, and the path of this file in it."""
         try:
             from fsspec.core import url_to_fs
         except ImportError:
@@ -141,13 +145,13 @@ class RemoteFile:
             yield store, path
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError, SourceError):
             raise
-        except Exception as error:  # a store's own, and what a store that is away, busy or closed to us makes of it
+        except Exception as error:  # errors of the store's own classes, and connection errors of any library
             why = isinstance(error, OSError) and error.strerror
             raise RemoteFileError(f"{self._url}: {why or str(error) or type(error).__name__}") from error
 
 
 def _has_renames(store: Any) -> bool:
-    """Whether a file can be renamed without being written anew."""
+    """True if the store renames a file without copying it."""
     protocols = (store.protocol,) if isinstance(store.protocol, str) else tuple(store.protocol)
     return not {"s3", "s3a", "gs", "gcs", "az", "abfs", "memory"}.intersection(protocols)
 
@@ -156,35 +160,38 @@ FilePath: TypeAlias = Path | RemoteFile
 
 
 def is_url(name: object) -> bool:
-    """Whether a name is meant as a URL."""
+    """True if a name is a URL."""
     return isinstance(name, str) and _HAS_SCHEME.match(name) is not None
 
 
 def located(name: str | os.PathLike[str]) -> FilePath:
-    """A path, or what a URL names; file:// is a path, too."""
+    """The path of a name, or the file that a URL names. A file:// URL is a path."""
     if isinstance(name, str) and is_url(name):
         return Path(name.removeprefix("file://")) if name.startswith("file://") else RemoteFile(name)
     return Path(name)
 
 
 def seen_anywhere(name: str) -> str:
-    """A name that means the same in a process that runs elsewhere: an absolute path, or the URL."""
+    """A name that means the same to a process that runs elsewhere: an absolute path, or the URL."""
     return name if is_url(name) else str(Path(name).absolute())
 
 
 class OpenFile(Protocol):
-    """A file open for reading."""
+    """A file that is open for reading."""
 
     size: int
-    """Bytes."""
+    """Size in bytes."""
 
     def at(self, offset: int, size: int, key: bytes = b"") -> bytes:
-        """Up to `size` bytes from `offset` on, XORed with a key of 8 bytes that is repeated from the start of the file,
-        if there is one.
+        """Up to `size` bytes from `offset` on.
+
+        If `key` is not empty, the bytes are XORed with it. It has 8 bytes and is repeated from the start of the file.
         """
 
 
 class _Local:
+    """A local file that is open for reading."""
+
     def __init__(self, descriptor: int) -> None:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -194,13 +201,13 @@ class _Local:
 
     def at(self, offset: int, size: int, key: bytes = b"") -> bytes:
         raw = read_at(self._descriptor, offset, size, key) if key else os.pread(self._descriptor, size, offset)
-        if len(raw) < min(size, self.size - offset):  # what is not there is no padding
+        if len(raw) < min(size, self.size - offset):  # missing bytes must not pass for padding
             raise SourceError("the file has become shorter while it was read")
         return raw
 
 
 class _Remote:
-    """It keeps the last range that it has read."""
+    """A remote file. It keeps the last range that it has read."""
 
     def __init__(self, file: RemoteFile) -> None:
         self._file = file
@@ -218,9 +225,9 @@ class _Remote:
 
 
 def _whole(file: RemoteFile, offset: int, size: int) -> bytes:
-    """Those bytes, all of them and no others.
+    """Exactly these bytes.
 
-    Raises RemoteFileError where the store gives a part of a range, or the file in its place.
+    Raises RemoteFileError if the store gives only a part of the range, or the whole file instead.
     """
     raw = file.read(offset, size)
     if len(raw) != size:
@@ -229,6 +236,7 @@ def _whole(file: RemoteFile, offset: int, size: int) -> bytes:
 
 
 def _partial(file: RemoteFile, offset: int, size: int, given: int) -> RemoteFileError:
+    """The error for an answer of the wrong size."""
     return RemoteFileError(
         f"{file}: {size:,} bytes from byte {offset:,} on were asked of the store, which gave {given:,}"
     )
@@ -236,7 +244,10 @@ def _partial(file: RemoteFile, offset: int, size: int, given: int) -> RemoteFile
 
 @contextmanager
 def opened(path: FilePath) -> Iterator[OpenFile]:
-    """A file open for reading. Raises OSError; SourceError unless it is a regular file; RemoteFileError."""
+    """A file that is open for reading.
+
+    Raises OSError and RemoteFileError if it cannot be opened; SourceError if it is not a regular file.
+    """
     if isinstance(path, RemoteFile):
         yield _Remote(path)
         return
@@ -248,10 +259,9 @@ def opened(path: FilePath) -> Iterator[OpenFile]:
 
 
 def fetched(file: RemoteFile, ranges: Sequence[tuple[int, int]]) -> int:
-    """A descriptor of a nameless file in memory with these ranges, as offset and size, of a remote one, at their
-    offsets in it.
+    """A descriptor of a file in memory that contains some ranges (offset, size) of a remote file, at the same offsets.
 
-    What lies behind the end of the remote file is left out. Raises OSError, RemoteFileError.
+    Bytes behind the end of the remote file are left out. Raises OSError, RemoteFileError.
     """
     descriptor = _nameless()
     try:
@@ -260,7 +270,7 @@ def fetched(file: RemoteFile, ranges: Sequence[tuple[int, int]]) -> int:
             if len(raw) != end - begin and len(raw) != max(file.size() - begin, 0):
                 raise _partial(file, begin, end - begin, len(raw))
             if os.pwrite(descriptor, raw, begin) != len(raw):
-                raise OSError("no memory for what was read")
+                raise OSError("no memory for the bytes that were read")
     except BaseException:
         os.close(descriptor)
         raise
@@ -268,6 +278,7 @@ def fetched(file: RemoteFile, ranges: Sequence[tuple[int, int]]) -> int:
 
 
 def _nameless() -> int:
+    """A descriptor of a new file without a name, in memory if the system can do that."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("spvfilter")
     with tempfile.TemporaryFile() as file:
@@ -275,7 +286,7 @@ def _nameless() -> int:
 
 
 def _joined(ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Ranges as first byte and the one after the last; those that are near each other as one."""
+    """Yield the ranges as (first byte, last byte + 1). Ranges that are near each other become one."""
     begin = end = -1
     for offset, size in sorted(ranges):
         if end >= 0 and offset <= end + _GAP:

@@ -1,4 +1,4 @@
-"""Chain order of the rows of a plan: as `chain.link` orders blocks, with some bytes for each and no object."""
+"""Chain order of the rows of a plan, by the rules of `chain.link`, in a few bytes for each row and without objects."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from spvfilter.network import Network
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.rows import NOWHERE, Rows, RowsByHash
 
-_SEVERAL = 2  # children, or more
-_WORST = b"\xff" * HASH_SIZE  # a hash that meets only what every hash meets
+_SEVERAL = 2  # children of a row; larger numbers count as 2
+_WORST = b"\xff" * HASH_SIZE  # the largest hash: it meets only trivial targets
 
 
 @dataclass(slots=True)
 class RowLinks:
-    """Which row is the parent of which."""
+    """The parent of each row."""
 
     rows: Rows
+    """The rows."""
     parents: array[int] = field(default_factory=lambda: array("i"))
-    """By row: that of the block before, or NOWHERE."""
+    """For each row, the row of the block before it, or NOWHERE."""
     awaited: dict[bytes, list[int]] = field(default_factory=dict)
-    """By the hash of a block that is not there: the rows that follow it."""
+    """Rows that follow a missing block, by the hash of that block."""
 
 
 class RowLinker:
-    """Links rows, which come in any order."""
+    """Links rows. They may be added in any order."""
 
     def __init__(self) -> None:
         self.links = RowLinks(Rows())
@@ -39,7 +40,7 @@ class RowLinker:
         return self._by_hash.find(block)
 
     def add(self, raw: bytes, block: bytes, previous: bytes) -> None:
-        """Append a row, of a block that is not there."""
+        """Append the row of a block that was not added before."""
         links = self.links
         row = links.rows.append(raw)
         self._by_hash.add(row, block)
@@ -53,44 +54,55 @@ class RowLinker:
 
 @dataclass(slots=True)
 class Run:
-    """A best branch: its rows, lowest first, and the height of the first, if it is known."""
+    """A best branch."""
 
     rows: array[int]
+    """Its rows, lowest block first."""
     height: int | None
+    """Height of its first block; None if it is unknown."""
     is_rooted: bool
-    """It begins with the genesis block or the one after it."""
+    """True if it begins with the genesis block or the block after it."""
 
 
 @dataclass(slots=True)
 class RowOrder:
-    """Rows in chain order: the best branches, oldest first, and the rows off them."""
+    """Rows in chain order."""
 
     runs: list[Run]
+    """Best branches, oldest first."""
     stale: list[int]
+    """Rows that are not on a best branch."""
     unproven: list[int] = field(default_factory=list)
+    """Rows whose hash misses its target, although linked rows meet theirs."""
 
 
 class _Tip(NamedTuple):
-    """A row without children, and what its branch comes to; a row that misses its target does not count in the first
-    number.
-    """
+    """A row without children, and the sums of its branch."""
 
     proven: int
+    """Work of the rows that meet their target."""
     claimed: int
+    """Work of all rows."""
     length: int
+    """Number of rows."""
     row: int
+    """The row."""
 
 
 @dataclass(slots=True)
 class _Family:
-    """The rows that go back to one block that is not there."""
+    """The rows that descend from the same missing block."""
 
     members: int = 0
+    """Number of rows."""
     unproven: list[int] = field(default_factory=list)
+    """Rows whose hash misses its target."""
     tips: list[_Tip] = field(default_factory=list)
+    """The rows without children."""
 
     def best(self, rows: Rows) -> int:
-        # no header meets its target: all count with the work that they claim
+        """The tip of the best branch."""
+        # if no header meets its target, each one counts with the work that it claims
         is_claimed = len(self.unproven) == self.members
         return max(
             self.tips,
@@ -103,7 +115,7 @@ class _Family:
 
 
 class _Header(NamedTuple):
-    """What `is_proven` asks of a row."""
+    """The fields of a row that `is_proven` needs."""
 
     hash: bytes
     bits: int
@@ -113,12 +125,12 @@ class _Header(NamedTuple):
 
 
 def roots_of(links: RowLinks) -> dict[int, bytes]:
-    """The rows without a parent, and the hashes of the blocks before them."""
+    """The rows without a parent, each with the hash of the block before it."""
     return {row: previous for previous, rows in links.awaited.items() for row in rows}
 
 
 def order_rows(links: RowLinks, network: Network) -> RowOrder:
-    """Put rows in chain order; which branch is the best, and heights, as `chain.link` says."""
+    """Put rows in chain order. The best branches and the heights follow the rules of `chain.link`."""
     rows, parents = links.rows, links.parents
     families = _families(links)
     order = RowOrder([], [])
@@ -142,7 +154,7 @@ def order_rows(links: RowLinks, network: Network) -> RowOrder:
 
 
 def _families(links: RowLinks) -> dict[bytes, _Family]:
-    """By the block that is not there: what goes back to it. Every row is visited once."""
+    """Rows grouped by their missing ancestor. Every row is visited once."""
     rows, parents = links.rows, links.parents
     children = bytearray(len(rows))
     for parent in parents:
@@ -150,8 +162,8 @@ def _families(links: RowLinks) -> dict[bytes, _Family]:
             children[parent] += 1
     families: dict[bytes, _Family] = {previous: _Family() for previous in links.awaited}
     roots = roots_of(links)
-    forks: dict[int, tuple[_Tip, bytes]] = {}  # by a row with several children: its branch, and its family
-    known: dict[int, tuple[int, bool]] = {}  # by bits: their work, and whether every hash meets them
+    forks: dict[int, tuple[_Tip, bytes]] = {}  # by row with several children: the branch up to it, and its family
+    known: dict[int, tuple[int, bool]] = {}  # by compact bits: their work, and True if every hash meets them
     for leaf in range(len(rows)):
         if children[leaf]:
             continue
@@ -179,13 +191,14 @@ def _families(links: RowLinks) -> dict[bytes, _Family]:
 
 
 def _up_to_a_fork(parents: array[int], forks: dict[int, tuple[_Tip, bytes]], row: int) -> Iterator[int]:
-    """A row and those before it, down to one that was not visited and whose parent was, or that has none."""
+    """Yield a row and its ancestors, down to the last row that was not visited."""
     while row != NOWHERE and row not in forks:
         yield row
         row = parents[row]
 
 
 def _first_height(rows: Rows, branch: array[int], network: Network) -> int | None:
+    """Height of a branch's first block: 0 for the genesis block, else counted from a block that states its height."""
     if rows.hash(branch[0]) == network.genesis_hash:
         return 0
     for depth, row in enumerate(branch):

@@ -1,15 +1,23 @@
-"""The blocks of a plan as rows of bytes: what a part needs to know of each, in 73 bytes, and where a hash is among
-them.
+"""The blocks of a plan as rows of 73 bytes, and an index of the rows by block hash.
 
 | bytes | field, little endian |
 |---|---|
-| 4 | number of its file u32 |
-| 8, 4 | offset u64 and size u32 of the block in it |
-| 4, 4 | bits u32 and time u32 of its header |
-| 4 | height i32, -1 if it is not known |
-| 32 | hash, wire order |
-| 8, 4 | offset u64 and size u32 of its undo record, in the undo file beside its file; zeros if it has none |
-| 1 | flags: 1 the row before is the block before it, 2 it spends nothing, 4 its run begins with the genesis block |
+| 4 | number of the block's file, u32 |
+| 8 | offset of the block in the file, u64 |
+| 4 | size of the block, u32 |
+| 4 | compact bits of the header, u32 |
+| 4 | time of the header, u32 |
+| 4 | height i32, -1 if it is unknown |
+| 32 | block hash, wire order |
+| 8 | offset of its undo record in the undo file beside its file, u64; 0 if it has none |
+| 4 | size of its undo record, u32; 0 if it has none |
+| 1 | flags |
+
+The flags are:
+
+- FOLLOWS (1): the block before it is in the row before.
+- LONE (2): its coinbase is its only transaction.
+- ROOTED (4): its run of blocks begins with the genesis block or the block after it.
 """
 
 from __future__ import annotations
@@ -19,25 +27,25 @@ import struct
 from array import array
 
 ROW = struct.Struct("<IQIIIi32sQIB")
-ROW_SIZE = ROW.size  # 73 bytes
-UNKNOWN = -1  # instead of a height
-NOWHERE = -1  # instead of a row
-FOLLOWS, LONE, ROOTED = 1, 2, 4
+ROW_SIZE = ROW.size  # 73 bytes.
+UNKNOWN = -1  # Stored instead of an unknown height.
+NOWHERE = -1  # Returned instead of the number of a row.
+FOLLOWS, LONE, ROOTED = 1, 2, 4  # Flags.
 
-HASH_AT, UNDO_AT = 28, 60
-FILE_NUMBER = struct.Struct("<I")  # at the start of a row
-UNDO_SIZES = struct.Struct("<QI")  # offset and size, at UNDO_AT
-_HEIGHT_AT, _FLAGS_AT = 24, 72
+HASH_AT, UNDO_AT = 28, 60  # Offsets of fields in a row.
+FILE_NUMBER = struct.Struct("<I")  # The field at the start of a row.
+UNDO_SIZES = struct.Struct("<QI")  # Offset and size of the undo record, at UNDO_AT.
+_HEIGHT_AT, _FLAGS_AT = 24, 72  # Offsets of fields in a row.
 _PLACE = struct.Struct("<IQI")
 _U32 = struct.Struct("<I")
 _I32 = struct.Struct("<i")
 _BITS = 12
-_CHUNK = 1 << _BITS  # rows that are allocated and given back at once
-_LEAST_SLOTS = 1 << 10
+_CHUNK = 1 << _BITS  # Rows that are allocated and released at once (our choice).
+_LEAST_SLOTS = 1 << 10  # Slots of an empty index (our choice).
 
 
 class Rows:
-    """Rows by number: 73 bytes each, and no object."""
+    """Rows by number, 73 bytes each, without an object for each."""
 
     def __init__(self) -> None:
         self._chunks: list[bytearray] = []
@@ -47,10 +55,11 @@ class Rows:
         return self._count
 
     def _at(self, row: int) -> tuple[bytearray, int]:
+        """The chunk of a row, and the offset of the row in it."""
         return self._chunks[row >> _BITS], (row & _CHUNK - 1) * ROW_SIZE
 
     def append(self, raw: bytes) -> int:
-        """Add a row; its number."""
+        """Add a row. Returns its number."""
         if self._count == len(self._chunks) * _CHUNK:
             self._chunks.append(bytearray(_CHUNK * ROW_SIZE))
         chunk, at = self._at(self._count)
@@ -67,49 +76,49 @@ class Rows:
         chunk[at : at + ROW_SIZE] = raw
 
     def hash(self, row: int) -> bytes:
-        """Of its block."""
+        """Hash of the row's block."""
         chunk, at = self._at(row)
         return bytes(chunk[at + HASH_AT : at + UNDO_AT])
 
     def place(self, row: int) -> tuple[int, int, int]:
-        """The number of its file, and offset and size of its block there."""
+        """Number of the file, offset and size of the row's block."""
         file, offset, size = _PLACE.unpack_from(*self._at(row))
         return file, offset, size
 
     def undo(self, row: int) -> tuple[int, int]:
-        """Offset and size of its undo record."""
+        """Offset and size of the undo record; zeros if there is none."""
         chunk, at = self._at(row)
         offset, size = UNDO_SIZES.unpack_from(chunk, at + UNDO_AT)
         return offset, size
 
     def bits_and_time(self, row: int) -> tuple[int, int]:
-        """Of its header."""
+        """Compact bits and time of the header."""
         chunk, at = self._at(row)
         return _U32.unpack_from(chunk, at + 16)[0], _U32.unpack_from(chunk, at + 20)[0]
 
     def height(self, row: int) -> int | None:
-        """As far as it is known."""
+        """Height of the block; None if it is unknown."""
         chunk, at = self._at(row)
         height: int = _I32.unpack_from(chunk, at + _HEIGHT_AT)[0]
         return None if height == UNKNOWN else height
 
     def set_height(self, row: int, height: int) -> None:
-        """Give it another one."""
+        """Set the height of the block."""
         chunk, at = self._at(row)
         _I32.pack_into(chunk, at + _HEIGHT_AT, height)
 
     def flags(self, row: int) -> int:
-        """FOLLOWS, LONE, ROOTED."""
+        """The flags FOLLOWS, LONE and ROOTED."""
         chunk, at = self._at(row)
         return chunk[at + _FLAGS_AT]
 
     def add_flags(self, row: int, flags: int) -> None:
-        """Set these, too."""
+        """Set these flags. Other flags stay as they are."""
         chunk, at = self._at(row)
         chunk[at + _FLAGS_AT] |= flags
 
     def permute(self, order: array[int]) -> None:
-        """Have the rows in the order of these numbers, each of which is there once; `order` is used up."""
+        """Reorder the rows. `order` has each row number once, in the new order, and is used up."""
         for start in range(len(order)):
             if order[start] == start:
                 continue
@@ -122,7 +131,7 @@ class Rows:
             order[at] = at
 
     def take(self, start: int, end: int) -> bytearray:
-        """The rows from start up to end, all but the last of whose chunks are given up: rows are taken in order."""
+        """The rows from `start` up to `end`. Rows must be taken in order: chunks that are passed are released."""
         taken = bytearray()
         while start < end:
             number, within = divmod(start, _CHUNK)
@@ -135,15 +144,15 @@ class Rows:
 
 
 class RowsByHash:
-    """The number of a row by the hash of its block: a table of 4-byte numbers, at most two thirds of which are taken.
+    """The numbers of rows by block hash: a hash table of 4-byte numbers, at most two thirds full.
 
-    The first bytes of a hash, mixed with a number drawn at random, say where to look: nobody can choose hashes that
-    fall together.
+    The slot depends on the first bytes of the hash and on a random number. An attacker can therefore not choose hashes
+    that collide.
     """
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._slots = array("I", bytes(4 * _LEAST_SLOTS))  # the row and 1, or 0
+        self._slots = array("I", bytes(4 * _LEAST_SLOTS))  # number of a row + 1; 0 for an empty slot
         self._count = 0
         self._factor = secrets.randbits(64) | 1
 
@@ -158,16 +167,18 @@ class RowsByHash:
         return NOWHERE
 
     def add(self, row: int, block: bytes) -> None:
-        """Know a row, with the hash of its block, which is not there."""
+        """Add a row, with the hash of its block, which was not added before."""
         if 3 * (self._count + 1) > 2 * len(self._slots):
             self._grow()
         self._put(self._slots, row, block)
         self._count += 1
 
     def _start(self, block: bytes) -> int:
+        """The first slot to try for a block, before the mask."""
         return (int.from_bytes(block[:8], "little") * self._factor & 0xFFFFFFFFFFFFFFFF) >> 32
 
     def _put(self, slots: array[int], row: int, block: bytes) -> None:
+        """Store the number of a row in the first free slot."""
         mask = len(slots) - 1
         at = self._start(block) & mask
         while slots[at]:
@@ -175,6 +186,7 @@ class RowsByHash:
         slots[at] = row + 1
 
     def _grow(self) -> None:
+        """Double the table."""
         wider = array("I", bytes(8 * len(self._slots)))
         for held in self._slots:
             if held:

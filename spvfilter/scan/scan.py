@@ -1,17 +1,14 @@
-"""One scan over many blocks: batches scanned by several threads, results merged in order, and a second pass.
+"""One scan over many blocks: threads scan batches, the results are merged in order, and a second pass follows.
 
-Not an API.
+This module is not part of the API. The set of matches does not depend on three things:
 
-The set of matches does not depend on the order of the blocks. A spend is found by its outpoint, which the watch list
-learns when the output is found. Blocks are put in chain order where their headers link them. If a block was scanned
-before an outpoint was learned from a block that does not follow it in the chain, it is read a second time, for its
-inputs only.
-
-Nor does it depend on the number of threads. A batch is scanned with at least the outpoints that were known when its
-scan began. When it is merged, its blocks are searched again for spends of the outpoints learned in between.
-
-Nor does it depend on the order in which scripts of keychains are used: where windows move beyond what the scan began
-with, all blocks that were scanned without the new scripts are searched again, until nothing changes.
+- The order of the blocks. Blocks are put in chain order as far as their headers link them. A spend is found by its
+  outpoint, which the watch list learns when the output is found. A block that was scanned too early for an outpoint is
+  read again, for its inputs only.
+- The number of threads. A batch is scanned with at least the outpoints that were known when its scan began. When it is
+  merged, its blocks are searched again for spends of the outpoints that were learned in between.
+- The order in which scripts of keychains are used. If windows move beyond those of the scan's start, all blocks that
+  were scanned without the new scripts are searched again, until nothing changes.
 """
 
 from __future__ import annotations
@@ -45,30 +42,36 @@ _UNREADABLE = (FormatError, SourceError, OSError)
 
 @dataclass(slots=True)
 class _Result:
+    """A block and the result of its scan."""
+
     block: PendingBlock
+    """The block."""
     height: int | None
-    """Of the block, as known when it was passed on."""
+    """Height of the block, as known when the feed yielded it."""
     raw: bytes | None = None
-    """None for a block in a file, which can be read again."""
+    """Bytes of the block; None for a block in a file, which can be read again."""
     hits: bytes | None = None
-    """Packed; None for an unreadable block."""
+    """Packed hits; None for an unreadable block."""
     errors: list[tuple[str, Exception]] = field(default_factory=list)
     """Place and error of each unreadable copy."""
     undo_errors: list[Problem] = field(default_factory=list)
-    """Records that could not be used."""
+    """Undo records that could not be used."""
 
 
 @dataclass(slots=True)
 class _Batch:
+    """Blocks that one thread scans at once."""
+
     results: list[_Result]
+    """The blocks and their results."""
     learned: int = 0
-    """The number of blocks that had taught outpoints when its scan began."""
+    """Number of blocks from which outpoints were learned before its scan began."""
     known: tuple[int, int] = (0, 0)
-    """What windows had gained when its scan began."""
+    """Scripts and outpoints that its scan knows: see Growth.mark."""
 
 
 class Scan(Generic[T]):
-    """The state of one scan. `tell` makes of a block's hits what is passed on."""
+    """The state of one scan. `tell` turns a block's hits into the item that the scan yields."""
 
     def __init__(
         self,
@@ -84,21 +87,20 @@ class Scan(Generic[T]):
         self._watch = watch
         self._feed = feed
         self._report = report
-        # more threads that hold the GIL gain nothing and delay the event loop
+        # the pure kernel holds the GIL: more threads would gain nothing and would delay the event loop
         self._jobs = 1 if BACKEND == "pure" else jobs
         self._check = check
         self._tell = tell
-        self._taught: list[
-            bytes
-        ] = []  # the packed hits of blocks with found outputs, in order, even if the list knew these
+        # packed hits of the blocks in which outputs were found, in order, even if the list knew their outpoints
+        self._taught: list[bytes] = []
         self._scanned: list[PendingBlock] = []
         self._growth = growth
         self._threads: Pipeline[_Batch, list[T]] = Pipeline(self._jobs, self._work, self._merge)
-        self._has_outpoints: bool | None = None  # whether entries are outpoints; None until it matters
-        self._is_done = False  # with every block, so the threads are idle
+        self._has_outpoints: bool | None = None  # True if an entry is an outpoint; None until it matters
+        self._is_done = False  # True if all blocks are scanned, so that the threads are idle
 
     async def aclose(self) -> None:
-        """Wait for the threads that still scan. Nothing changes the watch list afterwards."""
+        """Wait for the threads that still scan. Afterwards nothing changes the watch list."""
         if self._is_done:
             self._close()
             return
@@ -108,7 +110,7 @@ class Scan(Generic[T]):
         try:
             await asyncio.shield(closing)
         except asyncio.CancelledError:
-            await closing  # no thread outlives the scan
+            await closing  # no thread may outlive the scan
             raise
 
     def _close(self) -> None:
@@ -116,8 +118,8 @@ class Scan(Generic[T]):
         self._feed.close()
 
     async def found(self) -> AsyncGenerator[T]:
-        """Scan what the feed gives, block by block. To be iterated once."""
-        free = asyncio.Semaphore(self._jobs + 1)  # how far a stream is read ahead of the results
+        """Scan the blocks of the feed and yield the results. It is iterated once."""
+        free = asyncio.Semaphore(self._jobs + 1)  # batches that a stream is read ahead of the results
         feeder = asyncio.create_task(self._submit(free))
         try:
             async with aclosing(self._threads.results()) as results:
@@ -125,7 +127,7 @@ class Scan(Generic[T]):
                     free.release()
                     for each in several:
                         yield each
-            await feeder  # raises what has ended the feed
+            await feeder  # raises the error that ended the feed
             self._report.unseen = sum(block.is_blind for block in self._scanned)
             if self._taught:
                 again, late = await self._threads.in_thread(self._too_early)
@@ -144,6 +146,7 @@ class Scan(Generic[T]):
             await asyncio.gather(feeder, return_exceptions=True)
 
     async def _submit(self, free: asyncio.Semaphore) -> None:
+        """Pass the batches of the feed to the threads."""
         try:
             async with aclosing(self._feed.batches()) as batches:
                 async for blocks in batches:
@@ -156,7 +159,7 @@ class Scan(Generic[T]):
     def _work(self, batch: _Batch, buffer: ReadBuffer) -> None:
         """Read and scan a batch, in any thread. Only the batch is changed."""
         batch.known = self._growth.mark()
-        # before the scan, which so sees at least these: the watch list learns before `_taught` grows
+        # read before the scan: it then sees at least these outpoints, as the watch list learns before `_taught` grows
         batch.learned = len(self._taught)
         if not self._scan_together(batch, buffer):
             found = WatchTable()
@@ -191,8 +194,9 @@ class Scan(Generic[T]):
         check: bool = False,
         undo: list[Place | None] | None = None,
     ) -> list[bytes] | None:
-        """The packed hits of each block, found in one call of the kernel; None if a block or an undo record is
-        unreadable or malformed.
+        """The packed hits of each block, found in one call of the kernel.
+
+        It is None if a block or an undo record is unreadable or malformed.
         """
         with self._feed.source.opened([result.block.ref for result in results]) as places:
             if places is not None:
@@ -207,7 +211,7 @@ class Scan(Generic[T]):
         return hits if len(hits) == len(results) else None
 
     def _read(self, results: list[_Result]) -> bool:
-        """Read the bytes of the blocks that are not in memory. False if one is unreadable."""
+        """Read the blocks that are not in memory. Returns False if a block is unreadable."""
         for result in results:
             if self._threads.closing:
                 return False
@@ -219,7 +223,7 @@ class Scan(Generic[T]):
         return True
 
     def _scan(self, result: _Result, found: WatchTable) -> None:
-        """Scan one block: the first of its copies that is sound."""
+        """Scan one block: the first valid copy of it."""
         raw, result.raw = result.raw, None
         for ref in result.block.copies():
             try:
@@ -227,7 +231,7 @@ class Scan(Generic[T]):
                     raw = self._feed.read(result.block)
                 if self._check:
                     if not is_proven(ref):
-                        raise FormatError("the hash does not meet them", offset=72, field="bits")
+                        raise FormatError("the block's hash is above their target", offset=72, field="bits")
                     check_block(raw)
                 result.hits = self._hits_of(result, raw, found)
                 result.raw = raw
@@ -237,9 +241,9 @@ class Scan(Generic[T]):
                 raw = None
 
     def _hits_of(self, result: _Result, raw: bytes, found: WatchTable) -> bytes:
-        """The packed hits of a block, with its undo record if it has one that fits.
+        """The packed hits of a block, found with its undo record if a usable record exists.
 
-        Raises FormatError for a malformed block.
+        Raises FormatError for a malformed block; SourceError if a required undo record cannot be used.
         """
         block, source = result.block, self._feed.source
         while (place := source.find_undo(block.ref)) is not None:
@@ -257,9 +261,9 @@ class Scan(Generic[T]):
         return _scanned(self._watch.table, raw, found)
 
     def _merge(self, batch: _Batch, buffer: ReadBuffer) -> list[T] | None:
-        """Add the spends of outpoints learned since the scan began, learn, and pass on.
+        """Add the spends of outpoints that were learned since the scan of the batch began. Then learn its outputs.
 
-        Raises the error that ends the scan.
+        Returns the items of the batch. Raises the error that ends the scan.
         """
         late = self._late_hits(batch, buffer)
         told: list[T] = []
@@ -291,7 +295,10 @@ class Scan(Generic[T]):
         return told if told or not self._feed.planned else None
 
     def _late_hits(self, batch: _Batch, buffer: ReadBuffer) -> list[bytes] | None:
-        """The spends, in each block, of outpoints learned since the scan began; None if there are no such outpoints."""
+        """For each block, the spends of outpoints that were learned since its scan began.
+
+        It is None if no outpoint was learned.
+        """
         if batch.learned == len(self._taught):
             return None
         blind = [result for result in batch.results if not result.block.by_undo]
@@ -305,6 +312,7 @@ class Scan(Generic[T]):
         return [b"" if result.block.by_undo else next(hits) for result in batch.results]
 
     def _late_hits_of(self, result: _Result, late: WatchTable) -> bytes:
+        """The same for one block of a batch in which a block is unreadable."""
         try:
             return (
                 b""
@@ -316,22 +324,22 @@ class Scan(Generic[T]):
             return b""
 
     def _late_table(self, since: int) -> WatchTable:
-        """A table of the outpoints learned since then, and nothing else."""
+        """A table with only the outpoints that were learned from block number `since` on."""
         own, late = self._watch.table, WatchTable()
         if self._has_outpoints is None:
             self._has_outpoints = any(kind == EntryKind.OUTPOINT for kind, _ in own.entries())
         for packed in self._taught[since:]:
-            if self._has_outpoints:  # one that is an entry belongs to that
+            if self._has_outpoints:  # an outpoint that is an entry itself belongs to that entry
                 late.learn([hit._replace(entry=entry_of(own, hit)) for hit in unpack_hits(packed)])
             else:
                 late.learn_packed(packed)
         return late
 
     def _accept(self, hits: bytes, block: PendingBlock) -> None:
-        """Learn what a block's hits teach, and keep them, if blocks may be searched again."""
+        """Learn the outpoints of a block's hits, and keep the hits if blocks may be searched again."""
         if not hits:
             return
-        if self._watch.table.learn_packed(hits):  # before `_taught` grows: see _work
+        if self._watch.table.learn_packed(hits):  # the list learns before `_taught` grows: see _work
             self._taught.append(hits)
         if self._watch.keychains:
             self._growth.used(unpack_hits(hits))
@@ -341,14 +349,13 @@ class Scan(Generic[T]):
     def _too_early(self) -> tuple[list[PendingBlock], WatchTable]:
         """The blocks to search again, and all outpoints that they may have missed.
 
-        These are blocks that were scanned before outpoints were learned from a block that may precede them, as far as
-        headers tell. A block that turned out stale is not searched again. But its outputs may be spent anywhere: its
-        transactions may also be in the best branch, where nothing was learned from them again.
+        A block is searched again if it was scanned before outpoints were learned from a block that may precede it, as
+        far as headers tell. Stale blocks are not searched again. Their outputs may be spent anywhere, because the best
+        branch may contain the same transactions, and nothing was learned from these a second time.
         """
         again: list[PendingBlock] = []
-        lowest: dict[
-            int, int
-        ] = {}  # segment → the least depth of a block, scanned later, from which something was learned
+        # by segment: the least depth of the blocks, scanned later, from which outpoints were learned
+        lowest: dict[int, int] = {}
         before = [0, *(block.learned for block in self._scanned)]
         for number in range(len(self._scanned) - 1, -1, -1):
             block = self._scanned[number]
@@ -365,6 +372,7 @@ class Scan(Generic[T]):
         return again, self._late_table(min((block.learned for block in again), default=len(self._taught)))
 
     def _look_again(self, blocks: list[PendingBlock], late: WatchTable) -> list[T]:
+        """Search blocks for spends of the outpoints in `late`."""
         told: list[T] = []
         for block in blocks:
             if self._threads.closing:
@@ -380,7 +388,7 @@ class Scan(Generic[T]):
         return told
 
     def _search_again(self, blocks: list[PendingBlock]) -> list[T]:
-        """Search blocks with all that is watched by now; what they did not have before."""
+        """Search blocks for everything that is watched now. Returns the items for new hits."""
         batch = _Batch([_Result(block, block.height) for block in blocks], known=self._growth.mark())
         if not self._scan_together(batch, ReadBuffer()):
             found = WatchTable()
@@ -413,7 +421,7 @@ def _scanned(table: WatchTable, raw: bytes, found: WatchTable | None = None, und
 
 
 def _new(block: PendingBlock, hits: list[Hit]) -> bytes:
-    """Those of a block's hits that it did not have before, packed."""
+    """The hits that a block did not have before, packed."""
     had = {(hit.spend, hit.position, hit.n) for hit in unpack_hits(block.found)}
     return pack_hits(hit for hit in hits if (hit.spend, hit.position, hit.n) not in had)
 
@@ -421,7 +429,7 @@ def _new(block: PendingBlock, hits: list[Hit]) -> bytes:
 def _united(packed: bytes, more: bytes) -> bytes:
     """The hits of both, each input and output once, in the order of a scan.
 
-    A spend in `more` replaces a matched push of data.
+    A spend in `more` replaces a matched data push.
     """
     if not more:
         return packed

@@ -1,6 +1,6 @@
 """Sources of raw blocks: files, memory, and the spool of a stream.
 
-All calls block; the matcher makes them in threads.
+All calls block. The matcher makes them in threads.
 """
 
 from __future__ import annotations
@@ -33,22 +33,24 @@ if TYPE_CHECKING:
 else:
     tempfile = deferred("tempfile")
 
-PREFIX_SIZE = 256  # bytes of a block that hold its header and the height in its coinbase
-_LINKAGE = struct.Struct("<4x32s32xII")  # of a header: the previous hash, the time, the bits
-_SPOOL_IN_MEMORY = 4 << 20  # bytes kept before a spool goes to disk
+PREFIX_SIZE = 256  # Bytes of a block that contain its header and the height in its coinbase.
+_LINKAGE = struct.Struct("<4x32s32xII")  # Fields of a header: previous hash, time, bits.
+_SPOOL_IN_MEMORY = 4 << 20  # Bytes that a spool keeps in memory before it uses a file (our choice).
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class RawBlock:
-    """A serialised block and its height, if that is known. Raises ParameterError for a negative height."""
+    """A serialized block, and its height if that is known. Raises ParameterError for a negative height."""
 
     raw: bytes = field(repr=False)
+    """The serialized block."""
     height: int | None = None
+    """Height of the block; None if it is unknown."""
 
     @classmethod
     def of(cls, item: bytes | RawBlock | Serializable) -> RawBlock:
-        """From a block in any form that is accepted. Raises TypeError."""
+        """A RawBlock from a block in any accepted form. Raises TypeError for other objects."""
         return item if isinstance(item, RawBlock) else cls(to_bytes(item))
 
     def __post_init__(self) -> None:
@@ -60,14 +62,16 @@ class RawBlock:
 @public
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A part of a source that could not be read, so payments in it are missed."""
+    """A part of a source that could not be read. Payments in it are missed."""
 
     where: str
+    """The part, such as the path of a file and an offset."""
     message: str
+    """A sentence that says what is wrong."""
 
     @classmethod
     def of(cls, where: str, error: Exception) -> Problem:
-        """From the error that was raised."""
+        """The problem that an error caused."""
         return cls(where, (error.strerror or str(error)) if isinstance(error, OSError) else str(error))
 
     def __str__(self) -> str:
@@ -82,17 +86,21 @@ class BlockRef:
     file: int
     """Number of the file within the source."""
     offset: int
-    """Bytes."""
+    """Offset of the block in the file, in bytes."""
     size: int
-    """Bytes."""
+    """Size of the block in bytes."""
     hash: bytes
+    """Hash of the block, 32 bytes in wire order."""
     previous: bytes
+    """Hash of the block before it, 32 bytes in wire order."""
     bits: int
+    """Compact bits of the header."""
     time: int
+    """Time of the header, seconds since 1970."""
     height: int | None
-    """Given, or stated by the block itself (BIP-34)."""
+    """Height, given or stated by the block itself (BIP-34); None if it is unknown."""
     transactions: int | None = None
-    """As the block states it."""
+    """Number of transactions, as the block states it; None if it is malformed."""
 
 
 def block_ref(
@@ -113,16 +121,18 @@ def block_ref(
 @public
 @dataclass(frozen=True, slots=True)
 class BlockSpan:
-    """A range of blocks on the best branches: of heights, both inclusive, and from the first block that has a time, or
-    a later one.
+    """A range of blocks on the best branches, by height and by time.
 
-    Raises ParameterError for a negative height or time, and a range that ends before it begins.
+    The range begins at the first block that has a height of at least `from_height` and a time of at least `from_time`.
+    Raises ParameterError for a negative height or time, and for a range that ends before it begins.
     """
 
     from_height: int | None = None
+    """Lowest height, inclusive; None for no limit."""
     to_height: int | None = None
+    """Highest height, inclusive; None for no limit."""
     from_time: int | None = None
-    """Seconds since 1970."""
+    """Time of the first block at the earliest, seconds since 1970; None for no limit."""
 
     def __post_init__(self) -> None:
         for name, number in (
@@ -137,17 +147,17 @@ class BlockSpan:
 
     @property
     def is_limited(self) -> bool:
-        """Whether there are blocks that it may not have."""
+        """True if the range may leave out blocks."""
         return self != BlockSpan()
 
     def has_height(self, height: int | None) -> bool:
-        """Whether a block of a height may be in it, which is known if a height limits it."""
+        """True if a block at this height may be in the range. The height must be known if a height limits the range."""
         return (self.from_height is None or (height or 0) >= self.from_height) and (
             self.to_height is None or (height or 0) <= self.to_height
         )
 
     def has_time(self, time: int) -> bool:
-        """Whether it may begin with a block of a time."""
+        """True if the range may begin with a block of this time."""
         return self.from_time is None or time >= self.from_time
 
     def __str__(self) -> str:
@@ -159,79 +169,85 @@ class BlockSpan:
 class Readable(ABC):
     """Blocks that can be read one by one, in any order and more than once.
 
-    Several threads call `read` at the same time.
+    Several threads may call `read` at the same time.
     """
 
     @abstractmethod
     def read(self, ref: BlockRef) -> bytes:
-        """One block. Raises SourceError, OSError."""
+        """The bytes of one block. Raises SourceError, OSError."""
 
     @abstractmethod
     def name(self, ref: BlockRef) -> str:
-        """The place of a block, as a user is told it."""
+        """The place of a block, in words for the user."""
 
     def opened(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place] | None]:
-        """The places of blocks in files, which are open until the context is left; None if the blocks have to be read
-        with `read`.
+        """Open the files of blocks until the context is left, and give the places of the blocks in them.
 
-        A block that turns out unreadable in its place is read with `read`, which raises the error.
+        It gives None if the blocks must be read with `read`. If a block turns out unreadable in its place, call `read`,
+        which raises the error.
         """
         return nullcontext()
 
     def opened_undo(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place | None] | None]:
-        """The places of the blocks' undo records in files, which are open until the context is left; None if no block
-        has one.
+        """Open the files of undo records until the context is left, and give the places of the blocks' records in them.
+
+        It gives None if no block has an undo record.
         """
         return nullcontext()
 
-    mode = UndoMode.OFF  # whether it looks for undo records
+    mode = UndoMode.OFF
+    """Whether undo records are used."""
 
     def find_undo(self, ref: BlockRef) -> UndoPlace | None:
         """The place of the undo record of a block; None if it has none."""
         return None
 
     def undo_size(self, ref: BlockRef) -> int:
-        """The bytes of a block's undo record; 0 if it has none."""
+        """Size of a block's undo record in bytes; 0 if it has none."""
         place = self.find_undo(ref)
         return 0 if place is None else place.size
 
     def pair_again(self, ref: BlockRef, tried: UndoPlace) -> list[Problem] | None:
-        """Look for the block's undo record with more effort, after the one tried turned out not to be the block's.
+        """Search harder for the block's undo record, after the record `tried` turned out not to be its own.
 
-        Returns None if another one was found; else the block has none from now on, and the problems say why.
+        Returns:
+            None if another record was found. Otherwise the block has no record from now on, and the problems say why.
         """
         return []
 
 
 @public
 class BlockSource(Readable):
-    """Blocks whose headers can be listed before the blocks are read.
-
-    Of those on the best branches, `span` says which are scanned.
-    """
+    """Blocks whose headers can be listed before the blocks are read."""
 
     span = BlockSpan()
+    """The range of blocks on the best branches that are scanned."""
 
     def undo_problems(self) -> list[Problem]:
-        """The undo files and records that cannot be used, as far as is known."""
+        """The undo files and records that cannot be used, as far as this is known."""
         return []
 
     @abstractmethod
     def index(self, network: Network) -> Iterator[BlockRef | Problem]:
         """Yield every block and every unreadable part, in the order of the source.
 
-        A source that allows no problems raises FormatError.
+        A source without problems raises FormatError for a malformed block instead.
         """
 
 
 def _raw_and_height(item: bytes | RawBlock | Serializable) -> tuple[bytes, int | None]:
+    """The bytes of a block, and its height if it is given."""
     block = RawBlock.of(item)
     return block.raw, block.height
 
 
 @public
 class BlockList(BlockSource):
-    """Blocks in memory."""
+    """Blocks in memory.
+
+    Args:
+        blocks: The blocks, each as bytes, as a RawBlock or as an object that serializes to bytes.
+    """
 
     def __init__(self, blocks: Sequence[bytes | RawBlock | Serializable]) -> None:
         self._blocks = list(blocks)
@@ -250,12 +266,12 @@ class BlockList(BlockSource):
 
 
 class Spool(Readable):
-    """The blocks of a stream, one after the other, kept on disk in case they have to be read again."""
+    """The blocks of a stream, kept in a temporary file in case they must be read again."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=_SPOOL_IN_MEMORY)
         self._lock = threading.Lock()
-        self.size = 0  # bytes; where the next block will lie
+        self.size = 0  # bytes: the offset of the next block
 
     def put(self, raw: bytes) -> None:
         with self._lock:
@@ -282,7 +298,10 @@ class FileBlocks(Readable):
     _files: Sequence[BlockFile]
 
     def read(self, ref: BlockRef) -> bytes:
-        """One block. Raises SourceError if the file has changed since it was indexed, OSError if it cannot be read."""
+        """The bytes of one block.
+
+        Raises SourceError if the file has changed since it was indexed, OSError if it cannot be read.
+        """
         raw = self._files[ref.file].read(ref.offset, ref.size)
         if len(raw) != ref.size or sha256d(raw[:HEADER_SIZE]) != ref.hash:
             raise SourceError("the file has changed while it was read")
@@ -319,17 +338,25 @@ class FileBlocks(Readable):
 
 @public
 class BlockFiles(FileBlocks, BlockSource):
-    """Blocks in files: raw ones, hex ones, Bitcoin Core's blk*.dat, and directories of them.
+    """Blocks in files: raw files, hex files, Bitcoin Core's blk*.dat, and directories of them.
 
-    A path may be a URL that fsspec knows, as s3://bucket/blocks (extra `remote`). A directory stands for its blk*.dat
-    files, or if it has none, for its *.raw, *.blk and *.hex files. Files of Bitcoin Core 28 and later are XORed with
-    the key in the xor.dat beside them, which is undone. A file named twice is read once. Unreadable parts are reported
-    as problems of the scan, which goes on without them; a store of remote files that fails ends it with
-    RemoteFileError.
+    - A path may be a URL that fsspec knows, such as s3://bucket/blocks (extra `remote`).
+    - A directory stands for its blk*.dat files or, if it has none, for its *.raw, *.blk and *.hex files.
+    - Files of Bitcoin Core 28 and later are XORed with the key in the xor.dat beside them. This is undone.
+    - A file that is named twice is read once.
 
-    With `undo`, "auto" or "require", the rev*.dat beside each blk*.dat tells what its blocks spend; what is wrong with
-    undo records is reported apart, as the blocks can be used without them. Of all blocks, those of `span` are scanned.
-    Raises ParameterError if no path is given, and for an unknown mode.
+    The scan continues without parts that cannot be read, and reports them as problems. If a store of remote files
+    fails, the scan ends with RemoteFileError. Problems of undo records are reported apart: their blocks are scanned
+    without them.
+
+    Args:
+        paths: One path or several paths of files and directories.
+        undo: "auto" to use the rev*.dat beside each blk*.dat, which has the coins that blocks spend; "require" to fail
+            without them; "off" to ignore them.
+        span: The range of blocks to scan; by default all.
+
+    Raises:
+        ParameterError: No path is given, or the mode of `undo` is unknown.
     """
 
     def __init__(
@@ -341,7 +368,7 @@ class BlockFiles(FileBlocks, BlockSource):
     ) -> None:
         named = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
         if not named:
-            raise ParameterError("no file of blocks named")
+            raise ParameterError("no file of blocks named: give at least one path")
         if undo not in list(UndoMode):
             raise ParameterError(f"undo is one of {', '.join(UndoMode)}, not {undo!r}")
         self.mode = UndoMode(undo)
@@ -352,6 +379,7 @@ class BlockFiles(FileBlocks, BlockSource):
         self._undo = UndoFiles()
 
     def _expand(self, path: FilePath) -> Sequence[FilePath]:
+        """The files that a path stands for."""
         try:
             if not path.is_dir():
                 return [path]
@@ -378,14 +406,12 @@ class BlockFiles(FileBlocks, BlockSource):
                 self._undo.add(number, undo, [linked(self, ref) for ref in refs], network)
 
     def __len__(self) -> int:
-        """The number of files."""
+        """Number of files."""
         return len(self._files)
 
     @property
     def assumed(self) -> int:
-        """The number of files of one block, of which nothing says of which network it is; known once they were
-        listed.
-        """
+        """Number of files with one block whose network nothing tells; known once the blocks were listed."""
         return sum(file.is_assumed for file in self._files)
 
     @property
@@ -394,7 +420,7 @@ class BlockFiles(FileBlocks, BlockSource):
         return self._missing
 
     def index_file(self, number: int, network: Network) -> Iterator[BlockRef | Problem]:
-        """Yield every block and every unreadable part of one file. Several threads may read a file each."""
+        """Yield every block and every unreadable part of one file. Several threads may each index a file."""
         file = self._files[number]
         nothing = True
         try:
@@ -405,12 +431,12 @@ class BlockFiles(FileBlocks, BlockSource):
                 else:
                     yield Problem(str(file.path), found)
             if nothing:
-                yield Problem(str(file.path), "no block in this file, nothing but zeros")
+                yield Problem(str(file.path), "no block in this file, only zeros")
         except (FormatError, SourceError, OSError) as error:
             yield Problem.of(str(file.path), error)
 
     def undo_beside(self, number: int) -> UndoFile | None:
-        """The undo file beside a file, if undo records are looked for and there is one."""
+        """The undo file beside a file; None if there is none or undo files are not used."""
         return None if self.mode is UndoMode.OFF else UndoFile.beside(self._files[number].path)
 
     def find_undo(self, ref: BlockRef) -> UndoPlace | None:
@@ -421,7 +447,7 @@ class BlockFiles(FileBlocks, BlockSource):
         return None if problems is None else [Problem(where, message) for where, message in problems]
 
     def file(self, number: int) -> BlockFile:
-        """A file by its number."""
+        """The file with this number."""
         return self._files[number]
 
     def undo_problems(self) -> list[Problem]:
@@ -429,13 +455,15 @@ class BlockFiles(FileBlocks, BlockSource):
 
 
 def _identity(file: FilePath) -> str:
+    """A text that is equal for two names of the same file."""
     return str(file) if isinstance(file, RemoteFile) else os.path.realpath(file)
 
 
 @contextmanager
 def _descriptors(wanted: Sequence[tuple[int, FilePath, int, int]]) -> Iterator[dict[int, int] | None]:
-    """Files open for reading, by number, at least in the ranges wanted (number, file, offset, size); None if one cannot
-    be opened.
+    """Open files, by number, that are readable at least in the wanted ranges (number, file, offset, size).
+
+    It gives None if a file cannot be opened.
     """
     ranges: dict[int, list[tuple[int, int]]] = {}
     for number, _, offset, size in wanted:
@@ -458,5 +486,5 @@ def _descriptors(wanted: Sequence[tuple[int, FilePath, int, int]]) -> Iterator[d
 
 
 def linked(source: Readable, ref: BlockRef) -> LinkedBlock:
-    """What pairing with an undo record needs to know of a block."""
+    """The facts about a block that pairing it with an undo record needs."""
     return LinkedBlock(ref.hash, ref.previous, ref.transactions or 0, ref.time, ref.height, partial(source.read, ref))

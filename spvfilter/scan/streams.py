@@ -1,4 +1,4 @@
-"""Blocks on a stream that is read once: lines of hex, or the records of a blk*.dat, as they are or compressed."""
+"""Blocks on a stream that is read once: lines of hex, or the records of a blk*.dat, plain or compressed."""
 
 from __future__ import annotations
 
@@ -15,19 +15,26 @@ from spvfilter.protocol import HEADER_SIZE, MAX_BLOCK_SIZE
 from spvfilter.scan.foreign import contradiction
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_TEXT = frozenset((*range(0x20, 0x7F), 0x09, 0x0A, 0x0D))  # ASCII that may be printed, tab and the ends of lines
-_BUFFER = 1 << 20  # bytes
-_DEEPEST = 2  # compressions around each other
+_TEXT = frozenset((*range(0x20, 0x7F), 0x09, 0x0A, 0x0D))  # Printable ASCII, tab and line ends.
+_BUFFER = 1 << 20  # Bytes that are read at once (our choice).
+_DEEPEST = 2  # Layers of compression that are removed (our choice).
 
 
 @public
 def stream_blocks(stream: BinaryIO, network: Network, bad: Callable[[str], None] | None = None) -> Iterator[bytes]:
-    """Yield the raw blocks on a stream, which starts as lines of hex or as a blk*.dat, perhaps compressed by gzip or
-    zstd.
+    """Yield the raw blocks on a stream of hex lines or of a blk*.dat, which may be compressed by gzip or zstd.
 
-    Zstandard needs Python 3.14 or the package zstandard. A line that is not hex, and a record that is cut off, is told
-    to `bad` in a sentence, and the next one is read; without `bad` it is an error. Raises FormatError (field "hex
-    line", offset its number); SourceError for blocks of another network, and for what is none of these.
+    Zstandard needs Python 3.14 or the package zstandard.
+
+    Args:
+        stream: The stream, open for reading bytes.
+        network: The network of the blocks.
+        bad: Called with a sentence for each line that is not hex and for each record that is cut off. The next line or
+            record is then read. Without it, they are errors.
+
+    Raises:
+        FormatError: A line is not hex. The field is "hex line", the offset is the number of the line.
+        SourceError: The blocks are of another network, or the stream is neither hex nor a blk*.dat.
     """
     try:
         plain, head = _begun(_unpacked(stream))
@@ -40,14 +47,14 @@ def stream_blocks(stream: BinaryIO, network: Network, bad: Callable[[str], None]
             yield from hex_blocks(plain, bad, network)
         else:
             raise SourceError(
-                "neither lines of hex nor a blk*.dat (those of Bitcoin Core 28 are XORed: name the file instead)"
+                "neither lines of hex nor a blk*.dat (since Bitcoin Core 28 these are XORed: name the file instead)"
             )
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise SourceError(f"the compressed stream is damaged or cut off: {error}") from None
 
 
 class _Rejoined(io.RawIOBase):
-    """A stream of which some bytes were read already."""
+    """A stream whose first bytes were read already, with these bytes put back."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         super().__init__()
@@ -59,7 +66,7 @@ class _Rejoined(io.RawIOBase):
 
     def readinto(self, buffer: object) -> int:
         view = memoryview(cast("bytearray", buffer)).cast("B")
-        # all are buffered readers
+        # all of these streams are buffered readers
         taken = self._head[: len(view)] or self._rest.read1(len(view))  # type: ignore[attr-defined]
         self._head = self._head[len(view) :]
         view[: len(taken)] = taken
@@ -67,12 +74,13 @@ class _Rejoined(io.RawIOBase):
 
 
 def _begun(stream: BinaryIO) -> tuple[io.BufferedReader, bytes]:
-    """The stream, and its first four bytes, or fewer that end with a line; no more is waited for."""
+    """The stream and its first four bytes; fewer if the first line is shorter. It waits for no more than these."""
     head = stream.readline(4)
     return io.BufferedReader(_Rejoined(head, stream), _BUFFER), head
 
 
 def _unpacked(stream: BinaryIO) -> io.BufferedReader:
+    """The stream without its compression."""
     reader, head = _begun(stream)
     for _ in range(_DEEPEST):
         if head.startswith(_GZIP):
@@ -83,6 +91,7 @@ def _unpacked(stream: BinaryIO) -> io.BufferedReader:
 
 
 def _zstd(reader: BinaryIO) -> io.RawIOBase:
+    """A decompressed stream. Raises SourceError without a package for zstd."""
     try:
         from compression import zstd  # type: ignore[import-not-found]  # since Python 3.14
     except ImportError:
@@ -90,7 +99,7 @@ def _zstd(reader: BinaryIO) -> io.RawIOBase:
     else:
         return cast("io.RawIOBase", zstd.open(reader))
     try:
-        import zstandard  # type: ignore[import-not-found]  # it is no dependency
+        import zstandard  # type: ignore[import-not-found]  # not a dependency
     except ImportError:
         raise SourceError("compressed by zstd: pip install zstandard, or decompress it first (zstd -dc)") from None
     return cast("io.RawIOBase", zstandard.ZstdDecompressor().stream_reader(reader, read_across_frames=True))
@@ -100,12 +109,17 @@ def _zstd(reader: BinaryIO) -> io.RawIOBase:
 def hex_blocks(
     stream: BinaryIO, bad: Callable[[str], None] | None = None, network: Network | None = None
 ) -> Iterator[bytes]:
-    """Yield raw blocks from lines of hex; blank lines are skipped.
+    """Yield raw blocks from lines of hex. Blank lines are skipped.
 
-    Raises FormatError (field "hex line", offset the line number).
+    Args:
+        stream: The stream, open for reading bytes.
+        bad: Called with a sentence for each line that is not hex, or whose block is certainly not of `network`. The
+            next line is then read. Without it, such a line is an error.
+        network: The network of the blocks; by default blocks of any network are accepted.
 
-    A line that is not hex, or whose block is certainly none of `network`, is told to `bad` in a sentence, if that is
-    given, and the next one is read.
+    Raises:
+        FormatError: A line is not hex, too long, or of another network. The field is "hex line", the offset is the
+            number of the line.
     """
     limit = 2 * MAX_BLOCK_SIZE + 2
     for number, line in enumerate(iter(lambda: stream.readline(limit + 1), b""), 1):
@@ -124,7 +138,7 @@ def hex_blocks(
 
 
 def _block_of(text: bytes, network: Network | None) -> tuple[bytes, str | None]:
-    """The block of a line, and what is wrong with it."""
+    """The block of a line, and a sentence if it is wrong."""
     try:
         raw = bytes.fromhex(text.decode("ascii"))
     except ValueError:
@@ -133,6 +147,7 @@ def _block_of(text: bytes, network: Network | None) -> tuple[bytes, str | None]:
 
 
 def _records(stream: io.BufferedReader, network: Network, bad: Callable[[str], None] | None) -> Iterator[bytes]:
+    """Yield the blocks of a blk*.dat. Raises SourceError."""
     at = 0
     while True:
         while (zeros := stream.peek(1)) and not zeros[0]:

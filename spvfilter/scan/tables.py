@@ -1,4 +1,4 @@
-"""The matches of a scan as tables: Parquet, Arrow and pandas. They need pyarrow, the extra `parquet`."""
+"""The matches of a scan as tables: Parquet, Arrow and pandas. They need pyarrow (extra `parquet`)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-_ROWS = 32_768  # of a row group: the bytes of a file do not depend on how the matches came
-_PIECE = 1 << 23  # bytes of CSV that are parsed at once, and the lines of one block more
-_LONGEST = 1 << 25  # bytes: no line is longer, even with a script of 4 MB in hex
-OUTPUTS = ("matches.parquet", "matches.csv", "matches.jsonl")
+# Rows of a row group (our choice). With a fixed number, the same matches always give the same file.
+_ROWS = 32_768
+
+_PIECE = 1 << 23  # Bytes of CSV that are parsed at once, plus the lines of one block (our choice).
+_LONGEST = 1 << 25  # Bytes of a line: no line is longer, even with a script of 4 MB in hex.
+OUTPUTS = ("matches.parquet", "matches.csv", "matches.jsonl")  # Names of files of matches, best format first.
 
 
-def _types(pa: Any) -> dict[str, Any]:  # the module, which has no types of its own
+def _types(pa: Any) -> dict[str, Any]:  # Any: pyarrow has no types
     """The type of each column."""
     text = pa.string()
     return {
@@ -44,6 +46,7 @@ def _types(pa: Any) -> dict[str, Any]:  # the module, which has no types of its 
 
 
 def _pyarrow() -> Any:
+    """The module pyarrow. Raises ParameterError if it is not installed."""
     try:
         import pyarrow as pa
         import pyarrow.csv
@@ -54,7 +57,7 @@ def _pyarrow() -> Any:
 
 
 def check_parquet() -> None:
-    """Raise ParameterError unless Parquet can be written here."""
+    """Raise ParameterError unless pyarrow, which writes Parquet, is installed."""
     _pyarrow()
 
 
@@ -66,7 +69,7 @@ def _parsed(pa: Any, csv: bytes) -> Any:
 
 
 def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines with a header before them, some bytes at a time."""
+    """Yield the lines in pieces of about 8 MB, each with a header."""
     waiting, size = [CSV_HEADER], 0
     for several in lines:
         waiting.append(several)
@@ -79,22 +82,22 @@ def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _schema(pa: Any) -> Any:
-    types = _types(pa) | {"time": pa.timestamp("ms", tz="UTC")}  # Parquet has no seconds
+    """Columns and types of Parquet: times in milliseconds, as Parquet has no seconds."""
+    types = _types(pa) | {"time": pa.timestamp("ms", tz="UTC")}
     return pa.schema(list(types.items()))
 
 
 def _timed(pa: Any, table: Any) -> Any:
-    """The table with its times, which are whole seconds, as such."""
+    """The table with its times as timestamps instead of numbers of seconds."""
     seconds = pa.schema(list((_types(pa) | {"time": pa.timestamp("s", tz="UTC")}).items()))
     return table.cast(seconds).cast(_schema(pa))
 
 
 def write_parquet(path: Path, lines: Iterable[bytes]) -> None:
-    """Write matches, given as lines of CSV, several at a time, as Parquet.
+    """Write matches, given as lines of CSV, as Parquet.
 
-    Raises ParameterError without pyarrow, and what `lines` raises.
-
-    They are parsed piece by piece: a reader of streams would read far ahead, and keep all of that.
+    The lines are parsed piece by piece: pyarrow's reader of streams would read far ahead and keep everything in memory.
+    Raises ParameterError without pyarrow, and the errors of `lines`.
     """
     pa = _pyarrow()
     with replacing(path) as file, pa.parquet.ParquetWriter(file, _schema(pa), compression="zstd") as writer:
@@ -113,6 +116,7 @@ def write_parquet(path: Path, lines: Iterable[bytes]) -> None:
 
 
 def _output(directory: str | os.PathLike[str]) -> Path:
+    """The file of matches in a directory. Raises SourceError if there is none."""
     found = next((path for name in OUTPUTS if (path := Path(directory) / name).exists()), None)
     if found is None:
         raise SourceError(f"{directory}: no matches.parquet, matches.csv or matches.jsonl of a finished scan")
@@ -121,11 +125,20 @@ def _output(directory: str | os.PathLike[str]) -> Path:
 
 @public
 def to_arrow(directory: str | os.PathLike[str]) -> pa.Table:
-    """The matches that a scan has left in a directory, as an Arrow table: a row each, in chain order.
+    """The matches that a scan into a directory has written, as an Arrow table: one row for each match, in chain order.
 
-    Columns: kind, block_hash, height, time (UTC), txid, index, outpoint_txid, outpoint_index, value and fee (satoshi),
-    script_pubkey (hex), address, label, coinbase. Hashes are in display order. Raises ParameterError without pyarrow;
-    SourceError if there is no finished scan.
+    | column | value |
+    |---|---|
+    | kind | "output" or "input" |
+    | block_hash, txid, outpoint_txid | hex, display order |
+    | height, index, outpoint_index | number |
+    | time | time of the block, UTC |
+    | value, fee | satoshi |
+    | script_pubkey | hex |
+    | address, label | text |
+    | coinbase | True if the transaction is a coinbase |
+
+    Raises ParameterError if pyarrow is not installed, and SourceError if the directory has no finished scan.
     """
     pa = _pyarrow()
     path = _output(directory)
@@ -138,6 +151,7 @@ def to_arrow(directory: str | os.PathLike[str]) -> pa.Table:
 
 
 def _read_csv(path: Path) -> Any:
+    """The table of a file of CSV. Raises SourceError."""
     with path.open("rb") as file:
         if file.readline() != CSV_HEADER:
             raise SourceError(f"{path}: not the matches of a scan by this version of spvfilter")
@@ -152,6 +166,7 @@ def table_of(lines: Iterable[bytes]) -> Any:
 
 
 def _read_lines(path: Path) -> Any:
+    """The table of a file of JSON lines."""
     pa = _pyarrow()
     import pyarrow.json
 
@@ -164,9 +179,9 @@ def _read_lines(path: Path) -> Any:
 
 @public
 def to_pandas(directory: str | os.PathLike[str]) -> pd.DataFrame:
-    """As `to_arrow`, as a pandas DataFrame; needs pandas, too.
+    """The matches that a scan into a directory has written, as a pandas DataFrame with the columns of `to_arrow`.
 
-    Raises ParameterError without one of them, and SourceError.
+    Raises ParameterError if pyarrow or pandas is not installed, and SourceError if the directory has no finished scan.
     """
     table = to_arrow(directory)
     try:

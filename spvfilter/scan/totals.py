@@ -1,4 +1,4 @@
-"""What the matches of each entry come to: 32 bytes an entry, however many matches there are; and their file."""
+"""Sums of the matches of each entry, in 32 bytes an entry however many matches there are; and the file of totals."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ else:
     csv = deferred("csv")
 
 COLUMNS = ("entry", "address", "label", "received", "spent", "unknown", "matches")
-_MOST = 0xFFFFFFFFFFFFFFFF
-_NUMBERS = 4  # of an entry
-_ROWS = 512  # written at once
+_MOST = 0xFFFFFFFFFFFFFFFF  # Largest number of 64 bits.
+_NUMBERS = 4  # Numbers kept for each entry.
+_ROWS = 512  # Rows that are written at once (our choice).
 _WORDS = {
     EntryKind.SCRIPT: "script",
     EntryKind.MULTISIG_KEY: "multisig key",
@@ -32,15 +32,16 @@ _WORDS = {
 
 
 class EntryTotal(NamedTuple):
-    """What the matches of one entry come to."""
+    """Sums of the matches of one entry."""
 
     matches: int
+    """Number of matches."""
     received: int
-    """Satoshi."""
+    """Value of the outputs, in satoshi."""
     spent: int
-    """Satoshi, of spends whose value is known."""
+    """Value of the spends, in satoshi, as far as it is known."""
     unknown: int
-    """Matches of unknown value."""
+    """Number of matches of unknown value."""
 
 
 class EntryTotals:
@@ -48,12 +49,11 @@ class EntryTotals:
 
     def __init__(self, entries: int) -> None:
         self._sums = array("Q", [0]) * (_NUMBERS * entries)
-        self._beyond: dict[
-            int, int
-        ] = {}  # by place in `_sums`: how often it has passed 64 bits, as coins that go round and round may
+        # by index in `_sums`: how often the sum exceeded 64 bits, which coins that are spent again and again can cause
+        self._beyond: dict[int, int] = {}
 
     def add(self, packed: bytes) -> None:
-        """Count packed hits. Raises FormatError for what is none, IndexError for those of another list."""
+        """Add packed hits. Raises FormatError for malformed hits, IndexError for hits of another list."""
         sums = self._sums
         for entry, *more in hit_sums(packed):
             for at, number in enumerate(more, _NUMBERS * entry):
@@ -64,7 +64,7 @@ class EntryTotals:
                 sums[at] = total
 
     def __iter__(self) -> Iterator[tuple[int, EntryTotal]]:
-        """The entries with matches, in the order of the list."""
+        """Yield the entries that have matches, in the order of the list."""
         for entry in range(len(self._sums) // _NUMBERS):
             if self._sums[_NUMBERS * entry]:
                 places = range(_NUMBERS * entry, _NUMBERS * (entry + 1))
@@ -90,13 +90,13 @@ def write_totals(path: Path, totals: EntryTotals, watch: WatchList) -> None:
 
 
 def read_totals(path: Path) -> Iterator[dict[str, str]]:
-    """The rows of a file of totals, one by one. Raises OSError."""
+    """Yield the rows of a file of totals. Raises OSError."""
     with path.open(encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file)
 
 
 def entry_name(watch: WatchList, number: int) -> tuple[str, str]:
-    """What an entry is, as a line of a watch list says it, and its address, "" if it has none."""
+    """An entry as a line of a watch list shows it, and its address; "" if it has no address."""
     kind, value = watch.table.entry(number)
     address = (script_to_address(value, watch.network) or "") if kind == EntryKind.SCRIPT else ""
     return f"{_WORDS[kind]}:{value.hex()}", address

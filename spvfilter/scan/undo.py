@@ -1,11 +1,22 @@
-"""Undo files: which record of a rev*.dat belongs to which block of the blk*.dat of the same number.
+"""Undo files: find the record in a rev*.dat for each block of the blk*.dat of the same number.
 
-A record (Core node/blockstorage.cpp) is the network's magic (4 bytes), size u32 LE, the undo, and the check:
-sha256d(hash of the block's previous block, undo), 32 bytes. It does not name its block, and records are in the order in
-which blocks were connected. So records are first aligned with the blocks in chain order by their number of
-transactions, which reads next to nothing; the kernel verifies each check when it uses the record. Where that fails, or
-two blocks follow the same one (which the check cannot tell apart), all checks of the file are computed, and siblings
-are told apart by what they spend. What stays ambiguous is named, never guessed.
+A rev*.dat (Core node/blockstorage.cpp) is a sequence of records:
+
+| bytes | field |
+|---|---|
+| 4 | magic of the network |
+| 4 | size of the undo data, u32 LE |
+| size | undo data |
+| 32 | check: sha256d(hash of the block before, undo data) |
+
+A record does not name its block. Records are in the order in which blocks were connected.
+
+- First, records are aligned with the blocks in chain order by their number of transactions, which reads very little.
+  The kernel verifies the check of a record when it uses it.
+- If that fails, all checks of the file are computed. The same happens if two blocks follow the same block, because
+  their checks do not tell them apart. These siblings are told apart by the coins that they spend.
+
+A record that stays ambiguous is reported and not used.
 """
 
 from __future__ import annotations
@@ -29,36 +40,54 @@ from spvfilter.scan.blockfile import Framing, Record, framed, owned, xor_key
 from spvfilter.scan.remote import FilePath, opened
 
 UNDO = Framing("undo record", 1, MAX_UNDO_SIZE - HASH_SIZE, HASH_SIZE)
-_COUNT_SIZE = 9  # bytes of the longest CompactSize
-_PATIENCE = 64  # times the size of a file that is hashed at most to find where its records belong
-_LEAST_PATIENCE = 1 << 28  # bytes
+_COUNT_SIZE = 9  # Bytes of the longest CompactSize.
+
+# Bytes that are hashed at most to pair the records of a file: 64 times its size, and 256 MiB more (our choice).
+_PATIENCE = 64
+_LEAST_PATIENCE = 1 << 28
 
 
 class LinkedBlock(NamedTuple):
-    """What pairing needs to know of a block."""
+    """The facts about a block that pairing needs."""
 
     hash: bytes
+    """Hash of the block, 32 bytes in wire order."""
     previous: bytes
+    """Hash of the block before it, 32 bytes in wire order."""
     transactions: int
+    """Number of transactions; 0 if it is unknown."""
     time: int
+    """Time of the header, seconds since 1970."""
     height: int | None
+    """Height of the block; None if it is unknown."""
     read: Callable[[], bytes]
+    """Reads the bytes of the block."""
 
 
 @dataclass(slots=True)
 class Pairing:
-    """The records of one file by the hashes of their blocks, and sentences about those that belong to none."""
+    """The undo records of one file, paired with blocks."""
 
     places: dict[bytes, Record] = field(default_factory=dict)
+    """Records by the hashes of their blocks."""
     problems: list[str] = field(default_factory=list)
+    """Sentences about records that belong to no block."""
 
 
 @public
 def block_coins(raw_block: bytes, record: bytes) -> list[list[SpentCoin]]:
-    """The coins that a block spends, by its undo record (undo, then its check): for each transaction but the coinbase
-    those of its inputs.
+    """The coins that a block spends, from its undo record.
 
-    Raises UndoError for a record that is malformed, damaged or not of this block, FormatError for a malformed block.
+    Args:
+        raw_block: The serialized block.
+        record: Its undo record: the undo data, then the check of 32 bytes.
+
+    Returns:
+        For each transaction but the coinbase, the coins that its inputs spend, in order.
+
+    Raises:
+        UndoError: The record is malformed, damaged or not of this block.
+        FormatError: The block is malformed.
     """
     undo, check = record[:-HASH_SIZE], record[-HASH_SIZE:]
     if len(record) < HASH_SIZE or sha256d(raw_block[4:36] + undo) != check:
@@ -66,7 +95,7 @@ def block_coins(raw_block: bytes, record: bytes) -> list[list[SpentCoin]]:
     coins = spent_coins(undo)
     shape = [len(tx.inputs) for tx in walk_block(raw_block)][1:]
     if [len(of_tx) for of_tx in coins] != shape:
-        raise UndoError("its numbers of inputs are not the block's", offset=0, field="undo input count")
+        raise UndoError("the numbers of inputs differ from those of the block", offset=0, field="undo input count")
     return coins
 
 
@@ -75,18 +104,18 @@ class UndoFile:
 
     def __init__(self, path: FilePath) -> None:
         self.path = path
-        self.key = b""  # what it is XORed with
+        self.key = b""  # 8 bytes that the file is XORed with, or empty
 
     @classmethod
     def beside(cls, blocks: FilePath) -> UndoFile | None:
-        """The undo file of a blk*.dat; None if it has none."""
+        """The undo file of a blk*.dat; None if there is none."""
         if not (blocks.name.startswith("blk") and blocks.suffix == ".dat"):
             return None
         path = blocks.with_name(f"rev{blocks.name[3:]}")
         return cls(path) if path.exists() else None
 
     def records(self, network: Network) -> Iterator[Record | str]:
-        """Yield every record, its check included, and a sentence about every part that is none.
+        """Yield every record with its check, and a sentence about every part that is not a record.
 
         Raises OSError, SourceError.
         """
@@ -97,7 +126,7 @@ class UndoFile:
             yield from framed(file, self.key, network, _COUNT_SIZE, UNDO)
 
     def read(self, record: Record) -> bytes:
-        """A record with its check. Raises as UndoPlace.read does."""
+        """A record with its check. Raises OSError, SourceError as `UndoPlace.read` does."""
         return self.place(0, record).read()
 
     def place(self, number: int, record: Record) -> UndoPlace:
@@ -110,18 +139,20 @@ class UndoPlace(NamedTuple):
     """The place of an undo record in a file."""
 
     number: int
-    """Of the file of blocks that it belongs to, within the source."""
+    """Number of the file of blocks that it belongs to, within the source."""
     path: FilePath
+    """Path of the undo file."""
     key: bytes
-    """8 bytes with which the file is XORed, or empty."""
+    """8 bytes that the file is XORed with, or empty."""
     offset: int
+    """Offset of the record in the file, in bytes."""
     size: int
-    """Bytes, with the check."""
+    """Size of the record with its check, in bytes."""
 
     def read(self) -> bytes:
         """The record with its check, which is not verified.
 
-        Raises OSError, SourceError if the file has become shorter.
+        Raises OSError, and SourceError if the file has become shorter.
         """
         with opened(self.path) as file:
             raw = file.at(self.offset, self.size, self.key)
@@ -139,10 +170,10 @@ def transactions_of(record: Record) -> int | None:
 
 
 def pair(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pairing:
-    """Find the record of each block of one file that spends anything.
+    """Find the record of each block of one file that spends coins.
 
-    The records that are aligned are not verified yet: call `pair_exactly` if one is not its block's. Raises OSError,
-    SourceError.
+    The records are aligned but not verified: call `pair_exactly` if a record turns out to belong to another block.
+    Raises OSError, SourceError.
     """
     spending = _in_chain_order([block for block in blocks if block.transactions > 1])
     if len({block.previous for block in spending}) < len(spending):
@@ -153,7 +184,7 @@ def pair(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pai
         if isinstance(record, str):
             return pair_exactly(file, blocks, network)
         if (transactions := transactions_of(record)) == 1:
-            continue  # its block spends nothing
+            continue  # the record of a block that spends nothing
         while at < len(spending) and spending[at].transactions != transactions:
             at += 1
         if at == len(spending):
@@ -166,7 +197,7 @@ def pair(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pai
 def pair_exactly(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pairing:
     """Find the record of each block of one file by computing checks. Raises OSError, SourceError."""
     spending = _in_chain_order([block for block in blocks if block.transactions > 1])
-    claims: dict[bytes, list[Record]] = {}  # by previous block
+    claims: dict[bytes, list[Record]] = {}  # records by the block before their block
     found = Pairing()
     with opened(file.path) as raw:
         search = _Search(spending, _PATIENCE * raw.size + _LEAST_PATIENCE)
@@ -190,7 +221,7 @@ def pair_exactly(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network
 
 
 def _in_chain_order(blocks: Sequence[LinkedBlock]) -> list[LinkedBlock]:
-    """Parents first; runs that are not linked by their oldest time."""
+    """The blocks, parents first. Runs that are not linked are ordered by the time of their first block."""
     known = {block.hash: block for block in blocks}
     children: dict[bytes, list[LinkedBlock]] = {}
     for block in blocks:
@@ -209,7 +240,7 @@ def _in_chain_order(blocks: Sequence[LinkedBlock]) -> list[LinkedBlock]:
 class _Search:
     """Finds the block before a record's block.
 
-    The next one in chain order is tried first, and the work on a file is bounded.
+    The next block in chain order is tried first. The number of bytes that are hashed is bounded.
     """
 
     def __init__(self, blocks: Sequence[LinkedBlock], patience: int) -> None:
@@ -221,6 +252,7 @@ class _Search:
         self._patience = patience  # bytes that may still be hashed
 
     def previous_of(self, record: bytes, transactions: int | None) -> bytes | None:
+        """The hash of the block before a record's block; None if no block fits."""
         undo, check = record[:-HASH_SIZE], record[-HASH_SIZE:]
         numbers = self._by_count.get(transactions or 0, [])
         ahead = bisect_left(numbers, self._next)
@@ -236,7 +268,7 @@ class _Search:
 
 
 def _settle(file: UndoFile, records: list[Record], siblings: list[LinkedBlock], found: Pairing) -> None:
-    """Give the records that follow one block to the siblings that they fit. A block has one record at most."""
+    """Assign the records of blocks that follow the same block to these siblings. A block has one record at most."""
     contents = [file.read(record) for record in records]
     distinct = [number for number, raw in enumerate(contents) if raw not in contents[:number]]
     raws = {block.hash: block.read() for block in siblings}
@@ -253,20 +285,21 @@ def _settle(file: UndoFile, records: list[Record], siblings: list[LinkedBlock], 
         if not of:
             found.problems.append(f"{where} fits no block that follows {hash_to_hex(siblings[0].previous)}")
         elif len({tuple(_outpoints(raws[block.hash])) for block in of}) == 1 and len(fits) == 1:
-            found.places |= {block.hash: records[number] for block in of}  # they spend the same coins
+            found.places |= {block.hash: records[number] for block in of}  # their coins are identical
         else:
             names = " and ".join(sorted(hash_to_hex(block.hash) for block in of))
             found.problems.append(f"{where} is ambiguous: it fits {names}")
 
 
 def _outpoints(raw: bytes) -> list[tuple[bytes, ...]]:
+    """The outpoints that a block spends, for each transaction."""
     return [
         tuple(raw[at : at + 36] for at, _, _ in tx.inputs) for position, tx in enumerate(walk_block(raw)) if position
     ]
 
 
 def _fits(record: bytes, raw: bytes, height: int | None) -> bool:
-    """Whether nothing in the block contradicts the record, whose check fits."""
+    """True if nothing in the block contradicts the record, whose check fits."""
     try:
         coins = block_coins(raw, record)
     except FormatError:
@@ -285,11 +318,12 @@ def _fits(record: bytes, raw: bytes, height: int | None) -> bool:
 
 
 def _contradicts(script: bytes, script_sig: bytes, witness: list[bytes]) -> bool:
-    """Whether an input certainly spends another script: the hash that this one demands is not that of what the input
-    shows.
+    """True if an input certainly spends another script than `script`.
+
+    This is certain if the script demands a hash, and the input shows data with another hash.
     """
     pushes = list(script_pushes(script_sig))
-    # so that the last one is on top of the stack
+    # True if the scriptSig has only pushes, so that the last push is on top of the stack
     only_pushes = b"".join(map(_push, pushes)) == script_sig.lstrip(b"\0")
     if len(script) == 25 and script[:3] == b"\x76\xa9\x14" and script[23:] == b"\x88\xac":
         return bool(pushes) and only_pushes and hash160(pushes[-1]) != script[3:23]
@@ -303,6 +337,7 @@ def _contradicts(script: bytes, script_sig: bytes, witness: list[bytes]) -> bool
 
 
 def _push(data: bytes) -> bytes:
+    """The script that pushes some data."""
     size = len(data)
     if size < 0x4C:
         return bytes((size,)) + data
@@ -334,19 +369,20 @@ class _Paired:
 
 
 class UndoFiles:
-    """The undo records of all files, by block. Threads that scan may ask at the same time."""
+    """The undo records of all files, by block. Scanning threads may use it at the same time."""
 
     def __init__(self) -> None:
         self._paired: dict[int, _Paired] = {}
         self._lock = threading.Lock()
-        self.problems: list[tuple[str, str]] = []  # where, and what
+        self.problems: list[tuple[str, str]] = []  # path of the undo file, and a sentence
 
     def add(self, number: int, file: UndoFile, blocks: list[LinkedBlock], network: Network) -> None:
-        """Pair the records of the undo file beside file `number` with its blocks. What is wrong is a problem."""
+        """Pair the records of the undo file beside file `number` with its blocks. Unusable records become problems."""
         paired = self._paired[number] = _Paired(file, list({block.hash: block for block in blocks}.values()), network)
         self._pair(paired, pair)
 
     def _pair(self, paired: _Paired, how: Callable[[UndoFile, Sequence[LinkedBlock], Network], Pairing]) -> None:
+        """Pair the records of one file, and note the problems."""
         name = str(paired.file.path)
         try:
             found = how(paired.file, paired.blocks, paired.network)
@@ -363,15 +399,16 @@ class UndoFiles:
         return None if paired is None else paired.file
 
     def find(self, number: int, block: bytes) -> UndoPlace | None:
-        """The place of the record of a block in file `number`."""
+        """The place of the record of a block in file `number`; None if it has none."""
         paired = self._paired.get(number)
         record = None if paired is None else paired.places.get(block)
         return None if paired is None or record is None else paired.file.place(number, record)
 
     def pair_again(self, block: bytes, tried: UndoPlace) -> list[tuple[str, str]] | None:
-        """Compute the checks of a file's records, once, since one that was tried is not its block's.
+        """Compute the checks of a file's records, once, because the record `tried` belongs to another block.
 
-        Returns None if the block has another record now; else it has none from now on, and the new problems.
+        Returns:
+            None if the block has another record now. Otherwise it has none from now on, and the new problems say why.
         """
         with self._lock:
             paired, known = self._paired[tried.number], len(self.problems)

@@ -1,4 +1,4 @@
-"""How undo files are used."""
+"""UndoMode: whether and how undo files are used."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from spvfilter._public import public
 
 @public
 class UndoMode(StrEnum):
-    """Whether files of blocks are read with the undo files beside them."""
+    """Whether files of blocks are read with the undo files beside them.
+
+    An undo file has the coins that each block spends: their scripts and values.
+    """
 
     AUTO = "auto"
-    """Where there are any."""
+    """Undo files are used if there are any."""
     REQUIRE = "require"
-    """A block without its record is an error."""
+    """A block without an undo record is an error."""
     OFF = "off"
+    """Undo files are ignored."""

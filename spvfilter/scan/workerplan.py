@@ -1,4 +1,4 @@
-"""A plan of files that the workers of a cluster have themselves, each machine its own: what two have is done once."""
+"""A plan of files that lie on the workers of a cluster, on each machine its own. Copies of a block are scanned once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any  # of distributed, which has no types
+from typing import TYPE_CHECKING, Any  # Any: distributed has no types
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred, public
@@ -26,37 +26,40 @@ if TYPE_CHECKING:
 else:
     asyncio = deferred("asyncio")
 
-_LISTED_AT_ONCE = 64  # files
+_LISTED_AT_ONCE = 64  # files whose headers workers read at once (our choice)
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """A plan whose parts are where their files are.
-
-    `missing` are the heights that no worker has, as first and last one: below the best branch's highest block, or the
-    end of the range.
-    """
+    """A plan of files that lie on the workers of a cluster. Each part is scanned on a machine that has its files."""
 
     plan: Plan
+    """The plan."""
     missing: tuple[tuple[int, int], ...]
+    """Ranges of heights (first, last) that no worker has.
+
+    They lie between the start of the range, or the lowest block, and its end, or the highest block.
+    """
     assumed: int
-    """Files of one block, of which nothing says of which network it is."""
+    """Number of files with one block whose network nothing tells."""
     paths: tuple[str, ...]
+    """The paths of the files, as the user gave them."""
     sights: tuple[tuple[Sight, ...], ...] = field(repr=False)
-    """By machine: the files seen there."""
+    """For each machine, the files seen there; several entries if other machines have copies of its files."""
     places: Places = field(repr=False)
+    """Each part as each machine has it."""
 
     def machines(self, part: Part) -> list[int]:
-        """Those that have all of a part."""
+        """The machines that have all blocks of a part."""
         return list(self.places[part.is_stale, part.number])
 
     def on(self, machine: int, part: Part) -> Part:
-        """A part as a machine has it."""
+        """The part as a machine has it."""
         return self.places[part.is_stale, part.number][machine]
 
     def only_on(self, away: Iterable[int]) -> str:
-        """The heights that no machine has but these, in words."""
+        """The heights of blocks that no other machine has, in words."""
         gone = set(away)
         lost = [part for part in (*self.plan.parts, *self.plan.stale) if gone.issuperset(self.machines(part))]
         ranges = list(_ranges(lost))
@@ -66,7 +69,7 @@ class WorkerPlan:
 
 
 class _FilesOfMachines:
-    """The files of all machines, listed already."""
+    """The files of all machines, whose headers are listed already."""
 
     def __init__(self, machines: Sequence[Sequence[ListedFile]], undo: UndoMode, span: BlockSpan) -> None:
         self.mode = undo
@@ -100,23 +103,33 @@ async def plan_on_workers(
     span: BlockSpan | None = None,
     part_size: int = PART_SIZE,
 ) -> WorkerPlan:
-    """Plan a scan of the files that the workers of a Dask cluster see by these paths, each its own.
+    """Plan a scan of the files that the workers of a Dask cluster have at these paths, each on its own machine.
 
     `scan_cluster` carries it out.
 
-    Raises ParameterError if no path is given, and for an unknown mode of `undo`; SourceError if no worker sees any
-    file, and if one goes away meanwhile; and what `Plan.of` raises.
+    Args:
+        client: A `distributed.Client`, asynchronous or not.
+        paths: One path or several paths of files and directories.
+        network: The network of the blocks.
+        undo: "auto", "require" or "off", as for BlockFiles.
+        span: The range of blocks to scan; by default all.
+        part_size: Bytes of blocks and undo records of a part, about; from 1,000 to 4,000,000,000.
+
+    Raises:
+        ParameterError: No path is given, the mode of `undo` is unknown, or the part size is outside its range.
+        SourceError: No worker has a file at these paths, a worker leaves meanwhile, required undo records are missing,
+            or the span has no block.
     """
     named = (os.fspath(paths),) if isinstance(paths, (str, os.PathLike)) else tuple(os.fspath(path) for path in paths)
     if not named:
-        raise ParameterError("no file of blocks named")
+        raise ParameterError("no file of blocks named: give at least one path")
     if undo not in list(UndoMode):
         raise ParameterError(f"undo is one of {', '.join(UndoMode)}, not {undo!r}")
     calls = Calls(client)
     await calls.check_workers()
     found = await calls.call(client.run, files_here, named, on_error="return")
     for worker, seen in sorted(found.items()):
-        if isinstance(seen, BaseException) and not isinstance(seen, OSError):  # which tells that it has gone
+        if isinstance(seen, BaseException) and not isinstance(seen, OSError):  # an OSError: the worker has left
             raise SourceError(f"the worker {worker} cannot tell which files it has: {seen}")
     sights: list[Sight] = sorted({seen for seen in found.values() if isinstance(seen, tuple) and seen})
     if not sights:
@@ -133,6 +146,7 @@ async def _listed(fleet: Fleet, sights: Sequence[Sight], undo: UndoMode, network
     limit = asyncio.Semaphore(_LISTED_AT_ONCE)
 
     async def one(machine: int, path: str) -> ListedFile:
+        """List the blocks of one file on a worker of its machine. Raises SourceError."""
         why: Exception | None = None
         async with limit:
             for _ in range(ATTEMPTS):
@@ -141,12 +155,14 @@ async def _listed(fleet: Fleet, sights: Sequence[Sight], undo: UndoMode, network
                 except LostError as error:
                     why = error.cause
                 except AwayError:
-                    raise SourceError(f"the worker that has {path} has gone away while its headers were read") from None
+                    raise SourceError(
+                        f"the worker that has {path} left while its headers were read: plan again"
+                    ) from None
                 else:
                     if not isinstance(listed, ListedFile):
                         raise SourceError(f"{path}: a worker has answered with no list of blocks")
                     return listed
-        raise SourceError(f"{path}: the workers that read its headers have died: {why}")
+        raise SourceError(f"{path}: the workers that read its headers died {ATTEMPTS} times: {why}")
 
     asked = [(machine, seen.path) for machine, sight in enumerate(sights) for seen in sight]
     spread = sorted(range(len(asked)), key=lambda number: (number - _first(asked, asked[number][0]), number))
@@ -164,6 +180,7 @@ async def _listed(fleet: Fleet, sights: Sequence[Sight], undo: UndoMode, network
 
 
 def _first(asked: Sequence[tuple[int, str]], machine: int) -> int:
+    """The index of the first file of a machine."""
     return next(number for number, (each, _) in enumerate(asked) if each == machine)
 
 
@@ -176,9 +193,9 @@ def _planned(
     network: Network,
     part_size: int,
 ) -> WorkerPlan:
-    """Machines whose files are copies count as one.
+    """Make the plan. Machines whose files are copies count as one.
 
-    They are numbered by what they have, so that each time the plan is the same.
+    Machines are numbered by their contents, so that the plan is the same each time.
     """
     seen: dict[bytes, list[Sight]] = {}
     files: dict[bytes, list[ListedFile]] = {}
@@ -198,7 +215,7 @@ def _planned(
 
 
 def _missing(plan: Plan, span: BlockSpan) -> tuple[tuple[int, int], ...]:
-    """The heights between the first block wanted and the last that no part has; the genesis block pays nobody."""
+    """The heights that no part has, from the first wanted block to the last one. The genesis block is never missing."""
     have = list(_ranges(plan.parts))
     if not have:
         return ()
@@ -214,7 +231,7 @@ def _missing(plan: Plan, span: BlockSpan) -> tuple[tuple[int, int], ...]:
 
 
 def _ranges(parts: Iterable[Part]) -> Iterator[tuple[int, int]]:
-    """The heights of their blocks, as first and last of each range, lowest first."""
+    """Yield the ranges of heights (first, last) of the blocks of these parts, lowest first."""
     found: list[tuple[int, int]] = []
     for part in parts:
         first = last = None
@@ -237,6 +254,7 @@ def _ranges(parts: Iterable[Part]) -> Iterator[tuple[int, int]]:
 
 
 def _range_in_words(heights: tuple[int, int]) -> str:
+    """A range of heights, in words."""
     first, last = heights
     return f"height {first:,}" if first == last else f"heights {first:,} to {last:,}"
 

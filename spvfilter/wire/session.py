@@ -63,7 +63,8 @@ class Session:
             ...  # then send peer.data_to_send(), and call peer.tick(now) at peer.deadline
 
     Messages are processed one by one, when their events are taken, so answers keep their order. The session answers
-    pings itself. While `can_send` is False there are no further events: take `data_to_send` first.
+    pings itself. How the stream is cut into pieces does not change the events. While `can_send` is False there are no
+    further events: take `data_to_send` first.
 
     Args:
         settings: Announcements of this side and requirements for the peer.

@@ -230,7 +230,7 @@ def test_a_plain_file_beside_a_key_is_read_as_it_is(tmp_path: Path) -> None:
 
 def test_a_wrong_or_missing_key_is_reported(tmp_path: Path) -> None:
     data = xored(b"".join(map(record, ALL)), b"\x01\x02\x03\x04\x05\x06\x07\x08")
-    why = "is it XORed, and the xor.dat missing that Bitcoin Core keeps beside it?"
+    why = "if it is XORed, copy the xor.dat that Bitcoin Core keeps beside it"
     assert written(tmp_path, data) == ([], [f"{len(data)} bytes from byte 0 are no block record of regtest: {why}"])
     (tmp_path / "xor.dat").write_bytes(b"\x11\x02\x03\x04\x05\x06\x07\x08")
     assert written(tmp_path, data) == ([], [f"{len(data)} bytes from byte 0 are no block record of regtest"])

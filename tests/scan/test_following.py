@@ -191,7 +191,7 @@ async def test_a_reorganisation_in_the_middle_of_a_scan_of_new_blocks_tells_noth
         while len(core.blocks) < 121 or ledger.chain[max(ledger.chain)] != core.hashes[-1]:
             ledger.take(await anext(events))
     assert identities(ledger.found) == identities(await as_in_files(core))
-    assert any("is in its chain no more" in sentence for sentence in pauses.told)
+    assert any("is no longer in its chain" in sentence for sentence in pauses.told)
 
 
 async def test_a_pruned_block_of_the_best_chain_ends_it() -> None:

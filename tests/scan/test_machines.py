@@ -235,7 +235,7 @@ def test_blocks_of_a_machine_whose_cable_is_pulled_are_named_and_scanned_once_it
         middle = len(chain.blocks) // 2
         with pytest.raises(
             SourceError,
-            match=rf"alone have the block\(s\) of heights {100 + middle} to {99 + len(chain.blocks)} have gone away",
+            match=rf"with the block\(s\) of heights {100 + middle} to {99 + len(chain.blocks)} have left",
         ):
             await scan_cluster(client, plan, chain.watch, tmp_path / "out")
         machines.network.plug(FIRST + 1, is_in=True)
@@ -258,7 +258,7 @@ def test_a_scheduler_whose_cable_is_pulled_is_gone_and_the_scan_goes_on_with_ano
             machines.network.plug(SCHEDULER, is_in=False)
 
         with pytest.raises(
-            SourceError, match=r"the scheduler is gone \(.*\): what was scanned is kept, and the same scan goes on"
+            SourceError, match=r"the scheduler is gone \(.*\): finished parts are kept; run the same scan again"
         ):
             await scanning_with(client, scan, 5, pulled)
 

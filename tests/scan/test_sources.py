@@ -128,8 +128,8 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> No
     for name, data, message in (
         ("empty.raw", b"", "empty"),
         ("short.raw", b"\x01" * 79, "header at byte 0: truncated"),
-        ("zeros.raw", bytes(5_000), "no block in this file, nothing but zeros"),
-        ("blk00007.dat", bytes(5_000), "no block in this file, nothing but zeros"),
+        ("zeros.raw", bytes(5_000), "no block in this file, only zeros"),
+        ("blk00007.dat", bytes(5_000), "no block in this file, only zeros"),
         ("signet.blk", record(BLOCKS[0], SIGNET.magic), "blocks of signet, not of regtest"),
     ):
         (tmp_path / name).write_bytes(data)
