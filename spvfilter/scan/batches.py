@@ -35,7 +35,8 @@ def _labels(watch: WatchList, known: Labels, entries: list[int], render: Render)
 class MatchBatch:
     """All matches of one block, in the order of the block. Its length is the number of matches.
 
-    The kernel has packed the matches, so a batch is much faster than one object for each match.
+    `Matcher.scan_batches` yields such batches. The kernel has packed the matches, so a batch is much faster than one
+    object for each match.
 
     | to get | use |
     |---|---|

@@ -112,7 +112,7 @@ class DaskWorkers(Engine):
         except AwayError:
             away = [machine for machine in range(len(plan.sights)) if not await fleet.workers(machine)]
             raise SourceError(
-                f"the only worker(s) with the block(s) of {plan.only_on(away or machines)} have left: start one on that"
+                f"all workers with the block(s) of {plan.only_on(away or machines)} have left: start one on their"
                 " machine and run the same scan again to continue"
             ) from None
 
@@ -158,9 +158,7 @@ def _written(task: PartTask, raw: bytes) -> PartSummary:
     summary = summary_of(unchecked, task.key)
     if summary is None:
         unchecked.unlink()
-        raise SourceError(
-            f"part {task.part.number}: a worker has answered with something else than the file of that part"
-        )
+        raise SourceError(f"part {task.part.number}: the answer of a worker is not the file of that part")
     unchecked.replace(task.path)
     return summary
 

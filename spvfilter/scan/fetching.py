@@ -107,8 +107,11 @@ class _Fetched:
     """A block, and its undo record if the node tells it."""
 
     ref: BlockRef
+    """Place and header fields of the block."""
     raw: bytes
+    """The serialized block."""
     record: bytes | None
+    """Its undo record, or None."""
 
 
 class _Reader(Readable):

@@ -107,7 +107,9 @@ class _Row:
     """A block of a part, and its number in the part."""
 
     number: int
+    """Number of the block in the part."""
     block: PlannedBlock
+    """The block."""
 
 
 def scan_part(

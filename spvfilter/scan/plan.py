@@ -181,7 +181,7 @@ class Plan:
         return sum(part.size for part in self.parts)
 
 
-# By (True if the part is stale, number of the part): the part as each machine has it.
+# By (True if the part is stale, number of the part), then by machine: the part as that machine has it.
 Places = dict[tuple[bool, int], dict[int, Part]]
 
 

@@ -198,7 +198,7 @@ async def test_what_only_a_lost_machine_had_is_named_and_the_scan_goes_on_once_i
         await asyncio.to_thread(machines.kill, 1)
         try:
             with pytest.raises(
-                SourceError, match=r"only worker\(s\) with the block\(s\) of heights 21 to 30 have left: start one"
+                SourceError, match=r"all workers with the block\(s\) of heights 21 to 30 have left: start one"
             ):
                 await scan_cluster(client, plan, watch, tmp_path / "out")
         finally:
