@@ -355,7 +355,7 @@ class HeaderChain:
         return Candidate(fork, height, headers, hashes, tip)
 
     def shortfall(self, candidate: Candidate) -> str:
-        """The reason why `accept` would not store these headers: they have too little work. Empty if it would."""
+        """The reason why these headers have too little work for `accept`; empty if `accept` would store them."""
         tip, wanted = candidate.tip, self.required_work
         if candidate.headers and tip.work < wanted:
             return f"a chain up to height {tip.height} has work {tip.work:#x}, below {wanted:#x}"

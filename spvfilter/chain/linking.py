@@ -78,12 +78,8 @@ def is_proven(block: Linked) -> bool:
 def link(blocks: Sequence[Linked], network: Network) -> Order:
     """Put distinct blocks in chain order by their previous hashes. The result does not depend on the order of `blocks`.
 
-    Blocks with the same previous hash compete, even if that block is absent. The best branch is the first by these
-    rules:
-
-    - it has the most work;
-    - it has the most blocks;
-    - the hash of its tip is the smallest.
+    Blocks with the same previous hash compete, even if that block is absent. The best branch has the most work. If two
+    branches have equal work, the longer branch is better, and then the branch whose tip has the smaller hash.
 
     A header that misses its own target, perhaps because it is damaged, counts as no work. If no header of a tree meets
     its target, each header counts with the work that it claims. Heights come from the network's genesis block, or from

@@ -40,9 +40,9 @@ _FIELDS = struct.Struct("<i64xII4x")  # of a header: version, time, bits
 class Tip:
     """The state of a chain that the rules for its next header need. Its size does not depend on the chain's length.
 
-    All headers of a difficulty period have the bits of the period's first header. Late headers, which only test
-    networks allow, are the exception: they have the network's easiest bits. Core searches backwards for the last header
-    that is not late (GetNextWorkRequired) and finds the same bits.
+    All headers of a difficulty period have the bits of the period's first header. On test networks, late headers are
+    the exception: a header more than 20 minutes after the header before it has the network's easiest bits. Core
+    searches backwards for the last header that is not late (GetNextWorkRequired) and finds the same bits.
     """
 
     network: Network

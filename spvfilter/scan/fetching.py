@@ -141,7 +141,7 @@ class _Reader(Readable):
         return f"{self._node.endpoint}, block {hash_to_hex(ref.hash)}"
 
     def opened_undo(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place | None] | None]:
-        """A list of None if any block has a record, else None. With a list, the kernel scans the blocks one by one."""
+        """If any block has a record, one None for each block: the kernel then scans them one by one. Otherwise None."""
         return nullcontext([None] * len(refs) if any(self.find_undo(ref) is not None for ref in refs) else None)
 
     def find_undo(self, ref: BlockRef) -> UndoPlace | None:

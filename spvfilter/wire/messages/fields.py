@@ -102,12 +102,12 @@ def check_hashes(hashes: tuple[bytes, ...], most: int, field: str) -> None:
 
 
 def var_bytes(data: bytes) -> bytes:
-    """Encode bytes after their length as a CompactSize."""
+    """Bytes, preceded by their length as a CompactSize."""
     return compact_size(len(data)) + data
 
 
 def var_hashes(hashes: tuple[bytes, ...]) -> bytes:
-    """Encode hashes after their number as a CompactSize."""
+    """Hashes, preceded by their number as a CompactSize."""
     return compact_size(len(hashes)) + b"".join(hashes)
 
 
