@@ -55,7 +55,10 @@ def test_retargets_are_as_published(case: dict[str, object]) -> None:
     ("span", "new"),
     [
         (TWO_WEEKS, 0x1B0404CB),
-        (TWO_WEEKS - 600, 0x1B040448),  # the off-by-one: 2,016 blocks ten minutes apart span 2,015 of these
+        (
+            TWO_WEEKS - 600,
+            0x1B040448,
+        ),  # Core's off-by-one: 2,016 blocks that are ten minutes apart span only 2,015 intervals
         (TWO_WEEKS * 4 - 1, 0x1B10132B),
         (TWO_WEEKS * 4, 0x1B10132C),
         (TWO_WEEKS * 4 + 1, 0x1B10132C),
@@ -89,7 +92,7 @@ def test_no_retarget_rises_above_the_networks_limit(network: Network) -> None:
     assert not network.retargets or network.pow_limit * TWO_WEEKS * 4 < 1 << 256
 
 
-# Which bits the next header must have
+# Bits that the next header must have
 
 
 PERIODS = [

@@ -80,7 +80,7 @@ def test_the_second_pass_holds_no_more_than_its_lookahead() -> None:
 
 
 def test_forks_of_every_shape_stay_within_their_bounds() -> None:
-    """Every header meets its bits and lies near the tip: valid, but useless."""
+    """Every header meets its target and lies near the tip: the forks are valid but useless."""
     chain = grown(3_000)
     rng = random.Random(7)
     tip, best = chain.tip_hash, chain.headers(0, 4_000)
@@ -106,10 +106,10 @@ def test_a_few_long_forks_stay_within_their_bounds() -> None:
     for number in range(1, 8):
         forks.append(regular(chain, 4_990, height=1_000, branch=number))
         sync = HeaderSync(chain, SALT)
-        with pytest.raises(LowWorkError):  # it never has more work than the best chain
+        with pytest.raises(LowWorkError):  # the fork never has more work than the best chain
             for at in range(0, len(forks[-1]), 160_000):
                 sync.receive(forks[-1][at : at + 160_000], NOW)
-        assert chain.accept(forks[-1], NOW).stored == 4_990  # whole, it is near the tip
+        assert chain.accept(forks[-1], NOW).stored == 4_990  # the whole fork has almost as much work as the best chain
     kept = [fork for fork in forks if tip_hash(fork) in chain]
     assert len(kept) == MAX_FORK_HEADERS // 4_990
     assert forks[-1] in kept
@@ -131,7 +131,7 @@ def test_a_fork_longer_than_all_may_be_is_not_kept_until_it_is_better() -> None:
     update = chain.accept(fork, NOW)
     assert len(update.old_headers) == 80 * (MAX_FORK_HEADERS + 100)
     assert chain.tip_hash == tip_hash(fork)
-    assert old not in chain  # too long to be kept, too
+    assert old not in chain  # the old branch is also too long to be kept
 
 
 def test_the_lightest_fork_leaves_first() -> None:
@@ -194,7 +194,7 @@ def test_random_bytes_are_a_typed_error(junk: bytes) -> None:
 
 
 def test_mutated_headers_never_end_in_another_error() -> None:
-    """A valid message with mutated fields; half of the time with a new proof of work."""
+    """A valid message with mutated fields. Half of the messages get a new proof of work."""
     chain = grown(40)
     rng = random.Random(11)
     before = (chain.height, chain.tip_hash)
@@ -261,5 +261,5 @@ def test_the_chain_takes_120_bytes_of_real_memory_a_header_at_most() -> None:
     done = subprocess.run([sys.executable, "-c", MEMORY, str(count)], capture_output=True, text=True, check=True)
     is_locked = getattr(
         sys, "_is_gil_enabled", lambda: True
-    )()  # the allocator of a free-threaded Python gives memory back late
+    )()  # the allocator of a free-threaded Python releases memory late
     assert 80 < float(done.stdout) <= (120 if is_locked else 240)

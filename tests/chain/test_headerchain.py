@@ -1,4 +1,4 @@
-"""The best chain: lookups, locators, reorganisations, refusals, and loading it again."""
+"""The best chain: lookups, locators, reorganizations, refusals, and loading it again."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def before_hash(headers: bytes, number: int) -> bytes:
 
 
 def test_more_work_beats_more_headers() -> None:
-    """Late blocks are easy: four of them have less work than one at the usual difficulty."""
+    """Late blocks are easy: four of them have less work than one block of the usual difficulty."""
     tip = HeaderChain(EASY_TESTNET3).tip()
     time = GENESIS_TIME
     first = obey(tip, [time := time + 1 for _ in range(2_015)])
@@ -211,7 +211,7 @@ def test_more_work_beats_more_headers() -> None:
     update = chain.accept(one, NOW)
     assert chain.height == 2_017
     assert len(list(update.disconnected)) == 3
-    # a tie
+    # equal work
     assert chain.accept(obey(root.copy(), [time + 1_201 * at for at in (1, 2, 3, 4)])[240:], NOW) == Update(2_017, 1)
 
 
@@ -268,7 +268,7 @@ def test_a_trusted_start_stands_for_the_genesis_block() -> None:
     source = chain_of(60)
     start = Start(30, source.headers(30, 11), 77)
     with pytest.raises(ParameterError, match="headers 30 to 40 do not suffice to validate the next one"):
-        HeaderChain(REGTEST, start)  # the period started at 0
+        HeaderChain(REGTEST, start)  # the difficulty period began at height 0
     for first, count, suffices in ((0, 1, True), (0, 41, True), (1, 40, False)):
         start = Start(first, source.headers(first, count), 1_000)
         if not suffices:

@@ -41,7 +41,7 @@ def path(*numbers: int, above: int = 0, bits: int = EASY_BITS, time: int = 0) ->
 
 
 def linked(nodes: Sequence[Node]) -> tuple[list[tuple[list[int], int | None]], set[int]]:
-    """The order as numbers instead of indexes."""
+    """The order, with the blocks' numbers instead of indexes."""
     order = link(nodes, REGTEST)
     number = [int.from_bytes(node.hash, "big") for node in nodes]
     return [([number[at] for at in segment.blocks], segment.height) for segment in order.segments], {
@@ -55,7 +55,7 @@ def linked(nodes: Sequence[Node]) -> tuple[list[tuple[list[int], int | None]], s
 def test_work_of_the_first_difficulty_is_the_one_everybody_knows() -> None:
     assert work(GENESIS_BITS) == 4295032833
     assert work(EASY_BITS) == 2
-    assert work(0x1B0404CB) == 70040908352512  # the wiki's example: difficulty 16307.4
+    assert work(0x1B0404CB) == 70040908352512  # example of the Bitcoin wiki: difficulty 16307.4
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_work_agrees_with_bitcoinlibs_target(exponent: int, mantissa: int) -> No
 
 @vector_cases("06_headers/compact_bits.json", lambda case: "work" in case)
 def test_work_agrees_with_the_vectors(case: dict[str, object]) -> None:
-    expected = case["work"]  # null where the bits are no target
+    expected = case["work"]  # null if the bits encode no target
     assert work(int(str(case["compact"]), 16)) == (1 if expected is None else int(str(expected), 16))
 
 
@@ -102,7 +102,7 @@ def test_more_work_beats_more_blocks() -> None:
 
 
 def test_a_header_that_does_not_meet_its_bits_has_no_work_where_others_prove_theirs() -> None:
-    damaged = Node(b"\xff" * 32, name(1), GENESIS_BITS)  # claims the work of 2^31 of the others
+    damaged = Node(b"\xff" * 32, name(1), GENESIS_BITS)  # it claims as much work as 2^31 other blocks
     assert link([*path(1, 2, 3), damaged], REGTEST) == Order([Segment([0, 1, 2], None)], [3], [3])
     genuine = Node(b"\x09" + bytes(31), name(1), GENESIS_BITS)
     assert link([*path(1, 2, 3), genuine], REGTEST) == Order([Segment([0, 3], None)], [1, 2])
@@ -169,7 +169,7 @@ def test_a_height_stated_on_a_stale_branch_tells_nothing_about_the_best_one() ->
 
 @st.composite
 def forests(draw: st.DrawFn) -> list[Node]:
-    """Headers in any tree shape; some parents are absent."""
+    """Headers in a tree of any shape; some parents are absent."""
     nodes: list[Node] = []
     for number in range(1, draw(st.integers(1, 25)) + 1):
         below = draw(st.integers(-3, len(nodes)))
@@ -208,7 +208,7 @@ def test_no_stale_tip_has_more_work_than_the_branch_that_was_kept(nodes: list[No
     unproven = {nodes[at].hash for at in order.unproven}
 
     def weigh(node: Node) -> tuple[bytes, int]:
-        """The absent block below the branch, and the work above it."""
+        """The hash of the absent block below the branch, and the work above it."""
         below = by_hash.get(node.previous)
         root, total = (node.previous, 0) if below is None else weigh(below)
         return root, total + (0 if node.hash in unproven else work(node.bits))
@@ -247,7 +247,7 @@ def test_a_real_block_states_its_height_from_bip34_on_and_none_before(block: Rea
 def test_no_real_block_states_a_wrong_height() -> None:
     told = [(coinbase_height(one.raw, one.network), one.height) for one in all_blocks()]
     assert all(stated in (None, height) for stated, height in told)
-    assert sum(stated is not None for stated, _ in told) > 80  # signet's are bound from block 1
+    assert sum(stated is not None for stated, _ in told) > 80  # on signet, BIP-34 applies from block 1 on
 
 
 def stating(script: bytes, version: int = 4, extra: Sequence[bytes] = ()) -> bytes:
@@ -271,10 +271,10 @@ def test_every_height_of_31_bits_is_read(height: int) -> None:
     "script",
     [
         b"",
-        b"\x00\x00",  # OP_0: height 0 is the genesis block's, which is bound to nothing
+        b"\x00\x00",  # OP_0: height 0 belongs to the genesis block, to which BIP-34 does not apply
         b"\x01\x05",  # OP_5 is the shortest form
         b"\x01\x10",
-        b"\x02\x11\x00",  # a byte too many
+        b"\x02\x11\x00",  # one byte too many
         b"\x03\xff\x00\x00",
         b"\x04\x11\x00\x00\x00",
         b"\x05\x11\x00\x00\x00\x01",  # longer than a height can be

@@ -1,4 +1,4 @@
-"""The best chain against a naive model: any tree of headers, in any messages, however they overlap."""
+"""The best chain against a naive model: any tree of headers, sent in any messages, which may overlap."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from spvfilter.errors import LowWorkError, UnconnectedHeadersError
 from support.build import sha256d
 from support.headerchains import EASY_TESTNET3, NOW, fork_height, headers_after, mine, obey, split
 
-HARD = 0x201FFFFF  # eight hashes where the network's limit takes two
+HARD = 0x201FFFFF  # 8 expected hashes; the network's easiest target needs 2
 ROOT = mine(bytes(32), 1_600_000_000, HARD)
 NETWORK = replace(EASY_TESTNET3, genesis=ROOT, genesis_hash=sha256d(ROOT))
 
 
 @dataclass(frozen=True)
 class Node:
-    """A header of the tree, with the ones below it."""
+    """A header of the tree, with the headers below it."""
 
     raw: bytes
     tip: Tip
-    path: tuple[bytes, ...]  # headers from height 1 on, this one's included
+    path: tuple[bytes, ...]  # headers from height 1 up to and including this one
 
     @property
     def hash(self) -> bytes:
@@ -50,7 +50,7 @@ def trees(draw: st.DrawFn) -> list[Node]:
     for _ in range(draw(st.integers(1, 25))):
         below = nodes[draw(st.integers(max(0, len(nodes) - 6), len(nodes) - 1) | st.integers(0, len(nodes) - 1))]
         tip = below.tip.copy()
-        # seconds apart tell siblings apart
+        # different times give siblings different hashes
         raw = obey(tip, [tip.times[-1] + draw(st.sampled_from((600, 1_300))) + len(nodes)])
         if tip.hash not in {node.hash for node in nodes}:
             nodes.append(Node(raw, tip, (*below.path, raw)))
@@ -118,7 +118,9 @@ def test_a_peer_finds_its_way_from_any_chain_to_ours(nodes: list[Node], data: st
         common += 1
     found = fork_height(mine_, other.locator())
     assert found <= common
-    assert len(theirs.path) - found <= 2 * (len(theirs.path) - common) + 12  # no more than twice as far back
+    assert (
+        len(theirs.path) - found <= 2 * (len(theirs.path) - common) + 12
+    )  # the locator goes back at most twice as far as needed
     answer = headers_after(mine_, other.locator())
     assert tuple(split(answer)) == ours.path[found:]
     update = other.accept(answer, NOW)

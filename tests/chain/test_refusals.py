@@ -1,4 +1,4 @@
-"""Headers that the best chain refuses, each with its own error, and that a refusal changes nothing."""
+"""Headers that the best chain refuses, each with its own error. A refusal changes nothing."""
 
 from __future__ import annotations
 

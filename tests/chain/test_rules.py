@@ -147,7 +147,7 @@ def test_the_twenty_minute_rule_holds_from_the_1201st_second_on(network: Network
     for late in (1_201, 1_202, 100_000):
         above = judge(tip, T + late, EASY_BITS)
         assert (above.bits, above.period_bits, above.work) == (EASY_BITS, HARD, tip.work + 2)
-        with pytest.raises(DifficultyError):  # a late block *must* have the minimum
+        with pytest.raises(DifficultyError):  # a late block *must* have the minimum difficulty
             judge(tip, T + late, HARD)
 
 
@@ -168,7 +168,7 @@ def test_at_a_periods_start_a_late_block_is_retargeted_like_any_other(network: N
 
 def test_behind_late_blocks_the_usual_bits_return() -> None:
     tip = tip_of(EASY_TESTNET3, 100, [T], HARD)
-    for _ in range(30):  # the window of 11 is full of them
+    for _ in range(30):  # the window of 11 times now has only such times
         tip = judge(tip, tip.times[-1] + 1_201, EASY_BITS)
     assert (tip.bits, tip.period_bits) == (EASY_BITS, HARD)
     assert judge(tip, tip.times[-1] + 1_200, HARD).period_bits == HARD
@@ -182,7 +182,9 @@ def test_usual_bits_are_looked_for_no_further_than_the_periods_start() -> None:
     tip = judge(tip, T + 1_201, EASY_BITS)  # height 2015, late
     assert tip.period_bits == HARD
     tip.period_time = tip.times[-1] - 1_209_600
-    tip = judge(tip, tip.times[-1] + 600, EASY_BITS)  # height 2016, from the last bits: the minimum
+    tip = judge(
+        tip, tip.times[-1] + 600, EASY_BITS
+    )  # height 2016: retargeted from the last bits, which are the minimum
     assert (tip.height, tip.period_bits) == (2016, EASY_BITS)
     assert judge(tip, tip.times[-1] + 600, EASY_BITS).height == 2017
     with pytest.raises(DifficultyError):
@@ -194,7 +196,7 @@ def test_usual_bits_are_looked_for_no_further_than_the_periods_start() -> None:
 
 @pytest.mark.parametrize("count", range(1, 12))
 def test_a_time_must_be_above_the_median_of_the_last_eleven_or_fewer(count: int) -> None:
-    times = [T + 60 * (at * 7 % 11) for at in range(count)]  # in no order
+    times = [T + 60 * (at * 7 % 11) for at in range(count)]  # not sorted
     middle = sorted(times)[count // 2]
     tip = tip_of(REGTEST, count - 1, times, EASY_BITS)
     assert tip.median_time == middle
@@ -206,8 +208,9 @@ def test_a_time_must_be_above_the_median_of_the_last_eleven_or_fewer(count: int)
 
 @pytest.mark.parametrize("seed", range(5))
 def test_among_many_headers_too_the_median_moves_with_each(seed: int) -> None:
-    """The lowest allowed times, with jumps between: forgetting the wrong time would refuse a valid header or accept an
-    invalid one.
+    """The times are the lowest that are allowed, with jumps between them.
+
+    If the code forgot the wrong time, it would refuse a valid header or accept an invalid one.
     """
     rng = random.Random(seed)
     tip = tip_of(REGTEST, 100, [T], EASY_BITS)
@@ -263,7 +266,11 @@ def test_bip94_refuses_a_period_that_starts_further_back(back: int) -> None:
         TimewarpError, match=f"header 2016 starts a period {back} seconds before the end of the last one"
     ):
         judge(tip, T - back, EASY_BITS)
-    for network in (EASY_TESTNET3, EASY_MAINNET, REGTEST):  # refusing it there would split us from the chain
+    for network in (
+        EASY_TESTNET3,
+        EASY_MAINNET,
+        REGTEST,
+    ):  # on these networks a refusal would split the client from the chain
         assert judge(dataclasses.replace(tip, network=network), T - back, EASY_BITS).height == 2016
     for height in (2014, 2016):
         assert judge(dataclasses.replace(tip, height=height), T - back, EASY_BITS).height == height + 1
@@ -436,7 +443,7 @@ def test_three_periods_have_the_bits_that_cores_walk_finds(network: Network) -> 
     tip = chain.tip()
     quick, slow = [150] * 6 + [1_201], [600, 1_200, 1_201, 1_300]
     steps = [rng.choice(quick) for _ in range(2_500)] + [rng.choice(slow) for _ in range(2_500)]
-    steps[2_014] = steps[4_030] = 1_201  # the last ones of their periods are late
+    steps[2_014] = steps[4_030] = 1_201  # the last headers of their periods are late
     time = tip.times[-1]
     headers = obey(tip, [time := time + step for step in steps])
     told = [(chain.header_at(0).time, chain.header_at(0).bits)]

@@ -1,5 +1,6 @@
-"""Runs of headers judged at once by the kernel, against the same headers judged one by one by each rule: real ones, and
-mutated ones.
+"""Runs of headers that the kernel validates at once, compared with the same headers validated one by one.
+
+The headers are real ones and mutated ones.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Outcome = tuple[Tip, str, int]
 
 
 def one_by_one(tip: Tip, headers: bytes, names: bytes, now: int) -> Outcome:
-    """The tip after the last header that obeys all rules, and the error of the next."""
+    """The tip after the last header that obeys all rules, and the error of the next header."""
     for index, raw in enumerate(split(headers)):
         before = tip.copy()
         try:
@@ -48,8 +49,9 @@ def compare(tip: Tip, headers: bytes, now: int = NOW) -> Outcome:
 
 
 def mutated(headers: bytes, rng: random.Random) -> bytes:
-    """One to three fields of some headers are others; most then lack their proof of work, so targets and hashes are
-    changed too.
+    """Change one to three fields of some headers.
+
+    Most mutated headers then lack their proof of work, so targets and hashes are changed as well.
     """
     raw = bytearray(headers)
     for _ in range(rng.randrange(1, 4)):
@@ -75,15 +77,15 @@ def test_real_headers_are_judged_at_once_as_one_by_one(name: str, network: Netwo
 @pytest.mark.vectors
 def test_real_headers_across_the_changes_of_rules_are_judged_alike() -> None:
     raw = header_file("mainnet_150001_230000.bin")
-    first = 151_200  # a period's first header
+    first = 151_200  # the first header of a difficulty period
     raw = raw[80 * (first - 150_001) :]
     chain = HeaderChain(replace(MAINNET, min_chain_work=0), Start(first, raw[: 80 * 2_016], 1))
     tip, error, _ = compare(chain.tip(), raw[80 * 2_016 :])
-    assert (error, tip.height) == ("", 230_000)  # with BIP-34's height and six checkpoints on the way
+    assert (error, tip.height) == ("", 230_000)  # the run passes the activation height of BIP-34 and six checkpoints
 
 
 def judged_anyhow(headers: bytes, tip: Tip, rng: random.Random) -> str:
-    """Mutated headers whose hashes are said to be low, so that rules behind the proof of work are reached."""
+    """Validate mutated headers with made-up low hashes, so that rules after the proof of work are reached."""
     changed = mutated(headers, rng)
     names = bytearray(hashes(changed))
     if rng.random() < 0.8:

@@ -1,4 +1,4 @@
-"""The packed chain and its forks in memory. Headers are made up, since storage does not validate them."""
+"""The packed chain and its forks in memory. The headers are made up, since storage does not validate them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.headerchains import NOW, regular, split, tip_hash
 
 
 def made_up(hashes: list[bytes], bits: int = EASY_BITS) -> bytes:
-    """Headers whose hashes are taken to be these; the first has no parent."""
+    """Headers that pretend to have these hashes. The first header has no parent."""
     tail = bytes(36) + bits.to_bytes(4, "little") + bytes(4)
     return b"".join(bytes(4) + below + tail for below in [bytes(32), *hashes[:-1]])
 
@@ -31,7 +31,7 @@ def packed(hashes: list[bytes], first: int = 0) -> PackedHeaders:
 
 
 def test_a_part_of_an_entry_is_not_taken_for_another() -> None:
-    """What lies across the parts of two entries is no hash of the chain."""
+    """Bytes that begin in one entry and end in the next are not a hash of the chain."""
     low, high = b"ABCD".ljust(32, b"\x01"), b"CDEF".ljust(32, b"\x02")
     chain = packed([low, high])
     assert (chain.height_of(low), chain.height_of(high)) == (0, 1)
@@ -64,7 +64,7 @@ def test_a_packed_chain_is_its_list_of_headers(steps: list[tuple[int, int]], see
         fresh = [rng.randbytes(32) for _ in range(more)]
         each = rng.choice((0x1D00FFFF, 0x1B0404CB))
         headers = bytearray(made_up([hashes[-1], *fresh], each)[80:])
-        if rng.random() < 0.5:  # one of another difficulty within
+        if rng.random() < 0.5:  # one header inside has another difficulty
             at = 80 * rng.randrange(more)
             headers[at + 72 : at + 76] = (0x1C00FFFF).to_bytes(4, "little")
         bits += [value for (value,) in struct.iter_unpack("<72xI4x", headers)]
@@ -73,7 +73,7 @@ def test_a_packed_chain_is_its_list_of_headers(steps: list[tuple[int, int]], see
         if less and less < len(hashes):
             chain.cut(50 + len(hashes) - 1 - less)
             del hashes[-less:], bits[-less:]
-        works = list(accumulate(map(work_of, bits)))  # of each header and all below it
+        works = list(accumulate(map(work_of, bits)))  # work of each header and of all headers below it
         assert (chain.height, chain.tip_hash) == (49 + len(hashes), hashes[-1])
         assert chain.work == works[-1]
         assert sum(map(len, chain._indexes)) == 6 * len(hashes)
@@ -125,7 +125,7 @@ def test_a_fork_takes_the_place_of_those_that_it_prolongs() -> None:
     assert sorted(len(each) for each in forks) == [2, 4]
 
 
-# Reorganisations around forks
+# Reorganizations around forks
 
 
 @pytest.mark.parametrize("above", [0, 1, 2, 3])
@@ -173,4 +173,4 @@ def test_a_fork_that_becomes_the_best_chain_is_no_longer_a_fork(known: int) -> N
     assert len(list(chain._forks)) == 1
     chain.accept(branch, NOW)
     (left,) = chain._forks
-    assert (left.height, len(left)) == (7, 3)  # what was the best chain
+    assert (left.height, len(left)) == (7, 3)  # the former best chain

@@ -1,5 +1,6 @@
-"""Synchronising headers with one peer: directly if they have enough work, otherwise in two passes; none are stored with
-too little work.
+"""Header synchronization with one peer: in one pass if its chain has enough work, otherwise in two passes.
+
+Headers of a chain with too little work are never stored.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SALT = bytes(range(16))
 
 
 def demanding(headers: int) -> Network:
-    """Regtest with the work of a chain of this height as the minimum."""
+    """Regtest, with the work of a chain of this height as its minimum."""
     return replace(REGTEST, min_chain_work=2 * (headers + 1))
 
 
@@ -58,7 +59,7 @@ class Step:
 
 
 def talk(sync: HeaderSync, peer: HeaderChain) -> Iterator[Step]:
-    """Exchange messages until nothing more is wanted."""
+    """Exchange messages until the sync wants no more headers."""
     for _ in range(1_000):
         before, message = sync.phase, headers_after(peer, sync.locator())
         update = sync.receive(message, NOW)
@@ -79,7 +80,7 @@ def test_a_salt_that_could_be_guessed_is_refused(size: int) -> None:
         HeaderSync(HeaderChain(REGTEST), bytes(size))
 
 
-# Directly
+# In one pass
 
 
 def test_enough_work_is_stored_at_once_and_more_is_wanted_while_messages_are_full(long_chain: HeaderChain) -> None:
@@ -96,12 +97,12 @@ def test_an_empty_answer_ends_it() -> None:
     assert sync.wants_more
     assert sync.receive(b"", NOW) == Update(5)
     assert not sync.wants_more
-    # a property that has changed
+    # the property has changed
     assert (sync.phase, sync.height) == (SyncPhase.DIRECT, 5)  # type: ignore[unreachable]
 
 
 def test_a_peer_on_a_lesser_fork_is_asked_on_from_where_it_stands() -> None:
-    """The first 2,000 headers fork off our chain; a locator from our own tip would get the same answer for ever."""
+    """The peer's first 2,000 headers fork off our chain. A locator from our own tip would get the same answer again."""
     chain = grown(2_100)
     peer = fork_of(chain, 40, 2_030)
     sync = HeaderSync(chain, SALT)
@@ -152,7 +153,7 @@ def test_a_long_chain_is_read_twice_and_stored_the_second_time(long_chain: Heade
     passes = [step for step in steps if step.before is not SyncPhase.REDOWNLOAD and step.after is not SyncPhase.DIRECT]
     assert len(passes) == 7
     assert not any(step.update.stored for step in passes)
-    assert passes[-1].after is SyncPhase.REDOWNLOAD  # 14,000 headers suffice
+    assert passes[-1].after is SyncPhase.REDOWNLOAD  # 14,000 headers have enough work
     stored = 0
     for step in steps[7:-2]:
         stored += step.update.stored
@@ -192,7 +193,7 @@ def test_a_chain_that_ends_with_too_little_work_leaves_nothing(long_chain: Heade
 
 @pytest.mark.parametrize("height", [0, 1, 700, 3_000, 8_000, 13_000])
 def test_other_headers_in_the_second_pass_are_never_stored(long_chain: HeaderChain, height: int) -> None:
-    """The peer sends an honest chain in the first pass, and another one from a height on in the second."""
+    """The peer sends an honest chain in the first pass, and from some height on another chain in the second pass."""
     chain = HeaderChain(demanding(14_500))
     sync = HeaderSync(chain, SALT)
     forged = fork_of(long_chain, height, 15_000 - height)
@@ -210,7 +211,7 @@ def test_other_headers_in_the_second_pass_are_never_stored(long_chain: HeaderCha
 
 
 def test_where_a_forgery_is_found_is_the_salts_secret() -> None:
-    """A hundred forged headers at the end of a message: with one salt in six, a commitment is among them."""
+    """A message ends with a hundred forged headers. With one salt in six, a commitment is among them."""
     honest = grown(2_600)
     forged = fork_of(honest, 1_900, 700)
     found = []
@@ -268,7 +269,7 @@ def test_announcements_during_the_passes_are_passed_over(long_chain: HeaderChain
         if sync.phase is not SyncPhase.DIRECT:
             here = (sync.phase, sync.height, sync.locator())
             assert sync.receive(long_chain.headers(15_000, 1), NOW).stored == 0
-            assert not sync.wants_more  # the answer is still to come
+            assert not sync.wants_more  # the answer has not arrived yet
             with pytest.raises(ProofOfWorkError):
                 sync.receive(unproven(bytes(32), NOW), NOW)
             if again and sync.height > 2_000:
@@ -319,7 +320,7 @@ def test_two_peers_at_once_do_not_disturb_each_other(long_chain: HeaderChain) ->
     done = [False, False]
     turn = 0
     while not all(done):
-        which = 0 if turn % 3 else 1  # the first is twice as fast
+        which = 0 if turn % 3 else 1  # the first peer is twice as fast
         turn += 1
         step = next(talks[which], None)
         done[which] |= step is None
@@ -384,7 +385,7 @@ def test_a_branch_that_ours_has_outgrown_meanwhile_is_left() -> None:
 
 
 def test_the_second_pass_reads_no_further_than_the_first() -> None:
-    """Headers above the end of the first pass were never committed to, even if our own chain has grown meanwhile."""
+    """The first pass has no commitments above its end, even if our own chain has grown meanwhile."""
     chain = grown(4_300)
     peer = fork_of(chain, 500, 9_000)
     sync = HeaderSync(chain, SALT)
@@ -436,9 +437,7 @@ def test_a_message_may_be_longer_than_cores(long_chain: HeaderChain) -> None:
 def test_headers_that_another_peer_has_stored_meanwhile_are_not_kept_nor_connected_again(
     long_chain: HeaderChain,
 ) -> None:
-    """A peer that stalls in its second pass kept another one from storing anything: that one's headers were all held in
-    memory.
-    """
+    """A regression: while one peer stalled in its second pass, the headers of another peer stayed in memory."""
     chain = HeaderChain(demanding(14_500))
     first, second = HeaderSync(chain, SALT), HeaderSync(chain, SALT[::-1])
     while not chain.height:

@@ -1,4 +1,4 @@
-"""The real and published header chains of 06_headers, validated from end to end."""
+"""The real and published header chains of the vectors in 06_headers, validated from end to end."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ FROM_GENESIS = [
     ("mainnet_0_10236.bin", MAINNET),
     ("signet_0_2015.bin", SIGNET),
     ("testnet3_0_546.bin", TESTNET3),
-    *((f"bip54_chain_{number}.bin", MAINNET) for number in (0, 2, 4, 5, 6, 7)),  # valid by today's rules, BIP-54 or not
+    *(
+        (f"bip54_chain_{number}.bin", MAINNET) for number in (0, 2, 4, 5, 6, 7)
+    ),  # all of them are valid by today's rules, without BIP-54
 ]
 
 
@@ -69,8 +71,9 @@ FROM_THE_MIDDLE = [("mainnet_80001_100000.bin", 80_001, 80_640), ("mainnet_15000
     ("name", "first", "period"), FROM_THE_MIDDLE, ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_a_chain_is_judged_from_a_trusted_start_on(name: str, first: int, period: int) -> None:
-    """The start reaches into the first whole period, so that every later retarget is exact, and so is the work of each
-    header.
+    """The trusted headers reach into the first whole period.
+
+    Every later retarget and the work of each header are therefore exact.
     """
     headers = header_file(name)
     known = checkpoints("mainnet")
@@ -79,7 +82,7 @@ def test_a_chain_is_judged_from_a_trusted_start_on(name: str, first: int, period
     start = Start(
         first, headers[:trusted], int(known[period]["chainwork"], 16) + total_work(headers[at_period:trusted])
     )
-    chain = HeaderChain(MAINNET, start)  # the start's work is exempt from the minimum
+    chain = HeaderChain(MAINNET, start)  # the network's minimum work does not apply to trusted headers
     assert chain.height == period + 10
     with pytest.raises(HeaderError, match="below 0x1128750f82f4c366153a3a030"):
         chain.accept(headers[trusted : trusted + 160_000], NOW)
@@ -107,7 +110,9 @@ def test_a_chain_of_testnet3_obeys_the_twenty_minute_rule_for_real() -> None:
     start = Start(1000, headers[:880], 1 << 40)
     with pytest.raises(ValueError, match="headers 1000 to 1010 do not suffice"):
         HeaderChain(TESTNET3, start)
-    tip = HeaderChain(TESTNET3).tip()  # the whole period has the limit's bits, so that its start may be any
+    tip = HeaderChain(
+        TESTNET3
+    ).tip()  # all headers of the period have the easiest bits, so the start of the period does not matter
     tip.height, tip.hash, tip.times = (
         1010,
         tip_hash(headers[:880]),
@@ -253,7 +258,7 @@ def test_testnet3s_fork_at_the_genesis_block_is_refused_once_the_checkpoint_is_p
     fork = bytes.fromhex("".join(vector_file("06_headers/testnet3_genesis_fork.json")["headers"]))
     headers = header_file("testnet3_0_546.bin")
     chain = HeaderChain(replace(TESTNET3, min_chain_work=0))
-    assert chain.accept(fork, NOW).stored == 2  # nothing shows yet that it is a fork
+    assert chain.accept(fork, NOW).stored == 2  # the chain cannot know yet that this is a fork
     update = chain.accept(headers[80 : 80 * 546], NOW)
     assert [placed.height for placed in update.disconnected] == [2, 1]
     assert fork[4:36] == chain.hash_at(0)

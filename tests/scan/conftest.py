@@ -14,19 +14,19 @@ from support.daskcluster import Cluster
 
 @pytest.fixture
 def many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many threads as jobs, with either kernel."""
+    """Use as many threads as jobs, with either kernel."""
     monkeypatch.setattr(scan, "BACKEND", "one that releases the GIL")
 
 
 @pytest.fixture
 def threads_of_this_kernel(many_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many threads as this kernel uses, even if `many_threads` is requested too."""
+    """Use as many threads as this kernel uses, even if `many_threads` is requested, too."""
     monkeypatch.setattr(scan, "BACKEND", BACKEND)
 
 
 @pytest.fixture
 def small_batches_and_many_threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small batches, so that short chains have several; and as many threads as jobs, with either kernel."""
+    """Use small batches, so that short chains have several, and as many threads as jobs, with either kernel."""
     monkeypatch.setattr(scan, "BACKEND", "one that releases the GIL")
     seed = request.node.callspec.params.get("seed", 0) if hasattr(request.node, "callspec") else 0
     monkeypatch.setattr(order, "BATCH_BLOCKS", (1, 2, 5, 256)[seed % 4])
@@ -35,7 +35,7 @@ def small_batches_and_many_threads(request: pytest.FixtureRequest, monkeypatch: 
 @pytest.fixture
 def nothing_of_distributed_is_left() -> Iterator[None]:
     yield
-    gc.collect()  # here, not in a later test, where such warnings are errors
+    gc.collect()  # collect now: in a later test, its warnings would be errors
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +47,7 @@ def two_workers() -> Iterator[Cluster]:
 
 @pytest.fixture
 def own_cluster() -> Iterator[Cluster]:
-    """Of one worker."""
+    """A cluster of one worker."""
     made = Cluster(1)
     yield made
     made.end()

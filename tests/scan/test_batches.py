@@ -1,4 +1,4 @@
-"""Batches of matches: the same as the matches one by one, as lines, sums, columns and objects."""
+"""Batches of matches, as lines, sums, columns and objects: they contain the same matches as a plain scan."""
 
 from __future__ import annotations
 

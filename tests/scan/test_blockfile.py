@@ -1,4 +1,4 @@
-"""Block files: the framing of blk*.dat, as Core writes it and as accidents leave it; raw and hex files."""
+"""Block files: the framing of blk*.dat, as Core writes it and as accidents damage it; raw and hex files."""
 
 from __future__ import annotations
 
@@ -86,8 +86,9 @@ def test_garbage_at_the_start_of_a_blk_file_is_reported_and_the_rest_is_found(tm
 
 
 def test_a_byte_lost_in_a_record_costs_that_record_alone(tmp_path: Path) -> None:
-    """The length is believed, so the next record seems to start inside this one. The blocks after it are still
-    found.
+    """The damaged record still states its old length, so the next record seems to start inside it.
+
+    The blocks after it are still found.
     """
     first = write_records(tmp_path / "blk00000.dat", ALL).read_bytes()
     for lost in (8, 50, 8 + len(ONE) // 2):
@@ -197,7 +198,7 @@ def test_records_are_read_through_the_key_beside_them(key: bytes, gap: int, tmp_
         data += xored(record(raw), key, len(data)) + zeros(gap)
     raws, said = written(tmp_path, data)
     assert raws == ALL
-    if key != REGTEST.magic * 2:  # under which zeros look like that magic
+    if key != REGTEST.magic * 2:  # XORed with this key, zeros look like the magic
         assert said == []
 
 
@@ -265,7 +266,7 @@ def test_more_than_a_block_is_refused_before_it_is_read(tmp_path: Path) -> None:
     for head in (ONE.hex().encode(), ONE):
         path = tmp_path / "much"
         path.write_bytes(head)
-        os.truncate(path, 1 << 40)  # sparse
+        os.truncate(path, 1 << 40)  # a sparse file
         with pytest.raises(errors.SourceError, match="1099511627776 bytes"):
             read(path)
 
@@ -291,7 +292,7 @@ def test_the_kind_of_a_file_is_found_out_anew_each_time(tmp_path: Path) -> None:
         assert file.read(found.offset, found.size) == ONE
 
 
-# What is no file, or does not stay as it is
+# Paths that are no regular file, and files that change
 
 
 def test_what_is_no_regular_file_is_refused_and_never_waited_for(tmp_path: Path) -> None:
@@ -305,7 +306,7 @@ def test_what_is_no_regular_file_is_refused_and_never_waited_for(tmp_path: Path)
 
 @pytest.mark.parametrize("tail", [bytes(3 << 20), b"\x01" * (3 << 20)], ids=["padding", "garbage"])
 def test_a_file_that_shrinks_while_it_is_indexed_is_an_error_and_does_not_hang(tail: bytes, tmp_path: Path) -> None:
-    """What is not there any more is neither padding nor garbage."""
+    """Missing bytes are neither padding nor garbage."""
     path = tmp_path / "blk00000.dat"
     path.write_bytes(record(ONE) + record(TWO) + tail)
     found = BlockFile(path).records(REGTEST, 256)

@@ -66,7 +66,7 @@ async def test_a_match_of_the_second_pass_has_the_height_the_whole_stream_tells(
     first = block_of(ANCESTOR, 500, [paid])
     second = tx([TxIn(txid(paid), 0)], [])
     blocks = [first, *chain_of([[second]], block_hash(first), 501)]
-    # no height in its coinbase; its merkle root is wrong then
+    # without a height in the coinbase; the merkle root is then wrong
     silent = blocks[1].replace(b"\x02\xf5\x01", b"\x02\x00\x00")
     assert silent != blocks[1]
     matches = await found_by(Matcher(mine()), iter([silent, first]))
@@ -111,7 +111,7 @@ async def test_a_stream_of_branches_gives_the_best_one_and_names_the_blocks_it_g
 def fork(bodies: Sequence[Sequence[Sequence[bytes]]]) -> list[list[bytes]]:
     """A common block, and branches of the given bodies on top of it."""
     root = block_of(ANCESTOR, 100)
-    # or equal bodies were equal blocks
+    # else blocks with equal bodies would be equal
     strangers = [pay(p2wpkh(bytes(20)), 50 + number) for number in range(len(bodies))]
     marked = [[[*first, stranger], *rest] for (first, *rest), stranger in zip(bodies, strangers, strict=True)]
     return [[root], *(chain_of(body, block_hash(root), 101) for body in marked)]
@@ -150,7 +150,13 @@ async def test_branches_whose_common_block_is_not_there_compete_all_the_same() -
 async def test_a_spend_is_found_though_only_a_stale_block_taught_its_outpoint(jobs: int) -> None:
     paid = pay()
     root, a, b = fork([[[paid]], [[paid], [spend(paid)], []]])
-    order = [b[1], b[2], *root, a[0], b[0]]  # the spend first; the payment's stale copy holds the better one back
+    order = [
+        b[1],
+        b[2],
+        *root,
+        a[0],
+        b[0],
+    ]  # the spend comes first; the stale copy of the payment holds the better copy back
     matcher = Matcher(mine(), jobs=jobs)
     matches = once(await found_by(matcher, iter(order)))
     assert matcher.report.stale == [block_hash(a[0])]

@@ -1,6 +1,4 @@
-"""A scan on a Dask cluster leaves the same bytes as one in a thread, whoever dies meanwhile, and says what is wrong
-with the cluster.
-"""
+"""A scan on a Dask cluster leaves the bytes of a scan in one thread, even if workers die; errors of the cluster."""
 
 from __future__ import annotations
 
@@ -36,13 +34,13 @@ pytestmark = [
     pytest.mark.usefixtures("nothing_of_distributed_is_left"),
     pytest.mark.filterwarnings(
         "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
-    ),  # distributed's own sockets
+    ),  # distributed leaves sockets open
 ]
 ADDRESS = "bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"
 
 
 def chain(folder: Path, *, undo: bool, seed: int = 1) -> tuple[Plan, WatchList]:
-    """A plan of a hundred parts or so."""
+    """A plan of about a hundred parts."""
     ledger, blocks, records = ledger_chain(seed)
     folder.mkdir()
     (folder / "blk00000.dat").write_bytes(b"".join(map(record, blocks)))
@@ -59,7 +57,7 @@ async def until(condition: Callable[[], object], step_s: float = 0) -> None:
 
 
 async def begun(scan: PartScan, parts: int, scanning: asyncio.Task[Path]) -> None:
-    """Wait until so many parts are done."""
+    """Wait until this number of parts is done."""
     await until(lambda: scan.report.parts_done >= parts or scanning.done())
 
 
@@ -94,7 +92,7 @@ async def test_a_client_that_is_not_asynchronous_does_too(two_workers: Cluster, 
 
 
 async def test_workers_may_die_at_any_moment(own_cluster: Cluster, tmp_path: Path) -> None:
-    """Among them the only one, with the watch list that it was sent."""
+    """Among the dying workers is the only one, with the watch list that it was sent."""
     seed = random.randrange(1 << 32)
     print("seed", seed)
     rng = random.Random(seed)
@@ -117,7 +115,7 @@ async def test_workers_may_die_at_any_moment(own_cluster: Cluster, tmp_path: Pat
 async def test_a_worker_that_dies_while_the_watch_list_is_sent_is_done_without(
     two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the scheduler then says may look as if it were gone itself."""
+    """The error from the scheduler may look as if the scheduler were lost."""
     from distributed.comm.core import CommClosedError
 
     monkeypatch.setattr(calling, "_LOOK_S", 0)
@@ -176,7 +174,7 @@ async def test_without_a_scheduler_or_a_worker_the_end_is_clear_and_the_scan_goe
     async with client_of(own_cluster) as client:
         scan = PartScan(out, plan, watch)
         engine = DaskWorkers(client)
-        engine.width = 4  # so that not all parts have been answered when the scheduler goes
+        engine.width = 4  # so that some parts are unfinished when the scheduler is lost
         scanning = asyncio.create_task(scan_parts(scan, "csv", engine))
         await begun(scan, 3, scanning)
         own_cluster.scheduler.kill()
@@ -222,7 +220,7 @@ async def test_a_scan_that_is_given_up_leaves_nothing_to_do_and_goes_on(two_work
 
 
 async def test_calls_that_are_given_up_leave_the_client_to_others(two_workers: Cluster) -> None:
-    """A client puts several gathers together; one that is cancelled among them would end each later one."""
+    """A client joins several gathers. If one of them is cancelled, it would end each later one."""
     async with client_of(two_workers) as client:
         calls = calling.Calls(client)
         for turns in range(effort(20, 20, 100)):
@@ -253,7 +251,7 @@ async def test_a_worker_that_does_not_see_the_files_is_no_scan_of_nothing(two_wo
 
 
 def raising(error: Exception) -> SimpleNamespace:
-    """In place of importlib.metadata; a lambda is sent to workers by value."""
+    """A replacement for importlib.metadata. A lambda is sent to workers by value."""
     return SimpleNamespace(version=lambda name: (_ for _ in ()).throw(error))
 
 
@@ -270,16 +268,16 @@ async def test_another_version_on_a_worker_is_named(
         monkeypatch.setattr(calling, "metadata", raising(ModuleNotFoundError("spvfilter")))
         with pytest.raises(SourceError, match="has no spvfilter: install"):
             await scan_cluster(client, plan, watch, tmp_path / "cluster")
-        # by a worker that goes: nothing is wrong with it
+        # the error of a worker that leaves; it is no fault
         monkeypatch.setattr(calling, "metadata", raising(ConnectionResetError("closed")))
         await scan_cluster(client, plan, watch, tmp_path / "cluster")
     task = PartTask(plan.parts[0], tmp_path / "part", bytes(32), "auto", False, None)
-    with pytest.raises(SourceError, match=r"is on a worker, and 0\.0\.1 here"):  # of a worker that came late
+    with pytest.raises(SourceError, match=r"is on a worker, and 0\.0\.1 here"):  # from a worker that joined late
         part_bytes(task, Shared("0.0.1", 1, b"", packed_table(watch.table), None))
 
 
 def answering(answer: object) -> Callable[..., object]:
-    """A function in place of `part_bytes`, which is sent to workers by value."""
+    """A replacement for `part_bytes`, which is sent to workers by value."""
     return lambda *args: answer
 
 
@@ -288,7 +286,9 @@ async def test_what_is_no_file_of_the_part_is_refused(
 ) -> None:
     plan, watch = chain(tmp_path / "blocks", undo=True)
     await in_one_thread(tmp_path / "thread", plan, watch)
-    whole = min((tmp_path / "thread" / "parts").iterdir()).read_bytes()  # of the first part: the file of no other
+    whole = min(
+        (tmp_path / "thread" / "parts").iterdir()
+    ).read_bytes()  # the file of the first part, which is wrong for every other part
     flipped = whole[:100] + bytes((whole[100] ^ 1,)) + whole[101:]
     async with client_of(two_workers) as client:
         for answer in (None, "text", b"", whole, whole[:-1], whole[:100], flipped):
@@ -307,7 +307,7 @@ def test_the_command_scans_on_a_cluster(
     two_workers: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_records(tmp_path / "blk00000.dat", [block_of(REGTEST.genesis_hash, 1)])
-    monkeypatch.chdir(tmp_path)  # workers have another current directory
+    monkeypatch.chdir(tmp_path)  # the workers have another current directory
     argv = [
         "scan",
         "blk00000.dat",

@@ -1,6 +1,4 @@
-"""Damaged and further copies of blocks beside genuine ones: nothing is lost or counted twice, and the damage is
-reported.
-"""
+"""Damaged and further copies of blocks beside valid ones: nothing is lost or counted twice; damage is reported."""
 
 from __future__ import annotations
 
@@ -105,8 +103,9 @@ async def one_by_one(blocks: Iterable[bytes]) -> AsyncIterator[bytes]:
 
 
 async def test_what_only_a_stale_block_paid_may_be_spent_anywhere_in_any_order() -> None:
-    """A and A1 have the same parent and C follows A, so A1 is stale. D, not linked with any of them, spends an output
-    that only A1 has.
+    """A and A1 have the same parent and C follows A, so A1 is stale.
+
+    D, which is linked with none of them, spends an output that only A1 has.
     """
     paid = pay(1, MINE)
     a = build.block(b"\x05" * 32, [build.coinbase(700)], mined=True)

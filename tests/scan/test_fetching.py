@@ -1,6 +1,4 @@
-"""A scan of a node's blocks: the same matches as of the same blocks in files, fetched ahead within limits, through
-every failure.
-"""
+"""A scan of a node's blocks: the same matches as in files, bounded fetching ahead, and failures during the scan."""
 
 from __future__ import annotations
 
@@ -81,7 +79,7 @@ async def test_a_range_is_that_of_files(core: CoreNode, tmp_path: Path, span: Bl
 
 @pytest.mark.vectors
 async def test_a_real_nodes_chain_is_scanned_as_its_files_are() -> None:
-    """The 208 blocks that a real node wrote, with a reorganisation; what they spend comes from its undo file."""
+    """The 208 blocks that a real node wrote, with a reorganization. Its undo file has the coins that they spend."""
     source = BlockFiles(vector_path("12_undo/blk00000.dat").parent)
     refs = [ref for ref in source.index(REGTEST) if isinstance(ref, BlockRef)]
     raws = {ref.hash: source.read(ref) for ref in refs}
@@ -102,7 +100,7 @@ async def test_a_real_nodes_chain_is_scanned_as_its_files_are() -> None:
 
 
 def all_scripts(raws: Iterable[bytes]) -> WatchList:
-    """A watch list of every script that these blocks pay."""
+    """A watch list of all scripts that these blocks pay."""
     watch = WatchList(REGTEST)
     scripts = {bytes(out.scriptPubKey) for raw in raws for each in CBlock.deserialize(raw).vtx for out in each.vout}
     for script in sorted(scripts):
@@ -111,7 +109,7 @@ def all_scripts(raws: Iterable[bytes]) -> WatchList:
     return watch
 
 
-# What the node tells of spends
+# Spent coins from the node
 
 
 async def test_a_node_before_core_30_is_asked_once_what_blocks_spend(core: CoreNode) -> None:
@@ -167,9 +165,9 @@ async def test_no_more_blocks_are_fetched_ahead_than_said(core: CoreNode) -> Non
             await anext(matches)
             for _ in range(500):
                 await asyncio.sleep(0)
-            await asyncio.sleep(0.05)  # whatever could be fetched is
+            await asyncio.sleep(0.05)  # time to fetch all blocks that may be fetched
             fetched = sum("/rest/block/" in request.path for request in core.requests)
-        assert fetched <= 11  # 3 ahead, up to 3 in a batch that waits, and 2 batches that the threads may have begun
+        assert fetched <= 11  # 3 ahead, up to 3 in a waiting batch, and 2 batches that threads may have begun
     assert len(core.blocks) - 102 > 11
 
 
@@ -191,7 +189,7 @@ async def test_leaving_at_any_moment_leaves_nothing_behind(seed: int) -> None:
 
 
 async def test_blocks_are_fetched_again_for_scripts_that_a_keychain_gains(core: CoreNode, tmp_path: Path) -> None:
-    """An index far ahead is used first, so that blocks from before are searched again."""
+    """An index far ahead is used first, so earlier blocks must be searched again."""
 
     def keychain() -> WatchList:
         watch = WatchList(REGTEST)
@@ -213,7 +211,7 @@ def script_of(core: CoreNode, height: int) -> bytes:
     return bytes(CBlock.deserialize(core.blocks[height]).vtx[0].vout[0].scriptPubKey)
 
 
-# Failures in the middle
+# Failures during a scan
 
 
 @WAYS
@@ -272,7 +270,7 @@ async def test_a_block_pruned_in_the_middle_of_a_scan_is_named(core: CoreNode) -
 
 
 async def test_blocks_that_were_listed_are_scanned_though_the_chain_changes(core: CoreNode) -> None:
-    """A stale block can still be had; the scan is of the chain as it was."""
+    """The node still has the stale block. The scan is of the chain as it was."""
     expected = await found_by(Matcher(watched()), list(core.blocks))
 
     def reorganise(request: Request) -> None:
@@ -286,9 +284,7 @@ async def test_blocks_that_were_listed_are_scanned_though_the_chain_changes(core
 
 
 async def test_a_block_at_another_height_than_it_states_is_refused(core: CoreNode) -> None:
-    """The node leaves blocks out at the start and says that the rest begins at height 0; here its listing is made by
-    hand.
-    """
+    """The node leaves out its first blocks and claims that the rest begins at height 0. The test makes its listing."""
     async with opened(core) as node:
         listing = Listing(50, core.hashes[50], b"".join(core.hashes[51:60]))
         with pytest.raises(NodeAnswerError, match=r"as that of height 50, but it states 51"):

@@ -1,6 +1,4 @@
-"""A node's chain followed: blocks that come, reorganisations of every depth, lost notices, and a node that goes away
-meanwhile.
-"""
+"""Following a node's chain: new blocks, reorganizations of every depth, lost notices, and a node that disconnects."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ Event = Match | Connected | Disconnected
 
 
 class Ledger:
-    """What a program that follows a chain has to show for it: the blocks that count, and the matches in them."""
+    """The state of a program that follows a chain: the blocks that count, and the matches in them."""
 
     def __init__(self) -> None:
         self.chain: dict[int, bytes] = {}
@@ -54,7 +52,7 @@ class Ledger:
                 self.disconnected += 1
             case Match():
                 assert event.block_hash is not None
-                assert event.block_hash not in self.chain.values()  # matches come before their block
+                assert event.block_hash not in self.chain.values()  # matches are yielded before their block
                 self.matches.setdefault(event.block_hash, []).append(event)
 
     @property
@@ -67,7 +65,7 @@ def opened(core: CoreNode, pauses: Pauses) -> AbstractAsyncContextManager[FullNo
 
 
 async def followed(events: AsyncGenerator[Event], tip: Callable[[], bytes], ledger: Ledger) -> None:
-    """Take events until the tip is reached."""
+    """Read events until the tip is reached."""
     async with asyncio.timeout(PATIENCE_S):
         while not ledger.chain or ledger.chain[max(ledger.chain)] != tip():
             ledger.take(await anext(events))
@@ -142,7 +140,7 @@ async def test_whatever_the_chain_does_what_counts_is_what_files_say(seed: int) 
         if rng.random() < 0.5:
             regtest.reorg(rng.randint(1, 8), blocks=None)
         regtest.mine(rng.randint(1, 3))
-        # as invalidateblock
+        # as the RPC invalidateblock does
         told(core, chain_of(regtest) if left <= 0 or rng.random() < 0.8 else chain_of(regtest)[: -rng.randint(1, 3)])
 
     pauses, ledger = Pauses(), Ledger()
@@ -161,7 +159,10 @@ async def test_whatever_the_chain_does_what_counts_is_what_files_say(seed: int) 
 
 
 async def test_a_reorganisation_in_the_middle_of_a_scan_of_new_blocks_tells_nothing_twice() -> None:
-    """The new blocks are listed; before they are fetched the chain changes, and the node has dropped the stale ones."""
+    """The chain changes after the new blocks are listed and before they are fetched.
+
+    The node has dropped the stale blocks.
+    """
     regtest = paid_regtest()
     core = CoreNode(chain_of(regtest))
     ledger, stale = Ledger(), []
@@ -187,7 +188,7 @@ async def test_a_reorganisation_in_the_middle_of_a_scan_of_new_blocks_tells_noth
         opened(core, pauses) as node,
         aclosing(follow(Matcher(watched()), NodeBlocks(node, ahead=1))) as events,
     ):
-        await followed(events, lambda: core.hashes[-1], ledger)  # as it was
+        await followed(events, lambda: core.hashes[-1], ledger)  # the chain as it was before
         while len(core.blocks) < 121 or ledger.chain[max(ledger.chain)] != core.hashes[-1]:
             ledger.take(await anext(events))
     assert identities(ledger.found) == identities(await as_in_files(core))
@@ -281,8 +282,9 @@ def iter_clock() -> Callable[[], float]:
 
 
 async def test_notices_wake_and_lost_ones_are_made_good(tmp_path: Path) -> None:
-    """A real publisher. Blocks come with a notice, without one but a gap later, and with a lie; a published block is
-    not fetched.
+    """A real publisher. Blocks come with a notice, without one but a gap later, and with a false notice.
+
+    A published block is not fetched.
     """
     regtest = paid_regtest()
     core = CoreNode(chain_of(regtest))
@@ -306,7 +308,7 @@ async def test_notices_wake_and_lost_ones_are_made_good(tmp_path: Path) -> None:
                 assert not any(
                     f"/rest/block/{block_hash(raw)[::-1].hex()}" in request.path for request in core.requests
                 )
-                for _ in range(3):  # the notices of these are lost
+                for _ in range(3):  # the notices of these blocks are lost
                     raw = mine()
                     publisher.lose("rawblock", 1)
                     publisher.lose("sequence", 1)
@@ -316,7 +318,7 @@ async def test_notices_wake_and_lost_ones_are_made_good(tmp_path: Path) -> None:
                 regtest.reorg(2)
                 told(core, chain_of(regtest))
                 damaged = core.blocks[-1][:-1] + b"\x01"
-                await publisher.send("rawblock", damaged)  # with the header of the tip
+                await publisher.send("rawblock", damaged)  # a damaged block with the header of the tip
                 await publisher.send("rawblock", damaged)
                 await publisher.send("sequence", b"\xff" * 32 + b"D")
                 await followed(events, lambda: core.hashes[-1], ledger)

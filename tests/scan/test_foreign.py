@@ -1,6 +1,4 @@
-"""Blocks of another network, without framing: what contradicts the assumption is refused, and what is assumed is
-said.
-"""
+"""Blocks of another network without framing: contradictions are refused, assumptions are reported."""
 
 from __future__ import annotations
 

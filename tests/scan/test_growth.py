@@ -1,5 +1,6 @@
-"""Keychains in a scan: whatever order scripts are used in, the result is that of a scan with all scripts up to the
-final window.
+"""Keychains in a scan: the order in which scripts are used does not change the result.
+
+The result is always that of a scan with all scripts up to the final window.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from support.vectors import effort
 
 pytestmark = pytest.mark.usefixtures("small_batches_and_many_threads", "nothing_is_left")
 
-CHANGE = 10_000_000  # indexes from here on are another keychain's
+CHANGE = 10_000_000  # indexes from here on belong to another keychain
 
 
 def change_at(index: int) -> bytes:
@@ -36,7 +37,7 @@ def wallet(lookahead: int) -> WatchList:
 
 
 def life(rng: random.Random, indexes: list[int]) -> list[bytes]:
-    """A chain that pays the scripts of indexes in this order, and spends some of what it paid."""
+    """A chain that pays the scripts with these indexes in this order, and spends some of the outputs."""
     blocks: list[bytes] = []
     unspent: list[tuple[bytes, int]] = []
     previous = REGTEST.genesis_hash
@@ -59,7 +60,7 @@ def life(rng: random.Random, indexes: list[int]) -> list[bytes]:
 
 
 def order(rng: random.Random, highest: int) -> list[int]:
-    """Indexes that a wallet with that lookahead can reach, in an order that is hard for it."""
+    """Indexes that a wallet with this lookahead can reach, in an order that is hard for it."""
     reached, used = 0, []
     while reached < highest:
         reached += rng.randrange(1, 2 * GAP_LIMIT)
@@ -76,7 +77,7 @@ def order(rng: random.Random, highest: int) -> list[int]:
 
 
 def in_full(watch: WatchList) -> WatchList:
-    """A list of all scripts in the windows of another one, without keychains."""
+    """A watch list of all scripts in the windows of another list, without keychains."""
     full = WatchList(REGTEST)
     for keychain, script in zip(watch.keychains, (script_at, change_at), strict=True):
         for index in range(keychain.end):
@@ -97,7 +98,7 @@ async def test_any_order_of_use_gives_what_a_scan_with_all_scripts_gives(kind: s
     found = await found_by(matcher, what, **options)
     assert len({exact(match) for match in found}) == len(found)
     if kind == "in order" and matcher.report.late_scripts:
-        return  # which says so
+        return  # the report says so
     full = await found_by(Matcher(in_full(watch)), blocks)
     assert sorted(map(exact, found)) == sorted(map(exact, full))
     assert {exact(match): match.label for match in found} == {exact(match): match.label for match in full}
@@ -113,7 +114,7 @@ async def test_any_order_of_use_gives_what_a_scan_with_all_scripts_gives(kind: s
 
 @JOBS
 async def test_a_wallet_used_backwards_is_found_from_one_block(jobs: int) -> None:
-    """Each use lets the window reach the one that is paid before it."""
+    """Each use moves the window up to the script that was paid before it."""
     steps = list(range(2 * GAP_LIMIT - 1, 400, GAP_LIMIT))
     blocks, previous = [], REGTEST.genesis_hash
     for number, index in enumerate(reversed(steps), 1):
@@ -136,7 +137,10 @@ async def test_an_endless_stream_says_for_how_many_scripts_earlier_blocks_were_n
     watch = wallet(GAP_LIMIT)
     matcher = Matcher(watch)
     found = await found_by(matcher, iter(blocks), in_order=True)
-    assert [match.keychain_index for match in found] in ([39, 59], [39])  # the third block may have been scanned ahead
+    assert [match.keychain_index for match in found] in (
+        [39, 59],
+        [39],
+    )  # the third block may have been scanned in advance
     assert matcher.report.late_scripts > 0
     assert [match.keychain_index for match in await found_by(Matcher(wallet(GAP_LIMIT)), iter(blocks))].count(59) == 2
 
@@ -161,7 +165,7 @@ async def test_one_transaction_that_moves_a_window_is_matched_whole() -> None:
 
 
 async def test_a_spend_that_came_before_its_output_became_watched_is_found() -> None:
-    """The output is found when blocks are searched again, and its spend is in a block that this search has passed."""
+    """The output is found when blocks are searched again. This search has already passed the block of its spend."""
     paid = tx([TxIn(b"\x01" * 32, 0)], [TxOut(5_000, script_at(59))])
     first = block_of(REGTEST.genesis_hash, 1, [paid])
     second = block_of(block_hash(first), 2, [tx([TxIn(b"\x02" * 32, 0)], [TxOut(1, script_at(2 * GAP_LIMIT - 1))])])

@@ -1,4 +1,4 @@
-"""Two scans into one directory: the second is refused by name, and neither takes anything from the other."""
+"""Two scans into one directory: the second one is refused, and neither takes data from the other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ADDRESS = "bcrt1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqdku202"
 
 
 class Waiting(Engine):
-    """Threads that begin once they are told to."""
+    """Threads that begin when the test tells them to."""
 
     width = 1
 
@@ -87,7 +87,7 @@ async def test_a_scan_that_fails_or_is_given_up_lets_the_directory_go(tmp_path: 
 async def test_a_directory_is_not_let_go_while_its_files_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cancellation reaches no thread."""
+    """A cancellation does not stop a thread."""
     blocks, out = blocks_in(tmp_path), tmp_path / "out"
     merging, may_go, merged = threading.Event(), threading.Event(), outputs._merged
 
@@ -151,7 +151,7 @@ def test_another_process_is_named_and_once_it_was_killed_holds_nothing(
             )
         finally:
             other.kill()
-    assert (out / ".lock").exists()  # nobody has removed it
+    assert (out / ".lock").exists()  # the lock file is still there
     assert cli.main(argv) == 0
     assert b",5000," in (out / "matches.csv").read_bytes()
     assert not (out / ".lock").exists()

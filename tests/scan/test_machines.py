@@ -1,5 +1,6 @@
-"""A cluster of machines with addresses of their own, network namespaces on a bridge: the same bytes whatever becomes of
-the network.
+"""A cluster of machines with their own addresses: the result is the same whatever happens to the network.
+
+The machines are network namespaces on a bridge.
 """
 
 from __future__ import annotations
@@ -38,37 +39,35 @@ pytestmark = [
     pytest.mark.usefixtures("nothing_of_distributed_is_left"),
     pytest.mark.filterwarnings(
         "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
-    ),  # distributed's own sockets
+    ),  # distributed leaves sockets open
 ]
-HERE = "/proc/self/cwd/blocks"  # another folder in each worker
+HERE = "/proc/self/cwd/blocks"  # a different folder in each worker
 PART, LARGE_PART = 1_000, 5_000
-SCHEDULER, CLIENT, FIRST = 1, 2, 3  # the last numbers of addresses
-# until a silent machine is known to be gone: the least that distributed takes
+SCHEDULER, CLIENT, FIRST = 1, 2, 3  # the last numbers of the addresses
+# seconds until a silent machine counts as lost: the least that distributed allows
 QUICKLY = {"distributed.comm.timeouts.tcp": "11s"}
 BLOCKS = 300
 T = TypeVar("T")
 
 
 class Machines:
-    """A scheduler, workers, each with a folder of its own, and the machine of the one who scans, each with an address
-    of its own.
-    """
+    """A scheduler, workers with folders of their own, and the machine that scans. Each has an address of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.network = Network()
         self._scheduler, self._client = self.network.add(SCHEDULER), self.network.add(CLIENT)
         self._folder = folder
-        self._workers: dict[int, str] = {}  # by number of the address: the namespace
+        self._workers: dict[int, str] = {}  # namespaces by number of the address
         self._clusters: list[Cluster] = []
         self.begin()
 
     def begin(self) -> None:
-        """Have a scheduler, without workers."""
+        """Start a scheduler without workers."""
         self.cluster = Cluster(0, host=f"10.99.0.{SCHEDULER}", namespace=self._scheduler, config=QUICKLY)
         self._clusters.append(self.cluster)
 
     def start(self, number: int) -> None:
-        """Have a worker on a machine."""
+        """Start a worker on a machine."""
         if number not in self._workers:
             self._workers[number] = self.network.add(number)
         self.cluster.add_worker(self.folder(number), self._workers[number])
@@ -79,7 +78,7 @@ class Machines:
         return made
 
     def run(self, program: Callable[[Any], Coroutine[object, object, T]]) -> T:
-        """What a program comes to that gets a client, on the machine of the one who scans."""
+        """Run a program that gets a client, on the machine that scans, and return its result."""
 
         async def main() -> T:
             async with asyncio.timeout(PATIENCE_S), client_of(self.cluster) as client:
@@ -107,7 +106,7 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
 
 
 class Chain:
-    """A chain in a folder, and what a scan of it in one thread leaves."""
+    """A chain in a folder, and the result of a scan of it in one thread."""
 
     def __init__(self, folder: Path) -> None:
         ledger, self.blocks, self.records = ledger_chain(5, BLOCKS)
@@ -124,7 +123,7 @@ class Chain:
         return Plan.of(BlockFiles(self.files), REGTEST, part_size=part_size)
 
     def put(self, folder: Path, of: int, numbers: list[int]) -> None:
-        """Those files there, of as many in all."""
+        """Put files of the chain, of this number in all, into a folder."""
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         for number in numbers:
@@ -149,7 +148,7 @@ async def hosts(client: Any) -> set[str]:
 async def scanning_with(
     client: Any, scan: PartScan, parts: int, then: Callable[[], Coroutine[object, object, None]]
 ) -> None:
-    """Scan, and do something once so many parts are done, before all are."""
+    """Scan, and call a function once this number of parts is done, before all are done."""
     engine = DaskWorkers(client)
     running = asyncio.create_task(scan_parts(scan, engine=engine))
     try:
@@ -168,7 +167,7 @@ async def scanning_with(
 def test_one_two_and_four_machines_give_the_bytes_of_one_thread(
     machines: Machines, chain: Chain, tmp_path: Path
 ) -> None:
-    options = ("--network", "regtest", "--watch", chain.list, "--from-height", 100)  # where the chain begins
+    options = ("--network", "regtest", "--watch", chain.list, "--from-height", 100)  # the lowest height of the chain
     for count in (1, 2, 4):
         for number in range(count // 2, count):
             machines.start(FIRST + number)
@@ -194,7 +193,7 @@ def test_one_two_and_four_machines_give_the_bytes_of_one_thread(
 def test_a_machine_whose_cable_is_pulled_loses_nothing_and_one_may_come_late(
     machines: Machines, chain: Chain, tmp_path: Path
 ) -> None:
-    """At first for a moment, then for good, while a new one comes."""
+    """The cable is pulled for a moment at first, and then for good, while a new machine joins."""
     machines.start(FIRST)
     machines.start(FIRST + 1)
 
@@ -211,7 +210,9 @@ def test_a_machine_whose_cable_is_pulled_loses_nothing_and_one_may_come_late(
             machines.network.plug(FIRST, is_in=False)
             await asyncio.to_thread(machines.start, FIRST + 2)
             doing = await client.processing()
-            assert any(tasks for address, tasks in doing.items() if f".{FIRST}:" in address)  # which are lost with it
+            assert any(
+                tasks for address, tasks in doing.items() if f".{FIRST}:" in address
+            )  # these tasks are lost with the machine
 
         await scanning_with(client, PartScan(tmp_path / "good", chain.plan, chain.watch), 5, for_good)
         assert await hosts(client) == {str(FIRST + 1), str(FIRST + 2)}

@@ -1,4 +1,4 @@
-"""What the matcher accepts, reports and refuses."""
+"""Blocks that the matcher accepts, reports and refuses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.matching import JOBS, KINDS, MINE, mine, paying, source
 pytestmark = pytest.mark.usefixtures("many_threads", "nothing_is_left")
 
 
-# What is accepted
+# Accepted forms of blocks
 
 
 async def test_blocks_may_be_bytes_with_heights_or_of_bitcoinlib() -> None:
@@ -161,13 +161,13 @@ async def test_a_malformed_block_of_a_file_is_told_at_the_end(
 
 
 def liars() -> dict[str, bytes]:
-    """Blocks that parse but do not match their header's commitments."""
+    """Blocks that parse but do not match the commitments of their header."""
     paid = tx([TxIn(b"\x01" * 32, 0, witness=(b"w",))], [TxOut(1_000, MINE)])
     plain = tx([TxIn(b"\x02" * 32, 0)], [TxOut(1, b"\x51")])
     honest = block(bytes(32), [segwit_coinbase(1, [plain, paid]), plain, paid])
     wrong_witness = honest.replace(b"\x01w", b"\x01W")
     three = block(bytes(32), [coinbase(1), tx([TxIn(b"\x04" * 32, 0)], [TxOut(5, MINE)]), plain])
-    doubled = three[:80] + b"\x04" + three[81:] + plain  # the same root: CVE-2012-2459
+    doubled = three[:80] + b"\x04" + three[81:] + plain  # the same merkle root: CVE-2012-2459
     uncommitted = block(bytes(32), [coinbase(1), paid])
     richer = honest.replace((1_000).to_bytes(8, "little"), (9_000).to_bytes(8, "little"))
     assert len({honest, wrong_witness, richer}) == 3
@@ -183,7 +183,7 @@ def liars() -> dict[str, bytes]:
 async def test_checking_finds_blocks_that_are_not_what_their_header_says(which: str, tmp_path: Path) -> None:
     liar = liars()[which]
     field = "witness commitment" if "commitment" in which else "merkle root"
-    assert isinstance(await found_by(Matcher(mine()), [liar]), list)  # it parses
+    assert isinstance(await found_by(Matcher(mine()), [liar]), list)  # the block parses
     for what in ([liar], iter([liar]), slowly([liar])):
         with pytest.raises(errors.FormatError) as error:
             await found_by(Matcher(mine(), check=True), what)
@@ -201,7 +201,7 @@ async def test_checking_finds_fault_with_no_honest_block() -> None:
     assert [exact(match) for match in matches] == interest.expected(blocks)
 
 
-# One after another
+# Several scans, one after another
 
 
 async def test_scans_may_follow_one_another_on_one_matcher() -> None:

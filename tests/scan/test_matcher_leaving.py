@@ -1,6 +1,4 @@
-"""A scan that is left early leaves nothing behind, errors are raised in their place, and the source is not read far
-ahead.
-"""
+"""A scan that is stopped early leaves nothing running; errors come in their place; the source is read little ahead."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("many_threads", "nothing_is_left")
 
 
 class Counting:
-    """Blocks as a plain or asynchronous iterator that counts how many were taken."""
+    """Blocks as a plain or asynchronous iterator that counts the blocks that were taken."""
 
     def __init__(self, blocks: list[bytes], fails_at: int | None = None) -> None:
         self.blocks = blocks
@@ -64,7 +62,7 @@ async def test_leaving_after_one_match_leaves_nothing_behind(kind: str, jobs: in
     assert not [name for name in threads() if "read" not in name]
     known = len(list(watch.outpoints()))
     await asyncio.sleep(0.01)
-    assert len(list(watch.outpoints())) == known  # nobody teaches it any more
+    assert len(list(watch.outpoints())) == known  # the list learns nothing after the scan
     assert len(await found_by(Matcher(watch), blocks)) == 40
 
 
@@ -100,7 +98,7 @@ async def test_a_cancelled_scan_leaves_nothing_behind(kind: str, jobs: int, step
     for _ in range(steps):
         await asyncio.sleep(0 if steps < 10 else 0.0003)
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):  # it may have been done
+    with contextlib.suppress(asyncio.CancelledError):  # the task may have been done
         await task
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert not [name for name in threads() if "read" not in name]
@@ -124,7 +122,7 @@ async def test_a_scan_cancelled_at_any_moment_leaves_nothing_behind(jobs: int) -
 
 
 class Gate(BlockList):
-    """A list in which reading the block with index 3 blocks until the gate opens."""
+    """A list that blocks the reader of index 3 until the gate opens."""
 
     def __init__(self, blocks: list[bytes]) -> None:
         super().__init__(blocks)
@@ -147,10 +145,10 @@ async def test_cancelling_waits_for_the_threads_that_scan_but_not_for_what_is_qu
     matcher = Matcher(watch, jobs=jobs)
     task = asyncio.create_task(found_by(matcher, gate))
     assert await asyncio.to_thread(gate.reached.wait, 10)
-    for _ in range(2):  # impatience changes nothing
+    for _ in range(2):  # a second cancellation changes nothing
         task.cancel()
         await asyncio.sleep(0.01)
-        assert not task.done()  # a thread still scans
+        assert not task.done()  # a thread is still scanning
     known = len(list(watch.outpoints()))
     gate.open.set()
     with pytest.raises(asyncio.CancelledError):
@@ -225,13 +223,13 @@ async def test_a_slow_consumer_holds_the_source_back(slow: bool, in_order: bool,
         async for _ in matches:
             done += 1
             if done % 5 == 1:
-                await asyncio.sleep(0.01)  # whatever can run ahead does
+                await asyncio.sleep(0.01)  # time for everything that can run ahead
             assert counting.taken <= done + jobs + 3
     assert counting.taken == done == 40
 
 
 async def test_memory_does_not_grow_with_the_length_of_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In declared order only the learned outpoints are kept, otherwise also a few hundred bytes for each header."""
+    """In declared order only the learned outpoints are kept; otherwise also a few hundred bytes for each header."""
     filler = tx([TxIn(b"\x07" * 32, 1, bytes(40_000))], [TxOut(1, b"\x51")])
 
     def chain(count: int) -> Iterator[bytes]:

@@ -22,14 +22,15 @@ from support.realdata import single_blocks
 from support.vectors import effort
 
 pytestmark = pytest.mark.usefixtures("many_threads", "nothing_is_left")
-LAG_S = (
-    0.03  # at the 99th percentile; a block scanned on the loop would hold it for longer. `scripts/bench lag` measures
-)
+# Seconds at the 99th percentile. A block that is scanned on the loop would block it for longer.
+# `scripts/bench lag` measures the lag.
+LAG_S = 0.03
 
 
 async def lags(delays: list[float], over: asyncio.Event) -> None:
-    """Append what the process does, in seconds of processor time, until a task wakes that sleeps for 1 ms: others' work
-    does not count.
+    """Append the loop's delays: the processor time of this process until a task wakes that sleeps for 1 ms, in seconds.
+
+    Work of other processes does not count.
     """
     while not over.is_set():
         asked = time.process_time()
@@ -38,12 +39,13 @@ async def lags(delays: list[float], over: asyncio.Event) -> None:
 
 
 async def lag_while(work: Callable[[], Awaitable[object]]) -> float:
-    """99th percentile of the loop's lag during `work`, in seconds; the least of up to five runs, as the machine may be
-    busy.
+    """99th percentile of the loop's lag during `work`, in seconds.
+
+    It is the least of up to five runs, as the machine may be busy.
     """
     least = 1.0
     gc.collect()
-    gc.freeze()  # or the tests' own objects are walked again and again
+    gc.freeze()  # else the garbage collector would visit the objects of the tests again and again
     for _ in range(5):
         delays: list[float] = []
         over = asyncio.Event()
@@ -60,7 +62,7 @@ async def lag_while(work: Callable[[], Awaitable[object]]) -> float:
 
 
 async def assert_the_loop_stays_free(work: Callable[[], Awaitable[object]]) -> None:
-    """The lag is small or, on a busy machine, at most three times the lag beside any one Python thread."""
+    """The lag is small or, on a busy machine, at most three times the lag beside another Python thread."""
     lag = await lag_while(work)
     if lag >= LAG_S:
         any_thread = await lag_while(lambda: asyncio.to_thread(sum, (number % 7 for number in range(1_000_000))))

@@ -1,6 +1,4 @@
-"""A directory of parts that somebody has changed, and inputs that were away: the same scan, run again, leaves what it
-should have left.
-"""
+"""A directory of parts that was changed, and inputs that were unavailable: the same scan repairs its result."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any  # of JSON
+from typing import Any  # Any: values of JSON
 
 import pytest
 
@@ -23,7 +21,7 @@ FILES = 3
 
 
 class Blocks:
-    """A chain in three files, and what a scan of it leaves."""
+    """A chain in three files, and the result of a scan of it."""
 
     def __init__(self, folder: Path, undo: bool) -> None:
         ledger, blocks, records = ledger_chain(3)
@@ -63,7 +61,7 @@ def blocks(request: pytest.FixtureRequest, tmp_path: Path) -> Blocks:
 
 
 class Watched(Threads):
-    """Keeps the tasks that it is given, and ends at those of a second pass if wanted."""
+    """Records the tasks that it runs, and fails at those of a second pass if wanted."""
 
     def __init__(self, *, ends: bool = False) -> None:
         super().__init__()

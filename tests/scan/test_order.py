@@ -1,4 +1,4 @@
-"""The set of matches does not depend on the order of blocks and files, nor on the number of threads."""
+"""The set of matches depends neither on the order of blocks and files nor on the number of threads."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_files_and_records_in_any_order_give_the_same(seed: int, jobs: int
 
 
 class LateFirst(BlockList):
-    """Blocks in which reading one with an even index blocks until the next one is read."""
+    """Blocks whose reader blocks at an even index until the next block is read."""
 
     def __init__(self, chain: Sequence[bytes]) -> None:
         super().__init__(chain)
@@ -159,8 +159,9 @@ async def test_an_outpoint_watched_by_hand_keeps_its_label_and_gains_its_value(
 async def test_an_outpoint_that_a_transaction_of_the_mempool_taught_meanwhile_is_not_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The payment is scanned after its spend. Its outpoint is known by then, but was not known when the spend was
-    scanned.
+    """The payment is scanned after its spend.
+
+    Its outpoint is known by then, but was not known when the spend was scanned.
     """
     monkeypatch.setattr(order, "BATCH_BLOCKS", 1)
     paid = pay()
@@ -189,8 +190,9 @@ async def test_an_outpoint_that_a_transaction_of_the_mempool_taught_meanwhile_is
 
 
 class SpendFirst(BlockFiles):
-    """A file with a payment and one with its spend. The spend is scanned first, and `meanwhile` is called between the
-    two.
+    """A file with a payment and a file with its spend.
+
+    The spend is scanned first. `meanwhile` is called between the two.
     """
 
     def __init__(
@@ -283,7 +285,7 @@ async def test_heights_in_declared_order_are_counted_from_a_given_one() -> None:
         for raw in chain_of([[raw] for raw in paid], ANCESTOR, 700)
     ]
     linked: list[RawBlock] = []
-    for raw in blocks:  # version 1 states no height; relink
+    for raw in blocks:  # a block of version 1 states no height; link the blocks again
         before = block_hash(linked[-1].raw) if linked else ANCESTOR
         linked.append(RawBlock(raw[:4] + before + raw[36:], 9_000 if len(linked) == 1 else None))
     for source, options in ((iter(linked), {"in_order": True}), (linked, {"in_order": True}), (iter(linked), {})):
@@ -347,5 +349,5 @@ async def test_real_blocks_in_any_order_give_what_the_oracle_finds(kind: str, jo
 
 
 def test_records_of_the_tests_are_those_of_the_files() -> None:
-    """Otherwise the files of these tests would not be block files."""
+    """The records that the tests write are those of real block files."""
     assert record(b"abc", b"\xfa\xbf\xb5\xda") == bytes.fromhex("fabfb5da03000000616263")

@@ -1,6 +1,4 @@
-"""A scan in parts finds what a scan in one piece finds, and leaves the same bytes, however it is cut and wherever it is
-stopped.
-"""
+"""A scan in parts has the result of a scan in one piece, and always the same bytes, however it is cut or stopped."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ ADDRESS = "1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2"
 def files(
     folder: Path, blocks: list[bytes], records: list[bytes] | None = None, *, several: int = 1, key: bytes = b""
 ) -> Path:
-    """Files of blocks, and of their undo records if there are any."""
+    """Files of blocks, and files of their undo records if there are any."""
     folder.mkdir(exist_ok=True)
     for number in range(several):
         start, end = len(blocks) * number // several, len(blocks) * (number + 1) // several
@@ -169,7 +167,7 @@ async def test_processes_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 class Broken(Engine):
-    """Does some tasks, then fails; or is told to wait for ever."""
+    """Does some tasks, then fails, or waits for ever if wanted."""
 
     def __init__(self, tasks: int, width: int = 2) -> None:
         self.width = width
@@ -199,7 +197,7 @@ async def test_a_scan_that_was_stopped_anywhere_goes_on(tmp_path: Path, seed: in
     assert scan.report.passes == 2
     stops = 0
     while True:
-        engine = Broken(rng.randrange(1, 12 * (stops + 1)))  # what is done already counts, too
+        engine = Broken(rng.randrange(1, 12 * (stops + 1)))  # tasks that are done already count, too
         try:
             path, _ = await in_parts(source, tmp_path / "out", ledger.interest.watch(), engine=engine)
             break
@@ -412,8 +410,9 @@ async def test_a_span_of_blocks_is_scanned_the_same_in_parts(tmp_path: Path, spa
 
 
 def places(rows: list[dict[str, object]]) -> list[tuple[object, ...]]:
-    """Without what only an undo record tells: a scan in one piece gives up all that it is not certain of, once one was
-    false.
+    """The matches without the facts that only an undo record has.
+
+    After one false undo record, a scan in one piece discards all records that are not certain.
     """
     return sorted((str(row["kind"]), str(row["block_hash"]), str(row["txid"]), str(row["index"])) for row in rows)
 
@@ -574,8 +573,9 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("how", ["dying", "killed"])
 def test_processes_that_die_or_whose_parent_is_killed_leave_nothing_waiting(tmp_path: Path, how: str) -> None:
-    """The list is larger than a pipe: a parent that has to write it into one waits for ever where the process dies
-    first.
+    """The watch list is larger than a pipe.
+
+    A parent that writes it into a pipe would wait for ever if the process died first.
     """
     ledger, blocks, records = ledger_chain(3)
     source = files(tmp_path / "blocks", blocks, records)
@@ -586,7 +586,7 @@ def test_processes_that_die_or_whose_parent_is_killed_leave_nothing_waiting(tmp_
     (tmp_path / "scan.py").write_text(_WITH_PROCESSES)
     (tmp_path / "python").write_text(
         f'#!/bin/sh\ncase "$*" in *spawn_main*) exit 1;; esac\nexec {sys.executable} "$@"\n'
-    )  # the tracker lives
+    )  # the resource tracker stays
     (tmp_path / "python").chmod(0o700)
     command = [sys.executable, *map(str, (tmp_path / "scan.py", how, source, tmp_path / "list", tmp_path / "out"))]
     with subprocess.Popen(
@@ -598,7 +598,7 @@ def test_processes_that_die_or_whose_parent_is_killed_leave_nothing_waiting(tmp_
         first = child.stdout.readline()
         if how == "killed":
             child.kill()
-        assert child.stdout.read() == ""  # up to the end of the last process that holds the pipe
+        assert child.stdout.read() == ""  # read until the last process that holds the pipe has ended
         dog.cancel()
     said = {"dying": "part 0: the process that scans it has died 3 times\n", "killed": "scanned\n"}
     assert first == said[how]

@@ -1,6 +1,4 @@
-"""The pipeline: batches are merged in order and one at a time, errors are raised in their place, and closing waits for
-running calls.
-"""
+"""The pipeline: batches are merged one at a time in order, errors come in their place, and closing waits for calls."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ async def running(jobs: int, work: Work = idle, merge: Merge = itself) -> AsyncI
 
 @JOBS
 async def test_results_come_in_the_order_of_the_batches(jobs: int) -> None:
-    """The first of every three batches is completed after as many more have started as there are threads for."""
+    """The first of every three batches is completed after the other batches that the threads can take have started."""
     begun = [threading.Event() for _ in range(61)]
     inside, buffers = threading.Lock(), set()
 
@@ -51,7 +49,7 @@ async def test_results_come_in_the_order_of_the_batches(jobs: int) -> None:
         assert batch % 3 or begun[min(batch + jobs - 1, 60)].wait(10)
 
     def merge(batch: int, buffer: ReadBuffer) -> int | None:
-        assert inside.acquire(blocking=False)  # nobody else merges
+        assert inside.acquire(blocking=False)  # no other thread merges
         inside.release()
         return batch if batch % 5 else None
 

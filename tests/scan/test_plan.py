@@ -1,4 +1,4 @@
-"""A plan: the order of blocks by rows is that by objects, and a block takes less than 100 bytes while it is made."""
+"""A plan orders rows as `chain.link` orders objects, and takes less than 100 bytes for each block while it is made."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_order_by_rows_is_that_by_objects(tmp_path: Path, seed: int) -> None
         for number in range(rng.randint(1, 3))
         for raw in (random_tree if rng.random() < 0.7 else random_chain)(10 * seed + number)[1]
     ]
-    blocks += rng.sample(blocks, min(len(blocks), rng.randrange(5)))  # copies
+    blocks += rng.sample(blocks, min(len(blocks), rng.randrange(5)))  # further copies
     gone = set(rng.sample(range(len(blocks)), rng.randrange(3)))
     order = [raw for number, raw in enumerate(blocks) if number not in gone]
     if rng.random() < 0.8:
@@ -132,7 +132,7 @@ def test_rows_in_any_order_make_one_chain() -> None:
 
 
 def small_chain(folder: Path, count: int, per_file: int) -> None:
-    """Blocks of 215 bytes or so in files, with undo records."""
+    """Blocks of about 215 bytes in files, with undo records."""
     pay = bytes.fromhex("01" + "00f2052a01000000" + "0151" + "00000000")
     coinbase = bytes.fromhex("01000000" + "01" + "00" * 32 + "ffffffff" + "04" + "03aabbcc" + "ffffffff") + pay
     spend = bytes.fromhex("01000000" + "01" + "11" * 32 + "00000000" + "00" + "ffffffff") + pay
@@ -152,7 +152,7 @@ def small_chain(folder: Path, count: int, per_file: int) -> None:
 def test_a_block_takes_less_than_100_bytes_while_the_plan_is_made(tmp_path: Path) -> None:
     count = effort(8_000, 8_000, 300_000)
     small_chain(tmp_path, count, 100)
-    Plan.of(BlockFiles(tmp_path / "blk00000.dat"), REGTEST)  # what is allocated once
+    Plan.of(BlockFiles(tmp_path / "blk00000.dat"), REGTEST)  # allocations that happen only once
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -163,6 +163,6 @@ def test_a_block_takes_less_than_100_bytes_while_the_plan_is_made(tmp_path: Path
         tracemalloc.stop()
     assert sum(map(len, plan.parts)) == count
     assert all(block.undo is not None for block in plan.parts[-1].blocks())
-    files = 300 * count // 100  # their names
+    files = 300 * count // 100  # memory for the names of files
     assert (held - files) / count < 80
-    assert (peak - files - 600_000) / count < 100  # and what a few files take while they are read
+    assert (peak - files - 600_000) / count < 100  # and the memory of the few files that are being read

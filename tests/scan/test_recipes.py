@@ -1,4 +1,4 @@
-"""The recipes of the documentation with DuckDB and pandas: they run as they stand, and say what the matches say."""
+"""The recipes of the documentation with DuckDB and pandas run unchanged, and agree with the matches."""
 
 from __future__ import annotations
 

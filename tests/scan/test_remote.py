@@ -1,4 +1,4 @@
-"""Files by URL are scanned as files on disk are; a store that fails ends the scan, which then goes on."""
+"""Files by URL are scanned like files on disk. A store that fails ends the scan, which can be continued."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ input()
 
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server of moto, with a bucket."""
+    """A moto server with a bucket."""
     import fsspec
 
     quiet = subprocess.DEVNULL
@@ -116,7 +116,7 @@ async def scanned(source: str | Path, out: Path, watch: WatchList, undo: str = "
 
 
 def everything(out: Path) -> dict[str, bytes]:
-    """All but the manifest, which names the files."""
+    """All files but the manifest, which names the files."""
     return {
         str(path.relative_to(out)): path.read_bytes()
         for path in out.rglob("*")
@@ -210,7 +210,7 @@ def nothing(raw: bytes) -> bytes:
 
 
 def longer(raw: bytes) -> bytes:
-    """As of a store that gives the whole file where a range of it was asked for."""
+    """Answers like a store that gives the whole file instead of the requested range."""
     return raw + bytes(1_000)
 
 
@@ -218,9 +218,7 @@ def longer(raw: bytes) -> bytes:
 async def test_a_part_of_a_range_or_more_than_it_is_never_taken_for_the_file(
     memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: Callable[[bytes], bytes]
 ) -> None:
-    """Nothing instead of a range would look like the zeros that Bitcoin Core writes ahead: blocks would be lost without
-    a word.
-    """
+    """An empty answer would look like the zeros that Core writes in advance, and blocks would be lost silently."""
     watch, files = contents(3, b"")
     put(memory, files)
     expected = await scanned(on_disk(tmp_path / "disk", files), tmp_path / "all", watch)
@@ -264,7 +262,7 @@ def test_a_file_that_becomes_shorter_while_it_is_read_is_an_error(tmp_path: Path
 async def test_a_store_that_refuses_is_no_file_that_is_missing(
     memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """Else the plan would be one of the other files, and the same scan another one once the store answers again."""
+    """Otherwise the plan would lack these files, and would differ once the store answers again."""
     from fsspec.implementations.memory import MemoryFileSystem
 
     watch, files = contents(3)
@@ -289,7 +287,7 @@ async def test_a_store_that_refuses_is_no_file_that_is_missing(
 
 
 class Refusing:
-    """A store that has no good answer."""
+    """A store that always fails."""
 
     protocol = "s3"
 

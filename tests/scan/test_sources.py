@@ -59,8 +59,8 @@ def test_a_raw_block_is_bytes_with_a_height_that_is_not_negative() -> None:
         == RawBlock(raw)
         == RawBlock.of(RawBlock(bytearray(raw)))  # type: ignore[arg-type]
         == RawBlock.of(CBlock.deserialize(raw))
-    )  # any bytes-like value is taken
-    assert isinstance(RawBlock(memoryview(raw)).raw, bytes)  # type: ignore[arg-type]  # any bytes-like value is taken
+    )  # any bytes-like value is accepted
+    assert isinstance(RawBlock(memoryview(raw)).raw, bytes)  # type: ignore[arg-type]  # any bytes-like value is accepted
     assert RawBlock(raw, 0).height == 0
     with pytest.raises(errors.ParameterError, match="-1"):
         RawBlock(raw, -1)
@@ -153,7 +153,7 @@ async def test_a_scan_with_unreadable_files_gives_all_matches_and_then_names_the
     write_records(tmp_path / "good.blk", blocks)
     (tmp_path / "bad.raw").write_bytes(blocks[3][:-1])
     files = BlockFiles([tmp_path / "absent", tmp_path / "bad.raw", tmp_path / "good.blk"])
-    for _ in range(2):  # the same source again: nothing is said twice
+    for _ in range(2):  # a second scan of the same source reports nothing twice
         matcher = Matcher(interest.watch())
         given = []
         with pytest.raises(errors.IncompleteScanError) as error:
@@ -179,7 +179,7 @@ async def test_files_are_opened_again_without_leaving_descriptors(tmp_path: Path
     for number in range(20):
         write_records(tmp_path / f"blk{number:05}.dat", blocks[number : number + 2])
     matcher = Matcher(interest.watch(), jobs=2)
-    await found_by(matcher, BlockFiles(tmp_path))  # what asyncio itself opens is open from now on
+    await found_by(matcher, BlockFiles(tmp_path))  # asyncio opens its own descriptors now, and they stay open
     before = descriptors()
     await found_by(matcher, BlockFiles(tmp_path))
     assert descriptors() == before
@@ -228,7 +228,7 @@ async def test_a_spool_leaves_no_file_and_no_descriptor(in_order: bool, monkeypa
     await found_by(matcher, iter(blocks), in_order=in_order)
     async for _ in matcher.scan(iter(blocks)):
         during = descriptors()
-    assert during == before + 1  # without a name: closed is gone
+    assert during == before + 1  # the file has no name: it is gone when it is closed
     assert descriptors() == before
 
 

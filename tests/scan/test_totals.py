@@ -1,4 +1,4 @@
-"""Totals by entry: sums of any size, in little memory, as a file."""
+"""Totals by entry: sums of any size, in little memory, and their file."""
 
 from __future__ import annotations
 

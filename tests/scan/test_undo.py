@@ -1,6 +1,4 @@
-"""Undo files beside files of blocks: pairing, matches found by script, what is said of records that cannot be used, and
-a real node's.
-"""
+"""Undo files beside files of blocks: pairing, matches found by script, unusable records, and a real node's files."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ KEY = bytes(range(1, 9))
 
 
 def write(folder: Path, blocks: list[bytes], records: list[bytes], number: int = 0, key: bytes = b"") -> Path:
-    """A blk*.dat and its rev*.dat, which has no record for blocks that spend nothing."""
+    """Write a blk*.dat and its rev*.dat, which has no record for blocks that spend nothing."""
     for name, parts in (("blk", map(block_record, blocks)), ("rev", (framed(record) for record in records))):
         data = b"".join(parts) + bytes(100)
         (folder / f"{name}{number:05}.dat").write_bytes(xored(data[:-100], key) + bytes(100) if key else data)
@@ -75,7 +73,7 @@ async def test_every_spend_is_found_in_any_file_in_any_order(tmp_path: Path, see
     assert len(ours) == len(expected)
     assert sorted(value for _, _, _, value, _ in ours) == sorted(coin.value for coin in expected.values())  # type: ignore[type-var]
     apart = []
-    for number in rng.sample(range(3), 3):  # each file by itself, by a list that knows of no other
+    for number in rng.sample(range(3), 3):  # each file by itself, with a watch list that knows no other file
         matches, _ = await scan(ledger.interest.watch(), tmp_path / f"blk{number:05}.dat")
         apart += matches
     by_script = [match for match in whole if match.script_pubkey in ledger.interest.scripts]
@@ -99,7 +97,7 @@ async def test_with_all_blocks_there_matches_are_the_same_without_undo_and_in_th
     ]
     by_hand = [
         match for match, plain in zip(with_undo, without, strict=True) if plain.value is None
-    ]  # outpoints, whose outputs are not ours
+    ]  # outpoints whose outputs are not watched
     assert {(match.label, match.value is None) for match in by_hand} <= {("by hand", False), ("data", False)}
     assert sum(match.kind == "input" for match in with_undo) > 5
     assert (one.report.without_undo, other.report.without_undo, other.report.unseen > 0) == ([], [], True)
@@ -174,7 +172,7 @@ async def test_half_of_a_real_chain_loses_nothing_with_undo_and_says_what_it_lac
     assert found["off"] < found["auto"]
 
 
-# what cannot be used
+# Unusable records
 
 
 def spending(
@@ -222,7 +220,7 @@ async def test_records_in_any_order_are_paired(tmp_path: Path, order: str) -> No
 
 
 async def test_missing_records_are_missed_only_by_their_blocks(tmp_path: Path) -> None:
-    """The others are paired though all records before them seem to fit the blocks before theirs."""
+    """The other blocks are paired, although all earlier records seem to fit the blocks before theirs."""
     blocks, records = chain([1] * 9)
     found, matcher = await values(write(tmp_path, blocks, records[:2] + records[3:7] + records[8:]))
     assert found == [1_001, 1_002, 1_004, 1_005, 1_006, 1_007, 1_009]
@@ -305,13 +303,16 @@ async def test_off_reads_no_undo_file(tmp_path: Path) -> None:
     assert (found, matcher.report.by_undo, matcher.report.unseen) == ([], 0, 2)
 
 
-# siblings
+# Siblings
 
 
 def siblings(
     first: tuple[bytes, bytes, bytes], second: tuple[bytes, bytes, bytes]
 ) -> tuple[list[bytes], list[list[list[Spent]]]]:
-    """Two blocks upon the same one, from (outpoint's txid, scriptSig, script that it spends), and what they spend."""
+    """Two blocks with the same parent, and the coins that they spend.
+
+    Each input is (txid of the outpoint, scriptSig, script that it spends).
+    """
     root, _ = spending(b"\x77" * 32, 200, 1, 9)
     blocks, spent = [root], [[[Spent(1_009, p2wpkh(b"\x11" * 20), 1)]]]
     for number, (of, script_sig, script) in enumerate((first, second)):
@@ -325,7 +326,7 @@ KEYS = [b"\x02" + bytes([n]) * 32 for n in range(2)]
 
 
 def sigs(key: bytes) -> tuple[bytes, bytes]:
-    """The scriptSig of a P2PKH spend by this key, and the script that it spends."""
+    """The scriptSig of a P2PKH spend with this key, and the script that it spends."""
     return push(b"\x30" + bytes(70)) + push(key), p2pkh(hash160(key))
 
 

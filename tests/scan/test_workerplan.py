@@ -1,5 +1,6 @@
-"""Workers that have different files scan their own: the same bytes as one machine with all of them, and what nobody has
-is named.
+"""Workers with different files scan their own files: the result is that of one machine with all files.
+
+Blocks that no worker has are reported.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ pytestmark = [
     pytest.mark.usefixtures("nothing_of_distributed_is_left"),
     pytest.mark.filterwarnings(
         "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
-    ),  # distributed's own sockets
+    ),  # distributed leaves sockets open
 ]
-HERE = "/proc/self/cwd/blocks"  # another folder in each worker
+HERE = "/proc/self/cwd/blocks"  # a different folder in each worker
 PART = 1_000
 SCRIPT = p2wpkh(bytes(20))
 ADDRESS = "bcrt1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqdku202"
@@ -83,7 +84,7 @@ def machines(both: Machines) -> Machines:
 
 
 def put(folder: Path, blocks: list[bytes], records: list[bytes] | None = None, number: int = 0) -> None:
-    """A file of blocks, and of their undo records if there are any."""
+    """Write a file of blocks, and a file of their undo records if there are any."""
     folder.mkdir(exist_ok=True)
     (folder / f"blk{number:05}.dat").write_bytes(b"".join(map(record, blocks)))
     if records is not None:
@@ -145,14 +146,14 @@ async def test_machines_scan_what_they_have_and_what_two_have_once(
         assert results(tmp_path / "out") == expected
         again = await plan_on_workers(client, HERE, REGTEST, part_size=PART)
         assert again.plan.fingerprint == plan.plan.fingerprint
-        await scan_cluster(client, again, watch, tmp_path / "out")  # it goes on with what is there
+        await scan_cluster(client, again, watch, tmp_path / "out")  # the scan continues with the finished parts
 
 
 @pytest.mark.parametrize("kind", ["shared", "copied", "of its own"])
 async def test_copies_are_one_machine_and_one_may_go_away_whose_blocks_another_has(
     machines: Machines, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both see one disk, or copies of it, or files that two nodes have written in another order."""
+    """Both workers see one disk, or copies of it, or files that two nodes have written in different order."""
     monkeypatch.setattr(fleet, "_RETURN_S", PATIENCE_S)
     ledger, blocks, records = ledger_chain(2)
     watch = ledger.interest.watch()

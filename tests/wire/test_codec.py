@@ -55,15 +55,13 @@ def test_a_magic_of_another_size_is_refused(magic: bytes) -> None:
         encode_message(magic, "verack", b"")
 
 
-# Reading
+# Decoding
 
 
 def decoded(
     stream: bytes, sizes: Iterable[int], limits: Mapping[str, int] | None = None
 ) -> list[Frame | tuple[str, str]]:
-    """What a decoder finds in a stream cut into pieces of these sizes, the rest in one piece; errors as (field,
-    message).
-    """
+    """Decode a stream that is cut into pieces of these sizes, the rest in one piece. Errors are (field, message)."""
     decoder = Decoder(MAGIC, limits)
     found: list[Frame | tuple[str, str]] = []
     at = 0
@@ -153,7 +151,9 @@ def test_a_foreign_magic_or_an_excessive_length_ends_the_stream(end: bytes) -> N
         decoder.feed(GOOD)
         assert decoder.broken is caught.value
         assert decoder.buffered == 0
-    assert len(traceback.extract_tb(caught.value.__traceback__)) == 2  # raised again, its traceback does not grow
+    assert (
+        len(traceback.extract_tb(caught.value.__traceback__)) == 2
+    )  # the traceback does not grow when the error is raised again
 
 
 def test_a_foreign_magic_is_told_by_its_four_bytes() -> None:

@@ -1,4 +1,4 @@
-"""A session after its handshake, from either side: pings and fences, timeouts, buffers, and how it ends."""
+"""A session after its handshake, from either side: pings and fences, timeouts, buffers, and its end."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_pong_in_time_keeps_the_session() -> None:
         (ping,) = sent(peer)
         assert isinstance(ping, Ping)
         peer.receive_data(encoded(Pong(ping.nonce)))
-        assert list(peer.events()) == []  # not a fence
+        assert list(peer.events()) == []  # this pong belongs to no fence
     assert peer.wants_data
 
 
@@ -187,7 +187,7 @@ def test_reading_stops_while_five_million_bytes_wait() -> None:
     assert peer.wants_data
     peer.receive_data(block[:2_500_000])
     assert not peer.wants_data
-    # a property that has changed
+    # the property has changed
     with pytest.raises(ParameterError, match=r"^5\d{6} received bytes wait"):  # type: ignore[unreachable]
         peer.receive_data(block[2_500_000:])
     assert len(list(peer.events())) == 1
@@ -232,7 +232,7 @@ def test_what_waits_to_be_sent_is_bounded() -> None:
     peer.send(big)
 
 
-# Ends
+# The end of a session
 
 
 def test_what_is_not_an_envelope_ends_the_session() -> None:
@@ -332,7 +332,7 @@ def test_the_owner_ends_a_session_once() -> None:
     peer.close(error)
     peer.close()
     assert list(peer.events()) == [Disconnected(error)]
-    assert sent(peer) == [GetAddr()]  # what was sent before still goes out
+    assert sent(peer) == [GetAddr()]  # messages that were sent before the end are still in the buffer
 
 
 def test_the_owner_may_end_a_session_while_it_takes_events() -> None:

@@ -39,7 +39,7 @@ ROLES = pytest.mark.parametrize("role", list(Role))
 
 
 def ended(peer: Session, cause: Cause) -> str:
-    """Assert that the only event is the session's end with this cause; returns the error's message."""
+    """Assert that the only event is the session's end with this cause. Returns the message of the error."""
     (event,) = peer.events()
     assert isinstance(event, Disconnected)
     assert isinstance(event.error, SessionError)
@@ -134,7 +134,7 @@ def test_a_message_before_verack_is_dropped(command: str) -> None:
     peer = fresh()
     peer.receive_data(encoded(THEIRS, SAMPLES[command]))
     disturbed(peer, Cause.BEFORE_VERACK, command)
-    # a ping is not answered either
+    # the session does not even answer a ping
     assert [type(message) for message in sent(peer)] == [Version, WtxidRelay, SendAddrV2, Verack]
 
 

@@ -1,4 +1,4 @@
-"""Hostile streams, and honest ones cut anywhere: the same events, typed errors, constant memory."""
+"""Hostile streams, and honest streams cut anywhere: the same events, typed errors, constant memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OPENINGS = (b"", encoded(THEIRS), encoded(THEIRS, Verack()))
 
 
 def taken(stream: bytes, sizes: list[int], role: Role) -> tuple[list[object], bytes]:
-    """The events of a stream cut into pieces of these sizes, the rest in one piece, and the answers."""
+    """The events of a stream that is cut into pieces of these sizes, the rest in one piece; and the answers."""
     peer = fresh(role)
     events: list[SessionEvent] = []
     answer = b""
@@ -62,7 +62,7 @@ def test_however_a_stream_is_cut_the_events_are_the_same(
 
 
 def mutated(random: random.Random) -> bytes:
-    """A message with a random command, mostly damaged in its payload under a correct checksum, otherwise anywhere."""
+    """A message with a random command. Mostly its payload is damaged under a correct checksum, otherwise any byte."""
     command, payload = random.choice(PAYLOADS)
     damaged = bytearray(payload)
     for _ in range(random.randint(1, 3)):
@@ -74,7 +74,7 @@ def mutated(random: random.Random) -> bytes:
                 damaged[at : at + random.randint(0, 40)] = b""
             case 2:
                 damaged[at:at] = random.randbytes(random.randint(1, 40))
-            case 3:  # an absurd count in place of a count
+            case 3:  # an absurdly large number replaces a count
                 damaged[at : at + 1] = random.choice((b"\xfd\xff\xff", b"\xfe\xff\xff\xff\xff", b"\xff" * 9, b"\xfc"))
             case 4 if damaged:
                 damaged[at - 1] ^= 1 << random.randrange(8)
@@ -91,8 +91,9 @@ PAYLOADS = [*payloads(), ("alert", bytes(50))]
 
 
 def abused(random: random.Random, count: int) -> Iterator[tuple[Session, SessionEvent]]:
-    """The events of sessions that receive `count` damaged messages, a new session whenever one ends; some messages come
-    in pieces.
+    """The events of sessions that receive `count` damaged messages, some of them in pieces.
+
+    When a session ends, a new one begins.
     """
     peer = fresh()
     for _ in range(count):
@@ -141,7 +142,7 @@ def assert_well_formed(message: Message) -> None:
 
 
 def held() -> int:
-    """Traced memory in bytes, after clearing the interpreter's free lists."""
+    """Traced memory in bytes, after the interpreter's free lists were cleared."""
     gc.collect()
     return tracemalloc.get_traced_memory()[0]
 
@@ -154,7 +155,9 @@ def test_damaged_messages_leave_no_memory_behind() -> None:
         sum(1 for _ in abused(random.Random(3), effort(1_000, 5_000, 50_000)))
         _, peak = tracemalloc.get_traced_memory()
         assert held() - before < 48 * 1024
-        assert peak - before < 3 * MAX_PAYLOAD_SIZE  # with a damaged length the decoder may wait for that many bytes
+        assert (
+            peak - before < 3 * MAX_PAYLOAD_SIZE
+        )  # a decoder that has read a damaged length may wait for as many bytes
     finally:
         tracemalloc.stop()
 

@@ -1,4 +1,4 @@
-"""Messages taken together: which events may be, and successive filters as one."""
+"""Events that may be processed together, and consecutive filters as one event."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def joining() -> Session:
 
 
 def groups(peer: Session) -> Iterator[list[SessionEvent]]:
-    """The events that are taken together, until there are no more."""
+    """The groups of events that are returned together, until there are no more."""
     while (event := peer.next_event()) is not None:
         yield [event, *peer.more_events()]
 
@@ -79,7 +79,7 @@ def test_what_is_taken_together_is_bounded() -> None:
 def test_a_run_ends_before_what_is_refused_and_nothing_of_it_is_lost() -> None:
     decoder = Decoder(MAGIC)
     decoder.joins_filters = True
-    refused = encode_message(MAGIC, "cfilter", b"\0" + bytes(32) + b"\2\1")  # a byte is missing
+    refused = encode_message(MAGIC, "cfilter", b"\0" + bytes(32) + b"\2\1")  # one byte is missing
     damaged = bytearray(encoded(MESSAGES[1]))
     damaged[-1] ^= 1
     decoder.feed(encoded(*MESSAGES) + refused + encoded(MESSAGES[0]) + damaged + encoded(MESSAGES[2]))

@@ -48,7 +48,10 @@ def test_published_bad_addresses_are_refused_or_to_be_ignored() -> None:
             assert isinstance(message, AddrV2)
             assert message.addresses[0].host is None
             ignored.append(case["reason"])
-    assert ignored == ["IPv4 embedded in IPv6: parse but ignore", "CJDNS not starting with fc"]  # as Core does
+    assert ignored == [
+        "IPv4 embedded in IPv6: parse but ignore",
+        "CJDNS not starting with fc",
+    ]  # Core ignores them, too
 
 
 @pytest.mark.vectors

@@ -1,5 +1,6 @@
-"""Counts and lengths at and beyond their limits, where nothing may be allocated for a mere claim; limits of the
-constructors.
+"""Counts and lengths at and beyond their limits, and limits of the constructors.
+
+A claimed length alone must not make the parser allocate memory.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ from spvfilter.wire.messages.table import (
 from support.build import var_int
 from support.samples import H1, H2, PLACES, SAMPLES
 
-HEAD = bytes(4 + 8 + 8 + 26 + 26 + 8)  # of a version, up to its user agent
-# Each count or length: the bytes before it, its maximum, one item, and the bytes after it.
+HEAD = bytes(4 + 8 + 8 + 26 + 26 + 8)  # the fields of a version before its user agent
+# For each count or length: the bytes before it, its maximum, one item, and the bytes after it.
 COUNTS: dict[str, tuple[str, bytes, int, bytes, bytes]] = {
     "user agent": ("version", HEAD, 256, b"x", bytes(5)),
     "reject message": ("reject", b"", 12, b"x", b"\x10\x00"),
@@ -212,8 +213,9 @@ def test_a_message_that_could_not_be_read_back_is_not_made(
 
 
 def test_the_largest_filter_that_a_block_can_have_fits() -> None:
-    """As many different scripts as 1 MB of outputs holds, the shortest first, and the worst distances between their
-    hashes.
+    """As many different scripts as 1 MB of outputs holds, the shortest first.
+
+    The distances between their hashes are the worst for the size of the filter.
     """
     room, elements, size = 1_000_000, 0, 1
     while room >= 9 + size:

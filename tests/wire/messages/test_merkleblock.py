@@ -1,4 +1,4 @@
-"""Merkleblocks: built, parsed and verified against published and real ones, and against an independent tree."""
+"""Merkleblocks: built, parsed and verified against published blocks, real blocks and an independent tree."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def header_of(root: bytes) -> Header:
 
 
 def numbered(count: int) -> list[bytes]:
-    """Txids as in the published trees: the numbers from 1."""
+    """Txids as in the published trees: the numbers from 1 on."""
     return [number.to_bytes(32, "little") for number in range(1, count + 1)]
 
 

@@ -1,6 +1,4 @@
-"""Merkleblocks from a lying peer: truncated, with flipped bits, inflated, or proving what is not a transaction
-(CVE-2017-12842).
-"""
+"""Merkleblocks from a lying peer: truncated, inflated, with flipped bits, or for fake transactions (CVE-2017-12842)."""
 
 from __future__ import annotations
 
@@ -60,9 +58,7 @@ def test_a_merkleblock_cut_at_any_byte_is_refused(proof: MerkleBlock) -> None:
 
 
 def survives(original: MerkleBlock, raw: bytes) -> tuple[ProvedTx, ...] | None:
-    """The proof in damaged bytes, or None if they are refused. A proof is always true, of this block or of another
-    header.
-    """
+    """The proof in damaged bytes; None if they are refused. A proof is true, of this block or of another header."""
     try:
         proof = MerkleBlock.parse(raw).verify()
     except (FormatError, ProofError):
@@ -77,8 +73,12 @@ def survives(original: MerkleBlock, raw: bytes) -> tuple[ProvedTx, ...] | None:
 
 @pytest.mark.parametrize("proof", PROOFS)
 def test_every_flipped_bit_is_refused_or_leaves_a_proof_of_what_is_true(proof: MerkleBlock) -> None:
-    """Changes that pass: the header's other fields, which change its hash; the count, if the tree keeps its shape;
-    padding bits of the last byte. A leaf's own bit only decides whether it counts as matched.
+    """These changes pass:
+
+    - the other fields of the header, because they change its hash;
+    - the number of transactions, if the tree keeps its shape;
+    - the unused bits of the last byte;
+    - the bit of a leaf, which only decides whether it counts as matched.
     """
     raw = bytes(proof)
     matched = proof.verify().matched
@@ -260,11 +260,11 @@ def test_the_count_of_transactions_is_not_committed_to() -> None:
     assert lie.verify().total == 16
 
 
-# CVE-2017-12842: 64 bytes that are a transaction and two hashes at once
+# CVE-2017-12842: 64 bytes that are both a transaction and two hashes
 
 
 def short_transaction(seed: int, script: bytes = b"\x51" * 4) -> bytes:
-    """A transaction of 64 bytes with a script of four."""
+    """A transaction of 64 bytes, with a script of four bytes."""
     return build.tx([build.TxIn(random.Random(seed).randbytes(32), 0)], [build.TxOut(0, script)], version=1)
 
 
@@ -285,7 +285,7 @@ def test_what_is_proved_below_a_64_byte_transaction_is_not_trusted() -> None:
 
 def test_an_inner_node_passed_off_as_a_transaction_is_not_trusted() -> None:
     fake = short_transaction(2)
-    # two real txids that make a transaction when put together
+    # two real txids that together are also a valid transaction
     txids = [fake[:32], fake[32:], bytes(32), bytes([1] * 32)]
     header = header_of(build.merkle_root(txids))
     lie = MerkleBlock(header, 2, (build.txid(fake), build.sha256d(txids[2] + txids[3])), bytes([0b011])).verify()
@@ -312,7 +312,7 @@ def test_a_witness_makes_no_difference_to_what_an_inner_node_can_be() -> None:
 
 
 def test_two_children_that_parse_only_with_a_witness_are_no_transaction() -> None:
-    """A txid does not commit to the witness: 64 bytes with marker and flag are not the preimage of a node."""
+    """A txid does not cover the witness: 64 bytes with a segwit marker and flag are not the preimage of a node."""
     node = build.tx([build.TxIn(bytes(32), 0, witness=(b"\x51",))], [], version=1)
     node = build.tx([build.TxIn(bytes(32), 0, b"", witness=(bytes(1 + 64 - len(node)),))], [], version=1)
     assert len(node) == 64

@@ -1,6 +1,4 @@
-"""Every P2P message: published ones field by field; round trips, truncation at every byte and trailing bytes for
-all.
-"""
+"""Every P2P message: published messages field by field; round trips, truncation at every byte, and trailing bytes."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ from support.samples import BLOCK, FUNDING, MESSAGES, SAMPLES, WITNESS, payloads
 from support.vectors import vector_cases
 
 INV_NAMES = {"filtered_block": InvType.FILTERED_BLOCK, "block": InvType.BLOCK, "witness_block": InvType.WITNESS_BLOCK}
-# the vectors', ours
+# name of a field in the vectors → name in this package
 NAMES = {"previous_filter_header": "previous", "filter": "data", "data_hash": "data", "inventory": "items"}
 
 
@@ -72,7 +70,7 @@ def test_published_messages_are_read_and_made_again(case: Any) -> None:
             initial=message.previous,
         )
         assert [hash_to_hex(header) for header in chain][1:] == fields.pop("resulting_filter_headers")
-    # a name for every field
+    # the vectors name every field
     assert {name: shown(name, getattr(message, NAMES.get(name, name))) for name in fields} == fields  # type: ignore[arg-type]
 
 
@@ -97,7 +95,7 @@ def test_every_message_is_read_back(command: str, data: st.DataObject) -> None:
     assert len(bytes(message)) <= LIMITS[command]
 
 
-# without relay flag, hash
+# without a relay flag, without a hash
 WHOLE = {"version": len(bytes(SAMPLES["version"])) - 1, "reject": len(bytes(SAMPLES["reject"])) - 32}
 OPTIONAL: dict[str, dict[str, Any]] = {"version": {"relay": True}, "reject": {"data": b""}}
 
@@ -106,7 +104,7 @@ def replaced(message: Any, **changes: Any) -> object:
     return dataclasses.replace(message, **changes)
 
 
-BLOCK_READ = 81 + 3 * 60  # bytes; a longer block could hold its three transactions, which only the scan reads
+BLOCK_READ = 81 + 3 * 60  # bytes that `parse` checks; only a scan reads the three transactions
 
 
 @pytest.mark.parametrize(("command", "payload"), payloads())
@@ -135,7 +133,7 @@ def test_every_truncation_raises(command: str, payload: bytes) -> None:
 @pytest.mark.parametrize(("command", "payload"), payloads())
 def test_nothing_may_be_appended_but_to_a_version(command: str, payload: bytes) -> None:
     longer = payload + b"\0"
-    if command == "version":  # later versions add fields, as BIP-37 did
+    if command == "version":  # later protocol versions append fields, as BIP-37 did
         assert parse_message(command, longer) == SAMPLES[command]
     elif command == "block":
         with pytest.raises(FormatError, match="trailing"):
@@ -160,7 +158,7 @@ def test_what_is_no_message_has_no_command() -> None:
 def test_messages_of_the_same_fields_differ_by_their_command() -> None:
     assert SAMPLES["ping"] != parse_message("pong", bytes(SAMPLES["ping"]))
     assert SAMPLES["verack"] != SAMPLES["mempool"]
-    assert len(set(SAMPLES.values())) == len(SAMPLES)  # each can be a key
+    assert len(set(SAMPLES.values())) == len(SAMPLES)  # each sample can be a key of a dict
 
 
 def test_an_item_shows_its_kind_and_its_hash_as_people_write_it() -> None:
