@@ -158,7 +158,9 @@ def _written(task: PartTask, raw: bytes) -> PartSummary:
     summary = summary_of(unchecked, task.key)
     if summary is None:
         unchecked.unlink()
-        raise SourceError(f"part {task.part.number}: the answer of a worker is not the file of that part")
+        raise SourceError(
+            f"part {task.part.number}: a worker has answered with bytes that are not the file of that part"
+        )
     unchecked.replace(task.path)
     return summary
 
