@@ -1,4 +1,4 @@
-"""Blocks without framing: nothing tells their network, but a header may contradict the network that is assumed."""
+"""Blocks without framing: they do not name their network, but a header may contradict the assumed network."""
 
 from __future__ import annotations
 

@@ -411,7 +411,7 @@ class BlockFiles(FileBlocks, BlockSource):
 
     @property
     def assumed(self) -> int:
-        """Number of files with one block whose network nothing tells; known once the blocks were listed."""
+        """Number of files with a single block that does not reveal its network; known once the blocks are listed."""
         return sum(file.is_assumed for file in self._files)
 
     @property

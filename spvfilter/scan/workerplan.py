@@ -42,7 +42,7 @@ class WorkerPlan:
     They lie between the start of the range, or the lowest block, and its end, or the highest block.
     """
     assumed: int
-    """Number of files with one block whose network nothing tells."""
+    """Number of files with a single block that does not reveal its network."""
     paths: tuple[str, ...]
     """The paths of the files, as the user gave them."""
     sights: tuple[tuple[Sight, ...], ...] = field(repr=False)
