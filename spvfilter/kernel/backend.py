@@ -27,6 +27,7 @@ _REFERENCE = {
             "merkle_root",
             "multisig_keys",
             "parse_tx",
+            "spent_outpoints",
         ),
         *("strip_witness", "txid", "walk_block", "walk_tx", "wtxid"),
     ),

@@ -11,6 +11,7 @@ from spvfilter.kernel.pure.blocks import (
     merkle_root as merkle_root,
     multisig_keys as multisig_keys,
     parse_tx as parse_tx,
+    spent_outpoints as spent_outpoints,
     strip_witness as strip_witness,
     txid as txid,
     walk_block as walk_block,

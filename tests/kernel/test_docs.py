@@ -110,7 +110,7 @@ def test_the_signatures_are_true(name: str, entry: Entry, kernel: Callable[[], K
 
 
 def test_help_tells_the_formats_of_a_batch() -> None:
-    doc = BloomFilter.update.__doc__ or ""
+    doc = " ".join((BloomFilter.update.__doc__ or "").split())
     assert "iterable of keys" in doc
     assert "n×w bytes" in doc
     assert "integers of any width" in doc

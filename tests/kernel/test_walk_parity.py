@@ -23,7 +23,13 @@ COUNTS = [0, 1, 2, 0xFC, 0xFD, 0xFFFF, 0x10000, 2**25, 2**25 + 1, 2**31 - 1, 2**
 
 def judged(kernel: Kernel, raw: bytes) -> list[object]:
     """What a kernel makes of the bytes as a transaction, as the first of several, and as a block."""
-    readers = kernel.parse_tx, kernel.walk_tx, lambda raw: list(kernel.walk_block(raw)), kernel.check_block
+    readers = (
+        kernel.parse_tx,
+        kernel.spent_outpoints,
+        kernel.walk_tx,
+        lambda raw: list(kernel.walk_block(raw)),
+        kernel.check_block,
+    )
     return [outcome(read, raw) for read in readers]
 
 

@@ -233,6 +233,7 @@ _NUMBERS = ("hash_funcs", "tweak", "flags")
 ENTRIES: dict[str, Entry] = {
     "walk_tx": Entry(function("walk_tx"), (BLOCK, 81), ((0,),), keywords=("raw", "at")),
     "parse_tx": Entry(function("parse_tx"), (PAYMENTS[0],), ((0,),)),
+    "spent_outpoints": Entry(function("spent_outpoints"), (PAYMENTS[0],), ((0,),)),
     "walk_block": Entry(exhausted("walk_block"), (BLOCK,), ((0,),)),
     "txid": Entry(function("txid"), (BLOCK, SPAN), ((0,),), keywords=("raw", "tx")),
     "wtxid": Entry(function("wtxid"), (BLOCK, SPAN), ((0,),), keywords=("raw", "tx")),

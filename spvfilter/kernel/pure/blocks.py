@@ -16,7 +16,7 @@ from spvfilter.kernel.pure.arguments import hashes_of, offset, snapshot, whole
 from spvfilter.kernel.pure.bits import BitCore
 from spvfilter.kernel.values import UPDATE_ALL, UPDATE_P2PUBKEY_ONLY, Family, TxMatch, TxSpan
 from spvfilter.primitives import read_compact_size, script_pushes
-from spvfilter.protocol import COMMITMENT_PREFIX, HEADER_SIZE
+from spvfilter.protocol import COMMITMENT_PREFIX, HEADER_SIZE, OUTPOINT_SIZE
 
 MIN_INPUT_SIZE = 41  # bytes: outpoint 36, script length 1, sequence 4
 MIN_OUTPUT_SIZE = 9  # bytes: value 8, script length 1
@@ -133,6 +133,12 @@ def parse_tx(raw: bytes, /) -> TxSpan:
     if tx.end != len(raw):
         raise FormatError(f"{len(raw) - tx.end} trailing bytes", offset=tx.end, field="transaction")
     return tx
+
+
+def spent_outpoints(raw: bytes, /) -> list[bytes]:
+    """The outpoints (36 bytes each) that the one transaction in `raw` spends. Raises FormatError as parse_tx does."""
+    raw = snapshot(raw)
+    return [raw[at : at + OUTPOINT_SIZE] for at, _, _ in parse_tx(raw).inputs]
 
 
 def walk_block(raw: bytes, /) -> Iterator[TxSpan]:

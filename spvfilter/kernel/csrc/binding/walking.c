@@ -75,6 +75,26 @@ static PyObject *parse_tx(PyObject *self, PyObject *given) {
     return span;
 }
 
+static PyObject *spent_outpoints(PyObject *self, PyObject *given) {
+    PyObject *raw = spv_snapshot(given);
+    if (!raw)
+        return NULL;
+    const uint8_t *data = spv_data(raw);
+    spv_tx tx;
+    spv_error error;
+    const spv_status status = spv_parse_tx(data, spv_size(raw), &tx, &error);
+    PyObject *list = status ? spv_raise(spv_module_state(self), status, &error) : PyList_New((Py_ssize_t)tx.inputs);
+    size_t at = status ? 0 : tx.inputs_at;
+    for (uint32_t i = 0; list && i < tx.inputs; i++) {
+        const spv_item input = spv_next_input(data, &at);
+        PyObject *outpoint = PyBytes_FromStringAndSize((const char *)data + input.at, 36);
+        if (!outpoint || PyList_SetItem(list, (Py_ssize_t)i, outpoint))
+            Py_CLEAR(list);
+    }
+    Py_DECREF(raw);
+    return list;
+}
+
 /* walk_block's iterator, which refuses a block at the same step as the reference's generator. */
 
 typedef struct {
@@ -264,6 +284,7 @@ int spv_add_walk(PyObject *module, spv_state *state) {
     static PyMethodDef functions[] = {
         SPV_FUNCTION(walk_tx, METH_VARARGS | METH_KEYWORDS),
         SPV_FUNCTION(parse_tx, METH_O),
+        SPV_FUNCTION(spent_outpoints, METH_O),
         SPV_FUNCTION(walk_block, METH_O),
         SPV_FUNCTION(txid, METH_VARARGS | METH_KEYWORDS),
         SPV_FUNCTION(wtxid, METH_VARARGS | METH_KEYWORDS),

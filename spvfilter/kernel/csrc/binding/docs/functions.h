@@ -62,6 +62,11 @@
     "--\n" \
     "\n" \
     "The one transaction that fills `raw`. Raises FormatError as walk_tx does, and for trailing bytes."
+#define SPV_DOC_spent_outpoints \
+    "spent_outpoints($module, raw, /)\n" \
+    "--\n" \
+    "\n" \
+    "The outpoints (36 bytes each) that the one transaction in `raw` spends. Raises FormatError as parse_tx does."
 #define SPV_DOC_strip_witness \
     "strip_witness($module, raw, tx)\n" \
     "--\n" \
