@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, SupportsBytes
 
 from spvfilter._dataclass import dataclass
 from spvfilter.errors import FormatError, ParameterError
@@ -29,16 +29,20 @@ __all__ = [
 _U32_MAX = 0xFFFFFFFF
 
 
-class Serializable(Protocol):
-    """An object that serialises itself, witness included: python-bitcoinlib's CTransaction and CBlock."""
+class BitcoinlibObject(Protocol):
+    """An object of python-bitcoinlib that serializes itself, witness included: a CTransaction or a CBlock."""
 
     def serialize(self) -> bytes:
-        """The serialised bytes."""
+        """The serialized bytes."""
         ...
 
 
+Serializable = BitcoinlibObject | SupportsBytes
+"""An object that serializes itself: a CTransaction or CBlock of python-bitcoinlib, a message, or a Transaction."""
+
+
 def to_bytes(raw: bytes | bytearray | memoryview | Serializable) -> bytes:
-    """The bytes of `raw`, which is bytes-like or has python-bitcoinlib's `serialize()`.
+    """The bytes of `raw`: bytes-like, with python-bitcoinlib's `serialize()`, or with `__bytes__`, as messages have it.
 
     Raises TypeError for anything else, including an int (`bytes(5)` would be five zero bytes).
     """
@@ -47,9 +51,11 @@ def to_bytes(raw: bytes | bytearray | memoryview | Serializable) -> bytes:
     if isinstance(raw, (bytearray, memoryview)):
         return bytes(raw)
     serialize = getattr(raw, "serialize", None)
-    if serialize is None:
-        raise TypeError(f"expected bytes or an object with serialize(), not {type(raw).__name__}")
-    return bytes(serialize())
+    if serialize is not None:
+        return bytes(serialize())
+    if isinstance(raw, SupportsBytes):
+        return bytes(raw)
+    raise TypeError(f"expected bytes or an object with serialize() or __bytes__(), not {type(raw).__name__}")
 
 
 def hash_to_hex(hash_: bytes) -> str:

@@ -32,6 +32,9 @@ class Transaction:
         span = parse_tx(raw)
         return cls(raw, txid(raw, span), span)
 
+    def __bytes__(self) -> bytes:
+        return self.raw
+
     def __repr__(self) -> str:
         return f"<Transaction {hash_to_hex(self.txid)}>"
 

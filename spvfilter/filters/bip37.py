@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 from spvfilter._public import deferred, public
 from spvfilter.bloom.filter import BloomBits
-from spvfilter.errors import FpRateWarning, LostSpendsWarning, ParameterError
+from spvfilter.errors import FormatError, FpRateWarning, LostSpendsWarning, ParameterError
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
-from spvfilter.kernel import Family, bip37_scan_block, bip37_scan_tx, is_pubkey, parse_tx, strip_witness
+from spvfilter.kernel import Family, bip37_scan_block, bip37_scan_tx, is_pubkey, parse_tx, strip_witness, txid
 from spvfilter.primitives import OutPoint, Serializable, to_bytes
 from spvfilter.protocol import MAX_FILTER_SIZE, MAX_HASH_FUNCS, OUTPOINT_SIZE
+from spvfilter.wire.codec import Decoder
 from spvfilter.wire.messages.filters import FilterLoad
 
 if TYPE_CHECKING:
     import hashlib
+    import json
     import secrets
 else:
     hashlib = deferred("hashlib")
+    json = deferred("json")
     secrets = deferred("secrets")
 
 MIN_CAPACITY = 256  # elements; smaller filters cannot meet the rate, and reveal how few elements they hold
@@ -29,6 +32,7 @@ _WALLET_CAPACITY = (
     1_024  # elements for which a wallet's filter has room, decoys at first: what it learns makes it drift the later
 )
 _SHA256_BLOCK = 64  # bytes
+_COMMAND = b"filterload\x00\x00"  # behind the magic of a whole message
 _INNER, _OUTER = (bytes(each ^ pad for each in range(256)) for pad in (0x36, 0x5C))  # RFC 2104 § 2
 
 # Core bloom.cpp; the literals round to the nearest double, as they do there
@@ -243,12 +247,15 @@ class Bip37Filter(BloomBits):
         return made
 
     @classmethod
-    def parse(cls, payload: bytes) -> Self:
-        """The filter in a filterload payload, checked as by a node that receives it. The flags byte is kept unchanged.
+    def parse(cls, payload: bytes | str) -> Self:
+        """The filter in a filterload payload, checked as a node checks it. The flags byte is kept unchanged.
 
-        Raises FormatError if it is truncated, has trailing bytes, or has more than 36,000 bytes or 50 functions.
+        Text is what `spvfilter filterload` prints: the payload or the whole message as hex, or a JSON object.
+
+        Raises FormatError if the payload is truncated, has trailing bytes, or has more than 36,000 bytes or 50
+        functions, and for text that is none of these. Raises EnvelopeError for a damaged message.
         """
-        load = FilterLoad.parse(to_bytes(payload))
+        load = FilterLoad.parse(_payload_of(payload) if isinstance(payload, str) else to_bytes(payload))
         made = cls.__new__(cls)
         made._set_up(bytearray(load.data), load.hash_funcs, load.tweak, UpdateFlags.NONE)
         made._raw_flags = load.flags
@@ -322,6 +329,23 @@ class Bip37Filter(BloomBits):
         self._field[:] = bits
         return matched
 
+    def match_txs(self, batch: Iterable[bytes | Serializable]) -> list[MatchedTx]:
+        """The transactions of a batch that a node with this filter sends, in the order of the batch.
+
+        Each matching transaction updates the filter before the next one is tested, as its flags say. `position` is the
+        number in the batch. Raises FormatError for a malformed transaction, and changes nothing then.
+        """
+        before = bytes(self._field)
+        found = []
+        try:
+            for position, tx in enumerate(map(to_bytes, batch)):
+                if self.matches_tx(tx):
+                    found.append(MatchedTx(position, txid(tx, parse_tx(tx)), tx))
+        except FormatError:
+            self._field[:] = before
+            raise
+        return found
+
     def scan_block(self, block: bytes | Serializable) -> list[MatchedTx]:
         """The transactions of a block that a node with this filter reports, in block order.
 
@@ -333,6 +357,24 @@ class Bip37Filter(BloomBits):
         matches, bits = bip37_scan_block(raw, bytes(self._field), self.hash_funcs, self.tweak, self.flags)
         self._field[:] = bits
         return [MatchedTx(match.position, match.txid, raw[match.start : match.end]) for match in matches]
+
+
+def _payload_of(text: str) -> bytes:
+    """The filterload payload in what the command line prints."""
+    try:
+        raw = bytes.fromhex(json.loads(text)["payload"] if text.lstrip().startswith("{") else text)
+    except (ValueError, KeyError, TypeError):
+        raise FormatError(
+            "neither hex nor a JSON object with the hex of a filterload payload", offset=0, field="filterload"
+        ) from None
+    if raw[4 : 4 + len(_COMMAND)] != _COMMAND:
+        return raw
+    decoder = Decoder(raw[:4])
+    decoder.feed(raw)
+    frame = decoder.next_frame()
+    if frame is None or decoder.buffered:
+        raise FormatError("not one whole message", offset=0, field="filterload")
+    return frame.payload
 
 
 def decoys(key: bytes, first: int, count: int) -> list[bytes]:

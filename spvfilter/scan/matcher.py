@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from spvfilter._public import deferred, public
 from spvfilter.errors import IncompleteScanError, ParameterError
-from spvfilter.kernel import unpack_hits
+from spvfilter.kernel import Hit, unpack_hits
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, to_bytes
 from spvfilter.scan.fetching import NodeBlocks, NodeFeed
 from spvfilter.scan.order import Feed, OrderedFeed, PlannedFeed, RawBlocks, ScanReport, StreamFeed
 from spvfilter.scan.sources import BlockList, BlockSource
+from spvfilter.scan.transactions import AT_ONCE, REMEMBERED, RawTransactions, TxMatches, TxStream
 from spvfilter.transaction import Transaction
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
@@ -63,17 +64,71 @@ class Matcher:
         """True if each block is verified first."""
         self.report = ScanReport()
         """The report of the running or last scan."""
+        self._learning = asyncio.Lock()  # held while the watch list changes
 
     async def match_tx(self, raw: bytes | Serializable) -> list[Match]:
-        """The matches of one transaction. Raises FormatError."""
+        """The matches of one transaction; matching outputs are learned.
+
+        A transaction of up to 64 kB is matched at once. A larger one, and scripts that a used keychain must derive,
+        take a worker thread. Raises FormatError for a malformed transaction, KeychainError, WatchListInUseError.
+        """
         tx = to_bytes(raw)
-        hits = await asyncio.to_thread(self.watch.table.scan_tx, tx)
-        while self.watch.keychains:
-            new: list[bytes] = await asyncio.to_thread(self.watch.advance, hits)
-            if not new:
-                break
-            hits = await asyncio.to_thread(self.watch.table.scan_tx, tx)
-        return self.watch.accept(hits, is_coinbase=bool(hits) and Transaction.parse(tx).is_coinbase)
+        scan = self.watch.table.scan_tx
+        hits = scan(tx) if len(tx) <= AT_ONCE else await asyncio.to_thread(scan, tx)
+        return await self._accept(tx, hits) if hits else []
+
+    async def match_block(self, raw: bytes | Serializable, *, height: int | None = None) -> list[Match]:
+        """The matches of one block; matching outputs are learned. Threads are used as by `match_tx`.
+
+        Raises FormatError for a malformed block, KeychainError, WatchListInUseError.
+        """
+        block = to_bytes(raw)
+        async with self._learning:
+            if len(block) <= AT_ONCE and not self.watch.keychains:
+                return self.watch.match_block(block, height=height)
+            return await asyncio.to_thread(self.watch.match_block, block, height=height)
+
+    async def match_txs(
+        self, source: RawTransactions, *, strict: bool = False, remember: int = REMEMBERED
+    ) -> AsyncGenerator[TxMatches]:
+        """Yield the transactions of a source that concern the watch list, in the order of arrival.
+
+        Matching outputs are learned, so that a later spend is found. A spend that arrives before its parent is yielded
+        when the parent arrives: the latest transactions are remembered. The stream judges no conflicts: it yields both
+        of two transactions that spend the same outpoint. Books do that: see `LightClient` and `spvfilter.wallet`.
+
+        The next transaction is taken from the source when the caller asks for the next result. The event loop runs
+        at least once in each millisecond of work.
+
+        Args:
+            source: An iterable or asynchronous iterable of raw transactions, or of objects that serialize to them.
+            strict: True if a malformed transaction raises. By default it is a result with an `error`.
+            remember: Bytes of memory for transactions that may spend an output which has not arrived yet.
+
+        Raises:
+            FormatError: A transaction is malformed, and `strict` is True.
+            KeychainError: The scripts of a keychain cannot be derived.
+            ParameterError: `remember` is negative.
+            WatchListInUseError: A running client uses the watch list, and a keychain window must move.
+        """
+        if remember < 0:
+            raise ParameterError(f"remember is a number of bytes from 0 on, not {remember}")
+        stream = TxStream(self.watch, self._accept, remember)
+        async with aclosing(stream.matches(source)) as found:
+            async for each in found:
+                if strict and each.error is not None:
+                    raise each.error
+                yield each
+
+    async def _accept(self, tx: bytes, hits: list[Hit]) -> list[Match]:
+        """The matches of a transaction with these hits. Scripts are derived in a thread."""
+        watch = self.watch
+        async with self._learning:
+            while watch.windows.note(hits):  # a window must move
+                if not await asyncio.to_thread(watch.advance, hits):
+                    break
+                hits = watch.table.scan_tx(tx)
+            return watch.accept(hits, is_coinbase=Transaction.parse(tx).is_coinbase)
 
     async def scan(
         self, blocks: BlockSource | NodeBlocks | RawBlocks, *, in_order: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import pickle
 import tracemalloc
@@ -11,9 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from spvfilter.errors import FormatError, ParameterError
+from spvfilter.errors import EnvelopeError, FormatError, ParameterError
 from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags, filter_hash_funcs, filter_size
+from spvfilter.network import MAINNET
 from spvfilter.primitives import OutPoint
+from spvfilter.wire.codec import encode_message
 from support import build
 from support.oracle import Filter
 from support.vectors import vector_cases, vector_path
@@ -74,6 +77,41 @@ def test_published_transactions_are_matched_and_learned(case: dict[str, Any]) ->
     assert bytes(found).hex() == case["filterload_after"]
     for point in case.get("outpoints", []):
         assert (build.outpoint(bytes.fromhex(point["txid"])[::-1], point["vout"]) in found) == point["in_filter_after"]
+
+
+@vector_cases("02_bip37/tx_match.json")
+def test_batch_is_matched_like_its_transactions(case: dict[str, Any]) -> None:
+    found = Bip37Filter.parse(case["filterload_before"])
+    txs = [bytes.fromhex(tx) for tx in case["txs"]]
+    matched = found.match_txs(iter(txs))
+    assert [tx.position for tx in matched] == [n for n, matches in enumerate(case["expected_match"]) if matches]
+    assert [(tx.txid, tx.raw) for tx in matched] == [(build.txid(txs[tx.position]), txs[tx.position]) for tx in matched]
+    assert bytes(found).hex() == case["filterload_after"]
+    again = Bip37Filter.parse(case["filterload_before"])
+    with pytest.raises(FormatError):
+        again.match_txs([*txs, b"\x00"])
+    assert bytes(again).hex() == case["filterload_before"]
+
+
+@pytest.mark.parametrize("form", ["hex", "message", "jsonl"])
+def test_filter_is_parsed_from_what_the_command_prints(form: str) -> None:
+    made = Bip37Filter(3, 0.01, 5)
+    payload = bytes(made)
+    message = encode_message(MAINNET.magic, "filterload", payload)
+    text = {"hex": payload.hex(), "message": message.hex(), "jsonl": json.dumps({"payload": payload.hex()})}[form]
+    assert Bip37Filter.parse(f"  {text}\n") == made
+
+
+def test_text_that_is_no_filter_is_refused() -> None:
+    message = encode_message(MAINNET.magic, "filterload", bytes(Bip37Filter(3, 0.01, 5)))
+    for text in ("", "xyz", "{}", '{"payload": 5}', "{", "[]"):
+        with pytest.raises(FormatError):
+            Bip37Filter.parse(text)
+    for wrong in (message[:-1], message + b"\x00"):
+        with pytest.raises(FormatError, match="not one whole message"):
+            Bip37Filter.parse(wrong.hex())
+    with pytest.raises(EnvelopeError, match="checksum"):
+        Bip37Filter.parse((message[:-1] + bytes((message[-1] ^ 1,))).hex())
 
 
 @vector_cases("02_bip37/merkleblock_from_filter.json")
