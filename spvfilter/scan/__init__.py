@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from spvfilter.scan.partfile import BlockHits as BlockHits, PartFile as PartFile, PartSummary as PartSummary
     from spvfilter.scan.parts import PartTask as PartTask
     from spvfilter.scan.plan import Part as Part, Plan as Plan, PlannedBlock as PlannedBlock, PlannedFile as PlannedFile
+    from spvfilter.scan.relevance import RelevantTx as RelevantTx, relevant_txs as relevant_txs
     from spvfilter.scan.remote import RemoteFile as RemoteFile
     from spvfilter.scan.sources import (
         BlockFiles as BlockFiles,
@@ -60,6 +61,7 @@ else:
         partfile="BlockHits PartFile PartSummary",
         parts="PartTask",
         plan="Part Plan PlannedBlock PlannedFile",
+        relevance="RelevantTx relevant_txs",
         remote="RemoteFile",
         sources="BlockFiles BlockList BlockRef BlockSource BlockSpan Problem RawBlock Readable",
         streams="hex_blocks stream_blocks",

@@ -27,7 +27,7 @@ REMEMBERED = 50_000_000
 """Bytes of memory for transactions that may spend an output which has not arrived yet (our choice)."""
 AT_ONCE = 64_000
 """Bytes of transactions that the event loop's own thread scans at once (our choice: well below 1 ms)."""
-_EACH = 300
+EACH = 300
 """Bytes of work that a transaction counts for besides its size."""
 _OBJECTS = 250
 """Bytes of memory that a remembered transaction takes besides its own (measured with CPython 3.11)."""
@@ -127,12 +127,12 @@ class TxStream:
 
     async def matches(self, source: RawTransactions) -> AsyncGenerator[TxMatches]:
         """Yield the transactions that concern the watch list, and malformed ones with their error."""
-        async with aclosing(_each(source)) as arriving:
+        async with aclosing(each_of(source)) as arriving:
             async for item in arriving:
                 raw = to_bytes(item)
                 number = self._arrived
                 self._arrived += 1
-                self._work += len(raw) + _EACH
+                self._work += len(raw) + EACH
                 if self._work > AT_ONCE:
                     await self._rest()
                 try:
@@ -165,7 +165,7 @@ class TxStream:
                 queue += [each for each in tuple(self._remembered) if await self._scan(each.raw)]
 
     async def _scan(self, raw: bytes) -> list[Hit]:
-        self._work += len(raw) + _EACH
+        self._work += len(raw) + EACH
         if self._work > AT_ONCE:
             await self._rest()
         scan = self._watch.table.scan_tx
@@ -177,7 +177,7 @@ class TxStream:
         await asyncio.sleep(0)
 
 
-async def _each(source: RawTransactions) -> AsyncGenerator[bytes | Serializable]:
+async def each_of(source: RawTransactions) -> AsyncGenerator[bytes | Serializable]:
     """The transactions of a source. Raises TypeError for a single transaction."""
     if isinstance(source, AsyncIterable):
         async for item in source:

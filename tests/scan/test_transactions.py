@@ -12,9 +12,11 @@ import pytest
 from bitcoin.core import CBlock, CTransaction
 
 from spvfilter.errors import FormatError, ParameterError
+from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.kernel import walk_block
 from spvfilter.network import REGTEST
 from spvfilter.scan.matcher import Matcher
+from spvfilter.scan.relevance import relevant_txs
 from spvfilter.scan.transactions import AT_ONCE, RawTransactions, TxMatches
 from spvfilter.transaction import Transaction
 from spvfilter.watch.match import MatchKind
@@ -284,3 +286,31 @@ async def test_stream_equals_block_scan_and_oracle(block: RealBlock) -> None:
         assert len(matches) == len(set(matches))
         assert set(matches) == expected
         assert all(order[each.number] == each.raw for each in results)
+
+
+# A node's filter
+
+
+@real_block_cases()
+async def test_filter_stream_equals_batch_and_oracle(block: RealBlock) -> None:
+    txs = [block.raw[span.start : span.end] for span in walk_block(block.raw)]
+    parsed = CBlock.deserialize(block.raw)
+    rng = random.Random(block.name)
+    pushes = [push for one in parsed.vtx for out in one.vout for push in oracle.pushed(bytes(out.scriptPubKey))]
+    made = Bip37Filter(300, 0.001, 7)
+    for push in rng.sample(pushes, min(len(pushes), 100)):
+        made.insert(push)
+    judge = oracle.Filter(bytes(made)[len(bytes(made)) - 9 - made.size : -9], made.hash_funcs, 7, 1)
+    expected = [number for number, one in enumerate(parsed.vtx) if judge.relevant(one)]
+    batch, stream = made.copy(), made.copy()
+    assert [each.position for each in batch.match_txs(txs)] == expected
+    assert [each.number async for each in relevant_txs(stream, slowly(txs))] == expected
+    assert bytes(batch) == bytes(stream) == judge.payload()
+
+
+async def test_filter_stream_reports_malformed_transactions() -> None:
+    made = Bip37Filter.match_all()
+    results = [each async for each in relevant_txs(made, [pays(1), b"", pays(2)])]
+    assert [(each.number, each.error is None) for each in results] == [(0, True), (1, False), (2, True)]
+    with pytest.raises(FormatError):
+        [each async for each in relevant_txs(made, [b""], strict=True)]

@@ -70,6 +70,7 @@ from spvfilter.scan import (
     PlannedFile,
     Problem,
     RawBlock,
+    RelevantTx,
     ScanReport,
     SeenFile,
     TxMatches,
@@ -276,7 +277,7 @@ VALUES: dict[str, list[object]] = {
     "rpc": [Endpoint("http", "::1"), Listing(5, H1, H2), NodeLimits(), Patience(5.0), ChainInfo("main", 5, H1, 0)],
     "scan": [
         *(BlockRef(0, 8, 90, H1, H2, 3, 4, None), Problem("blk0", "gone"), RawBlock(BLOCK, 1), ScanReport(1, 90)),
-        TxMatches(3, WITNESS, []),
+        *(TxMatches(3, WITNESS, []), RelevantTx(3, WITNESS)),
         *(UndoPlace(0, Path("rev00000.dat"), b"", 8, 40), *UndoMode, *OutputFormat, BlockSpan(1, 2, 3), PART),
         *(PLAN, PlannedFile("blk0", b"", False, None)),
         *(

@@ -1,0 +1,65 @@
+"""Loose transactions tested against a BIP-37 filter: which of them a node with this filter sends."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, NamedTuple
+
+from spvfilter._public import deferred, public
+from spvfilter.errors import FormatError
+from spvfilter.filters.bip37 import Bip37Filter
+from spvfilter.primitives import to_bytes
+from spvfilter.scan.transactions import AT_ONCE, EACH, RawTransactions, each_of
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
+
+
+@public
+class RelevantTx(NamedTuple):
+    """A transaction of a stream that a node with a filter sends, or that is malformed."""
+
+    number: int
+    """Position of the transaction in the source, from 0."""
+    raw: bytes
+    """The serialized transaction, as it arrived."""
+    error: FormatError | None = None
+    """The reason why the transaction is malformed; None if it is not."""
+
+
+@public
+async def relevant_txs(
+    bloom: Bip37Filter, source: RawTransactions, *, strict: bool = False
+) -> AsyncGenerator[RelevantTx]:
+    """Yield the transactions of a source that a node with this BIP-37 filter sends, in the order of arrival.
+
+    Each of them updates the filter before the next one is tested, as the filter's flags say (Core bloom.cpp
+    IsRelevantAndUpdate). The event loop runs at least once in each millisecond of work.
+
+    Args:
+        bloom: The filter, which is updated.
+        source: An iterable or asynchronous iterable of raw transactions, or of objects that serialize to them.
+        strict: True if a malformed transaction raises. By default it is a result with an `error`.
+
+    Raises:
+        FormatError: A transaction is malformed, and `strict` is True.
+    """
+    number = work = 0
+    async with aclosing(each_of(source)) as arriving:
+        async for item in arriving:
+            raw = to_bytes(item)
+            work += len(raw) + EACH
+            if work > AT_ONCE:
+                work = 0
+                await asyncio.sleep(0)
+            try:
+                if bloom.matches_tx(raw):
+                    yield RelevantTx(number, raw)
+            except FormatError as error:
+                if strict:
+                    raise
+                yield RelevantTx(number, raw, error)
+            number += 1
