@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from spvfilter.rpc.http import Limits as Limits
     from spvfilter.rpc.notices import TipNotices as TipNotices
     from spvfilter.rpc.patience import Patience as Patience
+    from spvfilter.rpc.txnotices import TxNotices as TxNotices
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
@@ -24,4 +25,5 @@ else:
         http="Limits",
         notices="TipNotices",
         patience="Patience",
+        txnotices="TxNotices",
     )

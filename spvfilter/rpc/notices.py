@@ -8,28 +8,24 @@ mempool), `hashblock` a hash.
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred, public
-from spvfilter.errors import ParameterError
 from spvfilter.hashes import sha256d
-from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_SIZE
+from spvfilter.protocol import HASH_SIZE, HEADER_SIZE
+from spvfilter.rpc.subscription import missing_between, subscription
 
 if TYPE_CHECKING:
     import asyncio
 else:
     asyncio = deferred("asyncio")
 
-_ADDRESS = re.compile(r"(?:tcp://(?:\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,253}):[0-9]{1,5}|ipc://[ -~]{1,100})")
 _TOPICS = (b"rawblock", b"sequence", b"hashblock")
 _WAITING = 50  # messages, of at most 4 MB, that libzmq keeps before it drops more
 _BLOCKS_KEPT = 4
-_LONGEST_RECONNECT_MS = 30_000
-_COUNTERS = 1 << 32
 
 
 @public
@@ -55,41 +51,12 @@ class TipNotices:
         A publisher that is down is tried again for ever; one that sends more than a block has is not listened to any
         more. Raises ParameterError for a bad address, and without the extra `zmq`.
         """
-        try:
-            import zmq
-            import zmq.asyncio
-        except ImportError:
-            raise ParameterError("notices of a node need pyzmq: pip install 'spvfilter[zmq]'") from None
-        if not addresses:
-            raise ParameterError("no address of ZMQ notices given")
-        for address in addresses:
-            if _ADDRESS.fullmatch(address) is None or (
-                address.startswith("tcp") and not 0 < int(address.rpartition(":")[2]) <= 65_535
-            ):
-                raise ParameterError(f"not an address of ZMQ notices, tcp://HOST:PORT or ipc://PATH: {address[:120]!r}")
         notices = cls()
-        context = zmq.asyncio.Context()
-        socket = context.socket(zmq.SUB)
-        try:
-            for option, value in (
-                (zmq.LINGER, 0),
-                (zmq.IPV6, 1),
-                (zmq.RCVHWM, _WAITING),
-                (zmq.MAXMSGSIZE, MAX_BLOCK_SIZE),
-                (zmq.RECONNECT_IVL_MAX, _LONGEST_RECONNECT_MS),
-            ):
-                socket.setsockopt(option, value)
-            for topic in _TOPICS:
-                socket.subscribe(topic)
-            for address in addresses:
-                try:
-                    socket.connect(address)
-                except zmq.ZMQError as error:
-                    raise ParameterError(f"{address}: {error}") from None
+        async with subscription(addresses, _TOPICS, _WAITING) as receive_parts:
 
             async def receive() -> None:
                 while True:
-                    notices.take(await socket.recv_multipart())
+                    notices.take(await receive_parts())
 
             receiving = asyncio.create_task(receive())
             try:
@@ -98,9 +65,6 @@ class TipNotices:
                 receiving.cancel()
                 with suppress(asyncio.CancelledError):
                     await receiving
-        finally:
-            socket.close(0)
-            context.destroy(0)
 
     async def wait(self, timeout_s: float) -> bool:
         """Wait for news, at most that long; whether there were any."""
@@ -126,7 +90,7 @@ class TipNotices:
         self.received += 1
         before = self._last.get(topic)
         self._last[topic] = counter
-        missing = 0 if before is None else (counter - before - 1) % _COUNTERS
+        missing = missing_between(before, counter)
         if missing and counter > (before or 0):  # a lower one: the node was started again, or the message came twice
             self.lost += missing
         if missing or self._is_news(topic, body):

@@ -16,7 +16,8 @@ PATIENCE_S = 30.0
 class Publisher:
     """An XPUB socket, so that it learns of subscriptions; used with `with`."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, topics: int = TOPICS) -> None:
+        self.topics = topics
         self._context = zmq.asyncio.Context()
         self._socket = self._context.socket(zmq.XPUB)
         self._socket.setsockopt(zmq.LINGER, 0)
@@ -36,7 +37,7 @@ class Publisher:
         """Wait until a subscriber has all its topics; with the sign 0, until it has left them."""
         async with asyncio.timeout(PATIENCE_S):
             subscriptions = 0
-            while subscriptions < TOPICS:
+            while subscriptions < self.topics:
                 subscriptions += (await self._socket.recv())[:1] == sign
 
     async def send(self, topic: str, body: bytes) -> None:

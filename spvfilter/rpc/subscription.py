@@ -1,0 +1,69 @@
+"""A subscription to what Bitcoin Core publishes by ZMQ (doc/zmq.md).
+
+A message has three parts: topic, body, and a counter of the topic's messages, u32 LE.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from spvfilter.errors import ParameterError
+from spvfilter.protocol import MAX_BLOCK_SIZE
+
+_ADDRESS = re.compile(r"(?:tcp://(?:\[[0-9a-fA-F:.]{2,45}\]|[A-Za-z0-9._-]{1,253}):[0-9]{1,5}|ipc://[ -~]{1,100})")
+_LONGEST_RECONNECT_MS = 30_000
+_COUNTERS = 1 << 32
+
+Receive = Callable[[], Awaitable[list[bytes]]]
+
+
+@asynccontextmanager
+async def subscription(addresses: Sequence[str], topics: Sequence[bytes], waiting: int) -> AsyncIterator[Receive]:
+    """Subscribe at tcp://HOST:PORT or ipc://PATH; the function that awaits the parts of the next message.
+
+    libzmq keeps at most `waiting` messages and drops more. A publisher that is down is tried again for ever. A
+    publisher that sends more than a block has is disconnected.
+
+    Raises ParameterError for a bad address, and without the extra `zmq`.
+    """
+    try:
+        import zmq
+        import zmq.asyncio
+    except ImportError:
+        raise ParameterError("notices of a node need pyzmq: pip install 'spvfilter[zmq]'") from None
+    if not addresses:
+        raise ParameterError("no address of ZMQ notices given")
+    for address in addresses:
+        if _ADDRESS.fullmatch(address) is None or (
+            address.startswith("tcp") and not 0 < int(address.rpartition(":")[2]) <= 65_535
+        ):
+            raise ParameterError(f"not an address of ZMQ notices, tcp://HOST:PORT or ipc://PATH: {address[:120]!r}")
+    context = zmq.asyncio.Context()
+    socket = context.socket(zmq.SUB)
+    try:
+        for option, value in (
+            (zmq.LINGER, 0),
+            (zmq.IPV6, 1),
+            (zmq.RCVHWM, waiting),
+            (zmq.MAXMSGSIZE, MAX_BLOCK_SIZE),
+            (zmq.RECONNECT_IVL_MAX, _LONGEST_RECONNECT_MS),
+        ):
+            socket.setsockopt(option, value)
+        for topic in topics:
+            socket.subscribe(topic)
+        for address in addresses:
+            try:
+                socket.connect(address)
+            except zmq.ZMQError as error:
+                raise ParameterError(f"{address}: {error}") from None
+        yield socket.recv_multipart
+    finally:
+        socket.close(0)
+        context.destroy(0)
+
+
+def missing_between(before: int | None, counter: int) -> int:
+    """Number of messages that are missing between two counters of a topic; not 0 also after a restart of the node."""
+    return 0 if before is None else (counter - before - 1) % _COUNTERS
