@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from spvfilter._dataclass import dataclass
@@ -14,6 +15,7 @@ from spvfilter.rpc.endpoint import Endpoint
 MOST_BLOCKS = 5_000_000  # of a chain: 95 years
 SMALL_ANSWER_SIZE = 1 << 20  # bytes
 BLOCK_ANSWER_SIZE = MAX_BLOCK_SIZE
+MEMPOOL_ANSWER_SIZE = 200_000_000  # bytes: 3 million txids, more than a mempool of 300 MB has (our choice)
 SPENT_ANSWER_SIZE = (
     32_000_000  # bytes of what a block spends: the 24,390 inputs that fit into it, 1.3 kB each; blocks have some 0.2 MB
 )
@@ -60,6 +62,12 @@ class NodeApi(Protocol):
     async def spent(self, digest: bytes) -> bytes | None:
         """The outputs that a block spends, in the format of `spvfilter.rpc.spent`; None if the node does not tell."""
 
+    async def mempool(self) -> list[bytes]:
+        """The txids of the transactions in the node's mempool, in no order."""
+
+    async def transactions(self, txids: Sequence[bytes]) -> list[bytes | None]:
+        """The raw transactions with these txids, which are not checked; None where the mempool has none."""
+
 
 def parsed_info(found: object, endpoint: Endpoint) -> ChainInfo:
     """From the object that getblockchaininfo gives. Raises NodeAnswerError."""
@@ -87,6 +95,13 @@ def parsed_hash(text: object, endpoint: Endpoint) -> bytes:
     if len(raw) != HASH_SIZE:
         raise NodeAnswerError(f"{endpoint}: a hash of {len(raw)} bytes")
     return raw[::-1]
+
+
+def parsed_txids(found: object, endpoint: Endpoint) -> list[bytes]:
+    """From the array or the object that getrawmempool gives. Raises NodeAnswerError."""
+    if not isinstance(found, Iterable) or isinstance(found, str):
+        raise NodeAnswerError(f"{endpoint}: what it says of its mempool is no list of txids")
+    return [parsed_hash(each, endpoint) for each in found]
 
 
 def parsed_hex(text: object, most: int, endpoint: Endpoint) -> bytes:

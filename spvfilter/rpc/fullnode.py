@@ -4,8 +4,9 @@ asked for.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from spvfilter._dataclass import dataclass, field
@@ -34,6 +35,7 @@ from spvfilter.rpc.jsonrpc import JsonRpc
 from spvfilter.rpc.patience import Patience
 from spvfilter.rpc.rest import Rest
 from spvfilter.rpc.spent import undo_record
+from spvfilter.transaction import Transaction
 
 if TYPE_CHECKING:
     import asyncio
@@ -43,6 +45,8 @@ else:
 T = TypeVar("T")
 _MOST_CHANGES = 5  # of the chain while it is listed
 _CHANGE_PAUSE_S = 2.0
+_AT_ONCE = 20
+"""Transactions of the mempool that are asked for together (our choice)."""
 
 
 @public
@@ -142,6 +146,30 @@ class FullNode:
     async def undo_record(self, digest: bytes, previous: bytes) -> bytes | None:
         """What the block spends, as an undo record with its check; None if the node does not tell. Raises NodeError."""
         return await self._ask(lambda: self._record(digest, previous))
+
+    async def mempool_txs(self) -> AsyncGenerator[bytes]:
+        """Yield the raw transactions of the node's mempool, in no order: a source for `Matcher.match_txs`.
+
+        A transaction that leaves the mempool meanwhile is left out. Raises NodeError.
+        """
+        txids = await self._ask(self._api.mempool)
+        for first in range(0, len(txids), _AT_ONCE):
+            for raw in await self._ask(partial(self._transactions, txids[first : first + _AT_ONCE])):
+                yield raw
+
+    async def _transactions(self, txids: list[bytes]) -> list[bytes]:
+        found = []
+        for txid, raw in zip(txids, await self._api.transactions(txids), strict=True):
+            if raw is None:
+                continue
+            try:
+                is_right = Transaction.parse(raw).txid == txid
+            except FormatError:
+                is_right = False
+            if not is_right:
+                raise NodeAnswerError(f"{self.endpoint}: gives other bytes than transaction {hash_to_hex(txid)}")
+            found.append(raw)
+        return found
 
     async def listing(self, first: int = 0, last: int | None = None, from_time: int | None = None) -> Listing:
         """The best chain from height `first` on to `last` or its end, beginning with the first block that has a time or

@@ -14,12 +14,14 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HEADER_SIZE
 from spvfilter.rpc.api import (
     BLOCK_ANSWER_SIZE,
+    MEMPOOL_ANSWER_SIZE,
     SMALL_ANSWER_SIZE,
     ChainInfo,
     lacking,
     parsed_hash,
     parsed_hex,
     parsed_info,
+    parsed_txids,
 )
 from spvfilter.rpc.credentials import Credentials, basic, redacted
 from spvfilter.rpc.http import HttpClient, Reply, check_status, shown
@@ -99,6 +101,21 @@ class JsonRpc:
         """None: only REST tells it in a form that is small."""
         return None
 
+    async def mempool(self) -> list[bytes]:
+        found = await self._one("getrawmempool", False, most=MEMPOOL_ANSWER_SIZE)
+        return await asyncio.to_thread(parsed_txids, found, self._endpoint)
+
+    async def transactions(self, txids: Sequence[bytes]) -> list[bytes | None]:
+        calls: list[Call] = [("getrawtransaction", (hash_to_hex(txid), False)) for txid in txids]
+        found = await self._batch(calls, 2 * len(calls) * BLOCK_ANSWER_SIZE + SMALL_ANSWER_SIZE)
+        for each in found:
+            if isinstance(each, NodeRpcError) and each.code not in _NOT_THERE:
+                raise each
+        return [
+            None if isinstance(each, NodeRpcError) else parsed_hex(each, BLOCK_ANSWER_SIZE, self._endpoint)
+            for each in found
+        ]
+
     async def _one(self, method: str, *params: object, most: int = SMALL_ANSWER_SIZE) -> object:
         reply = await self._post(_request(0, (method, params)), most)
         (found,) = await asyncio.to_thread(self._results, reply, 1)
@@ -106,9 +123,9 @@ class JsonRpc:
             raise found
         return found
 
-    async def _batch(self, calls: Sequence[Call]) -> list[object]:
+    async def _batch(self, calls: Sequence[Call], most: int = SMALL_ANSWER_SIZE) -> list[object]:
         """The results in the order of the calls, a NodeRpcError in place of one that failed."""
-        reply = await self._post([_request(number, call) for number, call in enumerate(calls)], SMALL_ANSWER_SIZE)
+        reply = await self._post([_request(number, call) for number, call in enumerate(calls)], most)
         return await asyncio.to_thread(self._results, reply, len(calls))
 
     async def _post(self, request: object, most: int) -> Reply:

@@ -5,6 +5,7 @@ with rest=1.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,23 @@ from spvfilter._public import deferred
 from spvfilter.errors import NodeAnswerError, NodePrunedError, NodeRefusedError
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_HEADERS
-from spvfilter.rpc.api import BLOCK_ANSWER_SIZE, SMALL_ANSWER_SIZE, SPENT_ANSWER_SIZE, ChainInfo, lacking, parsed_info
+from spvfilter.rpc.api import (
+    BLOCK_ANSWER_SIZE,
+    MEMPOOL_ANSWER_SIZE,
+    SMALL_ANSWER_SIZE,
+    SPENT_ANSWER_SIZE,
+    ChainInfo,
+    lacking,
+    parsed_info,
+    parsed_txids,
+)
 from spvfilter.rpc.http import HttpClient, Reply, check_status
 
 if TYPE_CHECKING:
+    import asyncio
     import json
 else:
+    asyncio = deferred("asyncio")
     json = deferred("json")
 
 _log = logging.getLogger(__name__)
@@ -86,6 +98,24 @@ class Rest:
                 _log.info("%s does not tell what blocks spend: Bitcoin Core 30 does", self._endpoint)
             return None
         return self._body(reply, _BINARY)
+
+    async def mempool(self) -> list[bytes]:
+        """Core before 25 gives an object of details by txid, whatever is asked for."""
+        reply = await self._http.get("/rest/mempool/contents.json?verbose=false", MEMPOOL_ANSWER_SIZE)
+        if reply.status == HTTPStatus.NOT_FOUND:
+            raise NodeRefusedError(f"{self._endpoint}: {_NOT_SERVED}")
+        body = self._body(reply, _JSON)
+        try:
+            return await asyncio.to_thread(lambda: parsed_txids(json.loads(body), self._endpoint))
+        except (ValueError, RecursionError):
+            raise NodeAnswerError(f"{self._endpoint}: malformed JSON") from None
+
+    async def transactions(self, txids: Sequence[bytes]) -> list[bytes | None]:
+        return list(await asyncio.gather(*map(self._transaction, txids)))
+
+    async def _transaction(self, txid: bytes) -> bytes | None:
+        reply = await self._http.get(f"/rest/tx/{hash_to_hex(txid)}.bin", BLOCK_ANSWER_SIZE)
+        return None if reply.status == HTTPStatus.NOT_FOUND else self._body(reply, _BINARY)
 
     def _body(self, reply: Reply, wanted: str) -> bytes:
         check_status(reply, self._endpoint)

@@ -76,6 +76,9 @@ class CoreNode:
     faults: list[Fault] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     stale: dict[bytes, bytes] = field(default_factory=dict)
+    mempool: dict[bytes, bytes] = field(default_factory=dict)  # raw transactions by txid
+    gone: set[bytes] = field(default_factory=set)  # txids that are listed, but have left the mempool
+    old_mempool: bool = False  # before Core 25
     port: int = 0
 
     def __post_init__(self) -> None:
@@ -187,6 +190,9 @@ class CoreNode:
         kind, _, rest = path.partition("/")
         if path == "chaininfo.json":
             return response(200, json.dumps(self._info()).encode() + b"\n", JSON)
+        if path == "mempool/contents.json?verbose=false":
+            names = [txid[::-1].hex() for txid in (*self.mempool, *self.gone)]
+            return response(200, json.dumps({name: {} for name in names} if self.old_mempool else names).encode(), JSON)
         if kind == "blockhashbyheight":
             height = int(rest.removesuffix(".bin"))
             if height >= len(self.hashes):
@@ -195,6 +201,10 @@ class CoreNode:
         if kind == "headers":
             return self._headers(rest)
         digest = bytes.fromhex(rest.removesuffix(".bin"))[::-1]
+        if kind == "tx":
+            if digest not in self.mempool:
+                return response(404, f"{digest[::-1].hex()} not found\r\n".encode())
+            return response(200, self.mempool[digest], BINARY)
         if kind == "block":
             if digest not in self.known:
                 return response(404, f"{digest[::-1].hex()} not found\r\n".encode())
@@ -256,6 +266,13 @@ class CoreNode:
                     return failed(-1, "Block not available (pruned data)")
                 raw = self.known[digest]
                 result = (raw if call["method"] == "getblock" else raw[:80]).hex()
+            case "getrawmempool":
+                result = [txid[::-1].hex() for txid in (*self.mempool, *self.gone)]
+            case "getrawtransaction":
+                found = self.mempool.get(bytes.fromhex(params[0])[::-1])
+                if found is None:
+                    return failed(-5, "No such mempool transaction")
+                result = found.hex()
             case _:
                 return failed(-32601, "Method not found")
         return {"result": result, "error": None, "id": call["id"]}
