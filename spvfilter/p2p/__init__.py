@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from spvfilter.p2p.connection import Connection as Connection
     from spvfilter.p2p.limits import Limits as Limits
     from spvfilter.p2p.proxy import Proxy as Proxy
+    from spvfilter.p2p.relayed import RelayedTransactions as RelayedTransactions
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
@@ -20,4 +21,5 @@ else:
         connection="Connection",
         limits="Limits",
         proxy="Proxy",
+        relayed="RelayedTransactions",
     )

@@ -1,0 +1,120 @@
+"""Relayed transactions from real nodes over loopback: several peers, peers that do not send, nodes that go away."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from spvfilter.errors import ParameterError
+from spvfilter.network import REGTEST
+from spvfilter.node import Node, Regtest, Responder
+from spvfilter.p2p import Limits, RelayedTransactions, relayed, txrequests
+from spvfilter.primitives import TxOut
+from spvfilter.wire.messages import Tx
+from spvfilter.wire.messages.table import Message
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+PATIENCE_S = 30.0
+LIMITS = Limits(retry_s=0.01, max_retry_s=0.05)
+
+
+class Silent(Responder):
+    """A peer that announces transactions and never sends them."""
+
+    def send(self, message: Message) -> None:
+        if not isinstance(message, Tx):
+            super().send(message)
+
+
+def at(node: Node) -> str:
+    return f"{node.host}:{node.port}"
+
+
+async def connected(txs: RelayedTransactions, *nodes: Node) -> None:
+    """Wait until these nodes are connected, and ready to announce transactions."""
+
+    def is_ready(node: Node) -> bool:
+        return any(each.session.ready and each.relay for each in node.responders)
+
+    async with asyncio.timeout(PATIENCE_S):
+        while txs.connected != len(nodes) or not all(map(is_ready, nodes)):  # noqa: ASYNC110  no event tells it
+            await asyncio.sleep(0.001)
+
+
+async def taken(txs: RelayedTransactions, count: int) -> set[bytes]:
+    async with asyncio.timeout(PATIENCE_S):
+        return {await anext(txs) for _ in range(count)}
+
+
+def paid(regtest: Regtest, count: int) -> set[bytes]:
+    txids = [regtest.pay(TxOut(1_000 + number, b"\x51")) for number in range(count)]
+    return {tx.raw for tx in regtest.mempool if tx.txid in txids}
+
+
+async def test_transactions_of_two_peers_come_once() -> None:
+    regtest = Regtest()
+    regtest.mine(120)
+    async with Node(regtest) as one, Node(regtest) as two:
+        async with RelayedTransactions([at(one), at(two)], REGTEST, limits=LIMITS) as txs:
+            await connected(txs, one, two)
+            assert paid(regtest, 10) == await taken(txs, 10)
+            assert paid(regtest, 1) == await taken(txs, 1)
+            assert (txs.received, txs.repeated, txs.unanswered) == (11, 0, 0)
+        assert txs.connected == 0
+
+
+async def test_other_peer_is_asked_for_what_a_peer_does_not_send(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(txrequests, "REQUEST_S", 0.2)
+    monkeypatch.setattr(relayed, "_LOOK_S", 0.05)
+    regtest = Regtest()
+    regtest.mine(120)
+    async with Node(regtest, responder=Silent) as silent, Node(regtest) as honest:
+        async with RelayedTransactions([at(silent)], REGTEST, limits=LIMITS) as txs:
+            await connected(txs, silent)
+            paid(regtest, 3)
+            async with asyncio.timeout(PATIENCE_S):
+                while txs.unanswered < 3:  # noqa: ASYNC110  no event tells it
+                    await asyncio.sleep(0.01)
+            assert txs.received == 0
+        async with RelayedTransactions([at(silent), at(honest)], REGTEST, limits=LIMITS) as txs:
+            await connected(txs, silent, honest)
+            assert paid(regtest, 5) == await taken(txs, 5)
+
+
+async def test_node_that_comes_back_is_connected_again() -> None:
+    regtest = Regtest()
+    regtest.mine(120)
+    async with Node(regtest) as node:
+        port = node.port
+        txs = RelayedTransactions([at(node)], REGTEST, limits=LIMITS)
+        await txs.__aenter__()
+        await connected(txs, node)
+    await connected(txs)
+    async with Node(regtest, port=port) as again:
+        await connected(txs, again)
+        assert paid(regtest, 2) == await taken(txs, 2)
+        await txs.__aexit__(None, None, None)
+
+
+async def test_peers_wait_while_nobody_takes_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relayed, "_WAITING", 5)
+    regtest = Regtest()
+    regtest.mine(140)
+    async with Node(regtest) as node, RelayedTransactions([at(node)], REGTEST, limits=LIMITS) as txs:
+        await connected(txs, node)
+        expected = paid(regtest, 30)
+        async with asyncio.timeout(PATIENCE_S):
+            while txs.received < 6:  # noqa: ASYNC110  no event tells it
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
+        assert txs.received == 6  # five wait, and one is about to
+        assert await taken(txs, 30) == expected
+
+
+async def test_wrong_peers_are_refused() -> None:
+    for wrong in ([], ["a b"], ["127.0.0.1:0"], "127.0.0.1:8333"):
+        with pytest.raises(ParameterError):
+            RelayedTransactions(wrong)
+    with pytest.raises(ParameterError, match="used with `async with`"):
+        await anext(RelayedTransactions(["127.0.0.1"]))
