@@ -360,7 +360,7 @@ class Bip37Filter(BloomBits):
 
 
 def _payload_of(text: str) -> bytes:
-    """The filterload payload in what the command line prints."""
+    """The payload in the text that `spvfilter filterload` prints. Raises FormatError, EnvelopeError."""
     try:
         raw = bytes.fromhex(json.loads(text)["payload"] if text.lstrip().startswith("{") else text)
     except (ValueError, KeyError, TypeError):

@@ -171,7 +171,7 @@ class RelayedTransactions:
                 connection.close()
 
     async def _look(self) -> None:
-        """Ask the next peer for what a peer has not sent in time."""
+        """Request transactions from the next peer if a peer has not sent them in time."""
         while True:
             await asyncio.sleep(_LOOK_S)
             before = self.unanswered

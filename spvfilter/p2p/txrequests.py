@@ -1,4 +1,4 @@
-"""Requests for announced transactions: which peer is asked, and who is asked next. Plain code without sockets."""
+"""Requests for announced transactions, and the peer that receives each request. Plain code without sockets."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ class TxRequests:
         return True
 
     def missing(self, peer: int, items: Iterable[Item], now: float) -> dict[int, list[Item]]:
-        """Take a notfound of a peer; by peer, the items to request."""
+        """Take a notfound of a peer; the items to request, by peer."""
         return self._next([item for item in items if (known := self._open.get(item)) and known.peer == peer], now)
 
     def expired(self, now: float) -> dict[int, list[Item]]:
-        """By peer, the items to request because another peer has not answered in time."""
+        """Items to request, by peer, because another peer has not answered in time."""
         late = []
         for item, known in self._open.items():
             if known.deadline > now:
@@ -86,7 +86,7 @@ class TxRequests:
         return self._next(late, now)
 
     def left(self, peer: int, now: float) -> dict[int, list[Item]]:
-        """Forget a peer that was disconnected; by peer, the items to request in its place."""
+        """Forget a peer that was disconnected; the items to request from other peers, by peer."""
         for known in self._open.values():
             if peer in known.others:
                 known.others.remove(peer)
