@@ -1,29 +1,30 @@
-"""Recognize a peer that does not speak the protocol of this network, by the first four bytes that it sends."""
+"""Names the protocol of a peer that is not a node of the expected network, by the first four bytes that it sends."""
 
 from __future__ import annotations
 
 from spvfilter.network import NETWORKS
 
-_SPEAKERS = (  # first bytes of other protocols, and words for each protocol
+_SERVERS = (  # the first bytes that a server of another protocol sends, and its name
     (
         (b"HTTP", b"<!DO", b"<!do", b"<htm", b"<HTM", b"GET ", b"POST", b"HEAD", b"PUT "),
-        "HTTP, not Bitcoin's protocol (Bitcoin Core's RPC has a port of its own)",
+        "an HTTP server, not as a Bitcoin node (Bitcoin Core serves RPC over HTTP on another port than peers)",
     ),
-    ((b"\x15\x03", b"\x16\x03"), "TLS, not Bitcoin's protocol"),
-    ((b"SSH-",), "SSH, not Bitcoin's protocol"),
-    ((b"220 ", b"220-"), "a mail or FTP server, not Bitcoin's protocol"),
-    ((b'{"', b"{\n", b"{ "), "JSON, not Bitcoin's protocol: an Electrum server perhaps"),
+    ((b"\x15\x03", b"\x16\x03"), "a TLS server, not as a Bitcoin node"),
+    ((b"SSH-",), "an SSH server, not as a Bitcoin node"),
+    ((b"220 ", b"220-"), "a mail or FTP server, not as a Bitcoin node"),
+    ((b"-ERR", b"-NOA"), "a Redis server, not as a Bitcoin node"),
+    ((b'{"', b"{\n", b"{ "), "a JSON server (Electrum, perhaps), not as a Bitcoin node"),
 )
 
 
 def foreign(first: bytes, magic: bytes) -> str:
-    """Message about the first four bytes of a stream if they are not the `magic` of the expected network."""
+    """Describe the first four bytes of a stream that differ from the `magic` of the expected network."""
     name = next((known.name for known in NETWORKS if known.magic == magic), "this network")
-    bytes_ = f"magic {first.hex()}, but {name} has {magic.hex()}"
+    difference = f"magic {first.hex()}, expected {magic.hex()} of {name}"
     for known in NETWORKS:
         if first == known.magic:
-            return f"this is a {known.name} node: {bytes_}"
-    for starts, what in _SPEAKERS:
+            return f"answered as a {known.name} node, not as a {name} node: {difference}"
+    for starts, server in _SERVERS:
         if first.startswith(starts):
-            return f"this is {what}: {bytes_}"
-    return bytes_
+            return f"answered as {server}: {difference}"
+    return difference

@@ -55,13 +55,15 @@ def test_a_magic_of_another_size_is_refused(magic: bytes) -> None:
         encode_message(magic, "verack", b"")
 
 
-# Decoding
+# Reading
 
 
 def decoded(
     stream: bytes, sizes: Iterable[int], limits: Mapping[str, int] | None = None
 ) -> list[Frame | tuple[str, str]]:
-    """Decode a stream that is cut into pieces of these sizes, the rest in one piece. Errors are (field, message)."""
+    """What a decoder finds in a stream cut into pieces of these sizes, the rest in one piece; errors as (field,
+    message).
+    """
     decoder = Decoder(MAGIC, limits)
     found: list[Frame | tuple[str, str]] = []
     at = 0
@@ -151,24 +153,27 @@ def test_a_foreign_magic_or_an_excessive_length_ends_the_stream(end: bytes) -> N
         decoder.feed(GOOD)
         assert decoder.broken is caught.value
         assert decoder.buffered == 0
-    assert (
-        len(traceback.extract_tb(caught.value.__traceback__)) == 2
-    )  # the traceback does not grow when the error is raised again
+    assert len(traceback.extract_tb(caught.value.__traceback__)) == 2  # raised again, its traceback does not grow
 
 
 def test_a_foreign_magic_is_told_by_its_four_bytes() -> None:
     for start, words in (
-        (b"abcd", "magic 61626364, but regtest has fabfb5da"),
+        (b"abcd", "magic 61626364, expected fabfb5da of regtest"),
         (
             b"GET ",
-            "this is HTTP, not Bitcoin's protocol (Bitcoin Core's RPC has a port of its own): magic 47455420, but",
+            "answered as an HTTP server, not as a Bitcoin node (Bitcoin Core serves RPC over HTTP on another port than"
+            " peers): magic 47455420, expected fabfb5da of regtest",
         ),
-        (b"HTTP/1.1 400 Bad Request\r\n", "this is HTTP, not Bitcoin's protocol"),
-        (b"\x15\x03\x01\x00\x02\x02\x46", "this is TLS, not Bitcoin's protocol"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "this is SSH, not Bitcoin's protocol"),
-        (b'{"jsonrpc": "2.0"', "this is JSON, not Bitcoin's protocol: an Electrum server perhaps"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "answered as an HTTP server, not as a Bitcoin node"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "answered as a TLS server, not as a Bitcoin node: magic 15030100, exp"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "answered as an SSH server, not as a Bitcoin node"),
+        (b"-ERR unknown command\r\n", "answered as a Redis server, not as a Bitcoin node"),
+        (b'{"jsonrpc": "2.0"', "answered as a JSON server (Electrum, perhaps), not as a Bitcoin node"),
         *(
-            (known.magic, f"this is a {known.name} node: magic {known.magic.hex()}, but regtest has")
+            (
+                known.magic,
+                f"answered as a {known.name} node, not as a regtest node: magic {known.magic.hex()}, expected fabfb5da",
+            )
             for known in NETWORKS[:4]
         ),
     ):
