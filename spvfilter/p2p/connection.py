@@ -14,6 +14,7 @@ from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.dns import resolved
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
+from spvfilter.wire.codec import encode_message
 from spvfilter.wire.events import Cause, Disconnected, Ready, Received, ReceivedFilters, Role, SessionEvent, Settings
 from spvfilter.wire.messages.table import Message
 from spvfilter.wire.session import MAX_SEND_BUFFER, Session
@@ -30,6 +31,11 @@ _READ = 1 << 16  # bytes read at once
 _BUFFER = 4 * _READ
 _TURN_S = 0.002  # seconds of work before other tasks get a turn
 _HIGH_WATER = 1 << 20  # bytes written but not sent above which sending waits
+# Seconds without a byte from the peer after which it gets a line end (our choice). Servers of other protocols, such as
+# HTTP, read a line before they answer; their answer then names the protocol. Nodes ignore a message with an unknown
+# command, in the handshake too (Core net_processing.cpp ProcessMessage).
+_PROMPT_S = 3.0
+_PROMPT = "crlf", b"\r\n\r\n"
 
 
 @public
@@ -75,9 +81,7 @@ class Connection:
                 settings, Role.OUTBOUND, draw_nonce=draw, now=now, timestamp=int(clock.wall()), own_nonces=own_nonces
             )
             opening = cls(address, Ready.__new__(Ready), session, reader, writer, limits, clock, proxy is not None)
-            while not isinstance(event := await opening.receive(), Ready):
-                pass
-            opening.ready = event
+            opening.ready = await opening._shake_hands()
         except BaseException:
             writer.transport.abort()
             raise
@@ -111,6 +115,31 @@ class Connection:
                 return event
             await self.drain()  # while the peer does not read, nothing is read from it
             await self._read()
+
+    async def _shake_hands(self) -> Ready:
+        """Wait for the end of the handshake, and end the connection if the peer sends nothing at all."""
+        loop = asyncio.get_running_loop()
+        timers = loop.call_later(_PROMPT_S, self._prompt), loop.call_later(self._limits.first_byte_s, self._give_up)
+        try:
+            while not isinstance(event := await self.receive(), Ready):
+                pass
+            return event
+        finally:
+            for timer in timers:
+                timer.cancel()
+
+    def _prompt(self) -> None:
+        """Send a line end to a peer that has sent nothing."""
+        if not self.received and not self._writer.transport.is_closing():
+            self._writer.write(encode_message(self._session.settings.network.magic, *_PROMPT))
+
+    def _give_up(self) -> None:
+        """End the connection to a peer that has sent nothing."""
+        if not self.received:
+            silence = f"accepted the connection but sent nothing within {self._limits.first_byte_s:g} s"
+            why = "it is not a Bitcoin node, or it is too busy to answer"
+            self._session.close(SessionError(f"{silence}: {why}", cause=Cause.HANDSHAKE_TIMEOUT))
+            self._writer.transport.abort()
 
     async def receive_together(self) -> list[SessionEvent]:
         """The next event, with those that may be taken together with it (`Session.more_events`).

@@ -22,6 +22,8 @@ class Limits:
     connect_s: float = 5.0
     proxy_s: float = 20.0
     """For a proxy to connect (Core netbase.cpp SOCKS5_RECV_TIMEOUT)."""
+    first_byte_s: float = 20.0
+    """For the first byte from a connected peer; ours. The whole handshake has `Settings.handshake_s`."""
     reply_s: float = 120.0
     """Of silence after a question; then the connection is ended."""
     stall_s: float = 2.0

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -219,6 +220,42 @@ async def test_silence_during_the_handshake_is_cut() -> None:
         await Connection.open(address, replace(SETTINGS, handshake_s=0.05))
     assert told.value.cause == Cause.HANDSHAKE_TIMEOUT
     await closed(server, writers)
+
+
+async def test_a_peer_that_sends_nothing_is_named_before_the_handshake_ends() -> None:
+    writers: list[asyncio.StreamWriter] = []
+    server = await asyncio.start_server(lambda reader, writer: writers.append(writer), "127.0.0.1", 0)
+    address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
+    with pytest.raises(SessionError, match=r"sent nothing within 0\.05 s: it is not a Bitcoin node, or") as told:
+        async with asyncio.timeout(10):
+            await Connection.open(address, SETTINGS, limits=Limits(first_byte_s=0.05))
+    assert told.value.cause == Cause.HANDSHAKE_TIMEOUT
+    await closed(server, writers)
+
+
+async def test_an_http_server_is_named_once_it_gets_a_line_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spvfilter.p2p.connection._PROMPT_S", 0.05)
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        serving = threading.Thread(target=server.serve_forever, args=(0.01,))
+        serving.start()
+        with pytest.raises(EnvelopeError, match="answered as an HTTP server, not as a Bitcoin node"):
+            async with asyncio.timeout(10):
+                await Connection.open(Address("127.0.0.1", server.server_port), SETTINGS, draw_nonce=lambda: 1)
+        server.shutdown()
+        serving.join()
+
+
+async def test_a_slow_node_ignores_the_line_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spvfilter.p2p.connection._PROMPT_S", 0.0)
+    async with Node() as node:
+        connection = await Connection.open(to(node), SETTINGS)
+        connection._prompt()
+        connection.received = 0
+        connection._prompt()
+        nonce = connection.fence()
+        while await connection.receive() != Fenced(nonce):
+            pass
+        connection.close()
 
 
 async def test_a_peer_that_floods_with_pings_and_does_not_read_is_not_answered_without_end() -> None:
