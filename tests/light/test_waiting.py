@@ -5,6 +5,7 @@ call.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from spvfilter.light.stream import EventHub
 from spvfilter.light.waiting import wait_synced
 from spvfilter.network import REGTEST
 from spvfilter.node.build import build_tx
+from spvfilter.node.regtest import Regtest
 from spvfilter.node.server import Node
 from spvfilter.wallet.events import MatchFound, WalletEvent
 from spvfilter.watch.watchlist import WatchList
@@ -228,3 +230,30 @@ async def test_a_wait_says_what_it_waits_for_and_says_it_once(caplog: pytest.Log
                 for wait in waits:
                     assert not wait.done()
                     wait.cancel()
+
+
+@pytest.mark.parametrize("height", [20, 150, 200])
+async def test_a_restarted_node_has_another_chain(
+    height: int, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """The three chains have too little work to be stored, enough to be stored as a fork, and as much as the best."""
+    watch = WatchList.from_addresses(["bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"], REGTEST)
+    store = tmp_path / "wallet.db"
+    async with asyncio.timeout(60):
+        async with Node() as node:
+            node.regtest.mine(200)
+            async with LightClient(watch, peers=[f"{node.host}:{node.port}"], store=store) as client:
+                await client.wait_synced()
+        async with Node(Regtest(clock=lambda: int(time.time()) - 3_600)) as node:
+            node.regtest.mine(height)
+            address = f"{node.host}:{node.port}"
+            async with LightClient(watch, peers=[address], store=store) as client:
+                wait = asyncio.create_task(client.wait_synced())
+                while not caplog.messages:
+                    assert not wait.done()
+                    await asyncio.sleep(0.01)
+                wait.cancel()
+    assert caplog.messages == [
+        f"not synced yet: {address}: has another chain, of height {height}: it lacks blocks 1 to 200 of the chain that"
+        " this client follows, and has no more work than that. To follow this node, start with a new database (--db)"
+    ]

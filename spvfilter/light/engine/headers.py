@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from spvfilter._dataclass import dataclass
 from spvfilter.chain import HeaderSync, SyncPhase, Update
-from spvfilter.errors import FutureHeaderError, PeerError, UnconnectedHeadersError, UselessPeerError
+from spvfilter.errors import FutureHeaderError, LowWorkError, PeerError, UnconnectedHeadersError, UselessPeerError
 from spvfilter.hashes import sha256d
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.peers import Peer, PeerState
@@ -18,6 +18,9 @@ MAX_ANNOUNCED = (
     500  # blocks of one inv that are looked up, as many as Core sends in answer to getblocks (MAX_BLOCKS_RESULTS)
 )
 MAX_REPEATS = 50  # ours: full messages of known headers that lead no further, as where another peer was faster
+# From this height on, a peer that shares only the genesis block has another chain (our choice). Below, two miners may
+# race.
+MIN_APART_HEIGHT = 7
 _KEY = "headers"
 
 
@@ -44,6 +47,8 @@ class _View:
     )
     awaits_commit: bool = False
     """Whether it is asked for more once those that came are in the database."""
+    is_apart: bool = False
+    """True if its last headers follow the genesis block, and the best chain has others there."""
 
 
 class Headers:
@@ -88,7 +93,14 @@ class Headers:
         chain, view = self._context.chain, self._views.get(peer)
         if view is None or not view.best or view.is_future or chain.work < chain.network.min_chain_work:
             return True  # what is from the future by our clock may be the best chain
-        return view.best != chain.tip_hash and (chain.work_of(view.best) or 0) < chain.work
+        return view.best != chain.tip_hash and ((chain.work_of(view.best) or 0) < chain.work or self._is_apart(view))
+
+    def _is_apart(self, view: _View) -> bool:
+        """Whether the best chain and the chain that a peer is known to have share only the genesis block."""
+        chain = self._context.chain
+        return (
+            chain.height >= MIN_APART_HEIGHT and chain.common_height(view.best) == 0 and view.best != chain.hash_at(0)
+        )
 
     def is_asked(self, peer: Peer) -> bool:
         """Whether a peer owes headers, or is asked for more as soon as the database, or itself, has caught up."""
@@ -192,7 +204,12 @@ class Headers:
     def take(self, peer: Peer, headers: bytes) -> None:
         """Headers of one message (80 bytes each), asked for or announced. Raises PeerError."""
         view, context = self._views[peer], self._context
-        update, headers = self._receive(view, headers)
+        try:
+            update, headers = self._receive(view, headers)
+        except LowWorkError:
+            if view.is_apart:
+                raise self._apart(peer) from None
+            raise
         if update is None:  # they do not connect, so they answer nothing: ask for those between
             self.ask(peer)
             return
@@ -217,7 +234,10 @@ class Headers:
 
     def _receive(self, view: _View, headers: bytes) -> tuple[Update | None, bytes]:
         """What follows, None if they do not connect; and those of them that are not from the future."""
-        wall = int(self._context.now.wall)
+        wall, chain = int(self._context.now.wall), self._context.chain
+        if headers and view.sync.phase is SyncPhase.DIRECT:
+            is_first = chain.height >= MIN_APART_HEIGHT and headers[4:36] == chain.hash_at(0)
+            view.is_apart = is_first and chain.height_of(sha256d(headers[:HEADER_SIZE])) is None
         try:
             update = view.sync.receive(headers, wall)
             view.is_future = False if headers else view.is_future
@@ -261,11 +281,24 @@ class Headers:
         if view.repeats > MAX_REPEATS:
             raise UselessPeerError(f"sends headers up to {hash_to_hex(view.best)} again and again")
 
-    def lack(self) -> PeerError:
+    def lack(self, peer: Peer) -> PeerError:
         """What a peer that is behind does not know."""
-        chain = self._context.chain
+        chain, view = self._context.chain, self._views.get(peer)
         if chain.work < chain.network.min_chain_work:
             return UselessPeerError(
                 "has no chain of the network's minimum work; it may be in its initial block download"
             )
+        if view is not None and view.best and self._is_apart(view):
+            return self._apart(peer)
         return UselessPeerError(f"does not know block {chain.height} of the best chain")
+
+    def _apart(self, peer: Peer) -> PeerError:
+        """The error for a peer whose chain shares only the genesis block with the best chain and has no more work."""
+        chain, stated = self._context.chain, peer.profile.start_height if peer.profile is not None else 0
+        advice = ""
+        if not chain.network.min_chain_work:  # a network for tests, whose nodes may begin a new chain
+            advice = ". To follow this node, start with a new database (--db)"
+        return UselessPeerError(
+            f"has another chain, of height {stated}: it lacks blocks 1 to {chain.height} of the chain that this client"
+            f" follows, and has no more work than that{advice}"
+        )

@@ -55,7 +55,7 @@ class Laggards:
                 continue
             elif context.pool.has_substitute(peer, context.now):
                 self._last = now
-                context.pool.drop(peer, self._headers.lack(), context.now)
+                context.pool.drop(peer, self._headers.lack(peer), context.now)
                 return
 
     def try_another(self) -> None:

@@ -170,7 +170,7 @@ class Status:
             self._behind_since = now
         if now - self._behind_since >= context.options.patience.stall_s:
             for peer in ready:
-                self._warn(peer, str(self._headers.lack()))
+                self._warn(peer, str(self._headers.lack(peer)))
         return False
 
     def clock_is_right(self) -> bool:
