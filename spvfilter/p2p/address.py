@@ -17,38 +17,48 @@ else:
 @public
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A host name or an IPv4 or IPv6 address, and a port.
+    """The host and the port of a peer.
 
-    Raises ParameterError for an invalid host or a port outside 1 to 65535.
+    Raises ParameterError for an empty host or a port outside 1 to 65535.
     """
 
     host: str
+    """A host name, an IPv4 address, or an IPv6 address without brackets."""
     port: int
+    """TCP port, 1 to 65535."""
 
     def __post_init__(self) -> None:
         if not self.host or not 0 < self.port < 65536:
-            raise ParameterError(f"not a peer's address: {str(self)[:80]!r}")
+            raise ParameterError(f"a peer's address is a host and a port from 1 to 65535, not {str(self)[:80]!r}")
 
     @classmethod
     def parse(cls, text: str, default_port: int) -> Address:
-        """Parse HOST, HOST:PORT, IPV6 or [IPV6]:PORT. Raises ParameterError."""
+        """Parse an address such as `node.example:8333`, `1.2.3.4`, `::1` or `[::1]:8333`.
+
+        Args:
+            text: HOST, HOST:PORT, IPV6 or [IPV6]:PORT. Spaces around it are ignored.
+            default_port: Port of an address that names none.
+
+        Raises:
+            ParameterError: The text is not an address.
+        """
         host, port = text.strip(), str(default_port)
         if host.startswith("["):
             host, bracket, rest = host[1:].partition("]")
             if not bracket or (rest and not rest.startswith(":")):
-                raise ParameterError(f"not HOST:PORT: {text[:80]!r}")
+                raise ParameterError(f"an address is HOST:PORT or [IPV6]:PORT, not {text[:80]!r}")
             port = rest[1:] or port
         elif host.count(":") == 1:
             host, _, port = host.partition(":")
         if not port.isascii() or not port.isdigit() or len(port) > 5:
-            raise ParameterError(f"not a port: {port[:20]!r}")
+            raise ParameterError(f"a port is a number from 1 to 65535, not {port[:20]!r}")
         if not (is_ip(host) or _is_name(host)):
-            raise ParameterError(f"not a host: {host[:80]!r}")
+            raise ParameterError(f"a host is a name or an IP address, not {host[:80]!r}")
         return cls(host, int(port))
 
     @property
     def is_onion(self) -> bool:
-        """Whether only Tor reaches it: no resolver is asked for such a name (RFC 7686 § 2)."""
+        """True if the host is an onion service: only Tor reaches it, and no resolver is asked for it (RFC 7686 § 2)."""
         return self.host.lower().endswith(".onion")
 
     def __str__(self) -> str:
@@ -56,7 +66,7 @@ class Address:
 
 
 def is_ip(host: str) -> bool:
-    """Whether it is an IPv4 or IPv6 address."""
+    """True if `host` is an IPv4 or IPv6 address."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -65,7 +75,7 @@ def is_ip(host: str) -> bool:
 
 
 def _is_name(host: str) -> bool:
-    """Whether resolvers and proxies can encode the name (RFC 1035 § 2.3.4)."""
+    """True if resolvers and proxies can encode the name (RFC 1035 § 2.3.4)."""
     if not all(part and part.replace("-", "").replace("_", "").isalnum() for part in host.split(".")):
         return False
     try:

@@ -26,11 +26,13 @@ else:
     asyncio = deferred("asyncio")
     secrets = deferred("secrets")
 
-_READ = 1 << 16  # bytes read at once
-# bytes, of which the reader buffers twice as many before it pauses: the loop receives as many at once
+_READ = 1 << 16  # bytes of one read
+# Limit of the stream reader, in bytes. The reader pauses at twice this size; the event loop receives up to 256 KiB at
+# once.
 _BUFFER = 4 * _READ
-_TURN_S = 0.002  # seconds of work before other tasks get a turn
-_HIGH_WATER = 1 << 20  # bytes written but not sent above which sending waits
+_TURN_S = 0.002  # seconds of work after which other tasks get a turn
+_HIGH_WATER = 1 << 20  # bytes written but not sent; above this, `drain` waits
+
 # Seconds without a byte from the peer after which it gets a line end (our choice). Servers of other protocols, such as
 # HTTP, read a line before they answer; their answer then names the protocol. Nodes ignore a message with an unknown
 # command, in the handshake too (Core net_processing.cpp ProcessMessage).
@@ -41,10 +43,15 @@ _PROMPT = "crlf", b"\r\n\r\n"
 @public
 @dataclass(slots=True)
 class Connection:
-    """A connected peer, after the handshake. One task calls `receive`; any task may call `send`."""
+    """A connected peer, after the handshake; `open` makes one.
+
+    Only one task may call `receive`. Any task may call `send`.
+    """
 
     address: Address
+    """Address that was connected."""
     ready: Ready
+    """Result of the handshake: the peer's version message and the agreed options."""
     _session: Session
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
@@ -52,9 +59,9 @@ class Connection:
     _clock: Clock
     _is_proxied: bool = False
     received: int = field(default=0)
-    """Bytes."""
+    """Bytes received so far."""
     _turn: float = field(default=0.0)
-    """When other tasks get their next turn."""
+    """When other tasks get their next turn, in seconds of `time.perf_counter`."""
 
     @classmethod
     async def open(
@@ -68,9 +75,21 @@ class Connection:
         own_nonces: Collection[int] = (),
         draw_nonce: Callable[[], int] | None = None,
     ) -> Connection:
-        """Connect and complete the handshake; a `proxy` also resolves host names.
+        """Connect to a peer and complete the handshake.
 
-        Raises OSError if the connection fails, TimeoutError if it takes too long, PeerError for an unsuitable peer.
+        Args:
+            address: The peer's address.
+            settings: The network, our version message, and the services that the peer must offer.
+            proxy: SOCKS5 proxy to connect through. It also resolves host names.
+            limits: Timeouts; Core's by default.
+            clock: Source of time; the system's by default.
+            own_nonces: Version nonces of our other connections. A peer that sends one of them is this program.
+            draw_nonce: Returns random numbers of 64 bits; from `secrets` by default.
+
+        Raises:
+            OSError: The connection failed, or was lost during the handshake.
+            TimeoutError: No connection within the time of `limits`.
+            PeerError: The peer is not suitable: wrong network, missing services, silence in the handshake.
         """
         limits, clock = limits or Limits(), clock or Clock()
         reader, writer = await _connect(address, proxy, limits)
@@ -89,7 +108,7 @@ class Connection:
 
     @property
     def services(self) -> int:
-        """The peer's service bits (Service)."""
+        """The peer's service bits (`Service`)."""
         return self.ready.version.services
 
     @property
@@ -98,9 +117,11 @@ class Connection:
         return self._session.nonce
 
     async def receive(self) -> SessionEvent:
-        """The next event.
+        """Wait for the next event.
 
-        The end of the session is raised instead: as a PeerError, or after `close` as ConnectionAbortedError.
+        Raises:
+            PeerError: The session ended: the peer broke the protocol, was silent for too long, or disconnected.
+            ConnectionAbortedError: `close` was called.
         """
         while True:
             if time.perf_counter() >= self._turn:
@@ -142,9 +163,9 @@ class Connection:
             self._writer.transport.abort()
 
     async def receive_together(self) -> list[SessionEvent]:
-        """The next event, with those that may be taken together with it (`Session.more_events`).
+        """Wait for the next event and return it with the pending events that may follow it (`Session.more_events`).
 
-        The end is raised as by `receive`.
+        Raises PeerError and ConnectionAbortedError as `receive` does.
         """
         event = await self.receive()
         return [event, *self._session.more_events()] if isinstance(event, Received | ReceivedFilters) else [event]
@@ -170,14 +191,14 @@ class Connection:
             self._session.receive_eof()
 
     async def send(self, *messages: Message) -> None:
-        """Send messages, waiting while the peer does not read. Raises SessionError after `Limits.send_s`."""
+        """Send messages, and wait while the peer does not read. Raises SessionError after `Limits.send_s` seconds."""
         for message in messages:
             self._session.send(message)
             self._flush()
         await self.drain()
 
     def post(self, message: Message) -> None:
-        """Send a message without waiting: `receive` waits instead while the peer does not take what it is sent.
+        """Queue a message without waiting. While the peer does not read, `receive` waits instead.
 
         Raises ParameterError while more than 16 MB wait to be sent.
         """
@@ -190,15 +211,16 @@ class Connection:
 
     @property
     def host(self) -> str:
-        """The IP address that the connection leads to; behind a proxy, the name that the proxy was given."""
+        """IP address of the peer; through a proxy, the host name that the proxy was given."""
         if self._is_proxied:
             return self.address.host
         place = self._writer.get_extra_info("peername")
         return str(place[0]) if place else self.address.host
 
     def fence(self) -> int:
-        """Send a ping at once; `receive` returns Fenced with its nonce once the peer has processed everything sent
-        before it.
+        """Send a ping and return its nonce.
+
+        `receive` returns `Fenced` with this nonce once the peer has processed all earlier messages.
         """
         nonce = self._session.fence(self._clock.monotonic())
         self._flush()
@@ -210,14 +232,14 @@ class Connection:
             self._writer.write(data)
 
     async def drain(self) -> None:
-        """Wait until the peer has read most of what was sent. Raises SessionError after `Limits.send_s`."""
+        """Wait until at most 1 MiB is unsent. Raises SessionError after `Limits.send_s` seconds."""
         if self._writer.transport.get_write_buffer_size() < _HIGH_WATER:
             return
         try:
             async with asyncio.timeout(self._limits.send_s):
                 await self._writer.drain()
         except TimeoutError:
-            error = SessionError(f"did not read what was sent to it within {self._limits.send_s:g} s", cause=Cause.LOST)
+            error = SessionError(f"did not read our messages within {self._limits.send_s:g} s", cause=Cause.LOST)
             self._session.close(error)
             self._writer.transport.abort()
             raise error from None
@@ -225,7 +247,7 @@ class Connection:
             self._session.receive_eof()
 
     def close(self) -> None:
-        """End the connection at once; `receive` raises."""
+        """Close the connection at once. A pending or later `receive` raises ConnectionAbortedError."""
         self._session.close()
         self._writer.transport.abort()
 
@@ -237,7 +259,7 @@ async def _connect(
         try:
             async with asyncio.timeout(limits.connect_s):
                 return await _connect_directly(address)
-        except TimeoutError as error:  # ours has no message, the system's has one
+        except TimeoutError as error:  # the system's has an errno; the one of asyncio.timeout has no message
             raise error if error.errno else TimeoutError(f"no connection within {limits.connect_s:g} s") from None
     socket = await proxy.connect(address.host, address.port, limits.proxy_s)
     try:
@@ -248,15 +270,15 @@ async def _connect(
 
 
 async def _connect_directly(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the first that can be of the addresses that a name has.
+    """Connect to the first of a name's IP addresses that accepts.
 
-    The event loop would look a name up in one of the few threads that everybody shares, and a program waits for these
-    when it ends.
+    Names are resolved by `resolved`. The event loop would use its thread pool, which has few threads, and a program
+    waits for them when it ends.
     """
     if address.is_onion:
-        raise OSError("an onion address is reached through a proxy of Tor's only")
+        raise OSError("an onion address needs Tor: give Tor's SOCKS5 proxy, such as socks5://127.0.0.1:9050")
     hosts = [address.host] if is_ip(address.host) else list(dict.fromkeys(await resolved(address.host)))
-    failure = OSError("the name has no address")
+    failure = OSError("the host name has no IP address")
     for host in hosts:
         try:
             return await asyncio.open_connection(host, address.port, limit=_BUFFER)

@@ -1,4 +1,4 @@
-"""DNS seeds: names that resolve to addresses of peers, asked for those with certain services."""
+"""DNS seeds: host names that resolve to the addresses of peers with certain services."""
 
 from __future__ import annotations
 
@@ -16,29 +16,33 @@ else:
     asyncio = deferred("asyncio")
     threading = deferred("threading")
 
-SEED_S = 10.0  # for one seed's answers; ours
-MAX_HOSTS = 256  # of one answer that are looked at; a DNS answer over TCP may have thousands
+SEED_S = 10.0  # seconds for the answers of one seed (our choice)
+MAX_HOSTS = 256  # hosts used of one answer (our choice); a DNS answer over TCP may have thousands
 
-Resolve = Callable[[str], Awaitable[list[str]]]  # a name to its IPv4 and IPv6 addresses; raises OSError
+Resolve = Callable[[str], Awaitable[list[str]]]  # maps a name to its IPv4 and IPv6 addresses; raises OSError
 
 
 class SeedHosts(NamedTuple):
-    """What a seed has answered: hosts, the services that it states of them, or why there are none."""
+    """The answer of one DNS seed."""
 
     seed: str
+    """Host name of the seed."""
     services: int
-    """Bits of wire.Service; 0 if the seed was asked for all hosts."""
+    """Bits of `wire.Service` that the hosts are said to have; 0 if the seed was asked for all hosts."""
     hosts: tuple[str, ...]
+    """IPv4 and IPv6 addresses, at most 256."""
     error: Exception | None
+    """Why there are no hosts; None if there are."""
 
 
 async def ask_seeds(
     seeds: Iterable[str], services: int, resolve: Resolve | None = None, *, timeout_s: float = SEED_S
 ) -> list[SeedHosts]:
-    """Ask all seeds at once, each for hosts with these services, and for all hosts if it knows none of those.
+    """Ask all seeds at once for hosts with these services; a seed that knows none is then asked for all its hosts.
 
-    A seed that filters is asked by xHEX.SEED, x49 for compact filters and xd for BIP-37 (Core protocol.h,
-    bitcoin-seeder). Several know only x1, x5, x9 and xd. Each has `timeout_s` for both answers. Failures are results.
+    The first question is for the name xHEX.SEED, where HEX is `services`: x49 for compact filters, xd for BIP-37 (Core
+    protocol.h, bitcoin-seeder). Several seeds know only x1, x5, x9 and xd. `timeout_s` bounds both questions to one
+    seed. A seed that fails is in the result, with its error.
     """
     names = list(seeds)
     if resolve is not None:
@@ -53,9 +57,8 @@ async def _ask(seed: str, services: int, resolve: Resolve, timeout_s: float) -> 
             for name, stated in ((f"x{services:x}.{seed}", services), (seed, 0)):
                 try:
                     hosts = await resolve(name)
-                except (
-                    Exception
-                ) as failed:  # a name that cannot be encoded, no thread: none must keep the others from being asked
+                # Any error, such as a name that cannot be encoded, or no free thread: the other seeds are still asked.
+                except Exception as failed:
                     error = failed
                     continue
                 if hosts:
@@ -66,10 +69,9 @@ async def _ask(seed: str, services: int, resolve: Resolve, timeout_s: float) -> 
 
 
 async def resolved(name: str) -> list[str]:
-    """A name's addresses by the system's resolver, in a thread that keeps no process from ending: a resolver may hang
-    for long.
+    """Resolve a name with the system's resolver, in a daemon thread: a resolver that hangs delays no exit.
 
-    Raises OSError; UnicodeError for a name that cannot be encoded, RuntimeError where there can be no further thread.
+    Raises OSError; UnicodeError for a name that cannot be encoded; RuntimeError if no thread can be started.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[str]] = loop.create_future()
@@ -89,7 +91,7 @@ async def resolved(name: str) -> list[str]:
             hosts = [str(place[0]) for _, _, _, _, place in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)]
         except Exception as failed:
             error = failed
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the event loop is closed, and nothing waits for the answer
             loop.call_soon_threadsafe(tell, hosts, error)
 
     threading.Thread(target=look_up, name="spvfilter-dns", daemon=True).start()

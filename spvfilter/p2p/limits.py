@@ -1,4 +1,4 @@
-"""Limits: timeouts for a peer and sizes of requests."""
+"""Limits: timeouts for peers and sizes of requests."""
 
 from __future__ import annotations
 
@@ -7,43 +7,44 @@ from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.protocol import MAX_GETCFILTERS, MAX_INVENTORY
 
-# and the most that there can be
+# Fields that are whole numbers, and their maxima.
 _SIZES = {"flight": MAX_INVENTORY, "flights": None, "filters": MAX_GETCFILTERS, "filter_flights": None}
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Timeouts for a peer, in seconds, and the sizes of requests. Values are Core's unless marked as ours.
+    """Timeouts for peers, in seconds, and sizes of requests. Values are Core's unless marked "our choice".
 
-    Raises ParameterError for times that are not above 0, and for sizes that no request can have.
+    Raises ParameterError for a time that is not above 0, and for a size outside its range.
     """
 
     connect_s: float = 5.0
+    """Seconds to establish a TCP connection (Core DEFAULT_CONNECT_TIMEOUT)."""
     proxy_s: float = 20.0
-    """For a proxy to connect (Core netbase.cpp SOCKS5_RECV_TIMEOUT)."""
+    """Seconds to establish a connection through a proxy (Core netbase.cpp SOCKS5_RECV_TIMEOUT)."""
     first_byte_s: float = 20.0
-    """For the first byte from a connected peer; ours. The whole handshake has `Settings.handshake_s`."""
+    """Seconds for the first byte from a connected peer (our choice). `Settings.handshake_s` limits the handshake."""
     reply_s: float = 120.0
-    """Of silence after a question; then the connection is ended."""
+    """Seconds that a peer may be silent while it owes an answer. Then it is disconnected."""
     stall_s: float = 2.0
-    """Of silence after a question that another peer could answer; then that one is asked too."""
+    """Seconds that a peer may be silent while it owes an answer, before another peer is asked as well."""
     send_s: float = 60.0
-    """For a peer that does not read; ours."""
+    """Seconds that a peer may leave our messages unread. Then it is disconnected (our choice)."""
     retry_s: float = 1.0
-    """Before a peer is tried again; doubles each time; ours."""
+    """Seconds until a peer that failed is connected again. The pause doubles with each failure (our choice)."""
     max_retry_s: float = 300.0
-    """Ours."""
+    """Longest pause, in seconds, before a peer is connected again (our choice)."""
     stale_tip_s: float = 1800.0
-    """Without a new block: ask for headers again."""
+    """Seconds without a new block after which all peers are asked for headers again."""
     flight: int = 125
-    """Filtered blocks per request; ours."""
+    """Blocks in one request for filtered blocks, 1 to 50,000 (our choice)."""
     flights: int = 8
-    """Such requests under way; ours."""
+    """Requests for filtered blocks that are open at once (our choice)."""
     filters: int = 250
-    """Compact filters per request; BIP-157: at most 1,000."""
+    """Compact filters in one request, 1 to 1,000 (BIP-157)."""
     filter_flights: int = 2
-    """Such requests under way with one peer; ours."""
+    """Requests for compact filters that are open at once with one peer (our choice)."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -54,4 +55,4 @@ class Limits:
                 raise ParameterError(f"{name} is above 0, not {value!r}")
             most = _SIZES.get(name)
             if most is not None and value > most:
-                raise ParameterError(f"{name} is at most {most:,}, as a request can have, not {value!r}")
+                raise ParameterError(f"{name} is at most {most:,}, the most that one request can have, not {value!r}")

@@ -1,6 +1,6 @@
 """A SOCKS5 proxy (RFC 1928, 1929): its URL, and connections through it.
 
-Only the proxy resolves peers' host names: a look-up of our own would reveal which peers are contacted.
+The proxy resolves the host names of peers. A look-up by this machine would reveal which peers are contacted.
 """
 
 from __future__ import annotations
@@ -14,24 +14,29 @@ from spvfilter._dataclass import dataclass, field
 from spvfilter._public import public
 from spvfilter.errors import ParameterError
 
-_MAX_CREDENTIAL = 255  # bytes of a user's name or password, RFC 1929
+_MAX_CREDENTIAL = 255  # bytes of a user name or a password (RFC 1929)
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """The address of a SOCKS5 proxy and, if it wants them, user and password."""
+    """The address of a SOCKS5 proxy and the credentials for it."""
 
     host: str
+    """Host name or IP address of the proxy."""
     port: int
+    """TCP port of the proxy."""
     username: str = field(default="", repr=False)
+    """User name for the proxy; empty if it needs none."""
     password: str = field(default="", repr=False)
+    """Password for the proxy; empty if it needs none."""
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        """Parse socks5://[USER:PASSWORD@]HOST:PORT.
+        """Parse a URL of the form socks5://[USER:PASSWORD@]HOST:PORT.
 
-        Raises ParameterError, which never repeats the URL: it may hold a password.
+        Raises ParameterError if the URL is not of this form, or if python-socks is not installed. The message does not
+        repeat the URL, which may hold a password.
         """
         try:
             parts = urlsplit(url)
@@ -52,15 +57,16 @@ class Proxy:
         return cls(host, port, username, password)
 
     def isolated(self, name: str) -> Proxy:
-        """The same proxy as another user, for whom Tor makes other circuits (IsolateSOCKSAuth); one that wants a user
-        keeps it.
+        """The same proxy with `name` as its user, for whom Tor builds separate circuits (IsolateSOCKSAuth).
+
+        A proxy that has a user name already is returned as it is.
         """
         return self if self.username else Proxy(self.host, self.port, name, name)
 
     async def connect(self, host: str, port: int, timeout_s: float) -> socket.socket:
         """Connect to a host through the proxy.
 
-        Raises OSError or TimeoutError, which say whether the proxy or the peer is at fault.
+        Raises OSError or TimeoutError. The message says whether the proxy or the peer failed.
         """
         from python_socks import ProxyConnectionError, ProxyError, ProxyTimeoutError, ProxyType
         from python_socks.async_.asyncio import Proxy as Socks
@@ -70,7 +76,7 @@ class Proxy:
             return await socks.connect(host, port, timeout=timeout_s)
         except ProxyTimeoutError:
             raise TimeoutError(f"no connection through the proxy within {timeout_s:g} s") from None
-        except ProxyConnectionError as error:  # without its errno, which would be taken for the peer's
+        except ProxyConnectionError as error:  # without its errno, which would look like the peer's
             raise ConnectionRefusedError(f"no connection to the proxy {self.host}:{self.port}") from error
-        except (ProxyError, OSError, ValueError) as error:  # ValueError: a reply that is not the text it should be
+        except (ProxyError, OSError, ValueError) as error:  # ValueError: a malformed reply
             raise ConnectionRefusedError(f"the proxy does not connect: {error}") from error

@@ -129,7 +129,7 @@ async def test_of_the_addresses_of_a_name_one_that_can_be_connected_is_taken(mon
         connection = await Connection.open(Address("node.example", node.port), SETTINGS)
         assert connection.host == node.host
         connection.close()
-        for left, why in ((["127.0.0.9"], "127.0.0.9"), ([], "no address")):
+        for left, why in ((["127.0.0.9"], "127.0.0.9"), ([], "no IP address")):
             found[:] = left
             with pytest.raises(OSError, match=why):
                 await Connection.open(Address("node.example", node.port), SETTINGS)
@@ -222,7 +222,7 @@ async def test_silence_during_the_handshake_is_cut() -> None:
     await closed(server, writers)
 
 
-async def test_a_peer_that_sends_nothing_is_named_before_the_handshake_ends() -> None:
+async def test_a_silent_peer_is_named_before_the_handshake_times_out() -> None:
     writers: list[asyncio.StreamWriter] = []
     server = await asyncio.start_server(lambda reader, writer: writers.append(writer), "127.0.0.1", 0)
     address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
@@ -233,7 +233,7 @@ async def test_a_peer_that_sends_nothing_is_named_before_the_handshake_ends() ->
     await closed(server, writers)
 
 
-async def test_an_http_server_is_named_once_it_gets_a_line_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_line_end_makes_an_http_server_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spvfilter.p2p.connection._PROMPT_S", 0.05)
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
         serving = threading.Thread(target=server.serve_forever, args=(0.01,))
@@ -263,7 +263,7 @@ async def test_a_peer_that_floods_with_pings_and_does_not_read_is_not_answered_w
     server, address, writers = await served(flood, read=False)
     connection = await Connection.open(address, SETTINGS, limits=Limits(send_s=0.2))
     connection._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
-    with pytest.raises(SessionError, match="did not read"):
+    with pytest.raises(SessionError, match="did not read our messages"):
         await connection.receive()
     assert connection._writer.transport.get_write_buffer_size() < 2_000_000
     await closed(server, writers)
