@@ -1,4 +1,4 @@
-"""The embedded node's block tree: every branch, the best chain by work, and its unspent outputs.
+"""Block tree of the embedded node: all branches, the best chain by work, and its unspent outputs.
 
 Scripts are not checked.
 """
@@ -20,33 +20,36 @@ from spvfilter.protocol import COMMITMENT_PREFIX, HEADER_SIZE, MAX_BLOCK_WEIGHT
 from spvfilter.transaction import Transaction
 
 HALVING_INTERVAL = 150  # blocks, Core kernel/chainparams.cpp, regtest
-STALE_AGE_LIMIT_S = 30 * 24 * 3600  # older blocks off the best chain are not served, Core net_processing.cpp
+# Seconds. Blocks outside the best chain that are older than this are not served (Core net_processing.cpp).
+STALE_AGE_LIMIT_S = 30 * 24 * 3600
 
 
 def subsidy(height: int) -> int:
-    """The block subsidy in satoshi (Core GetBlockSubsidy)."""
+    """Block subsidy in satoshi (Core GetBlockSubsidy)."""
     return 50 * 100_000_000 >> height // HALVING_INTERVAL
 
 
 @public
 @dataclass(slots=True, eq=False)
 class TreeBlock:
-    """A block in the tree.
-
-    `spent` holds the outputs that it spends, in order; None if it was never in the best chain.
-    """
+    """A block in the tree."""
 
     raw: bytes
+    """The serialized block."""
     header: Header
+    """Its header."""
     rules: Tip
     """Header rules for a block on top of this one."""
     previous: TreeBlock | None
+    """The parent block; None for the genesis block."""
     txids: tuple[bytes, ...]
+    """Txids of its transactions, coinbase first; 32 bytes each, in wire order."""
     spent: dict[bytes, UnspentOutput] | None = None
+    """Outputs that the block spends, by outpoint, in order. None if the block was never in the best chain."""
 
     @property
     def hash(self) -> bytes:
-        """32 bytes, wire order."""
+        """Block hash, 32 bytes in wire order."""
         return self.rules.hash
 
     @property
@@ -63,12 +66,12 @@ class TreeBlock:
 @public
 @dataclass(frozen=True, slots=True)
 class TipChange:
-    """Blocks that left the best chain, old tip first, and blocks that joined it, new tip last; both empty if it did not
-    change.
-    """
+    """A change of the best chain. Both fields are empty if it did not change."""
 
     disconnected: Sequence[TreeBlock] = ()
+    """Blocks that are no longer in the best chain, the old tip first."""
     connected: Sequence[TreeBlock] = ()
+    """Blocks that are new in the best chain, the new tip last."""
 
 
 def _genesis() -> TreeBlock:
@@ -94,20 +97,21 @@ def _genesis() -> TreeBlock:
 
 @public
 class BlockTree:
-    """Regtest's block tree from its genesis block, with the unspent outputs of the best chain.
+    """The block tree of regtest from the genesis block, with the unspent outputs of the best chain.
 
-    The branch with the most work is the best chain; among equals, the one seen first. `clock` returns seconds since
-    1970.
+    The best chain is the branch with the most work. Among branches of equal work it is the first seen. `clock` returns
+    seconds since 1970.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         genesis = _genesis()
         self.blocks = {genesis.hash: genesis}
-        self.active = [genesis]  # the best chain by height
-        self.coins: dict[bytes, UnspentOutput] = {}  # by outpoint, without the genesis coinbase, as in Core
+        self.active = [genesis]  # blocks of the best chain, by height
+        # unspent outputs by outpoint, without the genesis coinbase, as in Core
+        self.coins: dict[bytes, UnspentOutput] = {}
         self._clock = clock
-        self._parsed: tuple[bytes, list[Transaction]] = (b"", [])  # hash and transactions of the block parsed last
-        self._invalid: set[bytes] = set()  # hashes of blocks with valid proof of work that break a rule
+        self._parsed: tuple[bytes, list[Transaction]] = (b"", [])  # hash and transactions of the last parsed block
+        self._invalid: set[bytes] = set()  # hashes of blocks that break a rule but have valid proof of work
 
     @property
     def tip(self) -> TreeBlock:
@@ -115,29 +119,27 @@ class BlockTree:
         return self.active[-1]
 
     def is_active(self, block: TreeBlock) -> bool:
-        """Whether a block is in the best chain."""
+        """True if a block is in the best chain."""
         return block.height < len(self.active) and self.active[block.height] is block
 
     def ancestor(self, block: TreeBlock, height: int) -> TreeBlock:
-        """The block at `height` in the branch that ends with `block`."""
+        """Return the block at `height` in the branch that ends with `block`."""
         while block.height > height and not self.is_active(block):
             assert block.previous is not None
             block = block.previous
         return self.active[height] if self.is_active(block) else block
 
     def fork_height(self, locator: Sequence[bytes]) -> int:
-        """Height of the first block of a locator that is in the best chain; 0 if none is (Core
-        FindForkInGlobalIndex).
-        """
+        """Height of the first block of a locator in the best chain; 0 if none is (Core FindForkInGlobalIndex)."""
         known = (self.blocks.get(block_hash) for block_hash in locator)
         return next((block.height for block in known if block and self.is_active(block)), 0)
 
     def is_requestable(self, block: TreeBlock) -> bool:
-        """Whether the block is served: it is in the best chain or not older than 30 days (Core BlockRequestAllowed)."""
+        """True if the block is served: in the best chain, or at most 30 days older (Core BlockRequestAllowed)."""
         return self.is_active(block) or self.tip.header.time - block.header.time < STALE_AGE_LIMIT_S
 
     def txs(self, block: TreeBlock) -> list[Transaction]:
-        """The transactions of a block, coinbase first."""
+        """Return the transactions of a block, coinbase first."""
         return self._parse_txs(block.raw, block.hash)
 
     def _parse_txs(self, raw: bytes, block_hash: bytes) -> list[Transaction]:
@@ -146,10 +148,12 @@ class BlockTree:
         return self._parsed[1]
 
     def accept(self, raw: bytes) -> TipChange:
-        """Add a block to the tree; its branch becomes the best chain if it has the most work.
+        """Add a block to the tree. Its branch becomes the best chain if it has the most work.
 
-        Raises FormatError for a malformed block or one that its header does not commit to, HeaderError and RefusedError
-        for one that breaks a rule.
+        Raises:
+            FormatError: The block is malformed, or its header does not commit to its transactions.
+            HeaderError: The header breaks a consensus rule.
+            RefusedError: The transactions break a consensus rule.
         """
         header = Header.parse(raw[:HEADER_SIZE])
         previous = self._find_previous(header)
@@ -166,20 +170,21 @@ class BlockTree:
         block_hash = header.hash
         if block_hash in self.blocks or block_hash in self._invalid:
             reason = "duplicate" if block_hash in self.blocks else "duplicate-invalid"
-            raise RefusedError(reason, f"block {hash_to_hex(block_hash)}: seen before")
+            raise RefusedError(reason, f"block {hash_to_hex(block_hash)}: this node has it already")
         if header.previous in self._invalid:
             raise RefusedError(
-                "bad-prevblk", f"block {hash_to_hex(block_hash)}: on the invalid {hash_to_hex(header.previous)}"
+                "bad-prevblk",
+                f"block {hash_to_hex(block_hash)}: its parent {hash_to_hex(header.previous)} is invalid",
             )
         try:
             return self.blocks[header.previous]
         except KeyError:
             raise UnconnectedHeadersError(
-                f"block {hash_to_hex(block_hash)}: on the unknown {hash_to_hex(header.previous)}"
+                f"block {hash_to_hex(block_hash)}: its parent {hash_to_hex(header.previous)} is unknown"
             ) from None
 
     def _check_body(self, block: TreeBlock, txs: Sequence[Transaction]) -> None:
-        """The rules that need no unspent outputs (Core CheckBlock, ContextualCheckBlock)."""
+        """Check the rules that need no unspent outputs (Core CheckBlock, ContextualCheckBlock)."""
         coinbase, *others = txs
         if not coinbase.is_coinbase:
             raise refused(coinbase, "bad-cb-missing", "the first transaction of the block is not a coinbase")
@@ -188,7 +193,9 @@ class BlockTree:
         for tx in txs:
             check_transaction(tx)
             if not is_final(tx, block.height, median_time):
-                raise refused(tx, "bad-txns-nonfinal", f"lock time {tx.lock_time} at height {block.height}")
+                raise refused(
+                    tx, "bad-txns-nonfinal", f"lock time {tx.lock_time} is not reached at height {block.height}"
+                )
         for tx in others:
             if tx.is_coinbase:
                 raise refused(tx, "bad-cb-multiple", "a second coinbase")
@@ -200,15 +207,16 @@ class BlockTree:
             len(out.script_pubkey) >= 38 and out.script_pubkey.startswith(COMMITMENT_PREFIX) for out in coinbase.outputs
         )
         if committed and coinbase.raw == coinbase.stripped:
-            raise refused(coinbase, "bad-witness-nonce-size", "it commits to witnesses, but its own is missing")
+            raise refused(coinbase, "bad-witness-nonce-size", "it commits to witnesses, but has no witness itself")
         weight = 4 * (HEADER_SIZE + len(compact_size(len(txs)))) + sum(tx.weight for tx in txs)
         if weight > MAX_BLOCK_WEIGHT:
             raise RefusedError(
-                "bad-blk-weight", f"block {hash_to_hex(block.hash)}: {weight}, at most {MAX_BLOCK_WEIGHT}"
+                "bad-blk-weight",
+                f"block {hash_to_hex(block.hash)}: weight {weight}, at most {MAX_BLOCK_WEIGHT} allowed",
             )
 
     def branch(self, block: TreeBlock) -> list[TreeBlock]:
-        """The blocks above the best chain up to `block`; empty if it is in the best chain."""
+        """Return the blocks of a branch from its fork up to `block`; none if `block` is in the best chain."""
         found = []
         while not self.is_active(block):
             found.append(block)
@@ -254,7 +262,7 @@ class BlockTree:
             created.update(unspent_outputs(tx, block.height))
         most, paid = subsidy(block.height) + fees, sum(out.value for out in coinbase.outputs)
         if paid > most:
-            raise refused(coinbase, "bad-cb-amount", f"pays {paid} satoshi, at most {most}")
+            raise refused(coinbase, "bad-cb-amount", f"pays {paid} satoshi, at most {most} allowed")
         self.coins.update(created)
         for outpoint in spent:
             del self.coins[outpoint]

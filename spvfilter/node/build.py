@@ -1,4 +1,4 @@
-"""Builds transactions and mined regtest blocks from their parts, unchecked and unsigned."""
+"""Builds transactions and mined regtest blocks from their parts. Nothing is checked or signed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from spvfilter.primitives import Header, OutPoint, TxOut, compact_size
 from spvfilter.protocol import COMMITMENT_PREFIX
 from spvfilter.transaction import Transaction
 
-BITS = REGTEST.pow_limit_bits  # target 2^255 - 1: every second hash meets it
-BLOCK_VERSION = 0x20000000  # BIP-9
+BITS = REGTEST.pow_limit_bits  # compact form of the target 2^255 - 1, which every second hash meets
+BLOCK_VERSION = 0x20000000  # version bits without a signal (BIP-9)
 _WITNESS_NONCE = bytes(32)
 _COINBASE_TAG = b"spvfilter"
 
@@ -23,15 +23,19 @@ _COINBASE_TAG = b"spvfilter"
 @public
 @dataclass(frozen=True, slots=True)
 class TxIn:
-    """An input: the spent outpoint, scriptSig, witness stack items and sequence (u32)."""
+    """An input of a transaction."""
 
     outpoint: OutPoint
+    """The output that it spends."""
     script_sig: bytes = b""
+    """Its scriptSig."""
     witness: tuple[bytes, ...] = ()
+    """Items of its witness stack."""
     sequence: int = 0xFFFFFFFE
+    """Sequence number, 0 to 2^32 - 1."""
 
     def __bytes__(self) -> bytes:
-        """Serialised without witness, which follows the outputs of the transaction."""
+        """Serialize without the witness, which stands behind the outputs of the transaction."""
         return bytes(self.outpoint) + _var_bytes(self.script_sig) + self.sequence.to_bytes(4, "little")
 
 
@@ -41,7 +45,7 @@ def _var_bytes(data: bytes) -> bytes:
 
 @public
 def build_tx(inputs: Sequence[TxIn], outputs: Sequence[TxOut], *, version: int = 2, lock_time: int = 0) -> bytes:
-    """A serialised transaction; in segwit form if an input has a witness (BIP-144)."""
+    """Serialize a transaction, in segwit form if an input has a witness (BIP-144)."""
     segwit = any(txin.witness for txin in inputs)
     raw = version.to_bytes(4, "little", signed=True) + (b"\x00\x01" if segwit else b"")
     raw += compact_size(len(inputs)) + b"".join(map(bytes, inputs))
@@ -52,13 +56,13 @@ def build_tx(inputs: Sequence[TxIn], outputs: Sequence[TxOut], *, version: int =
 
 
 def height_push(height: int) -> bytes:
-    """The first push of a coinbase's scriptSig:
+    """Encode the height that starts the scriptSig of a coinbase (BIP-34).
 
-    OP_0, OP_1 to OP_16, or the height as the shortest number (BIP-34, Core CScript).
+    It is OP_0, OP_1 to OP_16, or a push of the height as the shortest number (Core CScript).
     """
     if height <= 16:
         return bytes((0x50 + height if height else 0,))
-    size = height.bit_length() // 8 + 1  # with a sign bit
+    size = height.bit_length() // 8 + 1  # bytes, with room for a sign bit
     return bytes((size,)) + height.to_bytes(size, "little")
 
 
@@ -66,9 +70,13 @@ def height_push(height: int) -> bytes:
 def build_coinbase(
     height: int, outputs: Sequence[TxOut], transactions: Sequence[bytes] = (), *, extra: bytes = b""
 ) -> bytes:
-    """The coinbase of a block with these other transactions; its last output commits to their witnesses (BIP-141).
+    """Serialize the coinbase of a block. Its last output commits to the witnesses of the block (BIP-141).
 
-    `extra`, up to 80 bytes after the height, makes otherwise equal coinbases differ.
+    Args:
+        height: Height of the block.
+        outputs: Outputs before the commitment.
+        transactions: The other transactions of the block, serialized.
+        extra: Up to 80 bytes behind the height, which distinguish coinbases that are otherwise equal.
     """
     witness_root, _ = merkle_root([bytes(32), *(Transaction.parse(raw).wtxid for raw in transactions)])
     commitment = TxOut(0, COMMITMENT_PREFIX + sha256d(witness_root + _WITNESS_NONCE))
@@ -79,8 +87,13 @@ def build_coinbase(
 
 @public
 def build_block(previous: bytes, time: int, transactions: Sequence[bytes], *, version: int = BLOCK_VERSION) -> bytes:
-    """A block of these transactions, coinbase first, on the block `previous` (hash in wire order), mined for
-    regtest.
+    """Build a block and mine it for regtest.
+
+    Args:
+        previous: Hash of the parent block, 32 bytes in wire order.
+        time: Time of the block, in seconds since 1970.
+        transactions: Serialized transactions, coinbase first.
+        version: Version of the block.
     """
     root, _ = merkle_root([Transaction.parse(raw).txid for raw in transactions])
     header = mine(Header(version, previous, root, time, BITS, 0))
@@ -88,8 +101,8 @@ def build_block(previous: bytes, time: int, transactions: Sequence[bytes], *, ve
 
 
 def mine(header: Header) -> Header:
-    """The header with the lowest nonce whose hash meets regtest's target."""
+    """Return the header with the lowest nonce that meets regtest's target."""
     nonce = 0
-    while (mined := replace(header, nonce=nonce)).hash[31] > 0x7F:  # the target is all ones below the topmost bit
+    while (mined := replace(header, nonce=nonce)).hash[31] > 0x7F:  # only the highest bit of the target is 0
         nonce += 1
     return mined

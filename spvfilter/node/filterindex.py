@@ -1,5 +1,6 @@
-"""The embedded node's compact filters: built on first request, cached by block, stale branches included (Core's block
-filter index).
+"""Compact filters of the embedded node (Core's block filter index).
+
+They are built on the first request and cached by block. Stale branches keep theirs.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from spvfilter.protocol import (
 from spvfilter.wire.messages.filters import CFCheckpt, CFHeaders, CFilter, GetCFCheckpt, GetCFHeaders, GetCFilters
 from spvfilter.wire.messages.table import Message
 
-_STEP = 50  # filters built before other connections get a turn
+_STEP = 50  # filters built in one step, after which other connections get a turn
 
 FilterRequest = GetCFilters | GetCFHeaders | GetCFCheckpt
 
 
 @public
 class FilterIndex:
-    """Basic filters and filter headers of a chain's blocks. A block that was never in the best chain has none."""
+    """Basic filters and filter headers of the blocks of a chain. A block that was never in the best chain has none."""
 
     def __init__(self, chain: BlockTree) -> None:
         self.chain = chain
@@ -36,24 +37,24 @@ class FilterIndex:
         self._headers: dict[bytes, bytes] = {}
 
     def build(self, block: TreeBlock) -> bytes:
-        """Build the filter of a block. Override it for a node that serves false filters."""
+        """Build the filter of a block. Override this for a node that serves false filters."""
         assert block.spent is not None
         return bytes(BasicFilter.build(block.raw, [coin.script_pubkey for coin in block.spent.values()]))
 
     def data(self, block: TreeBlock) -> bytes:
-        """The bytes of a block's filter, cached."""
+        """Return the bytes of a block's filter, from the cache if possible."""
         if (found := self._filters.get(block.hash)) is None:
             found = self._filters[block.hash] = self.build(block)
         return found
 
     def header(self, block: TreeBlock | None) -> bytes:
-        """The filter header of a block; 32 zeros for None, the predecessor of the genesis block."""
+        """Return the filter header of a block. For None, the parent of the genesis block, it is 32 zeros."""
         for _ in self._make(block):
             pass
         return self._headers[block.hash] if block else GENESIS_PREVIOUS_FILTER_HEADER
 
     def _make(self, block: TreeBlock | None) -> Iterator[None]:
-        """Compute the missing filter headers up to a block; yields after every few."""
+        """Compute the missing filter headers up to a block, and yield after every 50."""
         missing = []
         while block is not None and block.hash not in self._headers:
             missing.append(block)
@@ -65,9 +66,9 @@ class FilterIndex:
                 yield
 
     def respond(self, asked: FilterRequest) -> Iterator[Message | None]:
-        """The messages that answer a request, and None after each step of longer work.
+        """Yield the messages that answer a request, and None after each step of longer work.
 
-        There is no answer for a stop block that was never in the best chain, as while Core's index lags. Raises
+        A stop block that was never in the best chain gets no answer, as from Core while its index lags. Raises
         RefusedError for a request that makes Core disconnect (PrepareBlockFilterRequest).
         """
         stop = self._stop(asked)
@@ -90,17 +91,17 @@ class FilterIndex:
     def _stop(self, asked: FilterRequest) -> TreeBlock:
         if asked.filter_type != BASIC_FILTER_TYPE:
             raise RefusedError(
-                "bad-filter-type", f"filter type {asked.filter_type}, only {BASIC_FILTER_TYPE} is served"
+                "bad-filter-type", f"filter type {asked.filter_type}, but only type {BASIC_FILTER_TYPE} is served"
             )
         stop = self.chain.blocks.get(asked.stop_hash)
         if stop is None or not self.chain.is_requestable(stop):
-            raise RefusedError("bad-stop-hash", f"no block {hash_to_hex(asked.stop_hash)}")
+            raise RefusedError("bad-stop-hash", f"the stop block {hash_to_hex(asked.stop_hash)} is not served")
         if isinstance(asked, GetCFCheckpt):
             return stop
         most = MAX_GETCFILTERS if isinstance(asked, GetCFilters) else MAX_CFHEADERS
         if not 0 <= stop.height - asked.start_height < most:
             raise RefusedError(
                 "bad-range",
-                f"blocks {asked.start_height} to {stop.height}: expected 1 to {most} blocks in ascending order",
+                f"blocks {asked.start_height} to {stop.height} requested: expected 1 to {most} in ascending order",
             )
         return stop

@@ -1,6 +1,6 @@
-"""The embedded node's mempool: transactions valid for the next block, with replacement by fee.
+"""Mempool of the embedded node: transactions that the next block may contain, with replacement by fee.
 
-No standardness rules.
+There are no standardness rules.
 """
 
 from __future__ import annotations
@@ -16,18 +16,25 @@ from spvfilter.node.replacement import check_replacement
 from spvfilter.primitives import OutPoint, hash_to_hex
 from spvfilter.transaction import Transaction
 
-MIN_SIZE = (
-    65  # bytes without witness: one of 64 can pass for an inner node of a merkle tree (CVE-2017-12842; Core policy.h)
-)
+# Smallest transaction, in bytes without witness (Core policy.h). A transaction of 64 bytes can pass for an inner node
+# of a merkle tree (CVE-2017-12842).
+MIN_SIZE = 65
 
 
 @public
 class TxMempool:
-    """Transactions in topological order, parents first; no two spend the same outpoint (Core CTxMemPool).
+    """Unconfirmed transactions, parents first. No two of them conflict (Core CTxMemPool).
 
-    A transaction is accepted if it is valid on top of these and the unspent outputs of the best chain. `max_size`
-    bounds the serialised bytes. With `replace_by_fee`, one that pays more takes the place of those that spend the same,
-    as in Core 28 and 29 (replacement.py has the rules). Raises ParameterError if the size is negative.
+    A transaction is accepted if the next block may contain it together with the transactions that are there.
+
+    Args:
+        chain: The chain whose unspent outputs may be spent.
+        max_size: Limit for all serialized transactions together, in bytes.
+        replace_by_fee: True if a transaction with a higher fee replaces the transactions that it conflicts with, as in
+            Core 28 and 29. The rules are in `replacement.py`.
+
+    Raises:
+        ParameterError: `max_size` is negative.
     """
 
     def __init__(self, chain: BlockTree, max_size: int, *, replace_by_fee: bool = True) -> None:
@@ -46,30 +53,30 @@ class TxMempool:
         return len(self._txs)
 
     def __iter__(self) -> Iterator[Transaction]:
-        """Parents first, as in a block."""
+        """Iterate over the transactions, parents first, as in a block."""
         return iter(list(self._txs.values()))
 
     def __contains__(self, txid: bytes) -> bool:
         return txid in self._txs
 
     def get(self, txid: bytes) -> Transaction | None:
-        """The transaction with a txid."""
+        """Return the transaction with a txid, or None."""
         return self._txs.get(txid)
 
     def get_by_wtxid(self, wtxid: bytes) -> Transaction | None:
-        """The transaction with a wtxid."""
+        """Return the transaction with a wtxid, or None."""
         return self._txs.get(self._txid_of.get(wtxid, b""))
 
     def is_spent(self, outpoint: bytes) -> bool:
-        """Whether a transaction of the mempool spends the outpoint."""
+        """True if a transaction of the mempool spends the outpoint."""
         return outpoint in self._spender
 
     def coin(self, outpoint: bytes) -> UnspentOutput | None:
-        """The unspent output of the chain or the mempool at an outpoint, or None."""
+        """Return the unspent output at an outpoint, in the chain or in the mempool, or None."""
         return self._coin(outpoint, ())
 
     def _coin(self, outpoint: bytes, replaced: Container[bytes]) -> UnspentOutput | None:
-        """The same, where the spends of these transactions do not count."""
+        """Do the same as `coin`, but ignore the inputs of the `replaced` transactions."""
         if outpoint in self._spender and self._spender[outpoint] not in replaced:
             return None
         parent = self._txs.get(outpoint[:32])
@@ -78,14 +85,14 @@ class TxMempool:
         return self._chain.coins.get(outpoint)
 
     def coin_of(self, outpoint: bytes) -> UnspentOutput | None:
-        """The same, whether or not a transaction of the mempool spends it."""
+        """Return the output at an outpoint, even if a transaction of the mempool spends it, or None."""
         return self._coin(outpoint, self._txs)
 
     def add(self, tx: Transaction) -> list[Transaction]:
-        """Add a transaction; those that it replaces, with their descendants.
+        """Add a transaction, and return the transactions that it replaced, descendants included.
 
-        Raises RefusedError for one that is invalid in the next block, or spends what another one spends and must not
-        replace it.
+        Raises RefusedError if the next block may not contain it, or if it conflicts with a transaction that it may not
+        replace.
         """
         return self._add(tx, replace=self._replaces)
 
@@ -93,33 +100,39 @@ class TxMempool:
         if tx.txid in self._txs:
             known = tx.wtxid in self._txid_of
             raise refused(
-                tx, "txn-already-in-mempool" if known else "txn-same-nonwitness-data-in-mempool", "seen before"
+                tx,
+                "txn-already-in-mempool" if known else "txn-same-nonwitness-data-in-mempool",
+                "the mempool has it already" if known else "the mempool has it with another witness",
             )
         consensus.check_transaction(tx)
         if tx.is_coinbase:
             raise refused(tx, "coinbase", "a coinbase outside a block")
         if len(tx.stripped) < MIN_SIZE:
-            raise refused(tx, "tx-size-small", f"{len(tx.stripped)} bytes without witness, at least {MIN_SIZE}")
+            raise refused(
+                tx, "tx-size-small", f"{len(tx.stripped)} bytes without witness, at least {MIN_SIZE} required"
+            )
         tip = self._chain.tip
         if not consensus.is_final(tx, tip.height + 1, tip.median_time):
-            raise refused(tx, "non-final", f"lock time {tx.lock_time} at height {tip.height + 1}")
+            raise refused(tx, "non-final", f"lock time {tx.lock_time} is not reached at height {tip.height + 1}")
         spenders = {self._spender[outpoint]: outpoint for outpoint in tx.inputs if outpoint in self._spender}
         for other, outpoint in spenders.items():
             if not replace:
                 raise refused(
-                    tx, "txn-mempool-conflict", f"{OutPoint.parse(outpoint)} is spent by {hash_to_hex(other)}"
+                    tx, "txn-mempool-conflict", f"transaction {hash_to_hex(other)} spends {OutPoint.parse(outpoint)}"
                 )
         families = [self.family(other) for other in spenders]
         replaced = {each.txid: each for family in families for each in family}
         if any(outpoint[:32] in replaced for outpoint in tx.inputs):
-            raise refused(tx, "bad-txns-spends-conflicting-tx", "it spends from what it would replace")
+            raise refused(
+                tx, "bad-txns-spends-conflicting-tx", "it spends an output of a transaction that it would replace"
+            )
         fee = consensus.fee(tx, lambda outpoint: self._coin(outpoint, replaced), tip.height + 1)
         if replaced:
             direct, counts = [self._txs[other] for other in spenders], map(len, families)
             check_replacement(tx, fee, direct, counts, list(replaced.values()), self.fees, self._txs)
         size = self.size - sum(len(each.raw) for each in replaced.values())
         if size + len(tx.raw) > self._max_size:
-            raise refused(tx, "mempool full", f"{size} of {self._max_size} bytes are taken")
+            raise refused(tx, "mempool full", f"the mempool holds {size} of at most {self._max_size} bytes")
         for txid in replaced:
             self._remove(txid)
         self._txs[tx.txid] = tx
@@ -130,7 +143,7 @@ class TxMempool:
         return list(replaced.values())
 
     def family(self, txid: bytes) -> list[Transaction]:
-        """A transaction and all that spends from it, directly or not; nothing if it is not in the mempool."""
+        """Return a transaction with all its descendants; nothing if it is not in the mempool."""
         found: dict[bytes, Transaction] = {}
         waiting = [txid]
         while waiting:
@@ -142,20 +155,21 @@ class TxMempool:
         return list(found.values())
 
     def evict(self, txid: bytes) -> list[Transaction]:
-        """Remove a transaction with all that spends from it, as a full mempool does; what was removed."""
+        """Remove a transaction with all its descendants, as a full mempool does, and return them."""
         gone = self.family(txid)
         for tx in gone:
             self._remove(tx.txid)
         return gone
 
     def remove_for(self, txs: Sequence[Transaction]) -> bool:
-        """Remove the transactions of a new tip and those that conflict with them; whether any did (Core
-        removeForBlock).
+        """Remove the transactions of a new block and their conflicts (Core removeForBlock).
+
+        Returns True if there was a conflict.
         """
         conflicts = False
         for tx in txs:
             if tx.txid in self._txs:
-                self._remove(tx.txid)  # its children stay: their parent is now in the chain
+                self._remove(tx.txid)  # its children stay, as their parent is in the chain now
             for outpoint in tx.inputs:
                 if outpoint in self._spender:
                     self.evict(self._spender[outpoint])
@@ -163,8 +177,10 @@ class TxMempool:
         return conflicts
 
     def rebuild(self, disconnected: Iterable[Transaction]) -> None:
-        """After a reorganisation, keep what is still valid of the disconnected transactions, oldest first, then of the
-        mempool.
+        """Refill the mempool after a reorganization.
+
+        The transactions of the disconnected blocks come first, oldest first, then those of the mempool. Transactions
+        that are no longer valid are dropped.
         """
         candidates = [*disconnected, *self._txs.values()]
         self._txs, self._txid_of, self._spender, self.fees, self.size = {}, {}, {}, {}, 0
@@ -172,7 +188,7 @@ class TxMempool:
             try:
                 self._add(tx, replace=False)
             except RefusedError:
-                continue  # a coinbase, a transaction confirmed again, or one whose inputs are gone
+                continue  # a coinbase, a transaction that is confirmed again, or an input that is gone
 
     def _remove(self, txid: bytes) -> None:
         tx = self._txs.pop(txid)

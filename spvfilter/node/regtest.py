@@ -1,4 +1,4 @@
-"""Regtest in memory: chain, mempool, miner and its wallet; the embedded node without sockets.
+"""Regtest in memory: the embedded node without sockets, with chain, mempool, miner and the miner's wallet.
 
 Scripts are not checked.
 """
@@ -25,9 +25,9 @@ from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
 from spvfilter.protocol import MAX_BLOCK_WEIGHT
 from spvfilter.transaction import Transaction
 
-FEE = 1_000  # satoshi, of every transaction made by `pay`
-MAX_MEMPOOL = 50_000_000  # bytes
-_RESERVED_WEIGHT = 8_000  # of a block, for header and coinbase
+FEE = 1_000  # Satoshi; the default fee of `pay` and `spend`.
+MAX_MEMPOOL = 50_000_000  # Bytes of all transactions in the mempool (our choice).
+_RESERVED_WEIGHT = 8_000  # Weight units of a block that are kept free for header and coinbase.
 _MINER = p2wpkh(b"\x02" + sha256d(b"spvfilter regtest miner"))
 
 
@@ -39,22 +39,27 @@ class ChainListener(Protocol):
         """The best chain has changed."""
 
     def on_tx(self, tx: Transaction) -> None:
-        """A transaction has entered the mempool; not called for transactions that a reorganisation returns to it."""
+        """A transaction has entered the mempool. Transactions that a reorganization returns to it are not reported."""
 
 
 @public
 class Regtest:
-    """The state of a regtest full node, with methods to mine, pay and reorganise.
+    """The state of a regtest full node, with methods to mine, pay and reorganize.
 
         regtest = Regtest()
-        regtest.mine(101)                              # the first coinbase may be spent now
-        txid = regtest.pay(TxOut(50_000, script))      # into the mempool
-        regtest.mine()
-        regtest.reorg(1)                               # into the mempool again
+        regtest.mine(101)                              # now the first coinbase may be spent
+        txid = regtest.pay(TxOut(50_000, script))      # the payment is in the mempool
+        regtest.mine()                                 # it is in a block
+        regtest.reorg(1)                               # it is in the mempool again
 
-    Blocks and transactions must meet the consensus rules, except for scripts, signatures, relative lock times (BIP-68)
-    and sigop counts. Hashes are bytes in wire order. `clock` returns seconds since 1970; the same calls with the same
-    clock produce the same blocks. Coinbases and change are paid to `lock`. `replace_by_fee` is TxMempool's.
+    Blocks and transactions must meet the consensus rules, but scripts, signatures, relative lock times (BIP-68) and
+    sigop counts are not checked. Hashes are bytes in wire order.
+
+    Args:
+        clock: Returns seconds since 1970. The same calls with the same clock produce the same blocks.
+        lock: Script that coinbases and change are paid to.
+        max_mempool: Size of the mempool, in bytes.
+        replace_by_fee: True if transactions in the mempool can be replaced by fee.
     """
 
     def __init__(
@@ -72,12 +77,13 @@ class Regtest:
         self.listeners: list[ChainListener] = []
         self._clock = clock
         self._extra = count()
-        self._recent: dict[bytes, Transaction] = {}  # of the last block connected, by txid and wtxid
+        # transactions of the last connected block, by txid and by wtxid
+        self._recent: dict[bytes, Transaction] = {}
         self._wallet = MinerWallet(self.chain, self.mempool, lock.script_pubkey)
 
     @property
     def time(self) -> int:
-        """Seconds since 1970, by the node's clock."""
+        """The time of the node's clock, in seconds since 1970."""
         return int(self._clock())
 
     @property
@@ -87,24 +93,33 @@ class Regtest:
 
     @property
     def balance(self) -> int:
-        """Satoshi that `pay` can spend."""
+        """Value, in satoshi, of the coins that `pay` can spend."""
         return self._wallet.balance
 
     def find_tx(self, txid: bytes, *, by_wtxid: bool = False) -> Transaction | None:
-        """A transaction of the mempool or of the last connected block, by its txid or wtxid: the ones Core serves to
-        peers.
+        """Find a transaction in the mempool or in the last connected block, by txid or by wtxid, or return None.
+
+        Core serves the same transactions to peers.
         """
         found = self.mempool.get_by_wtxid(txid) if by_wtxid else self.mempool.get(txid)
         return found or self._recent.get(txid)
 
     def submit_block(self, raw: bytes) -> None:
-        """Add a block to the chain. Raises FormatError, HeaderError, RefusedError."""
+        """Add a serialized block to the chain.
+
+        Raises:
+            FormatError: The block is malformed, or its header does not commit to its transactions.
+            HeaderError: The header breaks a consensus rule.
+            RefusedError: The transactions break a consensus rule.
+        """
         self._tip_changed(self.chain.accept(raw))
 
     def submit_tx(self, raw: bytes) -> bytes:
-        """Add a transaction to the mempool, in place of what it replaces; returns its txid.
+        """Add a serialized transaction to the mempool, and return its txid. It may replace others by fee.
 
-        Raises FormatError, RefusedError.
+        Raises:
+            FormatError: The transaction is malformed.
+            RefusedError: The mempool does not accept it; the error has Core's reject reason.
         """
         tx = Transaction.parse(raw)
         if self.mempool.add(tx):
@@ -124,12 +139,18 @@ class Regtest:
         to: bytes | None = None,
         time: int | None = None,
     ) -> list[bytes]:
-        """Mine a run of blocks; returns their hashes.
+        """Mine blocks, and return their hashes.
 
-        The first block contains `transactions`, or those of the mempool if None; the other blocks contain those of the
-        mempool. `on` is the hash of the block to build on, by default the tip; on any other block the mempool is not
-        used. Coinbases pay the scriptPubKey `to`. `time` is the time of the first block. Raises ParameterError for an
-        unknown block, RefusedError if the transactions break a rule.
+        Args:
+            blocks: Number of blocks.
+            transactions: Serialized transactions of the first block. By default every block takes those of the mempool.
+            on: Hash of the parent block, by default the tip. On another block than the tip the mempool is not used.
+            to: ScriptPubKey that the coinbases pay, by default the miner's.
+            time: Time of the first block, in seconds since 1970.
+
+        Raises:
+            ParameterError: The parent block is unknown.
+            RefusedError: The transactions break a consensus rule.
         """
         parent = self.chain.tip if on is None else self._block(on)
         mined = []
@@ -148,19 +169,25 @@ class Regtest:
     def reorg(
         self, depth: int, *, blocks: int | None = None, transactions: Sequence[Sequence[bytes]] = ()
     ) -> list[bytes]:
-        """Replace the last `depth` blocks by a branch of `blocks` blocks, by default one more; returns the hashes of
-        the new blocks.
+        """Replace the last blocks of the chain by a new branch, and return the hashes of the new blocks.
 
-        `transactions` are those of the first new blocks, one sequence per block; the others contain only a coinbase.
-        Transactions of the replaced blocks return to the mempool if they are still valid. Raises ParameterError for an
-        impossible depth, or for transactions of more blocks than are mined; RefusedError if the transactions break a
-        rule.
+        Transactions of the replaced blocks return to the mempool if they are still valid.
+
+        Args:
+            depth: Number of blocks to replace.
+            blocks: Number of new blocks, by default `depth + 1`.
+            transactions: Serialized transactions of the first new blocks, one sequence for each block. Later blocks
+                contain only a coinbase.
+
+        Raises:
+            ParameterError: The chain is not that high, or there are transactions for more blocks than are mined.
+            RefusedError: The transactions break a consensus rule.
         """
         if not 1 <= depth <= self.height:
             raise ParameterError(f"depth must be 1 to {self.height}, the height of the tip, not {depth}")
         length = depth + 1 if blocks is None else blocks
         if length < len(transactions):
-            raise ParameterError(f"transactions for {len(transactions)} blocks, but only {length} are mined")
+            raise ParameterError(f"there are transactions for {len(transactions)} blocks, but only {length} are mined")
         parent, mined = self.chain.active[-1 - depth].hash, []
         for number in range(length):
             mined += self.mine(on=parent, transactions=transactions[number] if number < len(transactions) else ())
@@ -168,9 +195,10 @@ class Regtest:
         return mined
 
     def pay(self, *outputs: TxOut, fee: int = FEE) -> bytes:
-        """Add a transaction with these outputs and change to the mempool; returns its txid.
+        """Put a payment of the miner into the mempool, and return its txid. Change goes back to the miner.
 
-        Raises ParameterError if the miner's coins do not suffice.
+        Raises ParameterError if the miner's coins do not suffice, RefusedError if the mempool does not accept the
+        transaction.
         """
         coins, value = self._wallet.choose(sum(out.value for out in outputs) + fee)
         change = value - sum(out.value for out in outputs) - fee
@@ -178,19 +206,27 @@ class Regtest:
         return self.submit_tx(build_tx([self.lock.spends(coin) for coin in coins], paid))
 
     def spend(self, *coins: OutPoint, outputs: Sequence[TxOut] = (), fee: int = FEE) -> bytes:
-        """Spend anybody's coins, by made-up signatures, and add the transaction to the mempool; returns its txid.
+        """Spend any coins, with made-up signatures, and return the txid of the transaction in the mempool.
 
-        What outputs and fee leave goes back to the first coin's scriptPubKey. Raises ParameterError if there is no such
-        coin, or the coins do not suffice; RefusedError.
+        Change goes back to the scriptPubKey of the first coin.
+
+        Raises:
+            ParameterError: A coin does not exist, or the coins do not suffice.
+            RefusedError: The mempool does not accept the transaction.
         """
         return self.submit_tx(spending([(coin, self.mempool.coin_of(bytes(coin))) for coin in coins], outputs, fee))
 
     def bump(self, txid: bytes, *, fee: int | None = None) -> bytes:
-        """Replace a transaction of the mempool by one with a higher fee, and else the same; returns the new txid.
+        """Replace a transaction of the mempool by the same one with a higher fee, and return the new txid.
 
-        The fee comes from the change or, if there is none, from the largest output; by default it is the least that
-        replaces the transaction and what spends from it. Raises ParameterError for a transaction that is not in the
-        mempool, and if its output does not suffice; RefusedError for too low a fee.
+        Args:
+            txid: The transaction to replace.
+            fee: New fee in satoshi. By default it is the lowest that replaces the transaction and its descendants. The
+                difference is taken from the change or, if there is none, from the largest output.
+
+        Raises:
+            ParameterError: The transaction is not in the mempool, or its output is worth less than the difference.
+            RefusedError: The fee is too low to replace the transaction.
         """
         tx = self._waiting(txid)
         least = least_fee(self.mempool.family(txid), self.mempool.fees, tx.virtual_size)
@@ -198,11 +234,17 @@ class Regtest:
         return self.submit_tx(with_fee(tx, more, self.lock.script_pubkey))
 
     def double_spend(self, txid: bytes, *, fee: int | None = None, in_block: bool = False) -> bytes:
-        """Spend what a transaction of the mempool spends, for the miner, and so take its place; returns the txid.
+        """Replace a transaction of the mempool by a payment of its coins to the miner, and return the new txid.
 
-        By default for the least fee that replaces it and what spends from it. With `in_block` a block is mined with it
-        instead, where fees do not matter. Raises ParameterError for a transaction that is not in the mempool, and if
-        its coins do not suffice; RefusedError.
+        Args:
+            txid: The transaction to double-spend.
+            fee: Fee in satoshi. By default it is the lowest that replaces the transaction and its descendants.
+            in_block: True to mine a block with the new transaction, where fees do not matter. By default it goes into
+                the mempool.
+
+        Raises:
+            ParameterError: The transaction is not in the mempool, or its coins do not pay the fee.
+            RefusedError: The fee is too low to replace the transaction.
         """
         tx = self._waiting(txid)
         found = [(OutPoint.parse(outpoint), self.mempool.coin_of(outpoint)) for outpoint in tx.inputs]
@@ -215,9 +257,9 @@ class Regtest:
         return Transaction.parse(raw).txid
 
     def evict(self, txid: bytes) -> list[bytes]:
-        """Remove a transaction and what spends from it from the mempool, as if it were full; the txids removed.
+        """Remove a transaction with its descendants from the mempool, as a full mempool does, and return their txids.
 
-        Peers are not told: they may offer it again. Raises ParameterError for one that is not there.
+        Peers are not told, and may announce the transaction again. Raises ParameterError if it is not in the mempool.
         """
         gone = self.mempool.evict(self._waiting(txid).txid)
         self._wallet.recount()
@@ -237,7 +279,7 @@ class Regtest:
         if change.disconnected:
             self.mempool.rebuild(tx for block in reversed(change.disconnected) for tx in self.chain.txs(block))
             self._wallet.recount()
-        elif self.mempool.remove_for(txs):  # one block, on the old tip
+        elif self.mempool.remove_for(txs):  # one block was connected, on the old tip
             self._wallet.recount()
         else:
             self._wallet.add_block(txs)
@@ -247,11 +289,11 @@ class Regtest:
     def _block(self, block_hash: bytes) -> TreeBlock:
         block = self.chain.blocks.get(block_hash)
         if block is None:
-            raise ParameterError(f"no such block: {hash_to_hex(block_hash)}")
+            raise ParameterError(f"block {hash_to_hex(block_hash)} is unknown")
         return block
 
     def _template(self, parent: TreeBlock) -> list[Transaction]:
-        """Transactions of the mempool for the next block, up to the first that does not fit."""
+        """Choose transactions of the mempool for the next block, up to the first that does not fit."""
         chosen, left = [], MAX_BLOCK_WEIGHT - _RESERVED_WEIGHT
         for tx in self.mempool if parent is self.chain.tip else ():
             left -= tx.weight

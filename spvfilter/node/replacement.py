@@ -1,8 +1,7 @@
-"""Replacement by fee as Bitcoin Core 28 and 29 do it: any transaction of the mempool may be replaced (full RBF), by
-Core's other rules.
+"""Replacement by fee as in Bitcoin Core 28 and 29: any transaction of the mempool may be replaced (full RBF).
 
-Core policy/rbf.cpp, doc/policy/mempool-replacements.md; the numbers below are those of the rules there. Rule 1, that a
-transaction signals BIP-125, is gone since Core 28. Sigops do not count towards sizes.
+The sources are Core's policy/rbf.cpp and doc/policy/mempool-replacements.md, whose numbers of rules are used here. Rule
+1, that a transaction must signal BIP-125, was removed in Core 28. Sigops do not count toward sizes.
 """
 
 from __future__ import annotations
@@ -13,13 +12,17 @@ from spvfilter.node.consensus import refused
 from spvfilter.primitives import hash_to_hex
 from spvfilter.transaction import Transaction
 
-INCREMENTAL_RATE = 1_000  # satoshi per 1,000 virtual bytes, Core 29 policy.h DEFAULT_INCREMENTAL_RELAY_FEE
-MAX_REPLACED = 100  # transactions, Core policy/rbf.h MAX_REPLACEMENT_CANDIDATES
+# Fee rate that a replacement adds, in satoshi per 1,000 virtual bytes (Core 29 policy.h DEFAULT_INCREMENTAL_RELAY_FEE).
+INCREMENTAL_RATE = 1_000
+# Most transactions that one replacement may remove (Core policy/rbf.h MAX_REPLACEMENT_CANDIDATES).
+MAX_REPLACED = 100
 
 
 def least_fee(replaced: Iterable[Transaction], fees: Mapping[bytes, int], size: int) -> int:
-    """The least fee of a transaction of `size` virtual bytes that replaces these, descendants included (rules 3 and
-    4).
+    """Compute the lowest fee, in satoshi, of a transaction that replaces the `replaced` ones (rules 3 and 4).
+
+    `replaced` includes descendants, `fees` are satoshi by txid, and `size` is the size of the new transaction in
+    virtual bytes.
     """
     return sum(fees[tx.txid] for tx in replaced) + -(-INCREMENTAL_RATE * size // 1_000)
 
@@ -33,36 +36,43 @@ def check_replacement(
     fees: Mapping[bytes, int],
     mempool: Mapping[bytes, Transaction],
 ) -> None:
-    """Whether a transaction may take the place of `direct`, which spend what it spends, and of their descendants:
-    together `replaced`.
+    """Check that a transaction may replace others. Raises RefusedError if it may not.
 
-    `counts` are the numbers of descendants of each of `direct`, itself included. Raises RefusedError.
+    Args:
+        tx: The new transaction.
+        fee: Its fee in satoshi.
+        direct: The transactions that it conflicts with.
+        counts: For each of `direct`, the number of its descendants plus one.
+        replaced: All of `direct` with all their descendants.
+        fees: Fees in satoshi by txid.
+        mempool: Transactions of the mempool by txid.
     """
     for other in direct:  # rule 6
         mine, theirs = _rate(fee, tx), _rate(fees[other.txid], other)
         if mine <= theirs:
             why = (
-                f"it pays {mine} satoshi per 1,000 virtual bytes, no more than the {theirs} of"
-                f" {hash_to_hex(other.txid)}"
+                f"it pays {mine} satoshi per 1,000 virtual bytes, but {hash_to_hex(other.txid)}, which it would"
+                f" replace, pays {theirs}"
             )
             raise refused(tx, "insufficient fee", why)
-    count = sum(counts)  # those that descend from several count several times, as in Core
+    count = sum(counts)  # a descendant of several transactions counts several times, as in Core
     if count > MAX_REPLACED:  # rule 5
-        raise refused(tx, "too many potential replacements", f"{count}, at most {MAX_REPLACED}")
+        raise refused(tx, "too many potential replacements", f"it would remove {count}, at most {MAX_REPLACED} allowed")
     parents = {outpoint[:32] for other in direct for outpoint in other.inputs}
     for outpoint in tx.inputs:  # rule 2
         if outpoint[:32] in mempool and outpoint[:32] not in parents:
-            why = f"what it replaces does not spend from the unconfirmed {hash_to_hex(outpoint[:32])}"
+            parent = hash_to_hex(outpoint[:32])
+            why = f"it spends the unconfirmed {parent}, which no transaction that it would replace spends"
             raise refused(tx, "replacement-adds-unconfirmed", why)
     least = least_fee(replaced, fees, tx.virtual_size)
     if fee < least:
         raise refused(
             tx,
             "insufficient fee",
-            f"a fee of {fee} satoshi, at least {least} to replace {len(replaced)} transaction(s)",
+            f"it pays a fee of {fee} satoshi, at least {least} required to replace {len(replaced)} transaction(s)",
         )
 
 
 def _rate(fee: int, tx: Transaction) -> int:
-    """Satoshi per 1,000 virtual bytes, rounded down as in Core's CFeeRate."""
+    """Fee rate in satoshi per 1,000 virtual bytes, rounded down as in Core's CFeeRate."""
     return fee * 1_000 // tx.virtual_size

@@ -1,7 +1,6 @@
-"""Sans-IO protocol logic of the embedded node for one peer, after Core's net_processing: answers, announcements,
-disconnects.
+"""Protocol logic of the embedded node for one peer, without sockets, modeled on Core's net_processing.
 
-Every `on_…` and `send_…` method may be overridden for a node that lies.
+Subclasses may override every `on_…` and `send_…` method, to make a node that lies.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.table import InvItem, InvType, Message
 from spvfilter.wire.session import Session
 
-_TX_BATCH = 100  # transactions answered in one step
-_FILTER_BATCH = 100  # compact filters sent in one step
+_TX_BATCH = 100  # requested transactions that one step sends
+_FILTER_BATCH = 100  # compact filters that one step sends
 _TX_KINDS = (InvType.TX, InvType.WTX, InvType.WITNESS_TX)
 _BLOCK_KINDS = (InvType.BLOCK, InvType.FILTERED_BLOCK, InvType.COMPACT_BLOCK, InvType.WITNESS_BLOCK)
 
-_REJECT_INVALID = 0x10  # BIP-61
+_REJECT_INVALID = 0x10  # code of a reject message (BIP-61)
 
 logger = logging.getLogger(__name__)
 
@@ -47,33 +46,35 @@ logger = logging.getLogger(__name__)
 class Responder:
     """The node's side of one connection.
 
-    Its owner moves bytes between `session` and a socket and calls `step` while it returns True.
+    The owner of a responder moves bytes between `session` and a socket, and calls `step` while it returns True.
 
-    Each connection has its own filter, which learns from what it matches in blocks and announcements. The queue of work
-    for the peer is bounded: the transactions of the mempool, a few block hashes, and the rest of one getdata. A
-    subclass with `says_why` tells why it refuses a transaction, as Core did before 0.20 and others do (BIP-61).
+    Each connection has its own BIP-37 filter, which grows with the outpoints that it matches in blocks and
+    announcements. The work that waits for the peer is bounded: the transactions of the mempool, a few block hashes, and
+    the rest of one getdata message.
     """
 
     says_why = False
+    """True if the node sends a reject message for a transaction that it refuses (BIP-61), as Core did before 0.20."""
 
     def __init__(self, regtest: Regtest, session: Session) -> None:
         self.regtest = regtest
         self.session = session
-        self.over: Disconnected | None = None  # set when the connection has ended, with the reason
-        self.filter: Bip37Filter | None = None
-        self.relay = False  # whether transactions are announced
-        self.prefers_headers = False  # BIP-130
-        self.feerate = 0  # satoshi per 1,000 virtual bytes: transactions below it are not announced (BIP-133)
+        self.over: Disconnected | None = None  # The last event, with the reason; None while connected.
+        self.filter: Bip37Filter | None = None  # The peer's BIP-37 filter.
+        self.relay = False  # True if transactions are announced to the peer.
+        self.prefers_headers = False  # True if blocks are announced by headers messages (BIP-130).
+        # Satoshi per 1,000 virtual bytes. Transactions that pay less are not announced (BIP-133).
+        self.feerate = 0
         self.filters = regtest.filters
-        self._requests: deque[InvItem] = deque()  # items of the last getdata that are not answered yet
-        self._answers: Iterator[Message | None] = iter(())  # to the last request for compact filters
-        self._continuation: bytes | None = None  # last block of a full answer to getblocks
-        self._last_header: TreeBlock | None = None  # the peer knows it and all blocks below it
-        self._new_blocks: list[TreeBlock] = []  # to be announced
-        self._new_txs: dict[bytes, Transaction] = {}  # to be announced, by txid
+        self._requests: deque[InvItem] = deque()  # Unanswered items of the last getdata message.
+        self._answers: Iterator[Message | None] = iter(())  # Answers to the last request for compact filters.
+        self._continuation: bytes | None = None  # Hash of the last block of a full answer to getblocks.
+        self._last_header: TreeBlock | None = None  # The peer knows this block and all its ancestors.
+        self._new_blocks: list[TreeBlock] = []  # Blocks that wait for their announcement.
+        self._new_txs: dict[bytes, Transaction] = {}  # Transactions that wait for their announcement, by txid.
 
     def step(self) -> bool:
-        """Do one piece of work: announce, answer a request or process a message. False if there was nothing to do."""
+        """Make an announcement, answer a request, or process a message. Returns False if there was nothing to do."""
         if self.over is not None:
             return False
         if self.session.ready is not None and (self._new_blocks or self._new_txs):
@@ -91,7 +92,7 @@ class Responder:
         return True
 
     def send(self, message: Message) -> None:
-        """Send a message; every message after the handshake goes through here."""
+        """Send a message. All messages after the handshake are sent by this method."""
         self.session.send(message)
 
     def end(self, why: str) -> None:
@@ -114,14 +115,12 @@ class Responder:
                 self.over = event
 
     def on_misbehaviour(self, error: PeerError) -> None:
-        """Ignore malformed messages, as Core does, but disconnect a peer whose filterload has too many hash
-        functions.
-        """
+        """Ignore a malformed message, as Core does. A filterload with too many hash functions ends the connection."""
         if isinstance(error, MessageError) and error.field == "hash_funcs" and "truncated" not in str(error):
             self.end(str(error))
 
     def on_message(self, message: Message) -> None:
-        """Answer one message; messages of other kinds are ignored."""
+        """Answer one message. Unknown kinds are ignored."""
         match message:
             case wire.GetHeaders():
                 self.on_getheaders(message)
@@ -139,19 +138,20 @@ class Responder:
                 self.on_tx(raw)
             case wire.FilterLoad() | wire.FilterAdd() | wire.FilterClear() | wire.Mempool():
                 if not self.session.settings.services & Service.BLOOM:
-                    self.end(f"{wire.command_of(message)} without NODE_BLOOM (BIP-111)")
+                    self.end(f"sent {wire.command_of(message)}, but this node does not offer NODE_BLOOM (BIP-111)")
                 else:
                     self.on_bloom(message)
             case wire.GetCFilters() | wire.GetCFHeaders() | wire.GetCFCheckpt():
                 if not self.session.settings.services & Service.COMPACT_FILTERS:
-                    self.end(f"{wire.command_of(message)} without NODE_COMPACT_FILTERS (BIP-157)")
+                    command = wire.command_of(message)
+                    self.end(f"sent {command}, but this node does not offer NODE_COMPACT_FILTERS (BIP-157)")
                 else:
                     self.on_filters_wanted(message)
 
     # Headers and announcements
 
     def on_getheaders(self, asked: wire.GetHeaders) -> None:
-        """Send the headers after the fork up to the stop hash, at most 2,000."""
+        """Send up to 2,000 headers of the best chain, from the last block that the peer knows to the stop hash."""
         chain = self.regtest.chain
         if asked.locator:
             start = chain.fork_height(asked.locator) + 1
@@ -159,7 +159,7 @@ class Responder:
             found = found[
                 : next((at for at, block in enumerate(found, 1) if block.hash == asked.stop_hash), MAX_HEADERS)
             ]
-        else:  # without locator: the stop block's header alone
+        else:  # without a locator, only the header of the stop block is sent
             block = chain.blocks.get(asked.stop_hash)
             if block is None or not chain.is_requestable(block):
                 return
@@ -168,12 +168,13 @@ class Responder:
         self.send_headers(found)
 
     def send_headers(self, blocks: Sequence[TreeBlock]) -> None:
-        """Send the headers of some blocks in one message."""
+        """Send the headers of blocks in one message."""
         self.send(wire.Headers(tuple(block.raw[:HEADER_SIZE] for block in blocks)))
 
     def on_getblocks(self, asked: wire.GetBlocks) -> None:
-        """Send the hashes after the fork and before the stop hash; a full answer continues once the peer requests its
-        last block.
+        """Send up to 500 block hashes of the best chain, from the last block that the peer knows to the stop hash.
+
+        After a full answer, the peer gets the hash of the tip once it requests the last of these blocks, and asks on.
         """
         start = self.regtest.chain.fork_height(asked.locator) + 1
         hashes = [block.hash for block in self.regtest.chain.active[start : start + MAX_BLOCK_INVS]]
@@ -198,8 +199,10 @@ class Responder:
             self._new_txs[tx.txid] = tx
 
     def announce(self) -> None:
-        """Announce new blocks by headers if the peer prefers them and knows the parent, else the last one by inv;
-        transactions by inv.
+        """Announce new blocks and transactions.
+
+        Blocks are announced by headers if the peer prefers them and knows their parent, else the last one by inv.
+        Transactions are announced by inv.
         """
         blocks, self._new_blocks = self._new_blocks, []
         txs, self._new_txs = self._new_txs, {}
@@ -209,7 +212,7 @@ class Responder:
         self.send_inv(items)
 
     def _announce_blocks(self, blocks: Sequence[TreeBlock]) -> list[InvItem]:
-        """Send headers, or return the inv items that announce the blocks instead (Core SendMessages)."""
+        """Announce blocks by headers and return nothing, or return the inv items to send (Core SendMessages)."""
         if self.prefers_headers and len(blocks) <= MAX_ANNOUNCED_HEADERS:
             unknown = [block for block in blocks if not self._knows(block)]
             chained = all(below is block.previous for below, block in pairwise(blocks))
@@ -225,7 +228,7 @@ class Responder:
         return [] if self._knows(blocks[-1]) else [InvItem(InvType.BLOCK, blocks[-1].hash)]
 
     def _knows(self, block: TreeBlock | None) -> bool:
-        """Whether this node has sent the peer the header of `block`."""
+        """True if this node has sent the header of `block` to the peer."""
         last = self._last_header
         return block is None or (
             last is not None
@@ -250,7 +253,10 @@ class Responder:
             self.send_inv([InvItem(InvType.BLOCK, self.regtest.chain.tip.hash)])
 
     def on_block_wanted(self, block: TreeBlock, kind: int) -> None:
-        """Send a block without witness, with witness, or filtered. A request for a compact block gets the whole one."""
+        """Send a requested block: without witnesses, with witnesses, or filtered.
+
+        A request for a compact block gets the whole block.
+        """
         match kind:
             case InvType.BLOCK:
                 self.send(wire.Block(stripped_block(block.raw)))
@@ -261,7 +267,7 @@ class Responder:
                 self.send(wire.Block(block.raw))
 
     def send_merkleblock(self, block: TreeBlock, matched: Sequence[MatchedTx]) -> None:
-        """Send the proof, then every transaction it proves, without witness."""
+        """Send the merkle proof of the matched transactions, then these transactions without witness."""
         self.send(wire.MerkleBlock.from_txids(block.header, block.txids, [match.position for match in matched]))
         for match in matched:
             self.send(wire.Tx(match.stripped))
@@ -283,11 +289,11 @@ class Responder:
     # BIP-157
 
     def on_filters_wanted(self, asked: FilterRequest) -> None:
-        """Queue the answer to a request for filters, filter headers or checkpoints."""
+        """Queue the answer to a request for compact filters, filter headers or checkpoints."""
         self._answers = self.filters.respond(asked)
 
     def _answer_filters(self) -> bool:
-        """Send a part of the answer to the last request for compact filters; whether there was one."""
+        """Send a part of the answer to the last request for compact filters. Returns True if there was a part."""
         worked = False
         try:
             for message in islice(self._answers, _FILTER_BATCH):
@@ -304,7 +310,7 @@ class Responder:
     # Transactions from the peer
 
     def on_inv(self, items: Sequence[InvItem]) -> None:
-        """Request the announced transactions that are not known. Announced blocks are ignored: only this node mines."""
+        """Request announced transactions that are unknown. Announced blocks are ignored, as only this node mines."""
         assert self.session.ready is not None
         announced, asked = (
             (InvType.WTX, InvType.WTX) if self.session.ready.wtxid_relay else (InvType.TX, InvType.WITNESS_TX)
@@ -317,11 +323,11 @@ class Responder:
             self.send(wire.GetData(tuple(InvItem(asked, tx_hash) for tx_hash in wanted)))
 
     def on_tx(self, raw: bytes) -> None:
-        """Add a transaction to the mempool, if it is valid, which announces it to the other peers."""
+        """Add a transaction to the mempool, if it is valid. It is then announced to the other peers."""
         try:
             txid = self.regtest.submit_tx(raw)
         except RefusedError as error:
-            logger.debug("not taken: %s", error)
+            logger.debug("transaction refused: %s", error)
             if self.says_why:
                 self.send(
                     wire.Reject(b"tx", _REJECT_INVALID, error.reason.encode("ascii"), Transaction.parse(raw).txid)
@@ -332,14 +338,14 @@ class Responder:
     # BIP-37
 
     def on_bloom(self, message: Message) -> None:
-        """Set, extend or remove the filter, or announce the transactions of the mempool that it matches."""
+        """Set, extend or remove the BIP-37 filter, or announce the transactions of the mempool that it matches."""
         match message:
             case wire.FilterLoad():
                 self.filter = Bip37Filter.parse(bytes(message))
                 self.relay = True
             case wire.FilterAdd(data):
                 if self.filter is None:
-                    self.end("filteradd without a filter")
+                    self.end("sent filteradd before filterload")
                 else:
                     self.filter.insert(data)
             case wire.FilterClear():
@@ -350,7 +356,7 @@ class Responder:
                 self.send_inv([self._tx_item(tx) for tx in self.regtest.mempool if self._wants(tx)])
 
     def _wants(self, tx: Transaction) -> bool:
-        """Whether to announce a transaction to the peer; the filter learns from what it matches."""
+        """True if a transaction is to be announced to the peer. The filter adds outpoints of a match."""
         if 1_000 * self.regtest.mempool.fees[tx.txid] < self.feerate * tx.virtual_size:
             return False
         return self.filter is None or self.filter.matches_tx(tx.raw)
@@ -361,7 +367,7 @@ class Responder:
 
 
 def stripped_block(raw: bytes) -> bytes:
-    """A block without witnesses, as serialised before BIP-144."""
+    """Serialize a block without witnesses, as before BIP-144."""
     spans = list(walk_block(raw))
     if not any(span.witness for span in spans):
         return raw

@@ -1,5 +1,6 @@
-"""Output scripts of every type, with inputs that spend them by made-up signatures: the embedded node checks no
-scripts.
+"""Output scripts of every type, and inputs that spend them with made-up signatures.
+
+The embedded node does not check scripts.
 """
 
 from __future__ import annotations
@@ -15,31 +16,35 @@ from spvfilter.kernel import is_pubkey
 from spvfilter.node.build import TxIn
 from spvfilter.primitives import OutPoint, TxOut
 
-MAX_MULTISIG_KEYS = 16  # Core Solver, MatchMultisig
-SIGNATURE = bytes.fromhex("30440220" + "5b" * 32 + "0220" + "1d" * 32 + "01")  # 71 bytes shaped as DER, SIGHASH_ALL
-SCHNORR_SIGNATURE = b"\x6e" * 64  # BIP-340
+MAX_MULTISIG_KEYS = 16  # keys of a bare multisig script (Core Solver, MatchMultisig)
+# A made-up ECDSA signature: 71 bytes in the form of DER, with SIGHASH_ALL.
+SIGNATURE = bytes.fromhex("30440220" + "5b" * 32 + "0220" + "1d" * 32 + "01")
+SCHNORR_SIGNATURE = b"\x6e" * 64  # a made-up signature of BIP-340
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A scriptPubKey with the scriptSig and witness stack of an input that spends it."""
+    """A scriptPubKey, and the scriptSig and the witness of an input that spends it."""
 
     script_pubkey: bytes
+    """ScriptPubKey of an output."""
     script_sig: bytes = b""
+    """ScriptSig of an input that spends it."""
     witness: tuple[bytes, ...] = ()
+    """Witness stack items of an input that spends it."""
 
     def pays(self, value: int) -> TxOut:
-        """An output of `value` satoshi with this scriptPubKey."""
+        """Make an output of `value` satoshi with this scriptPubKey."""
         return TxOut(value, self.script_pubkey)
 
     def spends(self, outpoint: OutPoint) -> TxIn:
-        """An input that spends an output with this scriptPubKey."""
+        """Make an input that spends an output with this scriptPubKey."""
         return TxIn(outpoint, self.script_sig, self.witness)
 
 
 def push(data: bytes) -> bytes:
-    """The shortest push of `data`; OP_1 to OP_16 are not used (Core CScript::operator<<)."""
+    """Encode the shortest push of `data`, without OP_1 to OP_16 (Core CScript::operator<<)."""
     size = len(data)
     if size <= 75:
         return bytes((size,)) + data
@@ -52,25 +57,28 @@ def push(data: bytes) -> bytes:
 
 @public
 def p2pk(key: bytes) -> Lock:
-    """Pay to public key (33 or 65 bytes). Raises ParameterError."""
+    """Pay to public key (P2PK). Raises ParameterError unless the key is a public key of 33 or 65 bytes."""
     return Lock(push(_public(key)) + b"\xac", push(SIGNATURE))
 
 
 @public
 def p2pkh(key: bytes) -> Lock:
-    """Pay to public key hash; the key has 33 or 65 bytes. Raises ParameterError."""
+    """Pay to public key hash (P2PKH). Raises ParameterError unless the key is a public key of 33 or 65 bytes."""
     return Lock(b"\x76\xa9\x14" + hash160(_public(key)) + b"\x88\xac", push(SIGNATURE) + push(key))
 
 
 @public
 def p2wpkh(key: bytes) -> Lock:
-    """Pay to witness public key hash (BIP-141); the key has 33 or 65 bytes. Raises ParameterError."""
+    """Pay to witness public key hash (P2WPKH, BIP-141).
+
+    Raises ParameterError unless the key is a public key of 33 or 65 bytes.
+    """
     return Lock(b"\x00\x14" + hash160(_public(key)), witness=(SIGNATURE, key))
 
 
 @public
 def p2tr(output_key: bytes) -> Lock:
-    """Pay to taproot, spent by the key path (BIP-341); the output key has 32 bytes. Raises ParameterError."""
+    """Pay to taproot, spent by the key path (P2TR, BIP-341). Raises ParameterError unless the key has 32 bytes."""
     if len(output_key) != 32:
         raise ParameterError(f"a taproot output key has 32 bytes, not {len(output_key)}")
     return Lock(b"\x51\x20" + output_key, witness=(SCHNORR_SIGNATURE,))
@@ -78,7 +86,10 @@ def p2tr(output_key: bytes) -> Lock:
 
 @public
 def multisig(required: int, keys: Sequence[bytes]) -> Lock:
-    """Bare multisig: `required` signatures of 1 to 16 keys. Raises ParameterError."""
+    """Bare multisig with `required` signatures of 1 to 16 keys.
+
+    Raises ParameterError if the numbers do not fit, or if a key is no public key.
+    """
     if not 1 <= required <= len(keys) <= MAX_MULTISIG_KEYS:
         raise ParameterError(f"multisig is m of n with 1 ≤ m ≤ n ≤ {MAX_MULTISIG_KEYS}, not {required} of {len(keys)}")
     script = bytes((0x50 + required,)) + b"".join(push(_public(key)) for key in keys) + bytes((0x50 + len(keys), 0xAE))
@@ -87,20 +98,20 @@ def multisig(required: int, keys: Sequence[bytes]) -> Lock:
 
 @public
 def p2sh(redeem: Lock) -> Lock:
-    """Pay to script hash (BIP-16). A witness program as redeem script gives P2SH-P2WPKH or P2SH-P2WSH."""
+    """Pay to script hash (P2SH, BIP-16). A witness program as redeem script gives P2SH-P2WPKH or P2SH-P2WSH."""
     script_sig = redeem.script_sig + push(redeem.script_pubkey)
     return Lock(b"\xa9\x14" + hash160(redeem.script_pubkey) + b"\x87", script_sig, redeem.witness)
 
 
 @public
 def p2wsh(script: bytes, items: Sequence[bytes] = ()) -> Lock:
-    """Pay to witness script hash (BIP-141); `items` are the script's arguments on the witness stack."""
+    """Pay to witness script hash (P2WSH, BIP-141). `items` are the script's arguments on the witness stack."""
     return Lock(b"\x00\x20" + sha256(script).digest(), witness=(*items, script))
 
 
 @public
 def op_return(*data: bytes) -> Lock:
-    """A data carrier output, unspendable."""
+    """An output that carries data and cannot be spent."""
     return Lock(b"\x6a" + b"".join(map(push, data)))
 
 

@@ -1,6 +1,6 @@
 """Regtest full node on a socket, for tests, demos and wallet development.
 
-It checks no scripts: never use it with money.
+It does not check scripts. Never use it with money.
 """
 
 from __future__ import annotations
@@ -25,18 +25,17 @@ from spvfilter.wire.session import SEND_BUFFER, Session
 
 SERVICES = Service.NETWORK | Service.BLOOM | Service.WITNESS | Service.COMPACT_FILTERS
 SETTINGS = Settings(REGTEST, SERVICES, relay=True)
-MAX_CONNECTIONS = 1_000
-STALL_S = 60.0
-_TURN_S = 0.001  # longest turn of one connection before the others get theirs
-_TURN_SIZE = 1 << 15  # bytes sent in one turn
+MAX_CONNECTIONS = 1_000  # Open connections of one node (our choice).
+STALL_S = 60.0  # Seconds that a peer may leave 1 MB unread (our choice).
+_TURN_S = 0.001  # Seconds of work for one connection before the others get their turn.
+_TURN_SIZE = 1 << 15  # Bytes sent to one connection before the others get their turn.
 
 logger = logging.getLogger(__name__)
 
 
 @public
 class Node:
-    """A P2P server for a Regtest's chain and mempool; it behaves as Bitcoin Core with -peerbloomfilters=1
-    -peerblockfilters=1.
+    """A regtest full node with a P2P server.
 
         async with Node() as node:                      # on 127.0.0.1, a free port
             node.regtest.mine(101)
@@ -44,11 +43,20 @@ class Node:
             node.regtest.pay(TxOut(50_000, script))     # announced to the peers
             node.regtest.reorg(2)
 
-    Several nodes may serve one Regtest. `responder` creates the protocol logic of a connection: pass a subclass of
-    Responder for a node that misbehaves. `settings` holds the fields of the version message and the timeouts of
-    handshake and pings. A peer that leaves 1 MB unread for `stall_s` seconds is disconnected; connections beyond
-    `max_connections` are refused. Each connection buffers that 1 MB, one message of up to 4 MB and one answer at most.
-    Raises ParameterError for `max_connections` below 1; entering raises OSError.
+    It behaves as Bitcoin Core with -peerbloomfilters=1 -peerblockfilters=1. A connection uses at most the memory of 1
+    MB unread by the peer, one message of up to 4 MB, and one answer.
+
+    Args:
+        regtest: Chain and mempool, by default new ones. Several nodes may serve one Regtest.
+        host: IP address to listen on.
+        port: TCP port to listen on; 0 for a free one.
+        responder: Makes the protocol logic of a connection. Pass a subclass of Responder for a node that misbehaves.
+        settings: Fields of the version message, and timeouts of handshake and pings.
+        max_connections: Further connections are refused.
+        stall_s: Seconds that a peer may leave 1 MB unread. Then it is disconnected.
+
+    Raises:
+        ParameterError: `max_connections` is below 1.
     """
 
     def __init__(
@@ -63,10 +71,10 @@ class Node:
         stall_s: float = STALL_S,
     ) -> None:
         if max_connections < 1:
-            raise ParameterError(f"max_connections must be at least 1, not {max_connections}")
+            raise ParameterError(f"max_connections is at least 1, not {max_connections}")
         self.regtest = regtest or Regtest()
         self.host = host
-        self.port = port  # the port in use once the node listens
+        self.port = port  # once the node listens, the port that it listens on
         self.settings = settings
         self.max_connections = max_connections
         self.stall_s = stall_s
@@ -81,7 +89,7 @@ class Node:
         return [connection.responder for connection in self._connections]
 
     async def __aenter__(self) -> Self:
-        """Start listening. Raises OSError."""
+        """Start to listen. Raises OSError if the port is in use."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: ServerConnection(self), self.host, self.port, backlog=self.max_connections
@@ -94,7 +102,7 @@ class Node:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close every connection and wait until all are closed."""
+        """Close all connections and wait until they are closed."""
         assert self._server is not None
         server, self._server = self._server, None
         self.regtest.listeners.remove(self)
@@ -107,19 +115,19 @@ class Node:
         await server.wait_closed()
 
     def on_tip(self, change: TipChange) -> None:
-        """Callback of the chain: announce the new blocks to every peer."""
+        """Announce new blocks to all peers. The chain calls this."""
         for connection in self._connections:
             connection.responder.queue_tip(change)
             connection.wake()
 
     def on_tx(self, tx: Transaction) -> None:
-        """Callback of the mempool: announce a transaction to every peer."""
+        """Announce a transaction to all peers. The mempool calls this."""
         for connection in self._connections:
             connection.responder.queue_tx(tx)
             connection.wake()
 
     def open_responder(self, now: float) -> Responder:
-        """A responder for a peer that has just connected."""
+        """Make the responder of a new connection."""
         settings = replace(self.settings, start_height=self.regtest.height)
         return self._make_responder(
             self.regtest,
@@ -129,7 +137,7 @@ class Node:
         )
 
     def enter(self, connection: ServerConnection) -> bool:
-        """Register a connection; False if there is no room for it."""
+        """Register a connection. Returns False if there are too many."""
         if self._server is None or len(self._connections) >= self.max_connections:
             logger.debug("connection refused: %d are open", len(self._connections))
             return False
@@ -146,9 +154,8 @@ class Node:
 class ServerConnection(asyncio.Protocol):
     """A socket with its responder.
 
-    There is no task: in each turn of the event loop, every connection with work does some steps.
-
-    Nothing is read while there is work, and no work is done while the peer has 1 MB left to read.
+    There is no task. In each turn of the event loop, every connection that has work does some steps. A connection with
+    work does not read, and does not work while the peer leaves 1 MB unread.
     """
 
     responder: Responder
@@ -160,7 +167,7 @@ class ServerConnection(asyncio.Protocol):
         self._scheduled = False
         self._gone = False
         self._stalled: asyncio.TimerHandle | None = None  # set while the peer does not read
-        self._timer: asyncio.TimerHandle | None = None  # for the responder's deadline
+        self._timer: asyncio.TimerHandle | None = None  # set for the responder's deadline
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -181,7 +188,7 @@ class ServerConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         self.responder.session.receive_eof()
         self.wake()
-        return True  # earlier requests are still answered
+        return True  # the socket stays open, and earlier requests are answered
 
     def pause_writing(self) -> None:
         self._stalled = self._loop.call_later(self._node.stall_s, self._cut)
@@ -215,7 +222,7 @@ class ServerConnection(asyncio.Protocol):
             return
         try:
             more = self._steps()
-        except BaseException:  # a bug, perhaps in a misbehaving responder: the peer must not hang
+        except BaseException:  # a bug, perhaps in a subclass of Responder; the peer must not wait for ever
             self.abort()
             raise
         if data := self.responder.session.data_to_send():
@@ -231,7 +238,7 @@ class ServerConnection(asyncio.Protocol):
         self._set_timer()
 
     def _steps(self) -> bool:
-        """Do some steps, whose messages are sent together; whether there is more to do."""
+        """Do some steps and return True if there is more to do. The caller sends their messages together."""
         session, end = self.responder.session, self._loop.time() + _TURN_S
         while more := self.responder.step():
             if session.waiting >= _TURN_SIZE or self._loop.time() >= end:
@@ -240,7 +247,9 @@ class ServerConnection(asyncio.Protocol):
 
     def _cut(self) -> None:
         logger.debug(
-            "disconnected: %d bytes were not read for %g s", self._transport.get_write_buffer_size(), self._node.stall_s
+            "disconnected: the peer left %d bytes unread for %g s",
+            self._transport.get_write_buffer_size(),
+            self._node.stall_s,
         )
         self.abort()
 

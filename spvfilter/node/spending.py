@@ -1,4 +1,4 @@
-"""Transactions that spend coins of any script by made-up signatures, and the same transaction with another fee."""
+"""Makes transactions that spend coins of any script with made-up signatures, and changes the fee of a transaction."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from spvfilter.node.scripts import SCHNORR_SIGNATURE, SIGNATURE, push
 from spvfilter.primitives import OutPoint, TxOut, hash_to_hex
 from spvfilter.transaction import Transaction
 
-_KEY = b"\x02" * 33  # that no script of a coin commits to: nobody checks
+_KEY = b"\x02" * 33  # a made-up public key; it need not match the script, as scripts are not checked
 
 
 def unlocked(coin: OutPoint, script: bytes) -> TxIn:
-    """An input that spends a coin, shaped as for its type of scriptPubKey."""
+    """Make an input that spends a coin, in the form that its type of scriptPubKey needs."""
     match script[:2], len(script):
         case b"\x00\x14", 22:  # P2WPKH
             return TxIn(coin, witness=(SIGNATURE, _KEY))
@@ -38,34 +38,34 @@ def spending(
     *,
     to: bytes | None = None,
 ) -> bytes:
-    """A transaction that spends coins; what outputs and fee leave goes to the script `to`, by default the first coin's.
+    """Serialize a transaction that spends coins. Change goes to the script `to`, by default that of the first coin.
 
-    Raises ParameterError for no coins, one that is not there, one given twice, a negative fee, and if the coins do not
-    suffice.
+    Raises ParameterError if there are no coins, if a coin is missing or given twice, if the fee is negative, or if the
+    coins do not suffice.
     """
     if not coins:
-        raise ParameterError("no coins to spend")
+        raise ParameterError("give at least one coin to spend")
     if len({coin for coin, _ in coins}) < len(coins):
         raise ParameterError("a coin is given twice")
     if fee < 0:
-        raise ParameterError(f"a fee must not be negative: {fee}")
+        raise ParameterError(f"a fee is at least 0 satoshi, not {fee}")
     known = [(coin, found) for coin, found in coins if found is not None]
     if len(known) < len(coins):
         missing = next(coin for coin, found in coins if found is None)
-        raise ParameterError(f"no unspent output {missing} in the chain or the mempool")
+        raise ParameterError(f"the coin {missing} is neither in the chain nor in the mempool")
     value, paid = sum(found.value for _, found in known), sum(output.value for output in outputs)
     left = value - paid - fee
     if left < 0 or not (outputs or left):
-        raise ParameterError(f"the coins are worth {value} satoshi, outputs and fee {paid + fee}")
+        raise ParameterError(f"the coins are worth {value} satoshi, but outputs and fee need {paid + fee}")
     change = [TxOut(left, known[0][1].script_pubkey if to is None else to)] if left else []
     return build_tx([unlocked(coin, found.script_pubkey) for coin, found in known], [*outputs, *change])
 
 
 def with_fee(tx: Transaction, more: int, change: bytes) -> bytes:
-    """A transaction that pays `more` satoshi of fee, from its last output to the script `change` or, if there is none,
-    from its largest.
+    """Raise the fee of a transaction by `more` satoshi, and return the new serialized transaction.
 
-    Raises ParameterError if that output is worth less, or nothing would be left of it.
+    The difference is taken from the last output that pays the script `change` or, if there is none, from the largest
+    output. Raises ParameterError if nothing would be left of that output.
     """
     outputs = tx.outputs
     own = [index for index, output in enumerate(outputs) if output.script_pubkey == change]
@@ -73,7 +73,7 @@ def with_fee(tx: Transaction, more: int, change: bytes) -> bytes:
     value = outputs[index].value - more
     if value <= 0:
         raise ParameterError(
-            f"{more} satoshi more of fee than {hash_to_hex(tx.txid)} pays, but its output {index} is worth"
+            f"the fee of {hash_to_hex(tx.txid)} cannot rise by {more} satoshi: its output {index} is worth only"
             f" {outputs[index].value}"
         )
     at, _, _ = tx.span.outputs[index]

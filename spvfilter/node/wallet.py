@@ -1,4 +1,4 @@
-"""The regtest miner's wallet: mature coinbases and change, confirmed or not. Nothing is signed."""
+"""Wallet of the regtest miner: mature coinbases, and change that is confirmed or not. Nothing is signed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spvfilter.transaction import Transaction
 
 
 class MinerWallet:
-    """Unspent outputs of one scriptPubKey. The owner of chain and mempool reports every change."""
+    """Unspent outputs of one scriptPubKey. `Regtest` reports every change of chain and mempool."""
 
     def __init__(self, chain: BlockTree, mempool: TxMempool, script_pubkey: bytes) -> None:
         self._chain = chain
@@ -25,11 +25,14 @@ class MinerWallet:
 
     @property
     def balance(self) -> int:
-        """Satoshi that the next block may spend."""
+        """Value, in satoshi, of the coins that the next block may spend."""
         return sum(self._free.values())
 
     def choose(self, value: int) -> tuple[list[OutPoint], int]:
-        """The oldest coins worth at least `value` satoshi together, and their sum. Raises ParameterError."""
+        """Choose the oldest coins with a sum of at least `value` satoshi; returns them and their sum.
+
+        Raises ParameterError if the coins do not suffice.
+        """
         chosen, worth = [], 0
         for outpoint, coin_value in self._free.items():
             if worth >= value:
@@ -64,7 +67,7 @@ class MinerWallet:
             self._free[outpoint] = value
 
     def recount(self) -> None:
-        """Recompute everything, after a reorganisation or after the mempool has dropped a transaction."""
+        """Recompute all coins after a reorganization, or after the mempool has dropped a transaction."""
         own = [(outpoint, coin) for outpoint, coin in self._chain.coins.items() if coin.script_pubkey == self._script]
         own = [(outpoint, coin) for outpoint, coin in own if not self._mempool.is_spent(outpoint)]
         next_height = self._chain.tip.height + 1

@@ -101,7 +101,7 @@ def test_without_replacement_a_second_spend_of_an_outpoint_is_refused_and_names_
     first = spend(coinbase(made, 1))
     made.submit_tx(first)
     assert refusal(made, spend(coinbase(made, 1), coinbase(made, 2))) == "txn-mempool-conflict"
-    with pytest.raises(RefusedError, match=f"is spent by {txid(first)[::-1].hex()}"):
+    with pytest.raises(RefusedError, match=f"transaction {txid(first)[::-1].hex()} spends"):
         made.submit_tx(spend(coinbase(made, 1), value=999))
     assert refusal(made, first) == "txn-already-in-mempool"
     with_witness = build_tx([TxIn(coinbase(made, 1), witness=(b"x",))], [ANY.pays(1_000)])

@@ -160,7 +160,7 @@ def test_a_block_may_be_mined_anywhere_and_the_first_of_equals_stays() -> None:
     side = made.mine(2, on=fork)
     assert made.chain.tip.hash == tip
     assert made.mine(on=side[-1])[0] == made.chain.tip.hash
-    with pytest.raises(ParameterError, match="no such block: 00"):
+    with pytest.raises(ParameterError, match="block 00"):
         made.mine(on=bytes(32))
 
 
@@ -218,7 +218,7 @@ def test_invalid_submissions_are_refused_and_change_nothing() -> None:
     made = regtest(3)
     other = Regtest(clock=lambda: NOW + 1)
     other.mine(2)
-    with pytest.raises(UnconnectedHeadersError, match="on the unknown"):
+    with pytest.raises(UnconnectedHeadersError, match="its parent .* is unknown"):
         made.submit_block(other.chain.tip.raw)
     with pytest.raises(RefusedError, match="duplicate"):
         made.submit_block(made.chain.tip.raw)
