@@ -218,7 +218,7 @@ def test_invalid_submissions_are_refused_and_change_nothing() -> None:
     made = regtest(3)
     other = Regtest(clock=lambda: NOW + 1)
     other.mine(2)
-    with pytest.raises(UnconnectedHeadersError, match="its parent .* is unknown"):
+    with pytest.raises(UnconnectedHeadersError, match=r"its parent .* is unknown"):
         made.submit_block(other.chain.tip.raw)
     with pytest.raises(RefusedError, match="duplicate"):
         made.submit_block(made.chain.tip.raw)
