@@ -1,10 +1,11 @@
-"""A pytest plugin for the tests of wallets: a regtest node and light clients, without asyncio and with it.
+"""A pytest plugin for the tests of wallets: a regtest node and light clients, for tests with or without asyncio.
 
     pytest_plugins = ["spvfilter.testing"]  # in conftest.py
 
-The fixture `regtest_node` is a RegtestNode with 101 blocks, `light_client` a function that makes clients of it.
-Transactions are not signed and no script is checked. PYTEST_DONT_REWRITE: a test that imports this before pytest loads
-it as a plugin gets no warning.
+The fixture `regtest_node` is a RegtestNode with 101 blocks. The fixture `light_client` is a function that makes light
+clients of this node. Transactions are not signed, and scripts are not checked.
+
+PYTEST_DONT_REWRITE: this word keeps pytest from warning about a test that imports this module before it is a plugin.
 """
 
 from __future__ import annotations
@@ -33,16 +34,15 @@ __all__ = ["LightClientFactory", "RegtestNode", "eventually", "light_client", "r
 
 T = TypeVar("T")
 
-_WAIT_S = 30.0
-_TURN_S = 0.02
+_WAIT_S = 30.0  # seconds that `eventually` waits by default
+_TURN_S = 0.02  # seconds between two looks at a condition
 
 
 class RegtestNode:
-    """A regtest node in a thread of its own; any thread may call it, and asynchronous tests, too: a call takes
-    milliseconds.
+    """A regtest node in its own thread. Any thread and any asynchronous test may call it: a call takes milliseconds.
 
-    Txids are 32 bytes in wire order, values satoshi. Methods raise ParameterError, AddressError, RefusedError, which
-    has Core's reason.
+    Txids are 32 bytes in wire order, and values are satoshi. The methods raise ParameterError and AddressError for
+    wrong arguments. They raise RefusedError, with Core's reject reason, if the node does not accept a transaction.
     """
 
     def __init__(self, blocks: int = 101) -> None:
@@ -57,7 +57,7 @@ class RegtestNode:
         return await Node(regtest).__aenter__()
 
     def close(self) -> None:
-        """Close every connection and end the thread."""
+        """Close all connections and end the thread."""
         with suppress(RuntimeError):  # closed before
             asyncio.run_coroutine_threadsafe(self._node.__aexit__(None, None, None), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -65,7 +65,7 @@ class RegtestNode:
             self._loop.close()
 
     def call(self, function: Callable[[Regtest], T]) -> T:
-        """Run a function of the Regtest in the node's thread and return its result."""
+        """Call a function with the `Regtest` of the node, in the node's thread, and return its result."""
 
         async def run() -> T:
             return function(self._node.regtest)
@@ -74,7 +74,7 @@ class RegtestNode:
 
     @property
     def address(self) -> str:
-        """HOST:PORT, for `peers` of a light client."""
+        """HOST:PORT of the node, for the argument `peers` of a light client."""
         return f"{self._node.host}:{self._node.port}"
 
     @property
@@ -84,78 +84,84 @@ class RegtestNode:
 
     @property
     def mempool(self) -> list[bytes]:
-        """The txids of the mempool, parents first."""
+        """Txids of the mempool, parents first."""
         return self.call(lambda regtest: [tx.txid for tx in regtest.mempool])
 
     def mine(self, blocks: int = 1, *, to: str | None = None) -> list[bytes]:
-        """Mine blocks with what is in the mempool, their coinbases for an address; returns their hashes."""
+        """Mine blocks with the transactions of the mempool, and return their hashes.
+
+        The coinbases pay the address `to`, by default the miner.
+        """
         script = None if to is None else address_to_script(to, REGTEST)
         return self.call(lambda regtest: regtest.mine(blocks, to=script))
 
     def reorg(self, depth: int) -> list[bytes]:
-        """Replace the last blocks by one more, empty ones; their transactions return to the mempool.
+        """Replace the last `depth` blocks by `depth + 1` empty ones, and return the hashes of the new blocks.
 
-        Returns the new hashes.
+        The transactions of the replaced blocks return to the mempool.
         """
         return self.call(lambda regtest: regtest.reorg(depth))
 
     def pay(self, address: str, value: int, *, fee: int = FEE) -> bytes:
-        """Pay an address, as output 0 of a transaction in the mempool; returns its txid."""
+        """Put a payment to an address into the mempool, and return its txid. Output 0 pays the address."""
         output = TxOut(value, address_to_script(address, REGTEST))
         return self.call(lambda regtest: regtest.pay(output, fee=fee))
 
     def spend(self, *coins: OutPoint, to: str, value: int, fee: int = FEE) -> bytes:
-        """Spend coins as their owner would: pay an address; the change goes to the first coin's own.
-
-        Returns the txid.
-        """
+        """Spend coins as their owner would, and return the txid. Change goes to the address of the first coin."""
         output = TxOut(value, address_to_script(to, REGTEST))
         return self.call(lambda regtest: regtest.spend(*coins, outputs=[output], fee=fee))
 
     def bump(self, txid: bytes, *, fee: int | None = None) -> bytes:
-        """Regtest.bump: replace a transaction of the mempool by one with a higher fee; returns the new txid."""
+        """Replace a transaction of the mempool by the same one with a higher fee, and return the new txid.
+
+        See `Regtest.bump`.
+        """
         return self.call(lambda regtest: regtest.bump(txid, fee=fee))
 
     def double_spend(self, txid: bytes, *, fee: int | None = None, in_block: bool = False) -> bytes:
-        """Regtest.double_spend: take what a transaction of the mempool spends away, there or in a block; returns the
-        rival's txid.
+        """Replace a transaction of the mempool by a payment of its coins to the miner, and return the new txid.
+
+        With `in_block` the new transaction is mined instead. See `Regtest.double_spend`.
         """
         return self.call(lambda regtest: regtest.double_spend(txid, fee=fee, in_block=in_block))
 
     def evict(self, txid: bytes) -> list[bytes]:
-        """Regtest.evict: remove a transaction and its descendants from the mempool; the txids removed."""
+        """Remove a transaction and its descendants from the mempool, and return their txids. See `Regtest.evict`."""
         return self.call(lambda regtest: regtest.evict(txid))
 
     def submit(self, raw: bytes) -> bytes:
-        """Put a transaction into the mempool; returns its txid."""
+        """Put a serialized transaction into the mempool, and return its txid."""
         return self.call(lambda regtest: regtest.submit_tx(raw))
 
 
 class LightClientFactory(Protocol):
-    """Makes an entered SyncLightClient of a watch list or of addresses, which has searched all blocks; it is left when
-    the test ends.
+    """Makes a running SyncLightClient that has searched all blocks. It ends with the test.
 
-    Further options are SyncLightClient's, such as `store`.
+    Options are arguments of SyncLightClient, such as `store`.
     """
 
     def __call__(self, watch: WatchList | Iterable[str], **options: object) -> SyncLightClient:
-        """Raises what entering raises, TimeoutError if the node's tip is not reached within 30 s."""
+        """Start a client for a watch list or for addresses.
+
+        Raises TimeoutError if it does not reach the node's tip within 30 s, and the errors of SyncLightClient.
+        """
 
 
 def eventually(condition: Callable[[], T], *, seconds: float = _WAIT_S) -> T:
-    """Wait until a condition holds and return what it gives. Raises TimeoutError."""
+    """Wait until `condition()` is true, and return its result. Raises TimeoutError after `seconds`."""
     end = time.monotonic() + seconds
     while True:
         if found := condition():
             return found
         if time.monotonic() >= end:
-            raise TimeoutError(f"within {seconds:g} s this did not become true: {condition}")
+            raise TimeoutError(f"this condition did not become true within {seconds:g} s: {condition}")
         time.sleep(_TURN_S)
 
 
 @pytest.fixture
 def regtest_node() -> Iterator[RegtestNode]:
-    """A regtest node whose first coinbase may be spent."""
+    """A regtest node with 101 blocks, so that the first coinbase may be spent."""
     node = RegtestNode()
     yield node
     node.close()
@@ -168,7 +174,7 @@ def light_client(regtest_node: RegtestNode) -> Iterator[LightClientFactory]:
 
         def make(watch: WatchList | Iterable[str], **options: object) -> SyncLightClient:
             if isinstance(watch, str):
-                raise TypeError("a watch list or an iterable of addresses expected, not one string")
+                raise TypeError("expected a watch list or an iterable of addresses, not one string")
             wanted = watch if isinstance(watch, WatchList) else WatchList.from_addresses(watch, REGTEST)
             options.setdefault("peers", [regtest_node.address])
             client = stack.enter_context(SyncLightClient(wanted, **options))  # type: ignore[arg-type]  # by name

@@ -1,4 +1,4 @@
-"""A full node asked by REST, JSON-RPC and ZMQ: its chain, its blocks, and what they spend."""
+"""Client of a full node by REST, JSON-RPC and ZMQ: its chain, its blocks, and the outputs that they spend."""
 
 from __future__ import annotations
 

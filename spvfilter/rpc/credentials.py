@@ -1,7 +1,4 @@
-"""What a node's JSON-RPC wants to know of its user: a cookie file, or a user and a password.
-
-None of them is ever shown.
-"""
+"""Credentials for a node's JSON-RPC: a cookie file, or a user and a password. They are never shown."""
 
 from __future__ import annotations
 
@@ -13,22 +10,22 @@ from typing import Protocol
 from spvfilter._public import public
 from spvfilter.errors import NodeRefusedError, ParameterError
 
-_LONGEST = 1_024  # bytes of "user:password"
+_LONGEST = 1_024  # bytes of `user:password` (our choice)
 
 
 @public
 class Credentials(Protocol):
-    """Gives the user and password of a node, each time anew."""
+    """A source of the user name and the password of a node."""
 
     def secret(self) -> str:
-        """`user:password`. Raises NodeRefusedError if there are none."""
+        """Return the current `user:password`. Raises NodeRefusedError if there is none."""
 
 
 @public
 class Password:
-    """A user and a password, as rpcuser and rpcpassword or rpcauth name them.
+    """A user name and a password, as in the node's options rpcuser and rpcpassword, or rpcauth.
 
-    Raises ParameterError for an empty user, a user with a colon, and more than 1,024 bytes.
+    Raises ParameterError if the user name is empty or has a colon, or if both have more than 1,024 bytes together.
     """
 
     def __init__(self, user: str, password: str) -> None:
@@ -39,7 +36,7 @@ class Password:
             raise ParameterError(f"a user and password have at most {_LONGEST} bytes")
 
     def secret(self) -> str:
-        """`user:password`."""
+        """Return `user:password`."""
         return self._secret
 
     def __repr__(self) -> str:
@@ -48,16 +45,16 @@ class Password:
 
 @public
 class CookieFile:
-    """The .cookie that Bitcoin Core writes at each start, in its data directory.
+    """The file `.cookie` in Bitcoin Core's data directory, which Core writes at each start.
 
-    It is read again whenever it is needed.
+    It is read again each time that it is needed.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
     def secret(self) -> str:
-        """What the file says now. Raises NodeRefusedError if there is none, or another file."""
+        """Read the file. Raises NodeRefusedError if it is missing or is not a cookie file."""
         try:
             with self.path.open("rb") as file:
                 raw = file.read(_LONGEST + 1)
@@ -75,16 +72,16 @@ class CookieFile:
 
 
 def basic(secret: str) -> str:
-    """The value of the header Authorization (RFC 7617)."""
+    """Encode the value of the header Authorization (RFC 7617)."""
     return f"Basic {base64.b64encode(secret.encode()).decode('ascii')}"
 
 
 def redacted(text: str, secret: str | None) -> str:
-    """A text of the node without the secret, which it could repeat."""
+    """Remove the secret from a text of the node, which may repeat it."""
     if not secret:
         return text
     user, _, password = secret.partition(":")
     for part in (secret, basic(secret).partition(" ")[2], password, user):
-        if len(part) > 3:  # a shorter one is no secret, and is in any text
+        if len(part) > 3:  # a shorter part is no secret, and occurs in any text
             text = text.replace(part, "…")
     return text

@@ -1,4 +1,4 @@
-"""Where a node's HTTP server is: the URL that a user gives, taken apart."""
+"""The address of a node's HTTP server, parsed from a URL."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from spvfilter.errors import ParameterError
 
 _URL = re.compile(r"(?i)(https?)://(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9._-]{1,253}))(?::([0-9]{1,5}))?/?")
 _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-RPC_PORT = 8332  # Bitcoin Core's on mainnet
+RPC_PORT = 8332  # Bitcoin Core's default port for RPC and REST on mainnet
 
 
 def is_url(text: str) -> bool:
-    """Whether a text is meant as a URL and not as a path."""
+    """True if a text begins as a URL does, and not as a path."""
     return _HAS_SCHEME.match(text) is not None
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The address of a node's HTTP server. It has no user and no password, so that it can be shown."""
+    """The address of a node's HTTP server. It may be shown, as it has no user name and no password."""
 
     scheme: str
-    """Http or https."""
+    """`http` or `https`."""
     host: str
-    """A name or an address; IPv6 without brackets."""
+    """A host name or an IP address; IPv6 without brackets."""
     port: int = RPC_PORT
+    """TCP port, 1 to 65535."""
 
     @classmethod
     def parse(cls, url: str) -> Endpoint:
-        """From http://HOST:PORT or https://…, IPv6 in brackets; the port is 8332 if it is not given.
+        """Parse a URL such as http://HOST:PORT or https://[IPV6]:PORT. The default port is 8332.
 
-        Raises ParameterError, which never repeats the text: there may be a password in it.
+        Raises ParameterError if it is not such a URL. The message does not repeat it, as it may hold a password.
         """
         if "@" in url:
             raise ParameterError(

@@ -1,6 +1,4 @@
-"""A full node as a source of blocks: its best chain listed and linked, each block checked against the hash that was
-asked for.
-"""
+"""A full node as a source of blocks: lists its best chain, and checks each block against the requested hash."""
 
 from __future__ import annotations
 
@@ -43,47 +41,46 @@ else:
     asyncio = deferred("asyncio")
 
 T = TypeVar("T")
-_MOST_CHANGES = 5  # of the chain while it is listed
-_CHANGE_PAUSE_S = 2.0
-_AT_ONCE = 20
-"""Transactions of the mempool that are asked for together (our choice)."""
+_MOST_CHANGES = 5  # attempts to list a chain that changes meanwhile (our choice)
+_CHANGE_PAUSE_S = 2.0  # seconds between two attempts
+_AT_ONCE = 20  # transactions of the mempool that are requested together (our choice)
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A run of blocks of a node's best chain, as it was at one moment: their hashes, 32 bytes each in wire order, one
-    after the other.
-    """
+    """Hashes of successive blocks of a node's best chain, as it was at one moment."""
 
     first: int
     """Height of the first block."""
     previous: bytes = field(repr=False)
-    """Hash of the block before it."""
+    """Hash of the block before the first, 32 bytes in wire order."""
     hashes: bytes = field(repr=False)
+    """Hashes of the blocks, one after the other; 32 bytes each, in wire order."""
 
     def __len__(self) -> int:
         return len(self.hashes) // HASH_SIZE
 
     @property
     def last(self) -> int:
-        """The height of the last block; one below the first where there is none."""
+        """Height of the last block; `first - 1` if there are no blocks."""
         return self.first + len(self) - 1
 
     def hash_at(self, height: int) -> bytes:
-        """The hash of the block of a height of this run."""
+        """Return the hash of the block at a height from `first` to `last`."""
         at = (height - self.first) * HASH_SIZE
         return self.hashes[at : at + HASH_SIZE]
 
 
 @public
 class FullNode:
-    """A node of the user's own, asked by REST where it serves that, else by JSON-RPC, which needs credentials.
+    """A full node that the user trusts, such as the user's own. `FullNode.open` connects to one.
 
-    Made by `FullNode.open`.
+    Requests go by REST if the node serves it, else by JSON-RPC, which needs credentials. A request that fails is
+    repeated as `Patience` allows.
 
-    Headers are checked for linking and proof of work, blocks for their hash, merkle root and witness commitment. That
-    the chain is the best one, and what blocks spend, rests on the node's word. What `Patience` allows is asked again.
+    Headers are checked for links and proof of work. Blocks are checked for hash, merkle root and witness commitment.
+    The node is trusted for two facts: which chain is the best, and which outputs a block spends.
     """
 
     def __init__(self, api: NodeApi, endpoint: Endpoint, network: Network, patience: Patience) -> None:
@@ -103,10 +100,18 @@ class FullNode:
         limits: Limits | None = None,
         patience: Patience | None = None,
     ) -> AsyncIterator[FullNode]:
-        """Reach a node at http://HOST:PORT or https://HOST:PORT, wait while it is starting, and check its genesis
-        block.
+        """Connect to a node, wait while it starts, and check its genesis block.
 
-        Raises ParameterError for a bad URL and without the extra `rpc`; NodeError.
+        Args:
+            url: http://HOST:PORT or https://HOST:PORT.
+            network: Network that the node must be on.
+            credentials: For JSON-RPC, which is used if the node does not serve REST.
+            limits: Connections and timeouts.
+            patience: How often a request is repeated.
+
+        Raises:
+            ParameterError: The URL is malformed, or the extra `rpc` is not installed.
+            NodeError: The node cannot be reached, refuses the credentials, or is on another network.
         """
         endpoint, patience = Endpoint.parse(url), patience or Patience()
         async with aclosing(HttpClient(endpoint, limits or Limits())) as http:
@@ -122,29 +127,38 @@ class FullNode:
             genesis = await patience.ask(lambda: api.hash_at(0))
             if genesis != network.genesis_hash:
                 raise NodeNetworkError(
-                    f"{endpoint}: a node of {info.name}, whose genesis block is not that of {network}"
+                    f"{endpoint}: the node is on {info.name}: its genesis block is not that of {network}"
                 )
             yield cls(api, endpoint, network, patience)
 
     @property
     def tells_spent(self) -> bool:
-        """Whether it tells what blocks spend, as far as is known."""
+        """False once the node is known not to answer `undo_record`."""
         return self._api.tells_spent
 
     async def info(self) -> ChainInfo:
-        """What the node says of its chain. Raises NodeError."""
+        """Ask for a description of the node's chain. Raises NodeError if there is no valid answer."""
         return await self._ask(self._api.info)
 
     async def hash_at(self, height: int) -> bytes | None:
-        """The hash of the block of a height in the best chain; None if that is shorter. Raises NodeError."""
+        """Ask for the hash of the best chain's block at a height; None if the chain is shorter.
+
+        Raises NodeError if there is no valid answer.
+        """
         return await self._ask(lambda: self._api.hash_at(height))
 
     async def block(self, digest: bytes) -> bytes:
-        """The block with this hash. Raises NodeError; NodePrunedError if the node has only its header."""
+        """Ask for the block with this hash, and check it.
+
+        Raises NodePrunedError if the node has only the header, NodeError if there is no valid answer.
+        """
         return await self._ask(lambda: self._block(digest))
 
     async def undo_record(self, digest: bytes, previous: bytes) -> bytes | None:
-        """What the block spends, as an undo record with its check; None if the node does not tell. Raises NodeError."""
+        """Ask for the outputs that a block spends, and return them as an undo record with its checksum.
+
+        None means that the node does not answer this. Raises NodeError if there is no valid answer.
+        """
         return await self._ask(lambda: self._record(digest, previous))
 
     async def mempool_txs(self) -> AsyncGenerator[bytes]:
@@ -172,11 +186,18 @@ class FullNode:
         return found
 
     async def listing(self, first: int = 0, last: int | None = None, from_time: int | None = None) -> Listing:
-        """The best chain from height `first` on to `last` or its end, beginning with the first block that has a time or
-        a later one.
+        """List the blocks of the best chain.
 
-        Raises NodeChainError if it changes too fast, SourceError if there is no such block, NodePrunedError if the node
-        has pruned them.
+        Args:
+            first: Height of the first block.
+            last: Height of the last block, by default the tip.
+            from_time: Skip blocks before the first block with this time or a later one, in seconds since 1970.
+
+        Raises:
+            NodeChainError: The chain changed five times while it was listed.
+            SourceError: There are no such blocks.
+            NodePrunedError: The node has pruned some of the blocks.
+            NodeError: There was no valid answer.
         """
         for _ in range(_MOST_CHANGES):
             if (listing := await self._listed(first, last, from_time)) is not None:
@@ -194,14 +215,14 @@ class FullNode:
         return raw
 
     def check(self, raw: bytes, digest: bytes) -> None:
-        """Raise NodeAnswerError unless these are the bytes of the block with this hash."""
+        """Check that `raw` is the block with this hash. Raises NodeAnswerError if it is not."""
         name = hash_to_hex(digest)
         if sha256d(raw[:HEADER_SIZE]) != digest:
-            raise NodeAnswerError(f"{self.endpoint}: gives another block than {name}, or none")
+            raise NodeAnswerError(f"{self.endpoint}: the answer is another block than {name}, or no block")
         try:
             check_block(raw)
         except FormatError as error:
-            raise NodeAnswerError(f"{self.endpoint}: gives a damaged block {name}: {error}") from None
+            raise NodeAnswerError(f"{self.endpoint}: the block {name} in the answer is damaged: {error}") from None
 
     async def _record(self, digest: bytes, previous: bytes) -> bytes | None:
         answer = await self._api.spent(digest)
@@ -211,16 +232,16 @@ class FullNode:
             return await asyncio.to_thread(undo_record, answer, previous)
         except FormatError as error:
             raise NodeAnswerError(
-                f"{self.endpoint}: what block {hash_to_hex(digest)} spends is malformed: {error}"
+                f"{self.endpoint}: the list of outputs that block {hash_to_hex(digest)} spends is malformed: {error}"
             ) from None
 
     async def _listed(self, first: int, last: int | None, from_time: int | None) -> Listing | None:
-        """The same once; None if the chain changed meanwhile."""
+        """Try once to list the blocks; None if the chain changed meanwhile."""
         info = await self.info()
         last = info.height if last is None else min(last, info.height)
         if first > last:
             raise SourceError(
-                f"{self.endpoint}: no block from height {first:,} on: its chain ends at height {info.height:,}"
+                f"{self.endpoint}: no block at height {first:,}: the chain ends at height {info.height:,}"
             )
         digest = await self.hash_at(first)
         if digest is None:
@@ -239,11 +260,11 @@ class FullNode:
             digest = hashes[-HASH_SIZE:]
         listing = listed.listing()
         if not len(listing):
-            raise SourceError(f"{self.endpoint}: no block of that date or later up to height {last:,}")
+            raise SourceError(f"{self.endpoint}: no block up to height {last:,} is of that date or later")
         if listing.first < info.prune_height:
             raise NodePrunedError(
-                f"{self.endpoint}: has pruned the blocks below height {info.prune_height:,}: scan from there on"
-                " (--from-height), or ask a node that has them"
+                f"{self.endpoint}: the node has pruned the blocks below height {info.prune_height:,}: scan from this"
+                " height on (--from-height), or ask a node that has them"
             )
         return listing
 
@@ -255,12 +276,12 @@ class FullNode:
         return await self._ask(ask)
 
     def _checked(self, headers: bytes, digest: bytes, height: int) -> bytes:
-        """The hashes of headers that begin with the block asked for. Raises NodeAnswerError."""
+        """Check headers, and return their hashes. Raises NodeAnswerError if the first is not the requested block."""
         if len(headers) % HEADER_SIZE:
-            raise NodeAnswerError(f"{self.endpoint}: {len(headers)} bytes are no headers")
+            raise NodeAnswerError(f"{self.endpoint}: {len(headers)} bytes are not headers of {HEADER_SIZE} bytes each")
         hashes = header_hashes(headers)
         if hashes[:HASH_SIZE] not in (b"", digest):
-            raise NodeAnswerError(f"{self.endpoint}: gives other headers than those from {hash_to_hex(digest)} on")
+            raise NodeAnswerError(f"{self.endpoint}: the headers do not begin with block {hash_to_hex(digest)}")
         try:
             check_proofs(headers, hashes, self.network)
         except HeaderError as error:
@@ -269,7 +290,7 @@ class FullNode:
 
 
 class _Listed:
-    """A listing in the making."""
+    """A listing that is not complete yet."""
 
     def __init__(self, first: int, from_time: int | None) -> None:
         self.first = first
@@ -278,7 +299,7 @@ class _Listed:
         self._from_time = from_time
 
     def add(self, headers: bytes, hashes: bytes, skipped: int) -> None:
-        """Take the next headers, but for the first `skipped`."""
+        """Add the next headers, except the first `skipped`."""
         for number in range(skipped, len(hashes) // HASH_SIZE):
             if self._from_time is not None:
                 header = headers[number * HEADER_SIZE : (number + 1) * HEADER_SIZE]

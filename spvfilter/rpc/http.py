@@ -1,4 +1,4 @@
-"""Requests to a node over HTTP: one connection pool, bounded answers, no redirects, no compression, no proxies."""
+"""HTTP requests to a node: one connection pool, bounded answers, no redirects, no compression, no proxies."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ else:
     asyncio = deferred("asyncio")
     ssl = deferred("ssl")
 
-ERROR_BODY_SIZE = 16_384  # bytes of an answer that is an error
-_SHOWN = 200  # characters of the node's own words
+ERROR_BODY_SIZE = 16_384  # bytes of an answer that reports an error (our choice)
+_SHOWN = 200  # characters of the node's text that messages show
 _BUSY = (
     HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.BAD_GATEWAY,
@@ -42,13 +42,14 @@ _BUSY = (
 @public
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is spent on a node at most. Raises ParameterError for what is not positive."""
+    """Connections and timeouts for requests to a node. Raises ParameterError for a value that is not above 0."""
 
     connections: int = 4
-    """As many requests at once; Core works on 4 by default up to version 28."""
+    """Connections, and requests at once. Core up to version 28 works on 4 by default."""
     connect_s: float = 10.0
+    """Seconds to establish a connection."""
     answer_s: float = 120.0
-    """For a whole answer, however slowly it comes."""
+    """Seconds for a whole answer."""
 
     def __post_init__(self) -> None:
         if self.connections < 1 or not self.connect_s > 0 or not self.answer_s > 0:
@@ -57,20 +58,23 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer that came in whole. Its status may be an error's."""
+    """A complete answer. Its status may report an error."""
 
     status: int
+    """Status code."""
     content_type: str
+    """Type of the body, in lower case and without parameters."""
     body: bytes
+    """The body."""
 
     @property
     def words(self) -> str:
-        """What the node says, printable and shortened."""
+        """The body as a short printable text."""
         return shown(self.body[: 4 * _SHOWN].decode("utf-8", "replace"))
 
 
 def shown(text: str) -> str:
-    """A text of the node as it may be printed: on one line, printable, not long."""
+    """Make a text of the node fit to be printed: one line, printable characters, at most 200 of them."""
     plain = " ".join("".join(each if each.isprintable() else " " for each in text[: 4 * _SHOWN]).split())
     return plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}…"
 
@@ -79,12 +83,12 @@ def _httpx() -> ModuleType:
     try:
         import httpx
     except ImportError:
-        raise ParameterError("a node is asked with httpx: pip install 'spvfilter[rpc]'") from None
+        raise ParameterError("requests to a node need httpx: pip install 'spvfilter[rpc]'") from None
     return httpx
 
 
 class HttpClient:
-    """A pool of connections to one node, to be closed with `aclose`. Raises ParameterError without httpx."""
+    """A pool of connections to one node. Close it with `aclose`. Raises ParameterError if httpx is not installed."""
 
     def __init__(self, endpoint: Endpoint, limits: Limits) -> None:
         library = _httpx()
@@ -96,7 +100,7 @@ class HttpClient:
             headers={"Accept-Encoding": "identity", "User-Agent": "spvfilter"},
             verify=ssl.create_default_context() if endpoint.scheme == "https" else False,
             follow_redirects=False,
-            trust_env=False,  # neither proxies nor passwords of .netrc
+            trust_env=False,  # no proxies, and no passwords of .netrc
             timeout=library.Timeout(limits.answer_s, connect=limits.connect_s),
             limits=library.Limits(max_connections=limits.connections, max_keepalive_connections=limits.connections),
         )
@@ -105,11 +109,11 @@ class HttpClient:
         await self._client.aclose()
 
     async def get(self, path: str, most: int) -> Reply:
-        """The answer to GET, of at most `most` bytes. Raises NodeUnreachableError, NodeAnswerError."""
+        """Send a GET request. Raises NodeUnreachableError, or NodeAnswerError for more than `most` bytes."""
         return await self._ask("GET", path, most, None, {})
 
     async def post(self, path: str, most: int, body: bytes, headers: Mapping[str, str]) -> Reply:
-        """The answer to POST of JSON, likewise."""
+        """Send a POST request with JSON. Raises NodeUnreachableError, or NodeAnswerError for more than `most` bytes."""
         return await self._ask("POST", path, most, body, {"Content-Type": "application/json", **headers})
 
     async def _ask(self, method: str, path: str, most: int, body: bytes | None, headers: Mapping[str, str]) -> Reply:
@@ -135,18 +139,18 @@ class HttpClient:
                 raise NodeUnreachableError(f"{self.endpoint}: no connection: {shown(str(error))}") from None
             except library.RemoteProtocolError as error:
                 raise NodeUnreachableError(
-                    f"{self.endpoint}: the answer was cut off or is no HTTP: {shown(str(error))}"
+                    f"{self.endpoint}: the answer was cut off or is not HTTP: {shown(str(error))}"
                 ) from None
             except (library.HTTPError, OSError) as error:
                 raise NodeUnreachableError(f"{self.endpoint}: the connection broke: {type(error).__name__}") from None
 
     async def _read(self, answer: httpx.Response, most: int) -> Reply:
         if answer.is_redirect or 300 <= answer.status_code < 400:
-            raise NodeAnswerError(f"{self.endpoint}: redirects elsewhere, which is not followed")
+            raise NodeAnswerError(f"{self.endpoint}: the answer redirects to another URL, which is not followed")
         coding = answer.headers.get("content-encoding", "identity").strip().lower()
         if coding not in ("", "identity"):
             raise NodeAnswerError(
-                f"{self.endpoint}: the answer is compressed ({shown(coding)}), which was not asked for"
+                f"{self.endpoint}: the answer is compressed ({shown(coding)}), which was not requested"
             )
         most = most if answer.status_code == HTTPStatus.OK else max(most, ERROR_BODY_SIZE)
         body = bytearray()
@@ -160,14 +164,16 @@ class HttpClient:
 
 
 def check_status(reply: Reply, endpoint: Endpoint, secret: str | None = None) -> None:
-    """Raise the error of a status that means the same by REST and RPC, without the secret:
+    """Check a status code that means the same in REST and in RPC.
 
-    NodeRefusedError, NodeBusyError.
+    Raises NodeRefusedError for 401 and 403, and NodeBusyError for 429, 502, 503 and 504. No message has the secret.
     """
     if reply.status == HTTPStatus.UNAUTHORIZED:
         raise NodeRefusedError(f"{endpoint}: wrong user, password or cookie (401)")
     if reply.status == HTTPStatus.FORBIDDEN:
-        raise NodeRefusedError(f"{endpoint}: we may not ask that (403): see rpcallowip and rpcwhitelist of the node")
+        raise NodeRefusedError(
+            f"{endpoint}: the node forbids the request (403): see its options rpcallowip and rpcwhitelist"
+        )
     if reply.status in _BUSY:
         raise NodeBusyError(
             f"{endpoint}: busy or starting ({reply.status}): {redacted(reply.words, secret) or 'it gives no reason'}"
@@ -175,7 +181,7 @@ def check_status(reply: Reply, endpoint: Endpoint, secret: str | None = None) ->
 
 
 def _is_of_tls(error: BaseException | None) -> bool:
-    """Whether an error, or one that it came of, is one of TLS: a certificate that is not trusted, or no TLS at all."""
+    """True if an error or its cause is a TLS error: an untrusted certificate, or a server without TLS."""
     while error is not None:
         if isinstance(error, ssl.SSLError):
             return True

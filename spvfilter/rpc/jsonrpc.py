@@ -1,5 +1,6 @@
-"""Bitcoin Core's JSON-RPC (doc/JSON-RPC-interface.md, httprpc.cpp), version 1: with a password, in bounded batches,
-blocks as hex.
+"""Bitcoin Core's JSON-RPC, version 1 (doc/JSON-RPC-interface.md, httprpc.cpp).
+
+It needs a password. Batches are bounded, and blocks come as hex.
 """
 
 from __future__ import annotations
@@ -33,21 +34,21 @@ else:
     asyncio = deferred("asyncio")
     json = deferred("json")
 
-# Core rpc/protocol.h
+# Error codes (Core rpc/protocol.h)
 _IN_WARMUP = -28
-_INVALID_PARAMETER = -8  # a height that the chain does not have
-_NOT_THERE = (-1, -5)  # pruned or not downloaded; unknown
+_INVALID_PARAMETER = -8  # the answer for a height above the tip
+_NOT_THERE = (-1, -5)  # the block is pruned or not downloaded; it is unknown
 
 Call = tuple[str, tuple[object, ...]]
 
 
 class JsonRpc:
-    """A node asked by JSON-RPC.
+    """Questions to a node by JSON-RPC.
 
-    After a 401 the credentials are read again, once: a cookie changes at each start of the node.
+    After status 401 the credentials are read again, once, as a cookie changes at each start of the node.
     """
 
-    headers_at_once = 500  # a batch: Core works on its calls one after the other
+    headers_at_once = 500  # calls of one batch (our choice); Core works on them one after the other
     tells_spent = False
 
     def __init__(self, http: HttpClient, credentials: Credentials) -> None:
@@ -84,7 +85,7 @@ class JsonRpc:
                 raise each
             header = parsed_hex(each, HEADER_SIZE, self._endpoint)
             if len(header) != HEADER_SIZE:
-                raise NodeAnswerError(f"{self._endpoint}: a header of {len(header)} bytes")
+                raise NodeAnswerError(f"{self._endpoint}: a header has {HEADER_SIZE} bytes, this has {len(header)}")
             headers += header
         return bytes(headers)
 
@@ -98,7 +99,7 @@ class JsonRpc:
         return await asyncio.to_thread(parsed_hex, found, BLOCK_ANSWER_SIZE, self._endpoint)
 
     async def spent(self, digest: bytes) -> bytes | None:
-        """None: only REST tells it in a form that is small."""
+        """Return None: only REST has a compact form of this answer."""
         return None
 
     async def mempool(self) -> list[bytes]:
@@ -124,7 +125,7 @@ class JsonRpc:
         return found
 
     async def _batch(self, calls: Sequence[Call], most: int = SMALL_ANSWER_SIZE) -> list[object]:
-        """The results in the order of the calls, a NodeRpcError in place of one that failed."""
+        """Make several calls. Returns results in the order of the calls; a call that failed has a NodeRpcError."""
         reply = await self._post([_request(number, call) for number, call in enumerate(calls)], most)
         return await asyncio.to_thread(self._results, reply, len(calls))
 
@@ -161,7 +162,7 @@ class JsonRpc:
             and answers[0].get("error") is not None
             and answers[0].get("id") is None
         ):
-            raise self._error(answers[0]["error"])  # of the request as a whole
+            raise self._error(answers[0]["error"])  # the error is about the whole request
         by_id = {
             answer.get("id"): answer for answer in answers if isinstance(answer, dict) and type(answer.get("id")) is int
         }
@@ -174,7 +175,7 @@ class JsonRpc:
         return results
 
     def _error(self, error: object) -> NodeRpcError:
-        """From an error object. Raises NodeBusyError for a node that is starting."""
+        """Make the error for an error object. Raises NodeBusyError if the node is starting."""
         code = error.get("code") if isinstance(error, dict) else None
         told = error.get("message") if isinstance(error, dict) else None
         message = redacted(shown(told), self._secret) if isinstance(told, str) else "without a reason"

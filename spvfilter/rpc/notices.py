@@ -1,9 +1,12 @@
-"""What Bitcoin Core publishes by ZMQ when its chain changes (doc/zmq.md): a reason to look at the chain, and never
-proof of anything.
+"""Notices that Bitcoin Core publishes by ZMQ when its chain changes (doc/zmq.md).
 
-A message has three parts: topic, body, and a counter of the topic's messages, u32 LE. `rawblock` has the new tip's
-block as its body, `sequence` a block hash in display order and C or D for connected or disconnected (A and R are of the
-mempool), `hashblock` a hash.
+They are a reason to look at the chain. They prove nothing.
+
+A message has three parts: topic, body, and the number of the topic's messages so far, u32 LE. The bodies are:
+
+- `rawblock`: the block of the new tip.
+- `sequence`: a block hash in display order, then C for connected or D for disconnected. (A and R are of the mempool.)
+- `hashblock`: the hash of the new tip.
 """
 
 from __future__ import annotations
@@ -24,21 +27,18 @@ else:
     asyncio = deferred("asyncio")
 
 _TOPICS = (b"rawblock", b"sequence", b"hashblock")
-_WAITING = 50  # messages, of at most 4 MB, that libzmq keeps before it drops more
-_BLOCKS_KEPT = 4
+_WAITING = 50  # Messages of up to 4 MB that libzmq keeps before it drops further ones (our choice).
+_BLOCKS_KEPT = 4  # Published blocks that are kept until they are asked for (our choice).
 
 
 @public
 class TipNotices:
-    """Wakes when a node publishes that its chain has changed, or when messages were lost.
-
-    Made by `TipNotices.subscribed`.
-    """
+    """Notices of a node that its chain has changed, or that messages were lost. `TipNotices.subscribed` makes one."""
 
     def __init__(self) -> None:
-        self.received = 0  # messages of a known form
-        self.lost = 0  # messages that the counters say are missing
-        self.malformed = 0
+        self.received = 0  # number of well-formed messages
+        self.lost = 0  # number of messages that are missing, by the counters
+        self.malformed = 0  # number of malformed messages
         self._last: dict[bytes, int] = {}  # the last counter of each topic
         self._blocks: OrderedDict[bytes, bytes] = OrderedDict()
         self._news = asyncio.Event()
@@ -46,10 +46,16 @@ class TipNotices:
     @classmethod
     @asynccontextmanager
     async def subscribed(cls, addresses: Sequence[str]) -> AsyncIterator[TipNotices]:
-        """Subscribe to tcp://HOST:PORT or ipc://PATH, one or several, as -zmqpubrawblock and -zmqpubsequence have them.
+        """Subscribe to the notices of a node.
 
-        A publisher that is down is tried again for ever; one that sends more than a block has is not listened to any
-        more. Raises ParameterError for a bad address, and without the extra `zmq`.
+        A publisher that is down is connected again and again. A publisher that sends a message larger than a block is
+        disconnected.
+
+        Args:
+            addresses: tcp://HOST:PORT or ipc://PATH, as in the node's options -zmqpubrawblock and -zmqpubsequence.
+
+        Raises:
+            ParameterError: An address is malformed, or the extra `zmq` is not installed.
         """
         notices = cls()
         async with subscription(addresses, _TOPICS, _WAITING) as receive_parts:
@@ -67,7 +73,7 @@ class TipNotices:
                     await receiving
 
     async def wait(self, timeout_s: float) -> bool:
-        """Wait for news, at most that long; whether there were any."""
+        """Wait for a notice, at most `timeout_s` seconds. Returns True if there was one."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._news.wait()
@@ -76,8 +82,9 @@ class TipNotices:
         return found
 
     def block(self, digest: bytes) -> bytes | None:
-        """The bytes that were published lately as the block with this hash, which is that of their header; nothing else
-        was checked.
+        """Return a block that was published recently, or None.
+
+        The hash of its header is `digest`. Nothing else was checked.
         """
         return self._blocks.pop(digest, None)
 
@@ -91,7 +98,8 @@ class TipNotices:
         before = self._last.get(topic)
         self._last[topic] = counter
         missing = missing_between(before, counter)
-        if missing and counter > (before or 0):  # a lower one: the node was started again, or the message came twice
+        # A lower counter means that the node was restarted, or that the message came twice.
+        if missing and counter > (before or 0):
             self.lost += missing
         if missing or self._is_news(topic, body):
             self._news.set()

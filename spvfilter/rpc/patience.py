@@ -1,4 +1,4 @@
-"""How often and for how long a node is asked again that does not answer as it should."""
+"""Patience: how often and for how long a request to a node is repeated."""
 
 from __future__ import annotations
 
@@ -18,37 +18,40 @@ else:
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-_FIRST_PAUSE_S = 0.5
-_LONGEST_PAUSE_S = 30.0
-_MOST_WRONG = 3  # answers in a row that are not what was asked for
+_FIRST_PAUSE_S = 0.5  # Seconds before the first repetition; the pause doubles (our choice).
+_LONGEST_PAUSE_S = 30.0  # Longest pause, in seconds (our choice).
+_MOST_WRONG = 3  # Wrong answers to one request that end it (our choice).
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How a node is asked again that does not answer as it should.
+    """How often and for how long a request to a node is repeated.
 
-    One that is down, starting or overloaded is asked for `seconds` after its last answer, with pauses that grow from
-    0.5 s to 30 s; None is for ever. A wrong answer is asked for again twice. `told` gets a sentence each time that
-    something goes wrong. `sleep` and `clock` are asyncio.sleep and time.monotonic by default.
-
-    Raises ParameterError for a negative number of seconds.
+    While the node is down, starting or overloaded, a request is repeated with pauses of 0.5 s to 30 s. After a wrong
+    answer it is repeated twice. Raises ParameterError if `seconds` is negative.
     """
 
     seconds: float | None = 600.0
+    """Seconds after which a node that does not answer is given up; None for never."""
     told: Callable[[str], None] | None = None
+    """Called with a sentence before each repetition."""
     sleep: Callable[[float], Awaitable[None]] | None = None
+    """Waits for a number of seconds; None for `asyncio.sleep`."""
     clock: Callable[[], float] = time.monotonic
-    """Seconds."""
+    """Returns seconds since an arbitrary start."""
 
     def __post_init__(self) -> None:
         if self.seconds is not None and not self.seconds >= 0:
-            raise ParameterError(f"patience is a number of seconds, 0 or more: {self.seconds}")
+            raise ParameterError(f"patience is a number of seconds, 0 or more, not {self.seconds}")
 
     async def ask(self, call: Callable[[], Awaitable[T]], *, is_known: bool = True) -> T:
-        """Await `call()` until it succeeds. Raises the last NodeError.
+        """Await `call()`, again and again, until it succeeds or the patience ends.
 
-        Of a node that never answered, a refused connection is final.
+        A failed connection is not repeated unless `is_known` is True: the node has answered before.
+
+        Raises:
+            NodeError: The last error, when the patience ends.
         """
         begun, pause, wrong = self.clock(), _FIRST_PAUSE_S, 0
         while True:
@@ -70,11 +73,11 @@ class Patience:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     async def pause(self, seconds: float) -> None:
-        """Sleep."""
+        """Wait for a number of seconds."""
         await (self.sleep or asyncio.sleep)(seconds)
 
     def tell(self, sentence: str) -> None:
-        """Log a sentence, and pass it on."""
+        """Log a sentence, and pass it to `told`."""
         _log.info("%s", sentence)
         if self.told is not None:
             self.told(sentence)

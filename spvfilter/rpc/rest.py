@@ -1,5 +1,6 @@
-"""Bitcoin Core's REST interface (doc/REST-interface.md, rest.cpp): binary answers without a password, if the node runs
-with rest=1.
+"""Bitcoin Core's REST interface (doc/REST-interface.md, rest.cpp).
+
+It needs no password, and its answers are binary. The node must run with rest=1.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ _NOT_SERVED = "REST is off: start the node with -rest=1, or give --cookie FILE o
 
 
 class Rest:
-    """A node asked by REST.
+    """Questions to a node by REST.
 
-    What it lacks is told by status 404 with a sentence; a path that is not served by one without.
+    Status 404 with a text means that the node lacks the block. Without a text it means that the path is not served.
     """
 
     headers_at_once = MAX_HEADERS  # Core rest.cpp MAX_REST_HEADERS_RESULTS
@@ -49,7 +50,7 @@ class Rest:
     def __init__(self, http: HttpClient) -> None:
         self._http = http
         self._endpoint = http.endpoint
-        self._by_old_path = False  # that Core below 24 wants
+        self._by_old_path = False  # True if the node needs the path of Core before version 24
         self.tells_spent = True
 
     async def info(self) -> ChainInfo:
@@ -70,7 +71,7 @@ class Rest:
             return None
         body = self._body(reply, _BINARY)
         if len(body) != HASH_SIZE:
-            raise NodeAnswerError(f"{self._endpoint}: a hash of {len(body)} bytes")
+            raise NodeAnswerError(f"{self._endpoint}: a hash has {HASH_SIZE} bytes, this answer has {len(body)}")
         return body
 
     async def headers(self, first: bytes, height: int, count: int) -> bytes:
@@ -95,7 +96,10 @@ class Rest:
         if reply.status == HTTPStatus.NOT_FOUND:
             if not reply.words:
                 self.tells_spent = False
-                _log.info("%s does not tell what blocks spend: Bitcoin Core 30 does", self._endpoint)
+                _log.info(
+                    "%s does not serve the outputs that a block spends; Bitcoin Core serves them since version 30",
+                    self._endpoint,
+                )
             return None
         return self._body(reply, _BINARY)
 

@@ -1,11 +1,14 @@
-"""What a block spends, as Bitcoin Core 30 tells it by REST (rest.cpp SerializeBlockUndo), and the undo record that says
-the same.
+"""Converts the outputs that a block spends, as Bitcoin Core 30 serves them by REST, to an undo record.
 
-    answer       CompactSize number of transactions, with the coinbase; for each: CompactSize number of coins, for each
-    an output output       value i64 LE, CompactSize length, scriptPubKey
+The answer (rest.cpp SerializeBlockUndo) is:
 
-The coinbase has no coins; the genesis block's answer has one transaction, the coinbase. Unlike an undo record it has no
-check: that the coins are those that the block spends rests on the node's word, as with an undo file that somebody made.
+    answer        CompactSize number of transactions, coinbase included; then each transaction
+    transaction   CompactSize number of outputs that it spends; then each output
+    output        value i64 LE, CompactSize length, scriptPubKey
+
+The coinbase spends no outputs. The answer for the genesis block has one transaction, the coinbase.
+
+Unlike an undo record the answer has no checksum. The node is trusted that the block spends these outputs.
 """
 
 from __future__ import annotations
@@ -15,15 +18,16 @@ from spvfilter.hashes import sha256d
 from spvfilter.primitives import compact_size, read_compact_size
 from spvfilter.protocol import MAX_BLOCK_TRANSACTIONS, MAX_MONEY
 
-_LEAST_OUTPUT = 9  # bytes
-_OTHER_SCRIPT = 6  # the first type of a script that is not compressed (Core compressor.h nSpecialScripts)
-_UNKNOWN_HEIGHT = b"\x00"
+_LEAST_OUTPUT = 9  # Bytes of the smallest output: value and an empty script.
+_OTHER_SCRIPT = 6  # First type of a script that is not compressed (Core compressor.h nSpecialScripts).
+_UNKNOWN_HEIGHT = b"\x00"  # VARINT of height 0, as the answer has no heights.
 
 
 def undo_record(answer: bytes, previous: bytes) -> bytes:
-    """The undo record, with its check, of a block that follows `previous`. Raises FormatError for a malformed answer.
+    """Convert an answer to an undo record with its checksum. Raises FormatError if the answer is malformed.
 
-    Whether its counts are the block's is seen when the record is used.
+    `previous` is the hash of the block's parent, which the checksum covers. The numbers of transactions and inputs are
+    compared with the block's when the record is used.
     """
     total, at = read_compact_size(answer, 0, "spent transaction count")
     if not 1 <= total <= MAX_BLOCK_TRANSACTIONS:
@@ -55,22 +59,22 @@ def undo_record(answer: bytes, previous: bytes) -> bytes:
 
 
 def _put_coin(answer: bytes, at: int, pieces: list[bytes]) -> int:
-    """Append the coin made of the output at byte `at`; the offset after it."""
+    """Append the undo record's form of the output at offset `at`, and return the offset behind the output."""
     value = int.from_bytes(answer[at : at + 8], "little")
     if value > MAX_MONEY:
-        raise FormatError("negative, or more than 21 million coins", offset=at, field="spent value")
+        raise FormatError(f"an output is worth 0 to {MAX_MONEY} satoshi, not {value}", offset=at, field="spent value")
     size, script = read_compact_size(answer, at + 8, "spent script")
     end = script + size
     if end > len(answer):
         raise FormatError(
-            f"truncated: {size} bytes wanted, {len(answer) - script} left", offset=script, field="spent script"
+            f"truncated: {size} bytes claimed, {len(answer) - script} bytes left", offset=script, field="spent script"
         )
     pieces += (_UNKNOWN_HEIGHT, _varint(_packed_amount(value)), _varint(size + _OTHER_SCRIPT), answer[script:end])
     return end
 
 
 def _packed_amount(satoshi: int) -> int:
-    """Core compressor.cpp CompressAmount: up to nine decimal zeros taken off."""
+    """Compress an amount: up to nine decimal zeros are removed (Core compressor.cpp CompressAmount)."""
     if not satoshi:
         return 0
     zeros = 0
@@ -83,7 +87,7 @@ def _packed_amount(satoshi: int) -> int:
 
 
 def _varint(number: int) -> bytes:
-    """A VARINT (Core serialize.h WriteVarInt)."""
+    """Encode a VARINT (Core serialize.h WriteVarInt)."""
     if number < 0x80:
         return number.to_bytes(1, "big")
     groups = bytearray((number & 0x7F,))

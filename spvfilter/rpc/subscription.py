@@ -34,12 +34,12 @@ async def subscription(addresses: Sequence[str], topics: Sequence[bytes], waitin
     except ImportError:
         raise ParameterError("notices of a node need pyzmq: pip install 'spvfilter[zmq]'") from None
     if not addresses:
-        raise ParameterError("no address of ZMQ notices given")
+        raise ParameterError("give at least one address of ZMQ notices")
     for address in addresses:
         if _ADDRESS.fullmatch(address) is None or (
             address.startswith("tcp") and not 0 < int(address.rpartition(":")[2]) <= 65_535
         ):
-            raise ParameterError(f"not an address of ZMQ notices, tcp://HOST:PORT or ipc://PATH: {address[:120]!r}")
+            raise ParameterError(f"an address of ZMQ notices is tcp://HOST:PORT or ipc://PATH, not {address[:120]!r}")
     context = zmq.asyncio.Context()
     socket = context.socket(zmq.SUB)
     try:

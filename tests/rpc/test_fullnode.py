@@ -136,9 +136,9 @@ async def test_a_long_chain_is_listed_in_pieces_that_overlap(
             assert (await node.listing(from_time=times[at])).first == next(
                 n for n, time in enumerate(times) if time >= times[at]
             )
-        with pytest.raises(SourceError, match="no block of that date or later"):
+        with pytest.raises(SourceError, match=r"no block up to height .* is of that date or later"):
             await node.listing(from_time=max(times) + 1)
-        with pytest.raises(SourceError, match=r"no block from height 10,000 on: its chain ends at height \d+"):
+        with pytest.raises(SourceError, match=r"no block at height 10,000: the chain ends at height \d+"):
             await node.listing(10_000)
 
 
@@ -181,7 +181,7 @@ async def test_a_wrong_password_is_refused_and_shown_nowhere(core: CoreNode, cap
 
 async def test_a_forbidden_address_is_told(core: CoreNode) -> None:
     core.faults.append(about("", response(403)))
-    with pytest.raises(NodeRefusedError, match=r"\(403\): see rpcallowip"):
+    with pytest.raises(NodeRefusedError, match=r"\(403\): see its options rpcallowip"):
         async with opened(core, "rest"):
             pass
 
@@ -239,7 +239,7 @@ async def test_a_cookie_is_read_anew_after_a_restart(core: CoreNode, tmp_path: P
 
 
 async def test_a_node_of_another_network_is_named(core: CoreNode) -> None:
-    with pytest.raises(NodeNetworkError, match="a node of regtest, whose genesis block is not that of mainnet"):
+    with pytest.raises(NodeNetworkError, match="the node is on regtest: its genesis block is not that of mainnet"):
         async with FullNode.open(core.url, MAINNET, patience=Pauses().patience()):
             pass
 
@@ -250,7 +250,7 @@ async def test_a_pruned_block_is_named(core: CoreNode, way: str) -> None:
     pauses = Pauses()
     async with opened(core, way, pauses) as node:
         with pytest.raises(
-            NodePrunedError, match=r"has pruned the blocks below height 50: scan from there on \(--from-height\)"
+            NodePrunedError, match=r"has pruned the blocks below height 50: scan from this height on \(--from-height\)"
         ):
             await node.listing(20)
         assert (await node.listing(50)).first == 50
@@ -268,12 +268,12 @@ async def test_a_pruned_block_is_named(core: CoreNode, way: str) -> None:
 @pytest.mark.parametrize(
     ("cause", "wrong"),
     [
-        ("gives another block", lambda raw, other: other),
-        ("gives another block", lambda raw, other: b""),
-        ("damaged block.*merkle", lambda raw, other: merkle_damaged(raw)),
-        ("damaged block", lambda raw, other: raw[:-1]),
-        ("damaged block", lambda raw, other: raw + b"\0"),
-        ("gives another block", lambda raw, other: bytes(4) + raw[4:]),
+        ("the answer is another block", lambda raw, other: other),
+        ("the answer is another block", lambda raw, other: b""),
+        ("is damaged: merkle", lambda raw, other: merkle_damaged(raw)),
+        ("is damaged", lambda raw, other: raw[:-1]),
+        ("is damaged", lambda raw, other: raw + b"\0"),
+        ("the answer is another block", lambda raw, other: bytes(4) + raw[4:]),
     ],
 )
 async def test_a_block_that_is_not_the_one_asked_for_is_asked_for_again_and_refused(
@@ -323,7 +323,7 @@ async def test_a_compressed_answer_is_refused_and_was_not_asked_for(core: CoreNo
 async def test_a_redirect_is_not_followed(core: CoreNode, way: str, status: int) -> None:
     async with CoreNode(core.blocks).serving() as thief, opened(core, way) as node:
         core.faults.append(about(BLOCK[way], response(status, b"", Location=f"{thief.url}/")))
-        with pytest.raises(NodeAnswerError, match="redirects elsewhere, which is not followed"):
+        with pytest.raises(NodeAnswerError, match="redirects to another URL, which is not followed"):
             await node.block(core.hashes[3])
         assert thief.requests == []
 
@@ -369,7 +369,7 @@ async def test_an_answer_that_never_ends_has_its_time(
 async def test_words_that_are_no_http_are_an_error(core: CoreNode) -> None:
     async with opened(core, "rest") as node:
         core.faults.append(about(BLOCK["rest"], b"SSH-2.0-OpenSSH_9.6\r\n\r\n"))
-        with pytest.raises(NodeUnreachableError, match="is no HTTP"):
+        with pytest.raises(NodeUnreachableError, match="is not HTTP"):
             await node.block(core.hashes[3])
 
 
@@ -387,7 +387,7 @@ def rpc_answer(value: object) -> bytes:
         (rpc_answer([]), "1 result.s. expected"),
         (rpc_answer({"result": 1, "error": None, "id": 77}), "1 result.s. expected"),
         (rpc_answer({"result": 1, "error": None, "id": False}), "1 result.s. expected"),
-        (rpc_answer({"result": 5, "error": None, "id": 0}), "not at most 4,000,000 bytes in hex"),
+        (rpc_answer({"result": 5, "error": None, "id": 0}), "not a text with at most 4,000,000 bytes in hex"),
         (rpc_answer({"result": "zz", "error": None, "id": 0}), "not hex"),
         (
             rpc_answer({"result": None, "error": {"code": -32601, "message": "Method not found"}, "id": 0}),
@@ -461,8 +461,8 @@ async def test_what_it_says_of_its_chain_is_checked(core: CoreNode, way: str, wr
 @pytest.mark.parametrize(
     ("cause", "wrong"),
     [
-        ("81 bytes are no headers", lambda raws: raws[0][:80] + b"\0"),
-        ("gives other headers than those from", lambda raws: raws[1][:80]),
+        ("81 bytes are not headers", lambda raws: raws[0][:80] + b"\0"),
+        ("the headers do not begin with block", lambda raws: raws[1][:80]),
         ("its header 11 is invalid", lambda raws: raws[0][:80] + raws[2][:80]),
         ("its header 11 is invalid", lambda raws: raws[0][:80] + unproven(raws[1])),
         (r"more than [\d,]+ bytes", lambda raws: b"".join(raw[:80] for raw in raws) * 30),
