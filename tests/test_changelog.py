@@ -47,7 +47,12 @@ def test_a_release_that_was_cut_stays_as_it_is() -> None:
         (TEXT, "0.2.0", "03.02.2024", "isoformat"),
         (TEXT, "0.2.0", "2024-02-30", "day is out of range|day.*month"),
         ("# Changelog\n", "0.2.0", "2024-02-03", "neither a section 0.2.0 nor"),
-        ("# Changelog\n\n## Unreleased\n\n## 0.1.0\n\n- Old.\n", "0.2.0", "2024-02-03", "nothing is said of 0.2.0"),
+        (
+            "# Changelog\n\n## Unreleased\n\n## 0.1.0\n\n- Old.\n",
+            "0.2.0",
+            "2024-02-03",
+            "the changelog has no entries for 0.2.0",
+        ),
         (TEXT + "## Unreleased\n", "0.2.0", "2024-02-03", "two sections"),
     ],
 )

@@ -150,7 +150,7 @@ async def test_what_a_block_spends_that_is_malformed_ends_the_scan(core: CoreNod
     core.spent[core.hashes[105]] += b"\0"
     matcher = Matcher(watched())
     async with opened(core) as node:
-        with pytest.raises(NodeAnswerError, match=f"the list of outputs that block {core.hashes[105][::-1].hex()} spends is malformed"):
+        with pytest.raises(NodeAnswerError, match=f"that block {core.hashes[105][::-1].hex()} spends is malformed"):
             await found_by(matcher, NodeBlocks(node))
     assert matcher.report.blocks == 105
 

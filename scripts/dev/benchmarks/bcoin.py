@@ -1,4 +1,4 @@
-"""A first synchronisation from bcoin, compared with a client that requests the same and only reads the replies."""
+"""First synchronization from bcoin, compared with a client that sends the same requests and only reads the answers."""
 
 from __future__ import annotations
 
@@ -40,9 +40,12 @@ _ANYONE = b"\x51"  # OP_1
 
 
 def bcoin(_: Path, rounds: int) -> list[Row]:
-    """Goal: at least 90 % of the rate of the client that only reads."""
+    """Measure a synchronization. The goal is at least 90 % of the rate of the client that only reads."""
     if not (_HOME / "node_modules").is_dir():
-        print("bcoin is left out: npm ci --ignore-scripts --prefix tests/bcoin installs it", file=sys.stderr)
+        print(
+            "bench: bcoin is not installed, and is left out: npm ci --ignore-scripts --prefix tests/bcoin",
+            file=sys.stderr,
+        )
         return []
     ours, read = asyncio.run(_measured(rounds))
     what = "a client that only reads the replies"
@@ -68,7 +71,10 @@ async def _measured(rounds: int) -> tuple[float, float]:
 
 
 async def _grow(node: Bcoin) -> list[bytes]:
-    """Submit blocks that split coins anyone can spend and pay on a little of each; returns the hashes of the chain."""
+    """Submit blocks that split coins and pay a part of each; returns the hashes of the chain.
+
+    Anyone can spend the coins, so nothing has to be signed.
+    """
     hashes = [REGTEST.genesis_hash]
     first = _coinbase(1)
     payments = 0
@@ -95,7 +101,7 @@ async def _grow(node: Bcoin) -> list[bytes]:
 
 
 def _coinbase(height: int) -> bytes:
-    """A coinbase without witness, as bcoin's regtest starts without segwit; only the first is ever spent."""
+    """Make a coinbase without witness, as bcoin's regtest starts without segwit. Only the first one is spent."""
     sig = height_push(height) + b"\x00\x00"
     txin = TxIn(OutPoint(bytes(32), 0xFFFFFFFF), sig, sequence=0xFFFFFFFF)
     return build_tx([txin], [TxOut(5_000_000_000 if height == 1 else 0, _ANYONE)])
@@ -123,7 +129,7 @@ async def _synchronise(port: int, height: int) -> float:
 
 
 def _read_only(port: int, hashes: list[bytes]) -> float:
-    """Fetch headers and all filtered blocks, looking at nothing but the pongs between them; returns the time taken."""
+    """Fetch headers and all filtered blocks, and read only the pongs between them. Returns milliseconds."""
     start = time.perf_counter()
     version = wire.Version(PROTOCOL_VERSION, 0, int(time.time()), secrets.randbits(64), b"/reader/", 0, relay=False)
     made = Bip37Filter.for_watchlist(_watch(), 1e-4, 1, UpdateFlags.ALL)
@@ -151,7 +157,7 @@ def _read_only(port: int, hashes: list[bytes]) -> float:
 
 
 class _Reader:
-    """A socket's reader, which keeps only the end of what it has read."""
+    """Reads a socket, and keeps only the last bytes."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.nonces: list[bytes] = []

@@ -1,5 +1,6 @@
-"""Scanning real blocks: the exact scan and the BIP-37 relevance test, against sha256 of the same bytes and
-python-bitcoinlib.
+"""Scans of real blocks: the exact scan and the BIP-37 relevance test.
+
+They are compared with SHA-256 of the same bytes, and with python-bitcoinlib.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from spvfilter import Bip37Filter, BlockFiles, Matcher, WatchList
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import BACKEND
 
-_LARGE = 600_000  # bytes of a block
-_DIFFERENT = 165  # blocks
+_LARGE = 600_000  # bytes; smaller blocks are not used
+_DIFFERENT = 165  # number of different blocks
 NAMES = ("mainnet_0413567_25aff8be", "mainnet_0574200_1602407a", "mainnet_0866342_14ce9ba7")
 
 
@@ -31,8 +32,9 @@ def read(folder: Path) -> list[tuple[str, bytes]]:
 
 
 def chained(folder: Path, size: int) -> Iterator[bytes]:
-    """The large real blocks over and over, each upon the one before, until `size` bytes: too many for the processor's
-    caches.
+    """Yield the large real blocks again and again, until `size` bytes, which exceed the caches of the processor.
+
+    Each block names the block before it as its parent.
     """
     large = [raw for path in sorted(folder.glob("mainnet_*.raw")) if len(raw := path.read_bytes()) > _LARGE]
     previous, made = bytes(32), 0
@@ -45,13 +47,13 @@ def chained(folder: Path, size: int) -> Iterator[bytes]:
 
 
 def strangers(count: int) -> list[bytes]:
-    """Hashes that no block contains, the same every time."""
+    """Make hashes that no block contains; they are the same in each run."""
     source = random.Random(count)
     return [source.randbytes(20) for _ in range(count)]
 
 
 def watching(count: int, coins: int = 3_000) -> WatchList:
-    """A list of `count` strangers' scripts, and of outpoints that no block spends."""
+    """Make a watch list of scripts and outpoints that no block contains."""
     watch = WatchList()
     source = random.Random(count)
     for _ in range(count):
@@ -62,7 +64,7 @@ def watching(count: int, coins: int = 3_000) -> WatchList:
 
 
 def scan(folder: Path, rounds: int) -> list[Row]:
-    """The exact scan; 10,000,000 scripts only where the kernel is compiled."""
+    """Measure the exact scan. 10,000,000 scripts are measured only with the compiled kernel."""
     rows = []
     counts = (
         {1_000: 0.25, 100_000: 0.25, 1_000_000: 0.25, 10_000_000: 0.6}
@@ -83,8 +85,9 @@ def scan(folder: Path, rounds: int) -> list[Row]:
 
 
 def different(folder: Path, rounds: int) -> list[Row]:
-    """Many different blocks, each read from memory but once: the kernel alone, and the matcher in a loop that runs
-    already.
+    """Measure many different blocks, each read once from memory, with the kernel alone and with the matcher.
+
+    The event loop of the matcher runs already.
     """
     rows = []
     blocks = list(islice(chained(folder, sys.maxsize), _DIFFERENT))
@@ -123,7 +126,7 @@ def hash_each(blocks: list[bytes]) -> None:
 
 
 def bip37(folder: Path, rounds: int) -> list[Row]:
-    """The relevance test of every transaction, with updates."""
+    """Measure the relevance test of every transaction, with updates of the filter."""
     rows = []
     for name, raw in read(folder):
         for count, rate in ((1_000, 1e-4), (1_000, 1e-2), (1_000, 1e-6), (10, 1e-4), (10_000, 1e-4)):
@@ -149,9 +152,7 @@ def fresh_scan(loaded: Bip37Filter, raw: bytes) -> int:
 
 
 def relevance_test(theirs: CBloomFilter, raw: bytes) -> int:
-    """The relevance test with python-bitcoinlib's parts: it has none of its own (IsRelevantAndUpdate is not
-    implemented).
-    """
+    """Do the relevance test with parts of python-bitcoinlib, which does not implement IsRelevantAndUpdate."""
     matched = 0
     for tx in CBlock.deserialize(raw).vtx:
         txid = tx.GetTxid()
@@ -179,9 +180,7 @@ def pushes(script: object) -> list[bytes]:
 
 
 def lag(folder: Path, rounds: int) -> list[Row]:
-    """How late the event loop wakes a sleeper while the matcher scans, 99th percentile in milliseconds; the goal is
-    20.
-    """
+    """Measure how late the event loop wakes a sleeper while the matcher scans: the 99th percentile in milliseconds."""
     blocks = [raw for _, raw in read(folder)]
     watch = WatchList()
     watch.add_script(b"\x00\x14" + bytes(20))

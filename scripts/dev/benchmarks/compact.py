@@ -1,4 +1,4 @@
-"""Compact filters: decoding, querying and building them, and a simulation of all of mainnet's."""
+"""Compact filters: decodes, queries and builds them, and simulates all filters of mainnet."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def scripts(count: int, seed: int) -> list[bytes]:
 
 
 def gcs(_: Path, rounds: int) -> list[Row]:
-    """Queries without a hit: every set is decoded whole."""
+    """Measure queries without a hit, which decode every set to its end."""
     raw, key = bytes(1_000_000), bytes(range(16))
     items = scripts(_ELEMENTS, 1)
     data = gcs_build(items, key, BASIC_P, BASIC_M)
@@ -53,7 +53,7 @@ def gcs(_: Path, rounds: int) -> list[Row]:
 
 
 def average_filters() -> list[tuple[bytes, bytes]]:
-    """A thousand filters of the average size, with the hashes of their blocks."""
+    """Make a thousand filters of the average size, with the hashes of their blocks."""
     source = random.Random(3)
     keys = [source.randbytes(32) for _ in range(1_000)]
     return [
@@ -62,7 +62,7 @@ def average_filters() -> list[tuple[bytes, bytes]]:
 
 
 def ask(filters: list[tuple[bytes, bytes]], query: GcsQuery, jobs: int) -> None:
-    """Match each of them four times, as they come from a file, one by one."""
+    """Match each filter four times, one by one, as from a file."""
     deque(match_filters(chain.from_iterable(repeat(filters, 4)), query, jobs=jobs), maxlen=0)
 
 

@@ -1,8 +1,7 @@
-"""A process of its own for `headers`: a light client's first start and restart at mainnet's size, without sockets.
+"""First start and restart of a light client at mainnet's size, without sockets. The suite headers runs this program.
 
-A peer's bytes go through the wire session into the engine, and what the engine commits goes through the store's thread
-into a database file. It prints the seconds that the client itself took, and the bytes of memory of the whole process at
-their highest.
+A simulated peer sends bytes through the wire session into the engine. The thread of the store writes the commits to a
+database file. The program prints the seconds of the client, and the largest memory of the process in bytes.
 """
 
 from __future__ import annotations
@@ -39,22 +38,22 @@ _NODE = int(Service.NETWORK | Service.WITNESS | Service.BLOOM | Service.COMPACT_
 
 
 def network(work: int) -> Network:
-    """Mainnet's rules at regtest's difficulty, so that a chain can be made."""
+    """Return a network with mainnet's rules at regtest's difficulty, so that a chain can be mined."""
     return replace(REGTEST, name="mainnet's rules", retargets=True, min_difficulty_blocks=False, min_chain_work=work)
 
 
 class Peer:
-    """A peer that sends the headers of a file, and made-up filter hashes; it remembers where each message ended."""
+    """A peer that sends the headers of a file, and made-up filter hashes."""
 
     def __init__(self, path: Path, network: Network) -> None:
         self._file = path.open("rb")
         self._network = network
         self._count = path.stat().st_size // HEADER_SIZE
-        self._next: dict[bytes, int] = {network.genesis_hash: 1}  # last hash of a message → height after it
-        self._filters = bytes(32), 0  # the last filter header sent, and the height after it
+        self._next: dict[bytes, int] = {network.genesis_hash: 1}  # height of the next header, by last hash of a message
+        self._filters = bytes(32), 0  # the last filter header sent, and the next height
 
     def answer(self, message: object) -> bytes:
-        """The bytes of the answer to a question; empty if there is none."""
+        """Return the bytes of the answer to a message; empty if there is none."""
         match message:
             case GetHeaders(locator):
                 at = next(self._next[each] for each in locator if each in self._next)
@@ -69,7 +68,7 @@ class Peer:
             case GetCFHeaders(kind, first, stop):
                 previous, height = self._filters
                 last = min(first + MAX_CFHEADERS - 1, self._count)
-                if first != height:  # it is asked again for the last one only
+                if first != height:  # the client asks again only for the last filter header
                     return b""
                 hashes = tuple(height.to_bytes(32, "little") for height in range(first, last + 1))
                 payload = bytes(CFHeaders(kind, stop, previous, hashes))
@@ -81,7 +80,7 @@ class Peer:
 
 
 class Host:
-    """Runs the engine with one peer, and the store's thread; counts only the client's own time."""
+    """Runs the engine with one peer, and the thread of the store. It counts only the time of the client."""
 
     def __init__(self, path: Path, network: Network, mode: Mode, peer: Peer | None) -> None:
         watch = WatchList(network)
@@ -102,7 +101,7 @@ class Host:
             list(self._session.events())
 
     async def run(self, done: Callable[[], bool]) -> None:
-        """Step until `done`; returns when everything is committed."""
+        """Run steps until `done()` is true and everything is committed."""
         begun = time.perf_counter()
         with ThreadPoolExecutor(1) as thread:
             database = Database(self.store, thread, self._inputs.append, lambda events: None, self._fail)
@@ -149,7 +148,7 @@ class Host:
 
 
 def measure(path: Path, headers: Path, work: int, mode: Mode, is_first: bool, count: int) -> tuple[float, int]:
-    """In a process of its own: what a start takes, in seconds and bytes."""
+    """Measure a start, in seconds and bytes. This needs a process of its own."""
     rules = network(work)
     host = Host(path, rules, mode, Peer(headers, rules) if is_first else None)
     engine = host.engine

@@ -1,4 +1,4 @@
-"""The generic filter compared with other Bloom filters for Python, and its rates compared with theory."""
+"""The generic Bloom filter compared with other Bloom filters for Python, and its rates compared with theory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RATE = 0.01
 
 
 def stable(key: bytes) -> int:
-    """A hash that survives the process, which rbloom needs before it can save."""
+    """Hash a key in the same way in every process. rbloom needs such a function to save a filter."""
     return mmh3.hash128(key, signed=True)
 
 
@@ -48,20 +48,24 @@ def each(call: Callable[[bytes], object], keys: Iterable[bytes]) -> None:
 
 def asked(container: Container[bytes], keys: Iterable[bytes]) -> None:
     for key in keys:
-        key in container  # noqa: B015  # the operator's own time
+        key in container  # noqa: B015  # only the operator is measured
 
 
 class Peer(NamedTuple):
-    """A library: how to make a filter of COUNT keys, add one key, look keys up one by one, add many; our goals as
-    shares of its times.
-    """
+    """Another library of Bloom filters."""
 
     name: str
+    """Its name."""
     make: Callable[[], Any]
+    """Makes a filter for COUNT keys."""
     add: Callable[[Any], Callable[[bytes], object]]
+    """Returns a filter's function that adds one key."""
     ask: Callable[[Any, list[bytes]], None]
+    """Looks up keys one by one."""
     update: Callable[[Any], Callable[[list[bytes]], object]] | None
+    """Returns a filter's function that adds many keys; None if there is none."""
     goals: dict[str, float]
+    """Goals of spvfilter, as shares of the library's times, by name of the measurement."""
 
 
 RBLOOM = {"add": 0.8, "in, hits": 1.0, "in, misses": 1.0, "list": 0.9}
@@ -113,11 +117,11 @@ PEERS = [
     ),
 ]
 
-Calls = tuple[Callable[[], object], Callable[[], object]]  # ours, theirs
+Calls = tuple[Callable[[], object], Callable[[], object]]  # of spvfilter, and of the other library
 
 
 def comparison(peer: Peer, ours: BloomFilter, keys: list[bytes], strangers: list[bytes]) -> dict[str, Calls]:
-    """The calls to compare with one library."""
+    """Make the calls that compare spvfilter with one library."""
     theirs = peer.make()
     each(peer.add(theirs), keys)
 
@@ -136,9 +140,7 @@ def comparison(peer: Peer, ours: BloomFilter, keys: list[bytes], strangers: list
 
 
 def generic(_: Path, rounds: int) -> list[Row]:
-    """Nanoseconds per key: adding and looking up one by one (hits and misses apart), adding a list, contiguous
-    buffers.
-    """
+    """Measure nanoseconds per key: add and look up keys one by one, add lists, columns and contiguous buffers."""
     rows = []
     for width in (20, 32):
         keys, strangers = ([os.urandom(width) for _ in range(COUNT)] for _ in range(2))
@@ -157,9 +159,7 @@ def generic(_: Path, rounds: int) -> list[Row]:
 
 
 def lists(rounds: int) -> list[Row]:
-    """Whole lists of bytes and of text, added and looked up, beside fastbloom-rs and rbloom, which looks keys up one by
-    one.
-    """
+    """Measure lists of bytes and of text beside fastbloom-rs and rbloom. rbloom looks keys up one by one."""
     rows = []
     for kind, keys, encode in (
         ("bytes", [os.urandom(20) for _ in range(LISTED)], None),
@@ -202,7 +202,7 @@ def _added_fastbloom(add: str, keys: list[Any]) -> object:
 
 
 def columns(rounds: int) -> list[Row]:
-    """Columns of text of 20 bytes and of integers: nanoseconds per key."""
+    """Measure columns of texts of 20 bytes and of integers, in nanoseconds per key."""
     text = [os.urandom(10).hex() for _ in range(LISTED)]
     whole = np.arange(LISTED)
     filled, numbers = BloomFilter(LISTED, RATE, encode="utf-8"), BloomFilter(LISTED, RATE, encode="int64")
@@ -230,9 +230,7 @@ def columns(rounds: int) -> list[Row]:
 
 
 def small(rounds: int) -> list[Row]:
-    """Making a filter for 100 keys: microseconds beside rbloom, and bytes besides its bits against the most that they
-    may be.
-    """
+    """Measure a new filter for 100 keys: microseconds beside rbloom, and bytes of memory besides its bits."""
     times, many = 20_000, 5_000
     calls = lambda: BloomFilter(100, RATE), lambda: rbloom.Bloom(100, RATE)
     mine, theirs = (best * 1e3 / times for best in best_of(rounds, *(partial(repeat, call, times) for call in calls)))
@@ -241,7 +239,7 @@ def small(rounds: int) -> list[Row]:
     kept = [calls[0]() for _ in range(many)]
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    each = (after - before) / many - 8 - len(kept[0].body)  # the list has 8 bytes for each
+    each = (after - before) / many - 8 - len(kept[0].body)  # the list itself takes 8 bytes for each filter
     return [
         Row(f"{BACKEND}, made for 100 keys, µs", mine, theirs, "rbloom"),
         Row(f"{BACKEND}, made for 100 keys, µs", mine, 2.0, "µs, the goal", 1.0 if COMPILED else None),
@@ -261,7 +259,7 @@ def repeat(call: Callable[[], object], times: int) -> None:
 
 
 def buffers(count: int, width: int, rounds: int, most: float) -> list[Row]:
-    """Contiguous keys, in nanoseconds per key, against a maximum."""
+    """Measure contiguous keys, in nanoseconds per key, against a goal."""
     rng = np.random.default_rng(width)
     flat, strangers = (rng.integers(0, 256, (count, width), np.uint8) for _ in range(2))
     filled = BloomFilter(count, RATE)
@@ -284,9 +282,7 @@ def buffers(count: int, width: int, rounds: int, most: float) -> list[Row]:
 
 
 def scalable(_: Path, rounds: int) -> list[Row]:
-    """A filter that has grown to ten times its initial capacity, beside a plain one made for as many keys: nanoseconds
-    per key.
-    """
+    """Measure a filter that has grown to ten times its initial capacity, beside a plain filter for as many keys."""
     keys, strangers = ([os.urandom(20) for _ in range(COUNT)] for _ in range(2))
     made: dict[str, Callable[[], BloomFilter | ScalableBloomFilter]] = {
         "grown": lambda: ScalableBloomFilter(COUNT // 10, RATE),
@@ -327,10 +323,10 @@ def _updated_fresh(make: Callable[[], BloomFilter | ScalableBloomFilter], keys: 
 
 
 def rates(_: Path, rounds: int) -> list[Row]:
-    """For (p, k) at n keys, sized exactly and by Taylor: the share of "seen before" while filling, and the rate at
-    capacity, with theory.
+    """Compare rates with theory, for filters that are sized exactly and by a Taylor series.
 
-    The two are often confused: TBOX reports the first as the second.
+    The first rate is the share of new keys that are "seen before" while the filter is filled. The second is the rate at
+    capacity. They are often confused: TBOX reports the first as the second.
     """
     count = 10_000_000
     rows = []

@@ -1,4 +1,4 @@
-"""How costs grow with the watch list, the filter and the number of blocks, as rows and as a plot."""
+"""Growth of costs with the watch list, the filter and the number of blocks, as rows and as a plot."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AT_ONCE = 1_000_000  # keys
 
 
 def growth(folder: Path, rounds: int) -> list[Row]:
-    """Costs in u: of block 413567, of 1 MB for compact filters, of all of them for blocks."""
+    """Measure costs in u, the time of SHA-256: of block 413567, of 1 MB for compact filters, or of all blocks."""
     most = 7 if BACKEND == "native" else 4
     raw = dict(read(folder))["413567"]
     unit = partial(hashlib.sha256, raw)
@@ -59,9 +59,7 @@ def growth(folder: Path, rounds: int) -> list[Row]:
 
 
 def keys(count: int, rounds: int) -> Iterator[Row]:
-    """A core filter of so many random keys of 16 bytes: filled in batches, and asked for keys that it has; then the
-    same beside rbloom.
-    """
+    """Measure a filter that is filled with random keys of 16 bytes and asked for them, also beside rbloom."""
     filled, listing, other = BloomFilter(count, RATE), BloomFilter(count, RATE), rbloom.Bloom(count, RATE)
     spent = dict.fromkeys(("ours", "sha256", "list", "rbloom"), 0.0)
     for start in range(0, count, _AT_ONCE):
@@ -73,8 +71,8 @@ def keys(count: int, rounds: int) -> Iterator[Row]:
             "list": partial(listing.update, listed),
             "rbloom": partial(other.update, listed),
         }
-        # what is there already is as much work, but in pages that are there, too: a filter of one batch is filled in as
-        # many rounds
+        # The first addition of keys also maps the pages of the filter. A filter of one batch is filled again and again,
+        # which costs as much without that.
         for name, took in zip(
             calls, best_of(max(rounds, 100_000 // count) if count <= _AT_ONCE else 1, *calls.values()), strict=True
         ):

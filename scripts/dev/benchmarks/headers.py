@@ -1,6 +1,4 @@
-"""The header chain: validating headers, the memory that a long chain takes, and a light client's first start and
-restart with one.
-"""
+"""The header chain: validation of headers, memory of a long chain, and starts of a light client with a long chain."""
 
 from __future__ import annotations
 
@@ -21,13 +19,13 @@ from spvfilter.chain.difficulty import PERIOD, SPACING
 from spvfilter.kernel import BACKEND
 from spvfilter.network import MAINNET, REGTEST
 
-_COUNT = 2_000  # of a headers message
-_LONG = 900_000  # about mainnet's height
-_NOW = 1_800_000_000
+_COUNT = 2_000  # headers of one message
+_LONG = 900_000  # headers, about mainnet's height
+_NOW = 1_800_000_000  # seconds since 1970
 
 
 def headers(_: Path, rounds: int) -> list[Row]:
-    """Mainnet's first headers in messages of 2,000, and a made-up chain of 900,000 headers."""
+    """Measure mainnet's first headers in messages of 2,000, and a made-up chain of 900,000 headers."""
     folder = Path(os.environ.get("SPVFILTER_VECTORS", ".")) / "06_headers"
     raw = (folder / "mainnet_0_10236.bin").read_bytes()
     pieces = [raw[at : at + 80 * _COUNT] for at in range(80, len(raw), 80 * _COUNT)]
@@ -39,14 +37,14 @@ def headers(_: Path, rounds: int) -> list[Row]:
 
     (taken,) = best_of(rounds, judge)
     goal = 15.0 if BACKEND == "native" else 60.0
-    code = (
-        "from spvfilter.chain.packed import PackedHeaders\nimport os\n"
-        "def resident():\n    return int(open('/proc/self/statm').read().split()[1]) * 4096\n"
-        "chain = PackedHeaders(0, os.urandom(80), os.urandom(32), 1)\nbefore = resident()\n"
-        "for _ in range(450):\n    chain.append(os.urandom(80 * 2000), os.urandom(32))\n"
-        "print((resident() - before) / 900_000)"
-    )
-    grown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    code = [
+        "from spvfilter.chain.packed import PackedHeaders\nimport os",
+        "def resident():\n    return int(open('/proc/self/statm').read().split()[1]) * 4096",
+        "chain = PackedHeaders(0, os.urandom(80), os.urandom(32), 1)\nbefore = resident()",
+        "for _ in range(450):\n    chain.append(os.urandom(80 * 2000), os.urandom(32))",
+        "print((resident() - before) / 900_000)",
+    ]
+    grown = subprocess.run([sys.executable, "-c", "\n".join(code)], check=True, capture_output=True, text=True).stdout
     rows = [
         Row(f"{_COUNT:,} headers validated and stored, ms", taken / 4, goal, "goal", 1.0),
         Row("bytes of memory for each of 900,000", float(grown), 120.0, "goal", 1.0),
@@ -55,7 +53,7 @@ def headers(_: Path, rounds: int) -> list[Row]:
 
 
 def starts(rounds: int) -> list[Row]:
-    """First starts and restarts with 900,000 headers of mainnet's rules, in processes of their own."""
+    """Measure first starts and restarts with 900,000 headers by mainnet's rules, in processes of their own."""
     program = Path(__file__).with_name("firststart.py")
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "headers"
@@ -99,8 +97,9 @@ def starts(rounds: int) -> list[Row]:
 
 
 def make(path: Path, count: int, root_at: Callable[[int], bytes] | None = None) -> int:
-    """Write headers ten minutes apart from height 1 on, by mainnet's rules at regtest's difficulty; returns their work,
-    with the genesis block's. `root_at` gives merkle roots; without it they are drawn.
+    """Write headers from height 1 on, ten minutes apart, by mainnet's rules at regtest's difficulty.
+
+    `root_at` gives merkle roots by height; by default they are random. Returns the work of the chain.
     """
     source, previous, limit = random.Random(1), REGTEST.genesis_hash, REGTEST.pow_limit
     bits, total = REGTEST.pow_limit_bits, work(REGTEST.pow_limit_bits)
@@ -120,7 +119,7 @@ def make(path: Path, count: int, root_at: Callable[[int], bytes] | None = None) 
 
 
 def _mined(head: bytes, target: int) -> tuple[bytes, bytes]:
-    """A header with the first nonce that meets the target, and its hash."""
+    """Find the first nonce that meets the target. Returns the header and its hash."""
     nonce = 0
     while True:
         raw = head + nonce.to_bytes(4, "little")

@@ -1,4 +1,4 @@
-"""A wallet of many transactions: what its balance, a page of its history and a row of its database cost."""
+"""A wallet of many transactions: costs of its balance, of a page of its history, and of a row of its database."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spvfilter.watch.watchlist import WatchList
 
 _TXS = 1_000_000
 _PER_BLOCK = 200
-# one input, one output
+# A transaction with one input and one output.
 _RAW = bytes(4) + b"\x01" + bytes(41) + b"\x01" + bytes(8) + b"\x16" + b"\x00\x14" + bytes(20) + bytes(4)
 _ADDRESSES = 1_000
 _GOAL_BALANCE_MS = 1
@@ -28,7 +28,7 @@ _GOAL_PAGE_MS = 10
 
 
 def ledger(folder: Path, rounds: int) -> list[Row]:
-    """The views of a million transactions, half of which spend what the other half received."""
+    """Measure views of a million transactions: half of them receive coins, and the other half spend these."""
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "wallet.db"
         fill(path, _TXS)
@@ -54,12 +54,12 @@ def ledger(folder: Path, rounds: int) -> list[Row]:
 
 
 def txid_of(number: int) -> bytes:
-    """A txid for each number."""
+    """Return a txid for each number."""
     return sha256d(number.to_bytes(8, "little"))
 
 
 def fill(path: Path, count: int) -> None:
-    """A database with so many transactions: a payment, then its spend, some with a label."""
+    """Fill a database with `count` transactions: payments, each followed by its spend, some with a label."""
     watch = WatchList(REGTEST)
     scripts = [b"\x00\x14" + number.to_bytes(20, "big") for number in range(_ADDRESSES)]
     for number, script in enumerate(scripts):
@@ -73,7 +73,7 @@ def fill(path: Path, count: int) -> None:
             header, height = header[:4] + sha256d(header) + header[36:], height + 1
             batch, block = Batch(headers=header, cursor=height), sha256d(header)
             for number in range(first, first + _PER_BLOCK):
-                made = number // 2  # each is paid, and spent by the next but for one in a hundred
+                made = number // 2  # the next transaction spends it, except one in a hundred
                 txid, script = txid_of(number), scripts[made % _ADDRESSES]
                 if number % 2 and number % 100 != 1:
                     hit = Hit(

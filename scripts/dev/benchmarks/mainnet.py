@@ -1,10 +1,10 @@
-"""A light client at mainnet's size: 900,000 headers, filter headers and filters, 10,000 known addresses, 100 blocks
-that match.
+"""A light client at mainnet's size: 900,000 headers, filter headers and filters, and 100 blocks that match.
 
-`mainnet` runs this file in processes of their own: two simulated peers send bytes through wire sessions into the
-engine, and what the engine commits goes through the store's thread into a database file. The filters are small, since
-it is their number that is measured here; what the suite gcs says of a filter of mainnet's average size is to be added.
-With a link the clock is virtual, and shows how long the lines take.
+The client knows 10,000 addresses of peers. The suite mainnet runs this file in processes of their own. Two simulated
+peers send bytes through wire sessions into the engine. The thread of the store writes the commits to a database file.
+
+The filters are small, since their number is measured here. For filters of mainnet's average size, add the times of the
+suite gcs. With a link, the clock is virtual, and shows the time of the transfers.
 """
 
 from __future__ import annotations
@@ -63,24 +63,22 @@ from spvfilter.wire.messages import (
 )
 
 _BLOCKS, _MATCHING, _ADDRESSES, _SCRIPTS = 900_000, 100, 10_000, 1_000
-_LATE = 890_000  # a wallet's birthday, ten weeks ago
-_ELEMENTS = 8  # of a filter
-_HELD = _BLOCKS * (HEADER_SIZE + 32)  # bytes of headers and filter hashes
+_LATE = 890_000  # Height of a wallet's birthday, ten weeks ago.
+_ELEMENTS = 8  # Elements of a filter.
+_HELD = _BLOCKS * (HEADER_SIZE + 32)  # Bytes of headers and filter hashes.
 _NODE = int(Service.NETWORK | Service.WITNESS | Service.COMPACT_FILTERS)
 _PEERS = ("192.0.2.1:8333", "198.51.100.1:8333")
 _NOW = 1_840_000_000
-_PIECE = 1 << 16  # bytes that arrive together on a link
+_PIECE = 1 << 16  # bytes that arrive together over a link
 
 
 def script(number: int) -> bytes:
-    """The P2WPKH scripts that are watched are those below _SCRIPTS."""
+    """Return a P2WPKH script. The scripts with numbers below _SCRIPTS are watched."""
     return b"\x00\x14" + hashlib.sha256(number.to_bytes(4, "little")).digest()[:20]
 
 
 class World:
-    """The chain in a folder, made once: headers, a filter and its hash for each, and the blocks that pay what is
-    watched.
-    """
+    """The chain in a folder, which `make` wrote: headers, filters, filter hashes, and payments to watched scripts."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -89,7 +87,7 @@ class World:
         self.count = len(raw) // HEADER_SIZE
         self.headers = raw
         self.filters = (folder / "filters").read_bytes()
-        # of the filters, from height 0 on
+        # Offsets behind each filter, from height 0 on.
         self.ends = struct.unpack(f"<{self.count + 1}I", (folder / "ends").read_bytes())
         self.filter_hashes = (folder / "filterhashes").read_bytes()
         self.filter_headers = (folder / "filterheaders").read_bytes()
@@ -108,7 +106,7 @@ class World:
 
 
 def make(folder: Path) -> int:
-    """Write a world; returns the work of its chain."""
+    """Write a world to a folder, and return the work of its chain."""
     draw = random.Random(1)
     paid = {height: draw.randrange(_SCRIPTS) for height in sorted(draw.sample(range(1_000, _BLOCKS), _MATCHING))}
     total = headers.make(folder / "headers", _BLOCKS, lambda height: _sha256d(coinbase(height, paid.get(height))))
@@ -136,7 +134,7 @@ def make(folder: Path) -> int:
 
 
 def coinbase(height: int, number: int | None) -> bytes:
-    """The only transaction of a block, which pays a watched script or another."""
+    """Make the only transaction of a block. It pays a watched script, or another one if `number` is None."""
     txin = TxIn(OutPoint(bytes(32), 0xFFFFFFFF), b"\x04" + height.to_bytes(4, "little"))
     return build_tx([txin], [TxOut(50_000, _paid_script(height, number))])
 
@@ -157,7 +155,7 @@ class Peer:
         self._magic = magic
 
     def answer(self, message: object) -> bytes:
-        """The bytes of the answer to a message; empty if there is none."""
+        """Return the bytes of the answer to a message; empty if there is none."""
         world = self._world
         match message:
             case GetHeaders(locator):
@@ -194,15 +192,18 @@ class Peer:
 
 
 class Link(NamedTuple):
-    """A line that all peers share, as a phone's."""
+    """A line that all peers share, such as that of a phone."""
 
-    delay_s: float  # there and back
+    delay_s: float
+    """Seconds of a round trip."""
     bytes_per_s: float
+    """Bytes per second."""
 
 
 class Client:
-    """Runs the engine with two peers, and the store's thread. `seconds` is the client's own processor time, `now` the
-    lines' clock.
+    """Runs the engine with two peers, and the thread of the store.
+
+    `seconds` is the processor time of the client, and `now` is the virtual clock of the lines.
     """
 
     def __init__(self, path: Path, world: World, work: int, from_height: int, link: Link | None) -> None:
@@ -221,15 +222,15 @@ class Client:
         self._sessions: dict[int, Session] = {}
         self._rules = rules
         self._ready: deque[Input | tuple[int, bytes]] = deque()
-        self._lines: list[tuple[float, int, Input | tuple[int, bytes]]] = []  # a heap of what is underway
+        self._lines: list[tuple[float, int, Input | tuple[int, bytes]]] = []  # heap of the bytes and inputs on the way
         self._order = count()
-        self._free = 0.0  # when the link is
+        self._free = 0.0  # virtual time when the link is free again
         self._wake = float("inf")
         self.now = 1.0
         self.synced = False
 
     async def run(self) -> None:
-        """Step until Synced; returns when everything is committed."""
+        """Run steps until Synced is reported and everything is committed."""
         begun, away = time.process_time(), 0.0
         with ThreadPoolExecutor(1) as thread:
             database = Database(self.store, thread, self._ready.append, self._emitted, self._fail)
@@ -251,7 +252,7 @@ class Client:
         return Instant(self.now, _NOW + self.now)
 
     def _pass_time(self) -> None:
-        """Nothing is to be done: go to what comes next."""
+        """Advance the virtual clock to the next input or tick."""
         if self._lines and self._lines[0][0] <= self._wake:
             at, _, piece = heapq.heappop(self._lines)
             self._ready.append(piece)
@@ -272,7 +273,7 @@ class Client:
         return list(inputs_of(number, session.events(), lambda nonce: nonce))
 
     def _carry_out(self, effects: list[Effect], database: Database) -> float:
-        """Returns the seconds that the peers took."""
+        """Carry out effects of the engine. Returns the seconds that the peers took."""
         away = 0.0
         for effect in effects:
             match effect:
@@ -312,7 +313,7 @@ class Client:
             self._come((number, raw[at : at + size]), len(raw[at : at + size]))
 
     def _come(self, each: Input | tuple[int, bytes], size: int) -> None:
-        """What a peer says comes after all that was said before."""
+        """Deliver an input after all earlier ones."""
         if self._link is None:
             self._ready.append(each)
             return
@@ -321,7 +322,7 @@ class Client:
 
 
 def know_addresses(path: Path, work: int) -> None:
-    """A new database that knows addresses, as gossip leaves them."""
+    """Make a database that knows addresses of peers, as after gossip."""
     draw = random.Random(2)
     store = Store.open(path, network(work))
     known: dict[str, KnownAddress | None] = {}
@@ -339,11 +340,11 @@ def resident() -> int:
 
 
 def measure(path: Path, folder: Path, work: int, from_height: int, link: Link | None) -> dict[str, float]:
-    """In a process of its own: what a start takes until Synced."""
+    """Measure a start until Synced. This needs a process of its own."""
     world = World(folder)
     if not path.exists():
         know_addresses(path, work)
-    base = resident()  # with the peers' world
+    base = resident()  # includes the world of the peers
     client = Client(path, world, work, from_height, link)
     asyncio.run(client.run())
     found = sum(height >= from_height for height in world.paid)
@@ -362,7 +363,7 @@ def measure(path: Path, folder: Path, work: int, from_height: int, link: Link | 
 
 
 def mainnet(folder: Path, rounds: int) -> list[Row]:
-    """What a wallet's starts take in processor time, memory, disk and, on a phone's line, in time."""
+    """Measure starts of a wallet: processor time, memory and disk, and time on the clock over a phone's line."""
     rows = []
     with tempfile.TemporaryDirectory() as made:
         work = make(Path(made))

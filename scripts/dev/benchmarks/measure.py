@@ -1,4 +1,4 @@
-"""Timing: interleaved, best of N, in processor time or by the clock; rows with their goals."""
+"""Timing, in processor time or on the clock, and the rows of the results with their goals."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """One comparison; times in milliseconds unless the name says otherwise. `goal` is the largest ratio that meets
-    it.
-    """
+    """One comparison."""
 
     name: str
+    """Name of the measurement, with the unit if it is not milliseconds."""
     ours: float
+    """Result of spvfilter."""
     reference: float
-    what: str  # the reference
+    """Result of the reference."""
+    what: str
+    """Name of the reference."""
     goal: float | None = None
+    """Largest ratio that meets the goal; None without a goal."""
 
     @property
     def ratio(self) -> float:
@@ -32,15 +35,16 @@ class Row(NamedTuple):
 
 
 class Times(NamedTuple):
-    """The least that a call took, in milliseconds."""
+    """The shortest times of a call, in milliseconds."""
 
     clock: float
-    # of all threads of this process and of the children that have ended: other load of the machine counts little
+    """Time on the clock."""
     processor: float
+    """Processor time of all threads and of all children that have ended. Other load has little effect on it."""
 
 
 def times_of(rounds: int, *calls: Callable[[], object]) -> list[Times]:
-    """The best times of each call; the calls take turns, so that a noisy moment hits all of them."""
+    """Measure the best times of each call. The calls take turns, so that other load affects all of them."""
     best = [Times(float("inf"), float("inf"))] * len(calls)
     for _ in range(rounds):
         for number, call in enumerate(calls):
@@ -52,7 +56,7 @@ def times_of(rounds: int, *calls: Callable[[], object]) -> list[Times]:
 
 
 def best_of(rounds: int, *calls: Callable[[], object]) -> list[float]:
-    """The least processor time of each call in milliseconds."""
+    """Measure the shortest processor time of each call, in milliseconds."""
     return [times.processor for times in times_of(rounds, *calls)]
 
 
@@ -63,7 +67,7 @@ def _spent() -> float:
 
 
 async def record_lag(delays: list[float]) -> None:
-    """Record how late the loop wakes a sleeper, in milliseconds, again and again until cancelled."""
+    """Record again and again how late the event loop wakes a sleeper, in milliseconds, until cancelled."""
     while True:
         asked = time.perf_counter() + 0.001
         await asyncio.sleep(0.001)

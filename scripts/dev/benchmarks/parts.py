@@ -1,4 +1,4 @@
-"""A scan in parts into a directory: plain, with undo files, XORed, of a wallet that has much; and how that grows."""
+"""Scans in parts into a directory: plain, with undo files, XORed, with many matches, and with many parts."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _KEY = bytes(range(1, 9))
 _HASHED = "read the blocks and sha256 them once"
-_GROWN = 128_000_000  # bytes of blocks
-_LARGE = 100_000  # bytes of a block
+_GROWN = 128_000_000  # bytes of blocks in the chain of the suite growth
+_LARGE = 100_000  # bytes; smaller blocks are not used
 SERIES = ("matches of a scan in parts", "parts of a scan", "Dask workers of a scan")
 _PART = 64_000_000  # bytes of blocks and undo records
 
@@ -38,12 +38,15 @@ class Chain(NamedTuple):
     """A blk file and the rev file beside it."""
 
     blocks: Path
-    outputs: list[bytes]  # the scripts of the outputs that are paid, each once
+    """Path of the blk file."""
+    outputs: list[bytes]
+    """ScriptPubKeys of all outputs, each once."""
 
 
 def chain(folder: Path, size: int, key: bytes = b"") -> Chain:
-    """The large real blocks whose spent outputs are known, over and over, each upon the one before, and their undo
-    records.
+    """Write large real blocks again and again, with their undo records, until `size` bytes.
+
+    Only blocks with known spent outputs are used. Each block names the block before it as its parent.
     """
     from support.realdata import single_blocks
     from support.undo import coins_of_block, undo_of
@@ -74,7 +77,7 @@ def chain(folder: Path, size: int, key: bytes = b"") -> Chain:
 
 
 def wallet(made: Chain, share: float) -> WatchList:
-    """A list with a share of the scripts that are paid, and of a thousand strangers."""
+    """Make a watch list of a share of the paid scripts, and of a thousand scripts that no block contains."""
     source = random.Random(1)
     watch = WatchList()
     for _ in range(1_000):
@@ -87,7 +90,7 @@ def wallet(made: Chain, share: float) -> WatchList:
 def scanned(
     loop: asyncio.Runner, made: Chain, watch: WatchList, out: Path, undo: str = "require", **how: int
 ) -> PartScan:
-    """A whole scan, as the command does it: the plan, the parts, matches.csv and totals."""
+    """Scan as the command does it: plan, parts, matches.csv and totals."""
 
     async def scan() -> PartScan:
         size = how.get("part_size")
@@ -105,9 +108,7 @@ def scanned(
 
 
 def parts(folder: Path, rounds: int) -> list[Row]:
-    """1 GB of real blocks, whose matches of few scripts cost what it takes to hash the transactions that they are
-    in.
-    """
+    """Measure scans of 1 GB of real blocks. A match costs little more than the hash of its transaction."""
     with TemporaryDirectory() as name, asyncio.Runner() as loop:
         plain, mixed = (
             chain(Path(name) / each, int(gigabytes() * 1e9), key) for each, key in (("plain", b""), ("xored", _KEY))
@@ -144,7 +145,7 @@ def parts(folder: Path, rounds: int) -> list[Row]:
 
 
 def on_cluster(loop: asyncio.Runner, made: Chain, watch: WatchList, out: Path, cluster: Cluster) -> None:
-    """A whole scan by the workers of a cluster, as the command does it."""
+    """Scan with the workers of a cluster, as the command does it."""
 
     async def scan() -> None:
         plan = Plan.of(BlockFiles(made.blocks, undo="require"), MAINNET, part_size=_PART)
@@ -158,8 +159,9 @@ def on_cluster(loop: asyncio.Runner, made: Chain, watch: WatchList, out: Path, c
 
 
 def workers(folder: Path, rounds: int) -> list[Row]:
-    """The same scan by 1, 2 and 4 Dask workers of this machine. Fewer processors than workers, and other load, are in
-    the times.
+    """Measure the same scan with 1, 2 and 4 Dask workers on this machine.
+
+    The times are longer if there are fewer processors than workers, or other load.
     """
     from support.daskcluster import Cluster
 
@@ -184,7 +186,7 @@ def workers(folder: Path, rounds: int) -> list[Row]:
 
 
 def growth(rounds: int) -> list[Row]:
-    """Of a fixed chain: how time grows with what is found in it, and with the number of parts that it is cut into."""
+    """Measure how the time for one chain grows with the number of matches, and with the number of parts."""
     rows = []
     with TemporaryDirectory() as name, asyncio.Runner() as loop:
         made, out = chain(Path(name) / "blocks", _GROWN), Path(name) / "out"

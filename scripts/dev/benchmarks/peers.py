@@ -1,6 +1,4 @@
-"""The race: our client and BDK's Kyoto synchronise the same wallet for the first time, from the same node process, in
-turns.
-"""
+"""The race: spvfilter and BDK's Kyoto synchronize the same wallet for the first time, from the same node, in turns."""
 
 from __future__ import annotations
 
@@ -29,7 +27,7 @@ _KINDS = (scripts.p2pkh, scripts.p2wpkh, scripts.p2tr, scripts.p2pk)
 
 
 def _serve(ours: list[bytes], pipe: Connection) -> None:
-    """A node that has the chain, in a process of its own."""
+    """Run a node with the chain, in a process of its own."""
     regtest, source = Regtest(), random.Random(1)
     regtest.mine(101)
     for number in range(_BLOCKS * _TXS):
@@ -43,9 +41,9 @@ def _serve(ours: list[bytes], pipe: Connection) -> None:
 
 
 def peers(_: Path, rounds: int) -> list[Row]:
-    """Wall time, processor time and memory of a first synchronisation, each client in a new process."""
+    """Measure wall time, processor time and memory of a first synchronization, each client in a new process."""
     if importlib.util.find_spec("bdkpython") is None:
-        print("Kyoto is left out: there is no bdkpython for this Python", file=sys.stderr)
+        print("bench: bdkpython is not installed, so Kyoto is left out", file=sys.stderr)
         return []
     from support.kyoto import Kyoto  # of the tests
 
@@ -81,7 +79,7 @@ def peers(_: Path, rounds: int) -> list[Row]:
 
 
 def _raced(name: str, port: int, wanted: list[bytes], height: int) -> dict[str, float]:
-    """One client's figures; it must have found everything."""
+    """Measure one client, which must find all payments."""
     command = [sys.executable, str(Path(__file__).with_name("race.py")), name, str(port)]
     lines = "\n".join(script.hex() for script in wanted)
     made = subprocess.run(command, input=lines, capture_output=True, text=True, check=True, timeout=600)

@@ -1,4 +1,4 @@
-"""Whole tasks as users do them: many blocks through the matcher and the command, long address lists, starting up."""
+"""Whole tasks of users: scans of many blocks with the matcher and the command, long address lists, and starts."""
 
 from __future__ import annotations
 
@@ -25,13 +25,11 @@ from spvfilter.kernel import GcsQuery
 from spvfilter.kernel.pure.files import xored
 
 _STREAM = 200  # MiB of blocks
-_ADDRESSES = 1_000_000
+_ADDRESSES = 1_000_000  # addresses of a watch list
 
 
 def threads(folder: Path, rounds: int) -> list[Row]:
-    """What a second thread gains, against what it gains where two hash: the best that this machine's two processors do
-    in this run.
-    """
+    """Measure the gain of a second thread. The reference is the gain for hashing, which is the best on this machine."""
     blocks = list(chained(folder, _STREAM << 20))
     watch = watching(100_000)
     filters = average_filters()
@@ -71,15 +69,16 @@ def _hash_all(blocks: list[bytes], jobs: int) -> None:
 
 
 def gigabytes() -> float:
-    """How much is scanned."""
+    """Gigabytes of blocks to scan."""
     return float(os.environ.get("SPVFILTER_BENCH_GB", "1"))
 
 
 def written(
     folder: Path, blocks: Iterable[bytes], key: bytes = b"", *, name: str = "blk00000.dat", tail: int = 0
 ) -> Path:
-    """A blk file of blocks, XORed if there is a key, which is written beside it. Undo records state a size that is less
-    by their `tail`.
+    """Write blocks to a blk file, XORed if there is a key, which is then written beside it.
+
+    Undo records state a size that is smaller by `tail` bytes.
     """
     path = folder / name
     with path.open("wb") as file:
@@ -92,7 +91,7 @@ def written(
 
 
 def files(folder: Path, rounds: int) -> list[Row]:
-    """The matcher over a blk file in the page cache, plain and XORed, against reading and hashing it once."""
+    """Measure the matcher on a blk file in the page cache, plain and XORed. The reference reads and hashes it once."""
     size = int(gigabytes() * 1e9)
     watch = watching(1_000)
     rows = []
@@ -118,7 +117,7 @@ def files(folder: Path, rounds: int) -> list[Row]:
 
 
 def pipeline(folder: Path, rounds: int) -> list[Row]:
-    """`spvfilter scan` of a blk file, start-up and progress included, against reading and hashing it once in Python."""
+    """Measure `spvfilter scan` of a blk file, with its start. The reference reads and hashes it once in Python."""
     size = int(gigabytes() * 1e9)
     with tempfile.TemporaryDirectory() as name:
         path = written(Path(name), chained(folder, size))
@@ -159,9 +158,7 @@ def read_and_hash(path: Path) -> bytes:
 
 
 def addresses(_: Path, rounds: int) -> list[Row]:
-    """A million mixed addresses from a file, in seconds and in bytes of resident memory each; the goals are 2 s and 150
-    bytes.
-    """
+    """Measure a million mixed addresses from a file: seconds, and bytes of resident memory for each."""
     source = random.Random(1)
     makers = [
         lambda: b"\x76\xa9\x14" + source.randbytes(20) + b"\x88\xac",
@@ -190,11 +187,11 @@ def addresses(_: Path, rounds: int) -> list[Row]:
 
 
 def start(_: Path, rounds: int) -> list[Row]:
-    """What a new process costs that imports the package or shows the help, in milliseconds of processor time.
+    """Measure processes that import the package or show the help, in milliseconds of processor time.
 
-    Of a whole process, from its start to its end: the interpreter itself takes the row of the empty one. Modules are
-    compiled. What .pth files of the environment import does not count (python -S): for an editable installation that is
-    some ten milliseconds.
+    The time is that of the whole process. The row of the empty interpreter shows the share of Python itself. Modules
+    are compiled before. Imports of .pth files in the environment do not count (python -S): an editable installation
+    takes some ten milliseconds for them.
     """
     empty, imported, shown, *named, awaiting = _processor_ms(
         8 * rounds,
@@ -224,7 +221,7 @@ _IMPORTS = {
 
 
 def _processor_ms(rounds: int, *commands: Sequence[str]) -> list[float]:
-    """The least that a process of each takes; they take turns. The package is found by PYTHONPATH."""
+    """Measure the shortest processor time of each command, in turns. The processes find the package by PYTHONPATH."""
     keeping = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     keeping["PYTHONPATH"] = str(Path(spvfilter.__file__).parent.parent)
 
@@ -233,7 +230,7 @@ def _processor_ms(rounds: int, *commands: Sequence[str]) -> list[float]:
         return (usage.ru_utime + usage.ru_stime) * 1e3
 
     least = [float("inf")] * len(commands)
-    for command in commands:  # compiles the modules
+    for command in commands:  # compile the modules first
         subprocess.run([sys.executable, "-S", *command], check=True, capture_output=True, env=keeping)
     for _ in range(rounds):
         for number, command in enumerate(commands):

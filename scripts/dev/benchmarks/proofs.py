@@ -1,4 +1,4 @@
-"""Merkleblocks: their proofs parsed and verified, beside Bitcoin Core's algorithm in C."""
+"""Merkleblocks: parses and verifies their proofs, and compares that with Bitcoin Core's algorithm in C."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CORE = "Core's ExtractMatches in C"
 
 
 def peer() -> Callable[[bytes, int, int], bool]:
-    """tests/native/peer_merkleblock.c: a payload, its size, how many times."""
+    """Compile tests/native/peer_merkleblock.c. Its function takes a payload, its size and a number of repetitions."""
     _PEER.parent.mkdir(parents=True, exist_ok=True)
     sources = [
         _CSRC / "spv.c",
@@ -48,7 +48,7 @@ def peer() -> Callable[[bytes, int, int], bool]:
 
 
 def proofs(_: Path, rounds: int) -> list[Row]:
-    """Microseconds a proof; in the kernel, and with all objects of the public classes."""
+    """Measure microseconds for a proof, in the kernel and with the objects of the public classes."""
     prove, rows = peer(), []
     for total, matches in ((2_000, 1), (2_000, 20), (2_000, 500), (16_666, 16_666)):
         source = random.Random(matches)

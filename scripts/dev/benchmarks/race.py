@@ -1,9 +1,13 @@
-"""One first synchronisation of a wallet in a process of its own: `race.py CLIENT PORT` prints its figures as a line of
-JSON.
+"""Measures the first synchronization of a wallet in a process of its own: race.py CLIENT PORT.
 
-CLIENT is compact, bip37 or kyoto; the scriptPubKeys come on standard input, one a line in hex. Measured from the making
-of the client to the wallet at the tip and its rows in a durable file: seconds of wall time and of processor time (user
-and system, all threads), the largest resident size of the process in MB, and what was found.
+CLIENT is compact, bip37 or kyoto. The scriptPubKeys come on standard input, in hex, one a line. The times are from the
+start of the client until the wallet is at the tip and its rows are in a durable file. The program prints one line of
+JSON:
+
+- `wall`: seconds on the clock.
+- `cpu`: seconds of processor time (user and system, all threads).
+- `size`: the largest resident size of the process, in MB.
+- `height`, `value`: the tip, and the satoshi that were found.
 """
 
 from __future__ import annotations
@@ -59,8 +63,9 @@ def main() -> None:
 
 
 def _size() -> float:
-    """The largest resident size so far in MB; on Linux that of this program, not of the process that it was forked
-    from.
+    """Return the largest resident size so far, in MB.
+
+    On Linux the size of the parent process, before this one executed its program, does not count.
     """
     status = Path("/proc/self/status")
     if status.exists():

@@ -1,10 +1,11 @@
-"""Recovery: a wallet that used 3,000 addresses in random order is restored from its descriptor, by us and by BDK's
-Kyoto.
+"""Recovery: restores a wallet that used 3,000 addresses in random order, with spvfilter and with BDK's Kyoto.
 
-Each restores in a process of its own, in turns, from the same node: `recovery.py CLIENT PORT LOOKAHEAD` prints its
-figures as a line of JSON. Ours looks ahead 1,000 scripts, as by default, and must find the rest itself. BDK derives the
-whole window that ours ends with before it begins, since it searches no block twice; with a lookahead of 1,000, too, to
-see what that finds.
+Both restore it from its descriptor, from the same node, in turns. Each runs in a process of its own: recovery.py CLIENT
+PORT LOOKAHEAD, which prints one line of JSON.
+
+spvfilter has its default lookahead of 1,000 scripts, and extends the window itself. Kyoto searches no block twice, so
+its lookahead is the whole final window of spvfilter. It also runs once with a lookahead of 1,000, to show how much it
+finds then.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ sys.path.append(str(Path(__file__).parents[3] / "tests"))
 
 _BLOCKS = 10_000
 _USED = 3_000
-_FOREIGN = 3  # transactions of others in each block
+_FOREIGN = 3  # foreign transactions in each block
 _VALUE = 1_000  # satoshi of each payment
 _LOOKAHEAD = 1_000
 
@@ -38,7 +39,7 @@ def _descriptor() -> str:
 
 
 def _serve(pipe: Connection) -> None:
-    """A node that has the chain, in a process of its own."""
+    """Run a node with the chain, in a process of its own."""
     from sync import answer
 
     from spvfilter.network import REGTEST
@@ -116,11 +117,11 @@ def main() -> None:
 
 
 def recovery(_: Path, rounds: int) -> list[Any]:
-    """Wall time, processor time and memory of a restore."""
+    """Measure wall time, processor time and memory of a restore."""
     from measure import Row
 
     if importlib.util.find_spec("bdkpython") is None or importlib.util.find_spec("wallycore") is None:
-        print("recoveries are left out: they need bdkpython and wallycore", file=sys.stderr)
+        print("bench: the suite recovery needs bdkpython and wallycore, and is left out", file=sys.stderr)
         return []
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
@@ -158,7 +159,7 @@ def recovery(_: Path, rounds: int) -> list[Any]:
 
 
 def _restored(name: str, port: int, lookahead: int) -> dict[str, float]:
-    """One client's figures."""
+    """Measure one client."""
     command = [sys.executable, __file__, name, str(port), str(lookahead)]
     made = subprocess.run(command, capture_output=True, text=True, check=True, timeout=1_200)
     found: dict[str, float] = json.loads(made.stdout)

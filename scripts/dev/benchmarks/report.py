@@ -1,5 +1,6 @@
-"""The page of `scripts/bench --report`: every row with its reference and its goal, real peers before SHA-256, with
-machine and date.
+"""The page of `scripts/bench --report`: all rows with reference and goal, and the machine and the date.
+
+Comparisons with other programs come first, then those with SHA-256.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 
 from measure import Row
 
-PEERS = (  # how references begin that are programs of others, or what another program could do at best
+PEERS = (  # first words of references that are other programs, or a bound for any other program
     "python-bitcoinlib",
     "rbloom",
     "fastbloom-rs",
@@ -19,17 +20,21 @@ PEERS = (  # how references begin that are programs of others, or what another p
     "Core's",
     "a client that only reads",
 )
-PURE = "with the pure kernel"  # the title of what any suites measured again
+PURE = "with the pure kernel"  # title of the rows that suites measured again with this kernel
 _HEAD = "| | ratio | goal | ours | reference | reference is |\n|---|--:|---|--:|--:|---|"
 
 
 class Run(NamedTuple):
-    """What was measured: rows by the titles of their suites, on which machine and day, with which version."""
+    """The results of one run."""
 
     machine: str
+    """Processor and version of Python."""
     date: str
+    """Date, YYYY-MM-DD, or the first and the last date."""
     version: str
+    """Version of spvfilter."""
     tables: dict[str, list[Row]]
+    """Rows by title of their suite."""
 
     def to_json(self) -> dict[str, Any]:
         tables = {title: [row._asdict() for row in rows] for title, rows in self.tables.items()}
@@ -37,9 +42,9 @@ class Run(NamedTuple):
 
 
 def joined(runs: Sequence[Mapping[str, Any]]) -> Run:
-    """One run of several that `to_json` wrote; what they measured with the pure kernel is one table.
+    """Join several runs that `to_json` wrote to one run. Their rows of the pure kernel become one table.
 
-    Raises ValueError if they differ in their machine or version, or have the same suite.
+    Raises ValueError if the runs are of different machines or versions, or have a suite in common.
     """
     if len({(run["machine"], run["version"]) for run in runs}) != 1:
         raise ValueError("the files are of different machines or versions")
@@ -50,14 +55,15 @@ def joined(runs: Sequence[Mapping[str, Any]]) -> Run:
         for title, rows in run["tables"].items():
             tables.setdefault(title, []).extend(Row(**row) for row in rows)
     if PURE in tables:
-        tables[PURE] = tables.pop(PURE)  # as in one run, the last
+        tables[PURE] = tables.pop(PURE)  # it comes last, as in one run
     dates = sorted({run["date"] for run in runs})
     return Run(runs[0]["machine"], " to ".join(dict.fromkeys((dates[0], dates[-1]))), runs[0]["version"], tables)
 
 
 def page(run: Run, note: str = "", picture: str | None = None) -> str:
-    """The page as Markdown. `note` is a sentence on the circumstances, `picture` the path of the plot of growth from
-    the page.
+    """Make the page in Markdown.
+
+    `note` is a sentence about the conditions. `picture` is the path from the page to the plot of growth.
     """
     peers, units, others = (
         {title: [row for row in rows if _group(row) == group] for title, rows in run.tables.items()}
@@ -69,26 +75,28 @@ def page(run: Run, note: str = "", picture: str | None = None) -> str:
     parts = [
         "# Benchmarks",
         f"spvfilter {run.version} on {run.machine}, {run.date}. Made by `scripts/bench --report`: {len(rows)} rows,"
-        f" {len(goals)} goals, {len(missed)} missed. Ours and the reference take turns, and the best of several rounds"
-        " counts. A ratio is our time divided by the reference's, in milliseconds unless a row says otherwise: below 1"
-        " ours is faster. Times of one thread are processor time, those of several threads or processes, of talking to"
-        " a node and of the event loop are by the clock." + (f" {note}" if note else ""),
+        f" {len(goals)} goals, {len(missed)} missed. spvfilter (“ours”) and the reference take turns, and the best of"
+        " several rounds counts. Times are in milliseconds unless a row says otherwise. A ratio is the time of"
+        " spvfilter divided by that of the reference: below 1, spvfilter is faster. Times of one thread are processor"
+        " time. Times"
+        " of several threads or processes, of a node and of the event loop are on the clock."
+        + (f" {note}" if note else ""),
         "## Against peers",
         *_sections(peers),
         "## Against SHA-256",
         (
-            "u is the time of `hashlib.sha256` over the same bytes. A processor without SHA-NI hashes slowly, which"
-            " flatters these ratios: compare them between processors that have it, or have it not."
+            "u is the time of `hashlib.sha256` for the same bytes. A processor without SHA-NI hashes slowly, so these"
+            " ratios are smaller on it. Compare only processors that have SHA-NI, or only processors without it."
         ),
         *_sections(units),
-        "## Against goals, theory, and other ways of ours",
+        "## Against goals, theory, and other ways of spvfilter",
         *_sections(others),
     ]
     if picture is not None:
         parts += [
             "## Growth",
             (
-                "![How costs grow with the watch list, the filter, the number of blocks, of matches and of"
+                "![How costs grow with the watch list, the filter, and the numbers of blocks, matches and"
                 f" parts]({picture})"
             ),
         ]
@@ -96,7 +104,7 @@ def page(run: Run, note: str = "", picture: str | None = None) -> str:
 
 
 def _group(row: Row) -> int:
-    """0 for a peer, 1 for a unit of hashing, 2 for what is neither."""
+    """Return 0 for another program as the reference, 1 for SHA-256, and 2 for anything else."""
     return 0 if row.what.startswith(PEERS) else 1 if "sha256" in row.what else 2
 
 

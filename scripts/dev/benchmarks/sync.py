@@ -1,4 +1,4 @@
-"""A light client's first synchronisation from the embedded node, which runs in a process of its own."""
+"""First synchronization of a light client from the embedded node, which runs in a process of its own."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _serve(blocks: int, txs: int, pipe: Connection) -> None:
 
 
 def answer(regtest: Regtest, pipe: Connection) -> None:
-    """Tell the port and the height of a node with this chain, and run it until something comes."""
+    """Run a node with this chain until something is received. Its port and height are sent first."""
 
     async def serve() -> None:
         async with Node(regtest) as node:
@@ -53,7 +53,7 @@ def answer(regtest: Regtest, pipe: Connection) -> None:
 
 
 def sync(_: Path, rounds: int) -> list[Row]:
-    """Rates as milliseconds per block or header; the goals are stated per second."""
+    """Measure milliseconds per block or header. The goals are given per second."""
     (blocks, lag), (filters, filters_lag) = _measured(_BLOCKS, _TXS, rounds, Mode.BIP37, Mode.COMPACT)
     ((headers, _),) = _measured(_HEADERS, 0, 1, Mode.BIP37)
     return [
@@ -66,7 +66,7 @@ def sync(_: Path, rounds: int) -> list[Row]:
 
 
 def _measured(blocks: int, txs: int, rounds: int, *modes: Mode) -> list[tuple[float, float]]:
-    """Milliseconds per block and loop lag in each mode, measured in turns."""
+    """Measure milliseconds per block, and the lag of the event loop, in each mode in turns."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     server = context.Process(target=_serve, args=(blocks, txs, theirs), daemon=True)
@@ -81,7 +81,7 @@ def _measured(blocks: int, txs: int, rounds: int, *modes: Mode) -> list[tuple[fl
 
 
 async def _synchronise(port: int, height: int, txs: int, mode: Mode) -> tuple[float, float]:
-    """Milliseconds to the tip, and the 99th percentile of how late the loop wakes a sleeper."""
+    """Measure the milliseconds to the tip, and the 99th percentile of how late the event loop wakes a sleeper."""
     watch = WatchList("regtest")
     watch.add_script(scripts.p2wpkh(_KEY).script_pubkey)
     delays: list[float] = []

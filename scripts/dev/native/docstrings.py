@@ -1,6 +1,4 @@
-"""Writes csrc/binding/docs/: the signatures and docstrings of the reference, which the compiled functions and types
-carry as their own.
-"""
+"""Writes csrc/binding/docs/: signatures and docstrings of the reference, for the compiled functions and types."""
 
 from __future__ import annotations
 
@@ -18,8 +16,9 @@ FOLDER = CSRC / "binding/docs"
 
 
 def text_signature(function: FunctionType, receiver: str) -> str:
-    """A signature as CPython reads it at the head of a docstring; `receiver` is $module, $self, or nothing for a
-    class.
+    """Format a signature as CPython reads it at the beginning of a docstring.
+
+    `receiver` is $module for a function, $self for a method, and empty for a class.
     """
     signature = inspect.signature(function)
     bare = [
@@ -35,7 +34,7 @@ def text_signature(function: FunctionType, receiver: str) -> str:
 
 
 def members(cls: type) -> Iterator[tuple[str, str]]:
-    """Macro and text of the public methods, properties and slots that a class defines itself."""
+    """Yield macro and text of the public methods, properties and slots that a class defines, without inherited ones."""
     slots = vars(cls).get("__slots__")
     for name, member in vars(cls).items():
         macro = f"{cls.__name__}_{name}"
@@ -48,7 +47,7 @@ def members(cls: type) -> Iterator[tuple[str, str]]:
 
 
 def texts(*, of_types: bool) -> Iterator[tuple[str, str]]:
-    """Macro and text of every type and its members, or of every function, of the compiled kernel.
+    """Yield macro and text of every type of the compiled kernel with its members, or of every function.
 
     Inherited members belong to the class that defines them.
     """
@@ -68,13 +67,13 @@ def texts(*, of_types: bool) -> Iterator[tuple[str, str]]:
 
 
 def literal(text: str) -> str:
-    """A C string literal, a line of the text on each line."""
+    """Format a C string literal, with one line of the text on each line."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return " \\\n".join(f'    "{line}\\n"' for line in escaped.split("\n"))[: -len('\\n"')] + '"'
 
 
 def header(name: str) -> str:
-    """The contents of types.h or functions.h."""
+    """Make the contents of types.h or functions.h."""
     macros = "\n".join(
         f"#define SPV_DOC_{macro} \\\n{literal(text)}" for macro, text in texts(of_types=name == "types")
     )
@@ -90,7 +89,7 @@ def header(name: str) -> str:
 
 
 def headers() -> dict[Path, str]:
-    """All headers, by their paths."""
+    """Make the contents of all headers, by path."""
     return {FOLDER / f"{name}.h": header(name) for name in ("types", "functions")}
 
 

@@ -1,9 +1,11 @@
-"""Fuzzes the kernel's C half, each target in two ways.
+"""Fuzzes the kernel's C code, each target in two ways.
 
-`fast` runs small inputs, 50,000 a second and more, without sanitizers; a guard page behind each input shows reads
-beyond it. `deep` runs large inputs under ASan and UBSan with every comparison traced, for a quarter of the time. What
-is learned, found and counted stays in .fuzz/NAME (corpus/, findings/, runs.tsv), so that the totals of several
-invocations add up.
+- `fast` runs small inputs without sanitizers, at least 50,000 a second. A guard page behind each input shows reads
+  beyond its end.
+- `deep` runs large inputs under ASan and UBSan, and traces every comparison. It takes a quarter of the time.
+
+The corpus, the findings and the counts stay in .fuzz/NAME (corpus/, findings/, runs.tsv), so that the totals of several
+runs add up.
 """
 
 from __future__ import annotations
@@ -22,12 +24,12 @@ from typing import Literal
 import programs
 
 VECTORS = "SPVFILTER_VECTORS"
-DEEP_SHARE = 1 / 4  # of the time
-TURN = 240  # s of one target before the next one's turn, about
-LARGEST = 1 << 20  # bytes of an input that is replayed
+DEEP_SHARE = 1 / 4  # Share of the time for `deep`.
+TURN = 240  # Seconds for one target before the next one, about.
+LARGEST = 1 << 20  # Bytes of the largest input that is replayed.
 ENVIRONMENT = {"ASAN_OPTIONS": "quarantine_size_mb=32:malloc_context_size=12"}
 
-INTERRUPTED = 72  # libFuzzer's exit status when it is told to stop
+INTERRUPTED = 72  # exit status of libFuzzer after an interrupt
 
 Mode = Literal["fast", "deep"]
 WAYS: dict[Mode, programs.Way] = {"fast": programs.FAST, "deep": programs.DEEP}
@@ -35,8 +37,9 @@ MAX_SIZE: dict[Mode, int] = {"fast": 1024, "deep": 20_000}  # bytes
 
 
 class Stop:
-    """The first Ctrl-C or SIGTERM ends the fuzzing and begins the replay; the counts of the run that it cuts short are
-    kept.
+    """A signal handler: the first Ctrl-C or SIGTERM ends the fuzzing and begins the replay.
+
+    The counts of the run that it ends are kept.
     """
 
     def __init__(self) -> None:
@@ -56,25 +59,36 @@ STOP = Stop()
 
 @dataclass
 class Total:
+    """Totals of all runs of one target."""
+
     executions: int = 0
-    seconds: float = 0.0  # of the processor
+    """Number of inputs that were run."""
+    seconds: float = 0.0
+    """Processor time in seconds."""
 
     def rate(self) -> str:
+        """Executions per second of processor time, as text."""
         return f"{self.executions / self.seconds:,.0f}" if self.seconds else "-"
 
 
 @dataclass
 class Replay:
-    """The coverage of the corpus under the sanitizers."""
+    """The result of a run of the corpus under the sanitizers."""
 
     inputs: int = 0
+    """Number of inputs."""
     edges: int = 0
+    """Number of edges that they reach."""
     passed: bool = True
+    """True if no input failed."""
 
 
 @dataclass(frozen=True)
 class Target:
+    """A fuzz target and its folder."""
+
     name: str
+    """Name of the target: the file name in tests/native/fuzz without its suffix."""
 
     @property
     def home(self) -> Path:
@@ -99,7 +113,7 @@ class Target:
         return programs.fuzzer(WAYS[mode], self.name)
 
     def prepare(self, vectors: str) -> None:
-        """Make the folders and the seeds. Earlier findings that pass today join the corpus."""
+        """Make the folders and the seeds. Earlier findings that pass now are moved to the corpus."""
         for folder in (self.corpus, self.seeds, self.home / "findings"):
             folder.mkdir(parents=True, exist_ok=True)
         for old in self.seeds.iterdir():
@@ -114,7 +128,7 @@ class Target:
                 found.rename(self.corpus / found.name)
 
     def execute(self, mode: Mode, arguments: Sequence[str]) -> tuple[int, float]:
-        """Run the fuzzer and return its exit status and its processor time in seconds. Its output is in log-MODE."""
+        """Run the fuzzer, and return its exit status and its processor time in seconds. Its output is in log-MODE."""
         command = [
             str(self.program(mode)),
             "-timeout=60",
@@ -134,7 +148,7 @@ class Target:
         return self.home / f"log-{mode}"
 
     def fuzz(self, mode: Mode, seconds: float) -> bool:
-        """Fuzz for this time; True if nothing was found."""
+        """Fuzz for this time. Returns True if nothing was found."""
         status, used = self.execute(
             mode,
             [
@@ -160,7 +174,7 @@ class Target:
         print(*self.log(mode).read_text(errors="replace").splitlines()[-60:], sep="\n", file=sys.stderr)
 
     def minimise(self) -> None:
-        """Reduce the corpus to inputs that together reach everything that it reaches."""
+        """Reduce the corpus to fewer inputs that reach the same edges."""
         fewer = self.home / "fewer"
         shutil.rmtree(fewer, ignore_errors=True)
         fewer.mkdir()
@@ -186,7 +200,7 @@ class Target:
         return replay
 
     def totals(self) -> dict[str, Total]:
-        """The totals of every invocation."""
+        """Read the totals of all runs so far."""
         totals = {"fast": Total(), "deep": Total()}
         for line in self.runs.read_text().splitlines() if self.runs.exists() else ():
             mode, executions, seconds = line.split("\t")
@@ -196,7 +210,7 @@ class Target:
 
 
 def in_turn(target: Target, seconds: float) -> bool:
-    """Fuzz fast, then deep, which starts with the corpus of the fast run. True if nothing was found."""
+    """Fuzz fast, then deep with the corpus of the fast run. Returns True if nothing was found."""
     fast = target.fuzz("fast", seconds * (1 - DEEP_SHARE))
     return fast and (STOP.asked or target.fuzz("deep", seconds * DEEP_SHARE))
 
@@ -216,7 +230,7 @@ def print_table(targets: Sequence[Target], replays: dict[str, Replay]) -> None:
 
 
 def finish(targets: Sequence[Target]) -> bool:
-    """Minimise and replay the corpora and print the table. True if nothing was found."""
+    """Minimize and replay the corpora, and print the table. Returns True if nothing was found."""
     replays = {}
     for target in targets:
         target.minimise()
@@ -261,11 +275,13 @@ def main() -> int:
     )
     parser.add_argument("name", nargs="?", choices=names, metavar="NAME", help=f"a target: {', '.join(names)}")
     parser.add_argument("seconds", nargs="?", type=float, metavar="SECONDS", help="how long to fuzz it")
-    parser.add_argument("--all", type=float, metavar="HOURS", help="every target in turn, then minimised and replayed")
+    parser.add_argument(
+        "--all", type=float, metavar="HOURS", help="fuzz every target in turn, then minimize and replay"
+    )
     arguments = parser.parse_args()
     if (arguments.all is None) == (arguments.seconds is None):
-        parser.error("NAME SECONDS, or --all HOURS")
-    vectors = os.environ.get(VECTORS) or parser.error(f"{VECTORS} names no folder of vectors")
+        parser.error("give NAME SECONDS, or --all HOURS")
+    vectors = os.environ.get(VECTORS) or parser.error(f"set {VECTORS} to the folder of vectors")
     if arguments.all is None:
         return one(Target(arguments.name), arguments.seconds, vectors)
     return every([Target(name) for name in names], arguments.all, vectors)

@@ -83,21 +83,26 @@ class Token:
 
 @dataclass(frozen=True)
 class Mutant:
-    """`path` with source[start:end] replaced by `text`."""
+    """A change of a file: `text` replaces source[start:end]."""
 
     path: Path
+    """The file."""
     start: int
+    """Offset of the first changed character."""
     end: int
+    """Offset behind the last changed character."""
     text: str
+    """The new text."""
 
     def apply(self, source: str) -> str:
+        """Return the changed source."""
         return source[: self.start] + self.text + source[self.end :]
 
     def line(self, source: str) -> int:
         return source.count("\n", 0, self.start) + 1
 
     def shown(self, source: str) -> tuple[str, str]:
-        """The lines that change, before and after, without indentation."""
+        """Return the changed lines before and after the change, without indentation."""
         first, last = source.rfind("\n", 0, self.start) + 1, source.find("\n", self.end)
         mutated = self.apply(source)
         return (
@@ -107,7 +112,7 @@ class Mutant:
 
 
 def tokens(source: str) -> list[Token]:
-    """The tokens of a source, without blanks, comments and directives other than #define."""
+    """Return the tokens of a source. Blanks, comments, and directives other than #define are left out."""
     skipped = [match.span() for match in DIRECTIVE.finditer(source)]
     found = []
     for match in TOKEN.finditer(source):
@@ -119,7 +124,7 @@ def tokens(source: str) -> list[Token]:
 
 
 def number(text: str) -> Iterator[str]:
-    """The number plus one and minus one."""
+    """Yield the number plus one and the number minus one."""
     match = re.fullmatch(r"(0[xX][0-9A-Fa-f]+|\d+)([uUlL]*)", text)
     if not match:
         return
@@ -133,7 +138,7 @@ def number(text: str) -> Iterator[str]:
 
 
 def arguments(found: list[Token], opening: int) -> list[tuple[int, int]]:
-    """(first, last) token of each argument of the call whose parenthesis opens at `opening`."""
+    """Return the first and the last token of each argument of a call. `opening` is the token of its parenthesis."""
     depth, first, spans = 0, opening + 1, []
     for at in range(opening, len(found)):
         text = found[at].text
@@ -148,7 +153,7 @@ def arguments(found: list[Token], opening: int) -> list[tuple[int, int]]:
 
 
 def statement_end(found: list[Token], first: int) -> int | None:
-    """The semicolon of the simple statement that begins at `first`."""
+    """Find the semicolon of the simple statement that begins at token `first`."""
     for at in range(first, len(found)):
         if found[at].text in "{}":
             return None
@@ -158,7 +163,7 @@ def statement_end(found: list[Token], first: int) -> int | None:
 
 
 def sites(path: Path, source: str) -> Iterator[list[Mutant]]:
-    """The changes that each place of a file allows, place by place."""
+    """Yield the possible changes of each place of a file."""
     found = tokens(source)
     depth = 0  # of parentheses
     for at, token in enumerate(found):

@@ -1,12 +1,16 @@
-"""Mutation testing of the kernel's tests: random one-token changes to its C, each of which some test should notice.
+"""Mutation testing of the kernel's tests: changes one random token of the C code, which some test should notice.
 
-A mutant that compiles without a warning runs, until something fails, through the self-test over small blocks and the
-seeds of the fuzz targets, under ASan and UBSan, then under MSan, through the self-test without blocks under TSan,
-through the self-test over all real blocks, and through pytest's folders of the kernel. A mutant whose objects equal the
-original's to the byte changes nothing. Other equivalent mutants are listed with the reason in
-tests/native/equivalents.tsv and are not run again; every other survivor calls for a test.
+A mutant that compiles without a warning goes through these steps until one fails:
 
-Everything happens in a copy of the tree, build/mutate/tree; build/mutate/results.tsv has the outcome of each mutant.
+1. The self-test with small blocks, and the seeds of the fuzz targets, under ASan and UBSan, then under MSan.
+2. The self-test without blocks under TSan.
+3. The self-test with all real blocks.
+4. The tests of the kernel under pytest.
+
+A mutant whose objects are equal to the original's changes nothing. Other equivalent mutants are listed in
+tests/native/equivalents.tsv with the reason, and are not run. Any other survivor needs a new test.
+
+Everything happens in a copy of the tree, build/mutate/tree. The results are in build/mutate/results.tsv.
 """
 
 from __future__ import annotations
@@ -33,19 +37,21 @@ HOME = programs.ROOT / "build/mutate"
 TREE = HOME / "tree"
 CSRC = TREE / programs.CSRC.relative_to(programs.ROOT)
 TESTS = TREE / programs.TESTS.relative_to(programs.ROOT)
-# holds a link to the tree's package: tests/support/installed.py prefers what is not beside the tests
+# A folder with a link to the package of the tree. tests/support/installed.py does not use a package beside the tests.
 INSTALLED = HOME / "installed"
 RESULTS = HOME / "results.tsv"
 EQUIVALENTS = programs.TESTS / "equivalents.tsv"
 # tests/kernel/test_docs.py runs scripts/dev/native/docstrings.py
 COPIED = ("spvfilter", "tests", "scripts", "pyproject.toml")
 FOLDERS = ("tests/kernel", "tests/bloom", "tests/filters")
-UNRELATED = ("tests/bloom/redis", "tests/kernel/test_cores_leaks.py")  # a server; the binding's memory
-SMALL, ALL = 60_000, 1 << 40  # bytes of the blocks of the first and of the last self-test
-SLACK = 4  # times the processor's seconds of the original
-LEAST = 10  # s
-WALL = 600  # s: a mutant that waits instead of working
-# as scripts/check has it
+# Tests that need a server, and tests of the binding's memory.
+UNRELATED = ("tests/bloom/redis", "tests/kernel/test_cores_leaks.py")
+SMALL, ALL = 60_000, 1 << 40  # Bytes: upper limits for the blocks of the first and of the last self-test.
+SLACK = 4  # A mutant may use this many times the processor time of the original.
+LEAST = 10  # Seconds of processor time that a mutant may use in any case.
+WALL = 600  # Seconds on the clock that a mutant may take, as it may wait instead of working.
+
+# The warnings of scripts/check.
 CHECKED = ("-std=c11", "-pthread", "-Wall", "-Wextra", "-Wconversion", "-Werror", f"-I{CSRC}", f"-I{TESTS}")
 WRAPPED = tuple(f"-Wl,--wrap={name}" for name in programs.WRAPPED)
 SANITIZED = ("clang", *CHECKED, "-O1", "-g", *programs.SANITIZERS)
@@ -73,7 +79,7 @@ def in_tree(sources: Iterable[Path]) -> list[Path]:
 
 
 def compile_all(folder: Path, jobs: Sequence[tuple[str, list[str]]]) -> bool:
-    """Compile each (object name, command); True if all compile."""
+    """Run each command to compile an object of this name in `folder`. Returns True if all succeed."""
 
     def compile_one(job: tuple[str, list[str]]) -> bool:
         name, command = job
@@ -86,7 +92,7 @@ def compile_all(folder: Path, jobs: Sequence[tuple[str, list[str]]]) -> bool:
 
 
 class Program:
-    """A program linked from objects, a few of which a mutant changes."""
+    """A program that is linked from objects. A mutant changes a few of them."""
 
     def __init__(
         self, name: str, compiler: Sequence[str], link: Sequence[str], sources: dict[str, tuple[Path, tuple[str, ...]]]
@@ -94,7 +100,7 @@ class Program:
         self.name = name
         self.compiler = compiler
         self.link = link
-        self.sources = sources  # object → source and flags of its own
+        self.sources = sources  # source and further flags, by name of the object
         self.base, self.changed, self.made = HOME / name / "base", HOME / name / "changed", HOME / name / "made"
         for folder in (self.base, self.changed):
             shutil.rmtree(folder, ignore_errors=True)
@@ -108,8 +114,9 @@ class Program:
         return made, [*self.compiler, *flags, str(source)]
 
     def compile_base(self, made: str) -> set[Path]:
-        """Compile the object unless an earlier invocation did from the same text; returns the files that it is made
-        from.
+        """Compile an object of the original, and return the files that it is made from.
+
+        An object that an earlier run made from the same text is used again.
         """
         _, command = self.job(made)
         key = programs.digest(programs.headers_digest(), self.sources[made][0].read_bytes(), *command)
@@ -123,7 +130,7 @@ class Program:
         return {Path(word) for word in rule.read_text().partition(":")[2].split() if word != "\\"}
 
     def rebuild(self, path: Path) -> bool | None:
-        """Compile a changed file: True if an object differs, None if it does not compile."""
+        """Compile a changed file. Returns True if an object differs, and None if the file does not compile."""
         for old in self.changed.iterdir():
             old.unlink()
         concerned = [made for made in self.sources if path in self.reads[made]]
@@ -139,7 +146,7 @@ class Program:
 
 
 def selftest(compiler: Sequence[str], name: str) -> Program:
-    """The self-test and every fuzz target's replay in one program, which takes the part's name first."""
+    """Make one program of the self-test and the replays of all fuzz targets. Its first argument names the part."""
     sources: dict[str, tuple[Path, tuple[str, ...]]] = {}
 
     def add(source: Path, *flags: str, suffix: str = "") -> None:
@@ -167,14 +174,17 @@ def extension() -> Program:
 
 @dataclass
 class Step:
-    """A command that a mutant should fail, and the time that it takes with the original."""
+    """A command that should fail for a mutant."""
 
     name: str
+    """Name for the report."""
     command: list[str]
-    limit: int = 600  # s of the processor
+    """Program and arguments."""
+    limit: int = 600
+    """Processor time in seconds, after which the command counts as failed."""
 
     def run(self) -> tuple[str | None, float]:
-        """Run it; returns how it failed, or None, and its processor time in seconds."""
+        """Run the command. Returns how it failed, or None, and its processor time in seconds."""
 
         def limits() -> None:
             resource.setrlimit(resource.RLIMIT_CPU, (self.limit, self.limit))
@@ -266,7 +276,7 @@ class Judge:
         (INSTALLED / "spvfilter").symlink_to(TREE / "spvfilter")
 
     def check_imports(self) -> None:
-        """pytest must load the tree's kernel: another one never fails."""
+        """Check that pytest loads the kernel of the tree: any other kernel never fails."""
         code = "import support.installed; from spvfilter.kernel import native; print(native.__file__)"
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(INSTALLED), str(TREE / "tests")])}
         loaded = subprocess.run(
@@ -295,7 +305,7 @@ class Judge:
         ]
 
     def calibrate(self, steps: Sequence[Step]) -> None:
-        """Measure the original, which must pass."""
+        """Measure the original, which must pass, and set the limits of the steps."""
         self.program.make()
         self.memory.make()
         self.threads.make()
@@ -310,18 +320,20 @@ class Judge:
             print(f"the original: {step.name}: {used:.1f} s", file=sys.stderr)
 
     def arm64(self) -> tuple[Program, list[Step]]:
-        """The self-test under an emulator, for sources compiled only for ARM."""
+        """Make the self-test for an emulator. It is needed for sources that are compiled only for ARM."""
         if self.arm is None:
             self.arm = selftest(ARM, "selftest-arm64")
         return self.arm, self.c_steps(self.arm, ["qemu-aarch64", "-cpu", "max"])[:-1]
 
     def judge(self, mutant: Mutant) -> str | None:
-        """The step that caught it, "same code", or "" for a survivor; None if it does not compile."""
+        """Return the step that a mutant failed, "same code", or "" for a survivor; None if it does not compile."""
         if row(mutant) in self.equivalents:
             return ""
         path = TREE / mutant.path.relative_to(programs.ROOT)
         source = path.read_text()
-        arm64 = self.arm64() if "arm" in path.stem.split("_") else None  # made of the original: before the file changes
+        arm64 = (
+            self.arm64() if "arm" in path.stem.split("_") else None
+        )  # built from the original, before the file changes
         path.write_text(mutant.apply(source))
         try:
             if arm64:
@@ -364,7 +376,7 @@ def caught_by(step: Step, failed: str | None) -> str:
 
 
 def equivalents() -> dict[tuple[str, str, str], str]:
-    """(file, line, changed line) → why it changes nothing."""
+    """Read the equivalent mutants: reasons by file, line, and changed line."""
     if not EQUIVALENTS.exists():
         return {}
     rows = [line.split("\t") for line in EQUIVALENTS.read_text().splitlines()[1:]]
@@ -372,7 +384,7 @@ def equivalents() -> dict[tuple[str, str, str], str]:
 
 
 def drawn(seed: int, only: str) -> Iterator[Mutant]:
-    """An endless stream of random mutants; every place in the kernel's C is equally likely."""
+    """Yield random mutants, one for each place of the C code, in random order."""
     dice = random.Random(seed)
     places = []
     for path in sorted(programs.CSRC.rglob("*.[ch]")):
@@ -389,7 +401,7 @@ def row(mutant: Mutant) -> tuple[str, str, str]:
 
 
 def again() -> Iterator[Mutant]:
-    """The survivors of the last invocation."""
+    """Yield the survivors of the last run."""
     survivors = {
         tuple(line.split("\t")[:3]) for line in RESULTS.read_text().splitlines() if line.endswith("\tsurvived")
     }
@@ -419,13 +431,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="scripts/dev/mutate", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--count", type=int, default=100, help="mutants that compile (default 100)")
-    parser.add_argument("--seed", type=int, default=1, help="which ones (default 1)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="in files whose path has it")
-    parser.add_argument("--again", action="store_true", help="the survivors of the last invocation instead")
-    parser.add_argument("--c-only", action="store_true", help="without pytest: what the C tests alone do not notice")
+    parser.add_argument("--count", type=int, default=100, help="number of mutants that compile (default 100)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random choice (default 1)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="change only files whose path contains TEXT")
+    parser.add_argument("--again", action="store_true", help="run the survivors of the last run again")
+    parser.add_argument("--c-only", action="store_true", help="run only the C tests, without pytest")
     arguments = parser.parse_args()
-    vectors = os.environ.get("SPVFILTER_VECTORS") or parser.error("SPVFILTER_VECTORS names no folder of vectors")
+    vectors = os.environ.get("SPVFILTER_VECTORS") or parser.error("set SPVFILTER_VECTORS to the folder of vectors")
     chosen = list(again()) if arguments.again else drawn(arguments.seed, arguments.only)
     HOME.mkdir(parents=True, exist_ok=True)
     judge = Judge(Path(vectors), arguments.c_only)

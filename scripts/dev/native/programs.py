@@ -1,4 +1,4 @@
-"""Objects and programs of the kernel's C half, compiled once for each source text and each set of flags."""
+"""Compiles objects and programs of the kernel's C code, once for each source text and each set of flags."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BASE = ("-std=c11", "-g", "-pthread", f"-I{CSRC}", f"-I{TESTS}")
 
 
 def kernel_sources() -> list[Path]:
-    """Every C file of the kernel but the Python binding's."""
+    """All C files of the kernel, except those of the Python binding."""
     return sorted(path for path in CSRC.rglob("*.c") if "binding" not in path.relative_to(CSRC).parts)
 
 
@@ -29,11 +29,12 @@ def shared_sources() -> list[Path]:
     return [TESTS / "check.c", *sorted(TESTS.glob("oracle*.c"))]
 
 
-# by tests/native/selftest_{memory,processors}.c
+# Functions that tests/native/selftest_memory.c and selftest_processors.c replace.
 WRAPPED = ("malloc", "calloc", "realloc", "aligned_alloc", "mmap", "munmap", "spv_cpu")
 
 
 def selftest_sources() -> list[Path]:
+    """The sources of the self-test."""
     return sorted(TESTS.glob("selftest*.c"))
 
 
@@ -44,18 +45,21 @@ def targets() -> list[str]:
 
 @dataclass(frozen=True)
 class Way:
-    """How a program is compiled: the compiler, flags for every file, further flags for the kernel and the targets,
-    flags for the link.
-    """
+    """How a program is compiled."""
 
     compiler: str
+    """Name of the compiler."""
     common: tuple[str, ...]
+    """Flags for every file and for the link."""
     kernel: tuple[str, ...] = ()
+    """Further flags for the kernel and the targets."""
     link: tuple[str, ...] = ()
+    """Further flags for the link."""
 
     def command(self, source: Path) -> list[str]:
-        """The compiler's command line up to the file's name. Oracles get no coverage: their loops teach the fuzzer
-        nothing.
+        """Make the command line of the compiler up to the name of the file.
+
+        Oracles get no coverage, as their loops teach the fuzzer nothing.
         """
         return [self.compiler, *BASE, *self.common, *(() if source in shared_sources() else self.kernel)]
 
@@ -68,6 +72,7 @@ DEEP = Way("clang", ("-O2", *SANITIZERS), ("-fsanitize=fuzzer-no-link",), ("-fsa
 
 
 def digest(*parts: str | bytes) -> str:
+    """Hash several texts to 24 hex digits."""
     hash = sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -76,16 +81,18 @@ def digest(*parts: str | bytes) -> str:
 
 
 def headers_digest() -> str:
+    """Hash all headers of the kernel and of the tests."""
     return digest(*(path.read_bytes() for folder in (CSRC, TESTS) for path in sorted(folder.rglob("*.h"))))
 
 
 @cache
 def version(compiler: str) -> str:
+    """Ask a compiler for its version."""
     return subprocess.run([compiler, "--version"], check=True, capture_output=True, text=True).stdout
 
 
 def objects(way: Way, sources: Iterable[Path]) -> list[Path]:
-    """Compile the sources, except those that an earlier call compiled from the same text."""
+    """Compile the sources. An object that an earlier call made from the same text is used again."""
     headers = headers_digest()
 
     def compile_one(source: Path) -> Path:
@@ -102,10 +109,10 @@ def objects(way: Way, sources: Iterable[Path]) -> list[Path]:
 
 
 def program(way: Way, name: str, sources: Iterable[Path]) -> Path:
-    """A program of these files, the kernel and the tests' shared sources."""
+    """Build a program of these files, the kernel and the shared sources of the tests."""
     OBJECTS.mkdir(parents=True, exist_ok=True)
     with (OBJECTS / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # a second process finds everything compiled
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a second process waits, and then uses the compiled objects
         parts = [str(made) for made in objects(way, [*sources, *shared_sources(), *kernel_sources()])]
         made = OBJECTS / f"{name}-{digest(*parts, *way.link)}"
         if not made.exists():
@@ -116,4 +123,5 @@ def program(way: Way, name: str, sources: Iterable[Path]) -> Path:
 
 
 def fuzzer(way: Way, target: str) -> Path:
+    """Build the fuzzer of a target."""
     return program(way, f"fuzz-{target}", [TESTS / f"fuzz/{target}.c"])

@@ -1,8 +1,7 @@
-"""Cuts the changelog for a release: changelog.py VERSION DATE [--write]. Prints the release's notes; with --write
-CHANGELOG.md is changed.
+"""Cuts the changelog for a release: changelog.py VERSION DATE [--write].
 
-What is under Unreleased becomes the section of the version, above which an empty Unreleased stays. A version that has
-its section already is left as it is, and its notes are printed.
+The entries under Unreleased move to a new section for the version, and an empty Unreleased stays above it. A version
+that has a section already keeps it. The program prints the notes of the release; `--write` also changes CHANGELOG.md.
 """
 
 from __future__ import annotations
@@ -21,15 +20,18 @@ _VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
 
 
 class Cut(NamedTuple):
-    """A changelog with a section for the release, and what that section says."""
+    """A changelog with a section for the release."""
 
     text: str
+    """The whole changelog."""
     notes: str
+    """The text of the section."""
 
 
 def cut(text: str, version: str, date: str) -> Cut:
-    """Cut the text of a changelog. Raises ValueError for a bad version or date, and if nothing was changed since the
-    last release.
+    """Cut the text of a changelog.
+
+    Raises ValueError if the version or the date is malformed, or if the release has no entries.
     """
     if not _VERSION.fullmatch(version):
         raise ValueError(f"a version is like 1.2.3 or 1.2.3rc1, not {version!r}")
@@ -47,7 +49,7 @@ def cut(text: str, version: str, date: str) -> Cut:
     following = _SECTION.search(text, start)
     notes = text[start : following.start() if following else len(text)].strip()
     if not notes:
-        raise ValueError(f"nothing is said of {version}")
+        raise ValueError(f"the changelog has no entries for {version}")
     return Cut(text, notes + "\n")
 
 

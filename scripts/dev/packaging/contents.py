@@ -1,5 +1,6 @@
-"""Whether an sdist holds the tracked files, and wheels made from it the package of the sdist: git ls-files |
-contents.py SDIST WHEEL…
+"""Checks the contents of an sdist and of wheels: git ls-files | contents.py SDIST WHEEL….
+
+The sdist must have all tracked files. The wheels must have the package of the sdist.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+# Files of an sdist that git does not track.
 GENERATED = re.compile(r"PKG-INFO|setup\.cfg|spvfilter\.egg-info/.*")
 CSRC = "spvfilter/kernel/csrc/"
 KERNEL = re.compile(r"spvfilter/kernel/native\.(abi3|cpython-3\d+t-[\w-]+)\.so")
@@ -17,8 +19,9 @@ METADATA = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE
 
 
 def check(held: set[str], expected: set[str], where: str) -> None:
+    """Exit with an error unless both sets of names are equal."""
     if held != expected:
-        sys.exit(f"{where} should not hold {shown(held - expected)} and lacks {shown(expected - held)}")
+        sys.exit(f"{where} has {shown(held - expected)} too much, and lacks {shown(expected - held)}")
 
 
 def shown(names: set[str]) -> str:
@@ -27,7 +30,7 @@ def shown(names: set[str]) -> str:
 
 
 def read_sdist(path: Path) -> tuple[set[str], bytes]:
-    """Names within its folder, and its metadata."""
+    """Read the names of an sdist, without its folder, and its metadata."""
     folder = path.name.removesuffix(".tar.gz")
     with tarfile.open(path) as archive:
         metadata = archive.extractfile(f"{folder}/PKG-INFO")
@@ -36,6 +39,7 @@ def read_sdist(path: Path) -> tuple[set[str], bytes]:
 
 
 def check_wheel(path: Path, package: set[str], metadata: bytes) -> None:
+    """Exit with an error unless a wheel has the files of `package`, this metadata, and one kernel if it is native."""
     distribution, version, *_, platform = path.stem.split("-")
     about = f"{distribution}-{version}.dist-info/"
     with zipfile.ZipFile(path) as archive:
@@ -43,7 +47,7 @@ def check_wheel(path: Path, package: set[str], metadata: bytes) -> None:
         kernels = {name for name in names if KERNEL.fullmatch(name)}
         check(names, package | kernels | {about + name for name in METADATA}, path.name)
         if len(kernels) != (platform != "any"):
-            sys.exit(f"{path.name} holds {sorted(kernels)} as kernels")
+            sys.exit(f"{path.name} has {len(kernels)} compiled kernels: {sorted(kernels)}")
         if archive.read(f"{about}METADATA") != metadata:
             sys.exit(f"{path.name} and the sdist differ in their metadata")
 

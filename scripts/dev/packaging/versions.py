@@ -1,5 +1,6 @@
-"""Tests under every supported Python found, two at a time, against an installed wheel, in environments kept in
-build/versions.
+"""Tests an installed wheel under every supported Python that is found, two at a time.
+
+The environments are kept in build/versions.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import platform, sys, sysconfig
 print(platform.python_version(), "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else "")
 """
 QUICK = ["bloom", "chain", "filters", "node", "p2p", "scan", "store", "wallet", "watch", "wire"]
-# tests of the tree itself, not of what is installed
+# Tests of the source tree, which an installed package does not have.
 OF_THE_TREE = [
     "architecture",
     "bench_report",
@@ -37,12 +38,18 @@ OF_THE_TREE = [
 
 @dataclass(frozen=True, slots=True)
 class Python:
+    """An interpreter."""
+
     path: str
-    version: str  # as 3.13.0
-    free_threaded: bool  # cannot load the wheel of the others
+    """Path of the program."""
+    version: str
+    """Version, such as 3.13.0."""
+    free_threaded: bool
+    """True for a free-threaded build, which cannot load the wheel of the others."""
 
     @property
     def name(self) -> str:
+        """Version without the patch number, such as 3.13, with a `t` behind it if it is free-threaded."""
         return self.version.rpartition(".")[0] + "t" * self.free_threaded
 
 
@@ -62,7 +69,7 @@ def quietly(*command: str | Path, env: dict[str, str] | None = None) -> tuple[in
 
 
 def install(python: Python, wheel: str, extras: str) -> Path:
-    """The interpreter of an environment that has the wheel and what its extras need."""
+    """Install the wheel with extras in an environment, and return the path of its interpreter."""
     home = ROOT / "build/versions" / (python.version + "t" * python.free_threaded)
     inside = home / "bin/python"
     for command in (
@@ -85,7 +92,7 @@ def install(python: Python, wheel: str, extras: str) -> Path:
 
 
 def test(tests: list[str], extras: str, python: Python, wheel: str) -> tuple[bool, str, str]:
-    """Whether they passed, a line for the table and all that pytest printed."""
+    """Run tests. Returns True if they passed, a line for the table, and the output of pytest."""
     required = ",".join(filter(None, ["native", os.environ.get("SPVFILTER_REQUIRE")]))
     env = {"SPVFILTER_EFFORT": "quick", **os.environ, "SPVFILTER_REQUIRE": required}
     started = time.monotonic()
@@ -104,8 +111,10 @@ def test(tests: list[str], extras: str, python: Python, wheel: str) -> tuple[boo
 
 def main() -> int:
     parser = ArgumentParser(prog="scripts/dev/versions", description=__doc__, allow_abbrev=False)
-    parser.add_argument("--wheel", help="default: one built of the tree")
-    parser.add_argument("--extras", default="cli,redis,rpc,socks,test,zmq", help="installed with it (%(default)s)")
+    parser.add_argument("--wheel", help="wheel to test; by default one is built from the tree")
+    parser.add_argument(
+        "--extras", default="cli,redis,rpc,socks,test,zmq", help="extras to install with the wheel (%(default)s)"
+    )
     options, tests = parser.parse_known_args()
     alone = [
         path for path in sorted(ROOT.glob("tests/test_*.py")) if path.stem.removeprefix("test_") not in OF_THE_TREE
@@ -116,7 +125,7 @@ def main() -> int:
     listed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     others = [python for python in map(python_at, listed) if python.name != builder.name]
     if not others:
-        sys.exit(f"versions: no Python here besides {builder.name}")
+        sys.exit(f"versions: found no other supported Python than {builder.name}")
     with TemporaryDirectory() as work:
         shared = options.wheel or build(builder, f"{work}/shared")
         wheels = [build(python, f"{work}/{python.name}") if python.free_threaded else shared for python in others]
