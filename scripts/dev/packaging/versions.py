@@ -28,6 +28,7 @@ OF_THE_TREE = [
     "bench_report",
     "calculator",
     "changelog",
+    "contributing",
     "docs",
     "docstrings",
     "examples",
