@@ -1,4 +1,4 @@
-"""scripts/dev/packaging/changelog.py: the section of a release is cut once, and what it says are the notes."""
+"""scripts/dev/packaging/changelog.py cuts the section of a release once, and prints it as the notes."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ cut = load().cut
 TEXT = "# Changelog\n\n## Unreleased\n\n- New.\n  More of it.\n\n## 0.1.0 (2024-01-01)\n\n- Old.\n"
 
 
-def test_what_is_unreleased_becomes_the_release_s() -> None:
+def test_unreleased_entries_move_to_the_release() -> None:
     made = cut(TEXT, "0.2.0", "2024-02-03")
     assert made.text == TEXT.replace("## Unreleased\n", "## Unreleased\n\n## 0.2.0 (2024-02-03)\n")
     assert made.notes == "- New.\n  More of it.\n"
 
 
-def test_a_release_that_was_cut_stays_as_it_is() -> None:
+def test_a_release_is_cut_only_once() -> None:
     once = cut(TEXT, "0.2.0", "2024-02-03")
     assert cut(once.text, "0.2.0", "2025-05-05") == once
     assert cut(TEXT, "0.1.0", "2025-05-05") == (TEXT, "- Old.\n")
@@ -56,18 +56,33 @@ def test_a_release_that_was_cut_stays_as_it_is() -> None:
         (TEXT + "## Unreleased\n", "0.2.0", "2024-02-03", "two sections"),
     ],
 )
-def test_what_cannot_be_cut_is_an_error(text: str, version: str, date: str, message: str) -> None:
+def test_a_bad_version_date_or_changelog_is_refused(text: str, version: str, date: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         cut(text, version, date)
 
 
-def test_the_changelog_of_the_repository_has_a_section_for_its_version() -> None:
+def test_the_changelog_has_a_section_for_the_version() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     made = cut(text, __version__, "2030-01-01")
     assert made.notes.startswith(("- ", "### "))
     if f"\n## {__version__} " in text:
         assert made.text == text
         assert text.count(f"## {__version__} ") == 1
+
+
+def test_every_entry_is_one_short_bullet_under_a_known_heading() -> None:
+    """Each version has its headings in this order. An entry has at most 25 words."""
+    kinds = ["Added", "Changed", "Fixed", "Removed"]
+    _, *versions = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")
+    assert versions[0].startswith("Unreleased\n")
+    for version in versions:
+        _, *sections = version.split("\n### ")
+        found = [section.split("\n", 1)[0] for section in sections]
+        assert found == [kind for kind in kinds if kind in found]
+        for section in sections:
+            entries = section.split("\n", 1)[1].strip()
+            assert re.fullmatch(r"- \S.*(\n(- \S|  \S).*)*", entries), section
+            assert not [entry for entry in re.split(r"^- ", entries, flags=re.MULTILINE) if len(entry.split()) > 25]
 
 
 def test_documents_name_the_version() -> None:
