@@ -1,6 +1,6 @@
 """The exception hierarchy of the package: every public error and warning.
 
-Malformed input raises; it is never reported as "no match".
+Malformed input raises an error. It is never reported as "no match".
 """
 
 from __future__ import annotations
@@ -89,7 +89,10 @@ __all__ = [
 
 
 class SpvFilterError(Exception):
-    """Base class of every error that this package raises deliberately."""
+    """Base class of every error that this package raises deliberately.
+
+    Catch it to catch all errors of the package. Errors of the system, such as OSError, are not among them.
+    """
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.args, self.__dict__)
@@ -103,10 +106,17 @@ def _rebuild(cls: type[SpvFilterError], args: tuple[object, ...], state: dict[st
 
 
 class FormatError(SpvFilterError, ValueError):
-    """Malformed bytes: truncated, trailing, non-canonical or beyond a limit.
+    """Bytes are malformed: truncated, followed by trailing bytes, not canonical, or above a limit.
 
-    `offset` is the byte at which the malformed field starts, `field` its name in the protocol's terms.
+    Raised by every parser of the package. The bytes cannot be repaired: read or request them again.
     """
+
+    message: str
+    """Description of the fault, without the offset and the field."""
+    offset: int
+    """Offset in bytes at which the malformed field starts."""
+    field: str
+    """Name of the malformed field, as the protocol or the file format calls it."""
 
     def __init__(self, message: str, *, offset: int, field: str) -> None:
         super().__init__(f"{field} at byte {offset}: {message}")
@@ -116,9 +126,13 @@ class FormatError(SpvFilterError, ValueError):
 
 
 class BlockFilterError(FormatError):
-    """A malformed compact filter in a stream of filters; `block_hash` (32 bytes, wire order) is the hash of its
-    block.
+    """A compact filter (BIP-158) in a stream of filters is malformed.
+
+    The filters before it were good. Fetch this filter from another source and continue with its block.
     """
+
+    block_hash: bytes
+    """Hash of the filter's block, 32 bytes in wire order."""
 
     def __init__(self, message: str, *, offset: int, field: str, block_hash: bytes) -> None:
         super().__init__(message, offset=offset, field=f"{field} of the filter of block {block_hash[::-1].hex()}")
@@ -126,15 +140,25 @@ class BlockFilterError(FormatError):
 
 
 class UndoError(FormatError):
-    """An undo record that is malformed, damaged, or not of the block it is read with; `offset` is within the record."""
+    """An undo record (rev*.dat) is malformed, damaged, or does not belong to the block.
+
+    `offset` counts from the start of the record. Scan without undo data, or let the node rebuild its files.
+    """
 
 
 class ColumnError(SpvFilterError, ValueError):
-    """A column of keys that contradicts itself: an array of a table whose memory is not what its structure says, or
-    text that is none.
+    """A column of keys contradicts itself.
 
-    `row` is the number of the key among those that came in, `field` the part of the column in Arrow's terms.
+    Either the memory of an Arrow array is not what its schema says, or a text is not valid Unicode. Check the program
+    that made the column.
     """
+
+    message: str
+    """Description of the fault, without the row and the field."""
+    row: int
+    """Number of the key in the call's input, from 0."""
+    field: str
+    """Part of the column in Arrow's terms, such as "schema" or "offsets"."""
 
     def __init__(self, message: str, *, row: int, field: str) -> None:
         super().__init__(f"{field} of a column, key {row}: {message}")
@@ -144,27 +168,39 @@ class ColumnError(SpvFilterError, ValueError):
 
 
 class ParameterError(SpvFilterError, ValueError):
-    """An argument outside its domain. The message contains the offending value."""
+    """An argument is outside its domain.
+
+    The message contains the value, unless the value may be a secret, and says what is allowed.
+    """
 
 
 class MismatchError(ParameterError):
-    """Two filters cannot be combined or compared: they differ in size, hash functions or key encoding."""
+    """Two filters cannot be combined or compared: they differ in size, hash functions or key encoding.
+
+    Also raised if an existing filter in Redis has other parameters than the call. Build both filters alike.
+    """
 
 
 class TooLargeError(ParameterError, MemoryError):
-    """A filter does not fit into the machine's memory."""
+    """A filter does not fit into the machine's memory.
+
+    Make it for fewer keys or a higher false-positive rate, or keep it in a file or in Redis.
+    """
 
 
 class CapacityError(SpvFilterError):
-    """A new key for a filter that already holds as many as it was made for. It was not added; the keys before it were.
+    """A filter is full: it already holds as many keys as it was made for.
 
-    `count` is the number of keys in the filter, `capacity` what it was made for, `fp_rate` the false-positive rate it
-    has now; they are None where the kernel itself refuses.
+    The new key was not added. Keys that came before it in the same call were added. Make a larger filter, or a
+    `ScalableBloomFilter`, which grows. The attributes are None if the kernel itself raised the error.
     """
 
     count: int | None = None
+    """Number of keys in the filter."""
     capacity: int | None = None
+    """Number of keys that the filter was made for."""
     fp_rate: float | None = None
+    """Current false-positive rate, between 0 and 1."""
 
     def __init__(
         self, message: str, *, count: int | None = None, capacity: int | None = None, fp_rate: float | None = None
@@ -174,15 +210,27 @@ class CapacityError(SpvFilterError):
 
 
 class ReadOnlyError(SpvFilterError, TypeError):
-    """An attempt to change a filter whose memory is read-only."""
+    """The filter's memory is read-only, so the filter cannot be changed.
+
+    Copy the filter and change the copy, or open its file for writing.
+    """
 
 
 class AddressError(ParameterError):
-    """An invalid address: bad character, checksum, length, version or witness program."""
+    """A text is not a valid address: bad character, checksum, length, version or witness program.
+
+    The message never repeats text that may be a private key or a seed phrase.
+    """
 
 
 class WrongNetworkError(AddressError):
-    """A valid address of another network; `networks` lists the names of the networks it belongs to."""
+    """A valid address or extended key belongs to another network.
+
+    Ask the user for an address of the right network, or choose the network of the address.
+    """
+
+    networks: tuple[str, ...]
+    """Names of the networks that the address belongs to."""
 
     def __init__(self, message: str, networks: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -190,26 +238,35 @@ class WrongNetworkError(AddressError):
 
 
 class DescriptorError(ParameterError):
-    """A text that is no usable output descriptor or extended public key.
+    """A text is not a usable output descriptor or extended public key.
 
-    The message repeats none of what may be a private key.
+    The message repeats no part of the text that may be a private key.
     """
 
 
 class KeychainError(ParameterError):
-    """A keychain whose scripts cannot be derived: its function fails, gives what is no scriptPubKey, or does not follow
-    from the index.
+    """The scripts of a keychain cannot be derived.
+
+    The keychain's function raised an error, returned a value that is not a scriptPubKey, or returned different scripts
+    for the same index. Correct the function.
     """
 
 
 class KeychainMismatchError(KeychainError):
-    """The database has another keychain under this name: one of another descriptor, or whose function gives other
-    scripts.
+    """The database has a different keychain under this name.
+
+    It has another descriptor, or its function derives other scripts. Choose another name or another database.
     """
 
 
 class InexpressibleError(ParameterError):
-    """Watch list entries that the requested kind of filter cannot find; `entries` lists them."""
+    """The requested kind of filter cannot find some entries of the watch list.
+
+    Remove these entries, or choose another kind of filter.
+    """
+
+    entries: tuple[str, ...]
+    """The entries that the filter cannot find, as text."""
 
     def __init__(self, message: str, entries: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -217,7 +274,15 @@ class InexpressibleError(ParameterError):
 
 
 class WatchFileError(SpvFilterError, ValueError):
-    """A watch list file with invalid lines; `problems` lists all of them as (line number from 1, message)."""
+    """A watch list file has invalid lines.
+
+    No watch list was made: correct the lines and load the file again. The message shows the first 20 invalid lines.
+    """
+
+    path: str
+    """Name of the file."""
+    problems: tuple[tuple[int, str], ...]
+    """All invalid lines, as (line number from 1, message)."""
 
     def __init__(self, path: str, problems: tuple[tuple[int, str], ...]) -> None:
         shown = "; ".join(f"line {line}: {message}" for line, message in problems[:20])
@@ -228,25 +293,43 @@ class WatchFileError(SpvFilterError, ValueError):
 
 
 class WatchListInUseError(SpvFilterError, RuntimeError):
-    """A watch list that a running LightClient uses was to be changed: the client would not search for what is added."""
+    """A watch list cannot be changed directly while a LightClient uses it.
+
+    The client would not search for the new entry. Use the client's own `add_…` methods, or change a copy of the list.
+    """
 
 
 class SourceError(SpvFilterError):
-    """A source of blocks that cannot be read; the message names the file or stream."""
+    """A source of blocks cannot be read.
+
+    The message names the file, the stream or the node.
+    """
 
 
 class DirectoryInUseError(SpvFilterError):
-    """A directory into which another process scans, or another scan of this process."""
+    """Another scan writes to this directory.
+
+    It runs in another process or in this one. Wait until it has ended, or choose another directory.
+    """
 
 
 class RemoteFileError(SpvFilterError):
-    """A store of remote files that fails or refuses; the message names the URL."""
+    """A store of remote files failed or refused a request.
+
+    The message names the URL. `__cause__` is the error of fsspec, if there is one.
+    """
 
 
 class FalseFilterError(SourceError):
-    """A compact filter does not match its block's filter header; `height` and `block_hash` (32 bytes, wire order)
-    identify the block.
+    """A compact filter does not match the filter header of its block.
+
+    The source of the filter is damaged or lies. Nothing of this filter was used.
     """
+
+    height: int
+    """Height of the filter's block."""
+    block_hash: bytes
+    """Hash of the filter's block, 32 bytes in wire order."""
 
     def __init__(self, height: int, block_hash: bytes) -> None:
         super().__init__(f"the filter of block {height} {block_hash[::-1].hex()} does not match its filter header")
@@ -255,10 +338,13 @@ class FalseFilterError(SourceError):
 
 
 class IncompleteScanError(SourceError):
-    """A scan finished but could not read everything; `problems` lists what failed.
+    """A scan ended, but it could not read everything.
 
-    All matches were yielded before this was raised.
+    It yielded every match that it found before it raised this error. Repair the sources in `problems` and scan again.
     """
+
+    problems: tuple[str, ...]
+    """Everything that could not be read, one message each."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__(f"{len(problems)} problem(s) while scanning; the first: {problems[0]}")
@@ -266,35 +352,47 @@ class IncompleteScanError(SourceError):
 
 
 class NodeError(SourceError):
-    """A full node that is asked by REST, RPC or ZMQ does not give what a scan needs; the message names the node and
-    never a password.
+    """A full node that the client queries through REST, RPC or ZMQ does not supply what a scan needs.
+
+    The message names the node and never a password.
     """
 
 
 class NodeUnreachableError(NodeError):
-    """No connection to the node, or it broke: refused, reset, cut off in the middle of an answer, or no answer in
-    time.
+    """The connection to the node failed, broke, or timed out.
+
+    Check that the node runs and that the address and the port are right, then try again.
     """
 
 
 class NodeBusyError(NodeError):
-    """The node is starting (RPC error -28), or has more requests than it takes (HTTP 503); it may be asked again."""
+    """The node is still starting (RPC error -28) or has too many requests (HTTP 503).
+
+    Try again later.
+    """
 
 
 class NodeRefusedError(NodeError):
-    """The node does not serve us: a wrong password or cookie (401), a forbidden address or method (403), or REST that
-    is off (404).
+    """The node refuses to serve this client.
+
+    Causes: a wrong password or cookie (HTTP 401), a forbidden address or method (403), a REST interface that is
+    switched off (404), or TLS that fails. Correct the password or the node's configuration.
     """
 
 
 class NodeAnswerError(NodeError):
-    """An answer that is not what was asked for: another block, a wrong merkle root, too long, of another type,
-    malformed, an RPC error.
+    """The node's answer is not what the client requested.
+
+    Examples: another block, a wrong merkle root, too many bytes, malformed JSON, or an RPC error. Check that the URL
+    leads to a Bitcoin node.
     """
 
 
 class NodeRpcError(NodeAnswerError):
-    """An RPC error; `code` is the node's (Core rpc/protocol.h), 0 where it gives none."""
+    """The node answered an RPC call with an error."""
+
+    code: int
+    """The node's error code (Core rpc/protocol.h); 0 if the answer has none."""
 
     def __init__(self, message: str, *, code: int) -> None:
         super().__init__(message)
@@ -302,31 +400,53 @@ class NodeRpcError(NodeAnswerError):
 
 
 class NodeNetworkError(NodeError):
-    """The node is of another network: its genesis block is not ours."""
+    """The node belongs to another network: its genesis block differs.
+
+    Connect to another node, or choose the node's network.
+    """
 
 
 class NodePrunedError(NodeError):
-    """The node has a block's header but not the block: it was pruned, or was never downloaded."""
+    """The node has the header of a block, but not the block.
+
+    The node pruned the block or has not downloaded it. Start at a later block, or use a node that has all blocks.
+    """
 
 
 class NodeChainError(NodeError):
-    """The node's chain changed faster than it could be listed, or deeper than is remembered."""
+    """The node's chain changed too fast or too far back.
+
+    Either the chain changed again and again while its blocks were listed, or a reorganization goes back further than
+    the list of known blocks. Scan again.
+    """
 
 
 class OrderError(SpvFilterError):
-    """A block does not follow its predecessor in a stream declared to be in chain order."""
+    """A block does not follow its predecessor, although the stream was declared to be in chain order.
+
+    Scan the stream without that declaration.
+    """
 
 
 class BackendError(SpvFilterError, ImportError):
-    """The backend that SPVFILTER_BACKEND requires is not installed; the message says how to install it."""
+    """The backend that SPVFILTER_BACKEND requires is not installed.
+
+    The message says how to install it.
+    """
 
 
 class PeerError(SpvFilterError):
-    """A peer violated the protocol."""
+    """A peer violated the protocol or is of no use.
+
+    The light client drops such a peer and continues with other peers.
+    """
 
 
 class ProofError(PeerError):
-    """An invalid merkle proof; `cause` names the rule that it violates, in the same words for every such proof."""
+    """A merkle proof is invalid."""
+
+    cause: str
+    """The rule that the proof violates, as a fixed text: a `wire.messages.Flaw`."""
 
     def __init__(self, message: str, *, cause: str) -> None:
         super().__init__(message)
@@ -334,11 +454,14 @@ class ProofError(PeerError):
 
 
 class EnvelopeError(PeerError):
-    """An invalid 24-byte message header; `field` is "magic", "length", "command" or "checksum".
+    """The 24-byte header of a P2P message is invalid.
 
-    A bad magic or length ends the stream, since the start of the next message is unknown. After a bad command or
+    A bad magic or length ends the stream, because the start of the next message is unknown. After a bad command or
     checksum the stream continues, as in Core.
     """
+
+    field: str
+    """The invalid field: "magic", "length", "command" or "checksum"."""
 
     def __init__(self, message: str, *, field: str) -> None:
         super().__init__(message)
@@ -346,7 +469,17 @@ class EnvelopeError(PeerError):
 
 
 class MessageError(PeerError):
-    """A malformed payload for its command; `offset` and `field` are those of the FormatError that caused it."""
+    """The payload of a P2P message is malformed.
+
+    `__cause__` is the FormatError that the parser raised.
+    """
+
+    command: str
+    """Command of the message, such as "merkleblock"."""
+    offset: int
+    """Offset in the payload, in bytes, at which the malformed field starts."""
+    field: str
+    """Name of the malformed field in the protocol's terms."""
 
     def __init__(self, message: str, *, command: str, offset: int, field: str) -> None:
         super().__init__(f"{command}: {field} at byte {offset}: {message}")
@@ -356,9 +489,10 @@ class MessageError(PeerError):
 
 
 class SessionError(PeerError):
-    """A message out of order, a failed handshake or a timeout; `cause` names the rule, in the same words for every such
-    case.
-    """
+    """A P2P session failed: a message out of order, a failed handshake, a timeout or a lost connection."""
+
+    cause: str
+    """The rule that the peer violated or the event that ended the session, as a fixed text: a `wire.Cause`."""
 
     def __init__(self, message: str, *, cause: str) -> None:
         super().__init__(message)
@@ -366,7 +500,10 @@ class SessionError(PeerError):
 
 
 class LieError(PeerError):
-    """A peer made a false statement; `cause` names the kind of lie, in the same words for every such case."""
+    """A peer made a statement that is provably false."""
+
+    cause: str
+    """The kind of lie, as a fixed text: a `light.Lie`."""
 
     def __init__(self, message: str, *, cause: str) -> None:
         super().__init__(message)
@@ -374,15 +511,22 @@ class LieError(PeerError):
 
 
 class UselessPeerError(PeerError):
-    """A peer that may be honest but is of no use: it lacks data that other peers have, or does not answer in time."""
+    """A peer may be honest, but it is of no use.
+
+    It lacks data that other peers have, does not offer a required service, or does not answer in time. A broadcast
+    raises this error if no peer requested the transaction in time.
+    """
 
 
 class TxRefusedError(PeerError):
-    """Every peer that was given a transaction refused it; `refusals` lists each as (HOST:PORT, reason).
+    """Every peer that received a transaction rejected it.
 
-    It is not offered any more and counts as nothing. A peer may have lied and passed it on: to pay again, spend one of
-    the same coins.
+    The client does not broadcast the transaction again, and the transaction no longer counts toward the balance. A
+    peer may have lied and relayed it all the same. To be safe, a second payment must spend one of the same coins.
     """
+
+    refusals: tuple[tuple[str, str], ...]
+    """The rejections, each as (HOST:PORT, reason)."""
 
     def __init__(self, message: str, refusals: tuple[tuple[str, str], ...]) -> None:
         super().__init__(message)
@@ -390,10 +534,16 @@ class TxRefusedError(PeerError):
 
 
 class TxConflictError(ParameterError):
-    """A transaction spends what another one has spent:
+    """A transaction conflicts with another transaction: both spend at least one common coin.
 
-    `by` is the txid of that one, `height` that of its block, None if it is in none.
+    A conflict can also be indirect, through an ancestor. Without confirmations of the other transaction, a
+    replacement that pays a higher fee may still be confirmed.
     """
+
+    by: bytes | None
+    """Txid of the other transaction, 32 bytes in wire order; None if it is not known."""
+    height: int | None
+    """Height of the block that contains the other transaction; None if it is unconfirmed or not known."""
 
     def __init__(self, message: str, by: bytes | None = None, height: int | None = None) -> None:
         super().__init__(message)
@@ -402,11 +552,17 @@ class TxConflictError(ParameterError):
 
 
 class PrivacyError(SpvFilterError):
-    """What was asked to be done privately cannot be; nothing was done. The message says why, and what to do."""
+    """A transaction that should be sent privately cannot be sent that way.
+
+    Nothing was sent. The message says why and what to do.
+    """
 
 
 class HeaderError(PeerError):
-    """A run of headers was refused; none of it is stored. `index` is the position, from 0, of the header at fault."""
+    """A run of block headers was rejected. None of the headers was stored."""
+
+    index: int
+    """Position of the rejected header in the run, from 0."""
 
     def __init__(self, message: str, *, index: int = 0) -> None:
         super().__init__(message)
@@ -414,26 +570,26 @@ class HeaderError(PeerError):
 
 
 class InvalidHeaderError(HeaderError):
-    """A header violates a consensus rule; each rule has a subclass.
+    """A header violates a consensus rule. Each rule has a subclass.
 
     No honest peer sends such a header: disconnect and ban the peer.
     """
 
 
 class DiscontinuousHeadersError(InvalidHeaderError):
-    """A header does not follow its predecessor in the same message."""
+    """A header does not follow the header before it in the same message."""
 
 
 class TargetError(InvalidHeaderError):
-    """Compact bits that encode no valid target: negative, zero, overflowing, or above the network's limit."""
+    """The compact bits of a header encode no valid target: negative, zero, overflowing, or above the limit."""
 
 
 class ProofOfWorkError(InvalidHeaderError):
-    """A header's hash is above the target of its own bits."""
+    """The hash of a header is above the target that its own bits encode."""
 
 
 class DifficultyError(InvalidHeaderError):
-    """A header's bits differ from those that the difficulty rules require."""
+    """The bits of a header differ from the bits that the difficulty rules require."""
 
 
 class CheckpointError(InvalidHeaderError):
@@ -441,72 +597,104 @@ class CheckpointError(InvalidHeaderError):
 
 
 class MedianTimeError(InvalidHeaderError):
-    """A header's time is not above the median of the eleven headers before it."""
+    """The time of a header is not above the median of the eleven headers before it."""
 
 
 class TimewarpError(InvalidHeaderError):
-    """A difficulty period starts more than 600 seconds before the end of the last one, which BIP-94 forbids."""
+    """A difficulty period starts more than 600 seconds before the end of the last period (forbidden by BIP-94)."""
 
 
 class VersionError(InvalidHeaderError):
-    """A header's version is below the minimum of BIP-34, BIP-66 or BIP-65 at its height."""
+    """The version of a header is below the minimum of BIP-34, BIP-66 or BIP-65 at its height."""
 
 
 class FutureHeaderError(HeaderError):
-    """A header's time is more than two hours ahead of our clock.
+    """The time of a header is more than two hours ahead of this machine's clock.
 
-    The header is not invalid: the first `index` headers may be accepted now, the rest later.
+    The header is not invalid: accept the first `index` headers now and the rest later.
     """
 
 
 class UnconnectedHeadersError(HeaderError):
-    """Headers with valid proof of work whose parent is unknown.
+    """Headers have valid proof of work, but their parent is unknown.
 
-    Ask the peer for the missing ones; disconnect if it does not send them.
+    Request the missing headers from the peer. Disconnect the peer if it does not send them.
     """
 
 
 class LowWorkError(HeaderError):
-    """Valid headers of a chain with too little work to be stored.
+    """The headers are valid, but their chain has too little work to be stored.
 
-    The peer may be honest but is of no use: disconnect.
+    The peer may be honest but is of no use: disconnect it.
     """
 
 
 class CommitmentError(HeaderError):
-    """The headers of the second pass differ from those of the first. Disconnect the peer."""
+    """A peer sent other headers in the second pass of the header sync than in the first.
+
+    Disconnect the peer.
+    """
 
 
 class StoreError(SpvFilterError):
-    """The wallet's database cannot be used."""
+    """The wallet's database cannot be used.
+
+    The message names the file. The subclasses name causes that a program may want to handle.
+    """
 
 
 class StoreLockedError(StoreError):
-    """The database is open in another process, or in another client of this process."""
+    """Another process, or another client in this process, has the database open.
+
+    End that client, or use another database.
+    """
 
 
 class StoreForeignError(StoreError):
-    """A file that is not a database of this package, or belongs to another network or a later version."""
+    """The file is not a database that this package can use.
+
+    It belongs to another program, to another network, or to another version of this package. The message says which.
+    """
 
 
 class StoreCorruptError(StoreError):
-    """A damaged database: its contents differ from what was written. `rebuild` saves what can be saved."""
+    """The database is damaged: SQLite or a checksum of this package reports an error.
+
+    Restore a backup, or open the database with `rebuild=True`, which keeps the watch list and searches the chain again.
+    """
 
 
 class StoreFullError(StoreError):
-    """The disk is full. Nothing of the batch was written; the earlier contents are intact."""
+    """The disk is full.
+
+    No part of the last batch was written, and the earlier contents are intact. Free some space and start again.
+    """
 
 
 class StoreReadOnlyError(StoreError):
-    """The database or its folder is not writable."""
+    """The database or its folder is not writable, or the file cannot be opened.
+
+    Check the permissions of the file and the folder.
+    """
 
 
 class NotRunningError(SpvFilterError, RuntimeError):
-    """A light client was used before it was entered or after it was left, or was entered a second time."""
+    """A light client is used before it was entered or after it was left, or is entered a second time.
+
+    Use the client inside of `async with` (or `with`), and make a new client for each run.
+    """
 
 
 class EventGapError(SpvFilterError, LookupError):
-    """Events that follow number `since` are no longer kept; those from number `first` on are."""
+    """The events that follow number `since` are no longer kept.
+
+    Take a snapshot, such as the result of `matches()`, and read the events that follow its `sequence`.
+    """
+
+    since: int
+    """The event number that the caller passed."""
+    first: int
+    """Number of the oldest event that is kept."""
 
     def __init__(self, since: int, first: int) -> None:
         super().__init__(since, first)
@@ -515,15 +703,18 @@ class EventGapError(SpvFilterError, LookupError):
 
     def __str__(self) -> str:
         gone = f"events {self.since + 1} to {self.first - 1} are no longer kept"
-        return f"{gone}: go on from the sequence of a snapshot, as matches() gives it"
+        return f"{gone}: take a snapshot, such as matches(), and go on from its sequence"
 
 
 class NotConfirmedError(SpvFilterError):
-    """A transaction that was waited for ended without a block.
+    """A transaction will not be confirmed, although the caller waits for its confirmation."""
 
-    `status` is "conflicted" where a block has another, `rival`, that spends the same, else "abandoned", "expired" or
-    "refused"; `txid` and `rival` have 32 bytes, wire order.
-    """
+    txid: bytes
+    """The transaction, 32 bytes in wire order."""
+    status: str
+    """How it ended: "conflicted" (a conflicting transaction is confirmed), "abandoned", "expired" or "refused"."""
+    rival: bytes | None
+    """Txid of the confirmed transaction that conflicts with it, 32 bytes in wire order; None if there is none."""
 
     def __init__(self, txid: bytes, status: str, rival: bytes | None = None) -> None:
         super().__init__(txid, status, rival)
@@ -532,45 +723,62 @@ class NotConfirmedError(SpvFilterError):
         self.rival = rival
 
     def __str__(self) -> str:
-        by = "" if self.rival is None else f": {self.rival[::-1].hex()} spends the same"
+        by = "" if self.rival is None else f": it conflicts with {self.rival[::-1].hex()}"
         return f"transaction {self.txid[::-1].hex()} is {self.status}{by}"
 
 
 class RemoteError(SpvFilterError):
-    """An operation on a filter in Redis failed; `__cause__` is redis-py's error, if there is one."""
+    """An operation on a filter in Redis failed.
+
+    `__cause__` is the error of redis-py, if there is one.
+    """
 
 
 class RemoteConnectionError(RemoteError):
-    """No answer: the server could not be reached or the connection broke.
+    """The Redis server could not be reached, or the connection broke before the answer came.
 
-    The operation may or may not have been executed.
+    The server may or may not have executed the operation. Adding a key again is harmless, except in a filter that
+    counts.
     """
 
 
 class RemoteMissingError(RemoteError, LookupError):
-    """The filter or a part of it is missing: it has expired, was deleted or was evicted."""
+    """The filter in Redis, or a part of it, is missing: it expired, was deleted or was evicted.
+
+    Create the filter again and add all keys.
+    """
 
 
 class RemoteExistsError(RemoteError):
-    """A filter with this name already exists."""
+    """A filter with this name already exists in Redis.
+
+    Open it, or choose another name.
+    """
 
 
 class RemoteTypeError(RemoteError):
-    """A Redis key of the filter holds a value that is not a string."""
+    """A Redis key of the filter holds a value of another type.
+
+    Another program uses this key: choose another name for the filter.
+    """
 
 
 class RemoteFullError(RemoteError):
-    """The server has reached its maxmemory and refuses writes; nothing was changed."""
+    """The Redis server reached its maxmemory and refuses writes. The filter is unchanged."""
 
 
 class RemoteReadOnlyError(RemoteError, ReadOnlyError):
-    """The server is a read-only replica; nothing was changed."""
+    """The Redis server is a read-only replica. The filter is unchanged.
+
+    Connect to the primary server.
+    """
 
 
 class RefusedError(SpvFilterError, ValueError):
-    """The embedded node rejected a block or transaction; `reason` is Core's reject reason, such as
-    txn-mempool-conflict.
-    """
+    """The embedded node rejected a block, a transaction or a request for filters."""
+
+    reason: str
+    """Core's reject reason, such as "txn-mempool-conflict"."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(f"{reason}: {message}")
@@ -582,14 +790,18 @@ class SpvFilterWarning(UserWarning):
 
 
 class CapacityWarning(SpvFilterWarning):
-    """A filter holds as many keys as it was made for: with more, its false-positive rate exceeds the one it was made
-    for.
+    """A filter holds as many keys as it was made for.
+
+    With every further key its false-positive rate rises above the rate that it was made for.
     """
 
 
 class FpRateWarning(SpvFilterWarning):
-    """The filter's real false-positive rate differs from the requested one."""
+    """The real false-positive rate of a filter differs from the requested rate."""
 
 
 class LostSpendsWarning(SpvFilterWarning):
-    """With these update flags a peer will not report some spends that the watch list wants to see."""
+    """With these update flags a peer will not report some spends of watched coins.
+
+    Use `UpdateFlags.ALL`, or the flags that `Bip37Filter.for_watchlist` chooses.
+    """
