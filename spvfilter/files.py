@@ -1,6 +1,4 @@
-"""Files on disk: one that takes the place of an old one completely or not at all, and one that is locked by a single
-process.
-"""
+"""Files on disk: atomic replacement of a file, and a lock file that only one process can hold."""
 
 from __future__ import annotations
 
@@ -20,16 +18,16 @@ else:
     pathlib = deferred("pathlib")
     tempfile = deferred("tempfile")
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # a full disk, or a quota that is used up
-_MOST_DIGITS = 20  # of a process id
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # the disk is full, or the user's quota is used up
+_MOST_DIGITS = 20  # longest process id that is read from a lock file, in decimal digits (our choice)
 
 
 @contextmanager
 def replacing(path: pathlib.Path) -> Iterator[IO[bytes]]:
-    """Context manager: a new file of mode 0600, which is flushed to disk and renamed to `path` on success and removed
-    on an exception.
+    """Context manager: write a new file that replaces `path` atomically.
 
-    An OSError of that file names `path`.
+    The file has mode 0600. On success it is flushed to disk and renamed to `path`. On an exception it is removed, and
+    `path` is unchanged. Raises OSError, which names `path`.
     """
     try:
         descriptor, name = tempfile.mkstemp(prefix=".spvfilter-", dir=path.parent)  # mkstemp: mode 0600
@@ -45,9 +43,9 @@ def replacing(path: pathlib.Path) -> Iterator[IO[bytes]]:
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename == name:
-            raise OSError(error.errno, error.strerror, str(path)) from None  # of the renaming, which names both
+            raise OSError(error.errno, error.strerror, str(path)) from None  # a failed rename names both files
         if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
-            error.filename = str(path)  # of a write, which names no file
+            error.filename = str(path)  # a failed write names no file
         raise
     directory = os.open(path.parent, os.O_RDONLY)
     try:
@@ -57,7 +55,10 @@ def replacing(path: pathlib.Path) -> Iterator[IO[bytes]]:
 
 
 class FileHeldError(Exception):
-    """A file is locked already, by the process of that id, or by one that is not known."""
+    """The lock file is already locked."""
+
+    process: int | None
+    """Id of the process that holds the lock; None if it is not known."""
 
     def __init__(self, process: int | None) -> None:
         super().__init__(process)
@@ -68,11 +69,10 @@ class FileHeldError(Exception):
 
 
 class FileLock:
-    """The system's lock on a file that names the process which holds it, from `take` to `release`, when the file is
-    removed.
+    """A lock file, held from `take` to `release`. It contains the id of the process that holds it.
 
-    The file is locked, not only there, so that what a killed process left locks nobody out. One process takes it no
-    more than once.
+    The operating system's lock on the file decides, not the existence of the file: the file that a killed process
+    leaves behind locks nobody out. A process can take the lock only once. `release` removes the file.
     """
 
     def __init__(self, path: pathlib.Path, file: int) -> None:
@@ -81,12 +81,12 @@ class FileLock:
 
     @classmethod
     def take(cls, path: pathlib.Path) -> Self:
-        """Make the file and lock it. Raises FileHeldError, OSError."""
+        """Create the file and lock it. Raises FileHeldError if another holder has locked it, OSError if it fails."""
         while True:
             file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _is_at(file, path):  # else it was released and removed since it was opened
+                if _is_at(file, path):  # else the holder removed the file after we opened it: try again
                     os.ftruncate(file, 0)
                     os.pwrite(file, str(os.getpid()).encode("ascii"), 0)
                     return cls(path, file)
@@ -100,9 +100,9 @@ class FileLock:
                 raise
 
     def release(self) -> None:
-        """Let others have it."""
+        """Remove the file and unlock it. A second call does nothing."""
         if self._file >= 0:
-            # as where the system has made the file system read-only: the file alone locks nobody out
+            # unlink fails if the file system has become read-only; the file that remains locks nobody out
             with suppress(OSError):
                 self._path.unlink(missing_ok=True)
             os.close(self._file)

@@ -1,6 +1,6 @@
 """Hash functions of Bitcoin's identifiers and filters: double SHA-256, HASH160, MurmurHash3, SipHash-2-4.
 
-Results are in wire order.
+Hashes are returned as bytes in wire order. Block explorers show them reversed: see `primitives.hash_to_hex`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _M64 = (1 << 64) - 1
 
 
 def sha256d(data: bytes) -> bytes:
-    """Double SHA-256, 32 bytes: txids, block hashes, checksums."""
+    """Return the double SHA-256 of `data`, 32 bytes. Txids, block hashes and checksums use it."""
     return hashlib.sha256(hashlib.sha256(data).digest()).digest()
 
 
 def hash160(data: bytes) -> bytes:
-    """RIPEMD-160 of SHA-256, 20 bytes. Works even if OpenSSL has no RIPEMD-160."""
+    """Return the RIPEMD-160 of the SHA-256 of `data`, 20 bytes. Works even if OpenSSL has no RIPEMD-160."""
     return _ripemd160(hashlib.sha256(data).digest())
 
 
@@ -46,17 +46,20 @@ def _ripemd160(data: bytes) -> bytes:
 
 
 def murmur3(data: bytes, seed: int) -> int:
-    """MurmurHash3 x86_32 of `data` as a u32; `seed` is a u32 (BIP-37 § Bloom filter format)."""
+    """Return the MurmurHash3 x86_32 of `data`, a u32; `seed` is a u32 (BIP-37 § Bloom filter format)."""
     return mmh3.mmh3_32_uintdigest(data, seed)
 
 
 def murmur3_x64_128(data: bytes, seed: int) -> tuple[int, int]:
-    """MurmurHash3 x64_128 of `data` as two u64; `seed` is a u32."""
+    """Return the MurmurHash3 x64_128 of `data` as two u64; `seed` is a u32."""
     return mmh3.mmh3_x64_128_utupledigest(data, seed)
 
 
 def siphash24(data: bytes, key: bytes) -> int:
-    """SipHash-2-4 of `data` as a u64; `key` is 16 bytes, k0 and k1 as u64 LE (Aumasson and Bernstein, SipHash § 2)."""
+    """Return the SipHash-2-4 of `data`, a u64 (Aumasson and Bernstein, SipHash § 2).
+
+    `key` has 16 bytes: k0 and k1, each as u64 little endian.
+    """
     k0, k1 = int.from_bytes(key[:8], "little"), int.from_bytes(key[8:16], "little")
     v0, v1 = k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D
     v2, v3 = k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573

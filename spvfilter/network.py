@@ -1,4 +1,4 @@
-"""Parameters of Bitcoin's networks (mainnet, testnet3, testnet4, signet, regtest) as frozen values."""
+"""Parameters of Bitcoin's networks: mainnet, testnet3, testnet4, signet and regtest."""
 
 from __future__ import annotations
 
@@ -28,57 +28,61 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """The parameters of one network (Core kernel/chainparams.cpp).
+    """The parameters of one network, as frozen values (Core kernel/chainparams.cpp).
 
-    Signet's blocks carry a signature in their coinbase (BIP-325). Headers alone do not show it, so anyone can mine a
-    valid chain of signet headers.
+    The header of a signet block does not contain the block's signature, which is in the coinbase (BIP-325). Therefore
+    anyone can mine a chain of signet headers that looks valid.
     """
 
     name: str
+    """Name of the network, such as "mainnet"."""
     magic: bytes
-    """The first 4 bytes of every P2P message and every blk*.dat record."""
+    """The first 4 bytes of every P2P message and of every record in a blk*.dat file."""
     default_port: int
+    """TCP port of the P2P protocol."""
     dns_seeds: tuple[str, ...] = field(default=(), repr=False)
+    """Host names that resolve to addresses of nodes."""
     p2pkh_version: int
-    """base58check version byte."""
+    """Version byte of P2PKH addresses (base58check)."""
     p2sh_version: int
+    """Version byte of P2SH addresses (base58check)."""
     hrp: str
     """Human-readable part of bech32 addresses."""
     genesis: bytes = field(repr=False)
     """Header of the genesis block, 80 bytes."""
     genesis_hash: bytes
-    """Wire order."""
+    """Hash of the genesis block, 32 bytes in wire order."""
     bip34_height: int
-    """From here on coinbases state their height and headers have at least version 2."""
+    """From this height on, coinbases contain their height and headers have at least version 2."""
     bip66_height: int
-    """From here on headers have at least version 3."""
+    """From this height on, headers have at least version 3."""
     bip65_height: int
-    """From here on headers have at least version 4."""
+    """From this height on, headers have at least version 4."""
     segwit_height: int
-    """From here on a block with a witness commitment has the witnesses that it commits to (BIP-141)."""
+    """From this height on, a block with a witness commitment contains the witnesses (BIP-141)."""
     pow_limit: int
-    """The highest target."""
+    """The highest target that the network allows, as an integer."""
     pow_limit_bits: int
-    """The highest target in compact form."""
+    """The highest target in compact form, a u32."""
     retargets: bool = True
+    """True if the difficulty changes every 2,016 blocks."""
     min_difficulty_blocks: bool = False
-    """A block more than 20 minutes after its parent has pow_limit_bits."""
-    bip94: bool = (
-        False  # a retarget uses the first bits of the period, and a period starts at most 600 seconds back in time
-    )
+    """True if a block more than 20 minutes after its parent may have the highest target."""
+    bip94: bool = False
+    """True if BIP-94 holds: retargets use the bits of a period's first block; timewarps are at most 600 seconds."""
     min_chain_work: int = 0
-    """Expected hashes; chains with less work are not stored."""
+    """Least work of a chain that is stored, in expected hashes."""
     checkpoints: tuple[tuple[int, bytes], ...] = field(default=(), repr=False)
-    """(height, block hash), ascending; no fork undoes one."""
+    """Pairs of height and block hash (wire order), ascending. No fork may start below a checkpoint."""
     filter_checkpoints: tuple[tuple[int, bytes], ...] = field(default=(), repr=False)
-    """(height, basic filter header), ascending."""
+    """Pairs of height and basic filter header (BIP-157, wire order), ascending."""
 
     def __str__(self) -> str:
         return self.name
 
     @classmethod
     def named(cls, name: str) -> Network:
-        """The network with this name. Raises ParameterError, which lists the known names."""
+        """Return the network with this name. Raises ParameterError, which lists the known names, if there is none."""
         try:
             return _BY_NAME[name]
         except KeyError:
@@ -125,8 +129,8 @@ MAINNET = Network(
     segwit_height=481_824,
     pow_limit=_LIMIT,
     pow_limit_bits=0x1D00FFFF,
-    min_chain_work=0x1128750F82F4C366153A3A030,  # of height 938,343
-    # the checkpoints of Core before version 29, then ends of difficulty periods as in Electrum
+    min_chain_work=0x1128750F82F4C366153A3A030,  # work at height 938,343
+    # up to 295,000 the checkpoints of Core before version 29; then last blocks of difficulty periods, as in Electrum
     checkpoints=_checkpoints("""
         11111  0000000069e244f73d78e8fd29ba2fd2ed618bd6fa2ee92559f542fdb26e7c1d
         33333  000000002dd5588a74784eaa7ab0507a18ad16a236e7b1ce69f00d7ddfb5d0a6
@@ -148,7 +152,7 @@ MAINNET = Network(
         806399 00000000000000000002f985a10a40897d04888ac10c8ac75867a50b016eb6ef
         907199 00000000000000000000a4b1cede1eba74d67df322ca415468f277aa7b508f47
     """),
-    # basic filter headers that other light clients have agreed on for years (neutrino)
+    # basic filter headers that the light client neutrino has used for years
     filter_checkpoints=_checkpoints("""
         100000 f28cbc1ab369eb01b7b5fe8bf59763abb73a31471fe404a26a06be4153aa7fa5
         200000 e5031471732f4fbfe7a25f6a03acc1413300d5c56ae8e06b95046b8e4c0f32b3
@@ -179,7 +183,7 @@ TESTNET3 = Network(
     pow_limit=_LIMIT,
     pow_limit_bits=0x1D00FFFF,
     min_difficulty_blocks=True,
-    min_chain_work=0x17DDE1C649F3708D14B6,  # of height 4,842,348
+    min_chain_work=0x17DDE1C649F3708D14B6,  # work at height 4,842,348
     checkpoints=_checkpoints("546 000000002a936ca763904c3c35fce2f3556c559c0214345d31b1bcebf76acb70"),
 )
 TESTNET4 = Network(
@@ -202,7 +206,7 @@ TESTNET4 = Network(
     pow_limit_bits=0x1D00FFFF,
     min_difficulty_blocks=True,
     bip94=True,
-    min_chain_work=0x9A0FE15D0177D086304,  # of height 123,613
+    min_chain_work=0x9A0FE15D0177D086304,  # work at height 123,613
 )
 SIGNET = Network(
     name="signet",
@@ -220,7 +224,7 @@ SIGNET = Network(
     segwit_height=1,
     pow_limit=0x377AE << 216,
     pow_limit_bits=0x1E0377AE,
-    min_chain_work=0xB463EA0A4B8,  # of height 293,175
+    min_chain_work=0xB463EA0A4B8,  # work at height 293,175
 )
 REGTEST = Network(
     name="regtest",

@@ -1,7 +1,4 @@
-"""Basic values of Bitcoin's serialisation:
-
-CompactSize, a bounds-checked reader, block header, outpoint, output, script pushes.
-"""
+"""Basic values of Bitcoin's serialization: CompactSize, block header, outpoint, output, script pushes."""
 
 from __future__ import annotations
 
@@ -42,9 +39,9 @@ Serializable = BitcoinlibObject | SupportsBytes
 
 
 def to_bytes(raw: bytes | bytearray | memoryview | Serializable) -> bytes:
-    """The bytes of `raw`: bytes-like, with python-bitcoinlib's `serialize()`, or with `__bytes__`, as messages have it.
+    """Return the bytes of `raw`: bytes-like, or an object with `serialize()` (python-bitcoinlib) or `__bytes__()`.
 
-    Raises TypeError for anything else, including an int (`bytes(5)` would be five zero bytes).
+    Raises TypeError for anything else. This includes an int, because `bytes(5)` would be five zero bytes.
     """
     if isinstance(raw, bytes):
         return raw
@@ -59,14 +56,14 @@ def to_bytes(raw: bytes | bytearray | memoryview | Serializable) -> bytes:
 
 
 def hash_to_hex(hash_: bytes) -> str:
-    """The display form of a hash: its bytes reversed, in hex."""
+    """Return a hash as block explorers show it: its bytes in reversed order, in hex."""
     return hash_[::-1].hex()
 
 
 def hash_from_hex(text: str) -> bytes:
-    """The bytes, in wire order, of a hash in display form.
+    """Return the bytes, in wire order, of a hash in the form that block explorers show.
 
-    Raises ParameterError unless `text` is 64 hex digits; it does not show them.
+    Raises ParameterError unless `text` is 64 hex digits. The message does not repeat `text`, which may be a secret.
     """
     try:
         reversed_hash = bytes.fromhex(text)
@@ -78,9 +75,12 @@ def hash_from_hex(text: str) -> bytes:
 
 
 def compact_size(value: int) -> bytes:
-    """CompactSize encoding of a u64, else ParameterError: 1, 3, 5 or 9 bytes (Core serialize.h WriteCompactSize)."""
+    """Encode a u64 as CompactSize, in 1, 3, 5 or 9 bytes (Core serialize.h WriteCompactSize).
+
+    Raises ParameterError if `value` is negative or does not fit into 64 bits.
+    """
     if value < 0 or value > 0xFFFFFFFFFFFFFFFF:
-        raise ParameterError(f"CompactSize out of range: {value}")
+        raise ParameterError(f"a CompactSize is from 0 to 2^64 - 1, not {value}")
     if value < 0xFD:
         return bytes((value,))
     if value <= 0xFFFF:
@@ -91,9 +91,18 @@ def compact_size(value: int) -> bytes:
 
 
 def read_compact_size(raw: bytes, at: int, field: str) -> tuple[int, int]:
-    """The CompactSize at byte `at`, and the offset of the byte after it (Core serialize.h ReadCompactSize).
+    """Decode the CompactSize at byte `at` (Core serialize.h ReadCompactSize).
 
-    Raises FormatError if it is truncated, not in its shortest form, or above MAX_COMPACT_SIZE.
+    Args:
+        raw: The bytes to read from.
+        at: Offset of the first byte of the CompactSize.
+        field: Name of the field that error messages show.
+
+    Returns:
+        The value, and the offset of the byte after it.
+
+    Raises:
+        FormatError: It is truncated, not in its shortest form, or above 33,554,432 (Core's MAX_SIZE).
     """
     if at >= len(raw):
         raise FormatError("truncated: no byte left", offset=at, field=field)
@@ -113,7 +122,7 @@ def read_compact_size(raw: bytes, at: int, field: str) -> tuple[int, int]:
 
 
 class Reader:
-    """A bounds-checked cursor over bytes.
+    """A bounds-checked cursor over bytes: `at` is the offset of the next byte of `raw`.
 
     Every method raises FormatError, with offset and field, instead of reading past the end.
     """
@@ -125,6 +134,7 @@ class Reader:
         self.at = at
 
     def take(self, size: int, field: str) -> bytes:
+        """Return the next `size` bytes."""
         end = self.at + size
         if end > len(self.raw):
             raise FormatError(
@@ -135,46 +145,52 @@ class Reader:
         return piece
 
     def uint(self, size: int, field: str) -> int:
+        """Return the next `size` bytes as an unsigned integer, little endian."""
         return int.from_bytes(self.take(size, field), "little")
 
     def compact_size(self, field: str) -> int:
+        """Return the next CompactSize."""
         value, self.at = read_compact_size(self.raw, self.at, field)
         return value
 
     def finish(self, field: str) -> None:
+        """Raise FormatError unless all bytes have been read."""
         if self.at != len(self.raw):
             raise FormatError(f"{len(self.raw) - self.at} trailing bytes", offset=self.at, field=field)
 
 
 @dataclass(frozen=True, slots=True)
 class OutPoint:
-    """A reference to one output of a transaction: 36 bytes, txid (32, wire order) then index (u32 LE).
+    """A reference to one output of a transaction.
 
-    Raises ParameterError for another length of the txid, or an index that is no u32.
+    It is serialized in 36 bytes: the txid (32 bytes), then the index (u32 little endian). Raises ParameterError if
+    the txid does not have 32 bytes or the index is not a u32.
     """
 
     txid: bytes
+    """The transaction, 32 bytes in wire order."""
     index: int
+    """Position of the output in the transaction, from 0."""
 
     def __post_init__(self) -> None:
         if len(self.txid) != 32:
             raise ParameterError(f"a txid has 32 bytes, not {len(self.txid)}")
         if not 0 <= self.index <= _U32_MAX:
-            raise ParameterError(f"output index out of range: {self.index}")
+            raise ParameterError(f"an output index is from 0 to {_U32_MAX}, not {self.index}")
 
     @classmethod
     def parse(cls, raw: bytes) -> OutPoint:
-        """From its 36 bytes. Raises FormatError for another length."""
+        """Parse the 36 bytes of an outpoint. Raises FormatError for any other length."""
         if len(raw) != 36:
             raise FormatError(f"an outpoint has 36 bytes, not {len(raw)}", offset=0, field="outpoint")
         return cls(bytes(raw[:32]), int.from_bytes(raw[32:], "little"))
 
     @classmethod
     def from_text(cls, text: str) -> OutPoint:
-        """From `txid:index`, the txid in display order. Raises ParameterError."""
+        """Parse `TXID:INDEX`, with the txid as block explorers show it. Raises ParameterError for any other text."""
         txid, colon, index = text.partition(":")
         if not colon or not index.isascii() or not index.isdigit() or len(index) > 10:
-            raise ParameterError("an outpoint is TXID:INDEX, where INDEX is a whole number")
+            raise ParameterError("an outpoint is TXID:INDEX, where INDEX is a whole number of at most 10 digits")
         return cls(hash_from_hex(txid), int(index))
 
     def __bytes__(self) -> bytes:
@@ -189,14 +205,16 @@ class OutPoint:
 
 @dataclass(frozen=True, slots=True)
 class TxOut:
-    """An output: value in satoshi (i64) and scriptPubKey; 8 bytes LE, CompactSize, script.
+    """An output of a transaction.
 
-    Raises ParameterError for a value that is no i64.
+    It is serialized as the value (i64 little endian), the length of the script (CompactSize), and the script. Raises
+    ParameterError if the value is not an i64.
     """
 
     value: int
-    """Satoshi."""
+    """Value in satoshi."""
     script_pubkey: bytes
+    """The script that locks the output."""
 
     def __post_init__(self) -> None:
         if not -(1 << 63) <= self.value < 1 << 63:
@@ -208,18 +226,24 @@ class TxOut:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A block header, 80 bytes: version i32, previous hash 32, merkle root 32, time u32, bits u32, nonce u32.
+    """A block header.
 
-    Integers are little endian, hashes in wire order. Raises ParameterError for values that do not fit.
+    It is serialized in 80 bytes: version (i32), previous hash (32 bytes), merkle root (32 bytes), time (u32), bits
+    (u32), nonce (u32). Integers are little endian. Raises ParameterError for values that do not fit.
     """
 
     version: int
+    """Version, an i32. Miners also use its bits to signal for upgrades."""
     previous: bytes
+    """Hash of the previous block, 32 bytes in wire order."""
     merkle_root: bytes
+    """Root of the merkle tree over the block's txids, 32 bytes in wire order."""
     time: int
-    """Seconds since 1970."""
+    """Time that the miner claims, in seconds since 1970 (u32)."""
     bits: int
+    """Target of the proof of work in compact form, a u32."""
     nonce: int
+    """Number that the miner varies, a u32."""
 
     def __post_init__(self) -> None:
         if len(self.previous) != 32 or len(self.merkle_root) != 32:
@@ -232,7 +256,7 @@ class Header:
 
     @classmethod
     def parse(cls, raw: bytes) -> Header:
-        """From its 80 bytes. Raises FormatError for another length."""
+        """Parse the 80 bytes of a header. Raises FormatError for any other length."""
         if len(raw) != HEADER_SIZE:
             raise FormatError(f"a header has {HEADER_SIZE} bytes, not {len(raw)}", offset=0, field="header")
         return cls(*_HEADER.unpack(raw))
@@ -242,7 +266,7 @@ class Header:
 
     @property
     def hash(self) -> bytes:
-        """Block hash, 32 bytes in wire order."""
+        """Hash of the block, 32 bytes in wire order."""
         return sha256d(bytes(self))
 
 
@@ -250,14 +274,14 @@ _HEADER = struct.Struct("<i32s32sIII")
 
 
 def chunks(view: memoryview) -> Iterator[memoryview]:
-    """The pieces of a flat view, 1 MiB each; the last one may be shorter."""
+    """Split a one-dimensional view into pieces of 1 MiB; the last piece may be shorter."""
     return (view[at : at + (1 << 20)] for at in range(0, len(view), 1 << 20))
 
 
 def script_pushes(script: bytes) -> Iterator[bytes]:
-    """The non-empty data pushes of a script, up to the first malformed one (Core CScript::GetOp).
+    """Yield the non-empty data pushes of a script, up to the first malformed push (Core CScript::GetOp).
 
-    OP_0, OP_1NEGATE and OP_1…OP_16 do not count as pushes, as in Core's bloom.cpp.
+    OP_0, OP_1NEGATE and OP_1 to OP_16 do not count as pushes, as in Core's bloom.cpp.
     """
     at, size = 0, len(script)
     while at < size:
