@@ -28,30 +28,29 @@ __all__ = [
     "script_to_address",
 ]
 
-_MAX_BASE58_SHOWN = 36  # characters; base58 addresses are at most this long, keys and seed phrases are longer
+# Longest text, in characters, that an error message shows: base58 addresses are not longer, keys and seed phrases are.
+_MAX_BASE58_SHOWN = 36
 _SEGWIT_PREFIXES = tuple({f"{known.hrp}1" for known in NETWORKS})
-_EXTENDED_KEY_LETTERS = "xyzYZtuvUV"  # before "pub" or "prv", BIP-32 and SLIP-132
+_EXTENDED_KEY_LETTERS = "xyzYZtuvUV"  # The letter before "pub" or "prv" in an extended key, BIP-32 and SLIP-132.
 _DESCRIPTORS = tuple(
     f"{name}("
     for name in ["addr", "combo", "multi", "pk", "pkh", "raw", "rawtr", "sh", "sortedmulti", "tr", "wpkh", "wsh"]
-)  # BIP-380 ff.
-_WIF_LETTERS = {51: "59", 52: "KLc"}  # a WIF key's first character by its length
+)  # First characters of an output descriptor, BIP-380 to BIP-386.
+_WIF_LETTERS = {51: "59", 52: "KLc"}  # First characters of a private key in WIF, by its length.
 
 
 def address_to_script(address: str, network: Network) -> bytes:
-    """The scriptPubKey of an address on a network (Core key_io.cpp DecodeDestination).
+    """Return the scriptPubKey of an address on a network (Core key_io.cpp DecodeDestination).
 
-    Raises WrongNetworkError for a valid address of another network, AddressError for anything else. The message never
-    repeats text that may be a private key or a seed phrase.
+    Raises WrongNetworkError for a valid address of another network, and AddressError for any other text. The message
+    never repeats text that may be a private key or a seed phrase.
     """
     script = decode_address(address, network.p2pkh_version, network.p2sh_version, network.hrp)
     return _decode(address, network) if script is None else script
 
 
 def _decode(address: str, network: Network) -> bytes:
-    """Decode what the kernel's fast path did not: invalid addresses, and all addresses if the kernel is not
-    compiled.
-    """
+    """Decode an address that the kernel did not decode. Without the compiled kernel these are all addresses."""
     _check_text(address)
     lower = address.lower()
     if lower.startswith(_SEGWIT_PREFIXES) or (network.hrp and lower.startswith(f"{network.hrp}1")):
@@ -60,16 +59,16 @@ def _decode(address: str, network: Network) -> bytes:
 
 
 def script_to_address(script_pubkey: bytes, network: Network) -> str | None:
-    """The address of a P2PKH, P2SH or witness scriptPubKey on a network (Core key_io.cpp EncodeDestination).
+    """Return the address of a P2PKH, P2SH or witness scriptPubKey on a network (Core key_io.cpp EncodeDestination).
 
-    None for scripts without an address: bare public keys, multisig, OP_RETURN, witness v0 programs of neither 20 nor 32
-    bytes; and for all witness programs on a network without a human-readable part.
+    Returns None for a script without an address: a bare public key, bare multisig, OP_RETURN, or a witness v0 program
+    of neither 20 nor 32 bytes. On a network without a human-readable part no witness program has an address.
     """
     return encode_address(script_pubkey, network.p2pkh_version, network.p2sh_version, network.hrp)
 
 
 def _shown(text: str) -> str:
-    """The part of `text` that an error message may show: a bounded piece, and nothing that may be a secret."""
+    """Return the part of `text` that an error message may show: a short piece, and nothing that may be a secret."""
     if len(text) <= _MAX_BASE58_SHOWN or (text.lower().startswith(_SEGWIT_PREFIXES) and text.isalnum()):
         return repr(text[:MAX_ADDRESS_LENGTH]) + ("…" if len(text) > MAX_ADDRESS_LENGTH else "")
     return f"{len(text)} characters, not shown because they may be a secret"
@@ -91,16 +90,16 @@ def _check_text(text: str) -> None:
         )
     if text.startswith(_DESCRIPTORS):
         raise AddressError("an output descriptor where an address is expected: give the addresses derived from it")
-    # judged by shape alone: a mistyped key is a secret too
+    # The checksum is not verified: a mistyped private key is a secret too.
     if text[0] in _WIF_LETTERS.get(len(text), "") and text.isalnum():
         raise AddressError("this looks like a private key (WIF), where an address is expected")
-    if len(text) > MAX_ADDRESS_LENGTH:  # before base58 decoding, which is quadratic
+    if len(text) > MAX_ADDRESS_LENGTH:  # Checked first, because base58 decoding takes quadratic time.
         raise _bad(f"{len(text)} characters, an address has at most {MAX_ADDRESS_LENGTH}", text)
     _check_characters(text)
 
 
 def _check_characters(text: str) -> None:
-    """Raises AddressError unless every character is printable ASCII other than a space (33…126)."""
+    """Raise AddressError unless every character is printable ASCII other than a space (33 to 126)."""
     if text.isascii() and text.isprintable() and " " not in text:
         return
     at, char = next((at, char) for at, char in enumerate(text, 1) if not 33 <= ord(char) <= 126)
@@ -109,7 +108,7 @@ def _check_characters(text: str) -> None:
 
 
 def _refuse_network(text: str, network: Network, belongs: Callable[[Network], bool], what: str) -> AddressError:
-    """The error for an otherwise valid address whose prefix, described by `what`, is not that of `network`."""
+    """Return the error for an address that is valid, but whose prefix (described by `what`) `network` does not use."""
     names = tuple(known.name for known in NETWORKS if belongs(known))
     if not names:
         return _bad(f"{what} belongs to no known network", text)
@@ -117,7 +116,7 @@ def _refuse_network(text: str, network: Network, belongs: Callable[[Network], bo
     return WrongNetworkError(f"an address of {owners}, not of {network}: {_shown(text)}", names)
 
 
-# base58check: version byte, 20-byte hash and the first 4 bytes of their double SHA-256, in base58
+# A base58check address encodes a version byte, a 20-byte hash and the first 4 bytes of their double SHA-256 in base58.
 
 
 def _base58_to_script(text: str, network: Network) -> bytes:
@@ -146,9 +145,7 @@ def _base58_to_script(text: str, network: Network) -> bytes:
 
 
 def _no_base58(cause: str, text: str) -> AddressError:
-    """The error for a string that is neither base58 nor bech32 with a known prefix; it may still be bech32 of another
-    currency.
-    """
+    """Return the error for a string that is not base58. It says so if the string is bech32 of another currency."""
     try:
         hrp, _, _ = bech32_decode(text)
     except AddressError:
@@ -156,36 +153,45 @@ def _no_base58(cause: str, text: str) -> AddressError:
     return _bad(f"human-readable part {hrp!r} belongs to no known network", text)
 
 
-# bech32: human-readable part, "1", then 5-bit values as characters: witness version, program, six checksum values
+# A segwit address in bech32 has a human-readable part, "1", and characters that stand for 5 bits each: witness version,
+# witness program, six checksum values.
 
 _NO_DIGIT = 0xFF
 _VALUE_OF_CHAR = bytes(BECH32_DIGITS.find(char) & _NO_DIGIT for char in range(256))
-_BASE32_DIGITS = b"0123456789abcdefghijklmnopqrstuv".ljust(256, b"?")  # the digits of int(…, 32)
+_BASE32_DIGITS = b"0123456789abcdefghijklmnopqrstuv".ljust(256, b"?")  # Digits of int(text, 32).
 
 
 class Bech32Encoding(IntEnum):
-    """The two checksums of segwit addresses; the value is the residue of a valid string."""
+    """The two checksums of segwit addresses. The value of a member is the residue of a valid string."""
 
     BECH32 = BECH32_RESIDUE
-    """BIP-173."""
+    """Checksum of witness version 0 (BIP-173)."""
     BECH32M = BECH32M_RESIDUE
-    """BIP-350."""
+    """Checksum of witness versions 1 to 16 (BIP-350)."""
 
 
 def bech32_encode(hrp: str, values: bytes, encoding: Bech32Encoding) -> str:
-    """The bech32 string of a lower-case human-readable part and 5-bit values; the checksum is appended (BIP-173,
-    BIP-350).
+    """Encode 5-bit values as a bech32 string and append the checksum (BIP-173, BIP-350).
 
-    Raises ParameterError if there is no valid string.
+    Args:
+        hrp: Human-readable part, in lower case.
+        values: Values from 0 to 31, one per byte.
+        encoding: The checksum to append.
+
+    Raises:
+        ParameterError: The human-readable part or a value is invalid, or the string has more than 90 characters.
     """
     return bech32(hrp, values, encoding)
 
 
 def bech32_decode(text: str) -> tuple[str, bytes, Bech32Encoding]:
-    """The human-readable part (lower case), the 5-bit values without checksum, and the kind of checksum (BIP-173 §
-    Bech32, BIP-350).
+    """Decode a bech32 string (BIP-173 § Bech32, BIP-350). The witness version and program are not checked.
 
-    Raises AddressError for an invalid string. Does not check the witness version and program.
+    Returns:
+        The human-readable part in lower case, the 5-bit values without the checksum, and the kind of checksum.
+
+    Raises:
+        AddressError: The string is not valid.
     """
     if len(text) > MAX_ADDRESS_LENGTH:
         raise _bad(f"{len(text)} characters, bech32 has at most {MAX_ADDRESS_LENGTH}", text)
@@ -212,7 +218,7 @@ def bech32_decode(text: str) -> tuple[str, bytes, Bech32Encoding]:
 
 
 def _segwit_to_script(text: str, network: Network) -> bytes:
-    """The scriptPubKey of a segwit address (BIP-173 § Segwit address format, BIP-350)."""
+    """Return the scriptPubKey of a segwit address (BIP-173 § Segwit address format, BIP-350)."""
     hrp, values, encoding = bech32_decode(text)
     if not values:
         raise _bad("no witness version", text)
