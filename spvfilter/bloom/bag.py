@@ -1,37 +1,46 @@
-"""A filter of the keys in a Dask bag: each partition fills bits where it is, and the bits are merged on the way."""
+"""A filter of the keys in a Dask bag: each partition fills bits on its worker, and the bits are merged on the way."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, Self  # Any: dask has no types
+from typing import TYPE_CHECKING, Any, Protocol, Self  # Any: Dask has no type hints
 
 from spvfilter.bloom.base import allocate
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-_AT_ONCE = 8  # bits that are merged by one task
+_AT_ONCE = 8  # Filters that one task merges (our choice).
 
 
 class Bits(Protocol):
-    """A filter over bits that were given."""
+    """A filter over a given buffer of bits."""
 
-    def update(self, keys: Iterable[object], /) -> object: ...
+    def update(self, keys: Iterable[object], /) -> object:
+        """Add the keys."""
+        ...
 
-    def __ior__(self, other: Any, /) -> Self: ...
+    def __ior__(self, other: Any, /) -> Self:
+        """Add the keys of another filter."""
+        ...
 
 
 def is_bag(keys: object) -> bool:
-    """Whether a batch is a Dask bag. Dask is imported already where one is."""
+    """Return True if a batch is a Dask bag. Dask is not imported for that: a program that has a bag has imported it."""
     return type(keys).__module__.startswith("dask.bag") and hasattr(keys, "reduction")
 
 
 def bits_of_bag(bag: Any, over: Callable[[Buffer], Bits], size: int) -> bytes:
-    """The bits of a filter of all keys. `over` makes such a filter, never full, over `size` bytes, which may be given.
+    """Return the bits of a filter of all keys in a bag.
 
-    It is computed as `compute()` of the bag would be: by a cluster if the program has a client, else in processes of
-    this machine.
+    The bag is computed as by its `compute()`: on a cluster if the program has a Dask client, else in processes of this
+    machine.
+
+    Args:
+        bag: The Dask bag.
+        over: Makes a filter over a buffer of bits. The filter must never be full, and `over` must be picklable.
+        size: Size of the bits in bytes.
     """
     merged: bytes = bag.reduction(
         partial(_filled, over, size), partial(_merged, over, size), split_every=_AT_ONCE

@@ -37,10 +37,12 @@ if TYPE_CHECKING:
 else:
     mmap = deferred("mmap")
 
-# None: bytes-like keys; "utf-8", "int64", "uint64", "int32", "uint32"; or a function
+# Encoding of keys: None for bytes-like keys; "utf-8", "int64", "uint64", "int32", "uint32"; or a function.
 Encode = str | Callable[[object], bytes] | None
-OnFull = Literal["raise", "warn"]  # what a new key does to a filter that holds `capacity` keys
-_BYTES = Encoding.BYTES  # looking a member up takes longer than the rest of making a small filter's arguments
+# Result of adding a new key to a full filter: CapacityError, or CapacityWarning (see BloomFilter).
+OnFull = Literal["raise", "warn"]
+# A name of its own, because the lookup of an enum member would dominate the construction of a small filter.
+_BYTES = Encoding.BYTES
 _ENCODINGS: dict[str | None, Encoding] = {
     None: Encoding.BYTES,
     "utf-8": Encoding.UTF8,
@@ -49,19 +51,21 @@ _ENCODINGS: dict[str | None, Encoding] = {
     "int32": Encoding.INT32,
     "uint32": Encoding.UINT32,
 }
-ENCODES = {encoding: name for name, encoding in _ENCODINGS.items()}  # what `encode` is for an encoding
-_MAPPED = 1 << 20  # bytes; from this size on memory is mapped rather than allocated, which costs nothing before use
-# bytes; from this size on huge pages are requested: a key's bits are scattered, so small pages miss in the TLB
+ENCODES = {encoding: name for name, encoding in _ENCODINGS.items()}  # The argument `encode` for each encoding.
+# Bytes. From this size on memory is mapped instead of allocated: a mapped page takes no memory before its first use.
+_MAPPED = 1 << 20
+# Bytes. From this size on huge pages are requested: the bits of a key are scattered, so small pages miss in the TLB.
 _HUGE = 1 << 22
 
 
-# standard deviations by which an estimate must exceed the capacity: one filter in 30,000 is refused a key too early
+# Standard deviations by which an estimate must exceed the capacity. One filter in 30,000 refuses a key too early.
 _DEVIATIONS = 4
-# of the room in shared memory, and of the capacity, that one filter over it takes before it counts again
+# A writer to shared memory may add a 16th of the keys that still fit, and at least a 64th of the capacity, before it
+# counts again.
 _SHARE, _LEAST_SHARE = (16, 64)
-# the value of `_full_at` where the room is what `capacity` leaves: one for all filters, which may be many and small
+# The value of `_full_at` if `room` counts down from `capacity`. All filters share one tuple, to save memory.
 _COUNTED = (0, None)
-_MOST_ROOM = 1 << 62  # new keys; what the kernel counts is a little more
+_MOST_ROOM = 1 << 62  # New keys. The kernel's counter holds a little more.
 
 SLOTS = ("__weakref__", "_encode_with", "_full_at", "_owner", "capacity", "hashing", "nominal_fp_rate", "on_full")
 _DEFAULT_HASHING = FastHash()
@@ -69,17 +73,17 @@ _DEFAULT_KEY = _DEFAULT_HASHING.key
 
 
 class GenericFilter:
-    """A mixin for a kernel type; see BloomFilter and CountingBloomFilter, whose `__slots__` are SLOTS.
+    """Base class of BloomFilter and CountingBloomFilter, which also derive from a kernel type.
 
-    Bases with slots of their own cannot be combined with a kernel type. Without a dictionary a small filter takes a
-    quarter of the memory.
+    It has no slots of its own: a class with slots cannot be combined with a kernel type. The derived classes use SLOTS
+    as their `__slots__`. Without a `__dict__`, a small filter takes a quarter of the memory.
     """
 
-    if not TYPE_CHECKING:  # which misses the slots of the classes below
+    if not TYPE_CHECKING:  # type checkers would miss the slots of the derived classes
         __slots__ = ()
 
     KIND: int
-    """In its file."""
+    """Kind of the filter in the header of its file: KIND_BITS or KIND_COUNTERS."""
 
     if TYPE_CHECKING:  # attributes of the kernel type
         cells: int
@@ -92,7 +96,7 @@ class GenericFilter:
         body: memoryview
         room: int | None
 
-        # the kernel type's own __init__, found faster by a name of its own than by `super`
+        # the kernel type's __init__: a name of its own is found faster than through `super`
         _init_core: ClassVar[Callable[..., None]]
 
         @property
@@ -101,14 +105,19 @@ class GenericFilter:
         def current_fp_rate(self) -> float: ...
 
     capacity: int | None
+    """Number of keys that the filter was made for; None if it was made by a number of bits."""
     nominal_fp_rate: float | None
+    """False-positive rate that the filter was made for, between 0 and 1; None if it was made by a number of bits."""
     hashing: HashFamily
+    """The hash family of the filter."""
     _encode_with: Callable[[object], bytes] | None
+    """Custom function that encodes a key as bytes; None for the built-in encodings."""
     on_full: OnFull
+    """Result of adding a new key to a full filter: "raise" raises CapacityError, "warn" warns with CapacityWarning."""
     _full_at: tuple[int, float | None] | None
-    """Keys when `room` ends, and the rate then if known; None: they are to be estimated."""
+    """Number of keys when `room` ends, and the rate at that time if it is known. None: both must be estimated."""
     _owner: Literal["self", "others"] | mmap.mmap
-    """Of the memory: who may add keys to it; a file where `close` is to complete it."""
+    """Owner of the memory: "self" means only this filter, "others" means shared. A file is completed by `close`."""
 
     def __init__(
         self,
@@ -131,7 +140,7 @@ class GenericFilter:
             key = hashing.key
             _refuse_bip37(hashing, cells)
         own = buffer is None
-        if own and cells > 2 * _MAPPED:  # the kernel has memory of its own for small ones
+        if own and cells > 2 * _MAPPED:  # for small filters the kernel allocates the memory itself
             buffer = allocate(body_size(self.KIND, cells))
         rate = fp_rate if type(fp_rate) is float else float(fp_rate or 0)
         flag, most = bool(partitioned), capacity or 0
@@ -168,9 +177,13 @@ class GenericFilter:
         on_full: OnFull = "raise",
         empty: bool = False,
     ) -> None:
-        """`buffer` and `private` are passed to the kernel: where the cells are, and that no other object refers to it.
+        """Initialize the kernel type and the attributes.
 
-        In a filter that is known to be `empty`, new keys are counted; else its cells tell how many it has.
+        Args:
+            buffer: Memory of the cells; None lets the kernel allocate it.
+            private: True if no other object refers to `buffer`.
+            empty: True if no cell is set. New keys are then counted exactly; otherwise their number is estimated from
+                the cells.
         """
         if on_full not in ("raise", "warn"):
             raise ParameterError(f"on_full must be 'raise' or 'warn', not {on_full!r}")
@@ -189,23 +202,27 @@ class GenericFilter:
             self.room = -1 if not empty else capacity if capacity < _MOST_ROOM else _MOST_ROOM
 
     def make_room(self) -> None:
-        """Called by the kernel before a new key is added where no room is known: decides whether the filter is full.
+        """Decide whether the filter is full. The kernel calls this before it adds a new key if no room is known.
 
-        It is once it was given `capacity` new keys; keys that it contains already take no room. Where that was not
-        counted, that is, in a filter from a file, a pickle or a set operation, and in memory that others share, it is
-        full once its cells tell of more than `capacity` keys by four standard deviations of that estimate. Raises
-        CapacityError, or warns once, as `on_full` says.
+        A new filter is full after `capacity` new keys. Keys that it already contains are not counted again.
+
+        In other filters the number of keys is estimated from the set cells. This concerns filters from a file, a pickle
+        or a set operation, and filters in shared memory. They are full if the estimate exceeds `capacity` by four
+        standard deviations.
+
+        Raises CapacityError if the filter is full and `on_full` is "raise". Warns once with CapacityWarning if it is
+        "warn".
         """
         capacity = self.capacity
         if not capacity:
             self.room = None
             return
         with counting_lock():
-            if self.room is not None and self.room <= 0:  # else another thread was faster
+            if self.room is not None and self.room <= 0:  # else another thread has counted already
                 self._count(capacity)
 
     def _count(self, capacity: int) -> None:
-        """Set the room to what is left of the capacity, or refuse."""
+        """Set `room` to the number of keys that still fit, or refuse the key."""
         if self._full_at is None or self.room != 0:
             count = self.approx_len
             left = capacity - count + spare_keys(self.cells, self.hash_funcs, capacity)
@@ -213,13 +230,13 @@ class GenericFilter:
                 share = left if self._owner == "self" else share_of(left, capacity)
                 self.room, self._full_at = min(math.ceil(share), _MOST_ROOM), None
                 return
-            if math.isinf(count):  # at least as many as leave one cell empty
+            if math.isinf(count):  # all cells are set: report the number of keys that leaves one cell empty
                 count = sizing.estimate_items(self.cells, self.hash_funcs, self.cells - 1)
             self._full_at = round(count), None
         self._refuse()
 
     def _refuse(self) -> None:
-        """Say that the filter is full, as `on_full` says it."""
+        """Raise CapacityError or warn with CapacityWarning, as `on_full` says."""
         assert self._full_at is not None
         assert self.capacity is not None
         count, rate = (self.capacity, None) if self._full_at is _COUNTED else self._full_at
@@ -229,41 +246,48 @@ class GenericFilter:
         if self.on_full == "warn":
             self.room = None
             warnings.warn(
-                f"a filter made for {held}: its rate grows with every further key", CapacityWarning, stacklevel=4
+                f"a filter made for {held}: its rate rises with every further key", CapacityWarning, stacklevel=4
             )
             return
-        # the verdict stands until the cells are changed by other means than adding keys
+        # valid until the cells change by other means than adding keys
         self.room, self._full_at = (0, (count, rate))
-        advice = "make a larger one, or a ScalableBloomFilter, or choose on_full='warn'"
+        advice = "make a larger filter or a ScalableBloomFilter, or pass on_full='warn'"
         raise CapacityError(f"a filter made for {held}: {advice}", count=count, capacity=self.capacity, fp_rate=rate)
 
     def header(self) -> FileHeader:
-        """The header of the filter's file, which describes its shape."""
+        """Return the header of the filter's file. It describes the shape of the filter."""
         flags = FLAG_PARTITIONED if self.partitioned else 0
         rate = self.nominal_fp_rate or 0.0
         shape = (self.family, self.encoding, flags, self.hash_funcs, self.cells, self.capacity or 0, rate, self.key)
         return FileHeader(self.KIND, *shape)
 
     def __bytes__(self) -> bytes:
-        """The contents of the filter's file: header, bits and CRC (spvfilter.bloom.fileformat)."""
+        """The contents of the filter's file: header, cells and CRC (spvfilter.bloom.fileformat)."""
         file = io.BytesIO()
         fileformat.write_to(file, self.header(), self.body)
         return file.getvalue()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the filter to a file that atomically replaces `path` and is flushed to disk."""
+        """Write the filter to a file. The file replaces `path` atomically and is flushed to disk."""
         fileformat.save(Path(path), self.header(), self.body)
 
     @classmethod
     def from_bytes(
         cls, raw: Buffer, *, hashing: HashFamily | None = None, encode: Encode = None, on_full: OnFull = "raise"
     ) -> Self:
-        """The filter in the contents of a file.
+        """Make a filter from the contents of its file.
 
-        Custom `hashing` and `encode` must be passed again, and `on_full`, which files do not hold.
+        Args:
+            raw: The contents of the file.
+            hashing: The hash family. Needed only for a custom family, which a file cannot contain.
+            encode: The encoding of keys. Needed only for a custom function, which a file cannot contain.
+            on_full: "raise" or "warn", as for BloomFilter. A file does not contain it.
 
-        Raises FormatError if the data is truncated, too long, damaged, not a filter, or of an unknown version, kind or
-        family; ParameterError if `hashing` or `encode` differs from the file's; TooLargeError.
+        Raises:
+            FormatError: The data is truncated, too long, damaged or not a filter, or has an unknown version, kind or
+                family.
+            ParameterError: `hashing` or `encode` differs from the file's.
+            TooLargeError: The filter does not fit into memory.
         """
         view = memoryview(raw).cast("B")
         return cls._over(
@@ -282,18 +306,31 @@ class GenericFilter:
         encode: Encode = None,
         on_full: OnFull = "raise",
     ) -> Self:
-        """The filter in a file.
+        """Open the filter in a file.
 
-        With `mmap` its bits stay in the file, shared with all that map it; with `writable` changes go to the file.
+        Close a writable filter with `close` or `with`: only then is the CRC written. While a file is mapped, replace it
+        as a whole (as `save` does); the open filter does not see the new file. Never truncate it: the operating system
+        ends a process that reads beyond the end of a mapped file.
 
-        Close a writable filter (`close`, or `with`), which writes the CRC. `verify` refuses a file that was not closed
-        or is open for writing in another process, and reads the whole file once to check the CRC; without it only the
-        header is checked. A mapped file may be replaced (as `save` does), which the filter does not see, but not cut
-        short: the system ends a process that reads beyond its end. Raises OSError, ParameterError for `writable`
-        without `mmap`, and what `from_bytes` raises: FormatError, ParameterError, TooLargeError.
+        Args:
+            path: Path of the file.
+            mmap: True leaves the cells in the file. All filters that map it share them.
+            writable: True writes changes to the file. It needs `mmap`.
+            verify: True reads the whole file once to check the CRC, and rejects a file that is open for writing or was
+                not closed. False checks only the header.
+            hashing: The hash family. Needed only for a custom family.
+            encode: The encoding of keys. Needed only for a custom function.
+            on_full: "raise" or "warn", as for BloomFilter.
+
+        Raises:
+            FormatError: The file is truncated, too long, damaged, not closed or not a filter, or has an unknown
+                version, kind or family.
+            ParameterError: `hashing` or `encode` differs from the file's, or `writable` is given without `mmap`.
+            TooLargeError: The filter does not fit into memory.
+            OSError: The file cannot be read.
         """
         if writable and not mmap:
-            raise ParameterError("writable needs mmap=True; a filter in memory can always be changed, and saved")
+            raise ParameterError("writable needs mmap=True; without it, change the filter in memory and save it")
         with Path(path).open("r+b" if writable else "rb") as file:
             size = os.fstat(file.fileno()).st_size
             header = cls._header_of(file.read(HEADER_SIZE), size)
@@ -379,10 +416,10 @@ class GenericFilter:
         return made
 
     def dump(self) -> bytes:
-        """The cells alone, without the header and the CRC of a file.
+        """Return the cells alone, without the header and the CRC of a file.
 
-        Bits are ⌈m/8⌉ bytes, bit b being 1 << (b & 7) of byte b >> 3; counters are ⌈m/2⌉ bytes, even ones in the low
-        nibble. `body` is the same without a copy, `load` the way back.
+        Bits take ⌈m/8⌉ bytes: bit b is 1 << (b & 7) of byte b >> 3. Counters take ⌈m/2⌉ bytes: counters with an even
+        number are in the low nibble. `body` gives the same bytes without a copy, and `load` reads them.
         """
         return bytes(self.body)
 
@@ -400,12 +437,18 @@ class GenericFilter:
         partitioned: bool = False,
         on_full: OnFull = "raise",
     ) -> Self:
-        """A filter of a copy of the cells that `dump` gave; the other arguments are those that the filter was made
-        with.
+        """Make a filter from the cells that `dump` returned.
 
-        Cells tell nothing of hash functions, family and encoding: with others than theirs, a filter misses keys. Raises
-        FormatError for another number of bytes than the shape takes and for set bits beyond m; ParameterError and
-        TooLargeError as the constructor does.
+        Pass the arguments that the filter was made with. The cells do not contain them, and a filter with another hash
+        family, encoding or number of functions misses its keys.
+
+        Args:
+            raw: The cells, which are copied. All other arguments are as for BloomFilter.
+
+        Raises:
+            FormatError: The number of bytes does not fit the shape, or bits beyond m are set.
+            ParameterError: An argument is outside its domain.
+            TooLargeError: The filter does not fit into memory.
         """
         cells, functions = cells_and_functions(capacity, fp_rate, hash_funcs, bits, partitioned)
         encoding, function = _encoding(encode)
@@ -429,9 +472,9 @@ class GenericFilter:
         return cls._made(header, family, function, buffer, private=True, on_full=on_full)
 
     def close(self) -> None:
-        """Complete a writable mapped file: write the CRC, clear the flag, flush. The filter is read-only afterwards.
+        """Complete a writable mapped file: write the CRC, mark the file as closed, and flush it.
 
-        Does nothing for other filters.
+        The filter is read-only afterwards. For other filters this does nothing.
         """
         mapped = self._owner
         if isinstance(mapped, str):
@@ -451,7 +494,7 @@ class GenericFilter:
         self.close()
 
     def copy(self) -> Self:
-        """An independent filter in memory with the same contents. Raises TooLargeError."""
+        """Return an independent filter in memory with the same contents. Raises TooLargeError if it does not fit."""
         header = self.header()
         buffer = allocate(header.body_size)
         memoryview(buffer).cast("B")[:] = self.body
@@ -461,13 +504,13 @@ class GenericFilter:
         return made
 
     def __eq__(self, other: object) -> bool:
-        """Whether both have the same shape and the same contents."""
+        """True if both filters have the same shape and the same contents."""
         if not isinstance(other, GenericFilter):
             return NotImplemented
         mine, theirs = (of.header()._replace(capacity=0, fp_rate=0.0) for of in (self, other))
         return mine == theirs and self.body == other.body
 
-    __hash__ = None  # type: ignore[assignment]  # a filter changes
+    __hash__ = None  # type: ignore[assignment]  # a filter can change, so it has no hash
 
     def __reduce__(self) -> tuple[object, ...]:
         own = self.hashing if self.family == Family.CUSTOM else None
@@ -476,8 +519,10 @@ class GenericFilter:
         )
 
     def __repr__(self) -> str:
-        """Its shape, fill and rate: of more than 64 KiB of cells by a sample of them, which ≈ marks, so that it takes
-        no time.
+        """Shape, fill and rate of the filter.
+
+        If the cells take more than 64 KiB, fill and rate are estimated from a sample and marked with ≈, so that this is
+        fast.
         """
         made_for = (
             f"{self.capacity} keys at {self.nominal_fp_rate:g}, " if self.capacity and self.nominal_fp_rate else ""
@@ -509,9 +554,9 @@ def _encoding(encode: Encode) -> tuple[Encoding, Callable[[object], bytes] | Non
 def given_or_stored(
     header: FileHeader, hashing: HashFamily | None, encode: Encode
 ) -> tuple[HashFamily, Callable[[object], bytes] | None]:
-    """The hash family and the custom encoding for a file.
+    """Return the hash family and the custom encoding of a file.
 
-    Raises ParameterError if the arguments contradict the file.
+    Raises ParameterError if an argument contradicts the file, or if a custom family or encoding is missing.
     """
     encoding, function = _encoding(encode)
     if header.encoding == Encoding.CALLABLE and function is None:
@@ -524,25 +569,28 @@ def given_or_stored(
 
 
 def spare_keys(cells: int, hash_funcs: int, capacity: int) -> float:
-    """By how many keys an estimate must exceed the capacity before a filter counts as full: four of its standard
-    deviations.
+    """Return by how many keys an estimate must exceed the capacity before a filter counts as full.
 
-    They are infinite where a file tells of a capacity far beyond its cells.
+    It is four standard deviations of the estimate. It is limited for a file whose capacity is far beyond its cells,
+    because the deviation is then infinite.
     """
     return min(_DEVIATIONS * sizing.estimate_deviation(cells, hash_funcs, capacity), _MOST_ROOM)
 
 
-# held between counting a filter's keys and setting its room, for two threads would give the same room twice
+# Held from counting a filter's keys until its room is set. Two threads could otherwise both take the same room.
 _counting = threading.RLock()
 
 
 def counting_lock() -> threading.RLock:
-    """The lock, one for all filters, which may be many and small. A signal's handler may take it again."""
+    """Return the lock that is held while the keys of a filter are counted. It is shared by all filters.
+
+    One lock is enough, and many small filters take less memory that way. A signal handler may acquire it again.
+    """
     return _counting
 
 
 def _renew_lock() -> None:
-    """In a forked process: the thread that held it may not exist."""
+    """Make a new lock in a forked process: the thread that held the old one may not exist there."""
     global _counting
     _counting = threading.RLock()
 
@@ -551,14 +599,15 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 def share_of(left: float, capacity: int) -> float:
-    """How many of the keys that still fit one of several writers may add before it counts again; 0 or less if none
-    fits.
+    """Return how many keys one of several writers may add before it counts again.
+
+    `left` is the number of keys that still fit. The result is 0 or less if none fits.
     """
     return max(left / _SHARE, min(left, capacity / _LEAST_SHARE))
 
 
 def allocate(size: int) -> Buffer:
-    """A buffer of `size` zero bytes. Raises TooLargeError if the machine does not have that much memory."""
+    """Return a buffer of `size` zero bytes. Raises TooLargeError if the machine does not have that much memory."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if size > memory:
         raise TooLargeError(f"a filter of {size} bytes does not fit into this machine's {memory} bytes of memory")
@@ -569,6 +618,6 @@ def allocate(size: int) -> Buffer:
     except (OSError, MemoryError) as error:
         raise TooLargeError(f"no memory for a filter of {size} bytes: {error}") from None
     if size >= _HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
-        with suppress(OSError):  # the operating system may not support them
+        with suppress(OSError):  # the operating system may not support huge pages
             mapped.madvise(mmap.MADV_HUGEPAGE)
     return mapped

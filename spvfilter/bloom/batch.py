@@ -1,6 +1,4 @@
-"""A batch of keys, whatever a filter's `update` takes, as single keys: for filters in Redis, and for what the kernel
-does key by key.
-"""
+"""A batch of keys as single keys, for filters in Redis and for operations that the kernel does key by key."""
 
 from __future__ import annotations
 
@@ -15,16 +13,18 @@ if TYPE_CHECKING:
 
 
 class Batch:
-    """The keys of a batch, each an object as a single key is, without the nulls that are left out. It is iterated once.
+    """The keys of a batch, without the nulls that are skipped. Each key is an object as `add` takes it.
 
-    Raises TypeError, OverflowError, ColumnError and ParameterError as BloomFilter.update does.
+    It takes everything that a filter's `update` takes, and can be iterated only once. Raises TypeError, OverflowError,
+    ColumnError and ParameterError as BloomFilter.update does.
     """
 
     def __init__(self, keys: Keys, nulls: Nulls, encoding: Encoding) -> None:
         self._keys, self._answer = opened(keys, nulls, lambda key: (key,), encoding)
-        self._left_out: list[int] = []  # numbers of the nulls among all keys, in order
+        self._left_out: list[int] = []  # positions of the skipped nulls among all keys, ascending
 
     def __iter__(self) -> Iterator[object]:
+        """Yield the keys."""
         for number, key in enumerate(self._keys):
             if key is None:
                 self._left_out.append(number)
@@ -32,7 +32,10 @@ class Batch:
                 yield key[0]
 
     def answer(self, mask: bytes) -> object:
-        """The mask that indexes what came in, from one byte for each key that was iterated."""
+        """Return the mask for the batch, in the type of its library.
+
+        `mask` has one byte for each key that was yielded.
+        """
         if self._left_out:
             spread = bytearray(len(mask) + len(self._left_out))
             left_out = iter([*self._left_out, len(spread)])

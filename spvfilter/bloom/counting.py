@@ -25,16 +25,21 @@ if TYPE_CHECKING:
 class CountingBloomFilter(GenericFilter, CounterCore):
     """A Bloom filter with a 4-bit counter in place of each bit, so that keys can be removed.
 
-    It is four times as large as a BloomFilter.
+    It is four times as large as a BloomFilter and takes the same arguments. The methods `add`, `remove`, `count`, `in`,
+    `update`, `contains_many`, `|=` (sums of the counters) and `clear` are documented at spvfilter.kernel.CounterCore.
 
-    The arguments are BloomFilter's. spvfilter.kernel.CounterCore documents `add`, `remove`, `count`, `in`, `update`,
-    `contains_many`, `|=` (sums of the counters) and `clear`. A counter that reaches 15 stays there for good, even after
-    `remove`: added keys are never lost, but some removed keys remain. At capacity with the optimal k, a counter reaches
-    15 with probability 1.6e-15 (`counter_overflow`); adding the same key 15 times also does it.
+    Remove only keys that were added. Removing a false positive decrements the counters of other keys, which can then be
+    lost. Removing a key that is not contained raises KeyError.
 
-    Remove only keys that were added: removing a false positive decrements the counters of other keys. Removing a key
-    that is not contained raises KeyError. Other errors are BloomFilter's: ParameterError, CapacityError, TooLargeError,
-    MismatchError.
+    A counter that reaches 15 keeps this value for good, even after `remove`. Added keys are never lost that way, but
+    some removed keys remain. At capacity with the best k, a counter reaches 15 with probability 1.6e-15
+    (`counter_overflow`). Adding the same key 15 times has the same effect.
+
+    Raises:
+        ParameterError: A size or a rate is outside its domain.
+        CapacityError: A new key is added to a full filter.
+        TooLargeError: The filter does not fit into memory.
+        MismatchError: The filters of an operation differ in shape.
     """
 
     __slots__ = SLOTS
@@ -43,7 +48,7 @@ class CountingBloomFilter(GenericFilter, CounterCore):
     _init_core = CounterCore.__init__
 
     def __or__(self, other: CountingBloomFilter) -> Self:
-        """The multiset sum: the keys of both, with the sums of their counts."""
+        """Return a filter with the keys of both filters and the sums of their counts."""
         if not isinstance(other, CountingBloomFilter):
             return NotImplemented
         self.same_shape(other)
@@ -52,9 +57,10 @@ class CountingBloomFilter(GenericFilter, CounterCore):
         return both
 
     def union(self, *others: CountingBloomFilter) -> Self:
-        """A new filter with the keys of this and the others, with the sums of their counts, as `|`.
+        """Return a new filter with the keys of this filter and the others and the sums of their counts, as `|` does.
 
-        Raises MismatchError, TypeError for other objects, TooLargeError.
+        Raises MismatchError for a filter of another shape, TypeError for other objects, TooLargeError if it does not
+        fit into memory.
         """
         self._match(others)
         both = self.copy()
@@ -62,9 +68,10 @@ class CountingBloomFilter(GenericFilter, CounterCore):
         return both
 
     def union_update(self, *others: CountingBloomFilter) -> None:
-        """Add the keys of the others with their counts, as `|=`; `update` adds keys.
+        """Add the keys of other filters with their counts, as `|=` does. To add single keys, use `update`.
 
-        Raises MismatchError, TypeError for other objects, both before anything is changed; ReadOnlyError.
+        Raises MismatchError for a filter of another shape, TypeError for other objects, ReadOnlyError for read-only
+        memory. In the first two cases nothing has changed.
         """
         self._match(others)
         for other in others:
@@ -73,11 +80,11 @@ class CountingBloomFilter(GenericFilter, CounterCore):
     def _match(self, others: Iterable[CountingBloomFilter]) -> None:
         for other in others:
             if not isinstance(other, CountingBloomFilter):
-                raise TypeError(f"a counting Bloom filter expected, not {type(other).__name__}")
+                raise TypeError(f"expected a counting Bloom filter, not {type(other).__name__}")
             self.same_shape(other)
 
     @overload
-    def remove_many(  # type: ignore[overload-overlap]  # an array is an iterable, too
+    def remove_many(  # type: ignore[overload-overlap]  # an array is an iterable too
         self, keys: NumpyArray, *, nulls: Nulls = "raise"
     ) -> BoolMask: ...
     @overload
@@ -85,16 +92,24 @@ class CountingBloomFilter(GenericFilter, CounterCore):
     @overload
     def remove_many(self, keys: Iterable[object] | Buffer, *, nulls: Nulls = "raise") -> bytes: ...
     def remove_many(self, keys: Keys, *, nulls: Nulls = "raise") -> bytes | Mask:
-        """Count each key of a batch, as `update` takes it, once less: one byte for each, 1 if it was removed, 0 if it
-        was not contained.
+        """Remove each key of a batch once, and return which keys were removed.
 
-        What comes back for a column is a mask, as that of `contains_many`; a null that is skipped is not removed.
-        Nothing is changed for a key that is not contained: to take something from its counters would lose other keys. A
-        key that comes several times is removed as often as it is contained. All are looked up first, so that a key of a
-        wrong type changes nothing at all. As with `remove`, a key that was never added but is contained, a false
-        positive, takes from other keys' counters.
+        The result has one byte for each key: 1 if the key was removed, 0 if it was not contained. For a column it is a
+        mask as `contains_many` returns it; a null that is skipped is not removed.
 
-        Raises TypeError, OverflowError and ColumnError as `update` does, ReadOnlyError.
+        A key that is not contained changes nothing. A key that occurs several times is removed as often as the filter
+        contains it. All keys are looked up first: a key of a wrong type raises an error before anything has changed. As
+        with `remove`, remove only keys that were added: a false positive decrements the counters of other keys.
+
+        Args:
+            keys: The keys, as `update` takes them.
+            nulls: Handling of nulls among the keys: "raise" raises an error, "skip" leaves them out.
+
+        Raises:
+            ReadOnlyError: The filter's memory is read-only.
+            ColumnError: A column contradicts itself.
+            TypeError: A key has the wrong type.
+            OverflowError: An integer key does not fit the filter's encoding.
         """
         if memoryview(self.buffer).readonly:
             raise ReadOnlyError("the filter is read-only")
@@ -105,12 +120,12 @@ class CountingBloomFilter(GenericFilter, CounterCore):
             if there[at]:
                 try:
                     self.remove(key)
-                except KeyError:  # removed before, by the same batch or another thread
+                except KeyError:  # the same batch or another thread has removed it already
                     there[at] = 0
-        return batch.answer(bytes(there))  # type: ignore[return-value]  # that of the keys' library
+        return batch.answer(bytes(there))  # type: ignore[return-value]  # the mask type of the keys' library
 
     def __bool__(self) -> bool:
-        """Whether the filter contains anything."""
+        """True if the filter contains any key."""
         return self.set_cells() > 0
 
     def __len__(self) -> int:
@@ -119,26 +134,29 @@ class CountingBloomFilter(GenericFilter, CounterCore):
 
     @property
     def approx_len(self) -> float:
-        """The estimated number of distinct keys, -(m/k) ln(1 - X/m); infinite if no counter is 0."""
+        """Estimated number of distinct keys, -(m/k) ln(1 - X/m), where X counters are not 0.
+
+        It is infinite if no counter is 0.
+        """
         return sizing.estimate_items(self.cells, self.hash_funcs, self.set_cells())
 
     @property
     def fill(self) -> float:
-        """The share of counters that are not 0."""
+        """Share of the counters that are not 0, from 0 to 1."""
         return self.set_cells() / self.cells
 
     @property
     def current_fp_rate(self) -> float:
-        """The present false-positive rate: the probability that a key that was never added is contained."""
+        """Current false-positive rate: the probability that the filter contains a key that was never added."""
         return self.to_bloom().current_fp_rate
 
     @property
     def counter_overflow(self) -> float | None:
-        """The probability that a given counter reaches 15 at `capacity` keys; None for a filter without a capacity."""
+        """Probability that a given counter reaches 15 at `capacity` keys; None for a filter without a capacity."""
         return sizing.counter_overflow(self.cells, self.hash_funcs, self.capacity) if self.capacity else None
 
     def to_bloom(self) -> BloomFilter:
-        """A BloomFilter with the same keys: a bit is set if its counter is not 0."""
+        """Return a BloomFilter with the same keys: a bit is set if its counter is not 0."""
         header = self.header()._replace(kind=KIND_BITS)
         return BloomFilter._made(
             header, self.hashing, self._encode_with, self.to_bits(), private=True, on_full=self.on_full

@@ -1,21 +1,26 @@
-"""The file format of Bloom filters and counting filters: versioned, checksummed, validated before anything is
-allocated.
-
-That of scalable filters, seriesformat.py, builds on it.
+"""The file format of Bloom filters and counting filters.
 
 A file is a header of 64 bytes, the bits or counters, and a CRC of 4 bytes. Integers are little endian.
 
-    0   8  magic "SPVBLOOM" 8   2  version, 1 10  1  kind: 1 bits, 2 four-bit counters, 3 a series of slices 11  1  hash
-    family: 1 BIP-37, 2 fast, 3 SipHash, 4 Spark's version 1, 5 version 2, 6 RedisBloom's, 255 custom 12  1  encoding of
-    keys: 0 bytes, 1 utf-8, 2 int64, 3 uint64, 4 int32, 5 uint32, 255 custom 13  1  flags: 1 partitioned, 2 open for
-    writing (the trailing CRC is not valid until the file is closed) 14  2  zero 16  4  k, the number of hash functions
-    20  8  m, the number of bits or counters 28  8  capacity, 0 if none was given 36  8  false-positive rate at
-    capacity, IEEE 754 double, 0 if none was given 44 16  tweak or seed (u32 or i32, then zeros), SipHash key, or start
-    of the SHA-256 of a custom family's name 60  4  CRC-32 of bytes 0 to 59, with flag 2 cleared 64  …  ⌈m/8⌉ bytes of
-    bits, bit b being 1 << (b & 7) of byte b >> 3; or ⌈m/2⌉ bytes of counters, even ones in the low nibble end 4  CRC-32
-    of everything before, with flag 2 cleared
+    0   8  magic "SPVBLOOM"
+    8   2  version, 1
+    10  1  kind: 1 bits, 2 four-bit counters, 3 a series of slices
+    11  1  hash family: 1 BIP-37, 2 fast, 3 SipHash, 4 Spark version 1, 5 Spark version 2, 6 RedisBloom, 255 custom
+    12  1  encoding of keys: 0 bytes, 1 utf-8, 2 int64, 3 uint64, 4 int32, 5 uint32, 255 custom
+    13  1  flags: 1 partitioned, 2 open for writing (the last CRC is not valid until the file is closed)
+    14  2  zero
+    16  4  k, the number of hash functions
+    20  8  m, the number of bits or counters
+    28  8  capacity, 0 if none was given
+    36  8  false-positive rate at capacity, IEEE 754 double, 0 if none was given
+    44 16  tweak or seed (u32 or i32, then zeros), SipHash key, or start of the SHA-256 of a custom family's name
+    60  4  CRC-32 of bytes 0 to 59, with flag 2 cleared
+    64  …  ⌈m/8⌉ bytes of bits, bit b being 1 << (b & 7) of byte b >> 3;
+           or ⌈m/2⌉ bytes of counters, those with an even number in the low nibble
+    end 4  CRC-32 of everything before, with flag 2 cleared
 
-Bits beyond m are zero. The header determines the exact length of the file.
+Bits beyond m are zero. The header determines the exact length of the file. It is validated before memory is allocated.
+The format of scalable filters (seriesformat.py) extends this format.
 """
 
 from __future__ import annotations
@@ -34,20 +39,20 @@ from spvfilter.primitives import chunks
 
 MAGIC = b"SPVBLOOM"
 VERSION = 1
-HEADER_SIZE = 64  # bytes
-TRAILER_SIZE = 4  # bytes
+HEADER_SIZE = 64  # Bytes of the header.
+TRAILER_SIZE = 4  # Bytes of the CRC at the end.
 KIND_BITS, KIND_COUNTERS, KIND_SERIES = 1, 2, 3
 FLAG_PARTITIONED, FLAG_OPEN = 1, 2
-MAX_CELLS = 1 << 56  # more than any machine has; keeps sizes within 64 bits
-MAX_BIP37_BITS = 1 << 32  # the range of a 32-bit hash
-_FAMILIES = frozenset(Family) - {Family.SPLIT_BLOCK}  # which Parquet has its own format for
-# bytes of a key; the others are 0
+MAX_CELLS = 1 << 56  # Largest m (our choice): more than any machine has, and sizes stay within 64 bits.
+MAX_BIP37_BITS = 1 << 32  # Largest m with Bip37Hash: the range of a 32-bit hash.
+_FAMILIES = frozenset(Family) - {Family.SPLIT_BLOCK}  # Parquet has a format of its own for it.
+# Bytes of the family's key that are used. The rest of the 16 bytes is zero; families not listed use all of them.
 _KEYED = {Family.BIP37: 4, Family.FAST: 4, Family.SPARK_V1: 0, Family.SPARK_V2: 4, Family.REDISBLOOM: 0}
 _HEADER = struct.Struct("<8sHBBBBHIQQd16s")
 
 
 def body_size(kind: int, cells: int) -> int:
-    """The bytes that bits, counters or slices take."""
+    """Return the size in bytes of `cells` bits or counters."""
     return (cells + 1) // 2 if kind == KIND_COUNTERS else (cells + 7) // 8
 
 
@@ -56,27 +61,36 @@ class FileHeader(NamedTuple):
     """The header of a filter's file."""
 
     kind: int
+    """1 for bits, 2 for 4-bit counters, 3 for a series of slices."""
     family: int
+    """Number of the hash family (spvfilter.kernel.Family)."""
     encoding: int
+    """Number of the encoding of keys (spvfilter.kernel.Encoding)."""
     flags: int
+    """1 if partitioned, plus 2 if the file is open for writing."""
     hash_funcs: int
+    """Number of hash functions k; in a series the number of slices."""
     cells: int
+    """Number of bits or counters m; in a series the number of bits between this header and the last CRC."""
     capacity: int
+    """Number of keys that the filter was made for; 0 if it was made by a number of bits."""
     fp_rate: float
+    """False-positive rate at capacity; 0 if there is no capacity."""
     key: bytes
+    """Key of the hash family, 16 bytes."""
 
     @property
     def body_size(self) -> int:
-        """The size of the bits or counters in bytes."""
+        """Size of the bits or counters in bytes."""
         return body_size(self.kind, self.cells)
 
     @property
     def partitioned(self) -> bool:
-        """Whether each function has a plane of cells of its own."""
+        """True if each hash function has its own plane of cells."""
         return bool(self.flags & FLAG_PARTITIONED)
 
     def pack(self, *, writing: bool = False) -> bytes:
-        """The 64 bytes of the header."""
+        """Return the 64 bytes of the header. `writing` marks the file as open for writing."""
         closed = self._pack(self.flags & ~FLAG_OPEN)
         flags = self.flags | FLAG_OPEN if writing else self.flags & ~FLAG_OPEN
         return self._pack(flags) + zlib.crc32(closed).to_bytes(4, "little")
@@ -98,8 +112,10 @@ class FileHeader(NamedTuple):
 
     @classmethod
     def parse(cls, raw: bytes) -> FileHeader:
-        """Raises FormatError: too short, foreign, another version, unknown kind, family, encoding or flag, absurd
-        numbers, CRC.
+        """Parse the header of a file.
+
+        Raises FormatError if the header is too short, damaged, of another format or of another version. Also raised if
+        it has an unknown kind, family, encoding or flag, or numbers that no filter can have.
         """
         if len(raw) < HEADER_SIZE:
             raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(raw)} present", offset=0, field="header")
@@ -127,11 +143,11 @@ class FileHeader(NamedTuple):
             raise FormatError(f"{header.cells} bits, murmur3 reaches {MAX_BIP37_BITS}", offset=20, field="bits")
         if header.capacity > MAX_COUNT:
             raise FormatError(f"{header.capacity} keys", offset=28, field="capacity")
-        if not 0 <= header.fp_rate < 1 or (header.fp_rate > 0) != (header.capacity > 0):  # also refuses NaN
+        if not 0 <= header.fp_rate < 1 or (header.fp_rate > 0) != (header.capacity > 0):  # also rejects NaN
             raise FormatError(f"{header.fp_rate} for {header.capacity} keys", offset=36, field="fp_rate")
         keyed = _KEYED.get(Family(family), 16)
         if any(header.key[keyed:]):
-            said = "a tweak or seed has 4 bytes, the others must be zero" if keyed else "the family has no seed"
+            said = "a tweak or seed has 4 bytes, the other bytes must be zero" if keyed else "the family has no seed"
             raise FormatError(said, offset=44 + keyed, field="key")
         return header
 
@@ -139,7 +155,7 @@ class FileHeader(NamedTuple):
 def write_to(file: IO[bytes], header: FileHeader, body: memoryview) -> None:
     """Write header, bits and CRC.
 
-    The CRC is that of the written bytes, even if another process changes the bits meanwhile.
+    The CRC covers the bytes that were written, even if another process changes the bits at the same time.
     """
     raw = header.pack()
     file.write(raw)
@@ -158,7 +174,7 @@ def save(path: Path, header: FileHeader, body: memoryview) -> None:
 
 
 def check_size(header: FileHeader, size: int) -> None:
-    """Raises FormatError unless a file of `size` bytes has the length that its header determines."""
+    """Raise FormatError unless a file of `size` bytes has the length that its header determines."""
     expected = HEADER_SIZE + header.body_size + TRAILER_SIZE
     if size < expected:
         raise FormatError(f"truncated: {expected} bytes wanted, {size} present", offset=size, field="file")
@@ -167,12 +183,12 @@ def check_size(header: FileHeader, size: int) -> None:
 
 
 def checksum(header: FileHeader, body: memoryview) -> bytes:
-    """The trailing CRC, 4 bytes."""
+    """Return the CRC at the end of the file, 4 bytes."""
     return zlib.crc32(body, zlib.crc32(header.pack())).to_bytes(TRAILER_SIZE, "little")
 
 
 def check_crc(header: FileHeader, body: memoryview, trailer: memoryview) -> None:
-    """Raises FormatError if the trailing CRC does not match."""
+    """Raise FormatError if the CRC at the end of the file does not match."""
     if checksum(header, body) != trailer:
         raise FormatError(
             "the file is damaged: its CRC does not match", offset=HEADER_SIZE + header.body_size, field="CRC"
@@ -180,9 +196,13 @@ def check_crc(header: FileHeader, body: memoryview, trailer: memoryview) -> None
 
 
 def check_cells(header: FileHeader, cells: memoryview) -> None:
-    """Raises FormatError unless these are the cells alone, of the length that the header determines."""
+    """Raise FormatError unless `cells` has the length that the header determines and no bits beyond m are set."""
     if len(cells) != header.body_size:
-        hint = ", which start like the file of a filter" if cells[: len(MAGIC)] == MAGIC else ""
+        hint = (
+            ": this starts like the file of a filter, use open() or from_bytes()"
+            if cells[: len(MAGIC)] == MAGIC
+            else ""
+        )
         kind = "4-bit counters" if header.kind == KIND_COUNTERS else "bits"
         message = f"{header.cells} {kind} take {header.body_size} bytes, not {len(cells)}{hint}"
         raise FormatError(message, offset=min(len(cells), header.body_size), field="cells")
@@ -190,14 +210,14 @@ def check_cells(header: FileHeader, cells: memoryview) -> None:
 
 
 def check_padding(header: FileHeader, last: int) -> None:
-    """Raises FormatError if the last byte has set bits beyond m."""
+    """Raise FormatError if bits beyond m are set in the last byte."""
     used = header.cells % 8 if header.kind == KIND_BITS else header.cells % 2 * 4
     if used and last >> used:
         raise FormatError("padding bits are set", offset=HEADER_SIZE + header.body_size - 1, field="bits")
 
 
 def read_into(file: IO[bytes], view: memoryview) -> None:
-    """Fill the view from the file. Raises FormatError if it ends too soon."""
+    """Fill the view from the file. Raises FormatError if the file ends too soon."""
     at = 0
     while at < len(view):
         # every raw or buffered binary file has readinto

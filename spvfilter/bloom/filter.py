@@ -27,7 +27,7 @@ else:
 
 @public
 class BloomBits(BitCore):
-    """Estimates and set operations for the bits of any Bloom filter."""
+    """Estimates and set operations that all Bloom filters have."""
 
     __slots__ = ()
 
@@ -36,7 +36,7 @@ class BloomBits(BitCore):
         def copy(self) -> Self: ...
 
     def __or__(self, other: BloomBits) -> Self:
-        """A filter that contains the keys of both."""
+        """Return a filter that contains the keys of both filters."""
         if not isinstance(other, BloomBits):
             return NotImplemented
         self.same_shape(other)
@@ -45,9 +45,10 @@ class BloomBits(BitCore):
         return both
 
     def __and__(self, other: BloomBits) -> Self:
-        """A filter that contains the common keys.
+        """Return a filter that contains the keys that both filters contain.
 
-        Its rate lies between those of the two and that of a filter of the common keys alone.
+        Its false-positive rate is higher than that of a filter of the common keys alone, and lower than that of each
+        operand.
         """
         if not isinstance(other, BloomBits):
             return NotImplemented
@@ -57,9 +58,10 @@ class BloomBits(BitCore):
         return common
 
     def union(self, *others: BloomBits) -> Self:
-        """A new filter that contains the keys of this and the others, as `|`.
+        """Return a new filter that contains the keys of this filter and the others, as `|` does.
 
-        Raises MismatchError, TypeError for other objects, TooLargeError.
+        Raises MismatchError for a filter of another shape, TypeError for other objects, TooLargeError if it does not
+        fit into memory.
         """
         self._match(others)
         both = self.copy()
@@ -67,9 +69,10 @@ class BloomBits(BitCore):
         return both
 
     def intersection(self, *others: BloomBits) -> Self:
-        """A new filter that contains the keys in this and all others, as `&`.
+        """Return a new filter that contains the keys that this filter and all others contain, as `&` does.
 
-        Raises MismatchError, TypeError for other objects, TooLargeError.
+        Raises MismatchError for a filter of another shape, TypeError for other objects, TooLargeError if it does not
+        fit into memory.
         """
         self._match(others)
         common = self.copy()
@@ -77,35 +80,37 @@ class BloomBits(BitCore):
         return common
 
     def union_update(self, *others: BloomBits) -> None:
-        """Add the keys of the others, as `|=`; `update` adds keys.
+        """Add the keys of other filters, as `|=` does. To add single keys, use `update`.
 
-        Raises MismatchError, TypeError for other objects, both before anything is changed; ReadOnlyError.
+        Raises MismatchError for a filter of another shape, TypeError for other objects, ReadOnlyError for read-only
+        memory. In the first two cases nothing has changed.
         """
         self._match(others)
         for other in others:
             self |= other
 
     def intersection_update(self, *others: BloomBits) -> None:
-        """Keep what the others contain, too, as `&=`. Raises as `union_update` does:
+        """Keep only the keys that all other filters contain too, as `&=` does.
 
-        MismatchError, TypeError, ReadOnlyError.
+        Raises MismatchError for a filter of another shape, TypeError for other objects, ReadOnlyError for read-only
+        memory. In the first two cases nothing has changed.
         """
         self._match(others)
         for other in others:
             self &= other
 
     def issubset(self, other: BloomBits) -> bool:
-        """Whether the other contains every key that this contains, as `<=`.
+        """Return True if the other filter contains every key that this filter contains, as `<=` does.
 
-        Raises MismatchError, TypeError for other objects.
+        Raises MismatchError for a filter of another shape, TypeError for other objects.
         """
         self._match((other,))
         return self <= other
 
     def issuperset(self, other: BloomBits) -> bool:
-        """Whether this contains every key that the other contains, as `>=`.
+        """Return True if this filter contains every key that the other filter contains, as `>=` does.
 
-        Raises MismatchError, TypeError for other objects.
+        Raises MismatchError for a filter of another shape, TypeError for other objects.
         """
         self._match((other,))
         return other <= self
@@ -113,11 +118,11 @@ class BloomBits(BitCore):
     def _match(self, others: Iterable[BloomBits]) -> None:
         for other in others:
             if not isinstance(other, BloomBits):
-                raise TypeError(f"a Bloom filter expected, not {type(other).__name__}")
+                raise TypeError(f"expected a Bloom filter, not {type(other).__name__}")
             self.same_shape(other)
 
     def __bool__(self) -> bool:
-        """Whether any key was added."""
+        """True if any key was added."""
         return self.set_bits() > 0
 
     def __len__(self) -> int:
@@ -126,19 +131,25 @@ class BloomBits(BitCore):
 
     @property
     def approx_len(self) -> float:
-        """The estimated number of distinct keys, -(m/k) ln(1 - X/m); infinite if every bit is set."""
+        """Estimated number of distinct keys, -(m/k) ln(1 - X/m), where X bits are set.
+
+        It is infinite if every bit is set.
+        """
         if not self.bits or not self.hash_funcs:
             return math.inf
         return sizing.estimate_items(self.bits, self.hash_funcs, self.set_bits())
 
     def union_len(self, other: BloomBits) -> float:
-        """The estimated number of distinct keys in either filter. Raises MismatchError."""
+        """Return the estimated number of distinct keys in either filter.
+
+        Raises MismatchError if the filters differ in shape.
+        """
         return sizing.estimate_union(*self._counts(other))
 
     def intersection_len(self, other: BloomBits) -> float:
-        """The estimated number of common keys, at least 0.
+        """Return the estimated number of keys that both filters contain, at least 0.
 
-        Raises MismatchError, and ParameterError if every bit of the union is set.
+        Raises MismatchError if the filters differ in shape, and ParameterError if every bit of their union is set.
         """
         return sizing.estimate_intersection(*self._counts(other))
 
@@ -147,12 +158,15 @@ class BloomBits(BitCore):
 
     @property
     def fill(self) -> float:
-        """The share of set bits, 0 to 1. A filter without bits counts as full: it contains everything."""
+        """Share of the bits that are set, from 0 to 1. It is 1 for a filter without bits, which contains every key."""
         return self.set_bits() / self.bits if self.bits else 1.0
 
     @property
     def current_fp_rate(self) -> float:
-        """The present false-positive rate: (X/m)^k, or the product of the planes' fills if partitioned."""
+        """Current false-positive rate, (X/m)^k, where X bits are set.
+
+        For a partitioned filter it is the product of the fills of its planes.
+        """
         if self.partitioned:
             return math.prod(count * self.hash_funcs / self.bits for count in self.plane_set_bits())
         return self.fill**self.hash_funcs
@@ -162,22 +176,32 @@ class BloomBits(BitCore):
 class BloomFilter(GenericFilter, BloomBits):
     """A set with false positives at a known rate and without false negatives.
 
-    `BloomFilter(capacity, fp_rate)` takes the smallest m for n keys at rate p, `BloomFilter(capacity, fp_rate,
-    hash_funcs)` the smallest m for that k, both rounded up to 4 bytes; `BloomFilter(bits=m, hash_funcs=k)` takes
-    exactly these. Options: `hashing`, the hash family (default FastHash); `encode`, the type of keys: None for
-    bytes-like, "utf-8" for str, "int64", "uint64", "int32" or "uint32" for int, or a function that returns bytes, so
-    that 1 and "1" never alias; `partitioned`, one plane of bits per function; `buffer`, a writable buffer of ⌈m/8⌉
-    bytes for the bits (bytearray, mmap, shared memory), whose contents are kept; `on_full`, what happens to a new key
-    once the filter was given `capacity` of them (`make_room` says how they are counted): "raise" refuses it with
-    CapacityError, "warn" takes it and warns once with CapacityWarning. A filter made by bits is never full.
+    `BloomFilter(capacity, fp_rate)` chooses the smallest filter for that many keys at that rate. `BloomFilter(bits=m,
+    hash_funcs=k)` has exactly this size and is never full. The methods `add`, `in`, `update`, `contains_many`, `|=`,
+    `&=`, `<=` and `clear` are documented at spvfilter.kernel.BitCore.
 
-    spvfilter.kernel.BitCore documents `add`, `in`, `update`, `contains_many`, `|=`, `&=`, `<=` and `clear`. With the
-    compiled kernel, any number of threads may add to a filter concurrently, and so may processes to filters over the
-    same shared memory or mapped file; batches release the GIL, best if given as buffers or lists.
+    With the compiled kernel, any number of threads may add keys to one filter at the same time. Processes may do the
+    same with filters over one shared memory or mapped file. Batches release the GIL; they are fastest as buffers or
+    lists.
 
-    Raises ParameterError for sizes and rates outside their domain, CapacityError for a new key in a full filter,
-    TooLargeError (a ParameterError and a MemoryError) for more memory than the machine has, MismatchError (a
-    ParameterError) for operands of another shape.
+    Args:
+        capacity: Number of keys that the filter is made for.
+        fp_rate: Highest false-positive rate at `capacity` keys, between 0 and 1.
+        hash_funcs: Number of hash functions k; by default the best number for `fp_rate`.
+        bits: Number of bits m, instead of `capacity` and `fp_rate`. Without it, m is a multiple of 32.
+        hashing: The hash family; FastHash by default. Use SipHash if an attacker can choose the keys.
+        encode: Type of the keys: None for bytes-like, "utf-8" for str, "int64", "uint64", "int32" or "uint32" for int,
+            or a function that returns bytes. A filter takes only one type, so that 1 and "1" are never confused.
+        partitioned: True gives each hash function its own plane of bits.
+        buffer: Writable memory of ⌈m/8⌉ bytes for the bits (bytearray, mmap, shared memory). Its contents are kept.
+        on_full: Result of adding a new key to a full filter: "raise" raises CapacityError, "warn" adds the key and
+            warns once with CapacityWarning. `make_room` says when a filter is full.
+
+    Raises:
+        ParameterError: A size or a rate is outside its domain.
+        CapacityError: A new key is added to a full filter.
+        TooLargeError: The filter does not fit into memory. It is a ParameterError and a MemoryError.
+        MismatchError: The filters of an operation differ in shape. It is a ParameterError.
     """
 
     __slots__ = SLOTS
@@ -198,11 +222,15 @@ class BloomFilter(GenericFilter, BloomBits):
         partitioned: bool = False,
         on_full: OnFull = "raise",
     ) -> Self:
-        """A filter of `keys`, a batch as for `update`, or a Dask bag, as `dask.bag.read_text` makes of many files.
+        """Make a filter of `keys`: a batch as `update` takes it, or a Dask bag, as `dask.bag.read_text` returns it.
 
-        A bag is built where its partitions are, and only bits are merged; functions of the caller's own must then
-        pickle. Raises ParameterError for functions that do not, and as BloomFilter does; CapacityError and TypeError as
-        `update` does.
+        The partitions of a bag are processed where they are, and only bits are merged. All arguments but `keys` are
+        those of BloomFilter. For a bag, custom functions must be importable, so that they can be pickled.
+
+        Raises:
+            ParameterError: A custom function cannot be pickled, or a size or rate is outside its domain.
+            CapacityError: There are more than `capacity` keys.
+            TypeError: A key has the wrong type.
         """
         made = cls(
             capacity, fp_rate, hash_funcs, hashing=hashing, encode=encode, partitioned=partitioned, on_full=on_full
@@ -210,12 +238,12 @@ class BloomFilter(GenericFilter, BloomBits):
         if not bag.is_bag(keys):
             made.update(keys)
             return made
-        part = made.header()._replace(capacity=0, fp_rate=0.0)  # which is never full
-        # makes such a filter over other bits
+        # Each partition has a filter of the same shape that is never full: only the whole has a capacity.
+        part = made.header()._replace(capacity=0, fp_rate=0.0)
         over = partial(cls._made, part, made.hashing, made._encode_with, private=True)
         _refuse_unpicklable(over)
         made |= over(bag.bits_of_bag(keys, over, made.header().body_size))
-        made.make_room()  # the parts were not counted together
+        made.make_room()  # the number of keys in all partitions together is not known
         return made
 
 
@@ -224,5 +252,5 @@ def _refuse_unpicklable(over: Callable[[Buffer], BloomFilter]) -> None:
         pickle.dumps(over)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise ParameterError(
-            f"functions for a cluster must be importable, not lambdas or local functions: {error}"
+            f"functions for a Dask bag must be importable, not lambdas or local functions: {error}"
         ) from None

@@ -14,59 +14,67 @@ from spvfilter.bloom.shape import cells_and_functions
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import MAX_SLICES
 
-MAX_GROWTH = 1024
-_COUNTED_AGAIN = 16  # the share of a slice that is left when its bits are first counted: more than chance adds to them
-_FEWER = 0.75  # of the optimal number of functions: 3 % more bits for a quarter less time
+MAX_GROWTH = 1024  # Largest ratio of the capacities of two successive slices (our choice).
+# The bits of a slice are first counted when a 16th of its capacity is left. This reserve is larger
+# than the error of the estimate.
+_COUNTED_AGAIN = 16
+_FEWER = 0.75  # Share of the optimal number of hash functions: a quarter less time for 3 % more bits.
 
 
 @public
 class Grown(NamedTuple):
-    """What is to be expected of a scalable filter that holds `items` distinct keys."""
+    """The expected state of a scalable filter that holds `items` distinct keys."""
 
     items: int
+    """Number of distinct keys."""
     slices: int
+    """Number of slices."""
     bits: int
+    """Number of bits of all slices."""
     most_hash_funcs: int
-    """Those of the last slice."""
+    """Number of hash functions of the last slice, which has the most."""
     fp_rate: float
-    """By the approximate formula."""
+    """False-positive rate of all slices together, by the approximate formula, from 0 to 1."""
 
 
 @public
 class Growth(NamedTuple):
-    """How a scalable filter grows: slice i, from 0 on, is for capacity * growth^i keys at the rate fp_rate (1 -
-    tightening) tightening^i.
+    """The rule by which a scalable filter grows.
 
-    The rates of all slices, however many, add up to less than `fp_rate`. Source: Almeida et al., "Scalable Bloom
-    Filters" (2007).
+    Slice i, from 0, holds capacity * growth^i keys at the rate fp_rate (1 - tightening) tightening^i. The rates of any
+    number of slices add up to less than `fp_rate`. Source: Almeida et al., "Scalable Bloom Filters" (2007).
     """
 
     capacity: int
+    """Number of keys of the first slice."""
     fp_rate: float
+    """Bound of the false-positive rate of all slices together, between 0 and 1."""
     growth: int = 2
+    """Ratio of the capacities of two successive slices, from 2 to 1024."""
     tightening: float = 0.5
+    """Ratio of the rates of two successive slices, between 0 and 1."""
 
     def checked(self) -> Self:
-        """Itself. Raises ParameterError for values outside their domain."""
+        """Return this value itself. Raises ParameterError if a field is outside its domain."""
         if not isinstance(self.growth, int) or not 2 <= self.growth <= MAX_GROWTH:
             raise ParameterError(f"growth must be a whole number from 2 to {MAX_GROWTH}: {self.growth!r}")
         if not isinstance(self.tightening, float) or not 0 < self.tightening < 1:
             raise ParameterError(f"tightening must be a number between 0 and 1, both excluded: {self.tightening!r}")
-        sizing.optimal(self.capacity, self.fp_rate)  # which checks both
+        sizing.optimal(self.capacity, self.fp_rate)  # checks capacity and rate
         return self
 
     def shape(self, number: int) -> tuple[int, float, int]:
-        """Capacity, rate and hash functions of a slice, the arguments of its BloomFilter.
+        """Return capacity, rate and hash functions of a slice: the arguments of its BloomFilter.
 
-        Raises ParameterError beyond what can be sized.
+        Raises ParameterError if the slice would be too large to compute its size.
         """
         rate = self.fp_rate * (1 - self.tightening) * self.tightening**number
         capacity = self.capacity * self.growth**number
-        sizing.optimal(capacity, rate)  # which checks both
+        sizing.optimal(capacity, rate)  # checks capacity and rate
         return capacity, rate, math.ceil(-math.log2(rate) * _FEWER)
 
     def slices_for(self, items: int) -> int:
-        """The number of slices that hold so many keys."""
+        """Return the number of slices that hold `items` keys."""
         count, room = 1, self.capacity
         while room < items:
             room += self.capacity * self.growth**count
@@ -74,7 +82,10 @@ class Growth(NamedTuple):
         return count
 
     def expected(self, items: int) -> Grown:
-        """What is to be expected with so many keys. Raises ParameterError beyond 64 slices, and what can be sized."""
+        """Return the expected state with `items` distinct keys.
+
+        Raises ParameterError if they need more than 64 slices, or a slice that is too large to compute its size.
+        """
         count = self.slices_for(items)
         if count > MAX_SLICES:
             raise ParameterError(f"{items} keys take {count} slices, at most {MAX_SLICES} are possible")
@@ -89,8 +100,18 @@ class Growth(NamedTuple):
         return Grown(items, count, bits, most, 0.0 - math.expm1(log_right))  # not -0.0
 
     def slice(self, number: int, hashing: HashFamily | None, encode: Encode) -> BloomFilter:
-        """An empty slice. Raises ParameterError, TooLargeError."""
+        """Make an empty slice.
+
+        Args:
+            number: Number of the slice, from 0.
+            hashing: The hash family; None for FastHash.
+            encode: Type of the keys, as for BloomFilter.
+
+        Raises:
+            ParameterError: The slice is too large to compute its size.
+            TooLargeError: The slice does not fit into memory.
+        """
         made = BloomFilter(*self.shape(number), hashing=hashing, encode=encode)
         assert made.room
-        made.room -= made.room // _COUNTED_AGAIN  # from there on its bits are counted
+        made.room -= made.room // _COUNTED_AGAIN  # when this room is used up, the bits are counted
         return made

@@ -1,4 +1,4 @@
-"""Hash families: how the k hash functions of a filter are derived from a key."""
+"""Hash families: rules that derive the k hash functions of a filter from a key."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ else:
 
 @public
 class HashFamily(Protocol):
-    """A family of hash functions. A filter's file stores `family` and `key`."""
+    """A family of hash functions. The file of a filter stores `family` and `key`."""
 
     @property
     def family(self) -> Family:
-        """The family's stable number."""
+        """Number of the family. It never changes, because files contain it."""
         ...
 
     @property
     def key(self) -> bytes:
-        """16 bytes that identify a member of the family."""
+        """16 bytes that identify a member of the family, such as its seed."""
         ...
 
     def functions(self, hash_funcs: int) -> Sequence[Callable[[bytes], int]] | None:
-        """The custom functions; None if the kernel implements the family."""
+        """Return the custom functions, or None if the kernel implements the family."""
         ...
 
 
@@ -48,85 +48,94 @@ def _check_u32(value: int, name: str) -> None:
 @public
 @dataclass(frozen=True, slots=True)
 class Bip37Hash:
-    """Function i is murmur3 x86_32 with seed i * 0xFBA4C795 + tweak, modulo m (BIP-37); m ≤ 2^32.
+    """BIP-37: function i is murmur3 x86_32 with the seed i * 0xFBA4C795 + tweak, modulo m.
+
+    A filter has at most 2^32 bits.
 
     Raises ParameterError unless `tweak` is a u32.
     """
 
     tweak: int = 0
+    """Tweak of the filter, a u32."""
     family = Family.BIP37
+    """Number of the family in files."""
 
     def __post_init__(self) -> None:
         _check_u32(self.tweak, "tweak")
 
     @property
     def key(self) -> bytes:
-        """The tweak as u32, then 12 zeros."""
+        """The tweak as u32 (little endian), then 12 zero bytes."""
         return self.tweak.to_bytes(4, "little") + bytes(12)
 
     def functions(self, hash_funcs: int) -> None:
-        """None: the kernel implements the family."""
+        """Return None: the kernel implements the family."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class FastHash:
-    """All functions from one murmur3 x64_128 of the key: h1 + i * h2, remixed, multiply-shift onto m.
+    """The default: all functions are derived from one murmur3 x64_128 of the key.
 
-    Not for keys that others can choose.
-
-    Raises ParameterError unless `seed` is a u32.
+    Function i is h1 + i * h2, mixed again and mapped onto m by multiply-shift. Do not use it if an attacker can choose
+    the keys. Raises ParameterError unless `seed` is a u32.
     """
 
     seed: int = 0
+    """Seed of murmur3, a u32."""
     family = Family.FAST
+    """Number of the family in files."""
 
     def __post_init__(self) -> None:
         _check_u32(self.seed, "seed")
 
     @property
     def key(self) -> bytes:
-        """The seed as u32, then 12 zeros."""
+        """The seed as u32 (little endian), then 12 zero bytes."""
         return self.seed.to_bytes(4, "little") + bytes(12)
 
     def functions(self, hash_funcs: int) -> None:
-        """None: the kernel implements the family."""
+        """Return None: the kernel implements the family."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class SipHash:
-    """All functions from one SipHash-2-4 with a secret key of 16 bytes.
+    """All functions are derived from one SipHash-2-4 of the key, with a secret of 16 bytes.
 
-    Without it, nobody can choose keys that fill or hit the filter.
-
-    Raises ParameterError unless `key` has 16 bytes.
+    An attacker without the secret cannot choose keys that fill the filter or that are false positives. Raises
+    ParameterError unless `key` has 16 bytes.
     """
 
     key: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
+    """The secret, 16 bytes; random by default. Files of the filter contain it."""
     family = Family.SIPHASH
+    """Number of the family in files."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, bytes) or len(self.key) != 16:
             raise ParameterError("a SipHash key must be 16 bytes")
 
     def functions(self, hash_funcs: int) -> None:
-        """None: the kernel implements the family."""
+        """Return None: the kernel implements the family."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class CustomHash:
-    """A custom family: one function `f(key, i) -> int`, or a list of k functions `f(key) -> int`; results are taken
-    modulo m.
+    """A custom family of hash functions, written in Python.
 
-    The functions get encoded keys. A filter's file stores a hash of `name`, so that it can be opened only with the same
-    family. Raises ParameterError for an empty name.
+    It is one function `f(key, i) -> int`, or a list of k functions `f(key) -> int`. Results are taken modulo m. The
+    functions receive encoded keys. The file of a filter stores a hash of `name`, and can be opened only with a family
+    of that name. Raises ParameterError for an empty name.
     """
 
     name: str
+    """Name of the family, not empty."""
     function: Callable[[bytes, int], int] | Sequence[Callable[[bytes], int]] = field(compare=False)
+    """Function of the encoded key and of the function's number, from 0; or a list of k functions of the encoded key."""
     family = Family.CUSTOM
+    """Number of the family in files."""
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -138,7 +147,7 @@ class CustomHash:
         return hashlib.sha256(self.name.encode()).digest()[:16]
 
     def functions(self, hash_funcs: int) -> Sequence[Callable[[bytes], int]]:
-        """The `hash_funcs` functions. Raises ParameterError if the family is a list of another length."""
+        """Return the `hash_funcs` functions. Raises ParameterError if the family is a list of another length."""
         if callable(self.function):
             return [partial(_call, self.function, i) for i in range(hash_funcs)]
         if len(self.function) != hash_funcs:
@@ -151,9 +160,9 @@ def _call(function: Callable[[bytes, int], int], i: int, data: bytes) -> int:
 
 
 def stored_family(number: int, key: bytes, given: HashFamily | None) -> HashFamily:
-    """The family in a file's header.
+    """Return the hash family that a file's header describes.
 
-    Raises ParameterError if `given` is another one, or missing for a custom family.
+    Raises ParameterError if `given` is another family, or if it is missing for a custom family.
     """
     if number == Family.CUSTOM:
         if given is None or given.family != Family.CUSTOM:

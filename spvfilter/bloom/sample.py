@@ -1,29 +1,31 @@
-"""The fill of a filter's cells at a glance: counted if they are few, else estimated from a sample, so that a look takes
-no time.
-"""
+"""A quick look at the fill of a filter: small filters are counted, larger ones are estimated from a sample."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-_PIECES = 16  # of a sample, evenly spread: as many pages, which a mapped file may have to read from a disk
-_PIECE = 1 << 12  # bytes; the 2^19 bits of 16 pieces tell the fill within 0.07 percent points, one standard deviation
+# Pieces of a sample, evenly spread. Each piece is a page that may have to be read from disk if the file is mapped.
+_PIECES = 16
+# Bytes of a piece. The 2^19 bits of 16 pieces show the fill with a standard deviation of 0.07 percentage points.
+_PIECE = 1 << 12
 
 
 class Glance(NamedTuple):
-    """The share of a filter's cells that are not zero, and whether all of them were counted."""
+    """The fill of a filter at a quick look."""
 
     fill: float
+    """Share of the cells that are not zero, from 0 to 1."""
     is_exact: bool
+    """True if all cells were counted, False if the fill was estimated from a sample."""
 
     def told(self, rate: float) -> str:
-        """In words, with the false-positive rate that follows from it."""
+        """Describe the fill and the false-positive rate that follows from it, in words."""
         about = "" if self.is_exact else "≈"
         return f"fill {about}{self.fill:.1%}, rate {about}{rate:.3g}"
 
 
 def glance(body: memoryview, cells: int, counting: bool) -> Glance:
-    """Look at bits or 4-bit counters: at all of them if they take up to 64 KiB, else at 16 pieces of 4 KiB."""
+    """Look at the bits or 4-bit counters: at all of them if they take up to 64 KiB, else at 16 pieces of 4 KiB."""
     size = len(body)
     if size <= _PIECES * _PIECE:
         return Glance(sum(_count(body[at : at + _PIECE], counting) for at in range(0, size, _PIECE)) / cells, True)
@@ -33,7 +35,7 @@ def glance(body: memoryview, cells: int, counting: bool) -> Glance:
 
 
 def _count(piece: memoryview, counting: bool) -> int:
-    """The number of bits, or of counters, that are not 0."""
+    """Return the number of bits, or of counters, that are not 0."""
     whole = int.from_bytes(piece, "little")
     if counting:
         whole = (whole | whole >> 1 | whole >> 2 | whole >> 3) & int.from_bytes(b"\x11" * len(piece), "little")

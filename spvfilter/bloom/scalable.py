@@ -24,23 +24,33 @@ if TYPE_CHECKING:
 
 @public
 class ScalableBloomFilter(SeriesCore):
-    """A Bloom filter for a number of keys that is not known: it grows, and its false-positive rate stays below the one
-    promised.
+    """A Bloom filter for an unknown number of keys: it grows, and its false-positive rate stays below `fp_rate`.
 
-    It is a series of Bloom filters, the slices. The first is made for `initial_capacity` keys, each further one for
-    `growth` times as many as the one before. Slice i has the rate fp_rate (1 - tightening) tightening^i, so that the
-    rates of all slices together never exceed `fp_rate`. A key that no slice contains is added to the last slice; once
-    its bits tell of as many keys as it was made for, the next one is made. Slices have about a quarter fewer hash
-    functions than is optimal, which costs 3 % more bits and saves a quarter of the time. At 10 and 100 times the
-    initial capacity a filter of 1 % takes 2.3 and 2.5 times the bits of one that was made for that many keys.
+    The filter is a series of Bloom filters, the slices. A new key is added to the last slice. When that slice is full,
+    the next one is made, for `growth` times as many keys and at a lower rate. Source: Almeida, Baquero, Preguiça and
+    Hutchison, "Scalable Bloom Filters" (2007); see `Growth` for the formulas.
 
-    `hashing` and `encode` are BloomFilter's. spvfilter.kernel.SeriesCore documents `add`, `in`, `update` and
-    `contains_many`, which threads may call concurrently as those of BloomFilter. Operations that need equal shapes
-    (`|`, `&`, `<=`) raise MismatchError: the slices of two series do not correspond, and a union of all slices would
-    break the promise. Raises ParameterError for arguments outside their domain, TooLargeError for a slice that does not
-    fit into memory.
+    At 10 and 100 times the initial capacity, a filter with a rate of 1 % has 2.3 and 2.5 times the bits of a
+    BloomFilter. Slices have a quarter fewer hash functions than the optimum: this saves a quarter of the time and costs
+    3 % more bits.
 
-    Source: Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom Filters" (2007).
+    The methods `add`, `in`, `update` and `contains_many` are documented at spvfilter.kernel.SeriesCore. Threads may
+    call them at the same time.
+
+    Args:
+        initial_capacity: Number of keys of the first slice.
+        fp_rate: Bound of the false-positive rate, between 0 and 1.
+        growth: Ratio of the capacities of two successive slices, from 2 to 1024.
+        tightening: Ratio of the rates of two successive slices, between 0 and 1.
+        hashing: The hash family, as for BloomFilter.
+        encode: Type of the keys, as for BloomFilter.
+
+    Raises:
+        ParameterError: An argument is outside its domain.
+        TooLargeError: A slice does not fit into memory.
+        CapacityError: The filter has 64 full slices.
+        MismatchError: The operation (`|`, `&` or `<=`) needs filters of equal shape, which the slices of two series do
+            not have.
     """
 
     __slots__ = (
@@ -82,20 +92,24 @@ class ScalableBloomFilter(SeriesCore):
 
     @property
     def plan(self) -> Growth:
-        """The parameters from which the slices follow."""
+        """The parameters from which the sizes of the slices follow."""
         return Growth(self.initial_capacity, self.nominal_fp_rate, self.growth, self.tightening)
 
     @property
     def _given_encoding(self) -> Encode:
-        """What `encode` has to be for a filter of the same keys."""
+        """The argument `encode` that a filter with the same keys needs."""
         return self._encode_with or ENCODES[self.slices[0].encoding]
 
     def make_room(self) -> None:
-        """Called by the kernel before a new key is added where no room is known: makes the next slice if the last one
-        is full.
+        """Make the next slice if the last one is full.
 
-        A slice is full once its bits tell of as many keys as it was made for: so its rate is not exceeded, whatever
-        bits its keys chose. Raises TooLargeError, and CapacityError beyond 64 slices.
+        The kernel calls this before it adds a new key if no room is known.
+
+        A slice is full when the estimate from its set bits reaches its capacity. Its rate is therefore kept for any
+        keys, even if they set more bits than average.
+
+        Raises TooLargeError if the next slice does not fit into memory, and CapacityError if there are 64 slices
+        already.
         """
         with counting_lock():
             self._grow()
@@ -105,7 +119,7 @@ class ScalableBloomFilter(SeriesCore):
         last = slices[-1]
         assert last.capacity is not None
         assert last.room is not None
-        if last.room > 0:  # another thread was faster
+        if last.room > 0:  # another thread has made the slice already
             return
         left = last.capacity - last.approx_len
         if left >= 1:
@@ -116,33 +130,34 @@ class ScalableBloomFilter(SeriesCore):
 
     @property
     def encoding(self) -> Encoding:
-        """The keys' encoding."""
+        """Encoding of the keys."""
         return self.slices[0].encoding
 
     @property
     def family(self) -> Family:
-        """The hash family's number."""
+        """Number of the hash family."""
         return self.slices[0].family
 
     @property
     def capacity(self) -> int:
-        """The number of keys for which the present slices were made."""
+        """Number of keys that the existing slices were made for."""
         return sum(slice.capacity or 0 for slice in self.slices)
 
     @property
     def bits(self) -> int:
-        """The number of bits of all slices."""
+        """Number of bits of all slices."""
         return sum(slice.bits for slice in self.slices)
 
     @property
     def fill(self) -> float:
-        """The share of set bits in all slices, 0 to 1."""
+        """Share of set bits in all slices, from 0 to 1."""
         return sum(slice.set_bits() for slice in self.slices) / self.bits
 
     @property
     def approx_len(self) -> float:
-        """The estimated number of distinct keys: the sum of the slices' estimates; infinite if every bit of a slice is
-        set.
+        """Estimated number of distinct keys: the sum of the estimates of the slices.
+
+        It is infinite if every bit of a slice is set.
         """
         return sum(slice.approx_len for slice in self.slices)
 
@@ -151,20 +166,18 @@ class ScalableBloomFilter(SeriesCore):
         return round(self.approx_len)
 
     def __bool__(self) -> bool:
-        """Whether any key was added."""
+        """True if any key was added."""
         return any(self.slices)
 
     @property
     def current_fp_rate(self) -> float:
-        """The present false-positive rate: one minus the probability that no slice contains a key that was never
-        added.
-        """
+        """Current false-positive rate: the probability that a slice contains a key that was never added."""
         return -math.expm1(sum(math.log1p(-min(slice.current_fp_rate, 1 - 2**-53)) for slice in self.slices))
 
     def clear(self) -> None:
-        """Remove all keys. The slices that were made stay, and are filled from the last one on.
+        """Remove all keys. The slices remain, and new keys are added to the last one.
 
-        Raises ReadOnlyError.
+        Raises ReadOnlyError if the memory is read-only.
         """
         for slice in self.slices:
             slice.clear()
@@ -174,15 +187,23 @@ class ScalableBloomFilter(SeriesCore):
         return seriesformat.packed(self.plan, self.slices)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the filter to a file of mode 0600 that atomically replaces `path` and is flushed to disk."""
+        """Write the filter to a file of mode 0600. The file replaces `path` atomically and is flushed to disk."""
         seriesformat.save(Path(path), self.plan, self.slices)
 
     @classmethod
     def from_bytes(cls, raw: Buffer, *, hashing: HashFamily | None = None, encode: Encode = None) -> Self:
-        """The filter in the contents of a file. Custom `hashing` and `encode` must be passed again.
+        """Make a filter from the contents of its file.
 
-        Raises FormatError if the data is truncated, too long, damaged, not a scalable filter, or of an unknown version
-        or family; ParameterError if `hashing` or `encode` differs from the file's; TooLargeError.
+        Args:
+            raw: The contents of the file.
+            hashing: The hash family. Needed only for a custom family, which a file cannot contain.
+            encode: The encoding of keys. Needed only for a custom function, which a file cannot contain.
+
+        Raises:
+            FormatError: The data is truncated, too long, damaged or not a scalable filter, or has an unknown version or
+                family.
+            ParameterError: `hashing` or `encode` differs from the file's.
+            TooLargeError: The filter does not fit into memory.
         """
         made = cls._over(memoryview(raw).cast("B"), True, hashing, encode)
         return cls._made(made.plan, [slice.copy() for slice in made.slices])
@@ -197,11 +218,22 @@ class ScalableBloomFilter(SeriesCore):
         hashing: HashFamily | None = None,
         encode: Encode = None,
     ) -> Self:
-        """The filter in a file.
+        """Open the filter in a file.
 
-        With `mmap` its bits stay in the file, shared with all that map it, and cannot be changed: a filter that grows
-        does not fit into the file it came from. `verify` reads the whole file once to check the CRCs; without it only
-        the headers are checked. Raises OSError, FormatError, ParameterError and TooLargeError as `from_bytes` does.
+        Args:
+            path: Path of the file.
+            mmap: True leaves the bits in the file. All filters that map it share them, and no key can be added: a
+                filter that grows does not fit into its old file.
+            verify: True reads the whole file once to check the CRCs. False checks only the headers.
+            hashing: The hash family. Needed only for a custom family.
+            encode: The encoding of keys. Needed only for a custom function.
+
+        Raises:
+            FormatError: The file is truncated, too long, damaged or not a scalable filter, or has an unknown version or
+                family.
+            ParameterError: `hashing` or `encode` differs from the file's.
+            TooLargeError: The filter does not fit into memory.
+            OSError: The file cannot be read.
         """
         if mmap:
             with Path(path).open("rb") as file:
@@ -212,7 +244,7 @@ class ScalableBloomFilter(SeriesCore):
     def _over(
         cls, whole: memoryview, verify: bool, hashing: HashFamily | None, encode: Encode, *, private: bool = False
     ) -> Self:
-        """A filter over the contents of a file, which are checked."""
+        """Return a filter over the contents of a file, after checking them."""
         header, plan, bodies = seriesformat.parse(whole, verify)
         family, function = given_or_stored(header, hashing, encode)
         return cls._made(plan, [BloomFilter._made(of, family, function, body, private=private) for of, body in bodies])
@@ -224,33 +256,34 @@ class ScalableBloomFilter(SeriesCore):
         return made
 
     def copy(self) -> Self:
-        """An independent filter in memory with the same keys. Raises TooLargeError."""
+        """Return an independent filter in memory with the same keys. Raises TooLargeError if it does not fit."""
         return self._made(self.plan, [slice.copy() for slice in self.slices])
 
     def __eq__(self, other: object) -> bool:
-        """Whether both have the same parameters and the same slices with the same contents."""
+        """True if both filters have the same parameters and the same slices with the same contents."""
         if not isinstance(other, ScalableBloomFilter):
             return NotImplemented
         return self.plan == other.plan and self.slices == other.slices
 
     def __or__(self, other: GenericFilter | ScalableBloomFilter) -> NoReturn:
-        """Raises MismatchError: it cannot be combined with other filters, nor compared but by `==`."""
+        """Raise MismatchError: a scalable filter cannot be combined with another filter.
+
+        Two scalable filters can be compared only by `==`.
+        """
         if not isinstance(other, (GenericFilter, ScalableBloomFilter)):
             return NotImplemented
         raise MismatchError("a scalable filter has no operations with other filters: their slices do not correspond")
 
     __ror__ = __and__ = __rand__ = __ior__ = __iand__ = __le__ = __ge__ = __or__
 
-    __hash__ = None  # type: ignore[assignment]  # a filter changes
+    __hash__ = None  # type: ignore[assignment]  # a filter can change, so it has no hash
 
     def __reduce__(self) -> tuple[object, ...]:
         own = self.hashing if self.family == Family.CUSTOM else None
         return partial(type(self).from_bytes, hashing=own, encode=self._encode_with), (bytes(self),)
 
     def __repr__(self) -> str:
-        """Its parameters, fill and rate; ≈ marks those of a sample of its bits, as large filters are not counted
-        here.
-        """
+        """Parameters, fill and rate. A value that was estimated from a sample of a large filter is marked with ≈."""
         shape = (
             f"{self.initial_capacity} keys first, at {self.nominal_fp_rate:g}, growth {self.growth}, tightening"
             f" {self.tightening:g}"

@@ -1,10 +1,14 @@
-"""The file format of scalable Bloom filters: the header of fileformat.py, the parameters of growth, and a whole file
-for each slice.
+"""The file format of scalable Bloom filters: a header, the parameters of growth, and a whole file for each slice.
 
-0  64  a header of kind 3: k is the number of slices, m the number of bits of all that is between this header and the
-last CRC; capacity and rate are the initial capacity and the rate of the whole; flags are 0 64  8  growth 72  8
-tightening, IEEE 754 double 80  …  the slices' files, one after the other: headers of kind 1 of the same hash family,
-key and encoding, bits, CRC end 4  CRC-32 of everything before
+Integers are little endian.
+
+    0  64  header as in fileformat.py, of kind 3, with these differences: k is the number of slices; m is the number
+           of bits between this header and the last CRC; capacity and rate are the initial capacity and the rate of
+           the whole filter; flags are 0
+    64  8  growth
+    72  8  tightening, IEEE 754 double
+    80  …  the files of the slices: headers of kind 1 with the same hash family, key and encoding, bits, CRC
+    end 4  CRC-32 of everything before
 """
 
 from __future__ import annotations
@@ -37,14 +41,15 @@ _GROWTH = struct.Struct("<Qd")
 
 
 class _Summed(io.RawIOBase):
-    """A file and the CRC of what was written to it."""
+    """A file that computes the CRC of everything that is written to it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__()
         self._file = file
         self.crc = 0
 
-    def write(self, raw: bytes) -> int:  # type: ignore[override]  # of any buffer
+    def write(self, raw: bytes) -> int:  # type: ignore[override]  # the base class takes any buffer
+        """Write the bytes."""
         self.crc = zlib.crc32(raw, self.crc)
         return self._file.write(raw)
 
@@ -59,12 +64,12 @@ def write_to(file: IO[bytes], plan: Growth, slices: Sequence[BloomFilter]) -> No
     summed = _Summed(file)
     summed.write(header.pack() + _GROWTH.pack(plan.growth, plan.tightening))
     for slice in slices:
-        fileformat.write_to(summed, slice.header(), slice.body)  # type: ignore[arg-type]  # it only writes
+        fileformat.write_to(summed, slice.header(), slice.body)  # type: ignore[arg-type]  # only `write` is called
     file.write(summed.crc.to_bytes(TRAILER_SIZE, "little"))
 
 
 def packed(plan: Growth, slices: Sequence[BloomFilter]) -> bytes:
-    """The contents of a file."""
+    """Return the contents of the file of a scalable filter."""
     file = io.BytesIO()
     write_to(file, plan, slices)
     return file.getvalue()
@@ -77,7 +82,10 @@ def save(path: Path, plan: Growth, slices: Sequence[BloomFilter]) -> None:
 
 
 def read(path: Path) -> memoryview:
-    """The contents of a file that starts like a scalable filter. Raises OSError, FormatError, TooLargeError."""
+    """Return the contents of the file of a scalable filter. Only its header is checked.
+
+    Raises OSError, FormatError for the file of another filter, and TooLargeError if it does not fit into memory.
+    """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         header_of(file.read(HEADER_SIZE), size)
@@ -88,14 +96,14 @@ def read(path: Path) -> memoryview:
 
 
 def mapped(file: IO[bytes]) -> memoryview:
-    """The contents of such a file, mapped into memory. Raises OSError, FormatError."""
+    """Map the file of a scalable filter into memory. Only its header is checked. Raises OSError, FormatError."""
     size = os.fstat(file.fileno()).st_size
     header_of(file.read(HEADER_SIZE), size)
     return memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
 
 
 def header_of(raw: bytes | memoryview, size: int) -> FileHeader:
-    """The header of a scalable filter's file of `size` bytes. Raises FormatError."""
+    """Return the header of a scalable filter's file of `size` bytes. Raises FormatError if it is not such a file."""
     header = FileHeader.parse(bytes(raw[:HEADER_SIZE]))
     if header.kind != KIND_SERIES:
         raise FormatError(f"kind {header.kind} is not a ScalableBloomFilter", offset=10, field="kind")
@@ -106,13 +114,16 @@ def header_of(raw: bytes | memoryview, size: int) -> FileHeader:
     if header.cells % 8 or header.cells < 8 * (_GROWTH.size + HEADER_SIZE):
         raise FormatError(f"{header.cells} bits", offset=20, field="bits")
     if not header.capacity:
-        raise FormatError("a series has an initial capacity", offset=28, field="capacity")
+        raise FormatError("a series needs an initial capacity, this one has 0", offset=28, field="capacity")
     fileformat.check_size(header, size)
     return header
 
 
 def parse(whole: memoryview, verify: bool) -> tuple[FileHeader, Growth, list[tuple[FileHeader, memoryview]]]:
-    """Header, growth, and the header and bits of each slice. `verify` also checks the CRC. Raises FormatError."""
+    """Return header, growth, and the header and bits of each slice.
+
+    `verify` checks the CRC too. Raises FormatError for a malformed file.
+    """
     header = header_of(whole, len(whole))
     end = len(whole) - TRAILER_SIZE
     if verify and _checksum(whole[:end]) != bytes(whole[end:]):
@@ -138,7 +149,7 @@ def parse(whole: memoryview, verify: bool) -> tuple[FileHeader, Growth, list[tup
 
 
 def _slice(header: FileHeader, rest: memoryview) -> FileHeader:
-    """The header of the slice at the start of the rest of a file. Raises FormatError."""
+    """Return the header of the slice at the start of `rest`. Raises FormatError if it does not fit the series."""
     part = FileHeader.parse(bytes(rest[:HEADER_SIZE]))
     if part.kind != KIND_BITS or part.flags:
         raise FormatError(
@@ -149,7 +160,7 @@ def _slice(header: FileHeader, rest: memoryview) -> FileHeader:
             "the slice has another hash family, key or encoding than the series", offset=11, field="family"
         )
     if not part.capacity:
-        raise FormatError("a slice has a capacity", offset=28, field="capacity")
+        raise FormatError("a slice needs a capacity, this one has 0", offset=28, field="capacity")
     fileformat.check_size(part, min(len(rest), HEADER_SIZE + part.body_size + TRAILER_SIZE))
     fileformat.check_padding(part, rest[HEADER_SIZE + part.body_size - 1])
     return part

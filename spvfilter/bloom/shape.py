@@ -1,4 +1,4 @@
-"""The shape of a new filter: m and k from what it is made for."""
+"""The shape of a new filter: the numbers of cells m and hash functions k, from the arguments of the constructor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spvfilter.errors import ParameterError
 def cells_and_functions(
     capacity: int | None, fp_rate: float | None, hash_funcs: int | None, bits: int | None, partitioned: bool
 ) -> tuple[int, int]:
-    """(m, k) from the given arguments. Raises ParameterError unless they determine both."""
+    """Return (m, k) for the arguments of a filter. Raises ParameterError unless they determine both."""
     if bits is not None:
         if capacity is not None or fp_rate is not None or hash_funcs is None:
             raise ParameterError("give capacity and fp_rate (and hash_funcs), or bits and hash_funcs")
@@ -22,20 +22,20 @@ def cells_and_functions(
         cells, functions = bits, hash_funcs
         if partitioned and cells % functions:
             raise ParameterError(
-                f"the bits of a partitioned filter must be a multiple of its functions: {bits} and {hash_funcs}"
+                f"the bits of a partitioned filter must be a multiple of its hash_funcs: {bits} and {hash_funcs}"
             )
         return cells, functions
     if capacity is None or fp_rate is None:
         raise ParameterError("give capacity and fp_rate (and hash_funcs), or bits and hash_funcs")
     if type(capacity) is int and type(fp_rate) is float and (hash_funcs is None or type(hash_funcs) is int):
         return _sized(capacity, fp_rate, hash_funcs, bool(partitioned))
-    # types that sizing refuses, or that equal others
+    # without the cache: other types may be invalid, or equal to a cached argument (1.0 == 1)
     return _sized.__wrapped__(capacity, fp_rate, hash_funcs, bool(partitioned))
 
 
 @lru_cache(maxsize=256)
 def _sized(capacity: int, fp_rate: float, hash_funcs: int | None, partitioned: bool) -> tuple[int, int]:
-    """(m, k) for keys at a rate: many small filters are of one size."""
+    """Return (m, k) for a capacity and a rate. It is cached, because many small filters have the same size."""
     if hash_funcs is None:
         cells, functions = sizing.optimal(capacity, fp_rate)
     else:

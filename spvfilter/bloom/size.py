@@ -1,4 +1,4 @@
-"""Size: how large a filter is, and what is to be expected of it under any load, before it is made."""
+"""Size: the size of a filter, and its expected rates under any load, before the filter is made."""
 
 from __future__ import annotations
 
@@ -9,35 +9,39 @@ from spvfilter._public import public
 from spvfilter.bloom import fileformat, sizing
 from spvfilter.errors import ParameterError
 
-_EXACT_FUNCTIONS = 256  # up to here the exact rate takes less than 0.3 s
+_EXACT_FUNCTIONS = 256  # Up to this number of functions the exact rate takes less than 0.3 s.
 
 
 @public
 class Expected(NamedTuple):
-    """What is to be expected of a filter that holds `items` distinct keys."""
+    """The expected state of a filter that holds `items` distinct keys."""
 
     items: int
+    """Number of distinct keys."""
     fill: float
-    """The share of set bits, or of counters that are not 0."""
+    """Share of set bits, or of counters that are not 0, from 0 to 1."""
     fp_rate: float
-    """By the approximate formula."""
+    """False-positive rate by the approximate formula, from 0 to 1."""
     fp_rate_exact: float | None
-    """None for more than 256 hash functions."""
+    """Exact false-positive rate, from 0 to 1; None for more than 256 hash functions, because it would take long."""
     counter_overflow: float
-    """The probability that one counter of a counting filter sticks at 15."""
+    """Probability that a given counter of a counting filter reaches 15 and stays there."""
     stuck_counters: float
-    """The number of those counters."""
+    """Expected number of counters that have reached 15."""
 
 
 @public
 class Size(NamedTuple):
-    """The size of a filter for n keys: m bits, or 4-bit counters, and k hash functions."""
+    """The size of a filter for n keys: m bits (or 4-bit counters) and k hash functions."""
 
     capacity: int
+    """Number of keys n that the filter is made for."""
     fp_rate: float | None
-    """At most, at capacity; None if it was not asked for."""
+    """Highest false-positive rate at capacity, between 0 and 1; None if no rate was requested."""
     bits: int
+    """Number of bits m, or of 4-bit counters."""
     hash_funcs: int
+    """Number of hash functions k."""
 
     @classmethod
     def of(
@@ -48,12 +52,20 @@ class Size(NamedTuple):
         *,
         bits: int | None = None,
     ) -> Self:
-        """The size that follows from two of capacity, rate and bits; without `hash_funcs` with the best number of
-        functions.
+        """Compute the size from two of capacity, rate and bits.
 
-        Bits that follow are rounded up to 4 bytes, as those of a BloomFilter; a capacity that follows is the largest.
-        Raises ParameterError for one or all three of them, for values outside their domain, and for a rate that the
-        bits exceed with a single key.
+        The number of bits is rounded up to a multiple of 4 bytes, as a BloomFilter does. A computed capacity is the
+        largest number of keys that keeps the rate.
+
+        Args:
+            capacity: Number of keys.
+            fp_rate: Highest false-positive rate at capacity, between 0 and 1.
+            hash_funcs: Number of hash functions; by default the best number.
+            bits: Number of bits.
+
+        Raises:
+            ParameterError: Not exactly two of the three are given, a value is outside its domain, or the bits exceed
+                the rate with a single key.
         """
         if bits is None and capacity is not None and fp_rate is not None:
             if hash_funcs is None:
@@ -63,7 +75,7 @@ class Size(NamedTuple):
             return cls(capacity, float(fp_rate), sizing.align_bits(bits), hash_funcs)
         if fp_rate is None and capacity is not None and bits is not None:
             functions = sizing.optimal_hash_funcs(bits, capacity) if hash_funcs is None else hash_funcs
-            sizing.fp_rate(bits, functions, capacity)  # which checks them
+            sizing.fp_rate(bits, functions, capacity)  # checks the arguments
             return cls(capacity, None, bits, functions)
         if capacity is None and fp_rate is not None and bits is not None:
             if hash_funcs is None:
@@ -89,16 +101,19 @@ class Size(NamedTuple):
 
     @property
     def byte_size(self) -> int:
-        """The bytes of a BloomFilter's bits."""
+        """Size of the bits of a BloomFilter, in bytes."""
         return fileformat.body_size(fileformat.KIND_BITS, self.bits)
 
     @property
     def counting_byte_size(self) -> int:
-        """The bytes of a CountingBloomFilter's counters."""
+        """Size of the counters of a CountingBloomFilter, in bytes."""
         return fileformat.body_size(fileformat.KIND_COUNTERS, self.bits)
 
     def expected(self, items: int) -> Expected:
-        """What is to be expected with so many keys. Raises ParameterError for a number outside its domain."""
+        """Return the expected state with `items` distinct keys.
+
+        Raises ParameterError for a number outside its domain.
+        """
         rate = sizing.fp_rate(self.bits, self.hash_funcs, items)
         exact = sizing.fp_rate_exact(self.bits, self.hash_funcs, items) if self.hash_funcs <= _EXACT_FUNCTIONS else None
         overflow = sizing.counter_overflow(self.bits, self.hash_funcs, items)

@@ -1,8 +1,9 @@
-"""Sizes, false-positive rates and estimates of Bloom filters as pure functions of counts.
+"""Sizes, false-positive rates and estimates of Bloom filters, as pure functions of counts.
 
-In all functions `bits` is m, `hash_funcs` k, `items` or `capacity` n, `set_bits` X, and `fp_rate` p, a probability (not
-percent). Formulas without another source are those of Broder and Mitzenmacher, "Network Applications of Bloom Filters"
-(2004).
+In all functions `bits` is m, `hash_funcs` is k, `items` or `capacity` is n, and `set_bits` is X. `fp_rate` is p, a
+probability (not a percentage).
+
+Formulas without another source are from Broder and Mitzenmacher, "Network Applications of Bloom Filters" (2004).
 """
 
 from __future__ import annotations
@@ -43,16 +44,18 @@ __all__ = [
     "optimal_hash_funcs",
 ]
 
-MAX_COUNT = 2**63 - 1  # bits or items; more than any machine holds, and floats are too coarse for larger numbers
-MAX_HASH_FUNCS = 1075  # the optimum for the smallest positive float is 1074, and the next integer is tried too
-MAX_COUNTER = 2**16 - 1  # the largest counter value, of 16-bit counters
+# Largest number of bits or items: more than any machine holds. Floats are too coarse for larger numbers.
+MAX_COUNT = 2**63 - 1
+# Largest number of hash functions: the optimum for the smallest positive float, 1074, plus 1, which is tried too.
+MAX_HASH_FUNCS = 1075
+MAX_COUNTER = 2**16 - 1  # Largest value of a counter: counters have at most 16 bits.
 _LN2 = math.log(2)
-_FULL_LOAD = 50.0  # functions of a filter's items for each bit: not one in 10^21 is still 0
-_SUMMED_KEYS = 1024  # up to here fp_rate_while_filling adds the rates one by one
+_FULL_LOAD = 50.0  # Load kn/m from which on fewer than one bit in 10^21 is still 0.
+_SUMMED_KEYS = 1024  # Up to this number of keys, fp_rate_while_filling adds the rates one by one.
 
 
 def optimal_bits_per_item(fp_rate: float) -> float:
-    """The optimal number of bits per item, -ln p / (ln 2)^2, for real k; an integer k never needs fewer.
+    """Return the optimal number of bits per item, -ln p / (ln 2)^2, for real k. An integer k never needs fewer bits.
 
     Raises ParameterError unless 0 < fp_rate < 1.
     """
@@ -60,37 +63,50 @@ def optimal_bits_per_item(fp_rate: float) -> float:
 
 
 def optimal(capacity: int, fp_rate: float) -> tuple[int, int]:
-    """The smallest number of bits, and its number of hash functions, with which `capacity` items stay at or below
-    `fp_rate`.
+    """Return the smallest number of bits with which `capacity` items keep `fp_rate`, and its number of hash functions.
 
-    The real optimum k = -log2 p lies between two integers; `bits_for` is computed for both, and the smaller filter
-    wins. The approximate rate meets `fp_rate`; `fp_rate_exact` exceeds it by a relative error of about k / m. Raises
-    ParameterError for a capacity or rate outside its domain.
+    The real optimum k = -log2 p lies between two integers. Both are tried, and the smaller filter is returned. The
+    approximate rate meets `fp_rate`; `fp_rate_exact` exceeds it by a relative error of about k / m.
+
+    Raises ParameterError for a capacity or a rate outside its domain.
     """
     below = max(1, math.floor(-math.log2(_probability(fp_rate))))
     return min((bits_for(capacity, fp_rate, hash_funcs), hash_funcs) for hash_funcs in (below, below + 1))
 
 
 def bits_for(capacity: int, fp_rate: float, hash_funcs: int) -> int:
-    """The smallest number of bits for a given p and k: m = -k n / ln(1 - p^(1/k)), rounded up so that `fp_rate(m, k,
-    n)` <= p.
+    """Return the smallest number of bits for n items at p with k functions: m = -k n / ln(1 - p^(1/k)), rounded up.
 
-    Raises ParameterError for arguments outside their domain, or when the answer exceeds MAX_COUNT.
+    The result keeps the approximate rate: `fp_rate(m, k, n)` <= p.
+
+    Args:
+        capacity: Number of items n, at least 1.
+        fp_rate: Highest false-positive rate p, between 0 and 1.
+        hash_funcs: Number of hash functions k.
+
+    Raises:
+        ParameterError: An argument is outside its domain, or the result exceeds MAX_COUNT.
     """
     _items("capacity", capacity, least=1)
     _hash_funcs(hash_funcs)
-    # ln(1 - p^(1/k)), the log of the share of bits still 0
+    # ln(1 - p^(1/k)): the logarithm of the share of bits that are still 0
     log_empty = _log1mexp(math.log(_probability(fp_rate)) / hash_funcs)
     return _whole_bits(hash_funcs * capacity, -log_empty, capacity, fp_rate, hash_funcs)
 
 
 def bits_for_taylor(capacity: int, fp_rate: float, hash_funcs: int) -> int:
-    """The number of bits for a given p and k by a Taylor series: m = 2 k n / (2c + c^2), c = p^(1/k).
+    """Return the number of bits for a given p and k by a Taylor series: m = 2 k n / (2c + c^2), c = p^(1/k).
 
-    It meets p, but oversizes.
+    Use it only to compare with published sizes. It meets p, but it is larger than the result of `bits_for`. For k = 3
+    the difference is 9.1 %, 1.7 %, 0.3 % and 0.07 % at p = 0.1, 0.01, 0.001 and 0.0001.
 
-    It serves comparison with published sizes: for k = 3 it takes 9.1 %, 1.7 %, 0.3 %, 0.07 % more than `bits_for`
-    at p = 0.1, 0.01, 0.001, 0.0001. Raises ParameterError as `bits_for` does.
+    Args:
+        capacity: Number of items n, at least 1.
+        fp_rate: Highest false-positive rate p, between 0 and 1.
+        hash_funcs: Number of hash functions k.
+
+    Raises:
+        ParameterError: An argument is outside its domain, or the result exceeds MAX_COUNT.
     """
     _items("capacity", capacity, least=1)
     _hash_funcs(hash_funcs)
@@ -99,23 +115,31 @@ def bits_for_taylor(capacity: int, fp_rate: float, hash_funcs: int) -> int:
 
 
 def capacity_for(bits: int, fp_rate: float, hash_funcs: int) -> int:
-    """The largest number of items with which m bits and k functions stay at or below p: n = -(m/k) ln(1 - p^(1/k)),
-    rounded down.
+    """Return the largest n with which m bits and k functions keep p: n = -(m/k) ln(1 - p^(1/k)), rounded down.
 
-    0 if a single item exceeds it. Raises ParameterError for arguments outside their domain.
+    Args:
+        bits: Number of bits m.
+        fp_rate: Highest false-positive rate p, between 0 and 1.
+        hash_funcs: Number of hash functions k.
+
+    Returns:
+        The number of items; 0 if a single item exceeds the rate.
+
+    Raises:
+        ParameterError: An argument is outside its domain.
     """
     _filter(bits, hash_funcs)
     items = math.floor(bits / hash_funcs * -_log1mexp(math.log(_probability(fp_rate)) / hash_funcs))
     step = 1
-    while items and _approximate(bits, hash_funcs, items) > fp_rate:  # by rounding errors
+    while items and _approximate(bits, hash_funcs, items) > fp_rate:  # because of rounding errors
         items, step = max(0, items - step), 2 * step
     return min(items, MAX_COUNT)
 
 
 def optimal_capacity(bits: int, fp_rate: float) -> tuple[int, int]:
-    """The largest number of items that m bits hold at or below p, and the number of hash functions with which they do.
+    """Return the largest number of items that m bits hold at rate p, and the number of hash functions for it.
 
-    As for `optimal`, the integers on both sides of k = -log2 p are tried. Raises ParameterError for arguments outside
+    As in `optimal`, the integers on both sides of k = -log2 p are tried. Raises ParameterError for arguments outside
     their domain.
     """
     _bits(bits)
@@ -125,10 +149,9 @@ def optimal_capacity(bits: int, fp_rate: float) -> tuple[int, int]:
 
 
 def optimal_hash_funcs(bits: int, capacity: int) -> int:
-    """The number of hash functions, up to MAX_HASH_FUNCS, that gives m bits with n items the lowest rate: an integer
-    next to (m/n) ln 2.
+    """Return the number of hash functions, up to MAX_HASH_FUNCS, that gives m bits with n items the lowest rate.
 
-    Raises ParameterError for counts outside their domain.
+    It is an integer next to (m/n) ln 2. Raises ParameterError for counts outside their domain.
     """
     _bits(bits)
     _items("capacity", capacity, least=1)
@@ -137,16 +160,25 @@ def optimal_hash_funcs(bits: int, capacity: int) -> int:
 
 
 def align_bits(bits: int, unit: int = 32) -> int:
-    """`bits` rounded up to a multiple of `unit` bits; 32 is 4 bytes. Raises ParameterError if either is below 1."""
+    """Return `bits` rounded up to a multiple of `unit` bits (32 bits are 4 bytes).
+
+    Raises ParameterError if one of them is below 1.
+    """
     _bits(bits)
     _whole("unit", unit, 1, MAX_COUNT)
     return -(-bits // unit) * unit
 
 
 def fp_rate(bits: int, hash_funcs: int, items: int) -> float:
-    """The approximate false-positive rate, (1 - e^(-kn/m))^k: slightly too small, most noticeably for small m.
+    """Return the approximate false-positive rate, (1 - e^(-kn/m))^k. It is slightly too small, most of all for small m.
 
-    Raises ParameterError for counts outside their domain; items may be 0.
+    Args:
+        bits: Number of bits m.
+        hash_funcs: Number of hash functions k.
+        items: Number of items n, at least 0.
+
+    Raises:
+        ParameterError: A count is outside its domain.
     """
     _filter(bits, hash_funcs)
     _items("items", items)
@@ -154,10 +186,17 @@ def fp_rate(bits: int, hash_funcs: int, items: int) -> float:
 
 
 def fp_rate_bound(bits: int, hash_funcs: int, items: int) -> float:
-    """A strict upper bound of the exact rate, (1 - e^(-k(n + 0.5)/(m - 1)))^k, for m >= 2.
+    """Return a strict upper bound of the exact rate, (1 - e^(-k(n + 0.5)/(m - 1)))^k.
 
     Source: Goel and Gupta, "Small Subset Queries and Bloom Filters Using Ternary Associative Memories" (2010).
-    Raises ParameterError for counts outside their domain; items may be 0.
+
+    Args:
+        bits: Number of bits m, at least 2.
+        hash_funcs: Number of hash functions k.
+        items: Number of items n, at least 0.
+
+    Raises:
+        ParameterError: A count is outside its domain.
     """
     _whole("bits", bits, 2, MAX_COUNT)
     _hash_funcs(hash_funcs)
@@ -166,33 +205,43 @@ def fp_rate_bound(bits: int, hash_funcs: int, items: int) -> float:
 
 
 def fp_rate_exact(bits: int, hash_funcs: int, items: int) -> float:
-    """The exact rate for independent uniform hash functions: the mean of (X/m)^k over the distribution of X.
+    """Return the exact rate for independent uniform hash functions: the mean of (X/m)^k over the distribution of X.
 
-    It is not summed over X: a k-step recursion gives the probability that the k probes fall on j distinct bits, and j
-    given bits are all set with probability sum_i (-1)^i C(j, i) (1 - i/m)^(kn). That sum suffers from cancellation, so
-    it is computed in decimals with enough digits for a correctly rounded float. Cost: about k^2 operations on numbers
-    of 50 + 0.3 k - log10(p) digits, independent of m and n: under a millisecond for k = 7, some seconds for k = 1000.
-    Rates below the smallest float are 0.0. Source: Bose et al., "On the false-positive rate of Bloom filters" (2008);
-    Christensen, Roginsky and Jimeno, "A new analysis of the false positive rate of a Bloom filter" (2010). Raises
-    ParameterError for counts outside their domain; items may be 0.
+    A result below the smallest float is 0.0. The cost is about k^2 operations on long decimal numbers: less than a
+    millisecond for k = 7, some seconds for k = 1000. It does not depend on m and n.
+
+    Sources: Bose et al., "On the false-positive rate of Bloom filters" (2008); Christensen, Roginsky and Jimeno, "A new
+    analysis of the false positive rate of a Bloom filter" (2010).
+
+    Args:
+        bits: Number of bits m.
+        hash_funcs: Number of hash functions k.
+        items: Number of items n, at least 0.
+
+    Raises:
+        ParameterError: A count is outside its domain.
     """
     approximate = fp_rate(bits, hash_funcs, items)
     if items == 0 or (approximate == 0.0 and fp_rate_bound(bits, hash_funcs, items) == 0.0):
         return 0.0
+    # A k-step recursion gives the probability that the k probes hit j distinct bits. The probability that j given bits
+    # are all set is sum_i (-1)^i C(j, i) (1 - i/m)^(kn). That sum suffers from cancellation, so it is computed with
+    # 50 + 0.3 k - log10(p) decimal digits, enough for a correctly rounded float.
     throws = hash_funcs * items
-    # digits lost to cancellation: the terms reach 2^k, and the result is at least the approximate rate (Jensen's
-    # inequality)
+    # Digits lost to cancellation: the terms reach 2^k, and the result is at least the approximate rate (Jensen's
+    # inequality).
     lost = hash_funcs * (math.log10(2) - _log1mexp(-throws / bits) / math.log(10))
-    digits = math.ceil(lost + math.log10(throws)) + 30  # the power multiplies the error of its base by `throws`
+    digits = (
+        math.ceil(lost + math.log10(throws)) + 30
+    )  # the power multiplies the relative error of its base by `throws`
     exact = decimal.Context(
         digits, decimal.ROUND_HALF_EVEN, decimal.MIN_EMIN, decimal.MAX_EMAX, traps=[decimal.InvalidOperation]
     )
     with decimal.localcontext(exact):
         most = min(hash_funcs, bits)
         differences = [(decimal.Decimal(bits - i) / bits) ** throws for i in range(most + 1)]  # i given bits are all 0
-        distinct = [decimal.Decimal(1)] + [
-            decimal.Decimal(0)
-        ] * most  # by j: the probability that j distinct bits are hit so far
+        # by j: the probability that j distinct bits have been hit
+        distinct = [decimal.Decimal(1)] + [decimal.Decimal(0)] * most
         for _ in range(hash_funcs):
             for j in range(most, 0, -1):
                 distinct[j] = (distinct[j] * j + distinct[j - 1] * (bits - j + 1)) / bits
@@ -205,29 +254,45 @@ def fp_rate_exact(bits: int, hash_funcs: int, items: int) -> float:
 
 
 def fp_rate_of_fill(bits: int, hash_funcs: int, set_bits: int) -> float:
-    """The rate of a filter with X set bits, (X/m)^k, whatever was added to it. Raises ParameterError unless X <= m."""
+    """Return the false-positive rate of a filter with X set bits, (X/m)^k. It does not depend on the keys.
+
+    Args:
+        bits: Number of bits m.
+        hash_funcs: Number of hash functions k.
+        set_bits: Number of set bits X.
+
+    Raises:
+        ParameterError: A count is outside its domain, or X exceeds m.
+    """
     _filter(bits, hash_funcs)
     _set_bits("set_bits", set_bits, bits)
     return float((set_bits / bits) ** hash_funcs)
 
 
 def fp_rate_while_filling(bits: int, hash_funcs: int, capacity: int) -> float:
-    """The expected share of false positives among `capacity` new keys, each queried and then added to an initially
-    empty filter.
+    """Return the expected share of false positives while an empty filter is filled with `capacity` new keys.
 
-    It is the mean of `fp_rate` at 0 … n-1 items, several times below the rate at capacity, with which it is often
-    confused. It is summed for few keys, otherwise integrated by the midpoint rule with a relative error of about k^2 /
-    (24 n^2): with y = 1 - e^(-k(n - 0.5)/m), m/(kn) (-ln(1 - y) - sum of y^j/j for j <= k). Raises ParameterError for
-    counts outside their domain.
+    Each key is queried before it is added. The result is the mean of `fp_rate` at 0 to n-1 items. It is several times
+    below the rate at capacity, with which it is often confused.
+
+    Args:
+        bits: Number of bits m.
+        hash_funcs: Number of hash functions k.
+        capacity: Number of keys n, at least 1.
+
+    Raises:
+        ParameterError: A count is outside its domain.
     """
     _filter(bits, hash_funcs)
     _items("capacity", capacity, least=1)
     if capacity <= _SUMMED_KEYS:
         return math.fsum(_approximate(bits, hash_funcs, items) for items in range(capacity)) / capacity
+    # The midpoint rule has a relative error of about k^2 / (24 n^2). With y = 1 - e^(-k(n - 0.5)/m) the integral is
+    # m/(kn) (-ln(1 - y) - sum of y^j/j for j <= k).
     load = hash_funcs * (capacity - 0.5) / bits
     fill = -math.expm1(-load)
     rest = load - math.fsum(fill**j / j for j in range(1, hash_funcs + 1))
-    if rest < load / 1024:  # most digits are lost to cancellation: sum the rest of the series itself, y^j/j for j > k
+    if rest < load / 1024:  # cancellation has lost most digits: sum y^j/j for j > k instead
         rest, j, term = 0.0, hash_funcs + 1, fill ** (hash_funcs + 1)
         while term > rest * 2**-60:
             rest += term / j
@@ -237,10 +302,20 @@ def fp_rate_while_filling(bits: int, hash_funcs: int, capacity: int) -> float:
 
 
 def estimate_items(bits: int, hash_funcs: int, set_bits: int) -> float:
-    """The estimated number of distinct items in a filter, -(m/k) ln(1 - X/m); math.inf for a full filter.
+    """Return the estimated number of distinct items in a filter, -(m/k) ln(1 - X/m).
 
     Source: Swamidass and Baldi, "Mathematical Correction for Fingerprint Similarity Measures" (2007).
-    Raises ParameterError for counts outside their domain, or unless X <= m.
+
+    Args:
+        bits: Number of bits m.
+        hash_funcs: Number of hash functions k.
+        set_bits: Number of set bits X.
+
+    Returns:
+        The estimate; math.inf for a full filter.
+
+    Raises:
+        ParameterError: A count is outside its domain, or X exceeds m.
     """
     _filter(bits, hash_funcs)
     _set_bits("set_bits", set_bits, bits)
@@ -251,12 +326,22 @@ def estimate_items(bits: int, hash_funcs: int, set_bits: int) -> float:
 
 
 def estimate_deviation(bits: int, hash_funcs: int, items: int) -> float:
-    """The standard deviation of `estimate_items` for a filter of that many distinct items, sqrt(m (e^a - 1 - a)) / k
-    with a = kn/m.
+    """Return the standard deviation of `estimate_items`: sqrt(m (e^a - 1 - a)) / k, where a = kn/m.
 
-    It follows from the variance of the number of set bits, m e^-a (1 - (1 + a) e^-a), divided by the square of their
-    growth, k e^-a an item; math.inf where the filter is too full for an estimate. Source: Kolchin, Sevast'yanov and
-    Chistyakov, "Random Allocations" (1978). Raises ParameterError for counts outside their domain; items may be 0.
+    It follows from the variance of the number of set bits, m e^-a (1 - (1 + a) e^-a). The variance is divided by the
+    square of the growth of that number, which is k e^-a for each item. Source: Kolchin, Sevast'yanov and Chistyakov,
+    "Random Allocations" (1978).
+
+    Args:
+        bits: Number of bits m.
+        hash_funcs: Number of hash functions k.
+        items: Number of distinct items n, at least 0.
+
+    Returns:
+        The standard deviation in items; math.inf if the filter is too full for an estimate.
+
+    Raises:
+        ParameterError: A count is outside its domain.
     """
     _filter(bits, hash_funcs)
     _items("items", items)
@@ -265,22 +350,43 @@ def estimate_deviation(bits: int, hash_funcs: int, items: int) -> float:
 
 
 def estimate_union(bits: int, hash_funcs: int, set_a: int, set_b: int, set_union: int) -> float:
-    """The estimated number of distinct items in either of two filters, from the set bits of A, of B and of A | B.
+    """Return the estimated number of distinct items that are in filter A or in filter B.
 
-    math.inf for a full union. Source: Swamidass and Baldi (2007).
-    Raises ParameterError for counts outside their domain, or that are impossible together.
+    Source: Swamidass and Baldi (2007).
+
+    Args:
+        bits: Number of bits m of each filter.
+        hash_funcs: Number of hash functions k.
+        set_a: Number of set bits of A.
+        set_b: Number of set bits of B.
+        set_union: Number of set bits of A | B.
+
+    Returns:
+        The estimate; math.inf if every bit of the union is set.
+
+    Raises:
+        ParameterError: A count is outside its domain, or the counts are impossible together.
     """
     _three_counts(bits, set_a, set_b, set_union)
     return estimate_items(bits, hash_funcs, set_union)
 
 
 def estimate_intersection(bits: int, hash_funcs: int, set_a: int, set_b: int, set_union: int) -> float:
-    """The estimated number of items in both of two filters, n(A) + n(B) - n(A | B), from the set bits of A, of B and of
-    A | B.
+    """Return the estimated number of items that are in filter A and in filter B: n(A) + n(B) - n(A | B).
 
-    Negative estimates, which occur for disjoint sets, become 0. The set bits of A & B serve as well: A | B has A + B -
-    (A & B). Source: Swamidass and Baldi (2007). Raises ParameterError as `estimate_union` does, and for a full union,
-    which gives no information about the intersection.
+    A negative estimate, which occurs for disjoint sets, becomes 0. If you know the set bits of A & B instead, the union
+    has set_a + set_b minus that number. Source: Swamidass and Baldi (2007).
+
+    Args:
+        bits: Number of bits m of each filter.
+        hash_funcs: Number of hash functions k.
+        set_a: Number of set bits of A.
+        set_b: Number of set bits of B.
+        set_union: Number of set bits of A | B.
+
+    Raises:
+        ParameterError: A count is outside its domain, the counts are impossible together, or every bit of the union is
+            set, so that there is no estimate.
     """
     _three_counts(bits, set_a, set_b, set_union)
     if set_union == bits:
@@ -290,13 +396,20 @@ def estimate_intersection(bits: int, hash_funcs: int, set_a: int, set_b: int, se
 
 
 def counter_overflow(bits: int, hash_funcs: int, items: int, limit: int = 15) -> float:
-    """The probability that one given counter of a counting filter reaches `limit`: the tail P(Binomial(kn, 1/m) >=
-    limit).
+    """Return the probability that a given counter of a counting filter reaches `limit`.
 
-    `bits` is the number of counters; a 4-bit counter sticks at 15. Multiplied by m, it is the expected number of such
-    counters. At the optimum (kn/m = ln 2) it is 1.6e-15, and 7.07e-17 for a limit of 16. Cost: about `limit` steps.
-    Source: Fan et al., "Summary Cache" (2000), which gives a bound for 16. Raises ParameterError for counts outside
-    their domain; items may be 0.
+    It is the tail P(Binomial(kn, 1/m) >= limit). Multiplied by m, it is the expected number of such counters. At the
+    optimum (kn/m = ln 2) it is 1.6e-15 for 15, and 7.07e-17 for 16. The cost is about `limit` steps. Source: Fan et
+    al., "Summary Cache" (2000), which gives a bound for 16.
+
+    Args:
+        bits: Number of counters m.
+        hash_funcs: Number of hash functions k.
+        items: Number of items n, at least 0.
+        limit: The counter's value; a 4-bit counter stays at 15.
+
+    Raises:
+        ParameterError: A count is outside its domain.
     """
     _filter(bits, hash_funcs)
     _items("items", items)
@@ -306,10 +419,10 @@ def counter_overflow(bits: int, hash_funcs: int, items: int, limit: int = 15) ->
         return 0.0
     if bits == 1:
         return 1.0
-    below_mean = limit * bits <= throws  # then the other tail is shorter
+    below_mean = limit * bits <= throws  # the lower tail is shorter then
     count = limit - 1 if below_mean else limit
     logs = [math.log((throws - i) / (i + 1) / bits) for i in range(count)]
-    # P(= count); a product, as lgamma cancels
+    # P(exactly count), as a product, because lgamma would lose digits to cancellation
     term = math.exp(math.fsum([*logs, (throws - count) * math.log1p(-1 / bits)]))
     tail = 0.0
     while term > tail * 2**-60:
@@ -328,14 +441,15 @@ def _approximate(bits: int, hash_funcs: int, items: int) -> float:
 
 
 def _log1mexp(x: float) -> float:
-    """ln(1 - e^x) for x < 0 without cancellation at either end (Mächler, "Accurately Computing log(1 - exp(-|a|))",
-    2012).
+    """Return ln(1 - e^x) for x < 0 without cancellation at either end.
+
+    Source: Mächler, "Accurately Computing log(1 - exp(-|a|))" (2012).
     """
     return math.log(-math.expm1(x)) if x > -_LN2 else math.log1p(-math.exp(x))
 
 
 def _whole_bits(throws: int, load: float, capacity: int, fp_rate: float, hash_funcs: int) -> int:
-    """throws / load rounded up, and further if rounding errors lift the rate above `fp_rate`."""
+    """Return throws / load rounded up, or more if rounding errors lift the rate above `fp_rate`."""
     if load * MAX_COUNT <= throws:
         raise ParameterError(
             f"{capacity} items at fp_rate {fp_rate} with {hash_funcs} hash functions need more than {MAX_COUNT} bits"
@@ -356,7 +470,7 @@ def _probability(fp_rate: float) -> float:
 
 
 def _whole(name: str, value: object, least: int, most: int) -> None:
-    if not isinstance(value, int):  # NumPy's integers are refused too: their products wrap around
+    if not isinstance(value, int):  # refuses NumPy's integers too, because their products overflow
         raise ParameterError(f"{name} must be an int, not {value!r}")
     if value < least:
         raise ParameterError(f"{name} must be at least {least}: {value}")

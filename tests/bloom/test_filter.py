@@ -91,7 +91,7 @@ def test_a_rate_may_be_a_decimal() -> None:
         ),
         (
             {"bits": 64, "hash_funcs": 3, "partitioned": True},
-            "the bits of a partitioned filter must be a multiple of its functions: 64 and 3",
+            "the bits of a partitioned filter must be a multiple of its hash_funcs: 64 and 3",
         ),
         (
             {"bits": 64, "hash_funcs": 3, "encode": "latin-1"},

@@ -236,7 +236,7 @@ def damaged() -> list[tuple[str, bytes, str]]:
             resealed(bytes(another)),
             "family of slice 0 at byte 91: the slice has another hash family, key or encoding",
         ),
-        ("no capacity", patched(28, bytes(16)), "a series has an initial capacity"),
+        ("no capacity", patched(28, bytes(16)), "a series needs an initial capacity"),
         ("plain", bytes(BloomFilter(10, 0.1)), "kind 1 is not a ScalableBloomFilter"),
         ("foreign", b"x" * 200, "not the file of a filter"),
         ("empty", b"", "truncated"),
