@@ -1,7 +1,4 @@
-"""Bloom filters of other programs, read and written:
-
-Parquet's split-block filters, Spark's BloomFilter, RedisBloom's.
-"""
+"""Read and write Bloom filters of other programs: Parquet's split-block filters, Spark's BloomFilter, RedisBloom."""
 
 from __future__ import annotations
 

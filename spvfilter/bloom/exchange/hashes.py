@@ -1,4 +1,4 @@
-"""SparkHash and RedisBloomHash: the hash families of other programs' filters, which the kernel implements."""
+"""SparkHash and RedisBloomHash: the hash families of other programs' filters. The kernel implements them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import Family
 
-_LEAST, _MOST = -(1 << 31), (1 << 31) - 1  # of an i32
+_LEAST, _MOST = -(1 << 31), (1 << 31) - 1  # Range of an i32.
 
 
 @public
@@ -15,13 +15,15 @@ _LEAST, _MOST = -(1 << 31), (1 << 31) - 1  # of an i32
 class SparkHash:
     """The hash functions of Spark's BloomFilter, as a hash family.
 
-    Version 1 is that of Spark before 4.1, version 2, which has a seed, an i32, of later ones; it needs a filter's whole
-    64-bit range. Keys that are encoded as int64 are Spark's integers (putLong), as utf-8 its strings, bytes its
-    binaries. Raises ParameterError for other versions, a seed in version 1, and one that is no i32.
+    Version 1 belongs to Spark before 4.1, version 2 to later versions. The type of the keys selects the method of
+    Spark: "int64" its integers (putLong), "utf-8" its strings, bytes its binaries. Raises ParameterError for another
+    version, a seed in version 1, or a seed that is not an i32.
     """
 
     version: int = 2
+    """1 or 2. Version 2 uses the whole 64-bit range of the hash."""
     seed: int = 0
+    """Seed of version 2, an i32; 0 in version 1."""
 
     def __post_init__(self) -> None:
         if self.version not in (1, 2):
@@ -33,16 +35,16 @@ class SparkHash:
 
     @property
     def family(self) -> Family:
-        """That of its version."""
+        """Number of the family in files; each version has its own."""
         return Family.SPARK_V1 if self.version == 1 else Family.SPARK_V2
 
     @property
     def key(self) -> bytes:
-        """The seed as i32, then 12 zeros."""
+        """The seed as i32 (little endian), then 12 zero bytes."""
         return self.seed.to_bytes(4, "little", signed=True) + bytes(12)
 
     def functions(self, hash_funcs: int) -> None:
-        """None: the kernel implements the family."""
+        """Return None: the kernel implements the family."""
 
 
 @public
@@ -51,7 +53,9 @@ class RedisBloomHash:
     """The hash functions of RedisBloom, as a hash family."""
 
     family = Family.REDISBLOOM
+    """Number of the family in files."""
     key = bytes(16)
+    """16 zero bytes: the family has no seed."""
 
     def functions(self, hash_funcs: int) -> None:
-        """None: the kernel implements the family."""
+        """Return None: the kernel implements the family."""

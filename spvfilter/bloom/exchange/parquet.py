@@ -1,7 +1,7 @@
-"""The Bloom filters of a Parquet file: found through its footer, without reading a column.
+"""The Bloom filters of a Parquet file, found through its footer, without reading a column.
 
-A file ends with the footer (FileMetaData in Thrift's compact protocol), its size as u32 LE, and PAR1. Source:
-parquet-format, README.md and parquet.thrift.
+A file ends with the footer (FileMetaData in Thrift's compact protocol), its size as u32 little endian, and PAR1.
+Source: parquet-format, README.md and parquet.thrift.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from spvfilter.bloom.exchange.thrift import Thrift, Wire
 from spvfilter.errors import FormatError, ParameterError
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
-_TAIL = 8  # bytes: the footer's size and the magic
-_MAX_FOOTER = 1 << 28  # bytes
-_SHOWN = 20  # names of columns in an error
-_HEADER = 256  # bytes, more than any header of a filter
+_TAIL = 8  # Bytes at the end of a file: the footer's size and the magic.
+_MAX_FOOTER = 1 << 28  # Bytes of a footer (our choice).
+_SHOWN = 20  # Names of columns in an error message.
+_HEADER = 256  # Bytes to read for the header of a filter: more than any header has.
 _TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
-_TAKEN: dict[str, tuple[ParquetType, ...]] = {  # what keys of a type may be, the default first
+_TAKEN: dict[str, tuple[ParquetType, ...]] = {  # Types of keys for each physical type, the default first.
     "INT32": ("int32", "uint32"),
     "INT64": ("int64", "uint64"),
     "BYTE_ARRAY": ("bytes", "utf-8"),
@@ -30,23 +30,35 @@ _TAKEN: dict[str, tuple[ParquetType, ...]] = {  # what keys of a type may be, th
 
 
 class _Chunk(NamedTuple):
+    """A column chunk: the part of a column in one row group."""
+
     path: str
+    """Name of the column; the parts of a nested name are separated by dots."""
     type: str
+    """Physical type of the column."""
     offset: int | None
-    """Of its filter."""
+    """Offset of the chunk's filter in the file; None if it has no filter."""
 
 
 @public
 def column_filters(
     path: str | os.PathLike[str], column: str, *, keys: ParquetType | None = None
 ) -> list[SplitBlockFilter | None]:
-    """The filters of a column, one for each row group, None where a group has none; a nested column's name has dots.
+    """Return the filters of a column, one for each row group; None for a row group without a filter.
 
-    A group whose filter does not contain a key has no row with it. `keys` is what keys are, where the column's type
-    allows several: a BYTE_ARRAY "bytes" (the default) or "utf-8", integers signed (the default) or unsigned.
+    A row group has no row with a key that its filter does not contain.
 
-    Raises OSError; FormatError for a file that is truncated, damaged, encrypted or no Parquet; ParameterError for a
-    column that is not there, and for keys that are not of its type, as none are of FLOAT, DOUBLE, INT96 and BOOLEAN.
+    Args:
+        path: Path of the file.
+        column: Name of the column; the parts of a nested name are separated by dots.
+        keys: Type of the keys if the column allows several: "bytes" (the default) or "utf-8" for a BYTE_ARRAY, signed
+            (the default) or unsigned integers.
+
+    Raises:
+        FormatError: The file is truncated, damaged, encrypted or not a Parquet file.
+        ParameterError: There is no such column, or its type does not allow such keys. FLOAT, DOUBLE, INT96 and BOOLEAN
+            allow none.
+        OSError: The file cannot be read.
     """
     with Path(path).open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -96,7 +108,7 @@ def _read(file: IO[bytes], size: int, offset: int, keys: ParquetType) -> SplitBl
 
 
 def _footer(file: IO[bytes], size: int, column: str) -> list[_Chunk]:
-    """The column's chunk in each row group."""
+    """Return the chunk of the column in each row group."""
     if size < len(_MAGIC) + _TAIL:
         raise FormatError(f"not a Parquet file: {size} bytes", offset=0, field="file")
     file.seek(size - _TAIL)

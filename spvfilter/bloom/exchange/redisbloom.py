@@ -1,13 +1,15 @@
-"""RedisBloom's filters, the BF commands of Redis Stack: what BF.SCANDUMP gives and BF.LOADCHUNK takes.
+"""Read and write the filters of RedisBloom, the BF commands of Redis Stack: chunks of BF.SCANDUMP and BF.LOADCHUNK.
 
-They are pairs of a number and bytes. The first has number 1 and the header, packed, little endian:
+A chunk is a pair of a number and bytes. The first chunk has the number 1 and contains the header, packed, little
+endian:
 
     items u64, sub-filters u32, options u32 (1 no rounding, 2 sized by bits, 4 64-bit hashes, 8 does not grow),
-    expansion u32 for each sub-filter: bytes u64, bits u64, items u64, rate f64, bits a key f64, hash functions u32,
+    expansion u32
+    for each sub-filter: bytes u64, bits u64, items u64, rate f64, bits per key f64, hash functions u32,
     capacity u64, n2 u8
 
-Then the sub-filters' bits follow in pieces of up to 16 MB, each with 1 plus the number of bytes up to its end. Bit b is
-1 << (b % 8) of byte b // 8. Source: sb.c and bloom.c of RedisBloom 2.8.
+The other chunks contain the bits of the sub-filters, in pieces of up to 16 MB. The number of a piece is 1 plus the
+number of bytes up to its end. Bit b is 1 << (b % 8) of byte b // 8. Source: sb.c and bloom.c of RedisBloom 2.8.
 """
 
 from __future__ import annotations
@@ -27,14 +29,16 @@ from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import Encoding, Family
 
 _HEADER, _LINK = struct.Struct("<QIII"), struct.Struct("<QQQddIQB")
-_NO_ROUNDING, _LONG_HASHES, _FIXED, _KNOWN = 1, 4, 8, 15  # options
-_MAX_FILTERS = 64  # sub-filters; each is as large as all before it, unless the expansion is 1
-_PIECE = 16 << 20  # bytes
-_LN2, _LN2_SQUARED = 0.693147180559945, 0.480453013918201  # as RedisBloom has them
+_NO_ROUNDING, _LONG_HASHES, _FIXED, _KNOWN = 1, 4, 8, 15  # Options in the header; _KNOWN has all bits that are defined.
+_MAX_FILTERS = 64  # Sub-filters (our choice): each one is as large as all before it, unless the expansion is 1.
+_PIECE = 16 << 20  # Bytes of a chunk, as in RedisBloom.
+_LN2, _LN2_SQUARED = 0.693147180559945, 0.480453013918201  # With the digits that RedisBloom uses.
 _ENCODINGS: dict[Encode, Encoding] = {None: Encoding.BYTES, "utf-8": Encoding.UTF8}
 
 
 class _Link(NamedTuple):
+    """The part of the header that describes one sub-filter."""
+
     bytes: int
     bits: int
     items: int
@@ -47,11 +51,16 @@ class _Link(NamedTuple):
 
 @public
 def redisbloom_filter(capacity: int, fp_rate: float, *, encode: Encode = None) -> BloomFilter:
-    """An empty filter of the size that `BF.RESERVE key fp_rate capacity NONSCALING` makes.
+    """Make an empty filter of the size that `BF.RESERVE key fp_rate capacity NONSCALING` makes.
 
-    Raises ParameterError, TooLargeError.
+    Args:
+        capacity: Number of keys.
+        fp_rate: Highest false-positive rate at `capacity` keys, between 0 and 1.
+        encode: Type of the keys: None for bytes, "utf-8" for strings.
 
-    `encode` is None for bytes or "utf-8" for strings.
+    Raises:
+        ParameterError: An argument is outside its domain.
+        TooLargeError: The filter does not fit into memory.
     """
     if not isinstance(capacity, int) or isinstance(capacity, bool) or not 1 <= capacity <= MAX_COUNT:
         raise ParameterError(f"capacity must be a whole number from 1 to {MAX_COUNT}: {capacity!r}")
@@ -70,12 +79,19 @@ def redisbloom_filter(capacity: int, fp_rate: float, *, encode: Encode = None) -
 
 @public
 def read_redisbloom(chunks: Iterable[tuple[int, bytes]], *, encode: Encode = None) -> list[BloomFilter]:
-    """The sub-filters in what BF.SCANDUMP gave: a filter that has grown has several, and contains a key if any of them
-    does.
+    """Read the chunks that BF.SCANDUMP returned, and return the sub-filters.
 
-    The chunks do not tell the type of keys: `encode` is None for bytes or "utf-8" for strings. Raises FormatError if
-    they are truncated, damaged, too many, out of order, or of a filter with 32-bit hashes, which RedisBloom no longer
-    makes; ParameterError, TooLargeError.
+    A filter that has grown has several sub-filters. It contains a key if one of them contains the key.
+
+    Args:
+        chunks: Number and bytes of each chunk, in order.
+        encode: Type of the keys, which the chunks do not contain: None for bytes, "utf-8" for strings.
+
+    Raises:
+        FormatError: The chunks are truncated, damaged, too many or out of order, or have 32-bit hashes, which current
+            versions of RedisBloom do not make.
+        ParameterError: `encode` is a type that Redis does not have.
+        TooLargeError: A sub-filter does not fit into memory.
     """
     _refuse_encoding(encode)
     given = iter(chunks)
@@ -85,7 +101,7 @@ def read_redisbloom(chunks: Iterable[tuple[int, bytes]], *, encode: Encode = Non
     links = [*_links(header)]
     filters = [_made(link, encode) for link in links]
     bodies = [memoryview(made.buffer).cast("B") for made in filters]
-    at, within = 0, 0  # the sub-filter to fill, and bytes of it that were
+    at, within = 0, 0  # the sub-filter to fill, and the number of its bytes that are filled
     done = 1
     for number, piece in given:
         if number != done + len(piece) or not piece:
@@ -94,7 +110,7 @@ def read_redisbloom(chunks: Iterable[tuple[int, bytes]], *, encode: Encode = Non
             )
         if at == len(bodies) or len(piece) > len(bodies[at]) - within:
             raise FormatError(
-                f"a chunk of {len(piece)} bytes that is longer than what is left", offset=0, field="chunk"
+                f"a chunk of {len(piece)} bytes is longer than the rest of the bits", offset=0, field="chunk"
             )
         bodies[at][within : within + len(piece)] = piece
         done, within = number, within + len(piece)
@@ -109,12 +125,11 @@ def read_redisbloom(chunks: Iterable[tuple[int, bytes]], *, encode: Encode = Non
 
 @public
 def write_redisbloom(filter: BloomFilter) -> Iterator[tuple[int, bytes]]:
-    """What BF.LOADCHUNK takes, chunk by chunk: a filter that does not grow (NONSCALING).
+    """Yield the chunks for BF.LOADCHUNK. They make a filter that does not grow (NONSCALING).
 
-    Raises ParameterError for others' filters.
-
-    Such a filter has RedisBloomHash as its hash family and a capacity, as those of `redisbloom_filter` and
-    `read_redisbloom`. The number of its items, which BF.CARD tells, is estimated.
+    The filter must have RedisBloomHash as its hash family and a capacity, as filters of `redisbloom_filter` and
+    `read_redisbloom` have. Raises ParameterError for any other filter. The number of its items, which BF.CARD returns,
+    is an estimate.
     """
     capacity, rate = filter.capacity, filter.nominal_fp_rate
     if not isinstance(filter.hashing, RedisBloomHash) or capacity is None or rate is None:
@@ -136,6 +151,7 @@ def write_redisbloom(filter: BloomFilter) -> Iterator[tuple[int, bytes]]:
 
 
 def _links(raw: bytes) -> Iterator[_Link]:
+    """Yield the description of each sub-filter in the header. Raises FormatError."""
     if len(raw) < _HEADER.size:
         raise FormatError(
             f"truncated: {_HEADER.size} bytes wanted, {len(raw)} present", offset=len(raw), field="header"
@@ -165,7 +181,7 @@ def _links(raw: bytes) -> Iterator[_Link]:
             )
         if not 1 <= link.hash_funcs <= MAX_HASH_FUNCS:
             raise FormatError(f"{link.hash_funcs} hash functions", offset=at + 40, field="hash_funcs")
-        if not 0 < link.fp_rate < 1 or not 1 <= link.capacity <= MAX_COUNT:  # also refuses NaN
+        if not 0 < link.fp_rate < 1 or not 1 <= link.capacity <= MAX_COUNT:  # also rejects NaN
             raise FormatError(f"{link.fp_rate} for {link.capacity} keys", offset=at + 24, field="fp_rate")
         yield link
 
@@ -178,4 +194,4 @@ def _made(link: _Link, encode: Encode) -> BloomFilter:
 
 def _refuse_encoding(encode: Encode) -> None:
     if callable(encode) or encode not in _ENCODINGS:
-        raise ParameterError(f"encode must be None or 'utf-8', which Redis has, not {encode!r}")
+        raise ParameterError(f"encode must be None or 'utf-8' for a filter of RedisBloom, not {encode!r}")

@@ -1,9 +1,12 @@
-"""Spark's BloomFilter (org.apache.spark.util.sketch): its bytes, read and written.
+"""Read and write the bytes of Spark's BloomFilter (org.apache.spark.util.sketch).
 
 All integers are big endian:
 
-    version, i32: 1 or 2 · number of hash functions, i32 · seed, i32, in version 2 alone · number of words, i32 · words
-    of 64 bits
+    version, i32: 1 or 2
+    number of hash functions, i32
+    seed, i32, only in version 2
+    number of words, i32
+    words of 64 bits
 
 Bit b is bit b % 64 of word b // 64. Source: BloomFilterImpl, BloomFilterImplV2 and BitArray of Spark 4.3.
 """
@@ -26,8 +29,8 @@ from spvfilter.kernel import Encoding
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-_MAX_INT = (1 << 31) - 1  # of Java
-_WORD = 64  # bits
+_MAX_INT = (1 << 31) - 1  # Largest int of Java.
+_WORD = 64  # Bits of a word.
 _ENCODINGS: dict[Encode, Encoding] = {None: Encoding.BYTES, "utf-8": Encoding.UTF8, "int64": Encoding.INT64}
 
 
@@ -35,11 +38,20 @@ _ENCODINGS: dict[Encode, Encoding] = {None: Encoding.BYTES, "utf-8": Encoding.UT
 def spark_filter(
     capacity: int, fp_rate: float, *, version: int = 2, seed: int = 0, encode: Encode = None
 ) -> BloomFilter:
-    """An empty filter of the size that Spark's BloomFilter.create(capacity, fp_rate) has, so that the two can be
-    united.
+    """Make an empty filter of the size that Spark's BloomFilter.create(capacity, fp_rate) makes.
 
-    It is never full. `encode` is None for bytes, "utf-8" for strings or "int64" for integers. Raises ParameterError,
-    TooLargeError.
+    It can be combined with a filter of Spark. It is never full.
+
+    Args:
+        capacity: Number of keys.
+        fp_rate: Highest false-positive rate at `capacity` keys, between 0 and 1.
+        version: 1 or 2, the version of Spark's hash functions (SparkHash).
+        seed: Seed of version 2, an i32.
+        encode: Type of the keys: None for bytes, "utf-8" for strings, "int64" for integers.
+
+    Raises:
+        ParameterError: An argument is outside its domain.
+        TooLargeError: The filter does not fit into memory.
     """
     if not isinstance(capacity, int) or isinstance(capacity, bool) or not 1 <= capacity <= 1 << 48:
         raise ParameterError(f"capacity must be a whole number from 1 to 2^48: {capacity!r}")
@@ -48,7 +60,7 @@ def spark_filter(
     _refuse_encoding(encode)
     bits = int(-capacity * math.log(fp_rate) / (math.log(2) * math.log(2)))
     if bits < 1:
-        raise ParameterError(f"{capacity} keys at {fp_rate:g} take no bit, which Spark refuses")
+        raise ParameterError(f"{capacity} keys at {fp_rate:g} take no bit, and Spark has no such filter")
     functions = max(1, math.floor(bits / capacity * math.log(2) + 0.5))
     whole = -(-bits // _WORD) * _WORD
     return BloomFilter(bits=whole, hash_funcs=functions, hashing=SparkHash(version, seed), encode=encode)
@@ -56,11 +68,17 @@ def spark_filter(
 
 @public
 def read_spark(raw: Buffer, *, encode: Encode = None) -> BloomFilter:
-    """The filter in what Spark's BloomFilter.writeTo has written, with SparkHash as its hash family.
+    """Read the bytes that Spark's BloomFilter.writeTo wrote. The hash family of the filter is SparkHash.
 
-    The bytes do not tell the type of keys: `encode` is None for bytes, "utf-8" for strings or "int64" for integers.
-    Raises FormatError if they are truncated, too long, or of another version or an absurd size; ParameterError for
-    other encodings, TooLargeError.
+    Args:
+        raw: The bytes.
+        encode: Type of the keys, which the bytes do not contain: None for bytes, "utf-8" for strings, "int64" for
+            integers.
+
+    Raises:
+        FormatError: The bytes are truncated or too long, or have another version or an impossible size.
+        ParameterError: `encode` is a type that Spark does not have.
+        TooLargeError: The filter does not fit into memory.
     """
     _refuse_encoding(encode)
     view = memoryview(raw).cast("B")
@@ -93,15 +111,15 @@ def read_spark(raw: Buffer, *, encode: Encode = None) -> BloomFilter:
 
 @public
 def write_spark(filter: BloomFilter) -> bytes:
-    """What Spark's BloomFilter.readFrom reads. Raises ParameterError for a filter that Spark cannot have.
+    """Return the bytes that Spark's BloomFilter.readFrom reads.
 
-    Such a filter has SparkHash as its hash family and keys of bytes, utf-8 or int64, is not partitioned, and has whole
-    words of 64 bits.
+    The filter must have SparkHash as its hash family, keys of bytes, utf-8 or int64, and whole words of 64 bits. It
+    must not be partitioned. Raises ParameterError for any other filter.
     """
     hashing = filter.hashing
     if not isinstance(hashing, SparkHash):
         raise ParameterError(
-            f"a filter for Spark has SparkHash as its hash family, not {hashing!r}: make it with spark_filter"
+            f"a filter for Spark needs SparkHash as its hash family, not {hashing!r}: make it with spark_filter"
         )
     if (
         filter.partitioned
@@ -109,7 +127,7 @@ def write_spark(filter: BloomFilter) -> bytes:
         or filter.bits // _WORD > _MAX_INT
         or filter.encoding not in _ENCODINGS.values()
     ):
-        raise ParameterError(f"Spark has no such filter: {filter!r}")
+        raise ParameterError(f"Spark has no such filter, make it with spark_filter: {filter!r}")
     seed = struct.pack(">i", hashing.seed) if hashing.version == 2 else b""
     head = struct.pack(">ii", hashing.version, filter.hash_funcs) + seed + struct.pack(">i", filter.bits // _WORD)
     body = bytearray(filter.bits // 8)
@@ -119,7 +137,7 @@ def write_spark(filter: BloomFilter) -> bytes:
 
 def _refuse_encoding(encode: Encode) -> None:
     if callable(encode) or encode not in _ENCODINGS:
-        raise ParameterError(f"encode must be None, 'utf-8' or 'int64', which Spark has, not {encode!r}")
+        raise ParameterError(f"encode must be None, 'utf-8' or 'int64' for a filter of Spark, not {encode!r}")
 
 
 def _int(view: memoryview, at: int, field: str) -> int:
@@ -129,7 +147,7 @@ def _int(view: memoryview, at: int, field: str) -> int:
 
 
 def _swap(source: memoryview, target: memoryview) -> None:
-    """Turn each word of 8 bytes around."""
+    """Copy `source` to `target` and reverse the bytes of each 8-byte word."""
     for at in range(0, len(source), 1 << 20):
         words = array("Q", bytes(source[at : at + (1 << 20)]))
         words.byteswap()

@@ -1,9 +1,11 @@
 """SplitBlockFilter: the Bloom filter of a column chunk in a Parquet file.
 
-Bits are in blocks of 32 bytes, each eight words of 32 bits LE. Of xxHash64 of a key's bytes, the upper half h chooses
-the block, h * blocks >> 32; the lower half l sets a bit in each of its words: bit l * SALT[i] >> 27, modulo 2^32, of
-word i. In a file a header in Thrift's compact protocol precedes the blocks. Source: parquet-format, BloomFilter.md, and
-parquet.thrift, "BloomFilterHeader".
+The bits are in blocks of 32 bytes. A block is eight words of 32 bits, little endian. The xxHash64 of a key's bytes has
+an upper half h and a lower half l. The key belongs to block h * blocks >> 32, and sets bit l * SALT[i] >> 27 (modulo
+2^32) in word i of the block.
+
+Source: parquet-format, BloomFilter.md, and parquet.thrift, "BloomFilterHeader". In a file a header in Thrift's compact
+protocol precedes the blocks:
 
     15 … number of bytes, a zigzag varint
     1c 1c 00 00   algorithm: split block
@@ -29,26 +31,32 @@ from spvfilter.primitives import chunks
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-ParquetType = Literal["bytes", "utf-8", "int32", "uint32", "int64", "uint64"]  # of keys: how they are encoded
+ParquetType = Literal["bytes", "utf-8", "int32", "uint32", "int64", "uint64"]  # Type of the keys.
 
-BLOCK_SIZE = SPLIT_BLOCK_BITS // 8  # bytes
-MAX_SIZE = 128 << 20  # bytes; what Arrow reads at most (kMaximumBloomFilterBytes)
+BLOCK_SIZE = SPLIT_BLOCK_BITS // 8  # Bytes of a block.
+MAX_SIZE = 128 << 20  # Bytes of the largest filter that Arrow reads (kMaximumBloomFilterBytes).
 _ENCODINGS: dict[str, Encoding] = {"bytes": Encoding.BYTES} | {
     name: encoding for encoding, name in ENCODES.items() if name
 }
-_CHOSEN = bytes.fromhex("1c1c0000")  # a union of an empty struct, its first member
+_CHOSEN = bytes.fromhex("1c1c0000")  # A union whose first member, an empty struct, is set.
 
 
 @public
 class SplitBlockFilter(BitCore):
-    """A Bloom filter as Parquet files have it for a column chunk, for `capacity` keys at `fp_rate`; Arrow, DuckDB and
-    Spark read it.
+    """A Bloom filter in the format of Parquet files, which Arrow, DuckDB and Spark read.
 
-    `keys` says what keys are and how the file has them: "bytes" and "utf-8" for a BYTE_ARRAY, "int32" to "uint64" for
-    INT32 and INT64. It has a power of two of blocks, as Arrow wants it, which makes it up to twice as large as needed,
-    and at most 128 MiB. It is never full. spvfilter.kernel.BitCore documents `add`, `in`, `update`, `contains_many`,
-    which take columns as BloomFilter's do, and `|=`. Raises ParameterError for arguments outside their domain and for
-    more keys than 128 MiB hold.
+    The number of its blocks is a power of two, because Arrow needs that. It is therefore up to twice as large as
+    necessary, and at most 128 MiB. It is never full. The methods `add`, `in`, `update`, `contains_many` and `|=` are
+    documented at spvfilter.kernel.BitCore; batches may be columns.
+
+    Args:
+        capacity: Number of keys.
+        fp_rate: Highest false-positive rate at `capacity` keys, between 0 and 1.
+        keys: Type of the keys in the file: "bytes" or "utf-8" for a BYTE_ARRAY, "int32" or "uint32" for INT32, "int64"
+            or "uint64" for INT64.
+
+    Raises:
+        ParameterError: An argument is outside its domain, or the keys need more than 128 MiB.
     """
 
     __slots__ = ()
@@ -62,7 +70,7 @@ class SplitBlockFilter(BitCore):
         bits = -SPLIT_BLOCK_FUNCTIONS * capacity / math.log1p(-fill) if fill < 1 else 0.0
         if bits > 8 * MAX_SIZE:
             raise ParameterError(
-                f"{capacity} keys at {fp_rate:g} take more than the {MAX_SIZE} bytes that Parquet's readers take"
+                f"{capacity} keys at {fp_rate:g} take more than the {MAX_SIZE} bytes that readers of Parquet accept"
             )
         size = max(BLOCK_SIZE, 1 << max(0, math.ceil(bits / 8) - 1).bit_length())
         self._set_up(bytearray(size), keys)
@@ -75,10 +83,10 @@ class SplitBlockFilter(BitCore):
 
     @classmethod
     def from_bytes(cls, raw: Buffer, *, keys: ParquetType = "bytes") -> Self:
-        """The filter in the bytes that a Parquet file has for it, header and blocks.
+        """Make a filter from its bytes in a Parquet file: header and blocks.
 
-        Raises FormatError if they are truncated, too long or no filter, or of another algorithm, hash or compression;
-        ParameterError.
+        Raises FormatError if the bytes are truncated, too long or not a filter, or if they have another algorithm, hash
+        or compression. Raises ParameterError for an unknown type of keys.
         """
         view = memoryview(raw).cast("B")
         size, start = header_of(view, 0)
@@ -98,7 +106,7 @@ class SplitBlockFilter(BitCore):
         return made
 
     def __bytes__(self) -> bytes:
-        """Header and blocks, as a Parquet file has them."""
+        """Header and blocks, as in a Parquet file."""
         number, size = 2 * (self.cells // 8), bytearray(b"\x15")
         while number >= 0x80:
             size.append(number & 0x7F | 0x80)
@@ -112,41 +120,42 @@ class SplitBlockFilter(BitCore):
 
     @property
     def blocks(self) -> int:
-        """The number of blocks of 256 bits."""
+        """Number of blocks of 256 bits."""
         return self.cells // SPLIT_BLOCK_BITS
 
     @property
     def keys(self) -> ParquetType:
-        """What keys are."""
-        return ENCODES[self.encoding] or "bytes"  # type: ignore[return-value]  # it has one of these encodings
+        """Type of the keys."""
+        return ENCODES[self.encoding] or "bytes"  # type: ignore[return-value]  # the encoding is always one of these
 
     @property
     def current_fp_rate(self) -> float:
-        """The present false-positive rate: the mean over all blocks of the product of their words' fills."""
+        """Current false-positive rate: the mean over all blocks of the product of the fills of the words."""
         return sum(_sum_of_rates(chunk) for chunk in chunks(self.body)) / self.blocks
 
     def __eq__(self, other: object) -> bool:
-        """Whether both have the same type of keys and the same bits."""
+        """True if both filters have the same type of keys and the same bits."""
         if not isinstance(other, SplitBlockFilter):
             return NotImplemented
         return self.encoding == other.encoding and self.body == other.body
 
-    __hash__ = None  # type: ignore[assignment]  # a filter changes
+    __hash__ = None  # type: ignore[assignment]  # a filter can change, so it has no hash
 
     def __repr__(self) -> str:
-        """Its size and keys."""
+        """Size and type of keys of the filter."""
         return f"<SplitBlockFilter {self.blocks} blocks, keys {self.keys}>"
 
 
 def _sum_of_rates(blocks: memoryview) -> float:
+    """Return the sum over the blocks of the product of the fills of the words."""
     fills = [word.bit_count() / 32 for word in memoryview(bytes(blocks)).cast("I")]
     return sum(math.prod(fills[at : at + SPLIT_BLOCK_FUNCTIONS]) for at in range(0, len(fills), SPLIT_BLOCK_FUNCTIONS))
 
 
 def header_of(raw: memoryview, offset: int) -> tuple[int, int]:
-    """The number of bytes that follow a header, and the header's own. `offset` is where it starts in its file.
+    """Parse the header of a filter: return the number of bytes that follow it, and its own size in bytes.
 
-    Raises FormatError.
+    `offset` is the offset of the header in its file, for errors. Raises FormatError.
     """
     cursor = Thrift(raw, offset, "filter header")
     size, chosen = None, set()
@@ -160,14 +169,14 @@ def header_of(raw: memoryview, offset: int) -> tuple[int, int]:
             case _:
                 cursor.skip(wire)
     if size is None or chosen != {2, 3, 4}:
-        raise cursor.wrong("the header does not tell size, algorithm, hash and compression")
+        raise cursor.wrong("the header lacks size, algorithm, hash or compression")
     if not BLOCK_SIZE <= size <= MAX_SIZE or size % BLOCK_SIZE:
         raise cursor.wrong(f"{size} bytes are not blocks of {BLOCK_SIZE} bytes, up to {MAX_SIZE}")
     return size, cursor.at
 
 
 def _first_of_union(cursor: Thrift, wire: Wire, what: str) -> None:
-    """Raises FormatError unless a union has its first member, the only one that is defined."""
+    """Raise FormatError unless a union has its first member, the only defined one."""
     members = []
     for number, inner in cursor.fields(wire):
         members.append(number)

@@ -1,8 +1,10 @@
-"""Reading Thrift's compact protocol, in which Parquet writes its footer and the headers of its filters.
+"""A reader of Thrift's compact protocol, which Parquet uses for its footer and for the headers of its filters.
 
-A struct is fields up to a zero byte; a field is a byte, the difference to the last field's number in its high half and
-its type in the low one (a difference of 0: the number follows, zigzag), and a value. Integers are zigzag varints.
-Source: Apache Thrift, thrift-compact-protocol.md.
+A struct is a sequence of fields that ends with a zero byte. A field is a byte and a value. The byte has the difference
+to the last field's number in its high half and the type in its low half. If the difference is 0, the number follows as
+a zigzag varint.
+
+Integers are zigzag varints. Source: Apache Thrift, thrift-compact-protocol.md.
 """
 
 from __future__ import annotations
@@ -12,12 +14,12 @@ from enum import IntEnum
 
 from spvfilter.errors import FormatError
 
-_DEEPEST = 16  # structs in structs; a footer has about 6
-_LONGEST = 10  # bytes of a varint of 64 bits
+_DEEPEST = 16  # Deepest nesting of structs (our choice); a footer has about 6 levels.
+_LONGEST = 10  # Bytes of the longest varint of 64 bits.
 
 
 class Wire(IntEnum):
-    """Types of values."""
+    """Types of values in the compact protocol."""
 
     TRUE, FALSE, I8, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 
@@ -26,30 +28,37 @@ _INTEGERS = (Wire.I16, Wire.I32, Wire.I64)
 
 
 class Thrift:
-    """A cursor over bytes, every step of which is checked. `offset` is where the bytes start in their file.
+    """A cursor over bytes that checks every step.
 
-    Raises FormatError.
+    Every method raises FormatError if the bytes are malformed.
     """
 
     def __init__(self, raw: memoryview, offset: int, name: str) -> None:
+        """Start at the beginning of `raw`.
+
+        Args:
+            raw: The bytes to read.
+            offset: Offset of `raw` in its file, for errors.
+            name: Name of the structure, for errors.
+        """
         self._raw = raw
         self._offset = offset
-        self._name = name  # of what is read, for errors
+        self._name = name
         self.at = 0
 
     def wrong(self, said: str) -> FormatError:
-        """The error of what was read last."""
+        """Return the error for the value that was read last."""
         return FormatError(said, offset=self._offset + self.at, field=self._name)
 
     def take(self, size: int) -> memoryview:
-        """So many bytes."""
+        """Return the next `size` bytes."""
         if size > len(self._raw) - self.at:
             raise self.wrong(f"truncated: {size} bytes wanted, {len(self._raw) - self.at} present")
         self.at += size
         return self._raw[self.at - size : self.at]
 
     def varint(self) -> int:
-        """An unsigned number."""
+        """Return the next unsigned number."""
         value = 0
         for shift in range(0, 7 * _LONGEST, 7):
             byte = self.take(1)[0]
@@ -59,20 +68,20 @@ class Thrift:
         raise self.wrong(f"a number of more than {_LONGEST} bytes")
 
     def integer(self, wire: Wire) -> int:
-        """A signed number of a field of that type."""
+        """Return the signed number of a field of type `wire`."""
         if wire not in _INTEGERS:
             raise self.wrong(f"{wire.name} where an integer is expected")
         value = self.varint()
         return value >> 1 ^ -(value & 1)
 
     def binary(self, wire: Wire) -> bytes:
-        """Bytes, of a field of that type."""
+        """Return the bytes of a field of type `wire`."""
         if wire is not Wire.BINARY:
             raise self.wrong(f"{wire.name} where a string is expected")
         return bytes(self.take(self.varint()))
 
     def fields(self, wire: Wire = Wire.STRUCT) -> Iterator[tuple[int, Wire]]:
-        """Numbers and types of a struct's fields, each of which the caller reads or skips before the next."""
+        """Yield number and type of each field of a struct. The caller must read or skip a field before the next one."""
         if wire is not Wire.STRUCT:
             raise self.wrong(f"{wire.name} where a struct is expected")
         number = 0
@@ -84,19 +93,19 @@ class Thrift:
             yield number, self._wire(start & 15)
 
     def items(self, wire: Wire) -> Iterator[Wire]:
-        """The types of a list's items, each of which the caller reads or skips before the next."""
+        """Yield the type of each item of a list. The caller must read or skip an item before the next one."""
         if wire not in (Wire.LIST, Wire.SET):
             raise self.wrong(f"{wire.name} where a list is expected")
         start = self.take(1)[0]
         count = self.varint() if start >> 4 == 15 else start >> 4
-        if count > len(self._raw) - self.at:  # an item has at least one byte
+        if count > len(self._raw) - self.at:  # each item has at least one byte
             raise self.wrong(f"a list of {count} items in {len(self._raw) - self.at} bytes")
         item = self._wire(start & 15)
         for _ in range(count):
             yield item
 
     def skip(self, wire: Wire, deep: int = 0, *, within: bool = False) -> None:
-        """Pass over a value; `within` a list or map, where a bool takes a byte."""
+        """Skip a value of type `wire`. `within` is True inside a list or a map, where a bool takes a byte."""
         if deep > _DEEPEST:
             raise self.wrong(f"structs nested more than {_DEEPEST} deep")
         match wire:

@@ -1,4 +1,4 @@
-"""Calling Redis: clients, commands and scripts, and redis-py's errors translated to the package's."""
+"""Call Redis: clients, commands and scripts, and the translation of redis-py's errors to the errors of this package."""
 
 from __future__ import annotations
 
@@ -28,14 +28,16 @@ if TYPE_CHECKING:
 
     Client: TypeAlias = Redis | RedisCluster
 
-_NOT_LOADED = object()  # stands for NOSCRIPT: the server does not have the script (yet), or was restarted or flushed
+# Result of a command that failed with NOSCRIPT: the server has never had the script, or was restarted or flushed.
+_NOT_LOADED = object()
+# Errors that the scripts of this package return: the kind, the index of the key, and its type.
 _OURS = re.compile(r"\b(MISSING|ANOTHER|NOTSTRING|DAMAGED) (\d+)(?: (\w+))?")
-# in Redis 6.2 a script's error has the code within its message
+# Error codes of Redis. In Redis 6.2 the error of a script has the code within its message.
 _THEIRS = re.compile(r"\b(OOM|READONLY|WRONGTYPE|CROSSSLOT)\b")
 
 
 def exceptions() -> ModuleType:
-    """The module of redis-py's exceptions. Raises ImportError, which names the extra to install."""
+    """Return the module of redis-py's exceptions. Raises ImportError, which names the extra to install."""
     try:
         from redis import exceptions
     except ImportError as error:
@@ -45,11 +47,11 @@ def exceptions() -> ModuleType:
 
 @public
 def connect(url: str) -> Redis:
-    """A client for redis://, rediss:// or unix:// that does not retry: a lost answer is an error rather than a wrong
-    "not new".
+    """Return a client for a redis://, rediss:// or unix:// URL that never retries a command.
 
-    The caller closes it (`async with`, or `aclose`). Raises ImportError without spvfilter[redis], ParameterError for a
-    bad URL.
+    A client that retries would hide that an answer was lost, and `add` could then report a new key as not new. Close
+    the client with `async with` or `aclose`. Raises ImportError if spvfilter[redis] is not installed, and
+    ParameterError for a bad URL.
     """
     exceptions()
     from redis.asyncio import Redis
@@ -63,7 +65,7 @@ def connect(url: str) -> Redis:
 
 
 def check_client(client: object) -> None:
-    """Raises TypeError unless `client` is redis-py's asyncio client of a server or cluster."""
+    """Raise TypeError unless `client` is redis-py's asyncio client of a server or a cluster."""
     exceptions()
     from redis.asyncio import Redis
     from redis.asyncio.cluster import RedisCluster
@@ -73,9 +75,9 @@ def check_client(client: object) -> None:
 
 
 async def run(client: Client, script: Script, keys: Sequence[bytes], *arguments: bytes | int | str) -> object:
-    """Run a script and return its result, with strings as bytes even if the client decodes.
+    """Run a script and return its result. Strings are bytes, even if the client decodes them.
 
-    Sends the body if the server lacks it.
+    The script is identified by its SHA-1. Its body is sent only if the server does not have it yet.
     """
     tail = (len(keys), *keys, *arguments)
     answer = await command(client, keys, "EVALSHA", script.sha, *tail)
@@ -85,7 +87,8 @@ async def run(client: Client, script: Script, keys: Sequence[bytes], *arguments:
 async def command(client: Client, keys: Sequence[bytes], *words: bytes | int | str) -> object:
     """Run a command and return its result.
 
-    Raises RemoteError in place of every error of redis-py, MismatchError, FormatError.
+    Every error of redis-py is translated to a RemoteError. Raises MismatchError and FormatError if a script reports
+    them.
     """
     errors = exceptions()
     task = asyncio.current_task()
@@ -97,15 +100,16 @@ async def command(client: Client, keys: Sequence[bytes], *words: bytes | int | s
     except (errors.RedisError, errors.RedisClusterException) as error:
         raise _translated(error, keys) from error
     finally:
-        # asyncio.wait_for, which redis-py uses, may swallow it: Python 3.11, gh-86296
+        # redis-py uses asyncio.wait_for, which may swallow a cancellation in Python 3.11 (gh-86296)
         if task and task.cancelling() > cancels:
             raise asyncio.CancelledError
 
 
 async def stored_header(client: Client, name: str, key: bytes) -> bytes:
-    """The value of a filter's header key.
+    """Return the value of a filter's header key.
 
-    Raises RemoteMissingError, RemoteTypeError and other RemoteErrors, TypeError.
+    Raises RemoteMissingError if there is none, RemoteTypeError if it is not a string, other RemoteErrors, and TypeError
+    if `client` is not a client of redis-py.
     """
     check_client(client)
     raw = await command(client, [key], "GET", key)
@@ -126,7 +130,7 @@ def _translated(error: Exception, keys: Sequence[bytes]) -> RemoteError | Mismat
                 return RemoteMissingError(f"{key} is missing: it has expired, was deleted or evicted")
             case "ANOTHER":
                 return MismatchError(
-                    f"{key} belongs to another filter than the one opened: it was created again meanwhile"
+                    f"{key} belongs to another filter: it was created again since this one was opened; open it again"
                 )
             case "DAMAGED":
                 return FormatError(f"{key} is not the state of a scalable filter", offset=0, field="slices")

@@ -1,4 +1,4 @@
-"""RedisBloomFilter: a Bloom filter in Redis that many machines share; it needs no Redis module."""
+"""RedisBloomFilter: a Bloom filter in Redis that many machines share. It needs no Redis module."""
 
 from __future__ import annotations
 
@@ -33,58 +33,70 @@ if TYPE_CHECKING:
     from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray
     from spvfilter.kernel.masks import BoolMask
 
-SHARD_SIZE = 16 << 20  # bytes; growing a string to this size takes Redis about 10 ms, to its limit about half a second
-CHUNK_KEYS = 1_000  # keys of a batch per script
-CHUNK_PROBES = 1 << 14  # bits per script, which keep the server busy for some 50 ms
-STAGED_TTL = 3_600_000  # ms after which an unfinished upload expires
-_MAX_EXPIRE = 10**10  # seconds; more would overflow Redis's clock
+SHARD_SIZE = 16 << 20
+"""Default size of a shard in bytes (our choice): Redis needs about 10 ms to make a string of this size."""
+CHUNK_KEYS = 1_000  # Keys of a batch in one script (our choice).
+CHUNK_PROBES = 1 << 14  # Bits that one script reads or sets (our choice): the server is busy for some 50 ms.
+STAGED_TTL = 3_600_000  # Milliseconds after which an unfinished upload expires (our choice).
+_MAX_EXPIRE = 10**10  # Seconds. A longer time would overflow Redis's clock.
 
 
 @public
 class RedisBloomFilter:
-    """A Bloom filter in Redis >= 6.2 or Valkey for any number of readers and writers, made by `create`, `create_from`
-    or `open`.
+    """A Bloom filter in Redis >= 6.2 or Valkey for any number of readers and writers.
 
-    `client` is any redis.asyncio client, `name` the filter's name; its keys are {name}:header and {name}:bits:0 … (see
-    layout.py). Every operation compares the header, so a filter that was created again with another shape is refused. A
-    SipHash key is part of the header: whoever can read it can choose keys that fill the filter.
+    Make one with `create`, `create_from` or `open`. The client is any redis.asyncio client; use `connect`, whose
+    clients do not retry. Each operation on a key is one atomic script. If several writers add the same key at once,
+    exactly one of them learns that it was new. Batches are split into scripts of up to 1,000 keys.
 
-    Each operation on a key is one atomic script: it sets all bits of the key or none, also across shards, and if
-    several writers add the same key at once, exactly one of them learns that it was new. Batches are split into chunks
-    of up to 1,000 keys, one script each. If the answer is lost (RemoteConnectionError, or the task is cancelled), the
-    operation may have been executed. All operations except `create` and `delete` can then be repeated safely, but a
-    repeated `add` reports a key as not new if its first attempt added it. A client that retries by itself, as
-    redis-py's do from version 6 on, hides this; clients made by `redis.client.connect` do not retry.
+    If the answer is lost (RemoteConnectionError, or the task is cancelled), the server may have executed the operation.
+    All operations except `create` and `delete` can be repeated safely. A repeated `add` reports a key as not new if the
+    first attempt added it.
 
-    A filter with a capacity is full, as BloomFilter's `on_full` describes, once its bits tell of more keys than that by
-    four standard deviations. Each writer counts them now and then, so that w writers together may add up to w/16 of the
-    capacity more.
+    A filter with a capacity is full if the estimate from its bits exceeds it by four standard deviations. Each of w
+    writers estimates only now and then, so that together they may add up to w/16 of the capacity more.
 
-    Every operation may raise, besides its own errors: RemoteConnectionError; RemoteMissingError if the filter is gone
-    or a part of it was evicted (never a wrong "not contained"); MismatchError if it was recreated; RemoteTypeError;
-    RemoteFullError and RemoteReadOnlyError if there is something to write (adding a key whose bits are all set writes
-    nothing); RemoteError for other errors of the server.
+    The header in Redis contains the key of SipHash: an attacker who reads it can choose keys that fill the filter.
+
+    Raises:
+        RemoteConnectionError: The server could not be reached, or the connection broke.
+        RemoteMissingError: The filter, or a part of it, is gone. The filter never wrongly answers "not contained".
+        MismatchError: The filter was created again with another shape.
+        RemoteTypeError: A key of the filter holds a value that is not a string.
+        RemoteFullError: The server is out of memory and there is something to write.
+        RemoteReadOnlyError: The server is a replica and there is something to write.
+        RemoteError: The server reported another error.
     """
 
     def __init__(self, client: Client, layout: Layout) -> None:
-        """For the class methods; does not contact the server."""
+        """For the class methods. It does not contact the server."""
         self.client = client
+        """The client that every operation uses."""
         self.name = layout.name
+        """Name of the filter."""
         self.bits = layout.shape.bits
+        """Number of bits m."""
         self.hash_funcs = layout.shape.hash_funcs
+        """Number of hash functions k."""
         self.capacity = layout.shape.capacity
+        """Number of keys that the filter was made for; None if it was made by a number of bits."""
         self.nominal_fp_rate = layout.shape.nominal_fp_rate
+        """False-positive rate that the filter was made for; None if it was made by a number of bits."""
         self.hashing = layout.shape.hashing
+        """The hash family."""
         self.partitioned = layout.shape.partitioned
+        """True if each hash function has its own plane of bits."""
         self.shard_size = layout.shard_size
+        """Size of a shard in bytes."""
         self.on_full = layout.shape.on_full
+        """Result of adding a new key to a full filter: "raise" or "warn"."""
         self._layout = layout
-        # new keys to add before the bits are counted again; None: no limit
+        # number of new keys that may be added before the bits are counted again; None: no limit
         self._room: float | None = 0 if self.capacity else None
 
     @property
     def encoding(self) -> Encoding:
-        """The keys' encoding."""
+        """Encoding of the keys."""
         return self._layout.shape.encoding
 
     @classmethod
@@ -107,15 +119,25 @@ class RedisBloomFilter:
     ) -> Self:
         """Create an empty filter.
 
-        The arguments for its shape are BloomFilter's; `shard_size` is in bytes, `expire` in seconds.
+        The arguments that are not listed here are those of BloomFilter. Bits without a header, which an evicted filter
+        may have left, are overwritten.
 
-        With `exist_ok`, an existing filter that was made with the same arguments is opened and keeps its time to live.
-        Leftover bits without a header are overwritten. Raises RemoteExistsError; MismatchError if the existing filter
-        was made with other arguments; FormatError if the existing value is not a filter; ParameterError.
+        Args:
+            client: Client of redis.asyncio.
+            name: Name of the filter. Its keys are {name}:header and {name}:bits:0 and so on.
+            shard_size: Size of a string in Redis in bytes, up to 512 MiB.
+            expire: Seconds until the filter expires; None for never.
+            exist_ok: True opens an existing filter that was made with the same arguments. It keeps its time to live.
+
+        Raises:
+            RemoteExistsError: A filter with this name exists, and `exist_ok` is False.
+            MismatchError: The existing filter was made with other arguments.
+            FormatError: The existing value is not a filter.
+            ParameterError: An argument is outside its domain.
         """
         check_client(client)
         options = {"bits": bits, "hashing": hashing, "encode": encode, "partitioned": partitioned, "on_full": on_full}
-        # of several types
+        # the options have several types
         shape = Shape(capacity, fp_rate, hash_funcs, buffer=b"", **options)  # type: ignore[arg-type]
         made = cls(client, Layout(name, shape, shard_size))
         there = await made._create(expire)
@@ -129,9 +151,18 @@ class RedisBloomFilter:
     async def create_from(
         cls, client: Client, name: str, local: BloomFilter, *, shard_size: int = SHARD_SIZE, expire: float | None = None
     ) -> Self:
-        """Create a filter with the shape and the bits of a local one. It appears atomically.
+        """Create a filter with the shape and the bits of a local filter. It appears atomically.
 
-        Raises RemoteExistsError, ParameterError.
+        Args:
+            client: Client of redis.asyncio.
+            name: Name of the filter.
+            local: The local filter.
+            shard_size: Size of a string in Redis in bytes, up to 512 MiB.
+            expire: Seconds until the filter expires; None for never.
+
+        Raises:
+            RemoteExistsError: A filter with this name exists.
+            ParameterError: An argument is outside its domain.
         """
         check_client(client)
         made = cls(client, Layout(name, Shape.of(local), shard_size))
@@ -152,10 +183,17 @@ class RedisBloomFilter:
     ) -> Self:
         """Open an existing filter.
 
-        Custom `hashing` and `encode` must be passed again; any that are passed are compared.
+        Args:
+            client: Client of redis.asyncio.
+            name: Name of the filter.
+            hashing: The hash family. Needed only for a custom family; if given, it is compared.
+            encode: The encoding of keys. Needed only for a custom function; if given, it is compared.
+            on_full: "raise" or "warn", as for BloomFilter.
 
-        Raises RemoteMissingError; FormatError if the value is not a filter; ParameterError if it was made with other
-        arguments.
+        Raises:
+            RemoteMissingError: There is no filter with this name.
+            FormatError: The value is not a filter.
+            ParameterError: The filter was made with other arguments.
         """
         raw = await stored_header(client, name, header_key(name))
         return cls(client, Layout.parse(name, raw, hashing, encode, on_full))
@@ -172,18 +210,21 @@ class RedisBloomFilter:
         return await run(self.client, script, [self._layout.header_key, *keys], self._layout.header, *arguments)
 
     async def add(self, key: object) -> bool:
-        """Add a key; True if it was new, that is, if any of its bits was not set before.
+        """Add a key. Return True if it was new, that is, if a bit of it was not set before.
 
-        Raises TypeError, CapacityError.
+        Raises TypeError for a key of a wrong type, CapacityError for a new key in a full filter.
         """
         return bool((await self.add_many([key]))[0])
 
     async def contains(self, key: object) -> bool:
-        """Whether the key was added; false positives occur at the filter's rate. Raises TypeError."""
+        """Return True if the key was added, or if it is a false positive.
+
+        Raises TypeError for a key of a wrong type.
+        """
         return bool((await self._probe(scripts.CONTAINS, [key]))[0])
 
     @overload
-    async def add_many(  # type: ignore[overload-overlap]  # an array is an iterable, too
+    async def add_many(  # type: ignore[overload-overlap]  # an array is an iterable too
         self, keys: NumpyArray, *, nulls: Nulls = "raise"
     ) -> BoolMask: ...
     @overload
@@ -191,14 +232,24 @@ class RedisBloomFilter:
     @overload
     async def add_many(self, keys: Iterable[object], *, nulls: Nulls = "raise") -> bytes: ...
     async def add_many(self, keys: Keys, *, nulls: Nulls = "raise") -> bytes | Mask:
-        """Add a batch and return one byte per key, 1 if it was new, else 0, as if they were added one after the other.
+        """Add a batch.
 
-        The batch is a local filter's, a column also, and so is the mask; `nulls` is that of BloomFilter.update. If it
-        fails, the keys of some chunks have been added. Raises TypeError, ColumnError; CapacityError after adding the
-        keys before the refused one.
+        Return one byte for each key, 1 if it was new, else 0, as if the keys were added one after the other.
+
+        Batches are the same as for BloomFilter.update. For a column, the result is a mask of its library. If the
+        operation fails, the keys of some chunks have been added.
+
+        Args:
+            keys: The keys.
+            nulls: Handling of nulls among the keys: "raise" raises an error, "skip" leaves them out.
+
+        Raises:
+            CapacityError: The filter is full. The keys before the refused key have been added.
+            ColumnError: A column contradicts itself.
+            TypeError: A key has the wrong type.
         """
         batch = Batch(keys, nulls, self.encoding)
-        # that of the keys' library
+        # the mask type of the keys' library
         return batch.answer(b"".join([mask async for mask in self._added(batch)]))  # type: ignore[return-value]
 
     async def update(self, keys: Keys, *, nulls: Nulls = "raise") -> int:
@@ -212,7 +263,7 @@ class RedisBloomFilter:
         return new
 
     async def _added(self, keys: Iterable[object]) -> AsyncIterator[bytes]:
-        """The masks of keys that are added, chunk by chunk."""
+        """Add the keys, and yield the masks of the chunks."""
         async for chunk in self._chunks(keys):
             while chunk:
                 fits = await self._fitting(chunk)
@@ -223,14 +274,17 @@ class RedisBloomFilter:
                 yield mask
 
     async def _fitting(self, chunk: list[object]) -> int:
-        """How many of these keys may be added before the bits are counted again. Raises CapacityError if it is none."""
+        """Return how many keys of the chunk may be added before the bits are counted again.
+
+        Raises CapacityError if no key may be added.
+        """
         if self._room is not None and self._room <= 0:
             await self._make_room()
         if self._room is None:
             return len(chunk)
         if self._room > 0:
             return min(len(chunk), math.ceil(self._room))
-        known = await self._probe(scripts.CONTAINS, chunk)  # which need no room
+        known = await self._probe(scripts.CONTAINS, chunk)  # keys that the filter contains need no room
         if known[0]:
             return len(known) - len(known.lstrip(b"\1"))
         count, rate = await self.approx_len(), await self.current_fp_rate()
@@ -241,7 +295,7 @@ class RedisBloomFilter:
         if self.on_full == "warn":
             self._room = None
             warnings.warn(
-                f"{self.name!r}, a filter made for {held}: its rate grows with every further key",
+                f"{self.name!r}, a filter made for {held}: its rate rises with every further key",
                 CapacityWarning,
                 stacklevel=4,
             )
@@ -252,13 +306,13 @@ class RedisBloomFilter:
         )
 
     async def _make_room(self) -> None:
-        """Count the bits, and take a share of what room they leave: there may be other writers."""
+        """Count the bits, and reserve a share of the remaining capacity. The rest is left to other writers."""
         assert self.capacity is not None
         left = self.capacity - await self.approx_len() + spare_keys(self.bits, self.hash_funcs, self.capacity)
         self._room = share_of(left, self.capacity)
 
     @overload
-    async def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable, too
+    async def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable too
         self, keys: NumpyArray, *, nulls: Nulls = "raise"
     ) -> BoolMask: ...
     @overload
@@ -266,13 +320,14 @@ class RedisBloomFilter:
     @overload
     async def contains_many(self, keys: Iterable[object], *, nulls: Nulls = "raise") -> bytes: ...
     async def contains_many(self, keys: Keys, *, nulls: Nulls = "raise") -> bytes | Mask:
-        """One byte per key of a batch, 1 if it is contained, else 0, as of `add_many`.
+        """Return one byte for each key of a batch: 1 if the filter contains it, else 0.
 
-        Raises TypeError, ColumnError.
+        Batches, results and `nulls` are the same as for `add_many`. Raises TypeError for a key of a wrong type,
+        ColumnError for a column that contradicts itself.
         """
         batch = Batch(keys, nulls, self.encoding)
         found = [await self._probe(scripts.CONTAINS, chunk) async for chunk in self._chunks(batch)]
-        return batch.answer(b"".join(found))  # type: ignore[return-value]  # that of the keys' library
+        return batch.answer(b"".join(found))  # type: ignore[return-value]  # the mask type of the keys' library
 
     async def _chunks(self, keys: Iterable[object]) -> AsyncIterator[list[object]]:
         at_once = max(1, min(CHUNK_KEYS, CHUNK_PROBES // self.hash_funcs))
@@ -289,9 +344,12 @@ class RedisBloomFilter:
     async def union_update(self, other: RedisBloomFilter | BloomFilter) -> None:
         """Atomically add the keys of another filter.
 
-        A filter in Redis must have been opened with the same client, and in a cluster share the hash tag (names
-        "{shop}:a" and "{shop}:b"). A local filter is uploaded first; until it is merged, the server holds both. The
-        server is blocked for about two seconds per GB. Raises MismatchError, ParameterError.
+        Another filter in Redis must use the same client object. In a cluster it must have the same hash tag (names such
+        as "{shop}:a" and "{shop}:b"). A local filter is uploaded first; until it is merged, the server holds both. The
+        merge blocks the server for about two seconds per GB.
+
+        Raises MismatchError for a filter of another shape or shard size, and ParameterError for a filter of another
+        client.
         """
         if isinstance(other, BloomFilter):
             self._layout.shape.same_shape(other)
@@ -309,9 +367,10 @@ class RedisBloomFilter:
         await self._load("union", [*theirs.shard_keys(), theirs.header_key], theirs.header)
 
     async def load(self, local: BloomFilter) -> None:
-        """Upload a local filter and atomically replace the bits by its bits. During the upload the server holds both.
+        """Upload a local filter, and atomically replace the bits by its bits. During the upload the server holds both.
 
-        Keys that others add during the upload are lost; `union_update` keeps them. Raises MismatchError.
+        Keys that other clients add during the upload are lost. Use `union_update` to keep them. Raises MismatchError
+        for a filter of another shape.
         """
         self._layout.shape.same_shape(local)
         async with self._staged(local) as staged:
@@ -322,27 +381,27 @@ class RedisBloomFilter:
 
     @asynccontextmanager
     async def _staged(self, local: BloomFilter) -> AsyncIterator[list[bytes]]:
-        """Upload a local filter's bits under temporary keys, which are deleted afterwards."""
+        """Upload the bits of a local filter under temporary keys, which are deleted afterwards."""
         body = local.body
         keys = self._layout.staging_keys()
         try:
             for shard, at, end in self._layout.pieces():
                 start = shard * self.shard_size
                 raw = bytes(body[start + at : start + end]).rstrip(b"\0")
-                if raw or not at:  # bytes that are not written are zero
+                if raw or not at:  # bytes that are not written read as zero
                     await run(self.client, scripts.STAGE, [keys[shard]], at, raw or b"\0", STAGED_TTL)
             yield keys
         finally:
-            with suppress(RemoteError):  # the keys expire by themselves
+            with suppress(RemoteError):  # if it fails, the keys expire later
                 await command(self.client, keys, "UNLINK", *keys)
 
     async def snapshot(self) -> BloomFilter:
-        """A local filter with the same bits.
+        """Return a local filter with the same bits.
 
-        It contains all keys added before; keys added meanwhile may be missing or partly set.
+        It contains all keys that were added before the call. A key that is added during the call may be missing or
+        partly set. If another client calls `clear` or `load` during the call, the result may be a mixture.
 
-        If others `clear` or `load` meanwhile, it may be a mixture. Raises TooLargeError, and FormatError if padding
-        bits are set.
+        Raises TooLargeError if the filter does not fit into memory, FormatError if bits beyond m are set.
         """
         layout = self._layout
         local = layout.shape.filled(allocate(layout.size))
@@ -356,7 +415,7 @@ class RedisBloomFilter:
         return local
 
     async def clear(self) -> None:
-        """Atomically set every bit to 0. The time to live is kept."""
+        """Atomically remove all keys. The time to live does not change."""
         await self._run(scripts.CLEAR, self._layout.shard_keys())
 
     async def delete(self) -> None:
@@ -364,19 +423,22 @@ class RedisBloomFilter:
         await self._run(scripts.DELETE, self._layout.shard_keys())
 
     async def expire(self, seconds: float | None) -> None:
-        """Let the whole filter expire after `seconds`; None: never. Raises ParameterError."""
+        """Let the whole filter expire after `seconds`; None for never.
+
+        Raises ParameterError unless `seconds` is above 0 and at most 10^10.
+        """
         await self._run(scripts.EXPIRE, self._layout.shard_keys(), milliseconds(seconds))
 
     async def ttl(self) -> float | None:
-        """The seconds until the filter expires; None if it does not expire."""
+        """Return the seconds until the filter expires; None if it does not expire."""
         left = await self._run(scripts.TTL, ())
         assert isinstance(left, int)
         return None if left < 0 else left / 1000
 
     async def _plane_set_bits(self) -> list[int]:
-        """The number of set bits in each function's plane, or in total if not partitioned.
+        """Return the number of set bits in the plane of each function; in total if the filter is not partitioned.
 
-        Bits set meanwhile may be counted.
+        Bits that are set during the call may be counted.
         """
         planes = [0] * (self.hash_funcs if self.partitioned else 1)
         for shards, ranges, of_planes in self._layout.counts():
@@ -387,19 +449,22 @@ class RedisBloomFilter:
         return planes
 
     async def set_bits(self) -> int:
-        """The number of set bits."""
+        """Return the number of set bits."""
         return sum(await self._plane_set_bits())
 
     async def fill(self) -> float:
-        """The share of set bits, 0 to 1."""
+        """Return the share of set bits, from 0 to 1."""
         return await self.set_bits() / self.bits
 
     async def approx_len(self) -> float:
-        """The estimated number of distinct keys; infinite if every bit is set."""
+        """Return the estimated number of distinct keys; infinite if every bit is set."""
         return sizing.estimate_items(self.bits, self.hash_funcs, await self.set_bits())
 
     async def current_fp_rate(self) -> float:
-        """The present false-positive rate: (X/m)^k, or the product of the planes' fills if partitioned."""
+        """Return the current false-positive rate, (X/m)^k, where X bits are set.
+
+        For a partitioned filter it is the product of the fills of its planes.
+        """
         planes = await self._plane_set_bits()
         if self.partitioned:
             return math.prod(count * self.hash_funcs / self.bits for count in planes)
@@ -413,7 +478,10 @@ class RedisBloomFilter:
 
 
 def milliseconds(seconds: float | None) -> int:
-    """Seconds as milliseconds, -1 for never. Raises ParameterError outside the range that Redis accepts."""
+    """Convert seconds to milliseconds; -1 stands for never.
+
+    Raises ParameterError outside the range that Redis accepts.
+    """
     if seconds is None:
         return -1
     if not 0 < seconds <= _MAX_EXPIRE:

@@ -1,12 +1,15 @@
 """The layout of a Bloom filter in Redis: its keys, its header, and the offsets of its bits.
 
-    {name}:header    64 bytes, the header of a filter's file (bloom/fileformat.py), and the size of a shard in bytes,
-    u64 LE {name}:bits:0 …  the bits in contiguous shards of that size; each has at least one byte, and trailing zeros
-    may be missing
+    {name}:header    64 bytes, the header of a filter's file (bloom/fileformat.py),
+                     and the size of a shard in bytes, u64 little endian
+    {name}:bits:0 …  the bits in contiguous shards of that size; each shard has at least one byte,
+                     and zeros at its end may be missing
 
-The braces are Redis's hash tag, which keeps all keys in one slot of a cluster; a name with its own hash tag keeps it.
-Redis numbers the bits of a byte from the most significant one, the file from the least significant one: bit b of the
-file has offset b ^ 7, so the bytes are those of the file.
+The braces are a hash tag of Redis, which keeps all keys in one slot of a cluster. A name that contains a hash tag is
+used as it is.
+
+Redis numbers the bits of a byte from the most significant bit, the file from the least significant bit. Bit b of the
+file therefore has offset b ^ 7 in Redis, and the bytes are the same.
 """
 
 from __future__ import annotations
@@ -27,20 +30,22 @@ from spvfilter.errors import FormatError, MismatchError, ParameterError, TooLarg
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-MAX_SHARD_SIZE = 512 << 20  # bytes of a string: Redis's default proto-max-bulk-len
-MAX_SHARDS = 1 << 14  # strings that one script handles
-_PIECE_SIZE = 1 << 20  # bytes per transfer; the smallest possible proto-max-bulk-len
-_COUNTED_SIZE = 64 << 20  # bytes counted by one script
-_COUNTED_RANGES = 1 << 12  # ranges counted by one script
+MAX_SHARD_SIZE = 512 << 20  # Bytes of a string: Redis's default proto-max-bulk-len.
+MAX_SHARDS = 1 << 14  # Strings that one script handles (our choice).
+_PIECE_SIZE = 1 << 20  # Bytes of one transfer: the smallest possible proto-max-bulk-len.
+_COUNTED_SIZE = 64 << 20  # Bytes that one script counts (our choice).
+_COUNTED_RANGES = 1 << 12  # Ranges that one script counts (our choice).
 _KINDS = {KIND_BITS: "a RedisBloomFilter", KIND_SERIES: "a RedisScalableBloomFilter"}
-_LENGTHS = (HEADER_SIZE + 8, HEADER_SIZE + 24)  # of a header key's value: that of a filter, and of a scalable one
-_TAGGED = re.compile(r"[^{]*\{[^}]+\}")  # Redis Cluster specification, "Hash tags": the first "{…}" is not empty
+_LENGTHS = (HEADER_SIZE + 8, HEADER_SIZE + 24)  # Bytes of a header key's value: of a filter, and of a scalable filter.
+_TAGGED = re.compile(
+    r"[^{]*\{[^}]+\}"
+)  # A name with a hash tag: its first "{…}" is not empty (Redis Cluster specification, "Hash tags").
 
 
 class Shape(BloomFilter):
-    """A filter without bits, which maps keys to positions.
+    """A filter without bits, which maps keys to positions of bits.
 
-    Its buffer is mapped read-only and never touched, so it costs no memory.
+    Its buffer is mapped read-only and never touched, so that it takes no memory.
     """
 
     __slots__ = ()
@@ -63,19 +68,21 @@ class Shape(BloomFilter):
 
     @classmethod
     def of(cls, local: BloomFilter) -> Shape:
+        """Return the shape of a local filter."""
         return cls._made(local.header(), local.hashing, local._encode_with, b"", on_full=local.on_full)
 
     def filled(self, buffer: Buffer) -> BloomFilter:
-        """A filter of this shape over `buffer`."""
+        """Return a filter of this shape over `buffer`."""
         return BloomFilter._made(
             self.header(), self.hashing, self._encode_with, buffer, private=True, on_full=self.on_full
         )
 
 
 class Layout:
-    """The layout of one filter, or of a slice of one that grows: name, shape and shards. Their keys are {name}:stem:0 …
+    """The layout of one filter, or of one slice of a scalable filter: name, shape and shards.
 
-    Raises ParameterError for an invalid name, shard size or number of shards.
+    The keys of the shards are {name}:stem:0 and so on. Raises ParameterError for an invalid name, shard size or number
+    of shards.
     """
 
     def __init__(self, name: str, shape: Shape, shard_size: int, stem: bytes = b"bits") -> None:
@@ -84,7 +91,7 @@ class Layout:
         self.name = name
         self.shape = shape
         self.shard_size = shard_size
-        self.size = shape.header().body_size  # bytes of all shards
+        self.size = shape.header().body_size  # bytes of all shards together
         self.shards = -(-self.size // shard_size)
         if self.shards > MAX_SHARDS:
             raise ParameterError(
@@ -98,9 +105,9 @@ class Layout:
     def parse(
         cls, name: str, raw: bytes, hashing: HashFamily | None, encode: Encode, on_full: OnFull = "raise"
     ) -> Layout:
-        """From the value of the header key.
+        """Parse the value of the header key.
 
-        Raises FormatError, and ParameterError if `hashing` or `encode` is not the filter's.
+        Raises FormatError if it is malformed, and ParameterError if `hashing` or `encode` is not the filter's.
         """
         header, shard_size = _parse(raw)
         return cls(
@@ -108,8 +115,9 @@ class Layout:
         )
 
     def refuse_another(self, raw: bytes) -> None:
-        """Raises MismatchError, which names the first difference, unless the header equals this filter's; FormatError
-        if it is invalid.
+        """Raise MismatchError, which names the first difference, unless the header `raw` equals this filter's.
+
+        Raises FormatError if the header is malformed.
         """
         header, shard_size = _parse(raw)
         mine = {**self.shape.header()._asdict(), "shard_size": self.shard_size}
@@ -119,19 +127,23 @@ class Layout:
                 raise MismatchError(f"the filter at {self.name!r} was made with other arguments: {field}: {shown}")
 
     def shard_key(self, shard: int) -> bytes:
+        """Return the key of a shard."""
         return b"%b:%b:%d" % (prefix(self.name), self.stem, shard)
 
     def shard_keys(self) -> list[bytes]:
+        """Return the keys of all shards."""
         return [self.shard_key(shard) for shard in range(self.shards)]
 
     def staging_keys(self) -> list[bytes]:
-        """Unique keys for an upload of all shards."""
+        """Return unique keys for an upload of all shards."""
         upload = secrets.token_hex(8).encode()
         return [b"%b:staged:%b:%d" % (prefix(self.name), upload, shard) for shard in range(self.shards)]
 
     def probes(self, keys: Iterable[object]) -> tuple[list[bytes], bytes]:
-        """The shards with the bits of some keys; and for each bit, key by key, the number of its shard (from 2) and its
-        offset, two u32.
+        """Return the shards and the bits of some keys.
+
+        The result is the keys of the shards, and for each bit, key by key, two u32: the index of its shard in KEYS
+        (from 2) and its offset.
         """
         shard_bits = self.shard_size * 8
         number_of: dict[int, int] = {}
@@ -143,15 +155,16 @@ class Layout:
         return [self.shard_key(shard) for shard in number_of], struct.pack(f"<{len(packed)}I", *packed)
 
     def pieces(self) -> Iterator[tuple[int, int, int]]:
-        """All bytes in pieces for transfer: shard, first byte in it, end."""
+        """Yield all bytes in pieces for transfer: shard, offset of the first byte in it, offset of the end."""
         for shard in range(self.shards):
             size = min(self.shard_size, self.size - shard * self.shard_size)
             for at in range(0, size, _PIECE_SIZE):
                 yield shard, at, min(at + _PIECE_SIZE, size)
 
     def counts(self) -> Iterator[tuple[list[bytes], bytes, list[int]]]:
-        """The work of each counting script: shards, ranges of bits (number of the shard from 2, first, last; three
-        u32), their planes.
+        """Yield the arguments of each counting script: shards, ranges of bits, and the planes of the ranges.
+
+        A range is three u32: the index of the shard in KEYS (from 2), the first bit and the last bit.
         """
         shards: list[bytes] = []
         ranges: list[int] = []
@@ -168,7 +181,7 @@ class Layout:
         yield shards, struct.pack(f"<{len(ranges)}I", *ranges), planes
 
     def _ranges(self) -> Iterator[tuple[int, int, int, int]]:
-        """The bits of each plane, split at the borders of shards: plane, shard, first bit in it, end."""
+        """Yield the bits of each plane, split at the borders of shards: plane, shard, first bit in it, end."""
         shard_bits = self.shard_size * 8
         planes = self.shape.hash_funcs if self.shape.partitioned else 1
         span = self.shape.bits // planes
@@ -182,12 +195,15 @@ class Layout:
 
 
 def header_key(name: str) -> bytes:
-    """The key of a filter's header. Raises ParameterError for a name that cannot be a hash tag."""
+    """Return the key of a filter's header. Raises ParameterError for a name that cannot be a hash tag."""
     return prefix(name) + b":header"
 
 
 def prefix(name: str) -> bytes:
-    """What all keys of a filter start with, which is their hash tag. Raises TypeError, ParameterError."""
+    """Return the start of all keys of a filter, which contains their hash tag.
+
+    Raises TypeError if the name is not a str, and ParameterError if it cannot be a hash tag.
+    """
     if not isinstance(name, str):
         raise TypeError(f"a filter's name is a str, not {type(name).__name__}")
     if _TAGGED.match(name):
@@ -205,7 +221,7 @@ def _parse(raw: bytes) -> tuple[FileHeader, int]:
 
 
 def kind_of(raw: bytes) -> int | None:
-    """The kind of filter that the value of a header key is of; None for other values.
+    """Return the kind of filter in the value of a header key; None for any other value.
 
     Raises FormatError for a damaged header.
     """
@@ -213,9 +229,9 @@ def kind_of(raw: bytes) -> int | None:
 
 
 def header_in(raw: bytes, kind: int, more: int) -> FileHeader:
-    """The header in the value of a header key, which `more` bytes follow.
+    """Return the header in the value of a header key. `more` bytes must follow it.
 
-    Raises FormatError, also for a filter of another kind.
+    Raises FormatError if it is malformed or belongs to a filter of another kind.
     """
     there = kind_of(raw)
     if there is not None and there != kind:
@@ -230,6 +246,6 @@ def header_in(raw: bytes, kind: int, more: int) -> FileHeader:
 
 
 def check_shard_size(shard_size: int, offset: int) -> None:
-    """Raises FormatError for a shard size, at that offset in a header, that no filter has."""
+    """Raise FormatError for a shard size that no filter has. `offset` is its offset in the header."""
     if not 1 <= shard_size <= MAX_SHARD_SIZE:
         raise FormatError(f"shards of {shard_size} bytes", offset=offset, field="shard_size")

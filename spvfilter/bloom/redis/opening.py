@@ -1,4 +1,4 @@
-"""Opening a filter in Redis of either kind."""
+"""Open a filter in Redis of either kind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def open_any(client: Client, name: str, on_full: OnFull) -> RedisBloomFilter | RedisScalableBloomFilter:
-    """The filter of that name, whose hash family and encoding are not custom ones.
+    """Open the filter with that name, whose hash family and encoding are not custom.
 
     Raises the errors of RedisBloomFilter.open.
     """

@@ -37,51 +37,59 @@ if TYPE_CHECKING:
     from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray
     from spvfilter.kernel.masks import BoolMask
 
-_MOST_TRIES = (
-    1_000  # how often an operation starts again because others added a slice meanwhile, of which there are at most 64
-)
-# from the number of slices: keys and arguments of a script
+# Attempts of one operation (our choice). An attempt fails if another writer has added a slice (at most 64 times) or has
+# created the filter again.
+_MOST_TRIES = 1_000
+# A function from the number of slices to the keys and arguments of a script.
 Request = Callable[[int], tuple[Sequence[bytes], Sequence[bytes | int | str]]]
 
 
 @public
 class RedisScalableBloomFilter:
-    """A ScalableBloomFilter in Redis >= 6.2 or Valkey for any number of readers and writers, made by `create`,
-    `create_from` or `open`.
+    """A ScalableBloomFilter in Redis >= 6.2 or Valkey for any number of readers and writers.
 
-    It grows as ScalableBloomFilter does, with the same parameters, and its false-positive rate stays below the one
-    promised. `client` is any redis.asyncio client, `name` the filter's name; its keys are {name}:header, {name}:slices
-    and {name}:slice:0:0 …, which serieslayout.py describes. A key in Redis holds at most `shard_size` bytes; all shards
-    together are at most 16,384.
+    Make one with `create`, `create_from` or `open`. It grows as ScalableBloomFilter does, and its false-positive rate
+    stays below `fp_rate`, no matter how many writers there are. The notes on batches, lost answers and SipHash at
+    RedisBloomFilter hold here too.
 
-    Each operation on a key is one atomic script, which also counts the set bits of the last slice. Once they tell of as
-    many keys as the slice was made for, the writer that finds it full has a script add the next one, which does nothing
-    if another writer was faster. So no slice ever holds more, whatever number of writers there is, and of several that
-    add the same key exactly one learns that it was new. What RedisBloomFilter says of batches, lost answers, retries,
-    expiry and SipHash keys holds here as well.
+    Each operation on a key is one atomic script, which also counts the set bits of the last slice. When the last slice
+    is full, a script adds the next one. If several writers add the same key, exactly one of them learns that it was
+    new.
 
-    Every operation may raise, besides its own errors: RemoteConnectionError; RemoteMissingError if the filter is gone
-    or a part of it was evicted (never a wrong "not contained"); MismatchError if it was recreated with other
-    parameters; FormatError if its state is damaged; RemoteTypeError; RemoteFullError and RemoteReadOnlyError if there
-    is something to write; RemoteError for other errors of the server. Operations that write may raise, where they have
-    to add a slice, CapacityError beyond 64 slices or 16,384 shards, ParameterError beyond what can be sized or what the
-    hash family reaches, and TooLargeError.
-
-    Source: Almeida, Baquero, Preguiça and Hutchison, "Scalable Bloom Filters" (2007).
+    Raises:
+        RemoteConnectionError: The server could not be reached, or the connection broke.
+        RemoteMissingError: The filter, or a part of it, is gone. The filter never wrongly answers "not contained".
+        MismatchError: The filter was created again with other parameters.
+        FormatError: The state of the filter is damaged.
+        RemoteTypeError: A key of the filter holds a value that is not a string.
+        RemoteFullError: The server is out of memory and there is something to write.
+        RemoteReadOnlyError: The server is a replica and there is something to write.
+        RemoteError: The server reported another error.
+        CapacityError: A new slice is needed, but there are 64 slices, or it would make more than 16,384 shards.
+        ParameterError: A new slice is needed, but it is too large for the hash family, or to compute its size.
+        TooLargeError: A new slice is needed, but it is too large to address.
     """
 
     def __init__(self, client: Client, layout: SeriesLayout) -> None:
-        """For the class methods; does not contact the server."""
+        """For the class methods. It does not contact the server."""
         self.client = client
+        """The client that every operation uses."""
         self.name = layout.name
+        """Name of the filter."""
         self.initial_capacity = layout.plan.capacity
+        """Number of keys of the first slice."""
         self.nominal_fp_rate = layout.plan.fp_rate
+        """Bound of the false-positive rate."""
         self.growth = layout.plan.growth
+        """Ratio of the capacities of two successive slices."""
         self.tightening = layout.plan.tightening
+        """Ratio of the rates of two successive slices."""
         self.hashing = layout.hashing
+        """The hash family."""
         self.shard_size = layout.shard_size
+        """Size of a shard in bytes."""
         self._layout = layout
-        self._count = 1  # of slices, the last time they were asked for
+        self._count = 1  # number of slices that the server reported last
 
     @classmethod
     async def create(
@@ -99,11 +107,28 @@ class RedisScalableBloomFilter:
         expire: float | None = None,
         exist_ok: bool = False,
     ) -> Self:
-        """Create an empty filter of ScalableBloomFilter's arguments; `shard_size` is in bytes, `expire` in seconds.
+        """Create an empty filter.
 
-        With `exist_ok`, an existing filter that was made with the same arguments is opened and keeps its time to live.
-        Leftover bits without a header are overwritten. Raises RemoteExistsError; MismatchError if the existing filter
-        was made with other arguments; FormatError if the existing value is not a scalable filter; ParameterError.
+        Bits without a header, which an evicted filter may have left, are overwritten.
+
+        Args:
+            client: Client of redis.asyncio.
+            name: Name of the filter. Its keys are {name}:header, {name}:slices and {name}:slice:0:0 and so on.
+            initial_capacity: Number of keys of the first slice.
+            fp_rate: Bound of the false-positive rate, between 0 and 1.
+            growth: Ratio of the capacities of two successive slices, from 2 to 1024.
+            tightening: Ratio of the rates of two successive slices, between 0 and 1.
+            hashing: The hash family, as for BloomFilter.
+            encode: Type of the keys, as for BloomFilter.
+            shard_size: Size of a string in Redis in bytes, up to 512 MiB.
+            expire: Seconds until the filter expires; None for never.
+            exist_ok: True opens an existing filter that was made with the same arguments. It keeps its time to live.
+
+        Raises:
+            RemoteExistsError: A filter with this name exists, and `exist_ok` is False.
+            MismatchError: The existing filter was made with other arguments.
+            FormatError: The existing value is not a scalable filter.
+            ParameterError: An argument is outside its domain.
         """
         check_client(client)
         plan = Growth(initial_capacity, fp_rate, growth, tightening)
@@ -125,15 +150,25 @@ class RedisScalableBloomFilter:
         shard_size: int = SHARD_SIZE,
         expire: float | None = None,
     ) -> Self:
-        """Create a filter with the parameters and the bits of a local one. It appears atomically.
+        """Create a filter with the parameters and the bits of a local filter. It appears atomically.
 
-        Raises RemoteExistsError, ParameterError, and MismatchError for slices that do not follow from the parameters.
+        Args:
+            client: Client of redis.asyncio.
+            name: Name of the filter.
+            local: The local filter.
+            shard_size: Size of a string in Redis in bytes, up to 512 MiB.
+            expire: Seconds until the filter expires; None for never.
+
+        Raises:
+            RemoteExistsError: A filter with this name exists.
+            MismatchError: The slices of the local filter do not follow from its parameters.
+            ParameterError: An argument is outside its domain.
         """
         check_client(client)
         slices = local.slices
         made = cls(client, SeriesLayout(name, local.plan, shard_size, local.hashing, local._given_encoding))
         made._layout.check_slices([slice.header() for slice in slices])
-        copies = [slice.copy() for slice in slices]  # so that the count is that of the bits which are sent
+        copies = [slice.copy() for slice in slices]  # so that exactly the counted bits are sent
         async with made._staged(copies) as staged:
             if await made._create(State(tuple(slice.set_bits() for slice in copies)), expire, staged) is not None:
                 raise RemoteExistsError(f"a filter at {name!r} already exists")
@@ -143,10 +178,16 @@ class RedisScalableBloomFilter:
     async def open(cls, client: Client, name: str, *, hashing: HashFamily | None = None, encode: Encode = None) -> Self:
         """Open an existing filter.
 
-        Custom `hashing` and `encode` must be passed again; any that are passed are compared.
+        Args:
+            client: Client of redis.asyncio.
+            name: Name of the filter.
+            hashing: The hash family. Needed only for a custom family; if given, it is compared.
+            encode: The encoding of keys. Needed only for a custom function; if given, it is compared.
 
-        Raises RemoteMissingError; FormatError if the value is not a scalable filter; ParameterError if it was made with
-        other arguments.
+        Raises:
+            RemoteMissingError: There is no filter with this name.
+            FormatError: The value is not a scalable filter.
+            ParameterError: The filter was made with other arguments.
         """
         raw = await stored_header(client, name, header_key(name))
         return cls(client, SeriesLayout.parse(name, raw, hashing, encode))
@@ -155,7 +196,7 @@ class RedisScalableBloomFilter:
         layout, count = self._layout, len(state.set_bits)
         shards = layout.shard_keys(count)
         keys = [layout.header_key, layout.state_key, *shards, *staged]
-        last = self.shard_size * 8 - 1  # a later slice may fill a shard, which is refused now rather than then
+        last = self.shard_size * 8 - 1  # a later slice may need a full shard: if the server forbids it, fail now
         there = await run(
             self.client, scripts.CREATE, keys, layout.header, state.pack(), len(shards), milliseconds(expire), last
         )
@@ -164,7 +205,7 @@ class RedisScalableBloomFilter:
         return there
 
     async def _run(self, script: plain.Script, request: Request) -> object:
-        """The result of a script, which is asked again while the number of slices is not the one that is known."""
+        """Run a script and return its result. Repeat it until the number of slices that it is given is right."""
         layout = self._layout
         for _ in range(_MOST_TRIES):
             self._know()
@@ -177,12 +218,14 @@ class RedisScalableBloomFilter:
             self._count, *result = answer
             if result:
                 return result[0]
-        raise RemoteError(f"{self.name!r} is made again and again by others")
+        raise RemoteError(
+            f"{self.name!r} changed {_MOST_TRIES} times during the operation: other clients create it again and again"
+        )
 
     def _know(self) -> None:
-        """Have the layouts of the slices that there are.
+        """Compute the layouts of all slices.
 
-        Raises FormatError for more than there can be, TooLargeError.
+        Raises FormatError if there are more slices than a filter can have, and TooLargeError.
         """
         try:
             self._layout.know(self._count)
@@ -190,25 +233,25 @@ class RedisScalableBloomFilter:
             raise
         except (CapacityError, ParameterError) as error:
             raise FormatError(
-                f"{self._count} slices, of which some cannot be: {error}", offset=0, field="slices"
+                f"{self._count} slices are more than the filter can have: {error}", offset=0, field="slices"
             ) from None
 
     async def add(self, key: object) -> bool:
-        """Add a key to the last slice unless a slice contains it; True if it was new.
+        """Add a key to the last slice unless a slice contains it. Return True if it was new.
 
-        Raises TypeError, CapacityError, FormatError, RemoteError.
+        Raises TypeError for a key of a wrong type, CapacityError if the filter cannot grow, FormatError, RemoteError.
         """
         return bool((await self.add_many([key]))[0])
 
     async def contains(self, key: object) -> bool:
-        """Whether the key was added; false positives occur at the filter's rate.
+        """Return True if the key was added, or if it is a false positive.
 
-        Raises TypeError, FormatError, RemoteError.
+        Raises TypeError for a key of a wrong type, FormatError, RemoteError.
         """
         return bool((await self._probe(scripts.CONTAINS, [key]))[0])
 
     @overload
-    async def add_many(  # type: ignore[overload-overlap]  # an array is an iterable, too
+    async def add_many(  # type: ignore[overload-overlap]  # an array is an iterable too
         self, keys: NumpyArray, *, nulls: Nulls = "raise"
     ) -> BoolMask: ...
     @overload
@@ -216,20 +259,32 @@ class RedisScalableBloomFilter:
     @overload
     async def add_many(self, keys: Iterable[object], *, nulls: Nulls = "raise") -> bytes: ...
     async def add_many(self, keys: Keys, *, nulls: Nulls = "raise") -> bytes | Mask:
-        """Add a batch and return one byte per key, 1 if it was new, else 0, as if they were added one after the other.
+        """Add a batch.
 
-        The batch is a local filter's, a column also, and so is the mask; `nulls` is that of BloomFilter.update. If it
-        fails, the keys of some chunks have been added. Raises TypeError, ColumnError, FormatError, RemoteError;
-        CapacityError after adding the keys before the refused one.
+        Return one byte for each key, 1 if it was new, else 0, as if the keys were added one after the other.
+
+        Batches are the same as for BloomFilter.update. For a column, the result is a mask of its library. If the
+        operation fails, the keys of some chunks have been added.
+
+        Args:
+            keys: The keys.
+            nulls: Handling of nulls among the keys: "raise" raises an error, "skip" leaves them out.
+
+        Raises:
+            CapacityError: The filter cannot grow. The keys before the refused key have been added.
+            ColumnError: A column contradicts itself.
+            TypeError: A key has the wrong type.
+            FormatError: The state of the filter is damaged.
+            RemoteError: The server failed or refused.
         """
         batch = Batch(keys, nulls, self.encoding)
-        # that of the keys' library
+        # the mask type of the keys' library
         return batch.answer(b"".join([mask async for mask in self._added(batch)]))  # type: ignore[return-value]
 
     async def update(self, keys: Keys, *, nulls: Nulls = "raise") -> int:
         """Add a batch in constant memory, and return the number of new keys.
 
-        Raises CapacityError, FormatError, RemoteError, TypeError, ColumnError.
+        Raises the errors of `add_many`: CapacityError, FormatError, RemoteError, TypeError, ColumnError.
         """
         new = 0
         async for mask in self._added(Batch(keys, nulls, self.encoding)):
@@ -237,7 +292,7 @@ class RedisScalableBloomFilter:
         return new
 
     @overload
-    async def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable, too
+    async def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable too
         self, keys: NumpyArray, *, nulls: Nulls = "raise"
     ) -> BoolMask: ...
     @overload
@@ -245,21 +300,22 @@ class RedisScalableBloomFilter:
     @overload
     async def contains_many(self, keys: Iterable[object], *, nulls: Nulls = "raise") -> bytes: ...
     async def contains_many(self, keys: Keys, *, nulls: Nulls = "raise") -> bytes | Mask:
-        """One byte per key of a batch, 1 if it is contained, else 0, as of `add_many`.
+        """Return one byte for each key of a batch: 1 if the filter contains it, else 0.
 
-        Raises TypeError, ColumnError, FormatError, RemoteError.
+        Batches, results and `nulls` are the same as for `add_many`. Raises TypeError, ColumnError, FormatError,
+        RemoteError.
         """
         batch = Batch(keys, nulls, self.encoding)
         found = [await self._probe(scripts.CONTAINS, chunk) for chunk in self._chunks(batch)]
-        return batch.answer(b"".join(found))  # type: ignore[return-value]  # that of the keys' library
+        return batch.answer(b"".join(found))  # type: ignore[return-value]  # the mask type of the keys' library
 
     @property
     def encoding(self) -> Encoding:
-        """The keys' encoding."""
+        """Encoding of the keys."""
         return self._layout.slices[0].shape.encoding
 
     async def _added(self, keys: Iterable[object]) -> AsyncIterator[bytes]:
-        """The masks of keys that are added, chunk by chunk."""
+        """Add the keys, and yield the masks of the chunks."""
         for chunk in self._chunks(keys):
             left = chunk
             while left:
@@ -280,7 +336,7 @@ class RedisScalableBloomFilter:
             yield chunk
 
     async def _probe(self, script: plain.Script, keys: list[object]) -> bytes:
-        """Run ADD or CONTAINS."""
+        """Run the script ADD or CONTAINS."""
         layout = self._layout
 
         def request(count: int) -> tuple[list[bytes], list[bytes | int | str]]:
@@ -293,7 +349,7 @@ class RedisScalableBloomFilter:
         return mask
 
     async def _grow(self) -> None:
-        """Add a slice unless the last one has room, because another writer was faster, or the filter was cleared."""
+        """Add a slice, unless the last one has room because another writer has added it or the filter was cleared."""
         layout, full = self._layout, self._count
 
         def request(count: int) -> tuple[list[bytes], list[bytes | int | str]]:
@@ -322,21 +378,25 @@ class RedisScalableBloomFilter:
                 for shard, at, end in layout.pieces():
                     start = shard * self.shard_size
                     raw = bytes(slice.body[start + at : start + end]).rstrip(b"\0")
-                    if raw or not at:  # bytes that are not written are zero
+                    if raw or not at:  # bytes that are not written read as zero
                         await run(self.client, plain.STAGE, [keys[first + shard]], at, raw or b"\0", STAGED_TTL)
                 first += layout.shards
             yield keys
         finally:
-            with suppress(RemoteError):  # the keys expire by themselves
+            with suppress(RemoteError):  # if it fails, the keys expire later
                 await command(self.client, keys, "UNLINK", *keys)
 
     async def snapshot(self) -> ScalableBloomFilter:
-        """A local filter with the same bits.
+        """Return a local filter with the same bits.
 
-        It contains all keys added before; keys added meanwhile may be missing or partly set.
+        It contains all keys that were added before the call. A key that is added during the call may be missing or
+        partly set.
 
-        Raises TooLargeError; FormatError if padding bits are set, or bits are missing that were counted: a shard was
-        truncated by others; MismatchError if the filter is made again or cleared meanwhile; RemoteError.
+        Raises:
+            MismatchError: The filter was cleared or created again during the call.
+            FormatError: Bits beyond m are set, or counted bits are missing because another program truncated a shard.
+            TooLargeError: The filter does not fit into memory.
+            RemoteError: The server failed or refused.
         """
         state = await self._state()
         slices = []
@@ -344,10 +404,10 @@ class RedisScalableBloomFilter:
             slice = await self._slice(number)
             if slice.set_bits() < counted:
                 if (await self._state()).set_bits[number : number + 1] < (counted,):
-                    raise MismatchError(f"{self.name!r} was cleared or made again meanwhile")
+                    raise MismatchError(f"{self.name!r} was cleared or created again during the operation: repeat it")
                 message = (
-                    f"slice {number} has {slice.set_bits()} set bits, where {counted} were set: a part of it was"
-                    " truncated"
+                    f"slice {number} has {slice.set_bits()} set bits, but {counted} were set: another program has"
+                    " truncated a part of it"
                 )
                 raise FormatError(message, offset=8 + 8 * number, field="slices")
             slices.append(slice)
@@ -368,7 +428,7 @@ class RedisScalableBloomFilter:
     def _reading(self, number: int, shard: int, at: int, end: int) -> Request:
         def request(count: int) -> tuple[list[bytes], list[bytes | int | str]]:
             if count <= number:
-                raise MismatchError(f"{self.name!r} was made again meanwhile")
+                raise MismatchError(f"{self.name!r} was created again during the operation: open it again")
             return [self._layout.slices[number].shard_key(shard)], [at, end - 1]
 
         return request
@@ -378,7 +438,9 @@ class RedisScalableBloomFilter:
         await self._run(script, lambda count: (self._layout.shard_keys(count), arguments))
 
     async def clear(self) -> None:
-        """Atomically remove all keys. The slices stay, and are filled from the last one on; the time to live is kept.
+        """Atomically remove all keys.
+
+        The slices remain, and new keys are added to the last one. The time to live does not change.
 
         Raises FormatError, RemoteError.
         """
@@ -389,11 +451,14 @@ class RedisScalableBloomFilter:
         await self._whole(scripts.DELETE)
 
     async def expire(self, seconds: float | None) -> None:
-        """Let the whole filter expire after `seconds`; None: never. Raises ParameterError, FormatError, RemoteError."""
+        """Let the whole filter expire after `seconds`; None for never.
+
+        Raises ParameterError, FormatError, RemoteError.
+        """
         await self._whole(scripts.EXPIRE, milliseconds(seconds))
 
     async def ttl(self) -> float | None:
-        """The seconds until the filter expires; None if it does not expire. Raises FormatError, RemoteError."""
+        """Return the seconds until the filter expires; None if it does not expire. Raises FormatError, RemoteError."""
         left = await self._run(scripts.TTL, lambda count: ((), ()))
         assert isinstance(left, int)
         return None if left < 0 else left / 1000
@@ -404,35 +469,35 @@ class RedisScalableBloomFilter:
         return self._layout.parse_state(raw)
 
     async def slice_count(self) -> int:
-        """The number of slices. Raises FormatError, RemoteError."""
+        """Return the number of slices. Raises FormatError, RemoteError."""
         return len((await self._state()).set_bits)
 
     async def capacity(self) -> int:
-        """The number of keys for which the present slices were made. Raises FormatError, RemoteError."""
+        """Return the number of keys that the existing slices were made for. Raises FormatError, RemoteError."""
         return sum(self._layout.plan.shape(number)[0] for number in range(await self.slice_count()))
 
     async def bits(self) -> int:
-        """The number of bits of all slices. Raises FormatError, RemoteError."""
+        """Return the number of bits of all slices. Raises FormatError, RemoteError."""
         return self._bits(await self._state())
 
     async def set_bits(self) -> int:
-        """The number of set bits in all slices. Raises FormatError, RemoteError."""
+        """Return the number of set bits in all slices. Raises FormatError, RemoteError."""
         return sum((await self._state()).set_bits)
 
     async def fill(self) -> float:
-        """The share of set bits in all slices, 0 to 1. Raises FormatError, RemoteError."""
+        """Return the share of set bits in all slices, from 0 to 1. Raises FormatError, RemoteError."""
         state = await self._state()
         return sum(state.set_bits) / self._bits(state)
 
     async def approx_len(self) -> float:
-        """The estimated number of distinct keys, the slices' together; infinite if every bit of one is set.
+        """Return the estimated number of distinct keys in all slices. It is infinite if every bit of a slice is set.
 
         Raises FormatError, RemoteError.
         """
         return self._len(await self._state())
 
     async def current_fp_rate(self) -> float:
-        """The present false-positive rate: one minus the probability that no slice contains a key that was never added.
+        """Return the current false-positive rate: the probability that a slice contains a key that was never added.
 
         Raises FormatError, RemoteError.
         """

@@ -1,8 +1,10 @@
 """The Lua scripts that make each operation on a filter in Redis atomic.
 
-KEYS[1] of every script is the filter's header and ARGV[1] its expected value; all other keys are strings. If one of
-them is missing or has another type, the script fails before it writes anything. Redis refuses a script for lack of
-memory, or on a replica, only at its first write. The scripts use only commands and arguments of Redis 6.2.
+KEYS[1] of every script is the key of the filter's header, and ARGV[1] is the expected header. All other keys are
+strings. If one of them is missing or has another type, the script fails before it writes anything.
+
+Redis rejects a script for lack of memory, or on a replica, only at its first write. The scripts use only commands and
+arguments of Redis 6.2.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ local function unusable()
   if redis.call('GET', KEYS[1]) ~= ARGV[1] then return redis.error_reply('ANOTHER 1') end
 end
 
--- keys 1 to last expire together in ttl milliseconds, or never if ttl < 0
+-- let keys 1 to last expire together in ttl milliseconds, or never if ttl < 0
 local function expire(last, ttl)
   local now = redis.call('TIME')
   local deadline = now[1] * 1000 + math.floor(now[2] / 1000) + ttl
@@ -48,15 +50,15 @@ class Script:
         self.sha = hashlib.sha1(self.body, usedforsecurity=False).hexdigest()
 
 
-# ARGV[2]: for each bit, key by key, the index in KEYS and the offset, two u32 LE; ARGV[3]: k. Returns one byte per key:
-# 1 if new
+# ARGV[2]: for each bit, key by key, the index in KEYS and the offset, two u32 LE; ARGV[3]: k. Returns one byte for each
+# key: 1 if it is new.
 ADD = Script(r"""
 local probes, k, mask, at, i, offset = ARGV[2], tonumber(ARGV[3]), {}, 1
 for item = 1, #probes / (8 * k) do
   local new = 0
   for _ = 1, k do
     i, offset, at = struct.unpack('<I4I4', probes, at)
-    -- set bits are not written again: nothing goes to replicas and the append-only file
+    -- set bits are not written again, so that nothing goes to replicas and the append-only file
     if redis.call('GETBIT', KEYS[i], offset) == 0 then
       redis.call('SETBIT', KEYS[i], offset, 1)
       new = 1
@@ -67,7 +69,7 @@ end
 return table.concat(mask)
 """)
 
-# arguments as for ADD. Returns one byte per key: 1 if contained
+# Arguments as for ADD. Returns one byte for each key: 1 if it is contained.
 CONTAINS = Script(r"""
 local probes, k, mask, i, offset = ARGV[2], tonumber(ARGV[3]), {}
 for item = 1, #probes / (8 * k) do
@@ -84,8 +86,8 @@ end
 return table.concat(mask)
 """)
 
-# KEYS: header, n shards, optionally n staged ones; ARGV[2]: n, [3]: ms to live or -1, [4]: the last offset in a shard.
-# Returns the existing header, or nil if the filter was created
+# KEYS: header, n shards, optionally n staged shards; ARGV[2]: n, [3]: time to live in ms or -1, [4]: the last offset in
+# a shard. Returns the existing header, or nil if the filter was created.
 CREATE = Script(
     r"""
 local n, ttl = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -95,7 +97,7 @@ for i = 1, #KEYS do
   if i == 1 and found == 'string' then return redis.call('GET', KEYS[1]) end
   if i > n + 1 and found == 'none' then return redis.error_reply('MISSING ' .. i) end
 end
-redis.call('GETBIT', KEYS[2], ARGV[4])  -- refused if the server takes no strings of that length
+redis.call('GETBIT', KEYS[2], ARGV[4])  -- fails if the server does not allow strings of that length
 redis.call('SET', KEYS[1], ARGV[1])
 for i = 2, n + 1 do
   if #KEYS > n + 1 then redis.call('RENAME', KEYS[i + n], KEYS[i]) else redis.call('SET', KEYS[i], '\0') end
@@ -107,7 +109,7 @@ return false
 )
 
 # KEYS: header, n shards, n source shards, optionally the source's header; ARGV[2]: n, [3]: 'replace' or 'union', [4]:
-# the expected value of the source's header
+# the expected value of the source's header.
 LOAD = Script(r"""
 local n, ttl, last = tonumber(ARGV[2]), redis.call('PTTL', KEYS[1]), #KEYS
 if ARGV[4] and redis.call('GET', KEYS[last]) ~= ARGV[4] then return redis.error_reply('ANOTHER ' .. last) end
@@ -131,14 +133,15 @@ TTL = Script("return redis.call('PTTL', KEYS[1])")
 
 READ = Script("return redis.call('GETRANGE', KEYS[2], ARGV[2], ARGV[3])")
 
-# ARGV[2]: ranges of bits as index in KEYS, first and last, three u32 LE. Returns the number of set bits of each range
+# ARGV[2]: ranges of bits, each as index in KEYS, first bit and last bit, three u32 LE. Returns the number of set bits
+# of each range.
 COUNT = Script(r"""
 local counts, i, first, last = {}
 for at = 1, #ARGV[2], 12 do
   i, first, last = struct.unpack('<I4I4I4', ARGV[2], at)
   local low, high = math.floor(first / 8), math.floor(last / 8)
   local count = redis.call('BITCOUNT', KEYS[i], low, high)
-  -- subtract the set bits outside the range in its first and last byte; Redis numbers bits from the other end of a byte
+  -- subtract the set bits outside the range in its first and last byte (Redis numbers bits from the other end)
   for bit = low * 8, first - 1 do count = count - redis.call('GETBIT', KEYS[i], low * 16 + 7 - bit) end
   for bit = last + 1, high * 8 + 7 do count = count - redis.call('GETBIT', KEYS[i], high * 16 + 7 - bit) end
   counts[#counts + 1] = count
@@ -146,7 +149,7 @@ end
 return counts
 """)
 
-# KEYS: the staging key to write to; ARGV: offset in bytes, bytes, ms to live
+# KEYS: the staging key to write to; ARGV: offset in bytes, bytes, time to live in ms.
 STAGE = Script(
     r"""
 redis.call('SETRANGE', KEYS[1], ARGV[1], ARGV[2])

@@ -1,13 +1,14 @@
 """The layout of a scalable Bloom filter in Redis: its keys, its header and its state, and the offsets of its bits.
 
-    {name}:header      64 bytes, a header of kind 3 (bloom/fileformat.py): k and m are those of the first slice,
-    capacity and rate those that the whole was made with, flags are 0; then growth, u64 LE; tightening, IEEE 754 double;
-    the size of a shard in bytes, u64 LE {name}:slices      the number of slices, and for each the number of its set
-    bits, u64 LE {name}:slice:0:0 … the bits of the first slice in shards, as those of a RedisBloomFilter (layout.py)
-    {name}:slice:1:0 … those of the next one
+    {name}:header      64 bytes, a header of kind 3 (bloom/fileformat.py): k and m of the first slice, capacity and
+                       rate that the whole filter was made for, flags 0; then growth, u64 little endian;
+                       tightening, IEEE 754 double; the size of a shard in bytes, u64 little endian
+    {name}:slices      the number of slices, and for each slice the number of its set bits, u64 little endian
+    {name}:slice:0:0 … the bits of the first slice in shards, like those of a RedisBloomFilter (layout.py)
+    {name}:slice:1:0 … the bits of the next slice
 
-Everything of a slice follows from its number and the header. The header never changes; a script adds a slice and counts
-set bits, so that all clients agree at any time on how many slices there are and whether the last one is full.
+Everything about a slice follows from its number and the header, which never changes. Only scripts add slices and count
+set bits. All clients therefore always agree on the number of slices, and on whether the last one is full.
 """
 
 from __future__ import annotations
@@ -27,22 +28,24 @@ from spvfilter.bloom.shape import cells_and_functions
 from spvfilter.errors import CapacityError, FormatError, MismatchError, ParameterError
 from spvfilter.kernel import MAX_SLICES, Encoding, Family
 
-_GROWTH = struct.Struct("<QdQ")  # growth, tightening, shard_size
+_GROWTH = struct.Struct("<QdQ")  # The end of the header: growth, tightening, shard_size.
 
 
 class State(NamedTuple):
-    """The number of set bits of each slice."""
+    """The state of a scalable filter in Redis."""
 
     set_bits: tuple[int, ...]
+    """Number of set bits of each slice."""
 
     def pack(self) -> bytes:
+        """Return the value of the state's key."""
         return struct.pack(f"<{len(self.set_bits) + 1}Q", len(self.set_bits), *self.set_bits)
 
 
 class SeriesLayout:
-    """The layout of one filter.
+    """The layout of one scalable filter.
 
-    Raises ParameterError for an invalid name, shard size or number of shards, TooLargeError.
+    Raises ParameterError for an invalid name, shard size or number of shards, and TooLargeError.
     """
 
     def __init__(self, name: str, plan: Growth, shard_size: int, hashing: HashFamily | None, encode: Encode) -> None:
@@ -52,7 +55,7 @@ class SeriesLayout:
         self._encode = encode
         shape = Shape(*plan.shape(0), buffer=b"", hashing=hashing, encode=encode)
         self.hashing = shape.hashing
-        self.slices = [Layout(name, shape, shard_size, b"slice:0")]  # those that this client has seen
+        self.slices = [Layout(name, shape, shard_size, b"slice:0")]  # the slices that this client knows of
         self.header_key = header_key(name)
         self.state_key = prefix(name) + b":slices"
         described = shape.header()._replace(kind=KIND_SERIES, capacity=plan.capacity, fp_rate=plan.fp_rate)
@@ -60,9 +63,9 @@ class SeriesLayout:
 
     @classmethod
     def parse(cls, name: str, raw: bytes, hashing: HashFamily | None, encode: Encode) -> SeriesLayout:
-        """From the value of the header key.
+        """Parse the value of the header key.
 
-        Raises FormatError, and ParameterError if `hashing` or `encode` is not the filter's.
+        Raises FormatError if it is malformed, and ParameterError if `hashing` or `encode` is not the filter's.
         """
         plan, shard_size = _parse(raw)
         header = header_in(raw, KIND_SERIES, _GROWTH.size)
@@ -70,8 +73,9 @@ class SeriesLayout:
         return cls(name, plan, shard_size, family, function or ENCODES[Encoding(header.encoding)])
 
     def refuse_another(self, raw: bytes) -> None:
-        """Raises MismatchError, which names the first difference, unless the header equals this filter's; FormatError
-        if it is invalid.
+        """Raise MismatchError, which names the first difference, unless the header `raw` equals this filter's.
+
+        Raises FormatError if the header is malformed.
         """
         mine, theirs = ([*_fields(header)] for header in (self.header, raw))
         for (field, value), (_, other) in zip(mine, theirs, strict=True):
@@ -80,10 +84,10 @@ class SeriesLayout:
                 raise MismatchError(f"the filter at {self.name!r} was made with other arguments: {field}: {shown}")
 
     def know(self, count: int) -> None:
-        """Have the layouts of so many slices.
+        """Compute the layouts of the first `count` slices.
 
-        Raises CapacityError beyond 64, and beyond the number of shards that a script handles; ParameterError for more
-        keys than can be sized, TooLargeError.
+        Raises CapacityError for more than 64 slices or more shards than a script handles, ParameterError for a slice
+        that is too large to compute its size, and TooLargeError.
         """
         while len(self.slices) < count:
             number = len(self.slices)
@@ -98,35 +102,38 @@ class SeriesLayout:
             self.slices.append(Layout(self.name, shape, self.shard_size, b"slice:%d" % number))
 
     def shard_keys(self, count: int) -> list[bytes]:
-        """Those of the first `count` slices."""
+        """Return the keys of the shards of the first `count` slices."""
         return [key for layout in self.slices[:count] for key in layout.shard_keys()]
 
     def staging_keys(self, count: int) -> list[bytes]:
-        """Unique keys for an upload of all shards of `count` slices."""
+        """Return unique keys for an upload of all shards of `count` slices."""
         upload = secrets.token_hex(8).encode()
         return [
             b"%b:staged:%b:%d" % (prefix(self.name), upload, number) for number in range(len(self.shard_keys(count)))
         ]
 
     def functions(self, count: int) -> list[int]:
-        """The number of hash functions of each slice."""
+        """Return the number of hash functions of each of the first `count` slices."""
         return [layout.shape.hash_funcs for layout in self.slices[:count]]
 
     def last_offset(self, number: int) -> int:
-        """Of a bit in the longest shard of a slice."""
+        """Return the offset of the last bit in the longest shard of a slice."""
         return min(self.shard_size, self.slices[number].size) * 8 - 1
 
     def full_at(self, number: int) -> int:
-        """The number of set bits from which on a slice is full: they tell of the keys it was made for, within one."""
+        """Return the number of set bits from which on a slice is full.
+
+        The estimate from this number of bits is the slice's capacity, to within one key.
+        """
         shape = self.slices[number].shape
         assert shape.capacity is not None
         return math.floor(shape.bits * -math.expm1(-shape.hash_funcs * (shape.capacity - 1) / shape.bits)) + 1
 
     def probes(self, keys: Iterable[object], count: int) -> tuple[list[bytes], bytes]:
-        """The shards with the bits of some keys; and for each bit the number of its shard (from 3) and its offset, two
-        u32.
+        """Return the shards and the bits of some keys.
 
-        Those of a key are together, those of its last slice first.
+        The result is the keys of the shards, and for each bit two u32: the index of its shard in KEYS (from 3) and its
+        offset. The bits of a key are together, and the bits in the last slice come first.
         """
         layouts = self.slices[:count][::-1]
         shard_bits = self.shard_size * 8
@@ -140,7 +147,7 @@ class SeriesLayout:
         return [layouts[at].shard_key(shard) for at, shard in number_of], struct.pack(f"<{len(packed)}I", *packed)
 
     def parse_state(self, raw: bytes) -> State:
-        """From the value of the state's key, of which the script has checked the length. Raises FormatError."""
+        """Parse the value of the state's key, whose length the script has checked. Raises FormatError."""
         count, *set_bits = struct.unpack(f"<{len(raw) // 8}Q", raw)
         assert count == len(set_bits) <= len(self.slices)
         for number, (bits, layout) in enumerate(zip(set_bits, self.slices, strict=False)):
@@ -151,7 +158,7 @@ class SeriesLayout:
         return State(tuple(set_bits))
 
     def check_slices(self, headers: Sequence[object]) -> None:
-        """Raises MismatchError unless these are the headers of the slices that follow from the parameters."""
+        """Raise MismatchError unless these are the headers of the slices that follow from the parameters."""
         self.know(len(headers))
         for number, (header, layout) in enumerate(zip(headers, self.slices, strict=False)):
             if header != layout.shape.header():
@@ -164,7 +171,7 @@ def _parse(raw: bytes) -> tuple[Growth, int]:
     if header.flags:
         raise FormatError(f"flags {header.flags:#04x} of a series", offset=13, field="flags")
     if not header.capacity:
-        raise FormatError("a series has an initial capacity", offset=28, field="capacity")
+        raise FormatError("a series needs an initial capacity, this one has 0", offset=28, field="capacity")
     plan = Growth(header.capacity, header.fp_rate, growth, tightening)
     try:
         first = cells_and_functions(*plan.checked().shape(0), None, False)
@@ -179,7 +186,7 @@ def _parse(raw: bytes) -> tuple[Growth, int]:
 
 
 def _fields(raw: bytes) -> Iterable[tuple[str, object]]:
-    """What the header says, by the names of the arguments."""
+    """Yield the contents of a header, under the names of the arguments."""
     plan, shard_size = _parse(raw)
     header = header_in(raw, KIND_SERIES, _GROWTH.size)
     yield "initial_capacity", plan.capacity

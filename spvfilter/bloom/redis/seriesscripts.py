@@ -1,8 +1,10 @@
-"""The Lua scripts of a scalable filter in Redis. What scripts.py says of its scripts holds for these, too.
+"""The Lua scripts of a scalable filter in Redis. The rules in scripts.py hold for these scripts too.
 
-KEYS[1] is the header and KEYS[2] the state (see serieslayout.py), ARGV[1] the header's expected value and ARGV[2] the
-number of slices that the caller knows. If there are as many, a script returns their number, after it has run, and its
-result; else it returns the number alone and has done nothing, and the caller asks again with the keys of all slices.
+KEYS[1] is the key of the header and KEYS[2] the key of the state (see serieslayout.py). ARGV[1] is the expected header
+and ARGV[2] the number of slices that the caller knows.
+
+If that number is right, a script runs and returns it with its result. Otherwise the script does nothing and returns
+only the right number. The caller then repeats the script with the keys of all slices.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from spvfilter.bloom.redis.scripts import Script
 _COMMON = r"""
 local state, n
 
--- reads the state; an error, or the number of slices if the caller does not know it
+-- read the state; return an error, or the number of slices if the caller does not know it
 local function outdated()
   local wrong = absent(1, 2)
   if wrong then return wrong end
@@ -23,19 +25,19 @@ local function outdated()
   if n ~= tonumber(ARGV[2]) then return {n} end
 end
 
--- the set bits of the last slice
+-- return the number of set bits of the last slice
 local function set_bits()
   return (struct.unpack('<I8', state, 8 * n + 1))
 end
 
--- the number of hash functions of each slice: ARGV[4] holds u32 LE
+-- return the number of hash functions of each slice, from ARGV[4], u32 LE
 local function functions()
   local ks = {}
   for s = 1, n do ks[s] = struct.unpack('<I4', ARGV[4], 4 * s - 3) end
   return ks
 end
 
--- whether slice s has all bits of a key: its k probes in ARGV[3] start at byte `at`
+-- return whether a slice has all bits of a key; the k probes of the key in ARGV[3] start at byte `at`
 local function has(at, k)
   local i, offset
   for probe = 0, k - 1 do
@@ -45,7 +47,8 @@ local function has(at, k)
   return true
 end
 
--- whether a key whose probes start at `at` is in any slice, the last one first; and where the next key's probes start
+-- return whether a slice, tried from the last one, contains the key whose probes start at byte `at` of ARGV[3]; and the
+-- byte at which the probes of the next key start
 local function contained(at, ks)
   local found = false
   for s = n, 1, -1 do
@@ -62,9 +65,12 @@ def _script(body: str, check: str = _CHECK) -> Script:
     return Script(body, check, before=_COMMON)
 
 
-# ARGV[3]: for each bit, key by key, the last slice first, the index in KEYS and the offset, two u32 LE; [4]: the
-# slices' k, u32 LE; [5]: the set bits with which the last slice is full. Returns one byte per key, 1 if new; fewer if
-# the slice is full for the next new key
+# ARGV:
+# - 3: for each bit, key by key, the last slice first, the index in KEYS and the offset, two u32 LE
+# - 4: k of each slice, u32 LE
+# - 5: the number of set bits at which the last slice is full
+#
+# Returns one byte for each key, 1 if it is new. Returns fewer bytes if the slice is full and the next key is new.
 ADD = _script(r"""
 local ks, limit, mask, at, item, i, offset = functions(), tonumber(ARGV[5]), {}, 1, 0
 local count = set_bits()
@@ -86,7 +92,7 @@ if count ~= before then redis.call('SETRANGE', KEYS[2], 8 * n, struct.pack('<I8'
 return table.concat(mask)
 """)
 
-# ARGV[3] and [4] as for ADD. Returns one byte per key: 1 if contained
+# ARGV[3] and [4] as for ADD. Returns one byte for each key: 1 if it is contained.
 CONTAINS = _script(r"""
 local ks, mask, at, item, found = functions(), {}, 1, 0
 while at <= #ARGV[3] do
@@ -97,14 +103,17 @@ end
 return table.concat(mask)
 """)
 
-# KEYS: header, state, the shards of all slices, those of the next one; ARGV[3]: the shards of all slices, [4]: the set
-# bits with which the last slice is full, [5]: the last offset in a shard of the next one. Returns 1 if the slice was
-# added, 0 if the last one is not full
+# KEYS: header, state, the shards of all slices, the shards of the next slice. ARGV:
+# - 3: the number of shards of all slices
+# - 4: the number of set bits at which the last slice is full
+# - 5: the last offset in a shard of the next slice
+#
+# Returns 1 if the slice was added, 0 if the last slice is not full.
 GROW = _script(
     r"""
 local there = tonumber(ARGV[3])
 local ttl = redis.call('PTTL', KEYS[1])
-redis.call('GETBIT', KEYS[there + 3], ARGV[5])  -- refused if the server takes no strings of that length
+redis.call('GETBIT', KEYS[there + 3], ARGV[5])  -- fails if the server does not allow strings of that length
 for i = there + 3, #KEYS do redis.call('SET', KEYS[i], '\0') end
 redis.call('SET', KEYS[2], struct.pack('<I8', n + 1) .. state:sub(9) .. string.rep('\0', 8))
 expire(#KEYS, ttl)
@@ -122,9 +131,13 @@ return main()
 """,
 )
 
-# KEYS: header, state, the shards of all slices, optionally as many staged ones; ARGV[2]: the state, [3]: number of
-# shards, [4]: ms to live or -1, [5]: the last offset in a shard. Returns the existing header, or nil if the filter was
-# created
+# KEYS: header, state, the shards of all slices, optionally as many staged shards. ARGV:
+# - 2: the state
+# - 3: the number of shards
+# - 4: time to live in ms or -1
+# - 5: the last offset in a shard
+#
+# Returns the existing header, or nil if the filter was created.
 CREATE = Script(
     r"""
 local shards, ttl = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -134,7 +147,7 @@ for i = 1, #KEYS do
   if i == 1 and found == 'string' then return redis.call('GET', KEYS[1]) end
   if i > shards + 2 and found == 'none' then return redis.error_reply('MISSING ' .. i) end
 end
-redis.call('GETBIT', KEYS[3], ARGV[5])  -- refused if the server takes no strings of that length
+redis.call('GETBIT', KEYS[3], ARGV[5])  -- fails if the server does not allow strings of that length
 redis.call('SET', KEYS[1], ARGV[1])
 redis.call('SET', KEYS[2], ARGV[2])
 for i = 3, shards + 2 do

@@ -228,7 +228,7 @@ def test_its_bytes_are_refused_truncated_longer_and_foreign() -> None:
     header = raw[: -32 * made.blocks]
     for wrong, said in [
         (raw + b"\0", "trailing bytes"),
-        (b"\0" + raw, "does not tell size, algorithm"),
+        (b"\0" + raw, "lacks size, algorithm"),
         (raw.replace(b"\x1c\x1c\0\0", b"\x1c\x2c\0\0", 1), r"unknown algorithm \[2\]"),
         (header.replace(b"\x1c\x1c\0\0\0", b"\x1c\x2c\0\0\0"), r"unknown compression \[2\]"),
         (b"\x15\x42" + header[header.index(b"\x1c") :], "33 bytes are not blocks of 32 bytes"),
