@@ -1,9 +1,10 @@
 """The kernel: the hot loops, compiled or in Python. `BACKEND` names the backend, which is chosen once, at import.
 
-"native" is compiled from csrc/, "pure" is the readable reference; their results are equal. The environment variable
-SPVFILTER_BACKEND is "native", "pure" or "auto", the default, which takes the compiled backend if it is installed.
-Importing the package raises ParameterError for any other value, and BackendError (an ImportError) if "native" is wanted
-but missing.
+"native" is compiled from csrc/. "pure" is the readable reference in Python. Both return equal results.
+
+The environment variable SPVFILTER_BACKEND is "native", "pure" or "auto". The default, "auto", uses the compiled backend
+if it is installed. Importing the package raises ParameterError for any other value, and BackendError (an ImportError)
+if "native" is requested but missing.
 """
 
 from __future__ import annotations

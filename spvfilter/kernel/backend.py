@@ -1,4 +1,4 @@
-"""The choice of the kernel's backend: the compiled kernel if it is installed, else the reference."""
+"""The choice of the kernel's backend: the compiled kernel if it is installed, else the reference in Python."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from importlib import import_module
 
 from spvfilter.errors import BackendError, ParameterError, SpvFilterWarning
 
-VARIABLE = "SPVFILTER_BACKEND"
+VARIABLE = "SPVFILTER_BACKEND"  # The environment variable that chooses the backend.
 _NATIVE = "spvfilter.kernel.native"
 _HOW_TO_COMPILE = (
     "install a C compiler and Python's headers (Debian: apt install gcc python3-dev), then spvfilter again "
     "with pip's --force-reinstall --no-cache-dir"
 )
 
-# the names that both backends define, by the reference's modules
+# The names that both backends define, by the module of the reference.
 _REFERENCE = {
     "pure.blocks": (
         *(
@@ -49,7 +49,7 @@ _REFERENCE = {
 
 
 def reference() -> dict[str, object]:
-    """The reference's functions and types, by name."""
+    """Return the functions and types of the reference, by name."""
     return {
         name: getattr(import_module(f"spvfilter.kernel.{module}"), name)
         for module, names in _REFERENCE.items()
@@ -58,13 +58,13 @@ def reference() -> dict[str, object]:
 
 
 def compiled() -> dict[str, object]:
-    """The compiled functions and types, by name.
+    """Return the compiled functions and types, by name.
 
     Raises ImportError if they are missing, broken, or compiled from other sources.
     """
     try:
         native = import_module(_NATIVE)
-    except SystemError as error:  # a free-threaded Python loads what was compiled for others, as far as this
+    except SystemError as error:  # a free-threaded Python starts to load a module that was compiled for another Python
         raise ImportError(f"{error}: it was compiled for another Python", name=_NATIVE) from error
     try:
         return {name: getattr(native, name) for names in _REFERENCE.values() for name in names}
@@ -73,9 +73,9 @@ def compiled() -> dict[str, object]:
 
 
 def choose() -> tuple[str, dict[str, object]]:
-    """The name of the backend, "native" or "pure", and its functions and types.
+    """Return the name of the backend ("native" or "pure"), and its functions and types.
 
-    The package's docstring has the rules and errors.
+    The docstring of spvfilter.kernel has the rules and the errors.
     """
     wanted = os.environ.get(VARIABLE) or "auto"
     if wanted not in ("native", "pure", "auto"):
@@ -86,14 +86,15 @@ def choose() -> tuple[str, dict[str, object]]:
         except ImportError as error:
             if wanted == "native":
                 raise BackendError(f"{VARIABLE}=native, but {_complaint(error)}") from error
-            if not _is_missing(error):  # it is installed but does not load, which nobody chose
+            if not _is_missing(error):  # installed but does not load: the user did not choose that
                 warnings.warn(f"running the pure kernel, as {_complaint(error)}", SpvFilterWarning, stacklevel=2)
     return "pure", reference()
 
 
 def advice() -> str | None:
-    """One line on why the pure kernel runs and how to get the compiled one; None if the user chose it, or the compiled
-    kernel loads.
+    """Return one line on why the pure kernel runs and how to get the compiled one.
+
+    Returns None if the user chose the pure kernel, or if the compiled kernel loads.
     """
     if os.environ.get(VARIABLE) == "pure":
         return None
@@ -105,6 +106,7 @@ def advice() -> str | None:
 
 
 def _is_missing(error: ImportError) -> bool:
+    """Return True if the compiled kernel is not installed; False if it is installed but does not load."""
     return isinstance(error, ModuleNotFoundError) and error.name == _NATIVE
 
 

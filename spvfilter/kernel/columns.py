@@ -1,8 +1,7 @@
-"""What a batch of keys consists of where it is no list and no plain buffer: arrays and columns of NumPy, pandas,
-polars, Arrow and DuckDB.
+"""Batches of keys that are not lists or plain buffers: arrays and columns of NumPy, pandas, polars, Arrow and DuckDB.
 
-None of these libraries is imported here: an object of one of them shows that it is there already. Both kernels ask
-`batch_of`.
+This module imports none of these libraries: if an object of one of them exists, the library has been imported. Both
+kernels call `batch_of`.
 """
 
 from __future__ import annotations
@@ -26,33 +25,39 @@ if TYPE_CHECKING:
 else:
     masks = deferred("spvfilter.kernel.masks")
 
-# kinds of pieces, as csrc/binding/cores/batch.c knows them
-KEYS = 0  # a list of keys
-BUFFER = 1  # a buffer: rows of bytes, and integers that stand for their bytes, as BitCore.update says
-VALUES = 2  # a buffer whose items are keys as single ones have to be
-ARRAY = 3  # what __arrow_c_array__ returned: two capsules in a tuple
-STREAM = 4  # what __arrow_c_stream__ returned: a capsule
+# Kinds of pieces. csrc/binding/cores/batch.c has the same numbers.
+KEYS = 0  # A list of keys.
+BUFFER = 1  # A buffer of rows of bytes, or of integers that stand for their bytes (see BitCore.update).
+VALUES = 2  # A buffer whose items are keys of the type that `add` takes.
+ARRAY = 3  # The result of __arrow_c_array__: a tuple of two capsules.
+STREAM = 4  # The result of __arrow_c_stream__: a capsule.
 
-_AT_ONCE = 1 << 14  # objects of an array in one list
-_BUFFERED = "biufcSU?V"  # kinds of NumPy's types that have buffers; the kernel says which of them hold keys
+_AT_ONCE = 1 << 14  # Objects of an array that are converted to a list at once (our choice).
+_BUFFERED = "biufcSU?V"  # Kinds of NumPy's types that have buffers. The kernel decides which of them can be keys.
 
 
 class ArrowArray(Protocol):
     """An array of Arrow's C data interface."""
 
-    def __arrow_c_array__(self, requested_schema: object = None, /) -> tuple[object, object]: ...
+    def __arrow_c_array__(self, requested_schema: object = None, /) -> tuple[object, object]:
+        """Return the schema and the array as two capsules."""
+        ...
 
 
 class ArrowStream(Protocol):
     """A stream of arrays of Arrow's C data interface."""
 
-    def __arrow_c_stream__(self, requested_schema: object = None, /) -> object: ...
+    def __arrow_c_stream__(self, requested_schema: object = None, /) -> object:
+        """Return the stream as a capsule."""
+        ...
 
 
 class HasArray(Protocol):
     """An array, a column or a series of NumPy, pandas, polars or pyarrow."""
 
-    def __array__(self) -> object: ...
+    def __array__(self) -> object:
+        """Return the keys as a NumPy array."""
+        ...
 
 
 class Mask(Protocol):
@@ -63,37 +68,36 @@ class Mask(Protocol):
     def __getitem__(self, at: int, /) -> object: ...
 
 
-Nulls = Literal["raise", "skip"]  # what a null among the keys of a batch is: an error, or left out
+Nulls = Literal["raise", "skip"]  # Handling of nulls in a batch: an error, or skipped.
 Column: TypeAlias = "HasArray | ArrowArray | ArrowStream"
 Keys: TypeAlias = "Iterable[object] | Buffer | Column"
 
 
 class Batch(NamedTuple):
-    """The pieces of a batch, each with its kind, and what makes a mask that indexes the batch of one byte a key."""
+    """The pieces of a batch."""
 
     pieces: Iterable[tuple[int, object]]
+    """Kind and contents of each piece."""
     answer: Callable[[bytes], object]
+    """Makes a mask in the type of the batch's library from one byte for each key."""
 
 
 def skips(nulls: object) -> bool:
-    """Whether nulls are left out. Raises ParameterError unless `nulls` is "raise" or "skip"."""
+    """Return True if nulls are skipped. Raises ParameterError unless `nulls` is "raise" or "skip"."""
     if isinstance(nulls, str) and nulls in ("raise", "skip"):
         return nulls == "skip"
     raise ParameterError(f"nulls must be 'raise' or 'skip', not {nulls!r}")
 
 
 def is_missing(key: object) -> bool:
-    """Whether an object stands for no key:
-
-    None, or a float that is not a number, as tables have it for a missing string.
-    """
+    """Return True if an object stands for a missing key: None, or NaN, which tables use for a missing string."""
     return key is None or (type(key) is float and key != key)
 
 
 def batch_of(keys: Any, skip: bool) -> Batch | None:
-    """The pieces of a batch; None for what is a buffer or an iterable and nothing else.
+    """Return the pieces of a batch; None for a plain buffer or iterable.
 
-    Raises TypeError for a table of several columns and for an array that holds no keys, and, unless `skip`, for nulls
+    Raises TypeError for a table of several columns, for an array that cannot hold keys, and, unless `skip`, for nulls
     that the kernel would not see.
     """
     rooms = _packages_of(keys)
@@ -105,7 +109,7 @@ def batch_of(keys: Any, skip: bool) -> Batch | None:
     if hasattr(kind, "__arrow_c_array__"):
         capsules = keys.__arrow_c_array__()
         if not isinstance(capsules, tuple) or len(capsules) != 2:
-            raise TypeError(f"__arrow_c_array__ returns two capsules, not {capsules!r}")
+            raise TypeError(f"__arrow_c_array__ must return two capsules, not {capsules!r}")
         return Batch([(ARRAY, capsules)], _answer_for(keys))
     if hasattr(kind, "__arrow_c_stream__"):
         return Batch([(STREAM, keys.__arrow_c_stream__())], _answer_for(keys))
@@ -113,8 +117,9 @@ def batch_of(keys: Any, skip: bool) -> Batch | None:
 
 
 def _packages_of(keys: object) -> set[str]:
-    """The packages that define an object's classes: of one that is only just being imported by another thread there are
-    no objects.
+    """Return the packages that define an object's classes.
+
+    They are fully imported: while another thread is still importing a package, there are no objects of it.
     """
     return {str(base.__module__).partition(".")[0] for base in type(keys).__mro__}
 
@@ -124,7 +129,7 @@ def _of_pandas_types(pandas: Any) -> tuple[type, ...]:
 
 
 def _answer_for(keys: Any) -> Callable[[bytes], object]:
-    """What makes the mask for an object of Arrow's C data interface."""
+    """Return the function that makes the mask for an object of Arrow's C data interface."""
     rooms = _packages_of(keys)
     if "polars" in rooms and isinstance(keys, ((polars := sys.modules["polars"]).Series, polars.DataFrame)):
         return partial(_polars_mask, polars)
@@ -155,10 +160,10 @@ def _of_numpy(keys: Any, skip: bool) -> Batch:
 
 
 def _pieces_of(array: Any, kind: int) -> Iterable[tuple[int, object]]:
-    """Those of a NumPy array."""
-    if array.dtype.kind in ("O", "T"):  # objects, and strings of any length, for which NumPy has no buffer
+    """Return the pieces of a NumPy array."""
+    if array.dtype.kind in ("O", "T"):  # NumPy has no buffer for objects and for strings of variable length
         if array.ndim != 1:
-            raise TypeError(f"an array of objects that are keys has one dimension, not {array.ndim}")
+            raise TypeError(f"an array of key objects has one dimension, not {array.ndim}")
         return _lists(array)
     if array.dtype.kind not in _BUFFERED:
         raise TypeError(f"an array of keys holds text, byte strings or integers, not {array.dtype}")
@@ -175,7 +180,7 @@ def _of_pandas(pandas: Any, keys: Any, skip: bool) -> Batch:
         if keys.shape[1] != 1:
             raise TypeError(f"one column expected, not a table of {keys.shape[1]}: choose one of them")
         keys = keys.iloc[:, 0]
-    import numpy  # which pandas has imported
+    import numpy  # pandas has imported it already
 
     values = keys if isinstance(keys, pandas.api.extensions.ExtensionArray) else keys.array
     if _is_arrow(pandas, values.dtype):
@@ -184,23 +189,28 @@ def _of_pandas(pandas: Any, keys: Any, skip: bool) -> Batch:
 
 
 def _is_arrow(pandas: Any, dtype: Any) -> bool:
-    """Whether pandas keeps a column in Arrow's memory."""
+    """Return True if pandas keeps a column in Arrow's memory."""
     arrow: ModuleType | None = getattr(pandas, "ArrowDtype", None)
-    return (arrow is not None and isinstance(dtype, arrow)) or (  # type: ignore[arg-type]  # it is a class
+    return (arrow is not None and isinstance(dtype, arrow)) or (  # type: ignore[arg-type]  # ArrowDtype is a class
         isinstance(dtype, pandas.StringDtype) and dtype.storage == "pyarrow"
     )
 
 
 def _chunks(values: Any) -> Any:
-    """pandas' column as pyarrow's ChunkedArray, which it is."""
+    """Return a pandas column that is in Arrow's memory as pyarrow's ChunkedArray."""
     array = values.__arrow_array__()
     return array if hasattr(array, "__arrow_c_stream__") else sys.modules["pyarrow"].chunked_array([array])
 
 
 def _without(missing: Any, values: Any, as_array: Callable[[Any], Any], skip: bool, kind: int) -> Batch:
-    """A column whose missing keys a mask tells; `as_array` makes NumPy's of it.
+    """Return the batch of a column without its missing keys.
 
-    Raises TypeError for the first one unless it is skipped.
+    Args:
+        missing: Mask of the missing keys.
+        values: The column.
+        as_array: Converts the column to a NumPy array.
+        skip: True skips missing keys. False raises TypeError for the first one.
+        kind: Kind of the pieces.
     """
     answer = masks.BoolMask.of
     if not missing.any():

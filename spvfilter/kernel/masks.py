@@ -1,4 +1,4 @@
-"""The mask that contains_many returns for keys of NumPy and pandas; imported where NumPy is."""
+"""The mask that `contains_many` returns for keys of NumPy and pandas. It is imported only if NumPy is."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import numpy
 
 
 class BoolMask(numpy.ndarray[Any, Any]):
-    """A one-dimensional array of NumPy's bool that also equals the bytes it consists of, as masks of other keys are
-    bytes.
+    """A one-dimensional NumPy array of bools that is also equal to the bytes it consists of.
+
+    Masks of other keys are bytes, so that code can compare both in the same way.
     """
 
     @classmethod
     def of(cls, mask: bytes) -> Self:
-        """The same bytes, in memory of its own."""
+        """Return a mask with a copy of the bytes."""
         return numpy.frombuffer(bytearray(mask), numpy.bool_).view(cls)
 
     def __eq__(self, other: object) -> Any:
@@ -23,8 +24,8 @@ class BoolMask(numpy.ndarray[Any, Any]):
     def __ne__(self, other: object) -> Any:
         return self.tobytes() != other if isinstance(other, (bytes, bytearray)) else super().__ne__(other)
 
-    __hash__ = None  # as of other arrays
+    __hash__ = None  # NumPy arrays have no hash
 
     def count(self, value: int) -> int:
-        """As bytes.count: how many are 1, or 0."""
+        """Return how many items are equal to `value` (0 or 1), as bytes.count does."""
         return self.tobytes().count(value)

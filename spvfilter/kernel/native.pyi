@@ -1,4 +1,4 @@
-"""The compiled kernel, built from csrc/: the names that backend.py imports, with the reference's signatures."""
+"""The compiled kernel, built from csrc/: the names that backend.py imports, with the signatures of the reference."""
 
 from spvfilter.kernel.pure.address import decode_address as decode_address, encode_address as encode_address
 from spvfilter.kernel.pure.bits import BitCore as BitCore, CounterCore as CounterCore

@@ -1,6 +1,4 @@
-"""The kernel's values: classes and constants that both backends take and return, so that their results compare
-equal.
-"""
+"""The kernel's values: classes and constants that both backends take and return, so that their results are equal."""
 
 from __future__ import annotations
 
@@ -9,139 +7,156 @@ from typing import NamedTuple
 
 from spvfilter._public import public
 
-UPDATE_NONE, UPDATE_ALL, UPDATE_P2PUBKEY_ONLY = 0, 1, 2  # BIP-37 nFlags, after masking with 3
-COUNTER_LIMIT = 15  # 4 bits
-SPLIT_BLOCK_BITS, SPLIT_BLOCK_FUNCTIONS = 256, 8  # of Parquet's filters: bits of a block, and of a key in it
-MAX_SLICES = 64  # of a series: each is at least as large as the one before
-NO_ENTRY = -1
-NO_VALUE = -1  # satoshi; the value of an output that has not been seen
+UPDATE_NONE, UPDATE_ALL, UPDATE_P2PUBKEY_ONLY = 0, 1, 2  # BIP-37 nFlags, after masking with 3.
+COUNTER_LIMIT = 15  # Largest value of a 4-bit counter.
+SPLIT_BLOCK_BITS, SPLIT_BLOCK_FUNCTIONS = 256, 8  # Parquet's filters: bits of a block, and bits of a key in a block.
+MAX_SLICES = 64  # Slices of a scalable filter (our choice): each is at least as large as the one before.
+NO_ENTRY = -1  # In place of the number of an entry: there is none.
+NO_VALUE = -1  # In place of a value or fee in satoshi: it is not known.
 
 
 @public
 class TxSpan(NamedTuple):
-    """The offsets of the parts of one serialised transaction."""
+    """The offsets of the parts of one serialized transaction, in bytes."""
 
     start: int
+    """Start of the transaction."""
     end: int
+    """End of the transaction."""
     inputs: list[tuple[int, int, int]]
-    """(outpoint, scriptSig start, scriptSig end)."""
+    """For each input: start of the outpoint, start and end of the scriptSig."""
     outputs: list[tuple[int, int, int]]
-    """(value, scriptPubKey start, scriptPubKey end)."""
+    """For each output: start of the value, start and end of the scriptPubKey."""
     witness: int
-    """Offset of the witness stacks; 0 in a transaction without them."""
+    """Start of the witness stacks; 0 in a transaction without witness."""
 
 
 @public
 class TxMatch(NamedTuple):
-    """A transaction that a filter matched: its position in the block, its txid, and its bytes, raw[start:end]."""
+    """A transaction that a filter matched."""
 
     position: int
+    """Position of the transaction in the block, from 0."""
     txid: bytes
+    """Id of the transaction, 32 bytes in wire order."""
     start: int
+    """Offset of its first byte in the block."""
     end: int
+    """Offset of the byte after its last byte in the block."""
 
 
 @public
 class Place(NamedTuple):
-    """The place of a block in an open file, and its hash, which shows whether the block is still there.
-
-    Or that of an undo record with its check, and the hash of the block before its block, which the check commits to.
-    """
+    """The place of a block in an open file, or the place of an undo record."""
 
     descriptor: int
+    """File descriptor of the open file."""
     offset: int
-    """Bytes."""
+    """Offset of the block or record in the file, in bytes."""
     size: int
-    """Bytes, at most MAX_BLOCK_SIZE, of an undo record MAX_UNDO_SIZE."""
+    """Size in bytes: at most MAX_BLOCK_SIZE for a block, MAX_UNDO_SIZE for an undo record with its check."""
     key: bytes
-    """8 bytes, repeated from the start of the file, with which it is XORed; or empty."""
+    """Key of 8 bytes that is repeated from the start of the file and XORed with it; or empty."""
     hash: bytes
-    """32 bytes."""
+    """Hash of the block, 32 bytes; for an undo record the hash of the previous block. It verifies what was read."""
 
 
 @public
 class Family(IntEnum):
-    """Hash families by the numbers of the file format; bloom/hashing.py has a class for each."""
+    """Hash families, by their number in the file format.
+
+    Each family has a class in bloom/hashing.py or bloom/exchange.
+    """
 
     BIP37 = 1
+    """Bip37Hash."""
     FAST = 2
+    """FastHash."""
     SIPHASH = 3
+    """SipHash."""
     SPARK_V1 = 4
+    """SparkHash, version 1."""
     SPARK_V2 = 5
+    """SparkHash, version 2."""
     REDISBLOOM = 6
+    """RedisBloomHash."""
     SPLIT_BLOCK = 7
-    """Of Parquet's filters, which have no class and no file of this package."""
+    """The family of Parquet's filters. It has no class, and no file of this package has it."""
     CUSTOM = 255
+    """CustomHash."""
 
 
 @public
 class Encoding(IntEnum):
-    """The type of a filter's keys and how they become bytes; the numbers are part of the file format."""
+    """The type of a filter's keys and their encoding as bytes. The numbers are part of the file format."""
 
     BYTES = 0
-    """Bytes-like, as they are."""
+    """Bytes-like keys, used as they are."""
     UTF8 = 1
-    """Str."""
+    """Keys of type str, encoded as UTF-8."""
     INT64 = 2
-    """Int, -2^63 to 2^63 - 1, as 8 bytes little endian."""
+    """Keys of type int from -2^63 to 2^63 - 1, as 8 bytes little endian."""
     UINT64 = 3
-    """Int, 0 to 2^64 - 1, as 8 bytes little endian."""
+    """Keys of type int from 0 to 2^64 - 1, as 8 bytes little endian."""
     INT32 = 4
-    """Int, -2^31 to 2^31 - 1, as 4 bytes little endian."""
+    """Keys of type int from -2^31 to 2^31 - 1, as 4 bytes little endian."""
     UINT32 = 5
-    """Int, 0 to 2^32 - 1, as 4 bytes little endian."""
+    """Keys of type int from 0 to 2^32 - 1, as 4 bytes little endian."""
     CALLABLE = 255
-    """Anything that the user's own function turns into bytes."""
+    """Any keys, encoded by a function of the user."""
 
 
-NUMBERS = (Encoding.INT64, Encoding.UINT64, Encoding.INT32, Encoding.UINT32)  # encodings of ints
+NUMBERS = (Encoding.INT64, Encoding.UINT64, Encoding.INT32, Encoding.UINT32)  # Encodings of int keys.
 
 
 @public
 class EntryKind(IntEnum):
-    """The kind of a table's entry, which determines what matches it."""
+    """The kind of an entry of a watch table. It determines which outputs and inputs match the entry."""
 
     SCRIPT = 0
-    """Outputs whose scriptPubKey is equal."""
+    """Matches outputs with this scriptPubKey."""
     MULTISIG_KEY = 1
-    """Bare multisig outputs with this public key."""
+    """Matches bare multisig outputs with this public key."""
     DATA = 2
-    """Outputs and scriptSigs that push exactly these bytes."""
+    """Matches outputs and scriptSigs that push exactly these bytes."""
     OUTPOINT = 3
-    """An outpoint watched by hand; its bytes are the 36 of the outpoint."""
+    """Matches the input that spends this outpoint (36 bytes), which the user added."""
 
 
 @public
 class Coin(NamedTuple):
-    """What is known about a watched outpoint."""
+    """The facts that a watch table knows about a watched outpoint."""
 
     entry: int
-    """The entry on whose behalf it is watched."""
+    """Number of the entry for which the outpoint is watched."""
     value: int
-    """Satoshi or NO_VALUE."""
+    """Value of the output in satoshi; NO_VALUE if it is not known."""
     script: bytes | None
+    """scriptPubKey of the output; None if it is not known."""
 
 
 @public
 class Hit(NamedTuple):
-    """An output or input that concerns the table, without labels and addresses."""
+    """An output or an input that matches an entry of a watch table. It has no label and no address."""
 
     spend: bool
-    """An input; else an output."""
+    """True for an input, False for an output."""
     position: int
-    """Of the transaction in its block, 0 without a block."""
+    """Position of the transaction in its block, from 0; 0 without a block."""
     txid: bytes
+    """Id of the transaction, 32 bytes in wire order."""
     n: int
-    """Of the output or input in its transaction."""
+    """Position of the output or the input in its transaction, from 0."""
     outpoint: bytes
-    """36 bytes: the output itself, or the one spent."""
+    """Outpoint of the output, or the outpoint that the input spends, 36 bytes."""
     value: int
-    """Satoshi or NO_VALUE."""
+    """Value of the output, or of the spent output, in satoshi; NO_VALUE if it is not known."""
     script: bytes | None
-    """scriptPubKey of that output, where known."""
+    """scriptPubKey of the output, or of the spent output; None if it is not known."""
     entry: int
+    """Number of the entry that it matches."""
     fee: int = NO_VALUE
-    """Satoshi, of the transaction; NO_VALUE without an undo record, and for a coinbase."""
+    """Fee of the transaction in satoshi; NO_VALUE for a coinbase, and without an undo record."""
 
 
 @public
@@ -149,35 +164,47 @@ class SpentCoin(NamedTuple):
     """A coin that an input spends, from an undo record."""
 
     value: int
-    """Satoshi."""
+    """Value of the coin in satoshi."""
     script: bytes
+    """scriptPubKey of the coin."""
     height: int | None
-    """Of the block that made it; None where the record does not have it (Bitcoin Core before 0.15)."""
+    """Height of the block that created the coin; None if the record does not contain it (Bitcoin Core before 0.15)."""
     coinbase: bool | None
-    """Whether a coinbase made it; None as with the height."""
+    """True if a coinbase created the coin; None if the record does not contain it (Bitcoin Core before 0.15)."""
 
 
 class Flaw(StrEnum):
-    """The `cause` of a ProofError: what is wrong with a proof."""
+    """The `cause` of a ProofError: the rule that a merkle proof violates."""
 
     NO_TRANSACTIONS = "no transactions"
+    """The block has no transactions."""
     TOO_MANY_TRANSACTIONS = "too many transactions for a block"
+    """The block has more transactions than fit into a block."""
     TOO_MANY_HASHES = "more hashes than transactions"
+    """The proof has more hashes than the block has transactions."""
     TOO_FEW_BITS = "fewer flag bits than hashes"
+    """The proof has fewer flag bits than hashes."""
     BITS_EXHAUSTED = "flag bits exhausted"
+    """The tree needs more flag bits than the proof has."""
     HASHES_EXHAUSTED = "hashes exhausted"
+    """The tree needs more hashes than the proof has."""
     EQUAL_SIBLINGS = "equal siblings"
-    """CVE-2012-2459."""
+    """Two sibling nodes of the tree are equal (CVE-2012-2459)."""
     UNUSED_BITS = "unused flag bits"
+    """The proof has flag bits that the tree does not need."""
     UNUSED_HASHES = "unused hashes"
+    """The proof has hashes that the tree does not need."""
     WRONG_ROOT = "wrong merkle root"
+    """The root of the tree is not the merkle root of the header."""
 
 
 class ProvedTx(NamedTuple):
-    """A transaction that is proven to be in the block: its position and its txid (32 bytes, wire order)."""
+    """A transaction that is proven to be in the block."""
 
     position: int
+    """Position of the transaction in the block, from 0."""
     txid: bytes
+    """Id of the transaction, 32 bytes in wire order."""
 
 
-Flaw.__module__ = ProvedTx.__module__ = "spvfilter.wire.messages"  # which exports them
+Flaw.__module__ = ProvedTx.__module__ = "spvfilter.wire.messages"  # the package that exports them

@@ -1,7 +1,7 @@
-"""Addresses of scriptPubKeys: base58check, bech32 (BIP-173) and bech32m (BIP-350); and the fast path for decoding.
+"""Encoding of addresses (base58check, bech32 of BIP-173, bech32m of BIP-350), and the fast path for decoding them.
 
-The reference leaves every address that is to be decoded to spvfilter.address, whose results the compiled twin must
-equal.
+The reference decodes no address: it leaves them all to spvfilter.address. The compiled twin must return the same
+results.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from spvfilter.errors import ParameterError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel.pure.arguments import snapshot, whole
 
-MAX_ADDRESS_LENGTH = 90  # characters, BIP-173 § Bech32
-BECH32_RESIDUE, BECH32M_RESIDUE = 1, 0x2BC830A3  # residues of valid strings: BIP-173, BIP-350
+MAX_ADDRESS_LENGTH = 90  # Characters of a bech32 string, BIP-173 § Bech32.
+BECH32_RESIDUE, BECH32M_RESIDUE = 1, 0x2BC830A3  # Residues of valid strings, BIP-173 and BIP-350.
 BASE58_DIGITS = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 BECH32_DIGITS = b"qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 _CHAR_OF_VALUE = BECH32_DIGITS.ljust(256, b"?")
@@ -21,7 +21,7 @@ _GENERATOR = (0x3B6A57B2, 0x26508E6D, 0x1EA119FA, 0x3D4233DD, 0x2A1462B3)  # BIP
 
 
 def check_network(p2pkh_version: int, p2sh_version: int, hrp: str) -> None:
-    """Raises ParameterError for a version byte out of range, TypeError for arguments of other types."""
+    """Raise ParameterError for a version byte out of range, TypeError for arguments of other types."""
     for version in (p2pkh_version, p2sh_version):
         whole(version, 0, 255, "a version byte is from 0 to 255")
     if not isinstance(hrp, str):
@@ -30,23 +30,37 @@ def check_network(p2pkh_version: int, p2sh_version: int, hrp: str) -> None:
 
 
 def decode_address(text: str, p2pkh_version: int, p2sh_version: int, hrp: str, /) -> bytes | None:
-    """The scriptPubKey of a valid address of a network with these parameters, or None, which leaves the address to
-    spvfilter.address.
+    """Return the scriptPubKey of a valid address, or None to leave the address to spvfilter.address.
 
-    The reference leaves all of them. The compiled twin decodes most valid addresses; it leaves those that
-    spvfilter.address refuses. Raises ParameterError for a version byte that is not from 0 to 255, TypeError for
-    parameters of other types.
+    The reference leaves all addresses. The compiled twin decodes most valid addresses, and leaves all others.
+
+    Args:
+        text: The address.
+        p2pkh_version: Version byte of the network's P2PKH addresses.
+        p2sh_version: Version byte of the network's P2SH addresses.
+        hrp: Human-readable part of the network's bech32 addresses.
+
+    Raises:
+        ParameterError: A version byte is not from 0 to 255.
+        TypeError: An argument has another type.
     """
     check_network(p2pkh_version, p2sh_version, hrp)
     return None
 
 
 def encode_address(script: bytes, p2pkh_version: int, p2sh_version: int, hrp: str, /) -> str | None:
-    """The address of a P2PKH, P2SH or witness scriptPubKey on a network with these parameters; None if it has none.
+    """Return the address of a P2PKH, P2SH or witness scriptPubKey; None if the script has no address.
 
-    Without a human-readable part (an empty one) a network has no segwit addresses. Raises ParameterError for a version
-    byte that is not from 0 to 255, and if a witness program has no bech32 string with this human-readable part;
-    TypeError for parameters of other types.
+    Args:
+        script: The scriptPubKey.
+        p2pkh_version: Version byte of the network's P2PKH addresses.
+        p2sh_version: Version byte of the network's P2SH addresses.
+        hrp: Human-readable part of the network's bech32 addresses. If it is empty, the network has no segwit addresses.
+
+    Raises:
+        ParameterError: A version byte is not from 0 to 255, or a witness program has no bech32 string with this
+            human-readable part.
+        TypeError: An argument has another type.
     """
     script = snapshot(script)
     check_network(p2pkh_version, p2sh_version, hrp)
@@ -54,7 +68,7 @@ def encode_address(script: bytes, p2pkh_version: int, p2sh_version: int, hrp: st
 
 
 def address_of(script: bytes, p2pkh_version: int, p2sh_version: int, hrp: str) -> str | None:
-    """As encode_address, of checked arguments."""
+    """Like encode_address, for arguments that have been checked."""
     size = len(script)
     if size == 25 and script[:3] == b"\x76\xa9\x14" and script[23:] == b"\x88\xac":
         return base58check(bytes((p2pkh_version,)) + script[3:23])
@@ -71,7 +85,7 @@ def address_of(script: bytes, p2pkh_version: int, p2sh_version: int, hrp: str) -
 
 
 def base58check(payload: bytes) -> str:
-    """The payload and the first 4 bytes of its double SHA-256, in base58."""
+    """Encode the payload and the first 4 bytes of its double SHA-256 in base58."""
     raw = payload + sha256d(payload)[:4]
     number, digits = int.from_bytes(raw, "big"), ""
     while number:
@@ -98,7 +112,7 @@ def _expanded(hrp: str) -> bytes:
 
 
 def residue(hrp: str, values: bytes) -> int:
-    """The BCH residue of BIP-173 § Checksum over the expanded human-readable part and 5-bit values."""
+    """Return the BCH residue of BIP-173 § Checksum over the expanded human-readable part and 5-bit values."""
     state = 1
     for value in _expanded(hrp) + values:
         state = (state & 0x1FFFFFF) << 5 ^ value ^ _GENERATOR_SUMS[state >> 25]
@@ -106,9 +120,9 @@ def residue(hrp: str, values: bytes) -> int:
 
 
 def bech32(hrp: str, values: bytes, of: int) -> str:
-    """The human-readable part, "1", the 5-bit values and six that make the residue `of`: bech32's or bech32m's.
+    """Return the human-readable part, "1", the 5-bit values, and a checksum of six values that makes the residue `of`.
 
-    Raises ParameterError if there is no valid string.
+    The residue is BECH32_RESIDUE or BECH32M_RESIDUE. Raises ParameterError if there is no valid string.
     """
     if not hrp or hrp != hrp.lower() or not all(33 <= ord(char) <= 126 for char in hrp):
         raise ParameterError(f"a human-readable part is lower-case printable ASCII, not {hrp[:100]!r}")
@@ -122,7 +136,7 @@ def bech32(hrp: str, values: bytes, of: int) -> str:
 
 
 def to_5_bits(data: bytes) -> bytes:
-    """The bits of `data` in groups of five, the last one filled up with zeros."""
+    """Return the bits of `data` in groups of five. The last group is filled up with zeros."""
     count = (len(data) * 8 + 4) // 5
     number = int.from_bytes(data, "big") << count * 5 - len(data) * 8
     return bytes(number >> 5 * left & 31 for left in range(count - 1, -1, -1))

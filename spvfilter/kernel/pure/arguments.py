@@ -1,7 +1,6 @@
-"""Arguments of the kernel's functions: snapshots of bytes, which cannot change during a call, and integers within a
-range.
+"""Arguments of the kernel's functions: snapshots of bytes, which cannot change during a call, and integers in a range.
 
-The twin is csrc/binding/arguments.h; the rule for bytes is in binding.h.
+The C twin is csrc/binding/arguments.h. The rule for bytes is in binding.h.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from spvfilter.errors import ParameterError
 
 
 def snapshot(data: object) -> bytes:
-    """`data` itself if it is bytes, else a copy of its buffer, which may change.
+    """Return `data` itself if it is bytes, else a copy of its buffer, because the buffer may change.
 
     Raises TypeError if it has no buffer.
     """
@@ -27,17 +26,17 @@ def snapshot(data: object) -> bytes:
 
 
 def snapshots(items: Iterable[object]) -> list[bytes]:
-    """A snapshot of each item.
+    """Return a snapshot of each item.
 
-    Raises TypeError for items that are not bytes-like, and for an iterable that is bytes, bytearray or str.
+    Raises TypeError for an item that is not bytes-like, and for an iterable that is itself bytes, bytearray or str.
     """
-    if isinstance(items, (bytes, bytearray, str)):  # iterating these gives ints or strings
+    if isinstance(items, (bytes, bytearray, str)):  # iterating over these yields ints or strings
         raise TypeError("an iterable of bytes expected, not one")
     return [snapshot(item) for item in items]
 
 
 def hashes_of(items: Iterable[object]) -> list[bytes]:
-    """The bytes of each item, 32.
+    """Return the bytes of each item. Each item must have 32 bytes.
 
     Raises TypeError as `snapshots` does, and ParameterError for another number of bytes.
     """
@@ -49,16 +48,17 @@ def hashes_of(items: Iterable[object]) -> list[bytes]:
 
 
 def whole(value: object, least: int, most: int, expected: str) -> int:
-    """An integer, or an object with __index__, as an int.
+    """Return an integer, or an object with __index__, as an int.
 
-    Raises TypeError; out of range, ParameterError that begins with `expected`.
+    Raises TypeError for other objects. If the number is out of range, raises ParameterError, whose message begins with
+    `expected`.
     """
-    number = int(index(value))  # type: ignore[arg-type]  # or TypeError
+    number = int(index(value))  # type: ignore[arg-type]  # raises TypeError
     if not least <= number <= most:
         raise ParameterError(f"{expected}: {number}")
     return number
 
 
 def offset(value: object) -> int:
-    """An offset into bytes; it may be beyond their end."""
+    """Return an offset into bytes as an int. It may be beyond the end of the bytes."""
     return whole(value, 0, sys.maxsize, "not an offset")

@@ -1,7 +1,8 @@
 """Arrow's C data interface: the structs of a producer, read through ctypes and checked.
 
-A producer is a stranger: what its structs state is checked before it is followed. The interface does not tell how long
-buffers are, so that they are as long as the offsets and lengths say is taken on trust, as by every consumer.
+A producer is another library, which is not trusted: the values in its structs are checked before they are used. The
+interface does not contain the lengths of buffers. Like every consumer, this module must trust that a buffer is as long
+as the offsets and lengths say.
 
 Source: https://arrow.apache.org/docs/format/CDataInterface.html and CStreamInterface.html.
 """
@@ -16,13 +17,13 @@ from typing import Any, NamedTuple
 from spvfilter.errors import ColumnError
 from spvfilter.kernel.pure.kinds import Column, Key, Kind, text_of
 
-_WIDEST = (1 << 31) - 1  # bytes of a fixed-size binary: Arrow's own limit
-_LONGEST = ((1 << 63) - 1) // 32  # rows, also before the first one
-_VIEW_INSIDE = 12  # bytes that a view holds itself
+_WIDEST = (1 << 31) - 1  # Bytes of a fixed-size binary: the limit of Arrow.
+_LONGEST = ((1 << 63) - 1) // 32  # Largest length and offset of an array in rows (our choice).
+_VIEW_INSIDE = 12  # Bytes of the longest value that a view contains itself.
 
 
 class Schema(ctypes.Structure):
-    """ArrowSchema."""
+    """The struct ArrowSchema."""
 
 
 Schema._fields_ = [
@@ -39,7 +40,7 @@ Schema._fields_ = [
 
 
 class Array(ctypes.Structure):
-    """ArrowArray."""
+    """The struct ArrowArray."""
 
 
 Array._fields_ = [
@@ -57,7 +58,7 @@ Array._fields_ = [
 
 
 class Stream(ctypes.Structure):
-    """ArrowArrayStream."""
+    """The struct ArrowArrayStream."""
 
     _fields_ = (
         ("get_schema", ctypes.c_void_p),
@@ -68,7 +69,7 @@ class Stream(ctypes.Structure):
     )
 
 
-# without the interpreter's lock: a producer may wait for threads
+# CFUNCTYPE releases the GIL, because a producer may wait for threads; PYFUNCTYPE holds it.
 _FILL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 _TELL = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
 _RELEASE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
@@ -79,13 +80,16 @@ _POINTER = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 
 
 class Layout(NamedTuple):
-    """How a type lays its keys out: by what, their kind, and the bytes of an item."""
+    """The layout of the keys of an Arrow type."""
 
     name: str
-    """Fixed, numbers, offsets, views, nulls."""
+    """"fixed", "numbers", "offsets", "views" or "nulls"."""
     kind: Kind
+    """Type of the keys."""
     width: int
+    """Size of an item in bytes."""
     signed: bool = False
+    """True if the numbers are signed."""
 
 
 _LAYOUTS = {
@@ -102,16 +106,18 @@ _BUFFERS = {"nulls": 0, "fixed": 2, "numbers": 2, "offsets": 3, "views": 3}
 
 
 class Type(NamedTuple):
-    """What a schema says of a column of keys: how they, or the numbers and the values of a dictionary, are laid out."""
+    """The type of a column of keys."""
 
     keys: Layout
+    """Layout of the keys, or of the numbers that refer to a dictionary."""
     values: Layout | None
-    """Of a dictionary."""
+    """Layout of the dictionary's values; None without a dictionary."""
     within: bool
-    """The column is the only one of a table."""
+    """True if the column is the only column of a table."""
 
     @property
     def kind(self) -> Kind:
+        """Type of the keys."""
         return (self.values or self.keys).kind
 
 
@@ -129,7 +135,10 @@ def _format_of(schema: Schema) -> str:
 
 
 def type_of(schema: Schema) -> Type:
-    """The type that a schema says. Raises ColumnError if it is malformed, TypeError for a type that holds no keys."""
+    """Return the type that a schema describes.
+
+    Raises ColumnError if the schema is malformed, TypeError for a type that cannot hold keys.
+    """
     if not schema.release or schema.format is None:
         raise ColumnError("it has no format" if schema.release else "it was released", row=0, field="schema")
     within = schema.format == b"+s"
@@ -156,13 +165,14 @@ def type_of(schema: Schema) -> Type:
 
 
 class Rows:
-    """The rows of one array, checked as they are read: no value read leads outside what the array's other values
-    enclose.
+    """The rows of one array, which are checked when they are read.
+
+    No value of the array can make it read outside the ranges that the other values of the array allow.
     """
 
     def __init__(self, layout: Layout, array: Array, skipped: int, length: int, first: int) -> None:
         self.layout = layout
-        self.first = first  # the number of row 0 among the caller's keys
+        self.first = first  # number of row 0 among the caller's keys
         self.length = length
         self._array = array
         self._check_rows(skipped)
@@ -234,12 +244,12 @@ class Rows:
         return not self._validity or bool(ctypes.string_at(self._validity + (bit >> 3), 1)[0] >> (bit & 7) & 1)
 
     def number(self, row: int) -> int:
-        """An integer."""
+        """Return an integer."""
         width = self.layout.width
         return self._integer(self._items + row * width, width, self.layout.signed)
 
     def key(self, row: int, shown: int) -> Key:
-        """The key in a row, None if it is null; `shown` is the number of the row that is named in errors."""
+        """Return the key in a row; None if it is null. `shown` is the number of the row for error messages."""
         if self.layout.name == "nulls" or not self._is_valid(row):
             return None
         match self.layout.name:
@@ -282,11 +292,11 @@ class Rows:
         return raw
 
     def keys(self) -> Iterator[Key]:
-        """The keys of all rows."""
+        """Yield the keys of all rows."""
         return (self.key(row, row) for row in range(self.length))
 
     def named(self, values: Rows) -> Iterator[Key]:
-        """The keys of all rows, which are the numbers of rows of a dictionary."""
+        """Yield the keys of all rows, which are numbers of rows of a dictionary."""
         for row in range(self.length):
             if not self._is_valid(row):
                 yield None
@@ -298,7 +308,10 @@ class Rows:
 
 
 def column_of(type: Type, array: Array, first: int) -> Column:
-    """The column in an array of a type, whose first row is the caller's key number `first`. Raises ColumnError."""
+    """Return the column in an array of a type. Raises ColumnError if it is malformed.
+
+    `first` is the number of its first row among the caller's keys.
+    """
     skipped, keys = 0, array
     if type.within:
         _check_table(array, first)
@@ -316,7 +329,7 @@ def column_of(type: Type, array: Array, first: int) -> Column:
 
 
 def _check_table(table: Array, first: int) -> None:
-    """A table of one column, which has no nulls of its own."""
+    """Raise ColumnError unless this is a table of one column without nulls of its own."""
 
     def refusal(field: str, message: str) -> ColumnError:
         return ColumnError(message, row=first, field=field)
@@ -333,7 +346,7 @@ def _check_table(table: Array, first: int) -> None:
 
 @contextmanager
 def _moved(struct: type[Any], capsule: object, name: str) -> Iterator[Any]:
-    """The struct of a capsule, moved out of it, and released at the end. Raises TypeError for anything else."""
+    """Move the struct out of a capsule, yield it, and release it at the end. Raises TypeError for any other object."""
     if not _IS_VALID(capsule, name.encode()):
         raise TypeError(f"a capsule '{name}' of Arrow's C data interface expected, not {capsule!r}")
     given = struct.from_address(_POINTER(capsule, name.encode()))
@@ -352,7 +365,7 @@ def _release(struct: Any) -> None:
 
 @contextmanager
 def taken_array(schema: object, array: object, check: Callable[[Kind], None]) -> Iterator[Callable[[int], Column]]:
-    """The column in the capsules that __arrow_c_array__ returned, which are released at the end."""
+    """Yield the column in the capsules that __arrow_c_array__ returned. They are released at the end."""
     for capsule, name in ((schema, b"arrow_schema"), (array, b"arrow_array")):
         if not _IS_VALID(capsule, name):
             raise TypeError(f"a capsule '{name.decode()}' of Arrow's C data interface expected, not {capsule!r}")
@@ -364,7 +377,7 @@ def taken_array(schema: object, array: object, check: Callable[[Kind], None]) ->
 
 @contextmanager
 def taken_stream(capsule: object, check: Callable[[Kind], None]) -> Iterator[Iterator[Callable[[int], Column]]]:
-    """The columns in the capsule that __arrow_c_stream__ returned, each released before the next.
+    """Yield the columns in the capsule that __arrow_c_stream__ returned. Each column is released before the next one.
 
     Raises OSError if the stream fails.
     """

@@ -16,15 +16,16 @@ if TYPE_CHECKING:
     from spvfilter.kernel.masks import BoolMask
 
 
-_MASKS = (1, 2, 4, 8, 16, 32, 64, 128)  # a lookup takes less time than a shift
+_MASKS = (1, 2, 4, 8, 16, 32, 64, 128)  # 1 << n: a lookup takes less time than a shift.
 
 
 class BitCore(Hashed):
-    """A bit array with k hash functions; bit b is `1 << (b & 7)` of byte `b >> 3`, as BIP-37 lays it out.
+    """A bit array with k hash functions. Bit b is `1 << (b & 7)` of byte `b >> 3`, as in BIP-37.
 
-    `buffer` holds ⌈m/8⌉ bytes. With no bits or no functions everything is contained and adding does nothing, as in Core
-    since 0.21 (CVE-2013-5700: never divide by the size). Raises ParameterError for numbers out of range, a key that
-    does not have 16 bytes, or a buffer of another size.
+    `buffer` has ⌈m/8⌉ bytes. An array without bits or functions contains every key, and adding a key does nothing. Core
+    does the same since 0.21, so that it never divides by a size of 0 (CVE-2013-5700).
+
+    Raises ParameterError for a number out of range, a key that does not have 16 bytes, or a buffer of another size.
     """
 
     __slots__ = ()
@@ -34,13 +35,14 @@ class BitCore(Hashed):
 
     @property
     def bits(self) -> int:
-        """The number of bits, m."""
+        """Number of bits m."""
         return self.cells
 
     def add(self, key: object, /) -> bool:
-        """Set the key's bits. True if the key was new, that is, if any of its bits was not set before.
+        """Set the bits of a key. Return True if the key was new, that is, if a bit of it was not set before.
 
-        Raises TypeError or OverflowError for a key that the filter's encoding does not take, ReadOnlyError.
+        Raises TypeError or OverflowError for a key that does not fit the filter's encoding, ReadOnlyError if the memory
+        is read-only, and any error of `make_room`.
         """
         return self._set(self._positions(self._encode(key)))
 
@@ -71,31 +73,41 @@ class BitCore(Hashed):
         return True
 
     def update(self, *keys: Keys, nulls: Nulls = "raise") -> int:
-        """Add a batch of keys, or several, and return how many were new.
+        """Add one or more batches of keys, and return how many keys were new.
 
-        A batch is an iterable of keys, a buffer, or a column: an array of NumPy, a Series or an Index of pandas, a
-        Series of polars, an array of pyarrow, anything else with `__arrow_c_array__` or `__arrow_c_stream__` (Arrow's C
-        data interface), such as a relation of DuckDB, also a table of one column. Each key must be what a single key
-        has to be. Str keys come as Arrow's string, large_string and string_view, NumPy's U and StringDType; bytes-like
-        keys as binary, large_binary, binary_view and fixed_size_binary, and as NumPy's S; int keys as integers of any
-        width, whose values must fit; all of them as objects, and from dictionaries (categoricals). Beyond that, for
-        bytes-like keys a two-dimensional buffer of n×w bytes holds n keys of w bytes, and a one-dimensional buffer or
-        NumPy array of integers, other than single bytes, holds one key for each, in the machine's byte order.
+        A batch is an iterable of keys, a buffer, or a column. Columns of NumPy, pandas, polars and pyarrow are
+        accepted, and objects with `__arrow_c_array__` or `__arrow_c_stream__` (Arrow's C data interface), such as
+        relations of DuckDB. A table must have one column. Keys of a column are
 
-        `nulls` says what a null in a column is, a masked value, and None or NaN in an iterable: "raise" refuses it,
-        "skip" leaves it out. A list's None goes to the user's own `encode`, unless it is skipped.
+        - str: Arrow's string, large_string and string_view; NumPy's U and StringDType
+        - bytes-like: Arrow's binary, large_binary, binary_view and fixed_size_binary; NumPy's S
+        - int: integers of any width, whose values must fit
+        - any of them as objects, or from dictionaries (categoricals)
 
-        Raises TypeError for anything else, including bytes, bytearray and str, which are one key; TypeError or
-        OverflowError for a key that the filter's encoding does not take, and ColumnError for a column that contradicts
-        itself, after adding the keys before it; OSError if a stream fails; ReadOnlyError; ParameterError. How long the
-        buffers of an Arrow array are is its producer's word, as everywhere.
+        For bytes-like keys, a two-dimensional buffer of n×w bytes holds n keys of w bytes. A one-dimensional buffer or
+        NumPy array of integers wider than a byte holds one key per integer, in the machine's byte order.
+
+        Args:
+            keys: The batches.
+            nulls: Handling of nulls in a column, of masked values, and of None or NaN in an iterable: "raise" raises an
+                error, "skip" leaves them out. With a custom `encode` function, "raise" passes None to that function.
+
+        Raises:
+            TypeError: A key has the wrong type, or a batch is bytes, bytearray or str, which are single keys. The keys
+                before it have been added.
+            OverflowError: An integer key does not fit the encoding. The keys before it have been added.
+            ColumnError: A column contradicts itself. The keys before it have been added. The lengths of an Arrow
+                array's buffers cannot be checked; the library that made it is trusted.
+            ParameterError: `nulls` is neither "raise" nor "skip".
+            ReadOnlyError: The memory is read-only.
+            OSError: An Arrow stream fails.
         """
         return sum(
             self._set(self._positions(key)) for batch in keys for key in self._batch(batch, nulls)[0] if key is not None
         )
 
     @overload
-    def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable, too
+    def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable too
         self, keys: NumpyArray, /, *, nulls: Nulls = "raise"
     ) -> BoolMask: ...
     @overload
@@ -103,26 +115,24 @@ class BitCore(Hashed):
     @overload
     def contains_many(self, keys: Iterable[object] | Buffer, /, *, nulls: Nulls = "raise") -> bytes: ...
     def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise") -> bytes | Mask:
-        """Test a batch of keys, as `update` takes it: one byte for each key, 1 if it is contained, else 0.
+        """Test a batch of keys, as `update` takes it. Return one byte for each key: 1 if it is contained, else 0.
 
-        A null that is skipped is not.
-
-        What comes back for a column is a mask that indexes it: for NumPy and pandas an array of NumPy's bool, for
-        polars a Boolean Series, for pyarrow a BooleanArray; for everything else bytes. Raises what `update` does, but
-        ReadOnlyError.
+        For a column the result is a mask of its library: an array of NumPy's bool for NumPy and pandas, a Boolean
+        Series for polars, a BooleanArray for pyarrow. A null that is skipped is not contained. Raises the errors of
+        `update` except ReadOnlyError.
         """
         batch, answer = self._batch(keys, nulls)
-        # it is one of the two
+        # the result is bytes or a mask
         return answer(bytes(key is not None and self._all_set(self._positions(key)) for key in batch))  # type: ignore[no-any-return]
 
     def set_bits(self) -> int:
-        """The number of bits that are 1."""
+        """Return the number of bits that are 1."""
         return _ones(self._view)
 
     def union_set_bits(self, other: BitCore, /) -> int:
-        """The number of bits that are 1 in either array.
+        """Return the number of bits that are 1 in this array or in the other one.
 
-        Raises MismatchError for one of another shape, TypeError for other objects.
+        Raises MismatchError for an array of another shape, TypeError for other objects.
         """
         if not isinstance(other, BitCore):
             raise TypeError("bits can be united with bits only")
@@ -133,14 +143,16 @@ class BitCore(Hashed):
         )
 
     def plane_set_bits(self) -> list[int]:
-        """The number of bits that are 1 in the plane of each function, which is the whole array unless it is
-        partitioned.
+        """Return the number of bits that are 1 in the plane of each function.
+
+        If the array is not partitioned, the plane of each function is the whole array.
         """
         return [self._set_between(first, first + span) for first, span in self._spans]
 
     def _set_between(self, first: int, end: int) -> int:
-        """The number of set bits from `first` to before `end`: those of the bytes that hold them, less the bits outside
-        at both ends.
+        """Return the number of set bits from `first` to before `end`.
+
+        It counts the bytes that contain these bits, and subtracts the other bits in the first and last byte.
         """
         if first == end:
             return 0
@@ -166,7 +178,7 @@ class BitCore(Hashed):
         return self
 
     def __le__(self, other: BitCore) -> bool:
-        """Whether every bit set here is set in `other`, so that `other` contains every key that this filter does."""
+        """True if every bit that is set here is set in `other`: it contains every key that this filter contains."""
         if not isinstance(other, BitCore):
             return NotImplemented
         self.same_shape(other)
@@ -174,21 +186,24 @@ class BitCore(Hashed):
         return not any(int.from_bytes(mine, "little") & ~int.from_bytes(theirs, "little") for mine, theirs in pairs)
 
     def clear(self) -> None:
-        """Set every bit to 0. Raises ReadOnlyError."""
+        """Set every bit to 0. Raises ReadOnlyError if the memory is read-only."""
         _zero(self._writable())
         self._forget_room()
 
 
-_NONZERO = bytes((byte & 15 > 0) | (byte >> 4 > 0) << 1 for byte in range(256))  # one bit for each of two counters
+_NONZERO = bytes(
+    (byte & 15 > 0) | (byte >> 4 > 0) << 1 for byte in range(256)
+)  # For each byte of two counters: one bit for each counter.
 
 
 class CounterCore(Hashed):
-    """An array of 4-bit counters with k hash functions; counter c is the low nibble of byte `c >> 1` if c is even, else
-    the high one.
+    """An array of 4-bit counters with k hash functions.
 
-    `buffer` holds ⌈m/2⌉ bytes. A key counts once in each of its distinct counters. A counter that has reached 15
-    sticks: the number of keys it counts is no longer known, so it is never decremented. Raises ParameterError as
-    BitCore does.
+    Counter c is in byte `c >> 1`: in the low nibble if c is even, else in the high nibble. `buffer` has ⌈m/2⌉ bytes. A
+    key counts once in each of its distinct counters. A counter that has reached 15 keeps this value: the number of keys
+    that it counts is no longer known, so it is never decremented.
+
+    Raises ParameterError for a number out of range, a key that does not have 16 bytes, or a buffer of another size.
     """
 
     __slots__ = ()
@@ -206,9 +221,10 @@ class CounterCore(Hashed):
                 view[cell >> 1] += step << 4 * (cell & 1)
 
     def add(self, key: object, /) -> bool:
-        """Count the key once more. True if the key was new, that is, if any of its counters was 0.
+        """Increment the counters of a key. Return True if the key was new, that is, if one of its counters was 0.
 
-        Raises TypeError or OverflowError for a key that the filter's encoding does not take, ReadOnlyError.
+        Raises TypeError or OverflowError for a key that does not fit the filter's encoding, ReadOnlyError if the memory
+        is read-only, and any error of `make_room`.
         """
         return self._count_up(self._positions(self._encode(key)))
 
@@ -224,10 +240,10 @@ class CounterCore(Hashed):
         return new
 
     def remove(self, key: object, /) -> None:
-        """Count the key once less.
+        """Decrement the counters of a key.
 
-        Raises KeyError for a key that is not contained, since removing it would lose others; TypeError, OverflowError
-        and ReadOnlyError as `add` does.
+        Raises KeyError for a key that is not contained, because removing it could lose other keys. Raises TypeError,
+        OverflowError and ReadOnlyError as `add` does.
         """
         cells = set(self._positions(self._encode(key)))
         if not self._all_counted(cells):
@@ -243,14 +259,17 @@ class CounterCore(Hashed):
         return all(map(self._get, cells))
 
     def count(self, key: object, /) -> int:
-        """The most times that the key can have been added: the least of its counters, of which 15 means 15 or more.
+        """Return how often the key was added at most: the smallest of its counters. 15 means 15 or more.
 
-        Raises TypeError or OverflowError for a key that the filter's encoding does not take.
+        Raises TypeError or OverflowError for a key that does not fit the filter's encoding.
         """
         return min(map(self._get, self._positions(self._encode(key))), default=COUNTER_LIMIT)
 
     def update(self, *keys: Keys, nulls: Nulls = "raise") -> int:
-        """Add a batch of keys, as BloomFilter.update takes it, and return how many were new. Raises the same errors."""
+        """Add one or more batches of keys, as BloomFilter.update takes them, and return how many keys were new.
+
+        Raises the errors of BloomFilter.update.
+        """
         return sum(
             self._count_up(self._positions(key))
             for batch in keys
@@ -259,7 +278,7 @@ class CounterCore(Hashed):
         )
 
     @overload
-    def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable, too
+    def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable too
         self, keys: NumpyArray, /, *, nulls: Nulls = "raise"
     ) -> BoolMask: ...
     @overload
@@ -267,19 +286,19 @@ class CounterCore(Hashed):
     @overload
     def contains_many(self, keys: Iterable[object] | Buffer, /, *, nulls: Nulls = "raise") -> bytes: ...
     def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise") -> bytes | Mask:
-        """Test a batch of keys, and return a mask, as BloomFilter.contains_many does. Raises the same errors."""
+        """Test a batch of keys and return a mask, as BloomFilter.contains_many does. Raises the same errors."""
         batch, answer = self._batch(keys, nulls)
-        # it is one of the two
+        # the result is bytes or a mask
         return answer(bytes(key is not None and self._all_counted(self._positions(key)) for key in batch))  # type: ignore[no-any-return]
 
     def set_cells(self) -> int:
-        """The number of counters that are not 0."""
+        """Return the number of counters that are not 0."""
         return sum(_ones(bytes(chunk).translate(_NONZERO)) for chunk in chunks(self._view))
 
     def __ior__(self, other: CounterCore) -> Self:
-        """Add the other's counters to these, each saturating at 15: the multiset sum.
+        """Add the counters of the other array to these. A sum is at most 15.
 
-        Raises MismatchError, ReadOnlyError.
+        Raises MismatchError for an array of another shape, ReadOnlyError if the memory is read-only.
         """
         if not isinstance(other, CounterCore):
             return NotImplemented
@@ -293,22 +312,22 @@ class CounterCore(Hashed):
         return self
 
     def to_bits(self) -> bytearray:
-        """A bit for each counter, set if the counter is not 0, in the layout of BitCore: ⌈m/8⌉ bytes."""
+        """Return a bit for each counter, set if the counter is not 0, in the layout of BitCore: ⌈m/8⌉ bytes."""
         bits = bytearray()
         for chunk in chunks(self._view):
-            pairs = bytes(chunk).translate(_NONZERO)  # of which four bytes make one
+            pairs = bytes(chunk).translate(_NONZERO)  # two bits in each byte; four bytes are merged into one
             quarters = [int.from_bytes(pairs[at::4], "little") << 2 * at for at in range(4)]
             bits += (quarters[0] | quarters[1] | quarters[2] | quarters[3]).to_bytes((len(pairs) + 3) // 4, "little")
         return bits
 
     def clear(self) -> None:
-        """Set every counter to 0. Raises ReadOnlyError."""
+        """Set every counter to 0. Raises ReadOnlyError if the memory is read-only."""
         _zero(self._writable())
         self._forget_room()
 
 
 def _ones(view: memoryview | bytes) -> int:
-    """The number of bits that are 1."""
+    """Return the number of bits that are 1."""
     return sum(int.from_bytes(chunk, "little").bit_count() for chunk in chunks(memoryview(view)))
 
 

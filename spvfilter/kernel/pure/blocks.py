@@ -1,9 +1,7 @@
 """Blocks and transactions: walking, txids, block checks, the BIP-37 relevance test.
 
-The readable reference: the C twin agrees to the bit.
-
-Offsets are absolute in the buffer given. A scan returns only after it has read the whole block, so that nothing is
-reported from a malformed one.
+The readable reference: the C twin returns exactly the same results. Offsets are absolute in the buffer that is passed.
+A scan returns only after it has read the whole block, so that it never reports hits of a malformed block.
 """
 
 from __future__ import annotations
@@ -18,17 +16,18 @@ from spvfilter.kernel.values import UPDATE_ALL, UPDATE_P2PUBKEY_ONLY, Family, Tx
 from spvfilter.primitives import read_compact_size, script_pushes
 from spvfilter.protocol import COMMITMENT_PREFIX, HEADER_SIZE, OUTPOINT_SIZE
 
-MIN_INPUT_SIZE = 41  # bytes: outpoint 36, script length 1, sequence 4
-MIN_OUTPUT_SIZE = 9  # bytes: value 8, script length 1
-MIN_TX_SIZE = 10  # bytes: version 4, two empty counts, lock time 4
+MIN_INPUT_SIZE = 41  # Bytes of the smallest input: outpoint 36, script length 1, sequence 4.
+MIN_OUTPUT_SIZE = 9  # Bytes of the smallest output: value 8, script length 1.
+MIN_TX_SIZE = 10  # Bytes of the smallest transaction: version 4, two empty counts, lock time 4.
 _OP_1, _OP_16, _OP_CHECKSIG, _OP_CHECKMULTISIG = 0x51, 0x60, 0xAC, 0xAE
 
 
 def walk_tx(raw: bytes, at: int = 0) -> TxSpan:
-    """The transaction that starts at byte `at`, by the rules of Core's UnserializeTransaction (witness allowed).
+    """Parse the transaction that starts at byte `at`, by the rules of Core's UnserializeTransaction (witness allowed).
 
-    Raises FormatError for a truncated transaction, a non-canonical CompactSize, a count or length that the remaining
-    bytes cannot hold, an unknown segwit flag, and a superfluous witness; ParameterError for a negative offset.
+    Raises FormatError for a truncated transaction, a CompactSize that is not canonical, an unknown segwit flag, a
+    superfluous witness, or a count or length that the remaining bytes cannot hold. Raises ParameterError for a negative
+    offset.
     """
     raw, at = snapshot(raw), offset(at)
     size = len(raw)
@@ -47,7 +46,8 @@ def walk_tx(raw: bytes, at: int = 0) -> TxSpan:
             raise FormatError(f"unknown segwit flag {flag:#04x}", offset=flag_at, field="segwit flag")
         if flag:
             inputs, cursor = _walk_inputs(raw, cursor)
-    # no inputs and flag 0: that byte was the empty output count (Core reads such a transaction, consensus refuses it)
+    # Without inputs and with flag 0, that byte was the empty output count: Core parses the transaction, although
+    # consensus rejects it.
     outputs: list[tuple[int, int, int]] = []
     if inputs or flag:
         outputs, cursor = _walk_outputs(raw, cursor)
@@ -61,7 +61,10 @@ def walk_tx(raw: bytes, at: int = 0) -> TxSpan:
 
 
 def _read_count(raw: bytes, at: int, field: str, least: int) -> tuple[int, int]:
-    """A count of items of at least `least` bytes each, refused if the rest of the buffer cannot hold them."""
+    """Read a count of items of at least `least` bytes each.
+
+    Raises FormatError if the rest of the buffer is too short for them.
+    """
     count, cursor = read_compact_size(raw, at, field)
     if count * least > len(raw) - cursor:
         message = f"truncated: {count} items of at least {least} bytes claimed, {len(raw) - cursor} bytes left"
@@ -127,7 +130,7 @@ def _walk_witness(raw: bytes, at: int, stacks: int) -> int:
 
 
 def parse_tx(raw: bytes, /) -> TxSpan:
-    """The one transaction that fills `raw`. Raises FormatError as walk_tx does, and for trailing bytes."""
+    """Parse the transaction that fills `raw`. Raises FormatError as walk_tx does, and for trailing bytes."""
     raw = snapshot(raw)
     tx = walk_tx(raw)
     if tx.end != len(raw):
@@ -142,10 +145,10 @@ def spent_outpoints(raw: bytes, /) -> list[bytes]:
 
 
 def walk_block(raw: bytes, /) -> Iterator[TxSpan]:
-    """The transactions of the block that fills `raw`, in order.
+    """Yield the transactions of the block that fills `raw`, in order.
 
-    The iterator raises FormatError for a short header, no transactions, anything that walk_tx refuses, and trailing
-    bytes: exhaust it before trusting what it yielded.
+    The iterator raises FormatError for a short header, a block without transactions, a transaction that walk_tx
+    refuses, and trailing bytes. Iterate to the end before you trust the transactions that it yielded.
     """
     return _walk(snapshot(raw))
 
@@ -165,9 +168,11 @@ def _walk(raw: bytes) -> Iterator[TxSpan]:
 
 
 def strip_witness(raw: bytes, tx: TxSpan) -> bytes:
-    """The transaction's bytes without marker, flag and witness, to which its txid commits (BIP-144).
+    """Return the bytes of a transaction without marker, flag and witness (BIP-144).
 
-    Raises ParameterError for a span that is not of a transaction in `raw`.
+    The txid is the hash of these bytes.
+
+    Raises ParameterError for a span that does not belong to a transaction in `raw`.
     """
     raw = _spanned(raw, tx)
     if not tx.witness:
@@ -176,17 +181,20 @@ def strip_witness(raw: bytes, tx: TxSpan) -> bytes:
 
 
 def txid(raw: bytes, tx: TxSpan) -> bytes:
-    """sha256d of the stripped transaction, 32 bytes in wire order. Raises ParameterError as strip_witness does."""
+    """Return the sha256d of the stripped transaction, 32 bytes in wire order.
+
+    Raises ParameterError as strip_witness does.
+    """
     return sha256d(strip_witness(raw, tx))
 
 
 def wtxid(raw: bytes, tx: TxSpan) -> bytes:
-    """sha256d of the transaction with its witness, 32 bytes (BIP-141). Raises ParameterError as strip_witness does."""
+    """Return the sha256d of the transaction with its witness (BIP-141). Raises ParameterError as strip_witness does."""
     return sha256d(_spanned(raw, tx)[tx.start : tx.end])
 
 
 def _spanned(raw: bytes, tx: TxSpan) -> bytes:
-    """The bytes of `raw`, in which the span's three offsets must lie in their order.
+    """Return the bytes of `raw`. The three offsets of the span must lie in it, in their order.
 
     Raises TypeError, ParameterError.
     """
@@ -200,10 +208,10 @@ def _spanned(raw: bytes, tx: TxSpan) -> bytes:
 
 
 def merkle_root(leaves: Iterable[bytes], /) -> tuple[bytes, bool]:
-    """The Merkle root of one or more hashes, and whether two equal neighbours make it ambiguous (CVE-2012-2459).
+    """Return the merkle root of hashes, and True if two equal neighbors make it ambiguous (CVE-2012-2459).
 
-    An odd level repeats its last hash, which does not count as ambiguous (Core consensus/merkle.cpp). Raises
-    ParameterError for no hashes, or for one that does not have 32 bytes.
+    A level with an odd number of hashes repeats its last hash, which does not count as ambiguous (Core
+    consensus/merkle.cpp). Raises ParameterError if there are no hashes, or if a hash does not have 32 bytes.
     """
     level, mutated = hashes_of(leaves), False
     if not level:
@@ -217,12 +225,15 @@ def merkle_root(leaves: Iterable[bytes], /) -> tuple[bytes, bool]:
 
 
 def check_block(raw: bytes, /) -> None:
-    """Check that a block's transactions are those that its header commits to, witnesses included.
+    """Check that a block's header commits to its transactions, and that the witness commitment fits their witnesses.
 
-    Raises FormatError for anything that walk_block refuses; with field "merkle root" for a wrong root or duplicated
-    transactions (CVE-2012-2459); with field "witness commitment" for a commitment that is missing, wrong or without a
-    nonce (Core CheckWitnessMalleation). A block without any witness needs no commitment: before segwit's activation
-    such outputs have no meaning.
+    A block without any witness needs no commitment: before the activation of segwit, outputs that look like a
+    commitment have no meaning.
+
+    Raises:
+        FormatError: walk_block refuses the block. `field` is "merkle root" for a wrong root or duplicated transactions
+            (CVE-2012-2459). It is "witness commitment" if the commitment is missing, wrong or without a nonce (Core
+            CheckWitnessMalleation).
     """
     raw = snapshot(raw)
     txs = list(walk_block(raw))
@@ -252,10 +263,20 @@ def _check_witness_commitment(raw: bytes, txs: list[TxSpan]) -> None:
 
 
 def bip37_scan_block(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags: int) -> tuple[list[TxMatch], bytes]:
-    """The transactions of a block that a node's filter matches, in order, and the filter's bits after the block.
+    """Return the transactions of a block that a node's filter matches, in order, and the filter's bits after the block.
 
-    Each transaction is tested against the filter as the transactions before it have updated it (Core CMerkleBlock);
-    `bits` itself is not changed. Raises FormatError as walk_block does, ParameterError for a number out of range.
+    Each transaction is tested against the filter as the transactions before it have updated it (Core CMerkleBlock).
+
+    Args:
+        raw: The block.
+        bits: Bits of the filter. They are not changed.
+        hash_funcs: Number of hash functions.
+        tweak: Tweak of the filter.
+        flags: Update flags of the filter (BIP-37 nFlags).
+
+    Raises:
+        FormatError: The block is malformed, as in walk_block.
+        ParameterError: A number is out of range.
     """
     raw, field = snapshot(raw), bytearray(snapshot(bits))
     core, flags = _core(field, hash_funcs, tweak), _flags(flags)
@@ -268,9 +289,18 @@ def bip37_scan_block(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags
 
 
 def bip37_scan_tx(raw: bytes, bits: bytes, hash_funcs: int, tweak: int, flags: int) -> tuple[bool, bytes]:
-    """Whether a node's filter matches one transaction, and the filter's bits after it.
+    """Return True if a node's filter matches a transaction, and the filter's bits after it.
 
-    Raises FormatError as parse_tx does, ParameterError for a number out of range.
+    Args:
+        raw: The transaction.
+        bits: Bits of the filter. They are not changed.
+        hash_funcs: Number of hash functions.
+        tweak: Tweak of the filter.
+        flags: Update flags of the filter (BIP-37 nFlags).
+
+    Raises:
+        FormatError: The transaction is malformed, as in parse_tx.
+        ParameterError: A number is out of range.
     """
     raw, field = snapshot(raw), bytearray(snapshot(bits))
     core, flags = _core(field, hash_funcs, tweak), _flags(flags)
@@ -289,7 +319,10 @@ def _flags(flags: int) -> int:
 
 
 def _is_relevant(raw: bytes, tx: TxSpan, tx_hash: bytes, core: BitCore, flags: int) -> bool:
-    """Core bloom.cpp CBloomFilter::IsRelevantAndUpdate: txid, then outputs with updates, then inputs without."""
+    """Test a transaction as Core's CBloomFilter::IsRelevantAndUpdate (bloom.cpp) does.
+
+    It tests the txid, then the outputs with updates of the filter, then the inputs without updates.
+    """
     if not core.bits:
         return True
     found = tx_hash in core
@@ -308,18 +341,19 @@ def _is_relevant(raw: bytes, tx: TxSpan, tx_hash: bytes, core: BitCore, flags: i
 
 
 def is_pubkey(data: bytes, /) -> bool:
-    """Whether `data` has the shape of a public key: 33 bytes that begin with 02 or 03, or 65 bytes that begin with 04,
-    06 or 07.
+    """Return True if `data` has the shape of a public key (Core CPubKey::ValidSize).
 
-    The point need not be on the curve (Core CPubKey::ValidSize).
+    A public key has 33 bytes and begins with 02 or 03, or has 65 bytes and begins with 04, 06 or 07. Its point need not
+    be on the curve.
     """
     data = snapshot(data)
     return bool(data) and len(data) == {2: 33, 3: 33, 4: 65, 6: 65, 7: 65}.get(data[0])
 
 
 def is_p2pk(script: bytes, /) -> bool:
-    """Whether a script is pay-to-public-key: one direct push of a key, then OP_CHECKSIG (Core Solver,
-    MatchPayToPubkey).
+    """Return True if a script is pay-to-public-key (Core Solver, MatchPayToPubkey).
+
+    It is one direct push of a key, then OP_CHECKSIG.
     """
     script = snapshot(script)
     return (
@@ -331,9 +365,9 @@ def is_p2pk(script: bytes, /) -> bool:
 
 
 def multisig_keys(script: bytes, /) -> list[bytes]:
-    """The keys of a bare multisig script, or [] for any other script.
+    """Return the keys of a bare multisig script, or [] for any other script.
 
-    That is OP_m, n pushes of keys, OP_n, OP_CHECKMULTISIG and nothing after it, 1 ≤ m ≤ n ≤ 16 (Core Solver,
+    A bare multisig script is OP_m, n pushes of keys, OP_n and OP_CHECKMULTISIG, with 1 ≤ m ≤ n ≤ 16 (Core Solver,
     MatchMultisig).
     """
     script = snapshot(script)

@@ -1,6 +1,4 @@
-"""The cells of a key in a generic filter: the key's encoding, the k hash functions, and the shape that all filters
-share.
-"""
+"""The cells of a key in a generic filter: its encoding, the k hash functions, and the shape that all filters share."""
 
 from __future__ import annotations
 
@@ -21,50 +19,53 @@ if TYPE_CHECKING:
 
     from spvfilter.kernel.columns import Keys, Nulls
 
-MOST_TRIES = 10_000  # how often a key asks for room that other threads take first, before it is refused; ours
+# Calls of `make_room` for one key before it is refused, if other threads use up the room each time (our choice).
+MOST_TRIES = 10_000
 _M64 = (1 << 64) - 1
-_SEED_STEP = 0xFBA4C795  # BIP-37 § Bloom filter format: seed of function i is i * this + tweak, mod 2^32
-# odd, from Pelle Evensen's rrmxmx; any constant that mixes well would do, but it is part of the format
+# BIP-37 § Bloom filter format: the seed of function i is i * _SEED_STEP + tweak, modulo 2^32.
+_SEED_STEP = 0xFBA4C795
+# An odd constant from Pelle Evensen's rrmxmx. Its value is part of the format, although
+# other constants would mix as well.
 _REMIX = 0xD6E8FEB86659FD93
 
 
 def encode_bytes(key: object) -> bytes:
-    """The bytes of a bytes-like key. Raises TypeError for str, int and anything else that is not bytes-like."""
+    """Return the bytes of a bytes-like key. Raises TypeError for str, int and anything else that is not bytes-like."""
     if isinstance(key, bytes):
         return key
     try:
         view = memoryview(key)  # type: ignore[arg-type]  # memoryview decides whether it has a buffer
     except TypeError:
         view = None
-    if view is None or not view.ndim:  # NumPy's numbers and strings have buffers of zero dimensions
+    if view is None or not view.ndim:  # NumPy's numbers and strings have buffers with zero dimensions
         raise TypeError(f"a bytes-like key expected, not {type(key).__name__}: other keys need `encode`")
     return bytes(view)
 
 
 def encode_utf8(key: object) -> bytes:
-    """A str in UTF-8. Raises TypeError for anything else."""
+    """Encode a str as UTF-8. Raises TypeError for anything else."""
     if not isinstance(key, str):
         raise TypeError(f"a str expected by a filter that encodes utf-8, not {type(key).__name__}")
     return str.encode(key)
 
 
 def encode_int64(key: object) -> bytes:
-    """An int as 8 bytes LE, signed. Raises TypeError, OverflowError."""
+    """Encode an int as 8 bytes, signed, little endian. Raises TypeError, OverflowError."""
     return int.to_bytes(_integer(key), 8, "little", signed=True)
 
 
 def encode_uint64(key: object) -> bytes:
-    """An int as 8 bytes LE, unsigned. Raises TypeError, OverflowError."""
+    """Encode an int as 8 bytes, unsigned, little endian. Raises TypeError, OverflowError."""
     return int.to_bytes(_integer(key), 8, "little")
 
 
 def encode_int32(key: object) -> bytes:
-    """An int as 4 bytes LE, signed. Raises TypeError, OverflowError."""
+    """Encode an int as 4 bytes, signed, little endian. Raises TypeError, OverflowError."""
     return int.to_bytes(_integer(key), 4, "little", signed=True)
 
 
 def encode_uint32(key: object) -> bytes:
-    """An int as 4 bytes LE, unsigned. Raises TypeError, OverflowError."""
+    """Encode an int as 4 bytes, unsigned, little endian. Raises TypeError, OverflowError."""
     return int.to_bytes(_integer(key), 4, "little")
 
 
@@ -75,7 +76,7 @@ def _integer(key: object) -> int:
 
 
 def _has_index(kind: type) -> bool:
-    """Whether objects of a type are integers to Python, which asks neither the object itself nor its metaclass."""
+    """Return True if Python treats objects of a type as integers. It looks at neither the object nor its metaclass."""
     return any("__index__" in vars(base) for base in kind.__mro__)
 
 
@@ -100,8 +101,9 @@ def _encoder(encoding: Encoding, own: Callable[[object], bytes] | None) -> Calla
 def _position_function(
     family: Family, key: bytes, spans: Sequence[tuple[int, int]], custom: Sequence[Callable[[bytes], int]] | None
 ) -> Callable[[bytes], Iterable[int]]:
-    """The function from an encoded key to its cells, one for each of `spans`: the (first cell, number of cells) of
-    every hash function.
+    """Return the function from an encoded key to its cells, one for each hash function.
+
+    `spans` has for each hash function the first cell and the number of its cells.
     """
     seed = int.from_bytes(key[:4], "little")
     if not spans or not spans[0][1]:
@@ -109,14 +111,14 @@ def _position_function(
     match family:
         case Family.BIP37:
             seeded = [((i * _SEED_STEP + seed) & 0xFFFFFFFF, first, span) for i, (first, span) in enumerate(spans)]
-            # lazily: most tests end at the second
+            # a generator, because most tests end at the second bit
             return lambda data: (first + murmur3(data, seed) % span for seed, first, span in seeded)
         case Family.FAST:
             return _spread(spans, lambda data: murmur3_x64_128(data, seed))
         case Family.SIPHASH:
             return _spread(spans, lambda data: (first := siphash24(data, key), first * _REMIX & _M64))
         case Family.CUSTOM:
-            functions = [*custom]  # type: ignore[misc]  # or TypeError
+            functions = [*custom]  # type: ignore[misc]  # raises TypeError for None
             if len(functions) != len(spans):
                 raise ParameterError(f"{len(spans)} hash functions expected, not {len(functions)}")
             own = [(function, first, span) for function, (first, span) in zip(functions, spans, strict=True)]
@@ -128,17 +130,18 @@ def _position_function(
 def _spread(
     spans: Sequence[tuple[int, int]], two_hashes: Callable[[bytes], tuple[int, int]]
 ) -> Callable[[bytes], Sequence[int]]:
-    """Cells from two 64-bit hashes: x = h1 + i * (h2 | 1), remixed so that a small m loses nothing, then scaled to the
-    span.
+    """Return a function from an encoded key to its cells, which are computed from two 64-bit hashes h1 and h2.
 
-    Cell i is first + (((x ^ x >> 32) * REMIX mod 2^64) * span >> 64). All are computed at once, in lanes of 128 bits of
-    one integer, which takes half the time of a loop.
+    For function i, x = h1 + i * (h2 | 1). Cell i is first + (((x ^ x >> 32) * REMIX mod 2^64) * span >> 64). The
+    multiplication by REMIX mixes x again, so that a filter with a small m is as good.
+
+    All cells are computed at once, in lanes of 128 bits of one integer, which takes half the time of a loop.
     """
 
     def lanes(values: Iterable[int]) -> int:
         return int.from_bytes(b"".join(value.to_bytes(16, "little") for value in values), "little")
 
-    count, span = len(spans), spans[0][1]  # the same for all
+    count, span = len(spans), spans[0][1]  # all spans have the same size
     ones, steps, firsts = lanes([1] * count), lanes(range(count)), lanes(first << 64 for first, _ in spans)
     low64, low32 = ones * _M64, ones * 0xFFFFFFFF
     upper_halves = struct.Struct("<" + "8xQ" * count).unpack
@@ -153,27 +156,29 @@ def _spread(
 
 
 class Hashed:
-    """The base of BitCore and CounterCore: m cells, k functions of a hash family that map a key to cells, and the keys'
-    encoding.
+    """Base of BitCore and CounterCore: m cells, k functions of a hash family that map a key to cells, and an encoding.
 
-    `key` is the family's key, 16 bytes that begin with the tweak or seed as u32 LE or are a SipHash key. In a
-    partitioned layout, function i has the i-th plane of m/k cells, and m must be a multiple of k. `buffer` holds the
-    cells and is used in place, not copied; if it is None, the filter has memory of its own, all zero.
+    - `key` is the key of the family, 16 bytes. It is a SipHash key, or begins with the tweak or seed as u32 little
+      endian.
+    - `partitioned` gives function i the i-th plane of m/k cells; m must be a multiple of k.
+    - `buffer` contains the cells and is used in place, not copied. None makes the filter allocate memory that is all
+      zero.
+    - `private` promises that only this object writes to the buffer until `buffer` is read. Memory that the filter
+      allocated is always private.
 
-    `private` promises that only this object writes to the buffer until `buffer` is read; a filter's own memory is
-    always private. The compiled twin's batches run without the interpreter's lock: on private memory they need no
-    atomic operations while one thread writes; elsewhere they set bits by atomic OR and count by compare-and-exchange of
-    the byte, so that threads, and processes that map the same memory, lose none of each other's writes. The reference
-    is for one thread at a time.
+    The compiled twin's batches run without the GIL. On private memory they need no atomic operations while one thread
+    writes. On other memory they set bits by atomic OR, and count by compare-and-exchange of the byte. Threads, and
+    processes that map the same memory, then lose none of each other's writes. The reference is for one thread at a
+    time.
     """
 
     __slots__ = {
-        "cells": "The number of cells, m.",
-        "hash_funcs": "The number of hash functions, k.",
+        "cells": "Number of cells m.",
+        "hash_funcs": "Number of hash functions k.",
         "family": "The hash family, a `Family`.",
-        "key": "The hash family's key, 16 bytes.",
-        "encoding": "The keys' encoding, an `Encoding`.",
-        "partitioned": "Whether each hash function has a plane of cells of its own.",
+        "key": "Key of the hash family, 16 bytes.",
+        "encoding": "Encoding of the keys, an `Encoding`.",
+        "partitioned": "True if each hash function has its own plane of cells.",
         **dict.fromkeys(("_buffer", "_encode", "_positions", "_room", "_spans", "_view"), ""),
     }
 
@@ -208,20 +213,20 @@ class Hashed:
         self._room: int | None = None
         self.buffer = memoryview(bytearray(self._size())) if buffer is None else buffer
         plane = cells // hash_funcs if partitioned else cells
-        # (first cell, cells) of each function
+        # first cell and number of cells of each function
         self._spans = [(i * plane if partitioned else 0, plane) for i in range(hash_funcs)]
         self._positions = _position_function(self.family, key, self._spans, custom)
 
     def _size(self) -> int:
-        """Bytes of the buffer."""
+        """Return the size of the buffer in bytes."""
         raise NotImplementedError
 
     @property
     def buffer(self) -> Buffer:
-        """The buffer that holds the cells: the one given, or a memoryview of the filter's own memory.
+        """The buffer that contains the cells: the caller's buffer, or a memoryview of the filter's own memory.
 
-        Setting it exchanges the cells for those of another buffer of the same size, and returns once no thread writes
-        to the old one. Raises ParameterError for a buffer of another size, or one that is not contiguous.
+        Setting it replaces the cells by those of another buffer of the same size. It returns when no thread writes to
+        the old buffer any more. Raises ParameterError for a buffer that has another size or is not contiguous.
         """
         return self._buffer
 
@@ -233,11 +238,10 @@ class Hashed:
 
     @property
     def room(self) -> int | None:
-        """The number of new keys that may be added before `make_room` is called; None: there is no limit, which is the
-        default.
+        """Number of new keys that may be added before `make_room` is called; None (the default) for no limit.
 
-        A new key takes one; a key that `remove` lets go gives one back. -1 means unknown: so it is after `|=`, `&=`,
-        `clear` and an exchange of the buffer. Raises ParameterError for numbers below -1.
+        A new key decrements it, and removing the last copy of a key increments it. -1 means unknown, which is the value
+        after `|=`, `&=`, `clear` and setting the buffer. Raises ParameterError for a number below -1.
         """
         return self._room
 
@@ -246,9 +250,9 @@ class Hashed:
         self._room = None if room is None else whole(room, -1, (1 << 63) - 2, "room is from -1 to 2^63 - 2, or None")
 
     def make_room(self) -> None:
-        """Called before a new key is added if `room` is 0 or unknown: derived classes set `room`, or raise.
+        """Called before a new key is added if `room` is 0 or unknown. A derived class sets `room`, or raises an error.
 
-        Raises CapacityError.
+        Here it raises CapacityError.
         """
         raise CapacityError("there is no room for another key")
 
@@ -269,24 +273,25 @@ class Hashed:
 
     @property
     def body(self) -> memoryview:
-        """The buffer's bytes, as a read-only memoryview."""
+        """The bytes of the buffer, as a read-only memoryview."""
         return self._view.toreadonly()
 
     def positions(self, key: object, /) -> list[int]:
-        """The cells of a key, one for each hash function, in their order; some may be equal.
+        """Return the cells of a key, one for each hash function, in order. Some may be equal.
 
-        Raises TypeError or OverflowError for a key that the filter's encoding does not take.
+        Raises TypeError or OverflowError for a key that does not fit the filter's encoding.
         """
         return list(self._positions(self._encode(key)))
 
     def _batch(self, keys: Keys, nulls: Nulls) -> tuple[Iterator[bytes | None], Callable[[bytes], Any]]:
-        """The encoded keys of a batch, None for a null that is left out, and what makes a mask of one byte a key index
-        the batch.
+        """Return the encoded keys of a batch, and a function that makes the batch's mask from one byte for each key.
+
+        A null that is skipped is None.
         """
         return opened(keys, nulls, self._encode, self.encoding)
 
     def _writable(self) -> memoryview:
-        """The cells, for writing. Raises ReadOnlyError."""
+        """Return the cells for writing. Raises ReadOnlyError if the memory is read-only."""
         if self._view.readonly:
             raise ReadOnlyError("the filter is read-only")
         return self._view
@@ -294,14 +299,14 @@ class Hashed:
     def same_shape(self, other: Hashed, /) -> None:
         """Check that both filters put every key into the same cells.
 
-        Raises MismatchError, which names the first difference, TypeError.
+        Raises MismatchError, which names the first difference, and TypeError for other objects.
         """
         if not isinstance(other, Hashed):
             raise TypeError("the shape of a filter can be compared with another filter's only")
         for name in ("cells", "hash_funcs", "family", "key", "encoding", "partitioned"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
-                # keys are secret
+                # a key may be secret
                 shown = (
                     "" if name == "key" else f": {getattr(mine, 'name', mine)} and {getattr(theirs, 'name', theirs)}"
                 )
@@ -309,7 +314,7 @@ class Hashed:
 
 
 def flat_view(buffer: Buffer, size: int) -> memoryview:
-    """The buffer as bytes. Raises ParameterError unless it is contiguous and has exactly `size` bytes."""
+    """Return the buffer as bytes. Raises ParameterError unless it is contiguous and has exactly `size` bytes."""
     view = memoryview(buffer)
     if not view.c_contiguous:
         raise ParameterError("a filter's buffer must be contiguous")

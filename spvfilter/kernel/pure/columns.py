@@ -1,4 +1,4 @@
-"""Columns of keys: buffers of every format that holds keys, and the rows of any column as keys."""
+"""Columns of keys: buffers of every format that can hold keys, and the rows of any column as keys."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ else:
     arrow = deferred("spvfilter.kernel.pure.arrow")
 
 Encoded = TypeVar("Encoded")
-_SIGNED = "bhilqn"
-_LAST = 0x10FFFF
-_ROWS_AT_ONCE = 1 << 12
-_RANGES = {
+_SIGNED = "bhilqn"  # Formats of signed integers in the buffer protocol.
+_LAST = 0x10FFFF  # The last Unicode code point.
+_ROWS_AT_ONCE = 1 << 12  # Rows of a buffer that are copied at once (our choice).
+_RANGES = {  # Least and greatest integer of each encoding.
     Encoding.INT64: (-(1 << 63), (1 << 63) - 1),
     Encoding.UINT64: (0, (1 << 64) - 1),
     Encoding.INT32: (-(1 << 31), (1 << 31) - 1),
@@ -31,7 +31,7 @@ _RANGES = {
 
 
 def check_kind(kind: Kind, encoding: Encoding) -> None:
-    """Raises TypeError for a column of what the encoding does not take."""
+    """Raise TypeError if the encoding does not take keys of this kind."""
     if kind is Kind.NOTHING or encoding is Encoding.CALLABLE:
         return
     match encoding:
@@ -44,10 +44,10 @@ def check_kind(kind: Kind, encoding: Encoding) -> None:
 
 
 def of_buffer(view: memoryview, encoding: Encoding, strict: bool) -> Column:
-    """The column in a buffer. Raises TypeError for one that holds no keys of this encoding.
+    """Return the column in a buffer. Raises TypeError for a buffer that cannot hold keys of this encoding.
 
-    If `strict`, its items are what single keys have to be; else rows of bytes and integers of a size stand for the
-    bytes that they are.
+    If `strict`, the items must have the type that `add` takes. Otherwise rows of bytes, and integers of a fixed size,
+    stand for their bytes.
     """
     if any(offset >= 0 for offset in view.suboffsets or ()):
         raise TypeError("a buffer of keys must be without pointers in it")
@@ -80,14 +80,14 @@ def of_buffer(view: memoryview, encoding: Encoding, strict: bool) -> Column:
         case _ if encoding in NUMBERS:
             wanted = "integers in one dimension"
         case Encoding.UTF8:
-            wanted = "an iterable of what `encode` takes, or text in one dimension"
+            wanted = "an iterable of keys for `encode`, or text in one dimension"
         case _:
-            wanted = "an iterable of what `encode` takes, or a row of text, byte strings or integers"
+            wanted = "an iterable of keys for `encode`, or a row of text, byte strings or integers"
     raise TypeError(f"a batch of keys is here {wanted}, not a buffer of {view.format!r} in {view.ndim}")
 
 
 def _items(view: memoryview) -> Iterator[bytes]:
-    """The bytes of each row of a buffer, whatever its strides."""
+    """Yield the bytes of each row of a buffer with any strides."""
     width = view.itemsize * ((view.shape or ())[1] if view.ndim == 2 else 1)
     for at in range(0, len(view), _ROWS_AT_ONCE):
         rows = view[at : at + _ROWS_AT_ONCE]
@@ -96,7 +96,7 @@ def _items(view: memoryview) -> Iterator[bytes]:
 
 
 def _texts(view: memoryview, order: str, first: int) -> Iterator[str]:
-    """UTF-32, padded with zeros."""
+    """Yield the rows of UTF-32 text without the zeros at their end. Raises ColumnError for an invalid character."""
     for row, item in enumerate(_items(view), first):
         codes = [code for (code,) in iter_unpack(">I" if order == "big" else "<I", item)]
         while codes and not codes[-1]:
@@ -110,11 +110,12 @@ def _texts(view: memoryview, order: str, first: int) -> Iterator[str]:
 def opened(
     keys: Keys, nulls: Nulls, encode: Callable[[object], Encoded], encoding: Encoding
 ) -> tuple[Iterator[Encoded | None], Callable[[bytes], object]]:
-    """The keys of a batch, each encoded, None for a null that is left out, and what makes the mask of one byte a key
-    index the batch.
+    """Return an iterator over the encoded keys of a batch, and a function that makes the mask for the batch.
 
-    `BitCore.update` documents the formats. Raises TypeError for bytes, bytearray and str, which are one key and not a
-    batch, and for any other buffer; ParameterError.
+    A null that is skipped is None. The function takes one byte for each key. `BitCore.update` documents the formats.
+
+    Raises TypeError for bytes, bytearray and str, which are single keys, and for a buffer that cannot hold keys. Raises
+    ParameterError if `nulls` is neither "raise" nor "skip".
     """
     skip = columns.skips(nulls)
     reader = Reader(encode, encoding, skip)
@@ -126,21 +127,21 @@ def opened(
     try:
         view = memoryview(keys)  # type: ignore[arg-type]  # memoryview decides whether it has a buffer
     except TypeError:
-        return reader.iterable(keys), bytes  # type: ignore[arg-type]  # without a buffer it is an iterable
+        return reader.iterable(keys), bytes  # type: ignore[arg-type]  # an object without a buffer is an iterable
     return reader.read([(columns.BUFFER, view)]), bytes
 
 
 class Reader(Generic[Encoded]):
-    """The encoded keys of a batch, in order, None where a null is left out."""
+    """Reads the keys of a batch and encodes them. A null that is skipped becomes None."""
 
     def __init__(self, encode: Callable[[object], Encoded], encoding: Encoding, skip: bool) -> None:
         self._encode = encode
         self._encoding = encoding
         self._skip = skip
-        self._rows = 0  # of columns, done
+        self._rows = 0  # number of rows read so far
 
     def read(self, pieces: Iterable[tuple[int, Any]]) -> Iterator[Encoded | None]:
-        """The keys of pieces that columns.batch_of makes."""
+        """Yield the keys of pieces that columns.batch_of makes."""
         for kind, piece in pieces:
             match kind:
                 case columns.KEYS:
@@ -159,14 +160,14 @@ class Reader(Generic[Encoded]):
         check_kind(kind, self._encoding)
 
     def iterable(self, keys: Iterable[object]) -> Iterator[Encoded | None]:
-        """The keys of an iterable."""
+        """Yield the keys of an iterable."""
         for key in keys:
             yield None if self._skip and columns.is_missing(key) else self._encode(key)
 
     def column(self, column: Column) -> Iterator[Encoded | None]:
-        """The keys of a column.
+        """Yield the keys of a column.
 
-        Raises TypeError for a null that is not left out, OverflowError for a number that does not fit.
+        Raises TypeError for a null that is not skipped, OverflowError for a number that does not fit the encoding.
         """
         check_kind(column.kind, self._encoding)
         for row, key in enumerate(column.rows(self._rows), self._rows):

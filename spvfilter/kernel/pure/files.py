@@ -1,4 +1,7 @@
-"""read_at and ReadBuffer, which read blocks from files, XORed ones too: the readable reference."""
+"""read_at and ReadBuffer: reading blocks from files, also from files that are XORed with a key.
+
+The readable reference.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +12,21 @@ from spvfilter.errors import ParameterError
 from spvfilter.kernel.pure.arguments import snapshot, whole
 from spvfilter.protocol import MAX_BLOCK_SIZE
 
-KEY_SIZE = 8  # bytes, Core node/blockstorage.cpp
+KEY_SIZE = 8  # Bytes of the key of block files, Core node/blockstorage.cpp.
 _MAX_DESCRIPTOR = 0x7FFFFFFF
 
 
 class ReadBuffer:
     """Memory for the block that `WatchTable.scan_files` reads.
 
-    It is reused for every block, since fresh memory costs more than reading.
-
-    One thread can use it at a time. The compiled twin keeps memory for the largest block so far; the reference keeps
-    none.
+    It is reused for every block, because fresh memory costs more time than reading. Only one thread can use it at a
+    time. The compiled twin keeps memory for the largest block so far; the reference keeps none.
     """
 
     __slots__ = ("_user",)
 
     def __init__(self) -> None:
-        self._user = 0  # the process of the thread that uses it; a child of fork does not have that thread
+        self._user = 0  # id of the process whose thread uses the buffer; a forked child does not have that thread
 
     def __enter__(self) -> None:
         if self._user == os.getpid():
@@ -37,10 +38,17 @@ class ReadBuffer:
 
 
 def read_at(descriptor: int, offset: int, size: int, key: bytes, /) -> bytes:
-    """Up to `size` bytes of an open file, from `offset` on, XORed with `key`; fewer at the end of the file.
+    """Read up to `size` bytes of an open file and XOR them with `key`. At the end of the file there may be fewer bytes.
 
-    The key has 8 bytes and is repeated from the start of the file, or it is empty. Raises OSError, and ParameterError
-    for a key of another size, for negative numbers, and for a size above MAX_BLOCK_SIZE.
+    Args:
+        descriptor: File descriptor of the open file.
+        offset: Offset of the first byte in the file.
+        size: Number of bytes, at most MAX_BLOCK_SIZE.
+        key: Key of 8 bytes that is repeated from the start of the file; or empty bytes.
+
+    Raises:
+        ParameterError: The key has another size, a number is negative, or the size is too large.
+        OSError: The file cannot be read.
     """
     descriptor, offset, size, key = checked(descriptor, offset, size, key)
     return xored(os.pread(descriptor, size, offset), offset, key)
@@ -49,9 +57,9 @@ def read_at(descriptor: int, offset: int, size: int, key: bytes, /) -> bytes:
 def checked(
     descriptor: int, offset: int, size: int, key: bytes, most: int = MAX_BLOCK_SIZE
 ) -> tuple[int, int, int, bytes]:
-    """The arguments of read_at, with the key as bytes.
+    """Return the arguments of read_at after checking them, with the key as bytes.
 
-    Raises ParameterError as read_at does, with `most` as the limit of the size.
+    Raises ParameterError as read_at does. `most` is the limit of the size.
     """
     key = snapshot(key)
     if len(key) not in (0, KEY_SIZE):
@@ -63,7 +71,7 @@ def checked(
 
 
 def xored(data: bytes, offset: int, key: bytes) -> bytes:
-    """The XOR of bytes at `offset` of a file with the key, which is repeated from the start of the file."""
+    """XOR bytes that are at `offset` of a file with the key, which is repeated from the start of the file."""
     if not any(key):
         return data
     shift = offset % KEY_SIZE

@@ -1,10 +1,11 @@
-"""Where the filters of other programs put a key:
+"""The positions of a key in the filters of other programs, with their hash functions.
 
-Parquet's split-block filters, Spark's, and RedisBloom's, with their hash functions.
+The programs are Parquet (split-block filters), Spark, and RedisBloom. Sources:
 
-xxHash64 is that of the xxHash specification (xxhash_spec.md), version 0.1.1, "XXH64"; the split-block filter that of
-parquet-format, BloomFilter.md; Spark's functions are those of BloomFilterImpl, BloomFilterImplV2 and Murmur3_x86_32 of
-Spark 4.3; RedisBloom's those of bloom.c of RedisBloom 2.8.
+- xxHash64: xxHash specification (xxhash_spec.md), version 0.1.1, "XXH64"
+- split-block filters: parquet-format, BloomFilter.md
+- Spark: BloomFilterImpl, BloomFilterImplV2 and Murmur3_x86_32 of Spark 4.3
+- RedisBloom: bloom.c of RedisBloom 2.8
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from spvfilter.kernel.values import SPLIT_BLOCK_BITS, SPLIT_BLOCK_FUNCTIONS, Fam
 _M32, _M64 = (1 << 32) - 1, (1 << 64) - 1
 _P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
 _P4, _P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
-_MULTIPLIER = 0xC6A4A7935BD1E995  # of MurmurHash64A, and RedisBloom's seed
+_MULTIPLIER = 0xC6A4A7935BD1E995  # The multiplier of MurmurHash64A. RedisBloom also uses it as the seed.
 _SALT = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
-_MOST_BLOCKS = 1 << 32  # that 32 bits of a hash choose from
+_MOST_BLOCKS = 1 << 32  # Largest number of blocks: 32 bits of the hash choose one.
 
 
 def xxhash64(data: bytes) -> int:
-    """The 64-bit xxHash of any bytes with seed 0."""
+    """Return the 64-bit xxHash of the data with seed 0."""
     size, at = len(data), 0
     if size >= 32:
         lanes = [_P1 + _P2 & _M64, _P2, 0, -_P1 & _M64]
@@ -59,7 +60,7 @@ def _left(value: int, turn: int) -> int:
 
 
 def murmur64a(data: bytes, seed: int) -> int:
-    """MurmurHash64A."""
+    """Return the MurmurHash64A of the data."""
     hashed = seed ^ len(data) * _MULTIPLIER & _M64
     whole = len(data) & ~7
     for word in struct.unpack(f"<{whole // 8}Q", data[:whole]):
@@ -72,7 +73,9 @@ def murmur64a(data: bytes, seed: int) -> int:
 
 
 def spark_murmur(data: bytes, seed: int) -> int:
-    """Spark's murmur3 x86_32: as the published one for whole words, but each byte after them is a word of its own, sign
+    """Return Spark's murmur3 x86_32 of the data.
+
+    It is the published murmur3 for whole words. Each byte after the last whole word is a word of its own, sign
     extended.
     """
     whole = len(data) & ~3
@@ -93,7 +96,7 @@ def spark_murmur(data: bytes, seed: int) -> int:
 
 
 def check_blocks(cells: int, hash_funcs: int, partitioned: bool) -> None:
-    """Raises ParameterError unless a split-block filter has this shape."""
+    """Raise ParameterError unless a split-block filter can have this shape."""
     if (
         hash_funcs != SPLIT_BLOCK_FUNCTIONS
         or partitioned
@@ -106,8 +109,9 @@ def check_blocks(cells: int, hash_funcs: int, partitioned: bool) -> None:
 
 
 def position_function(family: Family, seed: int, spans: Sequence[tuple[int, int]]) -> Callable[[bytes], Iterator[int]]:
-    """The function from an encoded key to its cells, made lazily: one for each of `spans`, the functions' (first cell,
-    number of cells).
+    """Return the function from an encoded key to its cells, one for each hash function, as an iterator.
+
+    `spans` has for each hash function the first cell and the number of its cells.
     """
     if family is Family.SPLIT_BLOCK:
         blocks = spans[0][1] // SPLIT_BLOCK_BITS
@@ -117,8 +121,10 @@ def position_function(family: Family, seed: int, spans: Sequence[tuple[int, int]
 
 
 def _in_block(hashed: int, blocks: int) -> Iterator[int]:
-    """The upper half h of a key's hash chooses a block, h * blocks >> 32; the lower half l sets bit l * SALT[i] >> 27
-    of each word i.
+    """Yield the cells of a key in a split-block filter.
+
+    The upper half h of the key's hash chooses block h * blocks >> 32. The lower half l sets bit l * SALT[i] >> 27 of
+    word i.
     """
     first = (hashed >> 32) * blocks >> 32
     return (
@@ -127,7 +133,7 @@ def _in_block(hashed: int, blocks: int) -> Iterator[int]:
 
 
 def _spark_v1(data: bytes, seed: int) -> Iterator[int]:
-    """h1 + i h2 in 32 bits, i from 1 on, negative ones complemented."""
+    """Yield h1 + i h2 in 32 bits, for i from 1; negative results are complemented."""
     place = spark_murmur(data, seed)
     step = spark_murmur(data, place)
     while True:
@@ -136,7 +142,7 @@ def _spark_v1(data: bytes, seed: int) -> Iterator[int]:
 
 
 def _spark_v2(data: bytes, seed: int) -> Iterator[int]:
-    """h1 (2^31 - 1) + i h2 in 64 bits, i from 1 on, negative ones complemented."""
+    """Yield h1 (2^31 - 1) + i h2 in 64 bits, for i from 1; negative results are complemented."""
     start = spark_murmur(data, seed)
     step = _signed(spark_murmur(data, start))
     place = _signed(start) * ((1 << 31) - 1) & _M64
@@ -150,7 +156,7 @@ def _signed(value: int) -> int:
 
 
 def _redisbloom(data: bytes, _: int) -> Iterator[int]:
-    """h1 + i h2 in 64 bits, i from 0 on."""
+    """Yield h1 + i h2 in 64 bits, for i from 0."""
     place = murmur64a(data, _MULTIPLIER)
     step = murmur64a(data, place)
     while True:

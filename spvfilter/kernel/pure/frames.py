@@ -13,18 +13,24 @@ from spvfilter.kernel.pure.arguments import snapshot
 from spvfilter.primitives import read_compact_size
 from spvfilter.protocol import BASIC_FILTER_TYPE, COMMAND_SIZE, ENVELOPE_SIZE, HASH_SIZE, MAX_PAYLOAD_SIZE
 
-Filters: TypeAlias = list[tuple[bytes, bytes]]  # the block's hash and the filter of each
+Filters: TypeAlias = list[tuple[bytes, bytes]]  # Pairs of block hash and filter.
 
 
 def sound_frames(stream: bytes, magic: bytes, /) -> tuple[list[tuple[str, bytes]], int]:
-    """The sound messages at the head of a stream, each its command and payload, and how many bytes they have with their
-    envelopes.
+    """Return the sound messages at the head of a stream, and the number of bytes that they take.
 
-    It ends before the first message that is incomplete or unsound: of another magic, with a payload above 4,000,000
-    bytes, a command other than 1 to 12 printable ASCII characters padded with NULs, or a wrong checksum (the first 4
-    bytes of sha256d(payload)).
+    Reading stops before the first message that is incomplete or not sound. A message is not sound if it has
 
-    Raises ParameterError unless the magic has 4 bytes.
+    - another magic,
+    - a payload of more than 4,000,000 bytes,
+    - a command other than 1 to 12 printable ASCII characters padded with NULs,
+    - a wrong checksum (the first 4 bytes of sha256d(payload)).
+
+    Returns:
+        Command and payload of each message, and the number of bytes of these messages with their envelopes.
+
+    Raises:
+        ParameterError: The magic does not have 4 bytes.
     """
     stream, magic = snapshot(stream), snapshot(magic)
     if len(magic) != 4:
@@ -46,11 +52,13 @@ def sound_frames(stream: bytes, magic: bytes, /) -> tuple[list[tuple[str, bytes]
 
 
 def joined_frames(stream: bytes, magic: bytes, /) -> tuple[list[tuple[str, bytes] | tuple[Filters, int]], int]:
-    """As `sound_frames`, but successive cfilter messages that have a basic filter and are well-formed are one item.
+    """Like `sound_frames`, but return successive cfilter messages with basic filters as one item.
 
-    It is the hash of the block and the filter of each, and how many bytes of the stream these messages have. A cfilter
-    message of another filter type, or with a block hash, length and filter (BIP-157 § cfilter) that are not all of its
-    payload, is an item of its own.
+    The item is a pair: a list with the block hash and the filter of each message, and the number of bytes of these
+    messages.
+
+    A cfilter message is an item of its own if it has another filter type. The same holds if block hash, length and
+    filter (BIP-157 § cfilter) do not take up exactly the payload.
 
     Raises ParameterError unless the magic has 4 bytes.
     """
@@ -74,8 +82,9 @@ def joined_frames(stream: bytes, magic: bytes, /) -> tuple[list[tuple[str, bytes
 
 
 def _basic_filter(payload: bytes) -> tuple[bytes, bytes] | None:
-    """The block's hash and the filter of a cfilter payload: type u8, block hash, CompactSize and the filter
-    (BIP-157).
+    """Return the block hash and the filter of a cfilter payload; None if it is not a well-formed basic filter.
+
+    The payload is type (u8), block hash, length (CompactSize) and filter (BIP-157).
     """
     head = 1 + HASH_SIZE
     if len(payload) <= head or payload[0] != BASIC_FILTER_TYPE:
@@ -88,6 +97,6 @@ def _basic_filter(payload: bytes) -> tuple[bytes, bytes] | None:
 
 
 def _command(name: bytes) -> str | None:
-    """The command in its 12 bytes, or None for one that no message has (Core CMessageHeader::IsMessageTypeValid)."""
+    """Return the command in its 12 bytes; None if it is not valid (Core CMessageHeader::IsMessageTypeValid)."""
     text = name.rstrip(b"\0")
     return text.decode("ascii") if text and all(0x20 <= byte < 0x7F for byte in text) else None

@@ -1,8 +1,10 @@
 """Golomb-coded sets: building, checking and querying them. The readable reference.
 
-A set of N items is N as CompactSize, then the sorted values siphash(item) · N·M >> 64 as differences: quotient by 2^P
-in unary (ones, then a zero), P bits of remainder, most significant bit first, padded to a byte (BIP-158 § Golomb-Coded
-Sets; Core blockfilter.cpp).
+A set of N items is N as CompactSize, then the differences of the sorted values siphash(item) · N·M >> 64. A difference
+is its quotient by 2^P in unary (ones, then a zero), then P bits of remainder, most significant bit first. The last byte
+is padded.
+
+Source: BIP-158 § Golomb-Coded Sets; Core blockfilter.cpp.
 """
 
 from __future__ import annotations
@@ -18,17 +20,24 @@ from spvfilter.protocol import MAX_COMPACT_SIZE
 
 
 def check_parameters(p: int, m: int) -> tuple[int, int]:
-    """P and M as ints.
+    """Return P and M as ints.
 
-    Raises ParameterError unless 1 ≤ P ≤ 32 and 1 ≤ M < 2^32; with N ≤ 2^25, every value then fits into 64 bits.
+    Raises ParameterError unless 1 ≤ P ≤ 32 and 1 ≤ M < 2^32. With N ≤ 2^25, every value then fits into 64 bits.
     """
     return whole(p, 1, 32, "P is from 1 to 32"), whole(m, 1, 0xFFFFFFFF, "M is from 1 to 2^32 - 1")
 
 
 def gcs_build(items: Iterable[bytes], key: bytes, p: int, m: int) -> bytes:
-    """The Golomb-coded set of the distinct `items` under a SipHash key of 16 bytes.
+    """Build the Golomb-coded set of the distinct `items`.
 
-    Raises ParameterError unless 1 ≤ P ≤ 32 and 1 ≤ M < 2^32, for a key of another length, and for more than 2^25 items.
+    Args:
+        items: The items, each bytes.
+        key: SipHash key of 16 bytes.
+        p: P, the number of bits of a remainder, from 1 to 32.
+        m: M, the inverse of the false-positive rate, from 1 to 2^32 - 1.
+
+    Raises:
+        ParameterError: An argument is out of range, the key has another length, or there are more than 2^25 items.
     """
     p, m = check_parameters(p, m)
     key = _key(key)
@@ -41,8 +50,9 @@ def gcs_build(items: Iterable[bytes], key: bytes, p: int, m: int) -> bytes:
 
 
 def rice_encode(numbers: Iterable[int], p: int) -> bytes:
-    """Golomb-Rice code of non-negative integers: quotient by 2^P in unary, then P bits of remainder, padded with zeros
-    to a whole byte.
+    """Return the Golomb-Rice code of non-negative integers, padded with zeros to a whole byte.
+
+    The code of a number is its quotient by 2^P in unary, then P bits of remainder.
     """
     bits, length = 0, 0
     pieces = []
@@ -50,7 +60,7 @@ def rice_encode(numbers: Iterable[int], p: int) -> bytes:
         quotient, remainder = divmod(number, 1 << p)
         bits = (bits << quotient + 1 | (1 << quotient + 1) - 2) << p | remainder
         length += quotient + 1 + p
-        if length >= 4096:  # take whole bytes out: appending to one growing number takes quadratic time
+        if length >= 4096:  # remove whole bytes, because appending to one growing number takes quadratic time
             rest = length & 7
             pieces.append((bits >> rest).to_bytes(length >> 3, "big"))
             bits, length = bits & (1 << rest) - 1, rest
@@ -59,7 +69,7 @@ def rice_encode(numbers: Iterable[int], p: int) -> bytes:
 
 
 def gcs_values(data: bytes, p: int) -> list[int]:
-    """The values in a set, ascending. Raises FormatError as gcs_check does."""
+    """Return the values in a set, ascending. Raises FormatError as gcs_check does."""
     count, at = read_compact_size(data, 0, "element count")
     if count * (p + 1) > 8 * (len(data) - at):
         message = f"truncated: {count} elements of at least {p + 1} bits claimed, {len(data) - at} bytes left"
@@ -82,7 +92,7 @@ def gcs_values(data: bytes, p: int) -> list[int]:
 
 
 def _ones(data: bytes, at: int) -> int:
-    """The number of ones from bit `at` to the next zero or the end."""
+    """Return the number of ones from bit `at` to the next zero or the end."""
     ones, end = 0, 8 * len(data)
     while at + ones < end:
         width = min(64, end - at - ones)
@@ -94,17 +104,20 @@ def _ones(data: bytes, at: int) -> int:
 
 
 def _bits(data: bytes, at: int, count: int) -> int:
-    """The number in `count` bits from bit `at` on, most significant first."""
+    """Return the number in `count` bits from bit `at`, most significant bit first."""
     last = (at + count + 7) // 8
     return int.from_bytes(data[at >> 3 : last], "big") >> 8 * last - at - count & (1 << count) - 1
 
 
 def gcs_check(data: bytes, p: int) -> int:
-    """N, the number of values in a set, all of which are decoded.
+    """Decode a whole set and return N, the number of its values.
 
-    Raises FormatError for an N that is not canonical, is above 2^25 or is more than the bytes can hold, for bits that
-    end within an element, and for trailing bytes. Padding bits are ignored (Core GCSFilter). Raises ParameterError
-    unless 1 ≤ P ≤ 32.
+    Padding bits are ignored (Core GCSFilter).
+
+    Raises:
+        FormatError: N is not canonical, above 2^25, or more than the bytes can hold; the bits end within an element; or
+            there are trailing bytes.
+        ParameterError: P is not from 1 to 32.
     """
     p, _ = check_parameters(p, 1)
     return len(gcs_values(snapshot(data), p))
@@ -113,7 +126,7 @@ def gcs_check(data: bytes, p: int) -> int:
 class GcsQuery:
     """Items to look for in many Golomb-coded sets.
 
-    Each set has its own SipHash key, so the items are hashed anew for each.
+    Each set has its own SipHash key, so the items are hashed again for each set.
     """
 
     __slots__ = ("_items",)
@@ -125,10 +138,17 @@ class GcsQuery:
         return len(self._items)
 
     def match_any(self, data: bytes, key: bytes, p: int, m: int) -> bool:
-        """Whether a set contains any of the items; false positives are possible. The key has 16 bytes.
+        """Return True if a set contains any of the items. False positives are possible.
 
-        Raises FormatError for a malformed set, even if there are no items; ParameterError unless 1 ≤ P ≤ 32 and 1 ≤ M <
-        2^32, and for a key of another length.
+        Args:
+            data: The set.
+            key: SipHash key of 16 bytes.
+            p: P, the number of bits of a remainder, from 1 to 32.
+            m: M, the inverse of the false-positive rate, from 1 to 2^32 - 1.
+
+        Raises:
+            FormatError: The set is malformed. This is checked even if there are no items.
+            ParameterError: P or M is out of range, or the key has another length.
         """
         p, m = check_parameters(p, m)
         key, data = _key(key), snapshot(data)
@@ -137,9 +157,16 @@ class GcsQuery:
         return bool(values) and any(siphash24(item, key) * span >> 64 in wanted for item in self._items)
 
     def match_many(self, sets: Sequence[tuple[bytes, bytes]], p: int, m: int) -> bytes:
-        """Query many sets, pairs (key, data) of bytes: one byte for each set, 1 if `match_any` is true of it, else 0.
+        """Query many sets. Return one byte for each set: 1 if `match_any` is true for it, else 0.
 
-        Raises FormatError and ParameterError as `match_any` does; the FormatError's `field` names the set.
+        Args:
+            sets: Pairs (key, data) of bytes.
+            p: P, the number of bits of a remainder, from 1 to 32.
+            m: M, the inverse of the false-positive rate, from 1 to 2^32 - 1.
+
+        Raises:
+            FormatError: A set is malformed; `field` names the set.
+            ParameterError: P or M is out of range, or a key has another length.
         """
         p, m = check_parameters(p, m)
         mask = bytearray()
@@ -154,7 +181,7 @@ class GcsQuery:
 
 
 def _key(key: object) -> bytes:
-    """A SipHash key, 16 bytes. Raises ParameterError for another length."""
+    """Return a SipHash key of 16 bytes. Raises ParameterError for another length."""
     taken = snapshot(key)
     if len(taken) != 16:
         raise ParameterError(f"a SipHash key has 16 bytes, not {len(taken)}")

@@ -1,6 +1,4 @@
-"""Runs of block headers: hashes, links, the rules between two landmarks, and an index by hash; chains of filter
-headers.
-"""
+"""Runs of block headers: hashes, links, rules and an index by hash; and chains of filter headers."""
 
 from __future__ import annotations
 
@@ -14,14 +12,14 @@ from spvfilter.hashes import sha256d
 from spvfilter.kernel.pure.arguments import snapshot, snapshots, whole
 from spvfilter.protocol import HEADER_SIZE
 
-_MEDIAN_SPAN = 11  # headers, Core chain.h nMedianTimeSpan
-_MOST_INDEXED = 1 << 16  # headers in one index
-_KEY, _ENTRY = 4, 6  # bytes of a hash that an index keeps, and of a header's part in it
-_FIELDS = Struct("<i64xII4x")  # version, time, bits
+_MEDIAN_SPAN = 11  # Headers whose times make the median, Core chain.h nMedianTimeSpan.
+_MOST_INDEXED = 1 << 16  # Headers in one index (our choice): their numbers fit into a u16.
+_KEY, _ENTRY = 4, 6  # Bytes of a hash that an index contains, and bytes of a header in the index.
+_FIELDS = Struct("<i64xII4x")  # Version, time and bits of a header.
 
 
 def header_hashes(headers: bytes, /) -> bytes:
-    """The block hashes, 32 bytes each, of headers of 80 bytes each.
+    """Return the block hashes, 32 bytes each, of headers of 80 bytes each.
 
     Raises FormatError if the last header is truncated.
     """
@@ -30,9 +28,15 @@ def header_hashes(headers: bytes, /) -> bytes:
 
 
 def linked_headers(headers: bytes, hashes: bytes, /) -> int:
-    """How many headers, 80 bytes each, follow each other from the first one on; `hashes` are theirs, 32 bytes each.
+    """Return how many headers, from the first one, follow each other without a break.
 
-    Raises FormatError if the last header is truncated, ParameterError unless there is a hash for each header.
+    Args:
+        headers: The headers, 80 bytes each.
+        hashes: Their block hashes, 32 bytes each.
+
+    Raises:
+        FormatError: The last header is truncated.
+        ParameterError: The number of hashes is not the number of headers.
     """
     headers, hashes = _with_hashes(headers, hashes)
     count = len(headers) // HEADER_SIZE
@@ -43,7 +47,7 @@ def linked_headers(headers: bytes, hashes: bytes, /) -> int:
 
 
 def header_bits(headers: bytes, /) -> list[tuple[int, int]]:
-    """The compact bits of headers, 80 bytes each, in order: bits, and the number of consecutive headers that have them.
+    """Return the compact bits of headers, 80 bytes each, as runs: the bits, and the number of headers that have them.
 
     Raises FormatError if the last header is truncated.
     """
@@ -62,16 +66,30 @@ def judge_headers(
     latest: int,
     /,
 ) -> tuple[int, int]:
-    """How many headers, 80 bytes each, obey the rules from the first one on, and how many of these are late.
+    """Return how many headers, from the first one, obey the rules, and how many of these are late.
 
-    A header is late if its time is more than `late_by` seconds above the one before it. Its bits must be those of
-    `late`, of others those of `usual`: each is bits u32 LE and the target 32 bytes LE, which the hash must not exceed.
-    The time must be above the median of the eleven times before it and at most `latest`, the version at least
-    `least_version`. `hashes` are those of the headers, 32 bytes each; `times` are those of up to eleven headers before
-    them, u32 LE, oldest first. Links are not checked.
+    A header is late if its time is more than `late_by` seconds after the header before it. The rules are:
 
-    Raises FormatError if the last header is truncated, ParameterError for other sizes and numbers that no header could
-    have.
+    - The bits equal those in `usual`, or those in `late` for a late header.
+    - The block hash is at most the target in `usual` or `late`.
+    - The time is above the median of the eleven times before it, and at most `latest`.
+    - The version is at least `least_version`.
+
+    Links between the headers are not checked.
+
+    Args:
+        headers: The headers, 80 bytes each.
+        hashes: Their block hashes, 32 bytes each.
+        times: Times of 1 to 11 headers before them, u32 little endian, oldest first.
+        usual: Bits (u32 little endian) and target (32 bytes little endian) of headers that are not late.
+        late: Bits and target of late headers.
+        late_by: Seconds.
+        least_version: Lowest version.
+        latest: Latest time, in seconds since 1970.
+
+    Raises:
+        FormatError: The last header is truncated.
+        ParameterError: An argument has another size, or a number that no header can have.
     """
     headers, hashes = _with_hashes(headers, hashes)
     before = snapshot(times)
@@ -100,12 +118,18 @@ def judge_headers(
 
 
 def index_headers(headers: bytes, last: bytes, /) -> bytes:
-    """An index by hash of up to 65,536 headers, 80 bytes each, that follow each other; `last` is the hash of the last
-    one.
+    """Return an index by hash of headers that follow each other.
 
-    It has the first four bytes of each hash, in ascending order, and then, in the same order, the numbers of the
-    headers, u16 LE. Those with equal bytes are in the order of their numbers. Raises FormatError if the last header is
-    truncated, ParameterError for none, for too many and for a hash of another length.
+    The index has the first four bytes of each hash, in ascending order, and then the numbers of the headers in the same
+    order, u16 little endian. Headers with equal bytes are in the order of their numbers.
+
+    Args:
+        headers: 1 to 65,536 headers, 80 bytes each.
+        last: Hash of the last header.
+
+    Raises:
+        FormatError: The last header is truncated.
+        ParameterError: There are no headers or too many, or the hash has another length.
     """
     headers, last = _whole_headers(headers), _hash(last)
     count = len(headers) // HEADER_SIZE
@@ -115,10 +139,9 @@ def index_headers(headers: bytes, last: bytes, /) -> bytes:
 
 
 def join_indexes(indexes: Iterable[bytes], /) -> bytes:
-    """The index of all headers of several indexes, in which those of each are numbered after those of the one before
-    it.
+    """Return the index of all headers of several indexes. The headers of each index are numbered after those before it.
 
-    Raises ParameterError for no headers, for more than 65,536, and for bytes that are no index.
+    Raises ParameterError for no headers, for more than 65,536, and for bytes that are not an index.
     """
     every = [_entries(index) for index in snapshots(indexes)]
     count = sum(map(len, every))
@@ -133,10 +156,10 @@ def join_indexes(indexes: Iterable[bytes], /) -> bytes:
 
 
 def find_header(indexes: Iterable[bytes], block_hash: bytes, /) -> list[tuple[int, int]]:
-    """Where a header with this hash may be: each index with its first four bytes, by its place, and the header's number
-    there.
+    """Return where a header with this hash may be: positions in `indexes`, and the number of the header in that index.
 
-    Raises ParameterError for a hash of another length and for bytes that are no index.
+    An index is listed if it contains the first four bytes of the hash. Raises ParameterError for a hash of another
+    length, and for bytes that are not an index.
     """
     every, key = snapshots(indexes), _hash(block_hash)[:_KEY]
     found = []
@@ -150,11 +173,16 @@ def find_header(indexes: Iterable[bytes], block_hash: bytes, /) -> list[tuple[in
 
 
 def chain_filter_headers(hashes: bytes, previous: bytes, /) -> bytes:
-    """The filter headers, 32 bytes each, of blocks with these filter hashes, 32 bytes each; `previous` is the one
-    before the first.
+    """Return the filter headers, 32 bytes each, of successive blocks.
 
-    Each is the double SHA-256 of the filter hash and the filter header before it (BIP-157 § Filter Headers). Raises
-    ParameterError for other lengths.
+    A filter header is the double SHA-256 of the filter hash and the filter header before it (BIP-157 § Filter Headers).
+
+    Args:
+        hashes: Filter hashes of the blocks, 32 bytes each.
+        previous: The filter header before the first block.
+
+    Raises:
+        ParameterError: An argument has another length.
     """
     hashes, header = snapshot(hashes), _hash(previous)
     if len(hashes) % 32:
@@ -167,7 +195,10 @@ def chain_filter_headers(hashes: bytes, previous: bytes, /) -> bytes:
 
 
 def filter_hashes(filters: Iterable[bytes], /) -> bytes:
-    """The filter hashes, 32 bytes each, of compact filters: the double SHA-256 of each (BIP-157 § Filter Headers)."""
+    """Return the filter hashes, 32 bytes each, of compact filters.
+
+    A filter hash is the double SHA-256 of the filter (BIP-157 § Filter Headers).
+    """
     return b"".join(map(sha256d, snapshots(filters)))
 
 
@@ -200,13 +231,13 @@ def _hash(given: bytes) -> bytes:
 
 
 def _index_of(keys: Sequence[bytes]) -> bytes:
-    """The index of headers with these keys, by number."""
+    """Return the index of headers whose keys are given by their number."""
     order = sorted(range(len(keys)), key=keys.__getitem__)
     return b"".join([*(keys[number] for number in order), *(number.to_bytes(2, "little") for number in order)])
 
 
 def _checked_index(index: bytes) -> int:
-    """The number of headers in an index."""
+    """Return the number of headers in an index. Raises ParameterError for another size."""
     count, left = divmod(len(index), _ENTRY)
     if left:
         raise ParameterError(f"an index has {_ENTRY} bytes for each header, not {len(index)} in all")
@@ -214,13 +245,14 @@ def _checked_index(index: bytes) -> int:
 
 
 def _entries(index: bytes) -> list[tuple[int, bytes]]:
-    """Number and key of each header of an index."""
+    """Return number and key of each header of an index."""
     count = _checked_index(index)
     numbers = (int.from_bytes(index[at : at + 2], "little") for at in range(_KEY * count, len(index), 2))
     return [(number, index[_KEY * at : _KEY * at + _KEY]) for at, number in enumerate(numbers)]
 
 
 def _difficulty(given: bytes) -> tuple[int, int]:
+    """Return bits and target as integers."""
     taken = snapshot(given)
     if len(taken) != 36:
         raise ParameterError(f"bits and target have 36 bytes, not {len(taken)}")

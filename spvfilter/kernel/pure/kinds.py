@@ -1,4 +1,4 @@
-"""What a column of keys is: the kind of its keys, and its rows."""
+"""The kind and the rows of a column of keys."""
 
 from __future__ import annotations
 
@@ -8,30 +8,38 @@ from typing import NamedTuple
 
 from spvfilter.errors import ColumnError
 
-Key = str | bytes | int | None  # None: it is null
+Key = str | bytes | int | None  # None stands for a null.
 
 
 class Kind(StrEnum):
-    """What the keys of a column are."""
+    """The type of the keys of a column."""
 
     TEXT = "text"
+    """Keys of type str."""
     BINARY = "binary"
+    """Keys of type bytes."""
     INTEGERS = "integers"
+    """Keys of type int."""
     NOTHING = "nulls"
     """Every row is null."""
 
 
 class Column(NamedTuple):
-    """A column of keys, of which `rows` raises ColumnError where it is malformed."""
+    """A column of keys."""
 
     kind: Kind
+    """Type of the keys."""
     length: int
+    """Number of rows."""
     rows: Callable[[int], Iterator[Key]]
-    """Given the number of the first one among the caller's keys."""
+    """Yields the keys.
+
+    The argument is the number of the first key in the caller's batch. Raises ColumnError if malformed.
+    """
 
 
 def text_of(raw: bytes, row: int) -> str:
-    """UTF-8. Raises ColumnError."""
+    """Decode UTF-8. Raises ColumnError if it is not valid."""
     try:
         return raw.decode()
     except UnicodeDecodeError:

@@ -17,10 +17,10 @@ from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_TRANSACTIONS, M
 
 
 def parse_merkleblock(raw: bytes, /) -> tuple[int, tuple[bytes, ...], bytes]:
-    """The number of transactions, the hashes and the flag bytes of a merkleblock payload, whose first 80 bytes are the
-    header.
+    """Return the number of transactions, the hashes and the flag bytes of a merkleblock payload.
 
-    Raises FormatError if it is truncated, has trailing bytes, or has more hashes or flag bytes than any block needs.
+    The first 80 bytes of the payload are the header. Raises FormatError if it is truncated, has trailing bytes, or has
+    more hashes or flag bytes than any block needs.
     """
     reader = Reader(snapshot(raw))
     reader.take(HEADER_SIZE, "header")
@@ -33,8 +33,9 @@ def parse_merkleblock(raw: bytes, /) -> tuple[int, tuple[bytes, ...], bytes]:
 
 
 def _count(reader: Reader, field: str, most: int, least: int) -> int:
-    """A count of at most `most` items of at least `least` bytes each, refused when the rest of the payload cannot hold
-    them.
+    """Read a count of items of at least `least` bytes each.
+
+    Raises FormatError if it is above `most`, or if the rest of the payload is too short for the items.
     """
     at = reader.at
     count = reader.compact_size(field)
@@ -51,11 +52,20 @@ def _count(reader: Reader, field: str, most: int, least: int) -> int:
 def extract_matches(
     root: bytes, total: int, hashes: Iterable[bytes], flags: bytes, /
 ) -> tuple[tuple[ProvedTx, ...], bool]:
-    """What a partial merkle tree proves: the matched transactions in block order, and whether an inner node also parses
-    as one.
+    """Verify a partial merkle tree as Core's CPartialMerkleTree::ExtractMatches does.
 
-    Follows Core's CPartialMerkleTree::ExtractMatches. Raises ProofError, whose `cause` is the first Flaw of the tree,
-    depth first and left before right, and ParameterError for a hash that does not have 32 bytes.
+    Args:
+        root: Merkle root of the block's header.
+        total: Number of transactions of the block.
+        hashes: Hashes of the tree, 32 bytes each.
+        flags: Flag bits of the tree.
+
+    Returns:
+        The matched transactions in block order, and True if an inner node also parses as a transaction.
+
+    Raises:
+        ProofError: The tree is invalid; `cause` is its first Flaw, depth first and left before right.
+        ParameterError: A hash does not have 32 bytes.
     """
     (root,), total = hashes_of([root]), whole(total, 0, 0xFFFFFFFF, "total is not a u32")
     hashes, flags = hashes_of(hashes), snapshot(flags)
@@ -96,7 +106,7 @@ def extract_matches(
         ambiguous = ambiguous or _can_be_tx(left + right)
         return sha256d(left + right)
 
-    top = visit((total - 1).bit_length(), 0)  # at most 15 deep
+    top = visit((total - 1).bit_length(), 0)  # the tree is at most 15 levels deep
     if (bit + 7) // 8 != len(flags):
         raise ProofError(f"the tree uses {bit} of {8 * len(flags)} flag bits", cause=Flaw.UNUSED_BITS)
     if used != len(hashes):
@@ -107,9 +117,9 @@ def extract_matches(
 
 
 def _can_be_tx(node: bytes) -> bool:
-    """Whether an inner node's 64 bytes parse as a transaction without witness.
+    """Return True if the 64 bytes of an inner node parse as a transaction without witness.
 
-    One of this size has a single input, counted in byte 4.
+    A transaction of this size has a single input, whose count is byte 4.
     """
     if node[4] != 1:
         return False

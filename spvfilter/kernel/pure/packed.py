@@ -1,19 +1,18 @@
-"""Packed hits: the hits of a block as bytes, in the order of the scan, without an object for each; their sums, and
-lines made of them.
+"""Packed hits: the hits of a block as bytes instead of objects, in the order of the scan; their sums and their lines.
 
-Little endian, one hit behind the other:
+Integers are little endian. The hits follow each other without gaps:
 
 | bytes | field |
 |---|---|
 | 4 | position u32 |
 | 4 | n u32 |
 | 4 | entry u32, at most 0x7FFFFFFE |
-| 4 | size of the script u32; 0xFFFFFFFF: no script is known |
-| 8 | value i64, NO_VALUE if it is unknown |
-| 8 | fee i64, NO_VALUE if it is unknown |
+| 4 | size of the script u32; 0xFFFFFFFF if the script is not known |
+| 8 | value i64, NO_VALUE if it is not known |
+| 8 | fee i64, NO_VALUE if it is not known |
 | 1 | 1 for a spend, 0 for an output |
 | 32 | txid |
-| 36 | of a spend only: the outpoint that it spends; an output's own is its txid and n |
+| 36 | only for a spend: the outpoint that it spends; the outpoint of an output is its txid and n |
 | size | script |
 """
 
@@ -29,29 +28,32 @@ from spvfilter.kernel.pure.arguments import snapshot, whole
 from spvfilter.kernel.values import NO_VALUE, Hit
 from spvfilter.protocol import HASH_SIZE, OUTPOINT_SIZE
 
-MAX_ENTRY = 0x7FFFFFFE
-MAX_VALUE = 0x7FFFFFFFFFFFFFFF
+MAX_ENTRY = 0x7FFFFFFE  # Largest number of an entry.
+MAX_VALUE = 0x7FFFFFFFFFFFFFFF  # Largest value in satoshi, an i64.
 _MAX_U32 = 0xFFFFFFFF
 _MAX_U64 = 0xFFFFFFFFFFFFFFFF
 _NO_SCRIPT = 0xFFFFFFFF
 _HEAD = struct.Struct("<IIIIqqB32s")
-_ENTRY_AT, _VALUE_AT, _FEE_AT, _SPEND_AT = 8, 16, 24, 32  # where these begin
+_ENTRY_AT, _VALUE_AT, _FEE_AT, _SPEND_AT = 8, 16, 24, 32  # Offsets of these fields in a packed hit.
 
 
 def hit_of(hit: object) -> Hit:
-    """The argument. Raises TypeError if it is no Hit."""
+    """Return the argument. Raises TypeError if it is not a Hit."""
     if not isinstance(hit, Hit) or len(hit) != len(Hit._fields):
         raise TypeError(f"a Hit expected, not {type(hit).__name__}")
     return hit
 
 
 def pack_hits(hits: Iterable[Hit], /) -> bytes:
-    """Hits as packed hits. Raises TypeError and ParameterError for what is no hit of a scan."""
+    """Return hits as packed hits. Raises TypeError and ParameterError for a value that a scan does not return."""
     return b"".join(packed_hit(_checked(hit)) for hit in [hit_of(hit) for hit in hits])
 
 
 def packed_hit(hit: Hit) -> bytes:
-    """One hit of a scan. Raises OverflowError for a script of 4 GiB, which no block has, but a coin may."""
+    """Pack one hit of a scan.
+
+    Raises OverflowError for a script of 4 GiB, which is impossible in a block, but not in a coin.
+    """
     script = hit.script or b""
     if len(script) >= _NO_SCRIPT:
         raise OverflowError("more than the kernel can count")
@@ -88,7 +90,7 @@ def _checked(hit: Hit) -> Hit:
 
 
 def _walk(packed: bytes) -> Iterator[tuple[int, Hit]]:
-    """Each hit with the byte at which it begins."""
+    """Yield each hit and the offset of its first byte. Raises FormatError."""
     at, end = 0, len(packed)
     while at < end:
         start = at
@@ -122,15 +124,19 @@ def _check_left(at: int, wanted: int, end: int, field: str) -> None:
 
 
 def unpack_hits(packed: bytes, /) -> list[Hit]:
-    """Packed hits as hits. Raises FormatError for bytes that are not packed hits."""
+    """Return packed hits as hits. Raises FormatError for bytes that are not packed hits."""
     return [hit for _, hit in _walk(snapshot(packed))]
 
 
 def hit_sums(packed: bytes, /) -> list[tuple[int, int, int, int, int]]:
-    """What the hits of each entry come to, in the order of entries: (entry, matches, received, spent, unknown).
+    """Return the sums of the hits of each entry, in the order of entries.
 
-    `received` are the satoshi of its outputs and `spent` those of its spends, where known; `unknown` is the number of
-    its hits without a value. Raises FormatError for bytes that are not packed hits, and where a sum exceeds 64 bits.
+    Returns:
+        Tuples (entry, matches, received, spent, unknown): the number of hits, the satoshi of the outputs, the satoshi
+        of the spends, and the number of hits without a value.
+
+    Raises:
+        FormatError: The bytes are not packed hits, or a sum exceeds 64 bits.
     """
     sums: dict[int, list[int]] = {}
     for at, hit in _walk(snapshot(packed)):
@@ -149,11 +155,14 @@ def hit_sums(packed: bytes, /) -> list[tuple[int, int, int, int, int]]:
 
 
 class _Block(NamedTuple):
-    """What the lines of a block have in common, rendered."""
+    """The parts that all lines of a block have in common, as text."""
 
     hash: str
+    """Hash of the block as block explorers show it."""
     height: str
+    """Height; empty if it is not known."""
     time: str
+    """Time of the block, in seconds since 1970."""
 
 
 def hit_lines(
@@ -167,18 +176,28 @@ def hit_lines(
     p2sh_version: int,
     hrp: str,
 ) -> bytes:
-    r"""A block's packed hits as lines, each with \n at its end: of CSV if `form` is 0, JSON objects if it is 1.
+    """Return the packed hits of a block as lines of CSV or JSON. Each line ends with a newline.
 
-    The columns: kind (output or input), block_hash, height, time, txid, index, outpoint_txid, outpoint_index, value,
-    script_pubkey, address, label, coinbase (whether the position is 0), fee. Hashes are reversed hex. What is unknown
-    is an empty cell, or null.
+    The columns are kind (output or input), block_hash, height, time, txid, index, outpoint_txid, outpoint_index, value,
+    script_pubkey, address, label, coinbase (true if the position is 0) and fee. Hashes are in hex as block explorers
+    show them. An unknown value is an empty cell or null.
 
-    `labels` has the labels of entries as the lines show them: a cell with its quotes, or a JSON string with them; None
-    is none. `block_hash` has 32 bytes, in wire order; `time` is that of the block; the last three parameters are the
-    network's, as encode_address takes them.
+    Args:
+        packed: The packed hits.
+        form: 0 for CSV, 1 for JSON objects.
+        labels: Labels of entries as the lines show them: a CSV cell with its quotes, or a JSON string with its quotes;
+            None for no label.
+        block_hash: Hash of the block, 32 bytes in wire order.
+        height: Height of the block; None if it is not known.
+        time: Time of the block, in seconds since 1970.
+        p2pkh_version: Version byte of the network's P2PKH addresses.
+        p2sh_version: Version byte of the network's P2SH addresses.
+        hrp: Human-readable part of the network's bech32 addresses.
 
-    Raises FormatError for bytes that are not packed hits, ParameterError for parameters out of range and as
-    encode_address does, and TypeError for parameters of other types.
+    Raises:
+        FormatError: The bytes are not packed hits.
+        ParameterError: An argument is out of range, or an address cannot be encoded.
+        TypeError: An argument has another type.
     """
     packed = snapshot(packed)
     write = _csv_line if whole(form, 0, 1, "a form is 0 or 1") == 0 else _json_line

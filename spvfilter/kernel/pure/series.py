@@ -1,4 +1,4 @@
-"""A series of bit arrays that is one set and grows: the kernel of scalable Bloom filters. The readable reference."""
+"""A growing series of bit arrays that form one set: the kernel of scalable Bloom filters. The readable reference."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
 
 class SeriesCore:
-    """A series of BitCores, its slices, that is one set: a key is contained if any slice contains it, and is added to
-    the last one.
+    """A series of BitCores, the slices, that form one set.
 
-    All slices have one hash family, key and encoding, so that a key is encoded and hashed once; they may differ in
-    everything else. While the last slice has no room, a new key first calls `make_room`. Raises ParameterError for less
-    than one slice or more than 64, MismatchError for slices that differ, TypeError for other objects.
+    The set contains a key if any slice contains it. A new key is added to the last slice. If the last slice has no
+    room, `make_room` is called first.
+
+    All slices have the same hash family, key and encoding, so that a key is encoded and hashed only once. They may
+    differ in everything else. Raises ParameterError for no slice or more than 64, MismatchError for slices that differ,
+    TypeError for other objects.
     """
 
     __slots__ = ("_slices",)
@@ -41,16 +43,16 @@ class SeriesCore:
 
     @property
     def slices(self) -> tuple[BitCore, ...]:
-        """The slices, from the first to the one that keys are added to."""
+        """The slices. Keys are added to the last one."""
         return self._slices
 
     def append(self, slice: BitCore, count: int, /) -> bool:
-        """Add a slice unless there are more than `count`, as another thread may have added one meanwhile.
+        """Add a slice, unless there are more than `count` slices because another thread has added one.
 
-        Whether it was added.
+        Return True if it was added.
 
-        Raises CapacityError if there are 64, ParameterError for a negative count, MismatchError and TypeError as the
-        constructor does.
+        Raises CapacityError if there are 64 slices, ParameterError for a negative count, MismatchError if the slice
+        differs from the others, TypeError for other objects.
         """
         _check(self._slices[0], slice)
         count = whole(count, 0, (1 << 63) - 1, "count is from 0 to 2^63 - 1")
@@ -62,18 +64,17 @@ class SeriesCore:
         return True
 
     def make_room(self) -> None:
-        """Called before a new key is added if the last slice's `room` is 0 or unknown: derived classes append one or
-        set it, or raise.
+        """Called before a new key is added if the `room` of the last slice is 0 or unknown.
 
-        Raises CapacityError.
+        A derived class appends a slice, sets the `room`, or raises an error. Here it raises CapacityError.
         """
         raise CapacityError("there is no room for another key")
 
     def add(self, key: object, /) -> bool:
-        """Add a key to the last slice unless a slice contains it. True if it was new.
+        """Add a key to the last slice unless a slice contains it. Return True if it was new.
 
-        Raises TypeError or OverflowError for a key that the encoding does not take, ReadOnlyError, and what `make_room`
-        raises.
+        Raises TypeError or OverflowError for a key that does not fit the encoding, ReadOnlyError if the memory is
+        read-only, and any error of `make_room`.
         """
         return self._add(self._slices[0]._encode(key))
 
@@ -100,16 +101,17 @@ class SeriesCore:
         return any(slice._all_set(slice._positions(data)) for slice in reversed(self._slices))
 
     def update(self, *keys: Keys, nulls: Nulls = "raise") -> int:
-        """Add a batch of keys, as BloomFilter.update takes it, and return how many were new.
+        """Add one or more batches of keys, as BloomFilter.update takes them, and return how many keys were new.
 
-        Raises the same errors, and what `make_room` raises, after adding the keys before.
+        Raises the errors of BloomFilter.update, and any error of `make_room`. The keys before the error have been
+        added.
         """
         return sum(
             self._add(key) for batch in keys for key in self._slices[0]._batch(batch, nulls)[0] if key is not None
         )
 
     @overload
-    def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable, too
+    def contains_many(  # type: ignore[overload-overlap]  # an array is an iterable too
         self, keys: NumpyArray, /, *, nulls: Nulls = "raise"
     ) -> BoolMask: ...
     @overload
@@ -117,9 +119,9 @@ class SeriesCore:
     @overload
     def contains_many(self, keys: Iterable[object] | Buffer, /, *, nulls: Nulls = "raise") -> bytes: ...
     def contains_many(self, keys: Keys, /, *, nulls: Nulls = "raise") -> bytes | Mask:
-        """Test a batch of keys, and return a mask, as BloomFilter.contains_many does. Raises the same errors."""
+        """Test a batch of keys and return a mask, as BloomFilter.contains_many does. Raises the same errors."""
         batch, answer = self._slices[0]._batch(keys, nulls)
-        # it is one of the two
+        # the result is bytes or a mask
         return answer(bytes(key is not None and self._has(key) for key in batch))  # type: ignore[no-any-return]
 
 

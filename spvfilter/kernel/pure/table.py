@@ -26,11 +26,13 @@ T = TypeVar("T")
 
 
 class WatchTable:
-    """Entries, coins, and the scan for them. A scan does not change the table; `learn` adds the outputs that it found.
+    """The entries and coins of a watch list, and the scan for them.
 
-    Threads may scan and read a table while another thread changes it; a scan may or may not find what is added during
-    it. With the compiled kernel every operation is atomic: several threads may change a table, and a copy is
-    consistent.
+    A scan does not change the table; `learn` adds the outputs that the scan found.
+
+    Threads may scan and read a table while another thread changes it. A scan may or may not find an entry that is added
+    during the scan. With the compiled kernel every operation is atomic: several threads may change a table, and a copy
+    is consistent.
     """
 
     __slots__ = ("_coins", "_data", "_full_keys", "_kinds", "_multisig_keys", "_scripts", "_values")
@@ -42,15 +44,14 @@ class WatchTable:
         self._multisig_keys: dict[bytes, int] = {}
         self._data: dict[bytes, int] = {}
         self._coins: dict[bytes, Coin] = {}
-        self._full_keys: dict[
-            bytes, bytes
-        ] = {}  # compressed → uncompressed, of the keys that P2PK scripts and data entries hold
+        # from compressed to uncompressed keys, for the keys in P2PK scripts and data entries
+        self._full_keys: dict[bytes, bytes] = {}
 
     def __len__(self) -> int:
         return len(self._kinds)
 
     def add(self, kind: EntryKind, value: bytes, /) -> int:
-        """Add an entry and return its number, from 0; an entry that is already there keeps its own.
+        """Add an entry and return its number, from 0. An entry that exists keeps its number.
 
         Raises ParameterError for an outpoint that does not have 36 bytes.
         """
@@ -79,7 +80,7 @@ class WatchTable:
         return number
 
     def find(self, kind: EntryKind, value: bytes, /) -> int:
-        """The number of an entry, or NO_ENTRY."""
+        """Return the number of an entry, or NO_ENTRY."""
         kind, value = EntryKind(kind), snapshot(value)
         match kind:
             case EntryKind.SCRIPT:
@@ -90,39 +91,46 @@ class WatchTable:
                 return self._data.get(value, NO_ENTRY)
             case EntryKind.OUTPOINT:
                 coin = self._coins.get(value)
-                if coin is None or coin.entry >= len(self._kinds):  # an entry of another table
+                if coin is None or coin.entry >= len(self._kinds):  # the entry belongs to another table
                     return NO_ENTRY
                 return coin.entry if self.entry(coin.entry) == (EntryKind.OUTPOINT, value) else NO_ENTRY
 
     def entry(self, number: int, /) -> tuple[EntryKind, bytes]:
-        """The kind and bytes of an entry. Raises IndexError if no entry has this number."""
+        """Return the kind and the bytes of an entry. Raises IndexError if no entry has this number."""
         number = operator.index(number)
         if not 0 <= number < len(self._kinds):
             raise IndexError(f"no entry {number}")
         return EntryKind(self._kinds[number]), self._values[number]
 
     def entries(self) -> Iterator[tuple[EntryKind, bytes]]:
-        """The present entries as (kind, bytes), in the order of their numbers; the table may change during the
-        iteration.
+        """Yield the entries as (kind, bytes), in the order of their numbers.
+
+        The table may change during the iteration. Entries that are added after the call are not yielded.
         """
         return map(self.entry, range(len(self._kinds)))
 
     def coin(self, outpoint: bytes, /) -> Coin | None:
-        """What is known about an outpoint (36 bytes); None if it is not watched."""
+        """Return the known facts about an outpoint (36 bytes); None if it is not watched."""
         return self._coins.get(snapshot(outpoint))
 
     def coins(self) -> Iterator[tuple[bytes, Coin]]:
-        """The present outpoints (36 bytes), each with its coin as it is when it is yielded; the table may change during
-        the iteration.
+        """Yield the watched outpoints (36 bytes), each with its coin as it is at that time.
+
+        The table may change during the iteration. Outpoints that are added after the call are not yielded.
         """
         return ((outpoint, self._coins[outpoint]) for outpoint in list(self._coins))
 
     def set_coin(self, outpoint: bytes, entry: int, value: int, script: bytes | None, /) -> None:
-        """Watch an outpoint on behalf of `entry`; an outpoint that is already watched keeps its entry and gains a
-        missing value or script.
+        """Watch an outpoint. If it is already watched, it keeps its entry, and a missing value or script is added.
 
-        The entry may belong to another table. Raises ParameterError for an outpoint that does not have 36 bytes and for
-        numbers out of range.
+        Args:
+            outpoint: The outpoint, 36 bytes.
+            entry: Number of the entry for which it is watched. The entry may belong to another table.
+            value: Value in satoshi, or NO_VALUE.
+            script: scriptPubKey, or None.
+
+        Raises:
+            ParameterError: The outpoint does not have 36 bytes, or a number is out of range.
         """
         outpoint, coin = _checked(outpoint, entry, value, script)
         self._coins[outpoint] = _joined(self._coins.get(outpoint), coin)
@@ -130,7 +138,7 @@ class WatchTable:
     def learn(self, hits: Iterable[Hit], /) -> None:
         """Watch the outpoints of the outputs among `hits`.
 
-        Raises ParameterError as `set_coin` does, and then learns nothing.
+        Raises ParameterError as `set_coin` does; then no outpoint is added.
         """
         found = [
             _checked(hit.outpoint, hit.entry, hit.value, hit.script)
@@ -141,16 +149,16 @@ class WatchTable:
             self._coins[outpoint] = _joined(self._coins.get(outpoint), coin)
 
     def learn_packed(self, packed: bytes, /) -> int:
-        """As `learn`, of packed hits; the number of outputs among them.
+        """Watch the outpoints of the outputs among packed hits, and return the number of these outputs.
 
-        Raises FormatError for bytes that are not packed hits, and then learns nothing.
+        Raises FormatError for bytes that are not packed hits; then no outpoint is added.
         """
         hits = unpack_hits(packed)
         self.learn(hits)
         return sum(not hit.spend for hit in hits)
 
     def copy(self) -> WatchTable:
-        """An independent copy of the table."""
+        """Return an independent copy of the table."""
         twin = WatchTable()
         twin._kinds = self._kinds.copy()
         twin._values = self._values.copy()
@@ -162,10 +170,9 @@ class WatchTable:
         return twin
 
     def without(self, outpoints: Iterable[bytes], /) -> WatchTable:
-        """An independent copy of the table that does not watch these outpoints (36 bytes each), but for those that are
-        entries.
+        """Return an independent copy of the table that does not watch these outpoints (36 bytes each).
 
-        Raises ParameterError for an outpoint that does not have 36 bytes.
+        Outpoints that are entries are still watched. Raises ParameterError for an outpoint that does not have 36 bytes.
         """
         gone = snapshots(outpoints)
         for outpoint in gone:
@@ -179,15 +186,25 @@ class WatchTable:
     def add_address_lines(
         self, chunk: bytes, at: int, p2pkh_version: int, p2sh_version: int, hrp: str, /
     ) -> tuple[int, int, list[tuple[int, bytes]]]:
-        """Add the addresses of whole lines `address` or `address,label` in `chunk` from byte `at` on, up to the first
-        one not taken.
+        """Add the addresses in lines of text, up to the first line that is not taken.
 
-        Returns the number of bytes and of lines taken, and the labels as (entry, UTF-8 without control characters).
-        Lines that are not taken are left to watch/textfile.py: by the reference all, by the compiled twin those that
-        `decode_address` leaves.
+        A line is `address` or `address,label`. The reference takes no line. The compiled twin takes the lines whose
+        address `decode_address` decodes. watch/textfile.py handles all other lines.
 
-        Raises ParameterError for a version byte that is not from 0 to 255 or a negative offset, IndexError for an
-        offset beyond the chunk.
+        Args:
+            chunk: The text. Only whole lines are taken.
+            at: Offset in bytes at which the first line starts.
+            p2pkh_version: Version byte of the network's P2PKH addresses.
+            p2sh_version: Version byte of the network's P2SH addresses.
+            hrp: Human-readable part of the network's bech32 addresses.
+
+        Returns:
+            The number of bytes taken, the number of lines taken, and the labels as (entry, UTF-8 without control
+            characters).
+
+        Raises:
+            ParameterError: A version byte is not from 0 to 255, or the offset is negative.
+            IndexError: The offset is beyond the chunk.
         """
         chunk, at = snapshot(chunk), offset(at)
         check_network(p2pkh_version, p2sh_version, hrp)
@@ -196,8 +213,9 @@ class WatchTable:
         return 0, 0, []
 
     def match_script(self, script: bytes, /) -> int:
-        """The entry that an output with this scriptPubKey matches, or NO_ENTRY: by script, then by multisig key, then
-        by data.
+        """Return the entry that an output with this scriptPubKey matches, or NO_ENTRY.
+
+        Entries are tried in this order: script, multisig key, data.
         """
         script = snapshot(script)
         entry = self._scripts.get(script, NO_ENTRY)
@@ -214,16 +232,22 @@ class WatchTable:
         return next((self._data[push] for push in script_pushes(script) if push in self._data), NO_ENTRY)
 
     def scan_block(self, raw: bytes, found: WatchTable | None = None, undo: bytes | None = None) -> list[Hit]:
-        """The outputs and inputs of a block that concern the table: transactions in order, inputs before outputs.
+        """Return the outputs and inputs of a block that match the table: transactions in order, inputs before outputs.
 
-        They include spends of outputs found earlier in the same block. `found` is a table that collects the coins of a
-        run of blocks until they are learned: spends of those are included, too, and the block's are added. With `undo`,
-        the block's undo record and its check, an input is also found by the script that it spends, every spend has its
-        value and script, and every hit its transaction's fee.
+        Spends of outputs that the scan found earlier in the same block are included. With `undo`, an input also matches
+        by the script that it spends, every spend has its value and script, and every hit has the fee of its
+        transaction.
 
-        Raises FormatError for a malformed block, and if a transaction that concerns the table is in it twice
-        (CVE-2012-2459: such a copy has the header of the genuine block); UndoError for a record that is not the
-        block's; `found` is then unchanged.
+        Args:
+            raw: The block.
+            found: Table that collects the coins of a run of blocks until they are learned. Spends of its coins are
+                included, and the coins of this block are added to it.
+            undo: The block's undo record with its check; or None.
+
+        Raises:
+            FormatError: The block is malformed, or has a matching transaction twice (CVE-2012-2459: such a copy has the
+                header of the genuine block).
+            UndoError: The record does not belong to the block. After an error `found` is unchanged.
         """
         _check_found(found)
         raw = snapshot(raw)
@@ -271,12 +295,19 @@ class WatchTable:
         undo: Iterable[bytes | None] | None = None,
         packed: bool = False,
     ) -> list[list[Hit] | FormatError] | list[bytes | FormatError]:
-        """The hits of several blocks, scanned one after the other; for a malformed block, the error that scan_block
-        raises.
+        """Scan several blocks, one after the other.
 
-        With `check`, check_block is called for each block first. `undo` has the undo record of each block, or None.
-        Raises ParameterError if it has another number of items. With `packed`, the hits of a block are bytes, which
-        `unpack_hits` turns back.
+        The result of a malformed block is the error that scan_block raises.
+
+        Args:
+            blocks: The blocks.
+            found: Table that collects coins, as in scan_block.
+            check: True calls check_block for each block first.
+            undo: The undo record of each block, or None for a block without one.
+            packed: True returns the hits of each block as bytes, which `unpack_hits` unpacks.
+
+        Raises:
+            ParameterError: The number of undo records is not the number of blocks.
         """
         _check_found(found)
         raws = snapshots(blocks)
@@ -315,14 +346,24 @@ class WatchTable:
         undo: Iterable[Place | None] | None = None,
         packed: bool = False,
     ) -> list[list[Hit] | FormatError | None] | list[bytes | FormatError | None]:
-        """The hits of several blocks in open files, as from scan_blocks.
+        """Scan several blocks in open files, as scan_blocks does.
 
         Each block is read into the buffer and scanned before the next.
 
-        The result is None for a place that cannot be read or does not hold a block with that hash. `undo` has the place
-        of the undo record of each block, or None. With `packed`, the hits of a block are bytes, as from scan_blocks.
-        Raises ParameterError for an invalid place, or another number of them, before anything is read, and BufferError
-        if another thread uses the buffer.
+        The result of a place is None if it cannot be read or does not contain a block with that hash.
+
+        Args:
+            places: The places of the blocks.
+            buffer: Memory for the block.
+            found: Table that collects coins, as in scan_block.
+            check: True calls check_block for each block first.
+            undo: The place of each block's undo record, or None for a block without one.
+            packed: True returns the hits of each block as bytes, which `unpack_hits` unpacks.
+
+        Raises:
+            ParameterError: A place is invalid, or the number of undo records is not the number of places. Nothing was
+                read.
+            BufferError: Another thread uses the buffer.
         """
         _check_found(found)
         if not isinstance(buffer, ReadBuffer):
@@ -351,7 +392,10 @@ class WatchTable:
             return error
 
     def scan_tx(self, raw: bytes, /) -> list[Hit]:
-        """The outputs and inputs of one transaction that concern the table. Raises FormatError for a malformed one."""
+        """Return the outputs and inputs of one transaction that match the table.
+
+        Raises FormatError if it is malformed.
+        """
         raw = snapshot(raw)
         hits: list[Hit] = []
         self._scan(raw, blocks.parse_tx(raw), 0, (self._coins, {}, {}), hits)
@@ -403,13 +447,16 @@ class WatchTable:
             hits.append(Hit(True, position, txid, index, outpoint, coin.value, coin.script, coin.entry, fee))
         for index, at, script, entry in paid:
             outpoint = txid + index.to_bytes(4, "little")
-            # consensus refuses negative values
+            # consensus rejects negative values
             value = max(int.from_bytes(raw[at : at + 8], "little", signed=True), NO_VALUE)
             fresh[outpoint] = Coin(entry, value, script)
             hits.append(Hit(False, position, txid, index, outpoint, value, script, entry, fee))
 
     def _match_packed(self, coin: PackedCoin) -> int:
-        """The entry that a spent coin's script matches, or NO_ENTRY. An uncompressed key is looked up, not computed."""
+        """Return the entry that a spent coin's script matches, or NO_ENTRY.
+
+        An uncompressed key is looked up instead of computed, because that is faster.
+        """
         if coin.kind in (4, 5):
             key = self._full_keys.get(bytes((coin.kind - 2,)) + coin.body)
             return NO_ENTRY if key is None else self.match_script(b"\x41" + key + b"\xac")
@@ -426,7 +473,10 @@ def _packed(result: list[Hit] | FormatError) -> bytes | FormatError:
 
 
 def _for_each(items: Iterable[T | None] | None, count: int, of: str) -> list[T | None]:
-    """The items, one for each of `count`; None stands for as many Nones. Raises ParameterError for another number."""
+    """Return the items as a list of `count` items.
+
+    None stands for as many Nones. Raises ParameterError for another number.
+    """
     if items is None:
         return [None] * count
     listed = list(items)
@@ -436,7 +486,7 @@ def _for_each(items: Iterable[T | None] | None, count: int, of: str) -> list[T |
 
 
 def _full_key(kind: EntryKind, value: bytes) -> bytes | None:
-    """The uncompressed key (65 bytes, 04 first) that is an entry's data or that its P2PK script pays to."""
+    """Return the uncompressed key (65 bytes, 04 first) in a P2PK script or a data entry; None if there is none."""
     if kind == EntryKind.SCRIPT and len(value) == 67 and value[:2] == b"\x41\x04" and value[-1] == 0xAC:
         return value[1:66]
     return value if kind == EntryKind.DATA and len(value) == 65 and value[0] == 4 else None
@@ -453,7 +503,7 @@ def _place(place: object, most: int) -> Place:
 
 
 def _block_at(place: Place) -> bytes | None:
-    """The block in that place, or None."""
+    """Return the block at a place, or None."""
     try:
         raw = read_at(*place[:4])
     except OSError:
@@ -463,9 +513,9 @@ def _block_at(place: Place) -> bytes | None:
 
 
 def _record_at(place: Place, raw: bytes) -> bytes:
-    """The undo record in that place.
+    """Return the undo record at a place.
 
-    Raises UndoError if it cannot be read, or the block follows another one than the place says.
+    Raises UndoError if it cannot be read, or if the block does not follow the block that the place names.
     """
     try:
         record = xored(os.pread(place.descriptor, place.size, place.offset), place.offset, place.key)
@@ -484,7 +534,7 @@ def _check_outpoint(value: bytes) -> None:
 
 
 def _checked(outpoint: bytes, entry: int, value: int, script: bytes | None) -> tuple[bytes, Coin]:
-    """An outpoint and its coin, of checked arguments. Raises TypeError, ParameterError."""
+    """Return an outpoint and its coin after checking the arguments. Raises TypeError, ParameterError."""
     outpoint = snapshot(outpoint)
     _check_outpoint(outpoint)
     script = None if script is None else snapshot(script)
@@ -493,7 +543,7 @@ def _checked(outpoint: bytes, entry: int, value: int, script: bytes | None) -> t
 
 
 def _joined(old: Coin | None, new: Coin) -> Coin:
-    """The old coin, with a missing value or script from the new one."""
+    """Return the old coin. A missing value or script is taken from the new coin."""
     if old is None:
         return new
     return Coin(

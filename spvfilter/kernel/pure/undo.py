@@ -2,12 +2,13 @@
 
 The readable reference.
 
-    undo         CompactSize number of transactions less the coinbase; for each: CompactSize number of inputs, for each
-    a coin coin         VARINT height × 2 + coinbase; above height 0 VARINT version (dropped); VARINT amount,
-    compressed; script, compressed record       undo, then the check: sha256d(hash of the block's previous block, undo),
-    32 bytes
+    undo     CompactSize number of transactions without the coinbase;
+             for each: CompactSize number of inputs, for each a coin
+    coin     VARINT height × 2 + coinbase; above height 0 VARINT version (ignored);
+             VARINT amount, compressed; script, compressed
+    record   undo, then the check: sha256d(hash of the block's previous block, undo), 32 bytes
 
-Height 0 stands for an unknown height: before Core 0.15 only the last spend of a transaction's outputs kept it.
+Height 0 means that the height is not known: before Core 0.15 only the last spend of a transaction's outputs had it.
 """
 
 from __future__ import annotations
@@ -22,27 +23,27 @@ from spvfilter.kernel.values import SpentCoin, TxSpan
 from spvfilter.primitives import read_compact_size
 from spvfilter.protocol import HASH_SIZE, MAX_MONEY, MAX_SCRIPT_SIZE
 
-MIN_COIN_SIZE = 3  # bytes: code, amount and script type, 1 each
+MIN_COIN_SIZE = 3  # Bytes of the smallest coin: code, amount and script type, 1 each.
 _U32, _U64 = 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF
-_P = 2**256 - 2**32 - 977  # secp256k1's field
-_SPECIAL = (20, 20, 32, 32, 32, 32)  # bytes after each type of script below 6
-_TOO_LONG = b"\x6a"  # Core's stand-in for a script above MAX_SCRIPT_SIZE, which nothing can spend
+_P = 2**256 - 2**32 - 977  # The prime of secp256k1's field.
+_SPECIAL = (20, 20, 32, 32, 32, 32)  # Bytes after the type of a script, for types below 6.
+_TOO_LONG = b"\x6a"  # Core replaces a script above MAX_SCRIPT_SIZE, which nothing can spend, by OP_RETURN.
 
 
 class PackedCoin(NamedTuple):
     """A coin of an undo record, with its script still compressed."""
 
     code: int
-    """Height × 2 + coinbase."""
+    """Height × 2, plus 1 if a coinbase created the coin."""
     value: int
-    """Satoshi."""
+    """Value in satoshi."""
     kind: int
-    """0 P2PKH, 1 P2SH, 2 and 3 P2PK, 4 and 5 P2PK with the uncompressed key; 6: any other script."""
+    """Type of the script: 0 P2PKH, 1 P2SH, 2 and 3 P2PK, 4 and 5 P2PK with the uncompressed key, 6 any other script."""
     body: bytes
-    """Hash, x of the key, or the script itself."""
+    """The hash, the x coordinate of the key, or the script itself."""
 
     def script(self) -> bytes | None:
-        """The scriptPubKey; None if its key is not on the curve."""
+        """Return the scriptPubKey; None if its key is not on the curve."""
         match self.kind:
             case 0:
                 return b"\x76\xa9\x14" + self.body + b"\x88\xac"
@@ -57,7 +58,7 @@ class PackedCoin(NamedTuple):
 
 
 def full_key(key: bytes) -> bytes | None:
-    """The 65 bytes of a compressed public key's point (33 bytes, 02 or 03 first); None if it is not on the curve."""
+    """Decompress a public key (33 bytes, 02 or 03 first) to 65 bytes; None if its point is not on the curve."""
     x = int.from_bytes(key[1:], "big")
     square = (pow(x, 3, _P) + 7) % _P
     y = pow(square, (_P + 1) // 4, _P)
@@ -69,18 +70,16 @@ def full_key(key: bytes) -> bytes | None:
 
 
 def compressed_key(key: bytes) -> bytes | None:
-    """The 33 bytes of an uncompressed public key (65 bytes, 04 first), as Core compresses it; None if its point is not
-    on the curve.
-    """
+    """Compress a public key (65 bytes, 04 first) to 33 bytes, as Core does; None if its point is not on the curve."""
     short = bytes((2 + (key[64] & 1),)) + key[1:33]
     return short if full_key(short) == key else None
 
 
 def read_varint(raw: bytes, at: int, most: int, field: str) -> tuple[int, int]:
-    """The VARINT at byte `at`, at most `most`, and the offset after it (Core serialize.h ReadVarInt). Raises UndoError.
+    """Return the VARINT at byte `at` and the offset after it (Core serialize.h ReadVarInt).
 
-    Base 128, the most significant group first; the high bit says that another one follows, and each but the last has 1
-    subtracted.
+    The number is in base 128, with the most significant group first. The high bit of a byte says that another byte
+    follows. 1 is subtracted from every group except the last. Raises UndoError if it is truncated or above `most`.
     """
     number, cursor = 0, at
     while cursor < len(raw):
@@ -100,7 +99,7 @@ def read_varint(raw: bytes, at: int, most: int, field: str) -> tuple[int, int]:
 
 
 def expanded_amount(packed: int) -> int | None:
-    """The satoshi of a compressed amount (Core compressor.cpp DecompressAmount); None above MAX_MONEY."""
+    """Decompress an amount to satoshi (Core compressor.cpp DecompressAmount); None above MAX_MONEY."""
     if not packed:
         return 0
     packed, zeros = divmod(packed - 1, 10)
@@ -114,7 +113,7 @@ def expanded_amount(packed: int) -> int | None:
 
 
 def read_coin(undo: bytes, at: int) -> tuple[PackedCoin, int]:
-    """The coin at byte `at`, and the offset after it. Raises UndoError."""
+    """Return the coin at byte `at` and the offset after it. Raises UndoError if it is malformed."""
     code, cursor = read_varint(undo, at, _U32, "undo code")
     if code >> 1:
         _, cursor = read_varint(undo, cursor, _U32, "undo version")
@@ -134,7 +133,10 @@ def read_coin(undo: bytes, at: int) -> tuple[PackedCoin, int]:
 
 
 def read_count(undo: bytes, at: int, least: int, field: str) -> tuple[int, int]:
-    """A count of items of at least `least` bytes each, and the offset after it. Raises UndoError."""
+    """Return a count of items of at least `least` bytes each, and the offset after it.
+
+    Raises UndoError if it is too large.
+    """
     try:
         count, cursor = read_compact_size(undo, at, field)
     except FormatError as error:
@@ -146,17 +148,17 @@ def read_count(undo: bytes, at: int, least: int, field: str) -> tuple[int, int]:
 
 
 def check_end(undo: bytes, at: int) -> None:
-    """Raises UndoError for bytes after the last coin."""
+    """Raise UndoError if there are bytes after the last coin."""
     if at != len(undo):
         raise UndoError(f"{len(undo) - at} trailing bytes", offset=at, field="undo record")
 
 
 def spent_coins(undo: bytes, /) -> list[list[SpentCoin]]:
-    """The coins in an undo record without its check: for each transaction but the coinbase those of its inputs, in
-    order.
+    """Return the coins in an undo record without its check.
 
-    Raises UndoError for a truncated record, a number or count out of range, an amount above MAX_MONEY, a key that is
-    not on the curve, and trailing bytes.
+    The result has a list for each transaction except the coinbase, with the coins of its inputs in order. Raises
+    UndoError for a truncated record, a number or count out of range, an amount above MAX_MONEY, a key that is not on
+    the curve, or trailing bytes.
     """
     undo = snapshot(undo)
     total, cursor = read_count(undo, 0, 1, "undo transaction count")
@@ -179,7 +181,7 @@ def _spent(coin: PackedCoin, at: int) -> SpentCoin:
 
 
 def script_of(coin: PackedCoin, at: int) -> bytes:
-    """The script of the coin at byte `at`. Raises UndoError if its key is not on the curve."""
+    """Return the script of the coin at byte `at`. Raises UndoError if its key is not on the curve."""
     script = coin.script()
     if script is None:
         raise UndoError("the key is not on the curve", offset=at, field="undo script")
@@ -187,10 +189,16 @@ def script_of(coin: PackedCoin, at: int) -> bytes:
 
 
 def coins_of_block(record: bytes, raw: bytes, txs: Sequence[TxSpan]) -> list[list[tuple[PackedCoin, int]]]:
-    """The coins that each transaction of a block spends, each with its offset in the record; none for the coinbase.
+    """Return the coins that each transaction of a block spends, each with its offset in the record.
 
-    Raises UndoError for a record whose check does not fit it and the block's previous block, whose counts are not the
-    block's, in which a transaction pays more than it spends, or that spent_coins refuses.
+    The coinbase has none.
+
+    Raises UndoError if
+
+    - the check does not fit the record and the block's previous block,
+    - the counts are not the block's,
+    - a transaction pays more than it spends, or
+    - spent_coins would refuse the record.
     """
     size = len(record) - HASH_SIZE
     if size < 0:
@@ -232,6 +240,6 @@ def _coins_of_tx(
 
 
 def paid_by(raw: bytes, tx: TxSpan) -> int | None:
-    """The satoshi that a transaction pays; None if an output is negative or above MAX_MONEY."""
+    """Return the satoshi that a transaction pays; None if an output is negative or above MAX_MONEY."""
     values = [int.from_bytes(raw[at : at + 8], "little", signed=True) for at, _, _ in tx.outputs]
     return sum(values) if all(0 <= value <= MAX_MONEY for value in values) else None

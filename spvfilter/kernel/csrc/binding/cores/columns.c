@@ -193,11 +193,11 @@ static bool describe(const spv_core *core, const Py_buffer *view, const char *ki
 }
 
 static bool refuse_view(const spv_core *core, const Py_buffer *view, const char *format, bool strict) {
-    const char *wanted = "an iterable of what `encode` takes, or a row of text, byte strings or integers";
+    const char *wanted = "an iterable of keys for `encode`, or a row of text, byte strings or integers";
     if (core->encoder == SPV_ENCODE_BYTES)
         wanted = strict ? "a row of byte strings" : "n×w bytes in two dimensions, or integers or byte strings in one";
     else if (core->encoder == SPV_ENCODE_UTF8)
-        wanted = "an iterable of what `encode` takes, or text in one dimension";
+        wanted = "an iterable of keys for `encode`, or text in one dimension";
     else if (core->encoder != SPV_ENCODE_OWN)
         wanted = "integers in one dimension";
     PyObject *shown = PyUnicode_FromString(format);

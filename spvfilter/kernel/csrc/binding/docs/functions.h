@@ -6,62 +6,85 @@
     "bip37_scan_block($module, raw, bits, hash_funcs, tweak, flags)\n" \
     "--\n" \
     "\n" \
-    "The transactions of a block that a node's filter matches, in order, and the filter's bits after the block.\n" \
+    "Return the transactions of a block that a node's filter matches, in order, and the filter's bits after the block.\n" \
     "\n" \
-    "Each transaction is tested against the filter as the transactions before it have updated it (Core CMerkleBlock);\n" \
-    "`bits` itself is not changed. Raises FormatError as walk_block does, ParameterError for a number out of range."
+    "Each transaction is tested against the filter as the transactions before it have updated it (Core CMerkleBlock).\n" \
+    "\n" \
+    "Args:\n" \
+    "    raw: The block.\n" \
+    "    bits: Bits of the filter. They are not changed.\n" \
+    "    hash_funcs: Number of hash functions.\n" \
+    "    tweak: Tweak of the filter.\n" \
+    "    flags: Update flags of the filter (BIP-37 nFlags).\n" \
+    "\n" \
+    "Raises:\n" \
+    "    FormatError: The block is malformed, as in walk_block.\n" \
+    "    ParameterError: A number is out of range."
 #define SPV_DOC_bip37_scan_tx \
     "bip37_scan_tx($module, raw, bits, hash_funcs, tweak, flags)\n" \
     "--\n" \
     "\n" \
-    "Whether a node's filter matches one transaction, and the filter's bits after it.\n" \
+    "Return True if a node's filter matches a transaction, and the filter's bits after it.\n" \
     "\n" \
-    "Raises FormatError as parse_tx does, ParameterError for a number out of range."
+    "Args:\n" \
+    "    raw: The transaction.\n" \
+    "    bits: Bits of the filter. They are not changed.\n" \
+    "    hash_funcs: Number of hash functions.\n" \
+    "    tweak: Tweak of the filter.\n" \
+    "    flags: Update flags of the filter (BIP-37 nFlags).\n" \
+    "\n" \
+    "Raises:\n" \
+    "    FormatError: The transaction is malformed, as in parse_tx.\n" \
+    "    ParameterError: A number is out of range."
 #define SPV_DOC_check_block \
     "check_block($module, raw, /)\n" \
     "--\n" \
     "\n" \
-    "Check that a block's transactions are those that its header commits to, witnesses included.\n" \
+    "Check that a block's header commits to its transactions, and that the witness commitment fits their witnesses.\n" \
     "\n" \
-    "Raises FormatError for anything that walk_block refuses; with field \"merkle root\" for a wrong root or duplicated\n" \
-    "transactions (CVE-2012-2459); with field \"witness commitment\" for a commitment that is missing, wrong or without a\n" \
-    "nonce (Core CheckWitnessMalleation). A block without any witness needs no commitment: before segwit's activation\n" \
-    "such outputs have no meaning."
+    "A block without any witness needs no commitment: before the activation of segwit, outputs that look like a\n" \
+    "commitment have no meaning.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    FormatError: walk_block refuses the block. `field` is \"merkle root\" for a wrong root or duplicated transactions\n" \
+    "        (CVE-2012-2459). It is \"witness commitment\" if the commitment is missing, wrong or without a nonce (Core\n" \
+    "        CheckWitnessMalleation)."
 #define SPV_DOC_is_p2pk \
     "is_p2pk($module, script, /)\n" \
     "--\n" \
     "\n" \
-    "Whether a script is pay-to-public-key: one direct push of a key, then OP_CHECKSIG (Core Solver,\n" \
-    "MatchPayToPubkey)."
+    "Return True if a script is pay-to-public-key (Core Solver, MatchPayToPubkey).\n" \
+    "\n" \
+    "It is one direct push of a key, then OP_CHECKSIG."
 #define SPV_DOC_is_pubkey \
     "is_pubkey($module, data, /)\n" \
     "--\n" \
     "\n" \
-    "Whether `data` has the shape of a public key: 33 bytes that begin with 02 or 03, or 65 bytes that begin with 04,\n" \
-    "06 or 07.\n" \
+    "Return True if `data` has the shape of a public key (Core CPubKey::ValidSize).\n" \
     "\n" \
-    "The point need not be on the curve (Core CPubKey::ValidSize)."
+    "A public key has 33 bytes and begins with 02 or 03, or has 65 bytes and begins with 04, 06 or 07. Its point need not\n" \
+    "be on the curve."
 #define SPV_DOC_merkle_root \
     "merkle_root($module, leaves, /)\n" \
     "--\n" \
     "\n" \
-    "The Merkle root of one or more hashes, and whether two equal neighbours make it ambiguous (CVE-2012-2459).\n" \
+    "Return the merkle root of hashes, and True if two equal neighbors make it ambiguous (CVE-2012-2459).\n" \
     "\n" \
-    "An odd level repeats its last hash, which does not count as ambiguous (Core consensus/merkle.cpp). Raises\n" \
-    "ParameterError for no hashes, or for one that does not have 32 bytes."
+    "A level with an odd number of hashes repeats its last hash, which does not count as ambiguous (Core\n" \
+    "consensus/merkle.cpp). Raises ParameterError if there are no hashes, or if a hash does not have 32 bytes."
 #define SPV_DOC_multisig_keys \
     "multisig_keys($module, script, /)\n" \
     "--\n" \
     "\n" \
-    "The keys of a bare multisig script, or [] for any other script.\n" \
+    "Return the keys of a bare multisig script, or [] for any other script.\n" \
     "\n" \
-    "That is OP_m, n pushes of keys, OP_n, OP_CHECKMULTISIG and nothing after it, 1 ≤ m ≤ n ≤ 16 (Core Solver,\n" \
+    "A bare multisig script is OP_m, n pushes of keys, OP_n and OP_CHECKMULTISIG, with 1 ≤ m ≤ n ≤ 16 (Core Solver,\n" \
     "MatchMultisig)."
 #define SPV_DOC_parse_tx \
     "parse_tx($module, raw, /)\n" \
     "--\n" \
     "\n" \
-    "The one transaction that fills `raw`. Raises FormatError as walk_tx does, and for trailing bytes."
+    "Parse the transaction that fills `raw`. Raises FormatError as walk_tx does, and for trailing bytes."
 #define SPV_DOC_spent_outpoints \
     "spent_outpoints($module, raw, /)\n" \
     "--\n" \
@@ -71,235 +94,334 @@
     "strip_witness($module, raw, tx)\n" \
     "--\n" \
     "\n" \
-    "The transaction's bytes without marker, flag and witness, to which its txid commits (BIP-144).\n" \
+    "Return the bytes of a transaction without marker, flag and witness (BIP-144).\n" \
     "\n" \
-    "Raises ParameterError for a span that is not of a transaction in `raw`."
+    "The txid is the hash of these bytes.\n" \
+    "\n" \
+    "Raises ParameterError for a span that does not belong to a transaction in `raw`."
 #define SPV_DOC_txid \
     "txid($module, raw, tx)\n" \
     "--\n" \
     "\n" \
-    "sha256d of the stripped transaction, 32 bytes in wire order. Raises ParameterError as strip_witness does."
+    "Return the sha256d of the stripped transaction, 32 bytes in wire order.\n" \
+    "\n" \
+    "Raises ParameterError as strip_witness does."
 #define SPV_DOC_walk_block \
     "walk_block($module, raw, /)\n" \
     "--\n" \
     "\n" \
-    "The transactions of the block that fills `raw`, in order.\n" \
+    "Yield the transactions of the block that fills `raw`, in order.\n" \
     "\n" \
-    "The iterator raises FormatError for a short header, no transactions, anything that walk_tx refuses, and trailing\n" \
-    "bytes: exhaust it before trusting what it yielded."
+    "The iterator raises FormatError for a short header, a block without transactions, a transaction that walk_tx\n" \
+    "refuses, and trailing bytes. Iterate to the end before you trust the transactions that it yielded."
 #define SPV_DOC_walk_tx \
     "walk_tx($module, raw, at=0)\n" \
     "--\n" \
     "\n" \
-    "The transaction that starts at byte `at`, by the rules of Core's UnserializeTransaction (witness allowed).\n" \
+    "Parse the transaction that starts at byte `at`, by the rules of Core's UnserializeTransaction (witness allowed).\n" \
     "\n" \
-    "Raises FormatError for a truncated transaction, a non-canonical CompactSize, a count or length that the remaining\n" \
-    "bytes cannot hold, an unknown segwit flag, and a superfluous witness; ParameterError for a negative offset."
+    "Raises FormatError for a truncated transaction, a CompactSize that is not canonical, an unknown segwit flag, a\n" \
+    "superfluous witness, or a count or length that the remaining bytes cannot hold. Raises ParameterError for a negative\n" \
+    "offset."
 #define SPV_DOC_wtxid \
     "wtxid($module, raw, tx)\n" \
     "--\n" \
     "\n" \
-    "sha256d of the transaction with its witness, 32 bytes (BIP-141). Raises ParameterError as strip_witness does."
+    "Return the sha256d of the transaction with its witness (BIP-141). Raises ParameterError as strip_witness does."
 #define SPV_DOC_decode_address \
     "decode_address($module, text, p2pkh_version, p2sh_version, hrp, /)\n" \
     "--\n" \
     "\n" \
-    "The scriptPubKey of a valid address of a network with these parameters, or None, which leaves the address to\n" \
-    "spvfilter.address.\n" \
+    "Return the scriptPubKey of a valid address, or None to leave the address to spvfilter.address.\n" \
     "\n" \
-    "The reference leaves all of them. The compiled twin decodes most valid addresses; it leaves those that\n" \
-    "spvfilter.address refuses. Raises ParameterError for a version byte that is not from 0 to 255, TypeError for\n" \
-    "parameters of other types."
+    "The reference leaves all addresses. The compiled twin decodes most valid addresses, and leaves all others.\n" \
+    "\n" \
+    "Args:\n" \
+    "    text: The address.\n" \
+    "    p2pkh_version: Version byte of the network's P2PKH addresses.\n" \
+    "    p2sh_version: Version byte of the network's P2SH addresses.\n" \
+    "    hrp: Human-readable part of the network's bech32 addresses.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    ParameterError: A version byte is not from 0 to 255.\n" \
+    "    TypeError: An argument has another type."
 #define SPV_DOC_encode_address \
     "encode_address($module, script, p2pkh_version, p2sh_version, hrp, /)\n" \
     "--\n" \
     "\n" \
-    "The address of a P2PKH, P2SH or witness scriptPubKey on a network with these parameters; None if it has none.\n" \
+    "Return the address of a P2PKH, P2SH or witness scriptPubKey; None if the script has no address.\n" \
     "\n" \
-    "Without a human-readable part (an empty one) a network has no segwit addresses. Raises ParameterError for a version\n" \
-    "byte that is not from 0 to 255, and if a witness program has no bech32 string with this human-readable part;\n" \
-    "TypeError for parameters of other types."
+    "Args:\n" \
+    "    script: The scriptPubKey.\n" \
+    "    p2pkh_version: Version byte of the network's P2PKH addresses.\n" \
+    "    p2sh_version: Version byte of the network's P2SH addresses.\n" \
+    "    hrp: Human-readable part of the network's bech32 addresses. If it is empty, the network has no segwit addresses.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    ParameterError: A version byte is not from 0 to 255, or a witness program has no bech32 string with this\n" \
+    "        human-readable part.\n" \
+    "    TypeError: An argument has another type."
 #define SPV_DOC_read_at \
     "read_at($module, descriptor, offset, size, key, /)\n" \
     "--\n" \
     "\n" \
-    "Up to `size` bytes of an open file, from `offset` on, XORed with `key`; fewer at the end of the file.\n" \
+    "Read up to `size` bytes of an open file and XOR them with `key`. At the end of the file there may be fewer bytes.\n" \
     "\n" \
-    "The key has 8 bytes and is repeated from the start of the file, or it is empty. Raises OSError, and ParameterError\n" \
-    "for a key of another size, for negative numbers, and for a size above MAX_BLOCK_SIZE."
+    "Args:\n" \
+    "    descriptor: File descriptor of the open file.\n" \
+    "    offset: Offset of the first byte in the file.\n" \
+    "    size: Number of bytes, at most MAX_BLOCK_SIZE.\n" \
+    "    key: Key of 8 bytes that is repeated from the start of the file; or empty bytes.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    ParameterError: The key has another size, a number is negative, or the size is too large.\n" \
+    "    OSError: The file cannot be read."
 #define SPV_DOC_joined_frames \
     "joined_frames($module, stream, magic, /)\n" \
     "--\n" \
     "\n" \
-    "As `sound_frames`, but successive cfilter messages that have a basic filter and are well-formed are one item.\n" \
+    "Like `sound_frames`, but return successive cfilter messages with basic filters as one item.\n" \
     "\n" \
-    "It is the hash of the block and the filter of each, and how many bytes of the stream these messages have. A cfilter\n" \
-    "message of another filter type, or with a block hash, length and filter (BIP-157 § cfilter) that are not all of its\n" \
-    "payload, is an item of its own.\n" \
+    "The item is a pair: a list with the block hash and the filter of each message, and the number of bytes of these\n" \
+    "messages.\n" \
+    "\n" \
+    "A cfilter message is an item of its own if it has another filter type. The same holds if block hash, length and\n" \
+    "filter (BIP-157 § cfilter) do not take up exactly the payload.\n" \
     "\n" \
     "Raises ParameterError unless the magic has 4 bytes."
 #define SPV_DOC_sound_frames \
     "sound_frames($module, stream, magic, /)\n" \
     "--\n" \
     "\n" \
-    "The sound messages at the head of a stream, each its command and payload, and how many bytes they have with their\n" \
-    "envelopes.\n" \
+    "Return the sound messages at the head of a stream, and the number of bytes that they take.\n" \
     "\n" \
-    "It ends before the first message that is incomplete or unsound: of another magic, with a payload above 4,000,000\n" \
-    "bytes, a command other than 1 to 12 printable ASCII characters padded with NULs, or a wrong checksum (the first 4\n" \
-    "bytes of sha256d(payload)).\n" \
+    "Reading stops before the first message that is incomplete or not sound. A message is not sound if it has\n" \
     "\n" \
-    "Raises ParameterError unless the magic has 4 bytes."
+    "- another magic,\n" \
+    "- a payload of more than 4,000,000 bytes,\n" \
+    "- a command other than 1 to 12 printable ASCII characters padded with NULs,\n" \
+    "- a wrong checksum (the first 4 bytes of sha256d(payload)).\n" \
+    "\n" \
+    "Returns:\n" \
+    "    Command and payload of each message, and the number of bytes of these messages with their envelopes.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    ParameterError: The magic does not have 4 bytes."
 #define SPV_DOC_gcs_build \
     "gcs_build($module, items, key, p, m)\n" \
     "--\n" \
     "\n" \
-    "The Golomb-coded set of the distinct `items` under a SipHash key of 16 bytes.\n" \
+    "Build the Golomb-coded set of the distinct `items`.\n" \
     "\n" \
-    "Raises ParameterError unless 1 ≤ P ≤ 32 and 1 ≤ M < 2^32, for a key of another length, and for more than 2^25 items."
+    "Args:\n" \
+    "    items: The items, each bytes.\n" \
+    "    key: SipHash key of 16 bytes.\n" \
+    "    p: P, the number of bits of a remainder, from 1 to 32.\n" \
+    "    m: M, the inverse of the false-positive rate, from 1 to 2^32 - 1.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    ParameterError: An argument is out of range, the key has another length, or there are more than 2^25 items."
 #define SPV_DOC_gcs_check \
     "gcs_check($module, data, p)\n" \
     "--\n" \
     "\n" \
-    "N, the number of values in a set, all of which are decoded.\n" \
+    "Decode a whole set and return N, the number of its values.\n" \
     "\n" \
-    "Raises FormatError for an N that is not canonical, is above 2^25 or is more than the bytes can hold, for bits that\n" \
-    "end within an element, and for trailing bytes. Padding bits are ignored (Core GCSFilter). Raises ParameterError\n" \
-    "unless 1 ≤ P ≤ 32."
+    "Padding bits are ignored (Core GCSFilter).\n" \
+    "\n" \
+    "Raises:\n" \
+    "    FormatError: N is not canonical, above 2^25, or more than the bytes can hold; the bits end within an element; or\n" \
+    "        there are trailing bytes.\n" \
+    "    ParameterError: P is not from 1 to 32."
 #define SPV_DOC_chain_filter_headers \
     "chain_filter_headers($module, hashes, previous, /)\n" \
     "--\n" \
     "\n" \
-    "The filter headers, 32 bytes each, of blocks with these filter hashes, 32 bytes each; `previous` is the one\n" \
-    "before the first.\n" \
+    "Return the filter headers, 32 bytes each, of successive blocks.\n" \
     "\n" \
-    "Each is the double SHA-256 of the filter hash and the filter header before it (BIP-157 § Filter Headers). Raises\n" \
-    "ParameterError for other lengths."
+    "A filter header is the double SHA-256 of the filter hash and the filter header before it (BIP-157 § Filter Headers).\n" \
+    "\n" \
+    "Args:\n" \
+    "    hashes: Filter hashes of the blocks, 32 bytes each.\n" \
+    "    previous: The filter header before the first block.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    ParameterError: An argument has another length."
 #define SPV_DOC_filter_hashes \
     "filter_hashes($module, filters, /)\n" \
     "--\n" \
     "\n" \
-    "The filter hashes, 32 bytes each, of compact filters: the double SHA-256 of each (BIP-157 § Filter Headers)."
+    "Return the filter hashes, 32 bytes each, of compact filters.\n" \
+    "\n" \
+    "A filter hash is the double SHA-256 of the filter (BIP-157 § Filter Headers)."
 #define SPV_DOC_find_header \
     "find_header($module, indexes, block_hash, /)\n" \
     "--\n" \
     "\n" \
-    "Where a header with this hash may be: each index with its first four bytes, by its place, and the header's number\n" \
-    "there.\n" \
+    "Return where a header with this hash may be: positions in `indexes`, and the number of the header in that index.\n" \
     "\n" \
-    "Raises ParameterError for a hash of another length and for bytes that are no index."
+    "An index is listed if it contains the first four bytes of the hash. Raises ParameterError for a hash of another\n" \
+    "length, and for bytes that are not an index."
 #define SPV_DOC_header_bits \
     "header_bits($module, headers, /)\n" \
     "--\n" \
     "\n" \
-    "The compact bits of headers, 80 bytes each, in order: bits, and the number of consecutive headers that have them.\n" \
+    "Return the compact bits of headers, 80 bytes each, as runs: the bits, and the number of headers that have them.\n" \
     "\n" \
     "Raises FormatError if the last header is truncated."
 #define SPV_DOC_header_hashes \
     "header_hashes($module, headers, /)\n" \
     "--\n" \
     "\n" \
-    "The block hashes, 32 bytes each, of headers of 80 bytes each.\n" \
+    "Return the block hashes, 32 bytes each, of headers of 80 bytes each.\n" \
     "\n" \
     "Raises FormatError if the last header is truncated."
 #define SPV_DOC_index_headers \
     "index_headers($module, headers, last, /)\n" \
     "--\n" \
     "\n" \
-    "An index by hash of up to 65,536 headers, 80 bytes each, that follow each other; `last` is the hash of the last\n" \
-    "one.\n" \
+    "Return an index by hash of headers that follow each other.\n" \
     "\n" \
-    "It has the first four bytes of each hash, in ascending order, and then, in the same order, the numbers of the\n" \
-    "headers, u16 LE. Those with equal bytes are in the order of their numbers. Raises FormatError if the last header is\n" \
-    "truncated, ParameterError for none, for too many and for a hash of another length."
+    "The index has the first four bytes of each hash, in ascending order, and then the numbers of the headers in the same\n" \
+    "order, u16 little endian. Headers with equal bytes are in the order of their numbers.\n" \
+    "\n" \
+    "Args:\n" \
+    "    headers: 1 to 65,536 headers, 80 bytes each.\n" \
+    "    last: Hash of the last header.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    FormatError: The last header is truncated.\n" \
+    "    ParameterError: There are no headers or too many, or the hash has another length."
 #define SPV_DOC_join_indexes \
     "join_indexes($module, indexes, /)\n" \
     "--\n" \
     "\n" \
-    "The index of all headers of several indexes, in which those of each are numbered after those of the one before\n" \
-    "it.\n" \
+    "Return the index of all headers of several indexes. The headers of each index are numbered after those before it.\n" \
     "\n" \
-    "Raises ParameterError for no headers, for more than 65,536, and for bytes that are no index."
+    "Raises ParameterError for no headers, for more than 65,536, and for bytes that are not an index."
 #define SPV_DOC_judge_headers \
     "judge_headers($module, headers, hashes, times, usual, late, late_by, least_version, latest, /)\n" \
     "--\n" \
     "\n" \
-    "How many headers, 80 bytes each, obey the rules from the first one on, and how many of these are late.\n" \
+    "Return how many headers, from the first one, obey the rules, and how many of these are late.\n" \
     "\n" \
-    "A header is late if its time is more than `late_by` seconds above the one before it. Its bits must be those of\n" \
-    "`late`, of others those of `usual`: each is bits u32 LE and the target 32 bytes LE, which the hash must not exceed.\n" \
-    "The time must be above the median of the eleven times before it and at most `latest`, the version at least\n" \
-    "`least_version`. `hashes` are those of the headers, 32 bytes each; `times` are those of up to eleven headers before\n" \
-    "them, u32 LE, oldest first. Links are not checked.\n" \
+    "A header is late if its time is more than `late_by` seconds after the header before it. The rules are:\n" \
     "\n" \
-    "Raises FormatError if the last header is truncated, ParameterError for other sizes and numbers that no header could\n" \
-    "have."
+    "- The bits equal those in `usual`, or those in `late` for a late header.\n" \
+    "- The block hash is at most the target in `usual` or `late`.\n" \
+    "- The time is above the median of the eleven times before it, and at most `latest`.\n" \
+    "- The version is at least `least_version`.\n" \
+    "\n" \
+    "Links between the headers are not checked.\n" \
+    "\n" \
+    "Args:\n" \
+    "    headers: The headers, 80 bytes each.\n" \
+    "    hashes: Their block hashes, 32 bytes each.\n" \
+    "    times: Times of 1 to 11 headers before them, u32 little endian, oldest first.\n" \
+    "    usual: Bits (u32 little endian) and target (32 bytes little endian) of headers that are not late.\n" \
+    "    late: Bits and target of late headers.\n" \
+    "    late_by: Seconds.\n" \
+    "    least_version: Lowest version.\n" \
+    "    latest: Latest time, in seconds since 1970.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    FormatError: The last header is truncated.\n" \
+    "    ParameterError: An argument has another size, or a number that no header can have."
 #define SPV_DOC_linked_headers \
     "linked_headers($module, headers, hashes, /)\n" \
     "--\n" \
     "\n" \
-    "How many headers, 80 bytes each, follow each other from the first one on; `hashes` are theirs, 32 bytes each.\n" \
+    "Return how many headers, from the first one, follow each other without a break.\n" \
     "\n" \
-    "Raises FormatError if the last header is truncated, ParameterError unless there is a hash for each header."
+    "Args:\n" \
+    "    headers: The headers, 80 bytes each.\n" \
+    "    hashes: Their block hashes, 32 bytes each.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    FormatError: The last header is truncated.\n" \
+    "    ParameterError: The number of hashes is not the number of headers."
 #define SPV_DOC_extract_matches \
     "extract_matches($module, root, total, hashes, flags, /)\n" \
     "--\n" \
     "\n" \
-    "What a partial merkle tree proves: the matched transactions in block order, and whether an inner node also parses\n" \
-    "as one.\n" \
+    "Verify a partial merkle tree as Core's CPartialMerkleTree::ExtractMatches does.\n" \
     "\n" \
-    "Follows Core's CPartialMerkleTree::ExtractMatches. Raises ProofError, whose `cause` is the first Flaw of the tree,\n" \
-    "depth first and left before right, and ParameterError for a hash that does not have 32 bytes."
+    "Args:\n" \
+    "    root: Merkle root of the block's header.\n" \
+    "    total: Number of transactions of the block.\n" \
+    "    hashes: Hashes of the tree, 32 bytes each.\n" \
+    "    flags: Flag bits of the tree.\n" \
+    "\n" \
+    "Returns:\n" \
+    "    The matched transactions in block order, and True if an inner node also parses as a transaction.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    ProofError: The tree is invalid; `cause` is its first Flaw, depth first and left before right.\n" \
+    "    ParameterError: A hash does not have 32 bytes."
 #define SPV_DOC_parse_merkleblock \
     "parse_merkleblock($module, raw, /)\n" \
     "--\n" \
     "\n" \
-    "The number of transactions, the hashes and the flag bytes of a merkleblock payload, whose first 80 bytes are the\n" \
-    "header.\n" \
+    "Return the number of transactions, the hashes and the flag bytes of a merkleblock payload.\n" \
     "\n" \
-    "Raises FormatError if it is truncated, has trailing bytes, or has more hashes or flag bytes than any block needs."
+    "The first 80 bytes of the payload are the header. Raises FormatError if it is truncated, has trailing bytes, or has\n" \
+    "more hashes or flag bytes than any block needs."
 #define SPV_DOC_hit_lines \
     "hit_lines($module, packed, form, labels, block_hash, height, time, p2pkh_version, p2sh_version, hrp)\n" \
     "--\n" \
     "\n" \
-    "A block's packed hits as lines, each with \\n at its end: of CSV if `form` is 0, JSON objects if it is 1.\n" \
+    "Return the packed hits of a block as lines of CSV or JSON. Each line ends with a newline.\n" \
     "\n" \
-    "The columns: kind (output or input), block_hash, height, time, txid, index, outpoint_txid, outpoint_index, value,\n" \
-    "script_pubkey, address, label, coinbase (whether the position is 0), fee. Hashes are reversed hex. What is unknown\n" \
-    "is an empty cell, or null.\n" \
+    "The columns are kind (output or input), block_hash, height, time, txid, index, outpoint_txid, outpoint_index, value,\n" \
+    "script_pubkey, address, label, coinbase (true if the position is 0) and fee. Hashes are in hex as block explorers\n" \
+    "show them. An unknown value is an empty cell or null.\n" \
     "\n" \
-    "`labels` has the labels of entries as the lines show them: a cell with its quotes, or a JSON string with them; None\n" \
-    "is none. `block_hash` has 32 bytes, in wire order; `time` is that of the block; the last three parameters are the\n" \
-    "network's, as encode_address takes them.\n" \
+    "Args:\n" \
+    "    packed: The packed hits.\n" \
+    "    form: 0 for CSV, 1 for JSON objects.\n" \
+    "    labels: Labels of entries as the lines show them: a CSV cell with its quotes, or a JSON string with its quotes;\n" \
+    "        None for no label.\n" \
+    "    block_hash: Hash of the block, 32 bytes in wire order.\n" \
+    "    height: Height of the block; None if it is not known.\n" \
+    "    time: Time of the block, in seconds since 1970.\n" \
+    "    p2pkh_version: Version byte of the network's P2PKH addresses.\n" \
+    "    p2sh_version: Version byte of the network's P2SH addresses.\n" \
+    "    hrp: Human-readable part of the network's bech32 addresses.\n" \
     "\n" \
-    "Raises FormatError for bytes that are not packed hits, ParameterError for parameters out of range and as\n" \
-    "encode_address does, and TypeError for parameters of other types."
+    "Raises:\n" \
+    "    FormatError: The bytes are not packed hits.\n" \
+    "    ParameterError: An argument is out of range, or an address cannot be encoded.\n" \
+    "    TypeError: An argument has another type."
 #define SPV_DOC_hit_sums \
     "hit_sums($module, packed, /)\n" \
     "--\n" \
     "\n" \
-    "What the hits of each entry come to, in the order of entries: (entry, matches, received, spent, unknown).\n" \
+    "Return the sums of the hits of each entry, in the order of entries.\n" \
     "\n" \
-    "`received` are the satoshi of its outputs and `spent` those of its spends, where known; `unknown` is the number of\n" \
-    "its hits without a value. Raises FormatError for bytes that are not packed hits, and where a sum exceeds 64 bits."
+    "Returns:\n" \
+    "    Tuples (entry, matches, received, spent, unknown): the number of hits, the satoshi of the outputs, the satoshi\n" \
+    "    of the spends, and the number of hits without a value.\n" \
+    "\n" \
+    "Raises:\n" \
+    "    FormatError: The bytes are not packed hits, or a sum exceeds 64 bits."
 #define SPV_DOC_pack_hits \
     "pack_hits($module, hits, /)\n" \
     "--\n" \
     "\n" \
-    "Hits as packed hits. Raises TypeError and ParameterError for what is no hit of a scan."
+    "Return hits as packed hits. Raises TypeError and ParameterError for a value that a scan does not return."
 #define SPV_DOC_unpack_hits \
     "unpack_hits($module, packed, /)\n" \
     "--\n" \
     "\n" \
-    "Packed hits as hits. Raises FormatError for bytes that are not packed hits."
+    "Return packed hits as hits. Raises FormatError for bytes that are not packed hits."
 #define SPV_DOC_spent_coins \
     "spent_coins($module, undo, /)\n" \
     "--\n" \
     "\n" \
-    "The coins in an undo record without its check: for each transaction but the coinbase those of its inputs, in\n" \
-    "order.\n" \
+    "Return the coins in an undo record without its check.\n" \
     "\n" \
-    "Raises UndoError for a truncated record, a number or count out of range, an amount above MAX_MONEY, a key that is\n" \
-    "not on the curve, and trailing bytes."
+    "The result has a list for each transaction except the coinbase, with the coins of its inputs in order. Raises\n" \
+    "UndoError for a truncated record, a number or count out of range, an amount above MAX_MONEY, a key that is not on\n" \
+    "the curve, or trailing bytes."
 
 #endif
