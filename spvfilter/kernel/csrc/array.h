@@ -1,4 +1,4 @@
-/* Arrays that double: {items, count, room}, all zero when empty, `items` to be freed. */
+/* Arrays that double their size: {items, count, room}. An empty array is all zero. The caller frees `items`. */
 #ifndef SPV_ARRAY_H
 #define SPV_ARRAY_H
 
@@ -8,7 +8,8 @@
 
 enum { SPV_ARRAY_LEAST = 16 }; /* items of the first allocation */
 
-/* `items` with room for one more than `count`: the same, or moved and twice as long. NULL: no memory; `items` is unchanged. */
+/* Returns `items` with room for one more item than `count`: the same memory, or moved memory of twice the size.
+   NULL: no memory; `items` is unchanged. */
 SPV_INLINE void *spv_array_grown(void *items, size_t count, size_t *room, size_t item_size) {
     if (SPV_LIKELY(count < *room))
         return items;

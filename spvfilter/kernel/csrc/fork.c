@@ -5,13 +5,13 @@
 
 atomic_uint spv_generation_now = 1;
 
-static atomic_uint changes;   /* in progress */
-static atomic_bool forking;   /* no change may begin */
+static atomic_uint changes;   /* number of changes in progress */
+static atomic_bool forking;   /* true: no change may begin */
 static pthread_mutex_t one_fork = PTHREAD_MUTEX_INITIALIZER, one_repair = PTHREAD_MUTEX_INITIALIZER;
 
 void spv_begin_change(void) {
     for (;;) {
-        atomic_fetch_add(&changes, 1); /* sequentially consistent, as is `forking`: one of the two sees the other */
+        atomic_fetch_add(&changes, 1); /* sequentially consistent, as `forking` is: the fork or the change sees the other one */
         if (SPV_LIKELY(!atomic_load(&forking)))
             return;
         atomic_fetch_sub(&changes, 1);
@@ -55,7 +55,7 @@ static void after_fork_in_parent(void) {
 
 static void after_fork_in_child(void) {
     atomic_fetch_add(&spv_generation_now, 1);
-    atomic_store(&changes, 0); /* counts the parent's threads that were about to wait */
+    atomic_store(&changes, 0); /* it counted threads of the parent */
     atomic_store(&forking, false);
     pthread_mutex_init(&one_fork, NULL);
     pthread_mutex_init(&one_repair, NULL);

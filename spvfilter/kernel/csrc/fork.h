@@ -1,9 +1,12 @@
-/* Forks of the process. A fork copies all of its memory, but only the thread that forks. So a child may find counts of threads that do not
-   exist there, locks that they hold, and a table half-way through a change.
+/* Forks of the process.
 
-   Locks and counts of threads are stamped with the generation of their process; a child, whose generation differs, knows by that that
-   they are the parent's. Data that must never be seen half-changed is changed between spv_begin_change and spv_end_change: a fork waits
-   for the end of such changes. */
+   A fork copies the memory of the process, but only one thread: the thread that forks. The child may therefore find
+   counts of threads that do not exist in it, locks that such threads hold, and a table in the middle of a change.
+
+   Locks and counts of threads contain the generation of their process. A child has another generation than its
+   parent and recognizes by this which locks and counts belong to the parent. Data that must never be seen in the
+   middle of a change is changed between spv_begin_change and spv_end_change. A fork waits for the end of such
+   changes. */
 #ifndef SPV_FORK_H
 #define SPV_FORK_H
 
@@ -13,25 +16,25 @@
 
 extern atomic_uint spv_generation_now;
 
-/* 1 in the first process; one more in a child than in its parent. */
+/* 1 in the first process. A child has one more than its parent. */
 SPV_INLINE unsigned spv_generation(void) {
     return atomic_load_explicit(&spv_generation_now, memory_order_relaxed);
 }
 
-/* Makes all later forks wait for changes and be counted; does nothing when called again. False: no memory. */
+/* Makes all later forks wait for changes, and counts them. A second call does nothing. False: no memory. */
 bool spv_watch_forks(void);
 
 /* The start and end of a change. Between them, the thread must wait neither for a lock nor for Python. */
 void spv_begin_change(void);
 void spv_end_change(void);
 
-/* Serialise the repairs in a child, one for each lock. */
+/* Only one thread of a child at a time repairs a lock. */
 void spv_begin_repair(void);
 void spv_end_repair(void);
 
-/* The number of threads inside a section; in a child, the parent's do not count. All zero: none. */
+/* The number of threads inside a section. Threads of the parent do not count in a child. All zero: none. */
 typedef struct {
-    _Atomic uint64_t inside; /* the generation, then 32 bits of count */
+    _Atomic uint64_t inside; /* the generation in the upper 32 bits, the count in the lower 32 bits */
 } spv_visitors;
 
 SPV_INLINE void spv_visit(spv_visitors *visitors) {

@@ -1,15 +1,16 @@
 /* The ground of the kernel's C: status, error, bytes, little-endian loads, compiler hints.
 
-   The folders are floors. A file includes files of its own folder and of lower floors; folders of one floor include nothing of each other.
+   The folders are floors. A file includes files of its own folder and of lower floors only. Folders of the same
+   floor do not include each other. The floors, from the top:
 
-       binding              Python's types and functions
-       watch  bloom  gcs    the exact scan; Bloom filters, generic and BIP-37; Golomb-coded sets
-       block                transactions and blocks: walking, txids, Merkle roots, scripts, headers
-       hash                 SHA-256, MurmurHash3, SipHash
-       spv.h, array.h, fork.h
+   - binding: Python's types and functions
+   - watch, bloom, gcs: the exact scan; Bloom filters, generic and BIP-37; Golomb-coded sets
+   - block: transactions and blocks (walking, txids, merkle roots, scripts, headers)
+   - hash: SHA-256, MurmurHash3, SipHash
+   - spv.h, array.h, fork.h
 
-   Nothing below binding/ knows Python or has mutable globals, except for the processor's features, which are detected once, and the
-   count of forks. tests/test_house.py holds the plan. */
+   Below binding/, nothing depends on Python, and there are no mutable globals. The exceptions are the processor's
+   features, which are detected once, and the count of forks. tests/test_house.py checks the floors. */
 #ifndef SPV_H
 #define SPV_H
 
@@ -26,25 +27,25 @@
 /* The result of a function that can fail; its outputs are undefined unless it is SPV_OK. */
 typedef enum {
     SPV_OK = 0,
-    SPV_FLAW,     /* a proof that does not hold: spv_error's field says why; the binding raises ProofError */
+    SPV_FLAW,     /* a proof is invalid: the field of spv_error says why; the binding raises ProofError */
     SPV_FORMAT,   /* malformed bytes: spv_error says where; the binding raises FormatError */
-    SPV_UNDO,     /* an undo record that is malformed, damaged or of another block: spv_error says where; UndoError */
-    SPV_NOMEM,    /* no memory: MemoryError */
-    SPV_RANGE     /* more than a 32-bit number can count: OverflowError */
+    SPV_UNDO,     /* an undo record is malformed, damaged or of another block: spv_error says where; the binding raises UndoError */
+    SPV_NOMEM,    /* no memory: the binding raises MemoryError */
+    SPV_RANGE     /* a number exceeds 32 bits: the binding raises OverflowError */
 } spv_status;
 
-/* The contents of a FormatError: offset, field and message are those of the pure twin. */
+/* The contents of a FormatError. Offset, field and message are the same as in the pure twin. */
 typedef struct {
-    size_t offset; /* absolute, bytes */
+    size_t offset; /* absolute, in bytes */
     const char *field; /* a string literal */
     char message[160];
 } spv_error;
 
-/* Fills `error` (printf's rules) and returns SPV_FORMAT. */
+/* Fills `error` (`format` as for printf) and returns SPV_FORMAT. */
 SPV_COLD spv_status spv_refuse(spv_error *error, size_t offset, const char *field, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* A view of bytes, which it does not own. `data` is NULL if the value is missing. */
+/* A view of bytes that it does not own. `data` is NULL if the value is missing. */
 typedef struct {
     const uint8_t *data;
     size_t size;

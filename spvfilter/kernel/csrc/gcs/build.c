@@ -1,18 +1,19 @@
-/* Building a set: the hashes of its items are sorted; items are compared only where hashes are equal, and duplicates dropped. */
+/* Building a set: the hashes of its items are sorted, and duplicates are dropped. Items are compared only if their
+   hashes are equal. */
 #include "gcs/build.h"
 
 #include "hash/siphash/many.h"
 
 #include <stdlib.h>
 
-enum { MAX_BITS = 18, FEW = 24 }; /* upper bits that are sorted by at once; hashes that are fastest sorted by insertion */
+enum { MAX_BITS = 18, FEW = 24 }; /* most upper bits for one pass of sorting; number of hashes up to which insertion sort is fastest */
 
 static int by_value(const void *left, const void *right) {
     const uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
     return (a > b) - (a < b);
 }
 
-/* Of hashes that are nearly sorted, or few. */
+/* Insertion sort, for hashes that are nearly sorted, or few. */
 static void sort_few(uint64_t *hashes, size_t count) {
     for (size_t i = 1; i < count; i++) {
         const uint64_t hash = hashes[i];
@@ -23,7 +24,7 @@ static void sort_few(uint64_t *hashes, size_t count) {
     }
 }
 
-/* Upper bits by which one or so falls into a bucket. */
+/* The number of upper bits that gives about one hash per bucket. */
 static unsigned bucket_bits(size_t count) {
     unsigned bits = 1;
     while (bits < MAX_BITS && (size_t)1 << bits < count)
@@ -31,7 +32,7 @@ static unsigned bucket_bits(size_t count) {
     return bits;
 }
 
-/* Into buckets by their upper bits, then by insertion; `ends` has room for 2^bits. */
+/* Sorts hashes into buckets by their upper bits, then by insertion. `ends` has room for 2^bits numbers. */
 static void sort(const uint64_t *hashes, size_t count, unsigned bits, uint32_t *ends, uint64_t *sorted) {
     const unsigned shift = 64 - bits;
     const size_t buckets = (size_t)1 << bits;
@@ -39,13 +40,13 @@ static void sort(const uint64_t *hashes, size_t count, unsigned bits, uint32_t *
     memset(ends, 0, buckets * sizeof *ends);
     for (size_t i = 0; i < count; i++)
         ends[hashes[i] >> shift]++;
-    for (size_t bucket = 0, sum = 0; bucket < buckets; bucket++) { /* where each starts, */
+    for (size_t bucket = 0, sum = 0; bucket < buckets; bucket++) { /* ends[bucket] becomes the start of the bucket, */
         const uint32_t here = ends[bucket];
         ends[bucket] = (uint32_t)sum;
         sum += here;
         most = here > most ? here : most;
     }
-    for (size_t i = 0; i < count; i++) /* and when all are in their places, where it ends */
+    for (size_t i = 0; i < count; i++) /* and its end when all hashes are in their buckets */
         sorted[ends[hashes[i] >> shift]++] = hashes[i];
     for (size_t bucket = 0, start = 0; most > FEW && bucket < buckets; start = ends[bucket++])
         if (ends[bucket] - start > FEW)
@@ -53,7 +54,7 @@ static void sort(const uint64_t *hashes, size_t count, unsigned bits, uint32_t *
     sort_few(sorted, count);
 }
 
-/* An item whose hash another one has. */
+/* An item that has the same hash as another item. */
 typedef struct {
     uint64_t hash;
     const spv_bytes *item;
@@ -68,14 +69,14 @@ static int by_content(const void *left, const void *right) {
     return memcmp(a->item->data, b->item->data, a->item->size);
 }
 
-/* Keeps of equal hashes as many as there are different items with it; *count becomes how many are left. */
+/* For equal hashes, keeps one hash for each different item. *count becomes the number of hashes that are left. */
 static spv_status drop_repeated(const spv_bytes *items, const uint64_t *hashes, uint64_t *sorted, size_t *count) {
     size_t equal = 0, twins = 0, kept = 0;
     for (size_t i = 1; i < *count; i++)
         equal += sorted[i] == sorted[i - 1];
     if (SPV_LIKELY(!equal))
         return SPV_OK;
-    uint64_t *shared = malloc(equal * sizeof *shared); /* the hashes of which there are several, some of them repeated */
+    uint64_t *shared = malloc(equal * sizeof *shared); /* the hashes that occur several times; a hash may be in it more than once */
     twin *all = malloc(2 * equal * sizeof *all);
     if (!shared || !all) {
         free(shared);
@@ -106,11 +107,11 @@ static spv_status drop_repeated(const spv_bytes *items, const uint64_t *hashes, 
 
 typedef struct {
     uint8_t *at;
-    uint64_t bits; /* pending, left-aligned, fewer than 8 */
+    uint64_t bits; /* pending bits, left-aligned, fewer than 8 */
     unsigned count;
 } writer;
 
-/* Appends the low `count` ≤ 56 bits of a value that has no others; writes up to 8 bytes beyond what is appended. */
+/* Appends the low `count` bits of a value (at most 56). Its other bits are 0. May write up to 8 bytes beyond them. */
 SPV_INLINE void put(writer *to, uint64_t value, unsigned count) {
     to->bits |= value << (64 - count) >> to->count;
     to->count += count;
@@ -137,7 +138,7 @@ static size_t put_count(uint8_t *to, size_t n) {
 
 static spv_status encode(const uint64_t *hashes, size_t n, unsigned p, uint64_t m, uint8_t **built, size_t *size) {
     uint64_t span = n * m, last = 0;
-    /* quotients sum to at most span >> p, each element has a zero and p bits */
+    /* the sum of the quotients is at most span >> p; each element also has a zero and p bits */
     uint64_t most = (span >> p) + (uint64_t)n * (p + 1);
     uint8_t *out = malloc((size_t)(most / 8) + 24);
     if (!out)
@@ -148,7 +149,7 @@ static spv_status encode(const uint64_t *hashes, size_t n, unsigned p, uint64_t 
         last = value;
         for (; quotient >= 16; quotient -= 16)
             put(&to, 0xFFFF, 16);
-        const uint64_t unary = ((uint64_t)2 << quotient) - 2; /* and a zero: with the rest at most 16 + 32 bits */
+        const uint64_t unary = ((uint64_t)2 << quotient) - 2; /* the ones and the zero: with the remainder at most 16 + 32 bits */
         put(&to, unary << p | (difference & (((uint64_t)1 << p) - 1)), (unsigned)quotient + 1 + p);
     }
     if (to.count)

@@ -6,11 +6,12 @@
 
 enum { SPV_GCS_MAX_ITEMS = 0x02000000 }; /* Core serialize.h MAX_SIZE */
 
-/* Bytes that a build of `count` items works in; in one piece with the items they cost fewer fresh pages than by themselves. */
+/* Bytes of working memory for a build of `count` items. Allocate them together with the items: this takes fewer
+   fresh pages than two allocations. */
 size_t spv_gcs_room(size_t count);
 
-/* pure.gcs.gcs_build: *built is malloc'd, *size its bytes; `room` is aligned to 8. SPV_RANGE for more than SPV_GCS_MAX_ITEMS distinct
-   items. */
+/* The twin of pure.gcs.gcs_build: *built is allocated by malloc and has *size bytes; `room` is aligned to 8. Returns
+   SPV_RANGE for more than SPV_GCS_MAX_ITEMS distinct items. */
 spv_status spv_gcs_build(
     const spv_bytes *items, size_t count, void *room, const uint8_t key[16], unsigned p, uint64_t m, uint8_t **built, size_t *size
 );

@@ -8,7 +8,7 @@ SPV_INLINE void decode(spv_gcs_stream *stream, unsigned p, uint64_t *values) {
     for (bool sound = true; sound && of.i < of.n;) {
         for (uint64_t left = spv_gcs_rounds(&of); left && spv_gcs_two(&of, p, values + of.i); left--)
             values[of.i - 1] = of.value;
-        if (of.i < of.n && (sound = spv_gcs_next(&of, p))) /* it did not fit a load, or it is one of the last */
+        if (of.i < of.n && (sound = spv_gcs_next(&of, p))) /* the element did not fit into a load, or it is one of the last */
             values[of.i - 1] = of.value;
     }
     *stream = of;

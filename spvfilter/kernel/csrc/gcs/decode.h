@@ -4,13 +4,13 @@
 
 #include "spv.h"
 
-/* Values in memory that is reused: initialise with {0}, free `values` at the end. */
+/* Values in memory that is reused: initialize with {0}, and free `values` at the end. */
 typedef struct {
     uint64_t *values;
     size_t count, room;
 } spv_gcs_values;
 
-/* pure.gcs.gcs_values: the values of a set, ascending. */
+/* The twin of pure.gcs.gcs_values: the values of a set, ascending. */
 spv_status spv_gcs_decode(const uint8_t *data, size_t size, unsigned p, spv_gcs_values *to, spv_error *error);
 
 #endif

@@ -1,7 +1,11 @@
-/* Matching a query. If it is small compared with a set, the set is streamed: a sieve is made of the values that the query's items would
-   have in the set, and each element is tested against it as it is decoded. Two such sets are searched side by side, since decoding waits
-   for its own loads. If it is not small, the set is decoded, a sieve is made of its values, and the query's values are tested against
-   that. */
+/* Matching a query.
+
+   If the query is small compared with a set, the set is streamed. The query's items have values in the set, and a
+   sieve is made of these values. Each element is tested against the sieve while it is decoded. Two sets are searched
+   side by side, because decoding waits for its own loads.
+
+   If the query is not small, the set is decoded, a sieve is made of its values, and the query's values are tested
+   against that sieve. */
 #include "gcs/match.h"
 #include "gcs/decode.h"
 #include "gcs/sieve.h"
@@ -9,17 +13,18 @@
 
 #include <stdlib.h>
 
-/* The question, which does not change. */
+/* The query and its parameters, which do not change. */
 typedef struct {
     const spv_gcs_query *query;
     unsigned p;
     uint64_t m;
 } question;
 
-/* The results. Sets end in any order; of those that fail, the first one is reported. */
+/* The results. Sets end in any order. If several sets are malformed, the first of them in the caller's order is
+   reported. */
 typedef struct {
     uint8_t *mask;
-    size_t failed; /* the first set that failed so far, or their count */
+    size_t failed; /* number of the first set that failed so far, or the count of sets */
     spv_status status;
     spv_error *error;
 } verdicts;
@@ -35,7 +40,7 @@ static void settle(verdicts *to, size_t number, spv_status status, bool match, c
     }
 }
 
-/* The values that the query's items have in a set, unordered, in memory that is reused. */
+/* The values that the query's items have in a set, not sorted, in memory that is reused. */
 typedef struct {
     uint64_t *values;
     size_t count;
@@ -61,21 +66,21 @@ static spv_status want(wanted_values *wanted, const question *asked, const uint8
 /* A set that is being decoded. */
 typedef struct {
     spv_gcs_stream stream;
-    spv_sieve sieve; /* of the wanted values */
+    spv_sieve sieve; /* sieve of the wanted values */
     wanted_values wanted;
-    size_t number; /* of the set */
+    size_t number; /* number of the set */
     bool match;
 } search;
 
-/* Looks up a value that passed the high map. Called rarely, since the first wanted value settles the set. */
+/* Looks up a value that passed the high map. It is called rarely, because the first wanted value decides the result. */
 static void look(search *s, uint64_t value) {
     if (!s->match && spv_sieve_low(&s->sieve, value))
         for (size_t i = 0; i < s->wanted.count; i++)
             s->match |= s->wanted.values[i] == value;
 }
 
-/* Tests the next two elements of `stream`. It and `sieve` are s->stream and s->sieve, in registers. False if spv_gcs_two cannot decode
-   them. */
+/* Tests the next two elements of `stream`. The arguments are copies of s->stream and s->sieve in registers. False if
+   spv_gcs_two cannot decode the elements. */
 SPV_INLINE bool try_two(search *s, spv_gcs_stream *stream, const spv_sieve *sieve, unsigned p) {
     uint64_t first;
     if (!spv_gcs_two(stream, p, &first))
@@ -87,7 +92,7 @@ SPV_INLINE bool try_two(search *s, spv_gcs_stream *stream, const spv_sieve *siev
     return true;
 }
 
-/* Continues with one set by pairs of elements, or with two sets in turns, until one has no pair that spv_gcs_two can decode. */
+/* Continues one set in pairs of elements, or two sets in turns, until a set has no pair that spv_gcs_two can decode. */
 SPV_INLINE void run(search *s, search *t, unsigned p) {
     spv_gcs_stream a = s->stream, b = t ? t->stream : a;
     const spv_sieve in_a = s->sieve, in_b = t ? t->sieve : in_a;
@@ -114,7 +119,7 @@ static void run_plain(search *s, search *t, unsigned p) {
         run(s, NULL, p);
 }
 
-/* Tests at most `most` elements of any kind, one by one; false at the end of the set or of its bits. */
+/* Tests at most `most` elements of any length, one by one. False at the end of the set or of its bits. */
 static bool walk(search *s, unsigned p, uint64_t most) {
     spv_gcs_stream *of = &s->stream;
     for (; most; most--) {
@@ -126,9 +131,9 @@ static bool walk(search *s, unsigned p, uint64_t most) {
     return of->i < of->n;
 }
 
-/* Moves a search past the elements that `run` could not decode; false at the end of the set. */
+/* Decodes the elements that `run` could not decode. False at the end of the set. */
 static bool go_on(search *s, unsigned p) {
-    enum { ALONE = 16 }; /* elements to decode singly after one that is not half of a pair */
+    enum { ALONE = 16 }; /* elements to decode singly after an element that spv_gcs_two cannot decode */
     if (!spv_gcs_rounds(&s->stream))
         return walk(s, p, UINT64_MAX);
     return try_two(s, &s->stream, &s->sieve, p) || walk(s, p, ALONE);
@@ -136,13 +141,13 @@ static bool go_on(search *s, unsigned p) {
 
 enum { SIDE_BY_SIDE = 2 };
 
-/* The first `count` searches are under way; those after them keep their memory for the next sets. */
+/* The first `count` searches are running. The others keep their memory for the next sets. */
 typedef struct {
     search each[SIDE_BY_SIDE];
     size_t count;
 } searches;
 
-/* Continues until a search ends, and settles its set. */
+/* Continues until a search ends, and stores its result. */
 static void advance(searches *under_way, unsigned p, verdicts *to) {
     search *each = under_way->each;
     for (bool all = true; all;) {
@@ -175,7 +180,7 @@ static spv_status start(search *s, const question *asked, const spv_gcs_stream *
 
 typedef struct {
     spv_gcs_values set; /* ascending */
-    spv_sieve sieve;    /* of the set */
+    spv_sieve sieve;    /* sieve of the set */
     wanted_values wanted;
 } decoded;
 
@@ -191,7 +196,8 @@ static bool among_sorted(const spv_gcs_values *set, uint64_t value) {
     return low < set->count && set->values[low] == value;
 }
 
-/* Whether any wanted value is in the set. All are tested against the high map first, without branches; few pass it. */
+/* True if a wanted value is in the set. All values are first tested against the high map, without branches. Few
+   pass. */
 static bool any_in_set(const decoded *d) {
     const spv_sieve sieve = d->sieve;
     uint64_t *wanted = d->wanted.values;
@@ -220,10 +226,10 @@ static spv_status match_decoded(decoded *d, const question *asked, const spv_gcs
     return status;
 }
 
-/* Both. */
+/* Both kinds of queries. */
 
 static bool is_small(const spv_gcs_query *query, uint64_t n) {
-    enum { SMALL = 1 << 12 }; /* values that may be searched one by one for a value that passes their sieve */
+    enum { SMALL = 1 << 12 }; /* most values that are searched one by one for a value that passes their sieve */
     return query->room && 2 * query->room <= n && query->room <= SMALL;
 }
 

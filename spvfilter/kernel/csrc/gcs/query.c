@@ -8,9 +8,9 @@ static int by_size(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Sorts the items by size: short ones, which are nearly all, by counting. */
+/* Sorts the items by size. Items of less than 256 bytes, which are nearly all, are sorted by counting. */
 static void sort_by_size(const spv_bytes *items, size_t count, const spv_bytes **sorted) {
-    size_t at[257] = {0}, longer = 0; /* where the first item of each size below 256 goes; where the longer items begin */
+    size_t at[257] = {0}, longer = 0; /* position of the first item of each size below 256; position of the first longer item */
     for (size_t i = 0; i < count; i++)
         if (items[i].size < 256)
             at[items[i].size + 1]++, longer++;
@@ -30,14 +30,14 @@ static size_t run_end(const spv_bytes **sorted, size_t count, size_t start) {
 }
 
 static void pack_group(spv_gcs_query *query, const spv_gcs_group *group, const spv_bytes **items) {
-    for (size_t i = 0; i < group->blocks * SPV_SIP_LANES; i++) { /* lanes left over repeat the last item */
+    for (size_t i = 0; i < group->blocks * SPV_SIP_LANES; i++) { /* unused lanes repeat the last item */
         const spv_bytes *item = items[i < group->items ? i : group->items - 1];
         size_t block = i / SPV_SIP_LANES, lane = i % SPV_SIP_LANES;
         spv_sip_lay_out(item, group->words, query->words + group->first_word + block * group->words * SPV_SIP_LANES + lane);
     }
 }
 
-/* The groups of items that are sorted by size; false: no memory. */
+/* Makes the groups of items, which are sorted by size. False: no memory. */
 static bool pack(spv_gcs_query *query, const spv_bytes **items, size_t count) {
     size_t words = 0;
     for (size_t i = 0; i < count; i = run_end(items, count, i))

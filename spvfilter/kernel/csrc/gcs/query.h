@@ -6,24 +6,24 @@
 
 /* Items of one length, in blocks of SPV_SIP_LANES. */
 typedef struct {
-    size_t first_word, words; /* in query->words; of each item */
+    size_t first_word, words; /* position of the first word in query->words; words of each item */
     size_t blocks, items;     /* the last block repeats the last item */
-    size_t first_hash;        /* where this group's hashes begin */
+    size_t first_hash;        /* position of the group's first hash */
 } spv_gcs_group;
 
-/* Made once, read by any number of threads. */
+/* A query is made once and read by any number of threads. */
 typedef struct {
-    size_t count, room, groups; /* items; hashes, with those of repeated items; groups */
+    size_t count, room, groups; /* number of items; number of hashes, with those of repeated items; number of groups */
     spv_gcs_group *group;
-    uint64_t *words;            /* as spv_siphash24_many takes them */
+    uint64_t *words;            /* in the order that spv_siphash24_many needs */
 } spv_gcs_query;
 
-/* NULL: no memory. The items are read during the call only. */
+/* Makes a query. The items are read only during the call. NULL: no memory. */
 spv_gcs_query *spv_gcs_query_new(const spv_bytes *items, size_t count);
-void spv_gcs_query_free(spv_gcs_query *query); /* NULL is nothing to free */
+void spv_gcs_query_free(spv_gcs_query *query); /* accepts NULL */
 size_t spv_gcs_query_count(const spv_gcs_query *query);
 
-/* SipHash-2-4 of every item, in packed order, query->room of them. */
+/* Computes SipHash-2-4 of every item, in packed order: query->room hashes. */
 void spv_gcs_hash(const spv_gcs_query *query, const uint8_t key[16], uint64_t *hashes);
 
 #endif

@@ -3,13 +3,13 @@
 #include <stdlib.h>
 
 enum {
-    BITS_PER_VALUE = 96,        /* of the high map */
-    LEAST_BITS = 12,            /* of an index into it */
+    BITS_PER_VALUE = 96,        /* bits of the high map for each value */
+    LEAST_BITS = 12,            /* least number of bits of an index into the high map */
     MOST_BITS = 22,
-    LOW_BITS_FEWER = 1          /* of an index into the low map */
+    LOW_BITS_FEWER = 1          /* bits by which an index into the low map is shorter */
 };
 
-static unsigned width_of(uint64_t span) { /* bits of a value below it */
+static unsigned width_of(uint64_t span) { /* number of bits of a value below `span` */
     return span > 1 ? 64 - (unsigned)__builtin_clzll(span - 1) : 1;
 }
 

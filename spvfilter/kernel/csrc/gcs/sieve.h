@@ -1,7 +1,8 @@
-/* A sieve of a set of values: most values that are not in the set are recognised by one bit, without a branch.
+/* A sieve of a set of values: one bit tells, without a branch, that most other values are not in the set.
 
-   It is two bitmaps, one indexed by a value's high bits and one by its low bits; a value whose bit is 0 in either is not in the set. The
-   high one is tested first. It has enough bits for each value that only about one value in a hundred passes it without being in the set. */
+   It consists of two bitmaps: the high map is indexed by the high bits of a value, the low map by the low bits. A value is not
+   in the set if its bit is 0 in one of them. The high map is tested first. It is so large that only about one in a
+   hundred values that are not in the set pass it. */
 #ifndef SPV_GCS_SIEVE_H
 #define SPV_GCS_SIEVE_H
 
@@ -10,21 +11,22 @@
 typedef struct {
     uint64_t *high, *low; /* one allocation: the low map follows the high one */
     size_t room;          /* words allocated */
-    unsigned shift;       /* from a value to its high bits */
-    uint64_t high_mask;   /* words of the high map, a power of two, less one */
-    uint64_t low_mask;    /* bits of the low map, a power of two, less one */
+    unsigned shift;       /* shift that leaves the high bits of a value */
+    uint64_t high_mask;   /* number of words of the high map (a power of two) minus 1 */
+    uint64_t low_mask;    /* number of bits of the low map (a power of two) minus 1 */
 } spv_sieve;
 
-/* Makes a sieve of `count` values below `span`, in memory that is reused: initialise with {0}, end with spv_sieve_free. */
+/* Makes a sieve of `count` values below `span`, in memory that is reused: initialize with {0}, end with
+   spv_sieve_free. */
 bool spv_sieve_make(spv_sieve *made, const uint64_t *values, size_t count, uint64_t span); /* false: no memory */
 void spv_sieve_free(spv_sieve *sieve);
 
-/* The lowest bit says whether a value passes the high map; the others have no meaning. */
+/* The lowest bit of the result is 1 if the value passes the high map. The other bits have no meaning. */
 SPV_INLINE uint64_t spv_sieve_high(const spv_sieve *of, uint64_t value) {
     return of->high[value >> of->shift >> 6 & of->high_mask] >> (value >> of->shift & 63);
 }
 
-/* Whether a value passes the low map. */
+/* True if a value passes the low map. */
 SPV_INLINE bool spv_sieve_low(const spv_sieve *of, uint64_t value) {
     const uint64_t place = value & of->low_mask;
     return of->low[place >> 6] >> (place & 63) & 1;

@@ -16,8 +16,8 @@ spv_status spv_gcs_begin(spv_gcs_stream *of, const uint8_t *data, size_t size, u
     return SPV_OK;
 }
 
-/* The 64 bits from `bit` on, most significant first; zeros after the end of the data. Only the first SPV_GCS_WINDOW are sure to be
-   valid. */
+/* The 64 bits from `bit` on, most significant first; zeros after the end of the data. Only the first SPV_GCS_WINDOW
+   bits are always valid. */
 SPV_INLINE uint64_t window(const uint8_t *data, size_t size, size_t bit) {
     size_t at = bit >> 3;
     if (SPV_LIKELY(at + 8 <= size))
@@ -28,7 +28,7 @@ SPV_INLINE uint64_t window(const uint8_t *data, size_t size, size_t bit) {
     return spv_gcs_be64(tail) << (bit & 7);
 }
 
-/* A quotient that does not end within a window: rare, and any length. False where the bits end. */
+/* Reads a quotient of any length that does not end within a window, which is rare. False if the bits end. */
 SPV_COLD static bool long_quotient(const uint8_t *data, size_t size, size_t bit, uint64_t *quotient) {
     size_t end = 8 * size, at = bit;
     while (at < end && data[at >> 3] >> (7 - (at & 7)) & 1)

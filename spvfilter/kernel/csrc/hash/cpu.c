@@ -27,7 +27,7 @@ static unsigned detect(void) {
 }
 #elif defined(__aarch64__) && defined(__APPLE__)
 static unsigned detect(void) {
-    return SPV_CPU_SHA; /* every such machine has it */
+    return SPV_CPU_SHA; /* every machine of this kind has it */
 }
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>

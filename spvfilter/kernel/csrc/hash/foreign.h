@@ -1,4 +1,5 @@
-/* The hash functions of other programs' filters: xxHash64, MurmurHash64A, and Spark's variant of murmur3. The twins are in pure/foreign.py. */
+/* The hash functions of other programs' filters: xxHash64, MurmurHash64A, and Spark's variant of murmur3. Their
+   twins are in pure/foreign.py. */
 #ifndef SPV_HASH_FOREIGN_H
 #define SPV_HASH_FOREIGN_H
 
@@ -14,7 +15,7 @@ SPV_INLINE uint64_t spv_xx_round(uint64_t lane, uint64_t word) {
     return spv_rotl64(lane + word * SPV_XX2, 31) * SPV_XX1;
 }
 
-/* Four lanes of 8 bytes each, and their sum. */
+/* Hashes the part of the data that consists of whole pieces of 32 bytes, in four lanes of 8 bytes. */
 SPV_INLINE uint64_t spv_xx_lanes(const uint8_t *data, size_t whole) {
     uint64_t lanes[4] = {SPV_XX1 + SPV_XX2, SPV_XX2, 0, 0 - SPV_XX1};
     for (size_t at = 0; at < whole; at += 32)
@@ -26,7 +27,7 @@ SPV_INLINE uint64_t spv_xx_lanes(const uint8_t *data, size_t whole) {
     return hash;
 }
 
-/* foreign.xxhash64: seed 0. */
+/* The twin of foreign.xxhash64, with seed 0. */
 SPV_INLINE uint64_t spv_xxhash64(const uint8_t *data, size_t size) {
     size_t at = size & ~(size_t)31;
     uint64_t hash = (at ? spv_xx_lanes(data, at) : SPV_XX5) + size;
@@ -45,7 +46,7 @@ SPV_INLINE uint64_t spv_xxhash64(const uint8_t *data, size_t size) {
 
 #define SPV_MURMUR2 UINT64_C(0xC6A4A7935BD1E995)
 
-/* foreign.murmur64a. */
+/* The twin of foreign.murmur64a. */
 SPV_INLINE uint64_t spv_murmur64a(const uint8_t *data, size_t size, uint64_t seed) {
     const size_t whole = size & ~(size_t)7;
     uint64_t hash = seed ^ size * SPV_MURMUR2;
@@ -67,7 +68,7 @@ SPV_INLINE uint32_t spv_spark_mix(uint32_t hash, uint32_t word) {
     return (hash << 13 | hash >> 19) * 5 + UINT32_C(0xE6546B64);
 }
 
-/* foreign.spark_murmur. */
+/* The twin of foreign.spark_murmur. */
 SPV_INLINE uint32_t spv_spark_murmur(const uint8_t *data, size_t size, uint32_t seed) {
     const size_t whole = size & ~(size_t)3;
     uint32_t hash = seed;

@@ -13,7 +13,7 @@ SPV_INLINE uint32_t step(uint32_t hash, uint32_t mixed) {
     return rotate(hash ^ mixed, 13) * 5 + 0xe6546b64;
 }
 
-SPV_INLINE uint32_t rest(const uint8_t *data, size_t size) { /* the last one to three bytes, 0 where there are none */
+SPV_INLINE uint32_t rest(const uint8_t *data, size_t size) { /* the last one to three bytes, or 0 */
     uint32_t word = 0;
     for (size_t i = size & 3; i--;)
         word = word << 8 | data[(size & ~(size_t)3) + i];

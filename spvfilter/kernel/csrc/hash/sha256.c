@@ -1,4 +1,4 @@
-/* SHA-256 of one message at a time, and how every message is padded. */
+/* SHA-256 of one message at a time, and the padding of messages. */
 #include "hash/sha256.h"
 #include "hash/sha256/way.h"
 
@@ -13,7 +13,7 @@ SPV_INLINE void append(spv_padded *padded, const uint8_t *at, size_t blocks) {
 
 /* Appends the padding of a message of `total` bytes whose last `size` bytes will be at `at`. */
 SPV_INLINE void append_end(spv_padded *padded, uint8_t *at, size_t size, uint64_t total) {
-    static const uint8_t zeros[64]; /* copied in a few moves, where gcc makes a slow instruction of memset */
+    static const uint8_t zeros[64]; /* gcc copies this in a few moves, but makes a slow instruction of memset */
     size_t blocks = (size + 9 + 63) / 64;
     uint8_t *end = at + 64 * blocks;
     memcpy(end - 64, zeros, 64);

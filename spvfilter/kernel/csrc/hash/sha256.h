@@ -1,4 +1,5 @@
-/* Double SHA-256, as Bitcoin uses it: of one message, of many at once, or of pairs of hashes, in the fastest way that this machine has. */
+/* Double SHA-256, as in Bitcoin: of one message, of many messages at once, or of pairs of hashes, in the fastest way
+   of this machine. */
 #ifndef SPV_HASH_SHA256_H
 #define SPV_HASH_SHA256_H
 
@@ -12,7 +13,7 @@ typedef struct {
     const uint8_t *head, *tail; /* both NULL for one piece */
 } spv_message;
 
-/* Message `number` of many, which `context` describes; called several times for each. */
+/* Returns message `number` of many. `context` describes the messages. It is called several times for each message. */
 typedef spv_message spv_message_at(const void *context, size_t number);
 
 /* sha256d of `size` bytes. */
@@ -20,7 +21,7 @@ void spv_sha256d(const uint8_t *data, size_t size, uint8_t digest[32]);
 /* sha256d of a message. */
 void spv_sha256d_message(const spv_message *message, uint8_t digest[32]);
 
-/* The same of `count` messages at once, which takes a fraction of the time; out[i] belongs to message i. */
+/* sha256d of `count` messages at once, which takes a fraction of the time. out[i] belongs to message i. */
 void spv_sha256d_many(spv_message_at *message_at, const void *context, size_t count, spv_hash *out);
 /* sha256d of each of `count` pairs of hashes, 64 bytes; `out` may be `pairs`. */
 void spv_sha256d_pairs(const spv_hash *pairs, size_t count, spv_hash *out);

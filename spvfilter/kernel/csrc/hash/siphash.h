@@ -4,7 +4,7 @@
 
 #include "hash/words.h"
 
-/* For uint64_t and for vectors of it. */
+/* Rotates a uint64_t, or vectors of uint64_t. */
 #define SPV_SIP_ROTATE(x, n) ((x) << (n) | (x) >> (64 - (n)))
 
 #define SPV_SIP_ROUND(v0, v1, v2, v3) \
@@ -42,12 +42,12 @@
         (v0) ^= (v1) ^ (v2) ^ (v3); \
     } while (0)
 
-/* The last word of a message: its last size & 7 bytes, and the low byte of its size on top. */
+/* The last word of a message: its last size & 7 bytes, and the low byte of its size in the highest place. */
 SPV_INLINE uint64_t spv_sip_last(const uint8_t *data, size_t size) {
     return (uint64_t)size << 56 | spv_tail64(data, size);
 }
 
-/* hashes.siphash24; k0 and k1 are the key's halves, little endian. */
+/* The twin of hashes.siphash24. k0 and k1 are the halves of the key, little endian. */
 SPV_INLINE uint64_t spv_siphash24(const uint8_t *data, size_t size, uint64_t k0, uint64_t k1) {
     uint64_t v0, v1, v2, v3;
     const size_t whole = size & ~(size_t)7;

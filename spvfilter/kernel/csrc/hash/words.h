@@ -1,4 +1,4 @@
-/* 64-bit words of a message, as hash functions take them. */
+/* 64-bit words of a message for hash functions. */
 #ifndef SPV_HASH_WORDS_H
 #define SPV_HASH_WORDS_H
 
@@ -8,14 +8,14 @@ SPV_INLINE uint64_t spv_rotl64(uint64_t x, int by) {
     return x << by | x >> (64 - by);
 }
 
-/* Up to 8 bytes in the machine's order, zeros after them. */
+/* Up to 8 bytes in the machine's order, followed by zeros. */
 SPV_INLINE uint64_t spv_word(const uint8_t *at, size_t size) {
     uint64_t word = 0;
     memcpy(&word, at, size);
     return word;
 }
 
-/* The last size & 7 bytes of a message, little endian; reads none beyond them. */
+/* The last size & 7 bytes of a message, little endian. It reads no bytes beyond them. */
 SPV_INLINE uint64_t spv_tail64(const uint8_t *data, size_t size) {
     const uint8_t *end = data + size;
     const size_t rest = size & 7;

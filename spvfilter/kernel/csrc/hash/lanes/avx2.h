@@ -1,5 +1,5 @@
-/* AVX2 vectors of eight lanes: the operations that the templates sha256/lanes.h and murmur3/lanes.h are written in. Included once in a
-   file. */
+/* AVX2 vectors of eight lanes: the operations that the templates sha256/lanes.h and murmur3/lanes.h use. A file
+   includes it once. */
 #ifndef SPV_HASH_LANES_AVX2_H
 #define SPV_HASH_LANES_AVX2_H
 
@@ -31,7 +31,7 @@ TARGET SPV_INLINE VECTOR swap_bytes(VECTOR words) {
     return _mm256_shuffle_epi8(words, _mm256_broadcastsi128_si256(_mm_set_epi8(12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3)));
 }
 
-/* The upper halves of the products; y is the same in every lane. */
+/* The upper halves of the products. y is the same in every lane. */
 TARGET SPV_INLINE VECTOR high_product(VECTOR x, VECTOR y) {
     VECTOR even = _mm256_srli_epi64(_mm256_mul_epu32(x, y), 32), odd = _mm256_mul_epu32(_mm256_srli_epi64(x, 32), y);
     return _mm256_blend_epi32(even, odd, 0xAA);

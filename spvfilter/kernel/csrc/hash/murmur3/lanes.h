@@ -1,5 +1,5 @@
-/* Template: MurmurHash3 x86_32 of LANES keys in step, one in each lane of a vector. It takes NAME and the operations of hash/lanes/. The
-   keys' words are mixed once for both seeds. */
+/* Template: MurmurHash3 x86_32 of LANES keys, one in each lane of a vector. It needs NAME and the operations of
+   hash/lanes/. The words of the keys are mixed once for both seeds. */
 
 TARGET SPV_INLINE VECTOR mix(VECTOR word) {
     return MULTIPLY(ROTATE_LEFT(MULTIPLY(word, SET(0xcc9e2d51)), 15), SET(0x1b873593));
@@ -35,7 +35,7 @@ TARGET void NAME(
             }
         }
         if (size & 15) {
-            four_words(w, keys + i, 4 * done); /* reads up to SPV_MURMUR3_BEYOND bytes too many */
+            four_words(w, keys + i, 4 * done); /* reads up to SPV_MURMUR3_BEYOND bytes after the keys */
             if (words & 2) {
                 for (size_t k = 0; k < 2; k++) {
                     mixed = mix(w[k]);

@@ -29,7 +29,7 @@ SPV_INLINE uint64_t spv_murmur_mix2(uint64_t k) {
     return spv_rotl64(k, 33) * SPV_MURMUR_C1;
 }
 
-/* hashes.murmur3_x64_128. */
+/* The twin of hashes.murmur3_x64_128. */
 SPV_INLINE spv_hash128 spv_murmur3_x64_128(const uint8_t *data, size_t size, uint32_t seed) {
     uint64_t h1 = seed, h2 = seed;
     const size_t whole = size & ~(size_t)15, rest = size & 15;

@@ -1,4 +1,5 @@
-/* SHA-256 with ARMv8's SHA-2 instructions: one message, or two whose rounds interleave, since each round waits for the one before it. */
+/* SHA-256 with ARMv8's SHA-2 instructions: one message, or two messages whose rounds interleave, because each round
+   waits for the round before it. */
 #include "hash/sha256/way.h"
 
 #if defined(SPV_SHA256_ARM)
@@ -24,7 +25,7 @@ TARGET SPV_INLINE void four_rounds(registers *s, uint32x4_t w, int i) {
     s->efgh = vsha256h2q_u32(s->efgh, abcd, wk);
 }
 
-/* Replaces w[i] by the next four words of the schedule, made from the last sixteen. */
+/* Replaces w[i] by the next four words of the schedule, which are computed from the last sixteen. */
 TARGET SPV_INLINE void next_words(uint32x4_t w[4], int i) {
     w[i] = vsha256su1q_u32(vsha256su0q_u32(w[i], w[(i + 1) & 3]), w[(i + 2) & 3], w[(i + 3) & 3]);
 }

@@ -1,5 +1,5 @@
-/* Template: SHA-256's compression of LANES messages in step, one in each lane of a vector. It takes NAME and the operations of
-   hash/lanes/. */
+/* Template: SHA-256's compression of LANES messages, one in each lane of a vector. It needs NAME and the operations
+   of hash/lanes/. */
 
 #define ROUND(a, b, c, d, e, f, g, h, i) \
     do { \

@@ -1,9 +1,9 @@
-/* SHA-256 of many messages at once: each lane takes the next message when its own has ended. */
+/* SHA-256 of many messages at once: when the message of a lane ends, the lane takes the next message. */
 #include "hash/sha256/way.h"
 
 enum {
-    BATCH = 8192,  /* messages sorted together */
-    LENGTHS = 256  /* lengths that sorting distinguishes; longer ones come first, in any order */
+    BATCH = 8192,  /* messages that are sorted together */
+    LENGTHS = 256  /* lengths that the sorting distinguishes; longer messages come first, in any order */
 };
 
 /* The caller's messages from `first` to before `first` + BATCH. */
@@ -11,11 +11,11 @@ typedef struct {
     spv_message_at *message_at;
     const void *context;
     size_t first;
-    spv_hash *out; /* of message `first` */
+    spv_hash *out; /* result of message `first` */
 } job;
 
-/* Lane i is in stretch[i] of message[i], which has left[i] more blocks, at data[i]. Without a message that is NEVER, less what it ran
-   since. */
+/* Lane i reads stretch[i] of message[i]. left[i] more blocks of it are at data[i]. In a lane without a message,
+   left[i] starts at NEVER and is decremented too. */
 typedef struct {
     _Alignas(64) uint32_t state[8 * SPV_MAX_LANES];
     const uint8_t *data[SPV_MAX_LANES];
@@ -63,7 +63,7 @@ static void take_message(lanes_at_work *w, size_t i, const job *j, size_t number
     take_stretch(w, i);
 }
 
-/* The next stretch of the lane's message; false when it was the last one. */
+/* Moves the lane to the next stretch of its message. False after the last stretch. */
 SPV_INLINE bool next_stretch(lanes_at_work *w, size_t i) {
     if (++w->stretch[i] == w->padded[i].stretches)
         return false;
@@ -71,7 +71,7 @@ SPV_INLINE bool next_stretch(lanes_at_work *w, size_t i) {
     return true;
 }
 
-/* The rest of a message, by itself. */
+/* Hashes the rest of a message without other lanes. */
 static void finish_alone(const spv_sha256_way *way, lanes_at_work *w, size_t i, uint8_t digest[32]) {
     uint32_t state[8];
     for (size_t k = 0; k < 8; k++)
@@ -95,7 +95,7 @@ static void hash_batch(const spv_sha256_way *way, const job *j, const uint16_t *
             live++;
         }
     }
-    while (live >= way->worth) { /* all lanes are live until the messages run out */
+    while (live >= way->worth) { /* all lanes have messages until the messages run out */
         size_t least = 0;
         for (size_t i = 1; i < lanes; i++)
             least = w.left[i] < w.left[least] ? i : least;
@@ -137,9 +137,9 @@ static void hash_one(const spv_sha256_way *way, const uint8_t *pair, uint8_t dig
     spv_hash_padded(way, &padded, digest);
 }
 
-/* Messages of one size: sha256d of pairs of hashes; where `pairs` is NULL, SHA-256 of each hash in `out`, in place. */
+/* Messages of one size: sha256d of pairs of hashes; or, if `pairs` is NULL, SHA-256 of each hash in `out`, in place. */
 static void hash_alike(const spv_sha256_way *way, const spv_hash *pairs, size_t count, spv_hash *out) {
-    static const uint8_t end_of_pair[64] = {[0] = 0x80, [62] = 2}; /* 512 bits */
+    static const uint8_t end_of_pair[64] = {[0] = 0x80, [62] = 2}; /* the padding of a message of 512 bits */
     const size_t lanes = way->lanes;
     if (count < way->worth) {
         for (size_t i = 0; i < count; i++)
@@ -151,7 +151,7 @@ static void hash_alike(const spv_sha256_way *way, const spv_hash *pairs, size_t 
     uint8_t second[SPV_MAX_LANES][64] = {{0}};
     for (size_t i = 0; i < lanes; i++) {
         second[i][32] = 0x80;
-        second[i][62] = 1; /* 256 bits */
+        second[i][62] = 1; /* the length of the message, 256 bits */
         ends[i] = end_of_pair;
     }
     for (size_t done = 0; done < count; done += lanes) {
@@ -188,7 +188,7 @@ void spv_hash_pairs(const spv_sha256_way *way, const spv_hash *pairs, size_t cou
     hash_alike(way, pairs, count, out);
 }
 
-/* Longest first: messages that run in step then end together, and the last one to end is short. */
+/* Longest first: messages that run side by side then end together, and the last message to end is short. */
 static void sort_by_length(const job *j, uint16_t count, uint16_t order[BATCH]) {
     uint16_t starts[LENGTHS] = {0}, sum = 0;
     uint8_t blocks[BATCH];

@@ -1,4 +1,5 @@
-/* SHA-256 with SHA-NI: one message, or two whose rounds interleave, since each round waits for the one before it. */
+/* SHA-256 with SHA-NI: one message, or two messages whose rounds interleave, because each round waits for the round
+   before it. */
 #if defined(__x86_64__)
 #include "hash/sha256/way.h"
 
@@ -6,7 +7,7 @@
 
 #define TARGET __attribute__((target("sha,sse4.1,ssse3")))
 
-/* The state as the instructions expect it: words A B E F and C D G H, the first one in the highest place. */
+/* The state as the instructions expect it: words A B E F and C D G H, with the first word in the highest place. */
 typedef struct {
     __m128i abef, cdgh;
 } registers;
@@ -33,7 +34,7 @@ TARGET SPV_INLINE void four_rounds(registers *s, __m128i w, int i) {
     s->abef = _mm_sha256rnds2_epu32(s->abef, s->cdgh, _mm_shuffle_epi32(wk, 0x0E));
 }
 
-/* Replaces w[i] by the next four words of the schedule, made from the last sixteen. */
+/* Replaces w[i] by the next four words of the schedule, which are computed from the last sixteen. */
 TARGET SPV_INLINE void next_words(__m128i w[4], int i) {
     __m128i last = w[(i + 3) & 3], middle = _mm_alignr_epi8(last, w[(i + 2) & 3], 4);
     w[i] = _mm_sha256msg2_epu32(_mm_add_epi32(_mm_sha256msg1_epu32(w[i], w[(i + 1) & 3]), middle), last);
@@ -65,7 +66,7 @@ TARGET void spv_sha256_ni(uint32_t state[8], const uint8_t *data, size_t blocks)
     _mm_storeu_si128((__m128i *)(void *)(state + 4), efgh);
 }
 
-/* Four words of lane 0 or 1 (as `odd` says) from eight that alternate, and back. */
+/* Takes the four words of lane 0 or 1 (`odd`) out of eight words that alternate, and back. */
 #define LANE(low, high, odd) \
     _mm_castps_si128(_mm_shuffle_ps(_mm_castsi128_ps(low), _mm_castsi128_ps(high), (odd) ? 0xDD : 0x88))
 

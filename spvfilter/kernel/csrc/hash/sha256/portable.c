@@ -1,4 +1,4 @@
-/* SHA-256's compression in plain C: the reference that the other ways must agree with. */
+/* SHA-256's compression in plain C: the reference for the other ways. */
 #include "hash/sha256/way.h"
 
 const uint32_t spv_sha256_initial[8] = {

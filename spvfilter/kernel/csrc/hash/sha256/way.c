@@ -1,11 +1,12 @@
-/* Chooses the way of SHA-256 that this machine runs. */
+/* Chooses the way of SHA-256 for this machine. */
 #include "hash/sha256/way.h"
 #include "hash/cpu.h"
 
 #include <stdatomic.h>
 
-/* Sixteen lanes take as long as nine blocks with SHA-NI, one after the other; Intel's SHA-NI gains little from two interleaved messages
-   (github.com/openwall/john issue 5437, github.com/firedancer-io/firedancer pull 778), AMD's nearly twice. */
+/* Sixteen lanes take as long as nine blocks with SHA-NI, one after the other. Two interleaved messages gain little
+   with SHA-NI of Intel, but nearly a factor of two with AMD (github.com/openwall/john issue 5437,
+   github.com/firedancer-io/firedancer pull 778). */
 static const spv_sha256_way ways[] = {
 #if defined(__x86_64__)
     {"AVX-512 and SHA-NI", SPV_CPU_AVX512 | SPV_CPU_SHA, 16, 8, spv_sha256_ni, spv_sha256_avx512_16},

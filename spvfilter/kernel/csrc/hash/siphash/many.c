@@ -33,9 +33,9 @@ void spv_siphash24_many(const uint64_t *words, size_t blocks, size_t count, uint
     one_by_one(words, blocks, count, k0, k1, hashes);
 }
 
-enum { SHORT = 16, TOGETHER = 2, ROOM = TOGETHER * SPV_SIP_LANES }; /* words, of which longer messages are hashed one by one; blocks */
+enum { SHORT = 16, TOGETHER = 2, ROOM = TOGETHER * SPV_SIP_LANES }; /* most words of messages that are hashed together; blocks, messages at once */
 
-/* Blocks that fill up: their words, and which messages they are of. */
+/* Blocks that are being filled: their words, and the numbers of their messages. */
 typedef struct {
     uint64_t words[SHORT * ROOM];
     size_t message[ROOM], count;
@@ -50,13 +50,13 @@ static void empty_out(filling *block, size_t words, uint64_t k0, uint64_t k1, ui
     block->count = 0;
 }
 
-/* Where word 0 of message `number` goes. */
+/* The position of word 0 of message `number`. */
 SPV_INLINE uint64_t *lane(filling *block, size_t number, size_t words) {
     return block->words + number / SPV_SIP_LANES * words * SPV_SIP_LANES + number % SPV_SIP_LANES;
 }
 
 void spv_siphash24_each(const spv_bytes *messages, size_t count, uint64_t k0, uint64_t k1, uint64_t *hashes) {
-    filling blocks[SHORT]; /* of messages of 1, 2, … words */
+    filling blocks[SHORT]; /* of messages with 1, 2, … words */
     for (size_t words = 1; words <= SHORT; words++)
         blocks[words - 1].count = 0;
     for (size_t i = 0; i < count; i++) {
@@ -77,7 +77,7 @@ void spv_siphash24_each(const spv_bytes *messages, size_t count, uint64_t k0, ui
         if (!block->count)
             continue;
         const spv_bytes *last = messages + block->message[block->count - 1];
-        for (size_t at = block->count; at % SPV_SIP_LANES; at++) /* lanes left over repeat it */
+        for (size_t at = block->count; at % SPV_SIP_LANES; at++) /* unused lanes repeat the last message */
             spv_sip_lay_out(last, words, lane(block, at, words));
         empty_out(block, words, k0, k1, hashes);
     }
