@@ -1,6 +1,7 @@
 #include "block/curve.h"
 
-/* An element of the field of p = 2^256 - 2^32 - 977, below p: 32-bit limbs, the least significant first. Nothing here is secret. */
+/* An element of the field of p = 2^256 - 2^32 - 977, smaller than p, in 32-bit limbs, the least significant first.
+   The functions are not constant-time: nothing here is secret. */
 enum { LIMBS = 8, FOLD = 977 }; /* 2^256 is 2^32 + FOLD modulo p */
 typedef struct {
     uint32_t limb[LIMBS];
@@ -27,10 +28,10 @@ static element difference(const element *a, const element *b) { /* modulo 2^256 
     return made;
 }
 
-/* `high` × 2^256 + the element, modulo p; high < 2^34. */
+/* `high` × 2^256 + `a`, modulo p. `high` is below 2^34. */
 static element folded(element a, uint64_t high) {
     while (high) {
-        uint64_t carry = high * FOLD, shifted = high; /* below 2^44 */
+        uint64_t carry = high * FOLD, shifted = high; /* `carry` is below 2^44 */
         for (int i = 0; i < LIMBS; i++) {
             carry += a.limb[i];
             if (i) {
@@ -56,7 +57,7 @@ static element product(const element *a, const element *b) {
         }
         wide[i + LIMBS] = (uint32_t)carry;
     }
-    element low; /* the lower half, plus the upper half times 2^32 + FOLD */
+    element low; /* the lower half, and the upper half times 2^32 + FOLD */
     uint64_t carry = 0;
     for (int i = 0; i < LIMBS; i++) {
         carry += (uint64_t)wide[i + LIMBS] * FOLD + wide[i] + (i ? wide[i + LIMBS - 1] : 0u);
@@ -66,7 +67,7 @@ static element product(const element *a, const element *b) {
     return folded(low, carry + wide[2 * LIMBS - 1]);
 }
 
-/* The power by ROOT: a square root, if there is one, as p is 3 modulo 4. */
+/* `a` to the power of ROOT. It is a square root of `a` if there is one, because p is 3 modulo 4. */
 static element root_of(const element *a) {
     element powers[16] = {{{1}}}, made = {{1}};
     for (int i = 1; i < 16; i++)
@@ -79,7 +80,7 @@ static element root_of(const element *a) {
     return made;
 }
 
-/* False above p. */
+/* Reads an element. False if it is not below p. */
 static bool read(const uint8_t bytes[32], element *a) {
     for (int i = 0; i < LIMBS; i++) {
         const uint8_t *at = bytes + 28 - 4 * i;

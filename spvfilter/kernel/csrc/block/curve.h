@@ -7,10 +7,11 @@
 
 enum { SPV_SHORT_KEY = 33, SPV_FULL_KEY = 65 }; /* bytes of a compressed and of an uncompressed key */
 
-/* The uncompressed key, 04 first, of a compressed one, 02 or 03 first. False if it is not on the curve. Some 20 µs. */
+/* Decompresses a key (02 or 03 first) to an uncompressed key (04 first). False if it is not on the curve. It takes
+   about 20 µs. */
 bool spv_full_key(const uint8_t key[SPV_SHORT_KEY], uint8_t full[SPV_FULL_KEY]);
 
-/* The compressed form of an uncompressed key. False if it is not on the curve. */
+/* Compresses an uncompressed key. False if it is not on the curve. */
 bool spv_short_key(const uint8_t full[SPV_FULL_KEY], uint8_t key[SPV_SHORT_KEY]);
 
 #endif

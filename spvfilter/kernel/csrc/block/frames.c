@@ -3,7 +3,7 @@
 #include "block/walk.h"
 #include "hash/sha256.h"
 
-/* pure.frames._command: the length of the command, 0 for one that no message has. */
+/* pure.frames._command: the length of the command; 0 if it is not valid. */
 static size_t command_size(const uint8_t *name) {
     size_t size = SPV_COMMAND_SIZE;
     while (size && !name[size - 1])

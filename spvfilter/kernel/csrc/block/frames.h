@@ -15,16 +15,18 @@ typedef struct {
     spv_bytes command, payload;
 } spv_frame;
 
-/* One step of pure.frames.sound_frames: the message at the head of a stream, whether it is there and sound. */
+/* One step of pure.frames.sound_frames: reads the message at the head of a stream. False if it is incomplete or not
+   sound. */
 bool spv_sound_frame(const uint8_t *stream, size_t size, const uint8_t magic[4], spv_frame *frame);
 
-/* The block's hash, 32 bytes, and the filter of a cfilter message. */
+/* The block hash (32 bytes) and the filter of a cfilter message. */
 typedef struct {
     const uint8_t *block;
     spv_bytes filter;
 } spv_block_filter;
 
-/* pure.frames._basic_filter, of a message whatever its command: whether it is a well-formed cfilter message with a basic filter. */
+/* pure.frames._basic_filter, for a message with any command: true if it is a well-formed cfilter message with a
+   basic filter. */
 bool spv_basic_filter(const spv_frame *frame, spv_block_filter *found);
 
 #endif

@@ -5,15 +5,15 @@
 
 enum {
     DIGITS = 256,
-    NEAR = 256 /* entries: hashes are spread evenly, so a key is nearly always that near to its share of an index */
+    NEAR = 256 /* entries: hashes are spread evenly, so the search nearly always finds a key within this distance of its expected place */
 };
 
-/* A key as a number that orders as its bytes do. */
+/* A key as a number. Numbers have the same order as the bytes of their keys. */
 static uint32_t key_of(const uint8_t *hash) {
     return (uint32_t)hash[0] << 24 | (uint32_t)hash[1] << 16 | (uint32_t)hash[2] << 8 | hash[3];
 }
 
-/* Sorts by one byte, and what is equal in it stays in order. */
+/* Sorts by one byte. Entries with equal bytes stay in order. */
 static void sort_by(unsigned shift, const uint64_t *from, size_t count, uint64_t *to) {
     size_t starts[DIGITS] = {0}, at = 0;
     for (size_t i = 0; i < count; i++)
@@ -27,10 +27,11 @@ static void sort_by(unsigned shift, const uint64_t *from, size_t count, uint64_t
         to[starts[from[i] >> shift & (DIGITS - 1)]++] = from[i];
 }
 
-/* Writes the index of `count` entries, which are in the order of their numbers; there is room for as many behind them. */
+/* Writes the index of `count` entries, which are in the order of their numbers. There is room for as many entries
+   after them. */
 static void write_index(uint64_t *entries, size_t count, uint8_t *out) {
     uint64_t *other = entries + count;
-    for (unsigned shift = 16; shift < 48; shift += 16) { /* two bytes, there and back */
+    for (unsigned shift = 16; shift < 48; shift += 16) { /* sorts by two bytes: from `entries` to the room, and back */
         sort_by(shift, entries, count, other);
         sort_by(shift + 8, other, count, entries);
     }
@@ -44,7 +45,7 @@ static void write_index(uint64_t *entries, size_t count, uint8_t *out) {
     }
 }
 
-/* An entry: the key, then 16 bits of number. */
+/* An entry: the key, then the number in 16 bits. */
 SPV_INLINE uint64_t entry_of(const uint8_t *key, size_t number) {
     return (uint64_t)key_of(key) << 16 | number;
 }
@@ -67,7 +68,7 @@ spv_status spv_join_indexes(const spv_bytes *indexes, size_t number, uint8_t *ou
     uint64_t *entries = calloc(2 * count, sizeof *entries);
     if (!entries)
         return SPV_NOMEM;
-    uint64_t *seen = entries + count; /* by number: 1 */
+    uint64_t *seen = entries + count; /* seen[number] is 1 */
     bool sound = true;
     for (size_t i = 0; i < number; i++) {
         const size_t own = indexes[i].size / SPV_INDEX_ENTRY;
@@ -96,7 +97,7 @@ size_t spv_find_header(const uint8_t *index, size_t count, const spv_hash hash, 
         low = 0;
     if (high < count && key_of(index + SPV_INDEX_KEY * high) < key)
         high = count;
-    while (low < high) { /* the first entry whose key is not below */
+    while (low < high) { /* finds the first entry whose key is not below the wanted key */
         const size_t middle = low + (high - low) / 2;
         if (key_of(index + SPV_INDEX_KEY * middle) < key)
             low = middle + 1;

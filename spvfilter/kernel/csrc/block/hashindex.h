@@ -1,20 +1,22 @@
-/* An index of headers by hash; the twin is in pure/headers.py, which describes its bytes. */
+/* An index of headers by hash. Its twin and its format are in pure/headers.py. */
 #ifndef SPV_BLOCK_HASHINDEX_H
 #define SPV_BLOCK_HASHINDEX_H
 
 #include "hash/sha256.h"
 
-/* Headers of one index, and the bytes that each takes in it: the first of its hash, and its number. */
+/* Most headers of one index; bytes of the hash in an entry; bytes of an entry. */
 enum { SPV_MOST_INDEXED = 1 << 16, SPV_INDEX_KEY = 4, SPV_INDEX_ENTRY = 6 };
 
-/* pure.headers.index_headers of 1 to SPV_MOST_INDEXED headers: room for `count` entries at `out`. SPV_NOMEM. */
+/* pure.headers.index_headers, for 1 to SPV_MOST_INDEXED headers. `out` has room for `count` entries. Fails with
+   SPV_NOMEM. */
 spv_status spv_index_headers(const uint8_t *headers, size_t count, const spv_hash last, uint8_t *out);
 
-/* pure.headers.join_indexes of indexes whose sizes are whole numbers of entries, 1 to SPV_MOST_INDEXED in all: room for them at `out`.
-   SPV_NOMEM; SPV_RANGE if one has not each number once. */
+/* pure.headers.join_indexes. The sizes of the indexes are whole numbers of entries, 1 to SPV_MOST_INDEXED in total,
+   and `out` has room for them. Fails with SPV_NOMEM, or with SPV_RANGE if an index does not have each number once. */
 spv_status spv_join_indexes(const spv_bytes *indexes, size_t number, uint8_t *out);
 
-/* pure.headers.find_header in one index of `count` entries: the number of headers that it may be, and where their numbers are. */
+/* pure.headers.find_header, in one index of `count` entries: returns how many headers the hash may belong to, and
+   where their numbers are. */
 size_t spv_find_header(const uint8_t *index, size_t count, const spv_hash hash, const uint8_t **numbers);
 
 #endif

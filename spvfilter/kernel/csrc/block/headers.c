@@ -1,6 +1,6 @@
 #include "block/headers.h"
 
-enum { VERSION = 0, TIME = 68, BITS = 72 }; /* bytes of a header */
+enum { VERSION = 0, TIME = 68, BITS = 72 }; /* offsets in a header, in bytes */
 
 static spv_message header_at(const void *headers, size_t number) {
     return (spv_message){.body = {(const uint8_t *)headers + number * SPV_HEADER_SIZE, SPV_HEADER_SIZE}};
@@ -35,10 +35,10 @@ size_t spv_same_bits(const uint8_t *headers, size_t count, uint32_t *bits) {
     return same;
 }
 
-/* The times of the last headers, in the order they came in and ascending. */
+/* The times of the last headers, once in the order in which they came, and once in ascending order. */
 typedef struct {
     uint32_t times[SPV_MEDIAN_SPAN], ordered[SPV_MEDIAN_SPAN];
-    size_t count, next; /* next: the place of the oldest one, once there are eleven */
+    size_t count, next; /* number of times; place of the oldest time if there are eleven */
 } time_window;
 
 static void insert(time_window *window, size_t count, uint32_t time) {
@@ -64,7 +64,7 @@ static void take(time_window *window, uint32_t time) {
     window->next = (window->next + 1) % SPV_MEDIAN_SPAN;
 }
 
-/* Whether a hash, as a little-endian number, is above a target. */
+/* True if a hash, as a little-endian number, is above a target. */
 static bool is_above(const spv_hash hash, const uint8_t *target) {
     for (size_t i = 4; i--;) {
         const uint64_t ours = spv_le64(hash + 8 * i), most = spv_le64(target + 8 * i);

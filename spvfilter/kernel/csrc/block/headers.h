@@ -1,4 +1,4 @@
-/* Runs of headers: their hashes, their links, and the rules between two changes of the rules; chains of filter headers. The twin is
+/* Runs of headers: their hashes, their links and their rules; and chains of filter headers. The twin is
    pure/headers.py. */
 #ifndef SPV_BLOCK_HEADERS_H
 #define SPV_BLOCK_HEADERS_H
@@ -8,7 +8,7 @@
 
 enum { SPV_MEDIAN_SPAN = 11 }; /* headers, Core chain.h nMedianTimeSpan */
 
-/* Bytes that are not a whole number of headers are refused. */
+/* Fails unless `size` is a whole number of headers. */
 spv_status spv_check_headers(size_t size, spv_error *error);
 
 /* pure.headers.header_hashes: room for size / 80 hashes at `out`. */
@@ -22,15 +22,16 @@ SPV_INLINE const uint8_t *spv_previous(const uint8_t *headers, size_t number) {
 /* pure.headers.linked_headers. */
 size_t spv_linked_headers(const uint8_t *headers, const spv_hash *hashes, size_t count);
 
-/* One item of pure.headers.header_bits: the number of headers, of `count` ≥ 1, that have the first one's bits, which it stores. */
+/* One item of pure.headers.header_bits. Returns how many of the `count` ≥ 1 headers have the bits of the first
+   header, and stores these bits. */
 size_t spv_same_bits(const uint8_t *headers, size_t count, uint32_t *bits);
 
 typedef struct {
     const uint8_t *usual, *late; /* bits u32 LE, then the target, 32 bytes LE */
     uint64_t late_by;            /* seconds */
     int64_t least_version, latest;
-    uint32_t times[SPV_MEDIAN_SPAN]; /* of the headers before, oldest first */
-    size_t known;                    /* times, ≥ 1 */
+    uint32_t times[SPV_MEDIAN_SPAN]; /* times of the headers before, oldest first */
+    size_t known;                    /* number of times, at least 1 */
 } spv_header_rules;
 
 /* pure.headers.judge_headers. */

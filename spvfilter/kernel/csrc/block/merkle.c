@@ -4,14 +4,14 @@
 
 #include <stdlib.h>
 
-enum { AT_ONCE = 4096 }; /* transactions walked, then hashed */
+enum { AT_ONCE = 4096 }; /* transactions that are walked and then hashed at once */
 
 void spv_merkle_root(spv_hash *hashes, size_t count, uint8_t root[32], bool *mutated) {
     *mutated = false;
     while (count > 1) {
         for (size_t i = 0; i + 1 < count; i += 2)
             *mutated |= !memcmp(hashes[i], hashes[i + 1], 32);
-        uint8_t repeated[64]; /* an odd level repeats its last hash */
+        uint8_t repeated[64]; /* a level with an odd number of hashes repeats its last hash */
         memcpy(repeated, hashes[count - 1], 32);
         memcpy(repeated + 32, hashes[count - 1], 32);
         spv_sha256d_pairs((const spv_hash *)hashes, count / 2, hashes);
@@ -25,13 +25,13 @@ void spv_merkle_root(spv_hash *hashes, size_t count, uint8_t root[32], bool *mut
 typedef struct {
     const uint8_t *raw;
     size_t size;
-    spv_tx coinbase, *txs; /* room for AT_ONCE, or for all of a smaller block */
+    spv_tx coinbase, *txs; /* room for AT_ONCE transactions, or fewer for a smaller block */
     spv_hash *leaves;
     uint32_t count;
-    bool witness; /* in any transaction */
+    bool witness; /* true if any transaction has a witness */
 } block;
 
-/* Walks the block; its txids or wtxids become the leaves. */
+/* Walks the block. The txids or wtxids become the leaves. */
 static spv_status hash_transactions(block *b, bool stripped, spv_error *error) {
     size_t at;
     spv_status status = spv_block_start(b->raw, b->size, &at, &b->count, error);
@@ -103,7 +103,7 @@ static spv_status check(block *b, spv_error *error) {
 spv_status spv_check_block(const uint8_t *raw, size_t size, spv_error *error) {
     block b = {.raw = raw, .size = size};
     size_t at;
-    spv_status status = spv_block_start(raw, size, &at, &b.count, error); /* refuses a count that the bytes cannot hold */
+    spv_status status = spv_block_start(raw, size, &at, &b.count, error); /* fails if the bytes cannot hold the transactions */
     if (status)
         return status;
     b.txs = malloc((b.count < AT_ONCE ? b.count : AT_ONCE) * sizeof *b.txs);

@@ -4,10 +4,11 @@
 
 #include "hash/sha256.h"
 
-/* pure.merkle_root: the root of `count` ≥ 1 hashes, which are overwritten, and whether two equal neighbours make it ambiguous. */
+/* pure.blocks.merkle_root: the root of `count` ≥ 1 hashes, which are overwritten. *mutated becomes true if two equal
+   neighbors make the root ambiguous. */
 void spv_merkle_root(spv_hash *hashes, size_t count, uint8_t root[32], bool *mutated);
 
-/* pure.check_block. */
+/* pure.blocks.check_block. */
 spv_status spv_check_block(const uint8_t *raw, size_t size, spv_error *error);
 
 #endif

@@ -4,9 +4,9 @@
 
 #include <stdlib.h>
 
-enum { LEVELS = 15 + 1, NODE_SIZE = 64 }; /* SPV_MAX_BLOCK_TRANSACTIONS < 2^15; bytes that an inner node hashes: its two children */
+enum { LEVELS = 15 + 1, NODE_SIZE = 64 }; /* levels: SPV_MAX_BLOCK_TRANSACTIONS < 2^15; bytes of an inner node's two children */
 
-/* the payload */
+/* The payload. */
 
 static spv_status bounded_count(
     const uint8_t *raw, size_t size, size_t *at, uint64_t *count, uint64_t most, size_t least, const char *field, spv_error *error
@@ -47,36 +47,39 @@ spv_status spv_parse_merkleblock(const uint8_t *raw, size_t size, spv_partial_tr
     return at == size ? SPV_OK : spv_refuse(error, at, "merkleblock", "%zu trailing bytes", size - at);
 }
 
-/* The tree. A walk, depth first, spreads its nodes over the levels that they are at. The nodes of a level come in the order of their
-   positions, and each has its parent among the visited ones: so every two of them are the children of the next inner node of the level
-   above, and where their number is odd, the last one, at the right edge, is paired with itself. Then the levels are hashed from the
-   lowest up, each at once. */
+/* The tree.
+
+   A walk, depth first, distributes the nodes over their levels. The nodes of a level are in the order of their
+   positions, and the parent of each node was visited. Each pair of nodes of a level therefore consists of the
+   children of the next inner node of the level above. If the number of nodes is odd, the last node, at the right
+   edge, is paired with itself. The levels are then hashed from the lowest to the highest, each level at once. */
 
 typedef struct {
-    uint32_t place, position; /* among the nodes of its level that were visited, and among all of the level */
+    uint32_t place, position; /* number among the visited nodes of its level, and among all nodes of the level */
 } inner_node;
 
 typedef struct {
-    spv_hash *hashes;  /* of the nodes visited, with room for one more; those of inner nodes come last */
+    spv_hash *hashes;  /* hashes of the visited nodes, with room for one more; inner nodes come last */
     inner_node *inner;
-    uint32_t width;    /* nodes that the block's tree has at this level */
+    uint32_t width;    /* number of nodes of the block's tree at this level */
     uint32_t visited, inners;
-    uint32_t complete; /* the first of the inner ones, all of whose descendants were visited */
+    uint32_t complete; /* number of the inner nodes whose descendants were all visited; they come first among the inner nodes */
 } level;
 
 typedef struct {
     level levels[LEVELS];
     unsigned top;
-    size_t bits, hashes; /* used */
-    enum { WHOLE, NO_BITS, NO_HASHES } end; /* of the walk: how it ended */
+    size_t bits, hashes; /* flag bits and hashes that were used */
+    enum { WHOLE, NO_BITS, NO_HASHES } end; /* how the walk ended */
     struct {
-        uint64_t last; /* the place, among the leaves, behind those below the node; UINT64_MAX: there is none */
+        uint64_t last; /* number of leaves up to the last leaf below the node; UINT64_MAX if there are no twins */
         unsigned height;
         uint32_t position;
     } twins; /* the first node, depth first, with two equal children */
 } work;
 
-/* Room for what the walk can visit, in one piece to be freed: no more nodes than a level has, nor than there are bits. */
+/* Allocates memory for all nodes that the walk can visit, in one piece. A level has at most `width` nodes, and no
+   more nodes than there are bits are visited. */
 static void *make_room(work *w, const spv_partial_tree *tree) {
     const size_t bits = 8 * tree->flags.size;
     size_t nodes = 0, room[LEVELS];
@@ -98,8 +101,8 @@ static void *make_room(work *w, const spv_partial_tree *tree) {
 static void walk(work *w, const spv_partial_tree *tree, spv_proof *proof) {
     const size_t bits = 8 * tree->flags.size;
     uint32_t position = 0;
-    for (unsigned height = w->top;; position++) { /* from one node to its right neighbour, which has the same parent */
-        for (;; height--, position *= 2) {        /* and down to the first node that was sent */
+    for (unsigned height = w->top;; position++) { /* from a node to its right neighbor, which has the same parent */
+        for (;; height--, position *= 2) {        /* and down to the first node whose hash was sent */
             level *at = w->levels + height;
             if (w->bits == bits) {
                 w->end = NO_BITS;
@@ -121,7 +124,7 @@ static void walk(work *w, const spv_partial_tree *tree, spv_proof *proof) {
             break;
         }
         for (; height < w->top && (position & 1 || position + 1 == w->levels[height].width); position >>= 1)
-            w->levels[++height].complete++; /* up from last children */
+            w->levels[++height].complete++; /* up from a last child */
         if (height == w->top)
             return;
     }
@@ -147,7 +150,7 @@ static void hash_level(work *w, unsigned height, bool *ambiguous) {
         const uint64_t last = ((uint64_t)at->inner[i].position + 1) << height;
         *ambiguous |= can_be_tx(children[0]);
         if (!memcmp(children[0], children[1], sizeof(spv_hash)) && !(odd && i == at->complete - 1) && last < w->twins.last) {
-            w->twins.last = last; /* of two that end at the same leaf, the lower one comes first */
+            w->twins.last = last; /* if two pairs of twins end at the same leaf, the lower pair comes first */
             w->twins.height = height;
             w->twins.position = at->inner[i].position;
         }

@@ -9,20 +9,20 @@ enum {
     SPV_MAX_FLAG_BYTES = (33341 + 7) / 8        /* protocol.MAX_FLAG_BYTES */
 };
 
-/* A partial merkle tree as it was sent: nothing of it is checked but that it is there. */
+/* A partial merkle tree as it was sent. Nothing is checked except that its parts are complete. */
 typedef struct {
     uint32_t total; /* transactions in the block */
     const spv_hash *hashes;
-    size_t count; /* of hashes */
+    size_t count; /* number of hashes */
     spv_bytes flags;
 } spv_partial_tree;
 
-/* A leaf that the tree matches: its position in the block and the number of its txid among the tree's hashes. */
+/* A leaf that the tree matches: its position in the block, and the number of its txid among the hashes of the tree. */
 typedef struct {
     uint32_t position, hash;
 } spv_proved_tx;
 
-/* What a tree proves. `matched` has room for all of the tree's hashes. */
+/* The result of a tree. `matched` has room for all hashes of the tree. */
 typedef struct {
     spv_proved_tx *matched;
     size_t count;
@@ -32,7 +32,7 @@ typedef struct {
 /* pure.parse_merkleblock; the hashes and flags lie in `raw`. */
 spv_status spv_parse_merkleblock(const uint8_t *raw, size_t size, spv_partial_tree *tree, spv_error *error);
 
-/* pure.extract_matches. SPV_FLAW: the error's field is what the first flaw is called, depth first. */
+/* pure.merkleblock.extract_matches. SPV_FLAW: the field of the error is the name of the first flaw, depth first. */
 spv_status spv_extract_matches(const spv_partial_tree *tree, const uint8_t root[32], spv_proof *proof, spv_error *error);
 
 #endif

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-enum { STEP = 1 << 18 }; /* bytes per call of pread, so that they are still in the cache when they are XORed */
+enum { STEP = 1 << 18 }; /* bytes for one call of pread: they are still in the cache when they are XORed */
 
 void spv_xor(uint8_t *data, size_t size, const uint8_t key[SPV_FILE_KEY_SIZE], uint64_t offset) {
     uint8_t turned[SPV_FILE_KEY_SIZE];
@@ -17,7 +17,7 @@ void spv_xor(uint8_t *data, size_t size, const uint8_t key[SPV_FILE_KEY_SIZE], u
     uint64_t mask, word;
     memcpy(&mask, turned, sizeof mask);
     size_t at = 0;
-    for (; size - at >= sizeof word; at += sizeof word) { /* compilers vectorise this loop */
+    for (; size - at >= sizeof word; at += sizeof word) { /* compilers vectorize this loop */
         memcpy(&word, data + at, sizeof word);
         word ^= mask;
         memcpy(data + at, &word, sizeof word);

@@ -1,4 +1,5 @@
-/* Blocks in open files: the place of a block, reading it, and the XOR of Bitcoin Core's block files; the twin of pure/files.py. */
+/* Blocks in open files: reading a block at its place, and the XOR of Bitcoin Core's block files. The twin is
+   pure/files.py. */
 #ifndef SPV_BLOCK_PLACE_H
 #define SPV_BLOCK_PLACE_H
 
@@ -15,10 +16,11 @@ typedef struct {
     uint8_t hash[32];
 } spv_place;
 
-/* pure.files.read_at: reads up to place->size bytes into `data`, and says how many in `size`. False, with errno set, if that fails. */
+/* pure.files.read_at: reads up to place->size bytes into `data` and stores their number in `size`. False, with errno
+   set, if that fails. */
 bool spv_read_place(const spv_place *place, uint8_t *data, size_t *size);
 
-/* Whether the bytes read are a block with the place's size and hash. */
+/* True if the bytes are a block with the size and the hash of the place. */
 bool spv_is_block_of(const spv_place *place, const uint8_t *data, size_t size);
 
 /* pure.files.xored, in place. */

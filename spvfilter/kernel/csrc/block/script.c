@@ -26,7 +26,7 @@ size_t spv_multisig_keys(const uint8_t *script, size_t size, spv_bytes keys[SPV_
         if (!width && opcode > 0x4B)
             return 0;
         if (width) {
-            if (start > end) /* here the pure twin reads into OP_n; the key then cannot fit before it */
+            if (start > end) /* here the pure twin reads into OP_n, and the key then does not fit before OP_n */
                 return 0;
             length = width == 1 ? script[at + 1] : width == 2 ? spv_le16(script + at + 1) : spv_le32(script + at + 1);
         }

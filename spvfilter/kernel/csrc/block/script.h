@@ -1,10 +1,11 @@
-/* Scripts: their pushes, and the shapes that the relevance test and the watch table look for. No execution. */
+/* Scripts: their pushes, and the shapes that the relevance test and the watch table look for. No script is executed. */
 #ifndef SPV_BLOCK_SCRIPT_H
 #define SPV_BLOCK_SCRIPT_H
 
 #include "spv.h"
 
-/* primitives.script_pushes: the next non-empty push of the script from *at on; false if there is none, or it does not parse. */
+/* primitives.script_pushes: the next non-empty push of the script from *at. False if there is none, or if it is
+   malformed. */
 SPV_INLINE bool spv_next_push(const uint8_t *script, size_t size, size_t *at, spv_bytes *push) {
     size_t cursor = *at;
     while (cursor < size) {
@@ -37,7 +38,7 @@ enum { SPV_MAX_MULTISIG_KEYS = 16 };
 
 bool spv_is_pubkey(const uint8_t *data, size_t size);   /* pure.is_pubkey */
 bool spv_is_p2pk(const uint8_t *script, size_t size);   /* pure.is_p2pk */
-/* pure.multisig_keys: how many keys, 1 to 16, or 0 for any other script; `keys` may be NULL. */
+/* pure.blocks.multisig_keys: the number of keys, 1 to 16; or 0 for any other script. `keys` may be NULL. */
 size_t spv_multisig_keys(const uint8_t *script, size_t size, spv_bytes keys[SPV_MAX_MULTISIG_KEYS]);
 
 #endif

@@ -54,7 +54,7 @@ spv_status spv_undo_end(size_t size, size_t at, spv_error *error) {
     return spv_refuse_undo(spv_refuse(error, at, "undo record", "%zu trailing bytes", size - at));
 }
 
-/* records */
+/* Records. */
 
 spv_record spv_record_of(const uint8_t *memory, size_t size) {
     return size < SPV_CHECK_SIZE ? (spv_record){memory, size, size, SPV_SHORT} : (spv_record){memory, size - SPV_CHECK_SIZE, size, SPV_UNCHECKED};
@@ -62,7 +62,7 @@ spv_record spv_record_of(const uint8_t *memory, size_t size) {
 
 typedef struct {
     const spv_record *records;
-    const size_t *numbers; /* of those to check */
+    const size_t *numbers; /* numbers of the records to check */
 } checking;
 
 static spv_message record_at(const void *context, size_t number) {

@@ -7,7 +7,7 @@
 
 enum {
     SPV_MIN_COIN_SIZE = 3,         /* bytes: code, amount and script type, 1 each */
-    SPV_CHECK_SIZE = 32,           /* bytes after an undo */
+    SPV_CHECK_SIZE = 32,           /* bytes of the check after an undo */
     SPV_MAX_UNDO_SIZE = 250000000, /* bytes, protocol.MAX_UNDO_SIZE */
     SPV_MAX_SCRIPT_SIZE = 10000,   /* bytes, protocol.MAX_SCRIPT_SIZE */
     SPV_SHORT_SCRIPT = 67          /* bytes of the longest script that is compressed: P2PK with the uncompressed key */
@@ -20,15 +20,15 @@ typedef struct {
     uint64_t value;     /* satoshi */
     spv_bytes body;     /* hash, x of the key, or the script itself */
     uint32_t code;      /* height × 2 + coinbase */
-    uint32_t kind;      /* SPV_PACKED_KEY and SPV_PACKED_FULL_KEY stand for two kinds each, by the parity of y */
+    uint32_t kind;      /* SPV_PACKED_KEY and SPV_PACKED_FULL_KEY each stand for two kinds, which differ in the parity of y */
 } spv_packed_coin;
 
-/* The slow path of a VARINT: numbers near the end or of more than 8 bytes, and every refusal. */
+/* The slow path of a VARINT: numbers near the end of the record, numbers of more than 8 bytes, and every error. */
 spv_status spv_varint_slow(const uint8_t *undo, size_t size, size_t *at, uint64_t most, uint64_t *value, const char *field, spv_error *error);
 /* pure.undo.expanded_amount. False above SPV_MAX_MONEY. */
 SPV_INLINE bool spv_expand_amount(uint64_t packed, uint64_t *value) {
     static const uint64_t powers[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000, 1000000000};
-    static const uint64_t most[] = { /* digits, by the zeros after them */
+    static const uint64_t most[] = { /* largest digits, by the number of zeros after them */
         SPV_MAX_MONEY, SPV_MAX_MONEY / 10, SPV_MAX_MONEY / 100, SPV_MAX_MONEY / 1000, SPV_MAX_MONEY / 10000, SPV_MAX_MONEY / 100000,
         SPV_MAX_MONEY / 1000000, SPV_MAX_MONEY / 10000000, SPV_MAX_MONEY / 100000000, SPV_MAX_MONEY / 1000000000,
     };
@@ -36,18 +36,18 @@ SPV_INLINE bool spv_expand_amount(uint64_t packed, uint64_t *value) {
     if (!packed)
         return true;
     const uint64_t rest = (packed - 1) / 10, zeros = packed - 1 - 10 * rest;
-    const uint64_t digits = zeros < 9 ? rest + rest / 9 + 1 : rest + 1; /* rest / 9 × 10 + rest % 9 + 1; no overflow: rest ≤ 2^64 / 10 */
+    const uint64_t digits = zeros < 9 ? rest + rest / 9 + 1 : rest + 1; /* rest / 9 × 10 + rest % 9 + 1, below 2^64 */
     if (SPV_UNLIKELY(digits > most[zeros]))
         return false;
     *value = digits * powers[zeros];
     return true;
 }
-SPV_COLD spv_status spv_refuse_undo(spv_status status); /* SPV_UNDO in place of SPV_FORMAT */
+SPV_COLD spv_status spv_refuse_undo(spv_status status); /* Turns SPV_FORMAT into SPV_UNDO. */
 
-/* A VARINT of `length` ≤ 8 bytes in the lower bytes of `bytes`, the first one lowest: the groups are put together without a branch, which
-   would often be mispredicted, as lengths vary. */
+/* The number of a VARINT of `length` ≤ 8 bytes, which are the lower bytes of `bytes`, the first byte lowest. The
+   groups are joined without a branch: lengths vary, so a branch would often be mispredicted. */
 SPV_INLINE uint64_t spv_joined_groups(uint64_t bytes, unsigned length) {
-    static const uint64_t added[9] = {0, 0, 0x80, 0x4080, 0x204080, 0x10204080, 0x810204080, 0x40810204080, 0x2040810204080}; /* each 128^k */
+    static const uint64_t added[9] = {0, 0, 0x80, 0x4080, 0x204080, 0x10204080, 0x810204080, 0x40810204080, 0x2040810204080}; /* by length: sums of 128^k */
     uint64_t groups = __builtin_bswap64(bytes) >> (64 - 8 * length) & UINT64_C(0x7F7F7F7F7F7F7F7F);
     groups = (groups & UINT64_C(0x007F007F007F007F)) | (groups & UINT64_C(0x7F007F007F007F00)) >> 1;
     groups = (groups & UINT64_C(0x00003FFF00003FFF)) | (groups & UINT64_C(0x3FFF00003FFF0000)) >> 2;
@@ -55,7 +55,7 @@ SPV_INLINE uint64_t spv_joined_groups(uint64_t bytes, unsigned length) {
     return groups + added[length];
 }
 
-/* pure.undo.read_varint of a number whose length varies: the number at *at, which moves past it. */
+/* pure.undo.read_varint of a number whose length varies. Reads the number at *at and moves *at past it. */
 SPV_INLINE spv_status spv_varint_of_any_length(const uint8_t *undo, size_t size, size_t *at, uint64_t most, uint64_t *value, const char *field, spv_error *error) {
     if (SPV_LIKELY(size - *at >= 8)) { /* *at ≤ size */
         const uint64_t bytes = spv_le64(undo + *at), last = ~bytes & UINT64_C(0x8080808080808080);
@@ -71,7 +71,7 @@ SPV_INLINE spv_status spv_varint_of_any_length(const uint8_t *undo, size_t size,
     return spv_varint_slow(undo, size, at, most, value, field, error);
 }
 
-/* The same of a number that mostly has one byte, or mostly three: a branch that is predicted does not wait for the length. */
+/* The same for a number that has mostly one byte, or mostly three: a predicted branch does not wait for the length. */
 SPV_INLINE spv_status spv_varint(const uint8_t *undo, size_t size, size_t *at, uint64_t most, uint64_t *value, const char *field, spv_error *error) {
     const uint8_t *bytes = undo + *at;
     if (SPV_LIKELY(*at < size && bytes[0] < 0x80)) {
@@ -93,10 +93,10 @@ SPV_INLINE spv_status spv_undo_count(const uint8_t *undo, size_t size, size_t *a
     return SPV_LIKELY(!status) ? SPV_OK : spv_refuse_undo(status);
 }
 
-/* pure.undo.read_coin: the coin at *at, which moves past it. */
+/* pure.undo.read_coin: reads the coin at *at and moves *at past it. */
 SPV_INLINE spv_status spv_read_coin(const uint8_t *undo, size_t size, size_t *at, spv_packed_coin *coin, spv_error *error) {
     static const uint8_t special[8] = {20, 20, 32, 32, 32, 32}; /* bytes */
-    static const uint8_t too_long[1] = {0x6A}; /* Core's stand-in, which nothing can spend */
+    static const uint8_t too_long[1] = {0x6A}; /* Core replaces a script that is too long, which nothing can spend, by OP_RETURN */
     uint64_t code, packed, kind;
     spv_status status = spv_varint(undo, size, at, UINT32_MAX, &code, "undo code", error);
     if (!status && code >> 1)
@@ -123,7 +123,7 @@ SPV_INLINE spv_status spv_read_coin(const uint8_t *undo, size_t size, size_t *at
     return SPV_OK;
 }
 
-/* The script of a coin whose key, if it has one, is compressed: in `room`, or where the coin has it. */
+/* The script of a coin without a key or with a compressed key: in `room`, or in the record itself. */
 SPV_INLINE spv_bytes spv_plain_script(const spv_packed_coin *coin, uint8_t room[SPV_SHORT_SCRIPT]) {
     switch (coin->kind) {
     case SPV_PACKED_P2PKH:
@@ -152,24 +152,25 @@ SPV_INLINE bool spv_has_full_key(const spv_packed_coin *coin) {
     return (coin->kind & ~1u) == SPV_PACKED_FULL_KEY;
 }
 
-/* The compressed form of the key of such a coin. */
+/* The compressed form of the key of a P2PK coin. */
 SPV_INLINE void spv_packed_key(const spv_packed_coin *coin, uint8_t key[33]) {
     key[0] = (uint8_t)(coin->kind - 2);
     memcpy(key + 1, coin->body.data, 32);
 }
 
-/* The P2PK script of an uncompressed key, 65 bytes, in `room`. */
+/* Writes the P2PK script of an uncompressed key (65 bytes) to `room`. */
 spv_bytes spv_full_key_script(const uint8_t *key, uint8_t room[SPV_SHORT_SCRIPT]);
-/* pure.undo.script_of: the script of the coin at byte `at`, in `room` or where the coin has it. */
+/* pure.undo.script_of: the script of the coin at byte `at`, in `room` or in the record itself. */
 spv_status spv_script_of_coin(const spv_packed_coin *coin, size_t at, uint8_t room[SPV_SHORT_SCRIPT], spv_bytes *script, spv_error *error);
 /* pure.undo.check_end. */
 spv_status spv_undo_end(size_t size, size_t at, spv_error *error);
 
-/* An undo record in memory, behind the hash of the block before its block: `size` counts neither the hash nor the check. */
+/* An undo record in memory, after the hash of the block's previous block. `size` is the size of the undo: without
+   the hash and the check. */
 typedef struct {
     const uint8_t *memory; /* hash, undo, check; NULL if there is none */
     size_t size;
-    size_t got;            /* bytes read of one that is SPV_GONE */
+    size_t got;            /* bytes read, if the state is SPV_GONE */
     enum {
         SPV_UNCHECKED,
         SPV_SOUND,
@@ -183,11 +184,11 @@ SPV_INLINE spv_bytes spv_undo_of(const spv_record *record) {
     return (spv_bytes){record->memory + 32, record->size};
 }
 
-/* The record of `size` bytes in `memory`, behind 32 bytes for the hash. */
+/* Makes a record of `size` bytes in `memory`, after 32 bytes for the hash. */
 spv_record spv_record_of(const uint8_t *memory, size_t size);
-/* Checks the records that are unchecked, all at once, which is faster. */
+/* Checks all records that are not checked yet, at once, which is faster. */
 spv_status spv_check_records(spv_record *records, size_t count);
-/* The refusal of a record that is not sound. */
+/* Makes the error of a record that is not sound. */
 spv_status spv_refuse_record(const spv_record *record, spv_error *error);
 
 #endif

@@ -1,4 +1,5 @@
-/* Walking serialised transactions and blocks within their bounds; the twin of pure/blocks.py's walk_tx, parse_tx and walk_block. */
+/* Walking serialized transactions and blocks within their bounds. The twin is pure/blocks.py: walk_tx, parse_tx and
+   walk_block. */
 #ifndef SPV_BLOCK_WALK_H
 #define SPV_BLOCK_WALK_H
 
@@ -12,25 +13,25 @@ enum {
     SPV_MAX_COMPACT_SIZE = 0x02000000 /* Core serialize.h MAX_SIZE */
 };
 
-/* The parts of one transaction, by absolute offsets. With the counts and offsets it can be walked again without checks. */
+/* The parts of a transaction, as absolute offsets. With them the transaction can be walked again without checks. */
 typedef struct {
     size_t start, end;
-    size_t inputs_at;  /* of the first input's outpoint */
-    size_t outputs_at; /* of the first output's value */
-    size_t witness;    /* of the witness stacks; 0 in a transaction without them */
+    size_t inputs_at;  /* offset of the first input's outpoint */
+    size_t outputs_at; /* offset of the first output's value */
+    size_t witness;    /* offset of the witness stacks; 0 in a transaction without witness */
     uint32_t inputs, outputs;
 } spv_tx;
 
 typedef void spv_on_input(void *context, const uint8_t *raw, size_t outpoint_at, size_t script, size_t script_end);
 typedef void spv_on_output(void *context, const uint8_t *raw, size_t value_at, size_t script, size_t script_end);
 
-/* The slow path of a CompactSize: all forms of more than one byte, and every refusal. */
+/* The slow path of a CompactSize: all forms of more than one byte, and every error. */
 spv_status spv_compact_size_slow(const uint8_t *raw, size_t size, size_t *at, uint64_t *value, const char *field, spv_error *error);
 SPV_COLD spv_status spv_refuse_count(size_t size, size_t at, size_t behind, uint64_t count, size_t least, const char *field, spv_error *error);
 SPV_COLD spv_status spv_refuse_bytes(size_t size, size_t at, size_t wanted, const char *field, spv_error *error);
 SPV_COLD spv_status spv_refuse_script(size_t size, size_t at, uint64_t length, const char *field, const char *tail, size_t tail_length, spv_error *error);
 
-/* primitives.read_compact_size: the value at *at, which moves past it. */
+/* primitives.read_compact_size: reads the value at *at and moves *at past it. */
 SPV_INLINE spv_status spv_compact_size(const uint8_t *raw, size_t size, size_t *at, uint64_t *value, const char *field, spv_error *error) {
     if (SPV_LIKELY(*at < size && raw[*at] < 0xFD)) {
         *value = raw[(*at)++];
@@ -39,7 +40,8 @@ SPV_INLINE spv_status spv_compact_size(const uint8_t *raw, size_t size, size_t *
     return spv_compact_size_slow(raw, size, at, value, field, error);
 }
 
-/* pure._read_count: a count of items of at least `least` bytes each, refused if the rest cannot hold them. */
+/* pure.blocks._read_count: reads a count of items of at least `least` bytes each. Fails if the rest cannot hold
+   them. */
 SPV_INLINE spv_status spv_count(const uint8_t *raw, size_t size, size_t *at, uint64_t *count, size_t least, const char *field, spv_error *error) {
     size_t start = *at;
     spv_status status = spv_compact_size(raw, size, at, count, field, error);
@@ -102,11 +104,11 @@ SPV_INLINE spv_status spv_walk_outputs_with(const uint8_t *raw, size_t size, siz
     return SPV_OK;
 }
 
-/* The stacks of `count` inputs; the twin of pure._walk_witness. */
+/* pure.blocks._walk_witness: walks the stacks of `count` inputs. */
 spv_status spv_walk_witness(const uint8_t *raw, size_t size, size_t *at, uint32_t count, spv_error *error);
 
-/* pure.walk_tx with a call for each input and output, in order; either function may be NULL. The compiler inlines constant functions. If
-   the status is not SPV_OK, the calls made are void. */
+/* pure.blocks.walk_tx, with a call for each input and output, in order. Either function may be NULL. The compiler
+   inlines constant functions. If the status is not SPV_OK, ignore the calls. */
 SPV_INLINE spv_status spv_walk_tx_with(
     const uint8_t *raw, size_t size, size_t at, spv_tx *tx, spv_on_input *on_input, spv_on_output *on_output, void *context, spv_error *error
 ) {
@@ -134,7 +136,8 @@ SPV_INLINE spv_status spv_walk_tx_with(
         }
     }
     tx->outputs_at = cursor;
-    /* no inputs and flag 0: that byte was the empty output count (Core reads such a transaction, consensus refuses it) */
+    /* Without inputs and with flag 0, that byte was the empty output count. Core parses such a transaction, although
+       consensus rejects it. */
     if (SPV_LIKELY(tx->inputs || flag)) {
         status = spv_walk_outputs_with(raw, size, &cursor, tx, on_output, context, error);
         if (SPV_UNLIKELY(status))
@@ -153,20 +156,21 @@ SPV_INLINE spv_status spv_walk_tx_with(
     return SPV_OK;
 }
 
-/* pure.walk_tx: the transaction that starts at byte `at` ≤ size. */
+/* pure.blocks.walk_tx: the transaction that starts at byte `at` ≤ size. */
 spv_status spv_walk_tx(const uint8_t *raw, size_t size, size_t at, spv_tx *tx, spv_error *error);
-/* pure.parse_tx: the one transaction that fills the bytes. */
+/* pure.blocks.parse_tx: the transaction that fills the bytes. */
 spv_status spv_parse_tx(const uint8_t *raw, size_t size, spv_tx *tx, spv_error *error);
-/* The head of pure.walk_block: the number of transactions, ≥ 1, and where the first one starts. */
+/* The start of pure.blocks.walk_block: the number of transactions, at least 1, and the offset of the first one. */
 spv_status spv_block_start(const uint8_t *raw, size_t size, size_t *at, uint32_t *transactions, spv_error *error);
-/* The end of pure.walk_block: nothing may follow the last transaction. */
+/* The end of pure.blocks.walk_block: fails if bytes follow the last transaction. */
 spv_status spv_block_end(size_t size, size_t at, spv_error *error);
-/* The end of pure.parse_tx, for callers of spv_walk_tx_with. */
+/* The end of pure.blocks.parse_tx, for callers of spv_walk_tx_with. */
 spv_status spv_tx_end(size_t size, const spv_tx *tx, spv_error *error);
 
-/* The inputs and outputs of a transaction that was walked before, one at a time and without checks; *at moves to the next one. */
+/* The inputs and outputs of a transaction that was walked before, one at a time and without checks. *at moves to the
+   next item. */
 typedef struct {
-    size_t at;             /* of the outpoint or of the value */
+    size_t at;             /* offset of the outpoint or of the value */
     size_t script, script_end;
 } spv_item;
 
@@ -174,7 +178,7 @@ SPV_INLINE size_t spv_checked_length(const uint8_t *raw, size_t *at) {
     uint8_t first = raw[*at];
     size_t length = first;
     *at += 1;
-    if (SPV_UNLIKELY(first >= 0xFD)) { /* 9-byte forms are above SPV_MAX_COMPACT_SIZE and never pass */
+    if (SPV_UNLIKELY(first >= 0xFD)) { /* forms of 9 bytes are above SPV_MAX_COMPACT_SIZE and never get here */
         length = first == 0xFD ? spv_le16(raw + *at) : spv_le32(raw + *at);
         *at += first == 0xFD ? 2 : 4;
     }
