@@ -83,7 +83,7 @@ SPV_INLINE size_t set_window(const spv_batch *batch, size_t count, bool shared) 
     return fresh;
 }
 
-/* The leading keys of a window that are contained: adding them needs no room. */
+/* The number of keys at the start of a window that are contained. Adding them needs no room. */
 static size_t contained(const spv_batch *batch, size_t count) {
     const size_t functions = batch->shape->functions;
     size_t known = 0;
@@ -115,7 +115,7 @@ size_t spv_bits_add_many(spv_batch *batch, const spv_keys *keys, size_t from, si
     return fresh;
 }
 
-/* Without early exit, which half of all keys would mispredict. */
+/* Without an early exit: half of all keys would mispredict its branch. */
 SPV_INLINE uint8_t all_of(const uint8_t *bits, const uint64_t *positions, size_t count) {
     unsigned missing = 0;
     for (size_t i = 0; i < count; i++)
@@ -130,7 +130,7 @@ void spv_bits_has_many(const spv_batch *batch, const spv_keys *keys, size_t from
         return;
     }
     const size_t window = spv_keys_ahead(shape), functions = shape->functions, end = from + count;
-    if (shape->family == SPV_FAMILY_BIP37 && !batch->far) { /* most keys end at the second of many hashes */
+    if (shape->family == SPV_FAMILY_BIP37 && !batch->far) { /* most keys end at the second hash */
         for (size_t at = from; at < end; at++) {
             const spv_bytes key = spv_key_at(keys, at);
             mask[at - from] = spv_bits_has(shape, batch->cells, key.data, key.size);

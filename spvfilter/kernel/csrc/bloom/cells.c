@@ -19,7 +19,7 @@ void spv_shape_make(spv_shape *shape, spv_family family, uint64_t cells, uint32_
 
 typedef spv_window window;
 
-enum { WORDS = 16, LANES_MOST = 8 }; /* of a key that is hashed beside others of its length */
+enum { WORDS = 16, LANES_MOST = 8 }; /* words of a key that is hashed beside others of its length; most lanes of a vector */
 enum { ROWS_AHEAD = 4 * SPV_AHEAD };
 
 #if defined(__x86_64__)
@@ -35,14 +35,15 @@ enum { ROWS_AHEAD = 4 * SPV_AHEAD };
 #define TARGET __attribute__((target("avx512f,avx512dq")))
 #include "bloom/lanes.h"
 
-/* Rows that come after those in hand, fetched while these are hashed: beyond a page, the processor does not fetch by itself. */
+/* Fetches the rows of the next window while the current one is hashed: beyond a page, the processor does not
+   prefetch by itself. */
 SPV_INLINE void fetch_rows(const spv_keys *keys, size_t from, size_t count) {
     const uintptr_t rows = (uintptr_t)keys->rows + (from + ROWS_AHEAD) * keys->width;
     for (size_t at = 0; at < count * keys->width; at += 64)
         __builtin_prefetch((const void *)(rows + at), 0);
 }
 
-/* Whether keys have one length, *size bytes, that is not too long for a window's words. */
+/* True if the keys have one length, *size bytes, that fits into a window's words. */
 SPV_INLINE bool alike(const spv_keys *keys, size_t from, size_t count, size_t *size) {
     *size = spv_key_at(keys, from).size;
     bool same = *size <= 8 * WORDS;
@@ -51,13 +52,13 @@ SPV_INLINE bool alike(const spv_keys *keys, size_t from, size_t count, size_t *s
     return same;
 }
 
-/* The words of keys of one length, and zeros in a vector's lanes that are left over. */
+/* Writes the words of keys of one length, and zeros into unused lanes of a vector. */
 SPV_INLINE void lay_out(const spv_keys *keys, size_t from, size_t count, size_t size, uint64_t (*words)[SPV_AHEAD]) {
     const size_t whole = size / 8;
     for (size_t word = 0; word < whole; word++)
         for (size_t i = 0; i < count; i++)
             words[word][i] = spv_le64(spv_key_at(keys, from + i).data + 8 * word);
-    if (size >= 8) /* as spv_tail64, without its branches */
+    if (size >= 8) /* like spv_tail64, but without branches */
         for (size_t i = 0; size & 7 && i < count; i++)
             words[whole][i] = spv_le64(spv_key_at(keys, from + i).data + size - 8) >> (64 - 8 * (size & 7));
     else
@@ -69,7 +70,7 @@ SPV_INLINE void lay_out(const spv_keys *keys, size_t from, size_t count, size_t 
 }
 #endif
 
-/* One key after the other. */
+/* Hashes the keys one after the other. */
 static void hash_each(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, window *to) {
     const spv_shape known = {.family = SPV_FAMILY_FAST, .seed = shape->seed};
     for (size_t i = 0; i < count; i++) {
@@ -103,7 +104,7 @@ void spv_spread_planes(const spv_shape *shape, spv_window *keys, size_t count, s
     uint64_t cell = first * shape->stride;
 #if defined(__x86_64__)
     const unsigned cpu = spv_cpu();
-    if (cpu & SPV_CPU_AVX2 && shape->span <= UINT32_MAX) { /* what vectors can do */
+    if (cpu & SPV_CPU_AVX2 && shape->span <= UINT32_MAX) { /* the sizes that vectors can handle */
         (cpu & SPV_CPU_AVX512 ? spread_avx512 : spread_avx2)(keys, count, shape->span, cell, shape->stride, functions, planes);
         return;
     }
@@ -126,7 +127,7 @@ static void siphash(const spv_shape *shape, const spv_keys *keys, size_t from, s
 
 void spv_hash_window(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, spv_window *hashed) {
     (shape->family == SPV_FAMILY_FAST ? fast : siphash)(shape, keys, from, count, hashed);
-    for (size_t i = count; i % LANES_MOST; i++) /* lanes that are left over */
+    for (size_t i = count; i % LANES_MOST; i++) /* unused lanes */
         hashed->x[i] = hashed->step[i] = 0;
 }
 
@@ -144,7 +145,7 @@ void spv_spread_window(const spv_shape *shape, spv_window *hashed, size_t count,
     }
 }
 
-/* Up to SPV_AHEAD keys, whose hashes do not wait for each other. */
+/* Spreads up to SPV_AHEAD keys, whose computations do not wait for each other. */
 static void spread_window(
     const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, uint64_t *positions, const spv_batch *batch
 ) {
@@ -153,7 +154,7 @@ static void spread_window(
     spv_spread_window(shape, &hashed, count, shape->functions, positions, batch);
 }
 
-/* One key, of a family that is not spread. */
+/* Computes the cells of one key, in a family that does not spread two hashes. */
 SPV_INLINE void walk(const spv_shape *shape, const spv_bytes key, spv_walk how, uint64_t *positions, const spv_batch *batch) {
     spv_cursor cursor = spv_cursor_at(shape, key.data, key.size);
     for (uint32_t i = 0; i < shape->functions; i++) {
@@ -163,7 +164,7 @@ SPV_INLINE void walk(const spv_shape *shape, const spv_bytes key, spv_walk how, 
     }
 }
 
-/* `batch` is NULL where nothing is to be fetched. */
+/* `batch` is NULL if nothing needs to be fetched. */
 SPV_INLINE void positions_of(
     const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, uint64_t *positions, const spv_batch *batch) {
     const size_t functions = shape->functions, end = functions ? from + count : from;

@@ -1,4 +1,5 @@
-/* Where a generic filter puts a key: the twin of pure/cells.py's position functions, for all families but the user's own. */
+/* The cells of a key in a generic filter: the twin of pure/cells.py's position functions, for all families except
+   custom ones. */
 #ifndef SPV_BLOOM_CELLS_H
 #define SPV_BLOOM_CELLS_H
 
@@ -21,20 +22,21 @@ typedef enum {
     SPV_FAMILY_CUSTOM = 255
 } spv_family;
 
-/* How a family walks over a key's cells: by two hashes that are spread, by seeds of one, or as another program does it. */
+/* How a family computes a key's cells: by spreading two hashes, by hashing with one seed per function, or as another
+   program does it. */
 typedef enum { SPV_WALK_SPREAD, SPV_WALK_BIP37, SPV_WALK_FOREIGN } spv_walk;
 
-enum { SPV_AHEAD = 32, SPV_AHEAD_CELLS = 512 }; /* keys hashed ahead, and their cells, unless one key alone has more */
-enum { SPV_PLANES = 32 }; /* functions whose cells are made together */
+enum { SPV_AHEAD = 32, SPV_AHEAD_CELLS = 512 }; /* keys that are hashed ahead; their cells, unless a single key has more */
+enum { SPV_PLANES = 32 }; /* functions whose cells are computed together */
 
 typedef struct {
     spv_family family;
-    uint32_t functions; /* cells that a key has: k, or 0 where there is no cell at all */
+    uint32_t functions; /* number of cells of a key: k, or 0 if the filter has no cells */
     uint32_t seed;      /* tweak or seed */
-    uint64_t k0, k1;    /* SipHash's key */
-    uint64_t span;      /* cells that each function reaches: m, or those of a plane */
-    uint64_t stride;    /* from a function's first cell to the next one's: 0, or the span */
-    uint64_t reciprocal; /* ⌈2^64 / span⌉, for BIP-37's remainder of 32-bit hashes; 0 where span is 1 or beyond 32 bits */
+    uint64_t k0, k1;    /* key of SipHash */
+    uint64_t span;      /* number of cells that a function can reach: m, or the cells of its plane */
+    uint64_t stride;    /* distance of the first cells of two successive functions: 0, or the span */
+    uint64_t reciprocal; /* ⌈2^64 / span⌉, for BIP-37's remainder of 32-bit hashes; 0 if span is 1 or above 32 bits */
 } spv_shape;
 
 SPV_INLINE spv_walk spv_walk_of(const spv_shape *shape) {
@@ -43,7 +45,7 @@ SPV_INLINE spv_walk spv_walk_of(const spv_shape *shape) {
     return shape->family == SPV_FAMILY_BIP37 ? SPV_WALK_BIP37 : SPV_WALK_FOREIGN;
 }
 
-/* Many keys: `keys`, or where that is NULL the rows of a table. */
+/* Many keys: `keys`, or the rows of a table if `keys` is NULL. */
 typedef struct {
     const spv_bytes *keys;
     const uint8_t *rows;
@@ -54,17 +56,17 @@ SPV_INLINE spv_bytes spv_key_at(const spv_keys *keys, size_t number) {
     return keys->keys ? keys->keys[number] : (spv_bytes){keys->rows + number * keys->width, keys->width};
 }
 
-/* Cells, and how batches write to them. */
+/* The cells of a filter, and how batches write to them. */
 typedef struct {
     const spv_shape *shape;
     uint8_t *cells;
-    unsigned shift; /* 2^shift cells are in a byte: 3 for bits, 1 for counters */
+    unsigned shift; /* a byte contains 2^shift cells: shift is 3 for bits, 1 for counters */
     spv_gate *gate;
-    uint64_t *positions; /* room for SPV_AHEAD_CELLS, or for one key's if those are more */
-    bool far;            /* the cells are too many for a near cache: fetch them ahead */
-    bool shared;         /* what spv_gate_enter said; kept up to date by the batch */
-    spv_room *room;      /* new keys that may yet be added */
-    size_t done;         /* keys that the last update took: fewer than it was given if a new key found no room */
+    uint64_t *positions; /* room for SPV_AHEAD_CELLS cells, or for the cells of one key if it has more */
+    bool far;            /* the cells do not fit into a near cache: fetch them ahead */
+    bool shared;         /* the result of spv_gate_enter; the batch keeps it up to date */
+    spv_room *room;      /* number of new keys that may still be added */
+    size_t done;         /* number of keys that the last update processed; it is lower than requested if there was no room for a new key */
 } spv_batch;
 
 SPV_INLINE uint64_t spv_high64(uint64_t a, uint64_t b) {
@@ -72,7 +74,8 @@ SPV_INLINE uint64_t spv_high64(uint64_t a, uint64_t b) {
     return (uint64_t)((wide)a * b >> 64);
 }
 
-/* pure.cells._spread's last step: x remixed, so that small spans lose nothing, then multiplied and shifted onto the span. */
+/* The last step of pure.cells._spread: mixes x again, because of small spans, then maps it onto the span by
+   multiplication and shift. */
 SPV_INLINE uint64_t spv_spread(uint64_t x, uint64_t span) {
     return spv_high64((x ^ x >> 32) * UINT64_C(0xD6E8FEB86659FD93), span);
 }
@@ -90,17 +93,17 @@ SPV_INLINE spv_hash128 spv_two_hashes(const spv_shape *shape, const uint8_t *dat
     return hashes;
 }
 
-/* A key's cells one after the other, each made when it is asked for. */
+/* A key's cells, computed one after the other when they are needed. */
 typedef struct {
     const spv_shape *shape;
     const uint8_t *data;
     size_t size;
     uint64_t x, step, first;
-    uint32_t seed;   /* of SPV_WALK_BIP37 */
-    unsigned number; /* of the next function of a split block */
+    uint32_t seed;   /* for SPV_WALK_BIP37 */
+    unsigned number; /* number of the next function in a split block */
 } spv_cursor;
 
-/* foreign._spark_v1, _spark_v2, _redisbloom, _in_block: their state before the first cell. */
+/* Starts foreign._spark_v1, _spark_v2, _redisbloom or _in_block: the state before the first cell. */
 SPV_INLINE void spv_foreign_start(spv_cursor *cursor) {
     const uint8_t *data = cursor->data;
     const size_t size = cursor->size;
@@ -122,7 +125,7 @@ SPV_INLINE void spv_foreign_start(spv_cursor *cursor) {
     }
 }
 
-/* Their next cell, without the function's first one. */
+/* The next cell of these walks, without the first cell of the function. */
 SPV_INLINE uint64_t spv_foreign_next(spv_cursor *cursor) {
     const uint64_t span = cursor->shape->span;
     uint64_t at = cursor->x;
@@ -154,12 +157,12 @@ SPV_INLINE spv_cursor spv_cursor_at(const spv_shape *shape, const uint8_t *data,
     return cursor;
 }
 
-/* The same of a key whose two hashes are known. */
+/* The same for a key whose two hashes are known. */
 SPV_INLINE spv_cursor spv_cursor_of(const spv_shape *shape, spv_hash128 hashes) {
     return (spv_cursor){.shape = shape, .x = hashes.h1, .step = hashes.h2, .seed = shape->seed};
 }
 
-/* `walk` is the family's; it is passed so that the compiler knows it. */
+/* `walk` is the walk of the family. It is an argument so that the compiler knows it. */
 SPV_INLINE uint64_t spv_cursor_next(spv_cursor *cursor, spv_walk walk) {
     const spv_shape *shape = cursor->shape;
     uint64_t cell;
@@ -181,25 +184,29 @@ SPV_INLINE uint64_t spv_cursor_next(spv_cursor *cursor, spv_walk walk) {
 /* pure.cells.Hashed.__init__: `key` is 16 bytes. */
 void spv_shape_make(spv_shape *shape, spv_family family, uint64_t cells, uint32_t hash_funcs, bool partitioned, const uint8_t key[16]);
 
-/* All cells of `count` keys from number `from` on, key by key. */
+/* Computes all cells of `count` keys from number `from` on, key by key. */
 void spv_positions(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, uint64_t *positions);
 
-/* The same into batch->positions, and the bytes they are in fetched ahead. */
+/* The same, into batch->positions. It also fetches the bytes of the cells. */
 void spv_hash_ahead(const spv_batch *batch, const spv_keys *keys, size_t from, size_t count);
 
-/* Where each of up to SPV_AHEAD keys is in its walk over its cells: what is going to be spread, and what is added for the next function. */
+/* The state of up to SPV_AHEAD keys during their walks: the value to spread, and the value to add for the next
+   function. */
 typedef struct {
     _Alignas(64) uint64_t x[SPV_AHEAD], step[SPV_AHEAD];
 } spv_window;
 
-/* The hashes of up to SPV_AHEAD keys, of a family that has two of them, which are those of every shape with the same family and key. */
+/* Computes the hashes of up to SPV_AHEAD keys, in a family with two hashes. They are the same for every shape with
+   the same family and key. */
 void spv_hash_window(const spv_shape *shape, const spv_keys *keys, size_t from, size_t count, spv_window *hashed);
-/* The next cells of hashed keys, planes[j][i] that of key i for function first + j. Where lanes are left over, so are some behind the last. */
+/* Computes the next cells of hashed keys: planes[j][i] is the cell of key i for function first + j. Unused lanes of
+   a vector write cells after the last key. */
 void spv_spread_planes(const spv_shape *shape, spv_window *hashed, size_t count, size_t first, size_t functions, uint64_t (*planes)[SPV_AHEAD]);
-/* The next cells of hashed keys, one for each of the first `functions` functions, key by key; fetched ahead if there is a batch. */
+/* Computes the next cells of hashed keys, for the next `functions` functions, key by key. Fetches them if there is a
+   batch. */
 void spv_spread_window(const spv_shape *shape, spv_window *hashed, size_t count, size_t functions, uint64_t *positions, const spv_batch *batch);
 
-/* How many keys are hashed ahead. */
+/* The number of keys that are hashed ahead. */
 SPV_INLINE size_t spv_keys_ahead(const spv_shape *shape) {
     const size_t fit = shape->functions ? SPV_AHEAD_CELLS / shape->functions : SPV_AHEAD;
     return fit > SPV_AHEAD ? SPV_AHEAD : fit ? fit : 1;

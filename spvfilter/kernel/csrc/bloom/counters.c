@@ -6,7 +6,7 @@ SPV_INLINE unsigned get(const uint8_t *cells, uint64_t at) {
     return (unsigned)__atomic_load_n(cells + (at >> 1), __ATOMIC_RELAXED) >> 4 * (at & 1) & 15;
 }
 
-/* Moves a counter up or down by one, unless it sticks or would go below 0; returns its old value. */
+/* Increments or decrements a counter, unless it has reached the limit or would go below 0. Returns its old value. */
 SPV_INLINE unsigned move(uint8_t *cells, uint64_t at, bool up, bool shared) {
     uint8_t *byte = cells + (at >> 1);
     const unsigned shift = 4 * (at & 1), stays = up ? 16 : 0;
@@ -30,7 +30,7 @@ static int by_value(const void *left, const void *right) {
     return (one > other) - (one < other);
 }
 
-/* Drops repeated positions, since a key counts once in each of its counters; returns how many are left. */
+/* Drops repeated positions, because a key counts once in each of its counters. Returns how many positions are left. */
 SPV_INLINE size_t distinct(uint64_t *positions, size_t count) {
     const bool many = count > 32;
     size_t kept = 0;
@@ -68,7 +68,7 @@ bool spv_counters_remove(uint8_t *cells, uint64_t *positions, size_t count, bool
         *gone |= before == 1;
         if (before)
             continue;
-        while (i--) /* another thread removed it meanwhile: undo the decrements */
+        while (i--) /* another thread has removed the key: undo the decrements */
             move(cells, positions[i], true, shared);
         return *gone = false;
     }
@@ -117,7 +117,7 @@ void spv_counters_has_many(const spv_batch *batch, const spv_keys *keys, size_t 
     }
 }
 
-SPV_INLINE uint64_t not_zero(uint64_t sixteen) { /* bit 4c: counter c is not 0 */
+SPV_INLINE uint64_t not_zero(uint64_t sixteen) { /* bit 4c of the result is 1 if counter c is not 0 */
     return (sixteen | sixteen >> 1 | sixteen >> 2 | sixteen >> 3) & UINT64_C(0x1111111111111111);
 }
 
@@ -128,7 +128,7 @@ uint64_t spv_counters_used(const uint8_t *cells, size_t size) {
     return used;
 }
 
-/* Bytes of nibbles, each below 16, in a word: their sums, at most 15. */
+/* Reduces the sums of nibbles, in the bytes of a word, to 15 at most. */
 SPV_INLINE uint64_t saturated(uint64_t sums) {
     const uint64_t over = sums & UINT64_C(0x1010101010101010);
     return (sums | (over - (over >> 4))) & UINT64_C(0x0F0F0F0F0F0F0F0F);

@@ -1,17 +1,18 @@
-/* A generic filter's 4-bit counters: the twin of pure.bits.CounterCore. Counter c is the low nibble of byte c >> 1 if c is even, else the
-   high one.
+/* A generic filter's 4-bit counters: the twin of pure.bits.CounterCore. Counter c is in byte c >> 1: in the low
+   nibble if c is even, else in the high nibble.
 
-   `shared` says that a write must be atomic (gate.h): then each byte is compared and exchanged, which needs no lock and is correct
-   between processes as well as between threads. Buffers need no alignment. */
+   `shared`: writes must be atomic (gate.h). Each byte is then changed by compare-and-exchange, which needs no lock
+   and is correct between threads and between processes. Buffers need no alignment. */
 #ifndef SPV_BLOOM_COUNTERS_H
 #define SPV_BLOOM_COUNTERS_H
 
 #include "bloom/cells.h"
 
-enum { SPV_COUNTER_LIMIT = 15 }; /* values.COUNTER_LIMIT: such a counter sticks */
+enum { SPV_COUNTER_LIMIT = 15 }; /* values.COUNTER_LIMIT: a counter with this value never changes */
 
-/* CounterCore.add, remove, `in` and count, of one key's positions, the first two of which reorder them. add returns whether the key was
-   new, remove whether it was contained; `gone` whether it no longer is. */
+/* CounterCore.add, remove, `in` and count, for the positions of one key. The first two functions reorder
+   the positions. The first one returns whether the key was new, the second one whether it was contained. The flag
+   *gone becomes true if the last copy of the key was removed. */
 bool spv_counters_add(uint8_t *cells, uint64_t *positions, size_t count, bool shared);
 bool spv_counters_remove(uint8_t *cells, uint64_t *positions, size_t count, bool shared, bool *gone);
 unsigned spv_counters_least(const uint8_t *cells, const uint64_t *positions, size_t count);
@@ -20,9 +21,10 @@ unsigned spv_counters_least(const uint8_t *cells, const uint64_t *positions, siz
 size_t spv_counters_add_many(spv_batch *batch, const spv_keys *keys, size_t from, size_t count);
 void spv_counters_has_many(const spv_batch *batch, const spv_keys *keys, size_t from, size_t count, uint8_t *mask);
 
-/* Whole arrays, `size` bytes of them. */
-uint64_t spv_counters_used(const uint8_t *cells, size_t size); /* how many are not 0 */
-void spv_counters_sum(uint8_t *mine, const uint8_t *theirs, size_t size, bool shared); /* each saturates */
-void spv_counters_to_bits(const uint8_t *cells, size_t size, uint8_t *bits); /* ⌈size/4⌉ bytes: a bit where one is not 0 */
+/* Functions for whole arrays of `size` bytes. */
+uint64_t spv_counters_used(const uint8_t *cells, size_t size); /* number of counters that are not 0 */
+void spv_counters_sum(uint8_t *mine, const uint8_t *theirs, size_t size, bool shared); /* adds counters; a sum is at most 15 */
+/* ⌈size/4⌉ bytes: a bit for each counter, 1 if the counter is not 0 */
+void spv_counters_to_bits(const uint8_t *cells, size_t size, uint8_t *bits);
 
 #endif

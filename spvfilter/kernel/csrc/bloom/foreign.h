@@ -1,4 +1,4 @@
-/* Where the filters of other programs put a key: the twin of pure/foreign.py. */
+/* The cells of a key in the filters of other programs: the twin of pure/foreign.py. */
 #ifndef SPV_BLOOM_FOREIGN_H
 #define SPV_BLOOM_FOREIGN_H
 
@@ -12,7 +12,7 @@ SPV_INLINE bool spv_is_split_block(uint64_t cells, uint32_t hash_funcs, bool par
     return hash_funcs == SPV_BLOCK_FUNCTIONS && !partitioned && cells % SPV_BLOCK_BITS == 0 && blocks >= 1 && blocks <= UINT64_C(1) << 32;
 }
 
-/* Bit number `function` of a hash within its block. */
+/* The bit within its block that a hash selects with function number `function`. */
 SPV_INLINE uint64_t spv_bit_in_block(uint64_t hash, unsigned function) {
     static const uint32_t salt[SPV_BLOCK_FUNCTIONS] = {
         UINT32_C(0x47B6137B), UINT32_C(0x44974D91), UINT32_C(0x8824AD5B), UINT32_C(0xA2B7289D),

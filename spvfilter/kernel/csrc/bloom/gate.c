@@ -6,7 +6,7 @@ void spv_gate_share(spv_gate *gate) {
     atomic_store_explicit(&gate->shared, true, memory_order_relaxed);
     unsigned writer;
     while ((writer = atomic_load_explicit(&gate->alone, memory_order_acquire)) != 0) {
-        if (writer != spv_generation()) { /* copied by a fork: that thread does not exist in this process */
+        if (writer != spv_generation()) { /* the value was copied by a fork: that thread does not exist in this process */
             atomic_store_explicit(&gate->alone, 0, memory_order_relaxed);
             return;
         }

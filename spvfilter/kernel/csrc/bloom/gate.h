@@ -1,22 +1,23 @@
-/* The gate of a filter's cells: which threads of this process write to them, and so whether a write must be atomic.
+/* The gate of a filter's cells: it decides whether a write of this process must be atomic.
 
-   Plain writes are twice as fast as atomic ones, but lose concurrent writes to the same byte. A thread that holds the interpreter's lock
-   makes them while no thread writes without the lock; a single thread that writes without the lock makes them until a second writer
-   comes. From then on, and from the start if the memory is not the filter's alone, all writes are atomic. */
+   Plain writes are twice as fast as atomic writes, but lose concurrent writes to the same byte. A thread with the
+   GIL writes plainly while no thread writes without the GIL. A single thread without the GIL writes plainly until a
+   second writer comes. From then on, all writes are atomic. If the memory is not private, all writes are atomic from
+   the start. */
 #ifndef SPV_BLOOM_GATE_H
 #define SPV_BLOOM_GATE_H
 
 #include "fork.h"
 
 typedef struct {
-    atomic_bool shared; /* all writes are atomic; never false again */
-    atomic_uint alone;  /* the generation of the process in which a thread writes plainly and without the interpreter's lock; 0: none does */
+    atomic_bool shared; /* all writes are atomic; it never becomes false again */
+    atomic_uint alone;  /* generation of the process in which a thread writes plainly and without the GIL; 0 if there is none */
 } spv_gate;
 
-/* Makes all writes atomic and returns when the one thread that writes plainly has seen it. */
+/* Makes all writes atomic. Returns when the thread that writes plainly has seen that. */
 void spv_gate_share(spv_gate *gate);
 
-/* Before a write under the interpreter's lock: whether it must be atomic. */
+/* Called before a write with the GIL. Returns whether the write must be atomic. */
 SPV_INLINE bool spv_gate_enter(spv_gate *gate) {
     if (atomic_load_explicit(&gate->shared, memory_order_relaxed))
         return true;
@@ -26,10 +27,11 @@ SPV_INLINE bool spv_gate_enter(spv_gate *gate) {
     return true;
 }
 
-/* The same before writes without the lock, which is still held; spv_gate_leave ends them, before it is taken again. */
+/* The same before writes without the GIL, while the GIL is still held. spv_gate_leave ends them, before the GIL is
+   acquired again. */
 bool spv_gate_enter_unlocked(spv_gate *gate);
 
-/* Between such writes, often: whether they must be atomic from now on. */
+/* Called often between these writes. Returns whether they must be atomic from now on. */
 SPV_INLINE bool spv_gate_again(spv_gate *gate, bool shared) {
     if (shared)
         return true;

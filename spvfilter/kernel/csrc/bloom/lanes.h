@@ -1,11 +1,11 @@
-/* Fast hashes of a window of keys of one length, and the cells that they are spread over, several keys in a vector: a template. It takes
-   HASH and SPREAD, names, LANES in a vector, and TARGET; it undefines all four. */
+/* Template: fast hashes of a window of keys of one length, and their cells, several keys in a vector. It needs the
+   names HASH and SPREAD, LANES (of a vector) and TARGET, and undefines all four. */
 
 #define MIX1(k) ((k) *= SPV_MURMUR_C1, (k) = (k) << 31 | (k) >> 33, (k) *= SPV_MURMUR_C2)
 #define MIX2(k) ((k) *= SPV_MURMUR_C2, (k) = (k) << 33 | (k) >> 31, (k) *= SPV_MURMUR_C1)
 #define FINAL(h) ((h) ^= (h) >> 33, (h) *= UINT64_C(0xFF51AFD7ED558CCD), (h) ^= (h) >> 33, (h) *= UINT64_C(0xC4CEB9FE1A85EC53), (h) ^= (h) >> 33)
 
-/* spv_murmur3_x64_128 of `size` bytes, laid out as words[word][key]. */
+/* spv_murmur3_x64_128 of keys of `size` bytes in the layout words[word][key]. */
 TARGET static void HASH(const uint64_t (*words)[SPV_AHEAD], size_t size, uint32_t seed, size_t count, window *to) {
     typedef uint64_t vector __attribute__((vector_size(8 * LANES)));
     const vector zero = {0};

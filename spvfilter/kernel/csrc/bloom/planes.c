@@ -17,7 +17,7 @@ static void fetch(const uint8_t *bits, planes at, size_t functions, size_t count
 }
 
 SPV_INLINE size_t set_window(const spv_batch *batch, planes at, size_t count, bool shared) {
-    uint8_t *bits = batch->cells; /* kept from being read again after every write */
+    uint8_t *bits = batch->cells; /* a local copy, so that it is not read again after every write */
     const size_t functions = batch->shape->functions;
     size_t fresh = 0;
     for (size_t i = 0; i < count; i++) {
@@ -29,8 +29,8 @@ SPV_INLINE size_t set_window(const spv_batch *batch, planes at, size_t count, bo
     return fresh;
 }
 
-/* Whether the bits of key number i for functions `from` to before `end` are all set, without early exit, which half of all keys would
-   mispredict. */
+/* True if the bits of key number `i` for functions `from` to before `end` are all set. It has no early exit, because
+   half of all keys would mispredict its branch. */
 SPV_INLINE bool all_of(const uint8_t *bits, planes at, size_t i, size_t from, size_t end) {
     unsigned missing = 0;
     for (size_t j = from; j < end; j++)
@@ -38,7 +38,7 @@ SPV_INLINE bool all_of(const uint8_t *bits, planes at, size_t i, size_t from, si
     return !missing;
 }
 
-/* The leading keys of a window that are contained: adding them needs no room. */
+/* The number of keys at the start of a window that are contained. Adding them needs no room. */
 static size_t contained(const spv_batch *batch, planes at, size_t count) {
     const size_t functions = batch->shape->functions;
     size_t known = 0;
@@ -80,9 +80,9 @@ static void has_near(const spv_batch *batch, const spv_keys *keys, size_t from, 
     }
 }
 
-enum { FIRST = 3 }; /* functions whose bits are fetched for every key: they tell seven of eight strangers */
+enum { FIRST = 3 }; /* functions whose bits are fetched for every key: they rule out seven of eight keys that are not contained */
 
-/* A window of keys, of which some may be contained by their first bits. */
+/* A window of keys. Their first bits show which of them may be contained. */
 typedef struct {
     _Alignas(64) planes at;
     size_t from, count, left;
@@ -110,11 +110,12 @@ static void decide(const spv_batch *batch, sieve *window, size_t first, uint8_t 
     }
 }
 
-/* While the first bits of a window come from far, the window before is decided; while its other bits come, the next one is hashed. */
+/* While the first bits of a window are fetched, the previous window is decided. While its other bits are fetched,
+   the next window is hashed. */
 static void has_far(const spv_batch *batch, const spv_keys *keys, size_t from, size_t count, uint8_t *mask) {
     const size_t functions = batch->shape->functions, first = functions < FIRST ? functions : FIRST;
     sieve two[2];
-    two[1].left = 0; /* no window is before the first */
+    two[1].left = 0; /* there is no window before the first one */
     unsigned this = 0;
     for (size_t next = 0; next < count; next += SPV_AHEAD, this ^= 1) {
         sieve *window = two + this;

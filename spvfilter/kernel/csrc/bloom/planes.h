@@ -1,11 +1,13 @@
-/* Batches of keys whose bits are laid out function by function, a window of keys at a time: what bits.h does with families that have two
-   hashes of a key, up to so many functions. */
+/* Batches of keys whose bits are laid out function by function, one window of keys at a time. It does the work of
+   bits.h for families with two hashes of a key, and up to SPV_PLANES functions. */
 #ifndef SPV_BLOOM_PLANES_H
 #define SPV_BLOOM_PLANES_H
 
 #include "bloom/cells.h"
 
-enum { SPV_PLANES_FAR = 1 << 21 }; /* bytes of cells beyond which they are fetched ahead: what is nearer, reordering hides as well */
+/* size of the cells, in bytes, above which they are fetched ahead; a smaller latency is hidden by out-of-order
+   execution */
+enum { SPV_PLANES_FAR = 1 << 21 };
 
 SPV_INLINE bool spv_planes_suit(const spv_shape *shape) {
     return spv_walk_of(shape) == SPV_WALK_SPREAD && shape->functions <= SPV_PLANES;

@@ -1,10 +1,11 @@
-/* The room of a filter: how many new keys may be added before its owner is asked. The twin of pure.cells.Hashed.room. */
+/* The room of a filter: the number of new keys that may be added before its owner is asked. The twin of
+   pure.cells.Hashed.room. */
 #ifndef SPV_BLOOM_ROOM_H
 #define SPV_BLOOM_ROOM_H
 
 #include "fork.h"
 
-typedef _Atomic int64_t spv_room; /* new keys; SPV_UNLIMITED; negative: unknown */
+typedef _Atomic int64_t spv_room; /* number of new keys, or SPV_UNLIMITED; negative if it is not known */
 
 #define SPV_UNLIMITED INT64_MAX
 
@@ -12,7 +13,7 @@ SPV_INLINE int64_t spv_room_left(spv_room *room) {
     return atomic_load_explicit(room, memory_order_relaxed);
 }
 
-/* `shared` as in gate.h: whether other threads write meanwhile. */
+/* `shared` as in gate.h: other threads may write at the same time. */
 SPV_INLINE bool spv_room_move(spv_room *room, int64_t *left, int64_t now, bool shared) {
     if (shared)
         return atomic_compare_exchange_weak_explicit(room, left, now, memory_order_relaxed, memory_order_relaxed);
@@ -20,10 +21,12 @@ SPV_INLINE bool spv_room_move(spv_room *room, int64_t *left, int64_t now, bool s
     return true;
 }
 
-enum { SPV_ROOM_SHARE = 64 }; /* of the room, what one of several threads takes at once, so that little is on its way when it ends */
+/* part of the room that one of several threads reserves at once: small, so that little is reserved when the room
+   ends */
+enum { SPV_ROOM_SHARE = 64 };
 
-/* Takes room for up to `wanted` new keys before they are added: how many. 0: there is none, or it is unknown. What is not used is given
-   back, before another thread may have to wait for this one. */
+/* Reserves room for up to `wanted` new keys before they are added. Returns for how many; 0 if there is none, or if
+   the room is not known. Unused room must be returned before another thread may have to wait for this one. */
 SPV_INLINE size_t spv_room_reserve(spv_room *room, size_t wanted, bool shared) {
     int64_t left = spv_room_left(room), most;
     do {
@@ -43,7 +46,7 @@ SPV_INLINE void spv_room_give_back(spv_room *room, size_t keys, bool shared) {
         continue;
 }
 
-/* Many cells have changed at once: how many keys there are is unknown. */
+/* Called when many cells have changed at once, so that the number of keys is not known. */
 SPV_INLINE void spv_room_forget(spv_room *room) {
     if (spv_room_left(room) != SPV_UNLIMITED)
         atomic_store_explicit(room, -1, memory_order_relaxed);

@@ -2,7 +2,9 @@
 
 #include "bloom/bits.h"
 
-enum { PROBES = 3 }; /* of a key in each slice that are looked at without a branch: seven of eight strangers are told by them */
+/* cells of a key in each slice that are tested without a branch: they rule out seven of eight keys that are not
+   contained */
+enum { PROBES = 3 };
 
 SPV_INLINE size_t probes_of(const spv_slice *slice) {
     return slice->shape->functions < PROBES ? slice->shape->functions : PROBES;
@@ -43,14 +45,15 @@ bool spv_series_has(const spv_slice *slices, size_t count, const uint8_t *data, 
     return false;
 }
 
-/* The first cells of hashed keys in one slice, and their bytes fetched. */
+/* Computes the first cells of hashed keys in one slice, and fetches their bytes. */
 static void fetch(const spv_slice *slice, const spv_window *hashed, size_t count, uint64_t *positions) {
     const spv_batch batch = {.cells = (uint8_t *)(uintptr_t)slice->cells, .shift = 3};
     spv_window walk = *hashed;
     spv_spread_window(slice->shape, &walk, count, probes_of(slice), positions, &batch);
 }
 
-/* The keys that this slice may contain, by their first cells, in the order of the window; returns how many. */
+/* Finds the keys that this slice may contain, judged by their first cells, in the order of the window. Returns how
+   many. */
 static size_t candidates_of(const spv_slice *slice, const uint64_t *positions, const uint8_t *found, size_t count, uint8_t *numbers) {
     const size_t probes = probes_of(slice);
     size_t many = 0;
@@ -61,7 +64,7 @@ static size_t candidates_of(const spv_slice *slice, const uint64_t *positions, c
     return many;
 }
 
-/* Which of up to SPV_AHEAD hashed keys any slice contains. */
+/* Finds which of up to SPV_AHEAD hashed keys are in any slice. */
 static void find(const spv_slice *slices, size_t count, const spv_window *hashed, size_t number, uint8_t *found) {
     uint64_t positions[SPV_MAX_SLICES][SPV_AHEAD * PROBES];
     uint8_t candidates[SPV_AHEAD + 1];
@@ -94,7 +97,7 @@ void spv_series_has_many(const spv_slice *slices, size_t count, const spv_keys *
     }
 }
 
-/* All cells of up to SPV_AHEAD keys in the last slice, and which of them earlier slices contain. */
+/* Computes all cells of up to SPV_AHEAD keys in the last slice, and finds which keys are in earlier slices. */
 static void prepare(const spv_slice *slices, size_t earlier, spv_batch *last, const spv_keys *keys, size_t at, size_t count, uint8_t *found) {
     if (spv_walk_of(last->shape) != SPV_WALK_SPREAD) {
         spv_hash_ahead(last, keys, at, count);

@@ -1,6 +1,7 @@
-/* A series of bit arrays that is searched as one set, and grows at its end: the twin of pure.series.SeriesCore.
+/* A growing series of bit arrays that form one set: the twin of pure.series.SeriesCore.
 
-   All slices have one hash family and key, so a key is hashed once. They differ in size and in the number of functions. */
+   All slices have one hash family and key, so a key is hashed once. They differ in size and in the number of
+   functions. */
 #ifndef SPV_BLOOM_SERIES_H
 #define SPV_BLOOM_SERIES_H
 
@@ -13,17 +14,18 @@ typedef struct {
     const uint8_t *cells;
 } spv_slice;
 
-/* Whether any of `count` slices contains the key, the latest looked at first, as it is the largest. */
+/* True if any of `count` slices contains the key. The last slice is tested first, because it is the largest. */
 bool spv_series_has(const spv_slice *slices, size_t count, const uint8_t *data, size_t size);
 
-/* The same of a key whose two hashes are known, in a family that has them. */
+/* The same for a key whose two hashes are known, in a family with two hashes. */
 bool spv_series_has_hashed(const spv_slice *slices, size_t count, spv_hash128 hashes);
 
-/* SeriesCore.contains_many: mask[i] is 1 where key from + i is contained in any slice, else 0. */
+/* SeriesCore.contains_many: sets mask[i] to 1 if any slice contains key from + i, else to 0. */
 void spv_series_has_many(const spv_slice *slices, size_t count, const spv_keys *keys, size_t from, size_t number, uint8_t *mask);
 
-/* SeriesCore.update: how many of `number` keys from number `from` on were new in `earlier` slices and in the last one, `last`, to which they
-   are added. Stops before a new key for which the last slice has no room (last->done). */
+/* SeriesCore.update: returns how many of the `number` keys from number `from` on were new. A key is new if neither
+   the `earlier` slices nor the slice `last` contain it; it is then added to `last`. Stops before a new key for which
+   the last slice has no room (last->done). */
 size_t spv_series_add_many(const spv_slice *slices, size_t earlier, spv_batch *last, const spv_keys *keys, size_t from, size_t number);
 
 #endif

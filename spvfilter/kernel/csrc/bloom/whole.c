@@ -4,9 +4,9 @@
 #include "hash/cpu.h"
 #include "hash/words.h"
 
-typedef uint64_t __attribute__((may_alias)) word; /* over bytes */
+typedef uint64_t __attribute__((may_alias)) word; /* a view of bytes */
 
-/* Set bits of `mine`, or of both where there is another. */
+/* The number of set bits of `mine`, or of its union with `theirs` if that is not NULL. */
 SPV_INLINE uint64_t count(const uint8_t *mine, const uint8_t *theirs, size_t size) {
     uint64_t sum = 0;
     size_t at = 0;
@@ -44,7 +44,7 @@ uint64_t spv_bits_count_union(const uint8_t *mine, const uint8_t *theirs, size_t
 uint64_t spv_bits_count_between(const uint8_t *bits, uint64_t first, uint64_t end) {
     if (first == end)
         return 0;
-    const uint64_t from = first >> 3, last = (end - 1) >> 3; /* the last byte has bits of the range */
+    const uint64_t from = first >> 3, last = (end - 1) >> 3; /* number of the last byte that has bits of the range */
     const unsigned before = bits[from] & ((1u << (first & 7)) - 1), behind = end & 7 ? (unsigned)bits[last] >> (end & 7) : 0;
     const unsigned beyond = (unsigned)__builtin_popcount(before) + (unsigned)__builtin_popcount(behind);
     return count_best(bits + from, NULL, (size_t)(last - from + 1)) - beyond;
@@ -83,7 +83,7 @@ SPV_INLINE void mix(uint8_t *mine, const uint8_t *theirs, size_t size, bool both
         word *own = (word *)(void *)(mine + at);
         const uint64_t before = __atomic_load_n(own, __ATOMIC_RELAXED);
         if (mixed(before, other, both) == before)
-            continue; /* a locked write takes ten times as long */
+            continue; /* no write if nothing changes: an atomic write takes ten times as long */
         if (both)
             __atomic_fetch_and(own, other, __ATOMIC_RELAXED);
         else

@@ -10,7 +10,7 @@
 typedef struct {
     uint8_t *bits;
     spv_modulus modulus;
-    uint32_t hash_funcs; /* also 0 if there are no bits */
+    uint32_t hash_funcs; /* 0 also if there are no bits */
     uint32_t tweak;
     int flags;
 } spv_filter;
@@ -32,7 +32,8 @@ SPV_INLINE uint32_t spv_seed(const spv_filter *filter, uint32_t function) { /* B
     return function * UINT32_C(0xFBA4C795) + filter->tweak;
 }
 
-/* BitCore.__contains__. *bit is one of the element's bits: an unset one if it is not contained, else a set one; none without functions. */
+/* BitCore.__contains__. *bit becomes one of the element's bits: a bit that is not set if the element is not
+   contained, otherwise a set bit. Without functions it does not change. */
 SPV_INLINE bool spv_filter_contains(const spv_filter *filter, const uint8_t *data, size_t size, uint32_t *bit) {
     for (uint32_t i = 0; i < filter->hash_funcs; i++) {
         *bit = spv_modulo(spv_murmur3_32(data, size, spv_seed(filter, i)), filter->modulus);
@@ -42,7 +43,7 @@ SPV_INLINE bool spv_filter_contains(const spv_filter *filter, const uint8_t *dat
     return true;
 }
 
-/* Adds the outpoint of a matching output if the filter's flags ask for it: true if that set a bit. */
+/* Adds the outpoint of a matching output if the filter's flags require it. True if a bit was not set before. */
 SPV_INLINE bool spv_filter_update(const spv_filter *filter, const uint8_t *script, size_t size, const uint8_t txid[32], uint32_t index) {
     bool wanted = filter->flags == SPV_UPDATE_ALL
         || (filter->flags == SPV_UPDATE_P2PUBKEY_ONLY && (spv_is_p2pk(script, size) || spv_multisig_keys(script, size, NULL)));

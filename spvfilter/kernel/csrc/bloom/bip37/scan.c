@@ -4,17 +4,18 @@
 #include "block/txid.h"
 #include "bloom/bip37/window.h"
 
-enum { AT_ONCE = 8192 }; /* transactions walked, then hashed, then tested */
+enum { AT_ONCE = 8192 }; /* transactions that are walked, then hashed, then tested at once */
 
-/* Owners of elements that are not pushes of an output, which are owned by the output's index. */
+/* Owners of elements. The owner of an output's push is the index of the output; these are the other owners. */
 #define THE_TXID UINT32_C(0xFFFFFFFF)
 #define AN_INPUT UINT32_C(0xFFFFFFFE)
 
-/* The large part of a scan, in one allocation: glibc adapts to its size and does not return it to the system after each scan. */
+/* The large part of a scan, in one allocation. glibc adapts to its size and does not return it to the system after
+   each scan. */
 typedef struct {
     spv_window window;
-    uint16_t first[SPV_WINDOW]; /* the elements in the window at which transactions begin */
-    spv_tx txs[];               /* AT_ONCE, or all of a smaller block; their txids follow */
+    uint16_t first[SPV_WINDOW]; /* the elements of the window with which transactions begin */
+    spv_tx txs[];               /* AT_ONCE transactions, or all of a smaller block; their txids follow */
 } buffers;
 
 typedef struct {
@@ -23,15 +24,15 @@ typedef struct {
     spv_tx_matches *matches;
     spv_window *window;
     uint16_t *first;
-    size_t begun;     /* how many transactions begin in the window */
+    size_t begun;     /* number of transactions that begin in the window */
     spv_tx *txs;
     spv_hash *txids;
-    uint32_t done;    /* transactions before txs[0] */
-    /* How far the decisions are. */
-    uint32_t tx;      /* after the current one, which is txs[tx - 1] */
+    uint32_t done;    /* number of transactions before txs[0] */
+    /* The progress of the decisions. */
+    uint32_t tx;      /* number of the current transaction, from 1: it is txs[tx - 1] */
     bool found;
-    uint32_t matched; /* its output that matched last; AN_INPUT before any did */
-    uint32_t output;  /* one of its outputs, and where it lies; only moves on */
+    uint32_t matched; /* its last output that matched; AN_INPUT before the first match */
+    uint32_t output;  /* one of its outputs, and its offset; they only move forward */
     size_t output_at;
 } scan;
 
@@ -67,17 +68,18 @@ static spv_status find(scan *s) {
     return append(s->matches, match);
 }
 
-/* Adds the outpoint of the current transaction's output `index` if the filter's flags ask for it: true if that set a bit. */
+/* Adds the outpoint of the current transaction's output `index` if the filter's flags require it. True if a bit was
+   not set before. */
 static bool update(scan *s, uint32_t index) {
     spv_item item = {0};
-    while (s->output <= index) { /* indices come once each, ascending */
+    while (s->output <= index) { /* each index comes only once, in ascending order */
         item = spv_next_output(s->raw, &s->output_at);
         s->output++;
     }
     return spv_filter_update(s->filter, s->raw + item.script, item.script_end - item.script, s->txids[s->tx - 1], index);
 }
 
-/* Tests the window's elements, decides in Core's order which transactions match, and empties the window. */
+/* Tests the elements of the window, decides in Core's order which transactions match, and empties the window. */
 static spv_status decide(scan *s) {
     spv_window *w = s->window;
     size_t begun = 0;
@@ -115,7 +117,7 @@ SPV_INLINE spv_status put_pushes(scan *s, const uint8_t *script, size_t size, ui
     return status;
 }
 
-/* A transaction's elements, in Core's order. */
+/* Adds the elements of a transaction to the window, in Core's order. */
 static spv_status put_tx(scan *s, const spv_tx *tx, const uint8_t *txid) {
     s->first[s->begun++] = (uint16_t)s->window->count;
     spv_status status = put(s, txid, 32, THE_TXID, true);
@@ -163,7 +165,8 @@ static spv_status scan_all(scan *s, size_t size, size_t at, uint32_t count, spv_
 spv_status spv_bip37_scan_block(const uint8_t *raw, size_t size, const spv_bip37 *filter, spv_tx_matches *matches, spv_error *error) {
     size_t at;
     uint32_t count;
-    spv_status status = spv_block_start(raw, size, &at, &count, error); /* refuses a count that the bytes cannot hold */
+    /* fails if the bytes cannot hold so many transactions as the block claims */
+    spv_status status = spv_block_start(raw, size, &at, &count, error);
     if (status)
         return status;
     size_t room = count < AT_ONCE ? count : AT_ONCE;

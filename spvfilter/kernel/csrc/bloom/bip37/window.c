@@ -41,7 +41,8 @@ void spv_window_test_short(spv_window *w, size_t size) {
         for (size_t i = left; i < whole; i++)
             keys[i] = keys[0];
         w->way->hash(keys, whole, size, seeds, w->filter->modulus, first, second);
-        for (size_t i = 0; i < left; i++) { /* each function rules out half of the elements: a branch could not be predicted */
+        /* without a branch: each function rules out half of the elements, so a branch could not be predicted */
+        for (size_t i = 0; i < left; i++) {
             uint32_t a = first[i], b = second[i], set = bits[a >> 3] >> (a & 7) & 1;
             uint16_t element = elements[i];
             w->bit[element] = a ^ ((a ^ b) & (0 - set));
@@ -63,7 +64,7 @@ void spv_window_test(spv_window *w) {
 }
 
 size_t spv_window_next(const spv_window *w, size_t element) {
-    if (w->changed) { /* elements that passed have a known bit that is set */
+    if (w->changed) { /* for an element that passed, the known bit is set */
         while (element < w->count && !spv_bit(w->filter, w->bit[element]))
             element++;
         return element;

@@ -2,11 +2,12 @@
 
 #include <inttypes.h>
 
-enum { WIDEST = INT32_MAX }; /* bytes of a fixed-size binary: Arrow's own limit */
+enum { WIDEST = INT32_MAX }; /* bytes of a fixed-size binary: the limit of Arrow */
 
-static const int64_t LONGEST = INT64_MAX / 32; /* rows, also before the first one: so that no number of bits or bytes overflows */
+/* largest number of rows, and of rows before the first one; no number of bits or bytes can overflow */
+static const int64_t LONGEST = INT64_MAX / 32;
 
-/* fixed-size binary: w:N */
+/* Parses the format of a fixed-size binary: w:N. */
 static bool width_of(const char *digits, size_t *width) {
     size_t value = 0;
     if (!*digits)
@@ -20,7 +21,7 @@ static bool width_of(const char *digits, size_t *width) {
     return value <= WIDEST;
 }
 
-/* False if the type holds no keys. */
+/* False if the type cannot hold keys. */
 static bool layout_of(const char *format, spv_arrow_layout *found) {
     static const char numbers[] = "cCsSiIlL";
     static const struct {
@@ -75,7 +76,7 @@ spv_status spv_arrow_type_of(const struct ArrowSchema *schema, spv_arrow_type *t
     return values->dictionary || !layout_of(values->format, &type->values) ? refuse_type(values->format, error) : SPV_OK;
 }
 
-/* A column's rows, from `skipped` on, `length` of them. */
+/* Checks the `length` rows of a column from number `skipped` on. */
 static spv_status rows(const struct ArrowArray *array, int64_t skipped, int64_t length, spv_column *column, spv_error *error) {
     const size_t first = column->first;
     if (!array->release)
@@ -97,7 +98,7 @@ static const uint8_t *buffer_at(const struct ArrowArray *array, size_t number) {
     return array->buffers[number];
 }
 
-/* The blocks of views, and behind them their sizes. */
+/* Reads the blocks of views, and their sizes, which follow the blocks. */
 static spv_status blocks(const struct ArrowArray *array, spv_column *column, spv_error *error) {
     column->block_count = (size_t)array->n_buffers - 3;
     column->blocks = (const uint8_t *const *)(const void *)(array->buffers + 2);
@@ -112,7 +113,7 @@ static spv_status blocks(const struct ArrowArray *array, spv_column *column, spv
     return SPV_OK;
 }
 
-/* The last offset, which the others must not exceed. */
+/* Reads the last offset. No other offset may exceed it. */
 static spv_status last_offset(const struct ArrowArray *array, spv_column *column, spv_error *error) {
     const uint8_t *last = column->items + column->length * column->width;
     column->data = buffer_at(array, 2);
@@ -141,7 +142,7 @@ static spv_status buffers(const spv_arrow_layout *layout, const struct ArrowArra
     return parts ? last_offset(array, column, error) : views ? blocks(array, column, error) : SPV_OK;
 }
 
-/* One array as a column, without its dictionary. */
+/* Makes a column of one array, without its dictionary. */
 static spv_status open_column(
     const spv_arrow_layout *layout, const struct ArrowArray *array, int64_t skipped, int64_t length, size_t first, spv_column *column, spv_error *error) {
     *column = (spv_column){
@@ -155,7 +156,7 @@ static spv_status open_column(
     return buffers(layout, array, column, error);
 }
 
-/* The column of a table that has one, which has no nulls of its own. */
+/* Returns the column of a table. The table must have exactly one column and no nulls of its own. */
 static spv_status unwrap(const struct ArrowArray *table, size_t first, const struct ArrowArray **column, spv_error *error) {
     if (!table->release)
         return spv_refuse(error, first, "array", "it was released");

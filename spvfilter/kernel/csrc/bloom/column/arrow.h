@@ -1,5 +1,6 @@
-/* Arrow's C data interface: the structs of a producer, checked and made columns of. They are the specification's own
-   (https://arrow.apache.org/docs/format/CDataInterface.html and CStreamInterface.html). The twin is pure/arrow.py. */
+/* Arrow's C data interface: the structs of a producer are checked and made into columns. The structs are those of
+   the specification (https://arrow.apache.org/docs/format/CDataInterface.html and CStreamInterface.html). The twin
+   is pure/arrow.py. */
 #ifndef SPV_BLOOM_COLUMN_ARROW_H
 #define SPV_BLOOM_COLUMN_ARROW_H
 
@@ -36,18 +37,18 @@ typedef struct {
     bool is_signed;
 } spv_arrow_layout;
 
-/* What a schema says of a column of keys: that of its keys, or of the numbers and the values of a dictionary; alone, or as the only
-   column of a table. */
+/* The type of a column of keys, from a schema: the layout of the keys, or of a dictionary's numbers and values. */
 typedef struct {
     spv_arrow_layout keys, values;
-    bool named, within; /* there is a dictionary; the column is a table's */
+    bool named, within; /* there is a dictionary; the column is the only column of a table */
 } spv_arrow_type;
 
-/* SPV_FORMAT for a malformed schema, SPV_FLAW for a type that holds no keys; error->field is then the type's format, or NULL. */
+/* Fails with SPV_FORMAT for a malformed schema, and with SPV_FLAW for a type that cannot hold keys; error->field is
+   then the format of the type, or NULL. */
 spv_status spv_arrow_type_of(const struct ArrowSchema *schema, spv_arrow_type *type, spv_error *error);
 
-/* The column in an array of that type, whose first row is the caller's key number `first`; `values` is room for a dictionary's. Both
-   refer to the array. SPV_FORMAT if the array contradicts the type or itself. */
+/* Makes the column of an array of that type. Its first row is the caller's key number `first`. `values` is room for
+   a dictionary. Both refer to the array. Fails with SPV_FORMAT if the array contradicts the type or itself. */
 spv_status spv_arrow_column(
     const spv_arrow_type *type, const struct ArrowArray *array, size_t first, spv_column *column, spv_column *values, spv_error *error);
 

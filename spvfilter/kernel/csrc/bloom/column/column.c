@@ -4,9 +4,9 @@
 
 #include <inttypes.h>
 
-static const char *const NUMBERS[] = {"", "int64", "uint64", "int32", "uint32"}; /* spv_number */
+static const char *const NUMBERS[] = {"", "int64", "uint64", "int32", "uint32"}; /* by spv_number */
 
-/* Bytes of a row that have to be copied. */
+/* Number of bytes of a row that must be copied. */
 static size_t copied(const spv_column *column) {
     return column->layout == SPV_WIDE || (column->layout == SPV_FIXED && column->inner != 1) ? column->width : 0;
 }
@@ -52,7 +52,7 @@ SPV_INLINE const uint8_t *item_of(const spv_column *column, size_t row) {
     return column->items + (ptrdiff_t)row * column->stride;
 }
 
-/* A number's 64 bits, sign-extended. */
+/* A number, sign-extended to 64 bits. */
 SPV_INLINE uint64_t number_at(const spv_column *column, size_t row) {
     const uint8_t *item = item_of(column, row);
     const bool is_signed = column->is_signed;
@@ -83,7 +83,7 @@ SPV_COLD static spv_status refuse_number(const spv_column *column, size_t row, u
     return SPV_RANGE;
 }
 
-/* Whether a number's 64 bits, sign-extended if it is signed, fit into what they are to become. */
+/* True if a number fits into its encoding. It has 64 bits, sign-extended if it is signed. */
 SPV_INLINE bool fits(uint64_t value, bool is_signed, spv_number number) {
     switch (number) {
     case SPV_AS_INT64:
@@ -110,7 +110,7 @@ SPV_INLINE spv_status take_number(const spv_column *column, size_t row, size_t s
     return SPV_OK;
 }
 
-/* SPV_FIXED: the item itself, or gathered into the copies. */
+/* SPV_FIXED: the item itself, or a copy without gaps. */
 SPV_INLINE spv_status take_fixed(const spv_column *column, size_t row, spv_column_keys *taken) {
     const uint8_t *item = item_of(column, row);
     size_t size = column->width;
@@ -172,7 +172,7 @@ SPV_INLINE spv_status take_view(const spv_column *column, size_t row, size_t sho
     return SPV_OK;
 }
 
-/* The key in one row that is not null; `shown` is the row's number in messages. */
+/* Takes the key in a row that is not null. `shown` is the number of the row in messages. */
 SPV_INLINE spv_status take_key(const spv_column *column, spv_layout layout, size_t row, size_t shown, spv_column_keys *taken, spv_error *error) {
     spv_bytes *key = taken->keys + taken->count;
     spv_status status;
@@ -199,7 +199,7 @@ SPV_INLINE spv_status take_key(const spv_column *column, spv_layout layout, size
     return status;
 }
 
-/* The key that a row of a dictionary names; *missing if that is null. */
+/* Takes the key that a row of a dictionary refers to. *missing becomes true if that key is null. */
 static spv_status take_named(const spv_column *column, size_t row, size_t shown, spv_column_keys *taken, bool *missing, spv_error *error) {
     const spv_column *values = column->values;
     const uint64_t index = number_at(column, row);
@@ -211,7 +211,7 @@ static spv_status take_named(const spv_column *column, size_t row, size_t shown,
     return *missing ? SPV_OK : take_key(values, values->layout, (size_t)index, shown, taken, error);
 }
 
-/* Rows `from` on, up to the first that is refused. */
+/* Takes rows from `from` on, up to the first row that is refused. */
 SPV_INLINE spv_status take(const spv_column *column, spv_layout layout, size_t from, size_t count, spv_column_keys *taken, spv_error *error) {
     while (taken->rows < count && taken->effort < SPV_COLUMN_BYTES) {
         const size_t row = from + taken->rows;
@@ -234,7 +234,7 @@ SPV_INLINE spv_status take(const spv_column *column, spv_layout layout, size_t f
     return SPV_OK;
 }
 
-/* The same of offsets alone, of which none is null. Stops before a row that is refused, and at a text that may be none. */
+/* The same for offsets without nulls. Stops before a row that is refused, and at a text that may be invalid. */
 SPV_INLINE void take_parts(const spv_column *column, size_t from, size_t count, bool wide, spv_column_keys *taken) {
     const uint8_t *items = item_of(column, from), *data = column->data;
     const size_t step = wide ? 8 : 4;

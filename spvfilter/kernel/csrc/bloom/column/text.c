@@ -2,7 +2,7 @@
 
 enum { LAST = 0x10FFFF, FIRST_SURROGATE = 0xD800, LAST_SURROGATE = 0xDFFF };
 
-/* The bytes that the sequence at `at` has, or 0 if it is malformed. */
+/* The number of bytes of the sequence at `at`; 0 if it is malformed. */
 static size_t sequence(const uint8_t *at, size_t left) {
     static const uint32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
     const uint8_t lead = at[0];

@@ -1,4 +1,5 @@
-/* Text in columns: whether bytes are UTF-8, as bytes.decode says, and UTF-32 as UTF-8, as str.encode does it. */
+/* Text in columns: a check that bytes are UTF-8, with the rules of bytes.decode, and UTF-32 to UTF-8, as str.encode
+   does it. */
 #ifndef SPV_BLOOM_COLUMN_TEXT_H
 #define SPV_BLOOM_COLUMN_TEXT_H
 
@@ -25,11 +26,11 @@ SPV_INLINE bool spv_is_ascii(spv_bytes text) {
     return !(all & UINT64_C(0x8080808080808080));
 }
 
-/* RFC 3629: the shortest form, no surrogates, at most U+10FFFF. */
+/* RFC 3629: the shortest form only, no surrogates, at most U+10FFFF. */
 bool spv_is_utf8(spv_bytes text);
 
-/* `count` characters of 4 bytes, the zeros at their end left out, into `text`, which has 4 bytes for each. False with the number that is
-   no character: a surrogate, or beyond U+10FFFF. */
+/* Encodes `count` characters of 4 bytes as UTF-8, without the zeros at their end. `text` has room for 4 bytes for
+   each. False for an invalid character (a surrogate, or above U+10FFFF), with its number. */
 bool spv_utf32_to_utf8(const uint8_t *wide, size_t count, bool swapped, uint8_t *text, size_t *size, uint32_t *bad);
 
 #endif
