@@ -8,7 +8,8 @@ static bool take_version(const spv_state *state, PyObject *object, uint8_t *vers
     return true;
 }
 
-/* pure.address.check_network. The human-readable part lives as long as its str. False with an exception set. */
+/* pure.address.check_network. The bytes of the human-readable part live as long as its str. False with an exception
+   set. */
 static bool take_parameters(const spv_state *state, PyObject *const *arguments, uint8_t versions[2], spv_bytes *hrp) {
     if (!take_version(state, arguments[0], &versions[0]) || !take_version(state, arguments[1], &versions[1]))
         return false;
@@ -28,7 +29,8 @@ bool spv_take_network(const spv_state *state, PyObject *const *arguments, spv_ad
     if (!take_parameters(state, arguments, versions, &hrp))
         return false;
     if (!spv_address_network_init(network, versions[0], versions[1], hrp))
-        spv_address_network_init(network, versions[0], versions[1], (spv_bytes){hrp.data, 0}); /* then no segwit address is decoded */
+        /* without it, no segwit address is decoded */
+        spv_address_network_init(network, versions[0], versions[1], (spv_bytes){hrp.data, 0});
     return true;
 }
 
@@ -80,7 +82,7 @@ static PyObject *decode_address(PyObject *self, PyObject *const *arguments, Py_s
     if (!PyUnicode_Check(arguments[0]))
         Py_RETURN_NONE;
     const char *text = PyUnicode_AsUTF8AndSize(arguments[0], &size);
-    if (!text) { /* surrogates: address.py raises the error */
+    if (!text) { /* the text has surrogates: address.py raises the error */
         PyErr_Clear();
         Py_RETURN_NONE;
     }

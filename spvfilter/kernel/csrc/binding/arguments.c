@@ -10,7 +10,7 @@ bool spv_refuse_type(const char *message, PyObject *object) {
 
 static PyObject *copied(PyObject *object) {
     PyObject *bytes;
-#ifdef Py_GIL_DISABLED /* what locks the object before it writes waits; a bytearray does from 3.14 on, so before it may be torn */
+#ifdef Py_GIL_DISABLED /* a writer that locks the object waits; a bytearray locks itself from 3.14 on, before that the copy may be torn */
     Py_BEGIN_CRITICAL_SECTION(object);
     bytes = PyBytes_FromObject(object);
     Py_END_CRITICAL_SECTION();
@@ -29,7 +29,7 @@ PyObject *spv_snapshot(PyObject *object) {
     return NULL;
 }
 
-/* A list of what `of`, which returns a new reference or fails, makes of each item. */
+/* Returns a list of the results of `of` for each item. `of` returns a new reference, or fails. */
 static PyObject *collect(PyObject *iterable, PyObject *of(PyObject *)) {
     PyObject *iterator = PyObject_GetIter(iterable), *list = iterator ? PyList_New(0) : NULL, *item;
     while (list && (item = PyIter_Next(iterator))) {
@@ -55,7 +55,7 @@ PyObject *spv_list(PyObject *iterable) {
     return collect(iterable, itself);
 }
 
-/* A list of our own with what is no bytes object in it replaced by its snapshot. */
+/* Replaces the items of a list that are not bytes objects by their snapshots. The list must not be the caller's. */
 static bool snapshot_each(PyObject *list) {
     const Py_ssize_t count = PyList_Size(list);
     for (Py_ssize_t i = 0; i < count; i++) {
@@ -70,7 +70,8 @@ static bool snapshot_each(PyObject *list) {
 }
 
 PyObject *spv_snapshots(PyObject *iterable) {
-    if (PyBytes_Check(iterable) || PyByteArray_Check(iterable) || PyUnicode_Check(iterable)) { /* iterating these gives ints or strings */
+    /* iterating over these yields ints or strings */
+    if (PyBytes_Check(iterable) || PyByteArray_Check(iterable) || PyUnicode_Check(iterable)) {
         PyErr_SetString(PyExc_TypeError, "an iterable of bytes expected, not one");
         return NULL;
     }
@@ -82,7 +83,7 @@ PyObject *spv_snapshots(PyObject *iterable) {
     return list;
 }
 
-/* Of a snapshot. */
+/* Copies a hash from a snapshot. */
 static bool copy_hash(const spv_state *state, PyObject *bytes, spv_hash hash) {
     const bool fits = spv_size(bytes) == sizeof(spv_hash);
     if (fits)
@@ -99,7 +100,7 @@ bool spv_take_hash(const spv_state *state, PyObject *object, spv_hash hash) {
     return taken;
 }
 
-/* A tuple of bytes is a snapshot as it stands. */
+/* True for a tuple of bytes, which is a snapshot already. */
 static bool is_tuple_of_bytes(PyObject *object) {
     if (!PyTuple_CheckExact(object))
         return false;

@@ -1,4 +1,4 @@
-/* Arguments as the reference takes them, by the rule of binding.h. The twin is pure/arguments.py. */
+/* Arguments as the reference takes them, with the rule of binding.h. The twin is pure/arguments.py. */
 #ifndef SPV_BINDING_ARGUMENTS_H
 #define SPV_BINDING_ARGUMENTS_H
 
@@ -10,7 +10,7 @@
    TypeError if it has no buffer. */
 PyObject *spv_snapshot(PyObject *object);
 
-/* A snapshot's bytes, which live as long as it does. */
+/* The bytes of a snapshot. They live as long as the snapshot. */
 SPV_INLINE const uint8_t *spv_data(PyObject *snapshot) {
     return (const uint8_t *)PyBytes_AsString(snapshot);
 }
@@ -19,31 +19,32 @@ SPV_INLINE size_t spv_size(PyObject *snapshot) {
     return (size_t)PyBytes_Size(snapshot);
 }
 
-/* A new list of an iterable's items, or of their snapshots. Signals are handled meanwhile. NULL with an exception set. */
+/* A new list of an iterable's items, or of their snapshots. Signals are handled while it iterates. NULL with an
+   exception set. */
 PyObject *spv_list(PyObject *iterable);
 PyObject *spv_snapshots(PyObject *iterable);
 
 /* A tuple of the snapshots of an iterable's items; a tuple of bytes is returned as it is. NULL with an exception set. */
 PyObject *spv_tuple_of_bytes(PyObject *iterable);
 
-/* The bytes of such a tuple, 32 each, in an array to be freed with PyMem_Free: pure.arguments.hashes_of is both. NULL with an
-   exception set. */
+/* The bytes of such a tuple, 32 each, in an array that the caller frees with PyMem_Free. Together with the function
+   above it is pure.arguments.hashes_of. NULL with an exception set. */
 spv_hash *spv_copy_hashes(const spv_state *state, PyObject *tuple);
 
-/* The same of one object. False with an exception set. */
+/* The same for one object. False with an exception set. */
 bool spv_take_hash(const spv_state *state, PyObject *object, spv_hash hash);
 
-/* pure.arguments.whole: an integer, or an object with __index__, from `least` to `most`. False with TypeError, or with ParameterError
-   that begins with `range`. */
+/* pure.arguments.whole: an integer, or an object with __index__, from `least` to `most`. False with TypeError, or
+   with a ParameterError whose message begins with `range`. */
 bool spv_whole(const spv_state *state, PyObject *object, long long least, long long most, const char *range, long long *number);
 
 /* pure.arguments.offset. */
 bool spv_offset(const spv_state *state, PyObject *object, size_t *offset);
 
-/* False with TypeError if a function of positional arguments was given another number of them. */
+/* False with TypeError if a function with positional arguments got another number of arguments. */
 bool spv_count_arguments(const char *name, Py_ssize_t count, Py_ssize_t wanted);
 
-/* Sets TypeError with the type's name in place of %U; returns false. */
+/* Sets a TypeError, with the type's name in place of %U. Returns false. */
 SPV_COLD bool spv_refuse_type(const char *message, PyObject *object);
 
 #endif

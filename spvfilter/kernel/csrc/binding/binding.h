@@ -1,22 +1,28 @@
-/* The base of the binding, which is the only folder that knows Python. It contains no logic that could be in the other folders.
+/* The base of the binding, the only folder that uses Python. The binding contains no logic that could be in the
+   other folders.
 
-   The rule for arguments. A caller may pass memory that another thread, a callback of the collector or any Python code run meanwhile
-   changes or resizes. So an entry first takes its arguments, before it releases the interpreter's lock or reads a byte:
+   The rule for arguments. A caller may pass memory that other code changes or resizes during the call: another
+   thread, a callback of the garbage collector, or any Python code. An entry function therefore first takes its
+   arguments, before it releases the GIL or reads a byte:
 
-   - Bytes are taken with spv_snapshot: a bytes object as it is, since it is immutable; a copy of any other buffer. No buffer of the caller's
-     is held on return.
-   - Iterables are first copied into a list of our own, with spv_list or spv_snapshots, which handle signals meanwhile.
-   - The exceptions are a filter's cells (`buffer`) and buffers given as batches of keys, which are used in place: they are held while they
-     are used, so that they are neither resized nor freed, their sizes are read once, and positions are in range whatever is read.
+   - Bytes are taken with spv_snapshot: a bytes object as it is, because it is immutable; a copy of any other buffer.
+     No
+   buffer of the caller is held after the call.
+   - Iterables are first copied into a new list, with spv_list or spv_snapshots, which handle signals.
+   - There are two exceptions: a filter's cells (`buffer`), and buffers that are batches of keys. They are used in
+     place.
+   They are held during the call, so that they are neither resized nor freed. Their sizes are read only once.
+   Positions are in range for any contents.
 
-   tests/kernel/test_arguments.py tests this for all entries.
+   tests/kernel/test_arguments.py tests this for all entry functions.
 
-   No format of Py_BuildValue or PyArg_Parse* has a `#`: its meaning differs between the Python versions that a wheel is built with and
-   runs under. Bytes are made by PyBytes_FromStringAndSize and taken as snapshots. */
+   No format of Py_BuildValue or PyArg_Parse* has a `#`: its meaning differs between Python versions, and a wheel may
+   run under another version than it was built with. Bytes are made by PyBytes_FromStringAndSize and taken as
+   snapshots. */
 #ifndef SPV_BINDING_BINDING_H
 #define SPV_BINDING_BINDING_H
 
-#include <pyconfig.h> /* says whether this Python is free-threaded: such a one has no stable ABI before 3.15 */
+#include <pyconfig.h> /* for Py_GIL_DISABLED: a free-threaded Python has no stable ABI before 3.15 */
 #ifndef Py_GIL_DISABLED
 #define Py_LIMITED_API 0x030B0000
 #endif
@@ -36,8 +42,8 @@
     } while (0)
 #endif
 
-/* In place of the interpreter's lock, under a free-threaded Python: no other thread that takes it has the object meanwhile. What is between
-   the two neither returns nor jumps out. */
+/* Replaces the GIL in a free-threaded Python: between the two macros no other thread that uses them has the object.
+   Code between them must neither return nor jump out. */
 #ifdef Py_GIL_DISABLED
 #define SPV_LOCK(object) Py_BEGIN_CRITICAL_SECTION((PyObject *)(object));
 #define SPV_UNLOCK() Py_END_CRITICAL_SECTION()
@@ -46,8 +52,9 @@
 #define SPV_UNLOCK() }
 #endif
 
-/* Rows of a PyMethodDef table with the signature and docstring of the reference: a module function, and a method that the reference's class
-   `owner` defines. Only functions of the types that METH_… stands for are accepted. */
+/* Rows of a PyMethodDef table, with the signature and docstring of the reference: for a module function, and for a
+   method that the reference's class `owner` defines. Only functions of the types that METH_… stands for are
+   accepted. */
 #define SPV_ANY_FUNCTION(function) (PyCFunction)(void (*)(void))(function)
 #define SPV_CALLED(function) \
     _Generic( \
@@ -60,17 +67,18 @@
 #define SPV_FUNCTION(name, how) SPV_ROW(name, name, how, SPV_DOC_##name)
 #define SPV_METHOD(owner, name, function, how) SPV_ROW(name, function, how, SPV_DOC_##owner##_##name)
 
-/* The state of one interpreter's module: classes of the package, imported once, and the module's own types. It consists of references
-   only. */
+/* The state of one interpreter's module: classes of the package, imported once, and the module's own types. It
+   contains only references. */
 typedef struct {
-    PyObject *FormatError, *UndoError, *ColumnError, *ParameterError, *MismatchError, *ReadOnlyError, *CapacityError, *ProofError; /* spvfilter.errors */
+    /* spvfilter.errors */
+    PyObject *FormatError, *UndoError, *ColumnError, *ParameterError, *MismatchError, *ReadOnlyError, *CapacityError, *ProofError;
     PyObject *TxSpan, *TxMatch, *ProvedTx, *Flaw, *Hit, *Coin, *SpentCoin, *EntryKind, *Family, *Encoding; /* spvfilter.kernel.values */
-    PyObject *batch_of; /* of spvfilter.kernel.columns */
+    PyObject *batch_of; /* from spvfilter.kernel.columns */
     PyObject *entry_kinds[4]; /* the members of EntryKind, by number */
     PyObject *BitCore, *CounterCore, *SeriesCore, *CellMemory, *GcsQuery, *WatchTable, *WatchTableIterator, *BlockWalk, *ReadBuffer;
 } spv_state;
 
-/* The state, from a module function's `self`, and from an object whose type cannot be subclassed. */
+/* The state: from a module function's `self`, and from an object whose type cannot be subclassed. */
 SPV_INLINE const spv_state *spv_module_state(PyObject *module) {
     return PyModule_GetState(module);
 }
@@ -79,29 +87,32 @@ SPV_INLINE const spv_state *spv_object_state(PyObject *self) {
     return PyType_GetModuleState(Py_TYPE(self));
 }
 
-/* The FormatError or UndoError that a refusal stands for; NULL with another exception set. */
+/* The FormatError or UndoError for a status. NULL with another exception set. */
 PyObject *spv_format_error(const spv_state *state, spv_status status, const spv_error *error);
 
-/* Sets the exception that a status stands for and returns NULL. */
+/* Sets the exception for a status and returns NULL. */
 PyObject *spv_raise(const spv_state *state, spv_status status, const spv_error *error);
 
-/* An instance of a NamedTuple class from a tuple, which is consumed (NULL passes through): what tuple.__new__(type, items) makes. */
+/* Makes an instance of a NamedTuple class from a tuple, as tuple.__new__(type, items) does. It takes the reference
+   to the tuple; NULL returns NULL. */
 PyObject *spv_named(PyObject *type, PyObject *items);
 
-/* An attribute by its name, and what a method returns, called with `argument` or, if that is NULL, with nothing; NULL with an exception set.
-   The name is interned, since Python's cache of types keeps each string that was looked up in it: up to 4,096 of those that are made anew
-   for every call, as PyObject_GetAttrString and PyObject_CallMethod do. */
+/* Two functions: an attribute by its name, and the result of a method, which is called with `argument`, or without
+   arguments if that is NULL. NULL with an exception set.
+
+   The name is interned. Python's cache of types keeps each string that it has looked up, up to 4,096 of them.
+   PyObject_GetAttrString and PyObject_CallMethod make a new string in every call. */
 PyObject *spv_attribute(PyObject *of, const char *name);
 PyObject *spv_call(PyObject *of, const char *name, PyObject *argument);
 
-/* Makes a type of the module from its spec and stores it in `*place` of the state; if `public`, also adds it to the module. False with
-   an exception set. */
+/* Makes a type of the module from its spec and stores it at `*place` in the state. If `public`, it also adds the
+   type to the module. False with an exception set. */
 bool spv_make_type(PyObject *module, PyObject **place, PyType_Spec *spec, bool public);
 
-/* A new object of a type, all zero after its head; NULL with an exception set. */
+/* A new object of a type, all zero after its header. NULL with an exception set. */
 PyObject *spv_allocate(PyObject *type);
 
-/* Deallocates an object of a type that the collector tracks; `clear` is the type's Py_tp_clear. */
+/* Deallocates an object of a type that the garbage collector tracks. `clear` is the type's Py_tp_clear. */
 SPV_INLINE void spv_end_object(PyObject *self, int clear(PyObject *self)) {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);

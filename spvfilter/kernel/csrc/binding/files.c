@@ -8,7 +8,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* arguments */
+/* Arguments. */
 
 /* pure.files.checked. */
 static bool take_numbers(const spv_state *state, PyObject *const arguments[4], size_t most, spv_place *place) {
@@ -58,7 +58,7 @@ bool spv_take_place(const spv_state *state, PyObject *object, size_t most, spv_p
     return take_hash(state, PyTuple_GetItem(object, HASH), place->hash) && take_numbers(state, numbers, most, place);
 }
 
-/* read_at */
+/* read_at. */
 
 static PyObject *read_at(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
     spv_place place;
@@ -68,7 +68,7 @@ static PyObject *read_at(PyObject *self, PyObject *const *arguments, Py_ssize_t 
         PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)place.size);
         if (!bytes)
             return NULL;
-        uint8_t *data = (uint8_t *)PyBytes_AsString(bytes); /* no other thread has a reference yet */
+        uint8_t *data = (uint8_t *)PyBytes_AsString(bytes); /* writing is safe: no other thread has a reference yet */
         size_t size = 0;
         bool done;
         int error;
@@ -91,7 +91,7 @@ static PyObject *read_at(PyObject *self, PyObject *const *arguments, Py_ssize_t 
     }
 }
 
-/* ReadBuffer */
+/* ReadBuffer. */
 
 uint8_t *spv_take_buffer(spv_read_buffer *buffer, size_t size) {
     const unsigned mine = spv_generation();
@@ -102,14 +102,14 @@ uint8_t *spv_take_buffer(spv_read_buffer *buffer, size_t size) {
             return NULL;
         }
     } while (!atomic_compare_exchange_weak(&buffer->user, &user, mine));
-    if (user) { /* a thread of the parent had it and may have been replacing the memory, which is leaked */
+    if (user) { /* a thread of the parent had it and may have been replacing the memory: leak the memory */
         buffer->memory = NULL;
         buffer->room = 0;
     }
     if (size > buffer->room || !buffer->memory) {
         free(buffer->memory);
         buffer->room = 0;
-        buffer->memory = malloc(size + 1); /* one more, so that the end of a block is never the start of another allocation */
+        buffer->memory = malloc(size + 1); /* one more byte, so that the end of a block is never the start of another allocation */
         if (!buffer->memory) {
             spv_let_buffer_go(buffer);
             PyErr_NoMemory();
@@ -142,13 +142,13 @@ static int traverse(PyObject *self, visitproc visit, void *arg) {
 }
 
 static int clear(PyObject *self) {
-    (void)self; /* it holds no objects */
+    (void)self; /* it contains no objects */
     return 0;
 }
 
 static void end(PyObject *self) {
     spv_read_buffer *buffer = (spv_read_buffer *)self;
-    if (!atomic_load(&buffer->user)) /* otherwise a thread of the parent has it */
+    if (!atomic_load(&buffer->user)) /* if a thread of the parent had it, the memory is leaked */
         free(buffer->memory);
     spv_end_object(self, clear);
 }

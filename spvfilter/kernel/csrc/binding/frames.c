@@ -4,7 +4,7 @@
 
 #include "block/frames.h"
 
-enum { LONG = 1 << 16 }; /* bytes: a checksum that takes some 50 µs, for which the interpreter's lock is given up */
+enum { LONG = 1 << 16 }; /* bytes of a payload whose checksum takes some 50 µs: from here on the GIL is released */
 
 static bool is_sound(PyObject *stream, size_t at, const uint8_t *magic, spv_frame *frame) {
     const uint8_t *head = spv_data(stream) + at;
@@ -18,7 +18,7 @@ static bool is_sound(PyObject *stream, size_t at, const uint8_t *magic, spv_fram
     return sound;
 }
 
-/* A tuple of two new references, which it takes over; NULL with an exception set if one of them is NULL. */
+/* A tuple of two new references, which it takes. NULL with an exception set if one of them is NULL. */
 static PyObject *pair(PyObject *first, PyObject *second) {
     PyObject *made = first && second ? PyTuple_Pack(2, first, second) : NULL;
     Py_XDECREF(first);
@@ -26,7 +26,7 @@ static PyObject *pair(PyObject *first, PyObject *second) {
     return made;
 }
 
-/* Appends a new reference, which it takes over; false with an exception set. */
+/* Appends a new reference, which it takes. False with an exception set. */
 static bool append(PyObject *list, PyObject *item) {
     const bool is_done = item && !PyList_Append(list, item);
     Py_XDECREF(item);
@@ -50,10 +50,10 @@ static PyObject *frames_of(PyObject *stream, const uint8_t *magic) {
     return frames ? Py_BuildValue("(Nn)", frames, (Py_ssize_t)at) : NULL;
 }
 
-/* Successive filters that are not among the items yet: none if `filters` is NULL. */
+/* Successive filters that are not appended to the items yet. `filters` is NULL if there are none. */
 typedef struct {
     PyObject *filters;
-    size_t size; /* bytes in the stream */
+    size_t size; /* their bytes in the stream */
 } spv_run;
 
 static bool end_run(PyObject *items, spv_run *run) {
@@ -88,7 +88,7 @@ static PyObject *items_of(PyObject *stream, const uint8_t *magic) {
     return items ? Py_BuildValue("(Nn)", items, (Py_ssize_t)at) : NULL;
 }
 
-/* What is made of snapshots of both arguments. */
+/* Takes snapshots of both arguments and returns the result of `make` for them. */
 static PyObject *made_of(const char *name, PyObject *self, PyObject *const *arguments, Py_ssize_t count,
                          PyObject *make(PyObject *stream, const uint8_t *magic)) {
     if (!spv_count_arguments(name, count, 2))

@@ -1,10 +1,10 @@
-/* Binding of block/frames.h: sound_frames, joined_frames; the twin of pure/frames.py. */
+/* Binding of block/frames.h: sound_frames and joined_frames. The twin is pure/frames.py. */
 #ifndef SPV_BINDING_FRAMES_H
 #define SPV_BINDING_FRAMES_H
 
 #include "binding/binding.h"
 
-/* Adds them to the module; -1 with an exception set where that fails. */
+/* Adds the functions to the module. Returns -1 with an exception set if that fails. */
 int spv_add_frames(PyObject *module, spv_state *state);
 
 #endif

@@ -37,14 +37,15 @@ static PyObject *key_of(const spv_state *state, PyObject *given) {
     return key;
 }
 
-/* The snapshots' bytes, in an array to be freed with PyMem_Free, followed by as many bytes of room as `room_of` says; the list owns them. */
+/* The bytes of the snapshots in a list, in an array that the caller frees with PyMem_Free. `room_of` returns how
+   many bytes of room follow the array. The list owns the bytes. */
 static spv_bytes *bytes_of(PyObject *snapshots, size_t *count, size_t room_of(size_t count)) {
     *count = (size_t)PyList_Size(snapshots);
     spv_bytes *items = PyMem_Malloc(*count * sizeof *items + room_of(*count));
     for (size_t i = 0; items && i < *count; i++) {
         char *data = NULL;
         Py_ssize_t size = 0;
-        PyBytes_AsStringAndSize(PyList_GetItem(snapshots, (Py_ssize_t)i), &data, &size); /* which cannot fail: it is bytes */
+        PyBytes_AsStringAndSize(PyList_GetItem(snapshots, (Py_ssize_t)i), &data, &size); /* cannot fail: it is a bytes object */
         items[i] = (spv_bytes){(const uint8_t *)data, (size_t)size};
     }
     if (!items)
@@ -117,7 +118,7 @@ static PyObject *gcs_check(PyObject *self, PyObject *arguments, PyObject *names)
     return status ? spv_raise(state, status, &error) : PyLong_FromSize_t(values.count);
 }
 
-/* GcsQuery */
+/* GcsQuery. */
 
 typedef struct {
     PyObject_HEAD
@@ -149,7 +150,7 @@ static int query_traverse(PyObject *self, visitproc visit, void *arg) {
 }
 
 static int query_clear(PyObject *self) {
-    (void)self; /* it holds no objects */
+    (void)self; /* it contains no objects */
     return 0;
 }
 
@@ -222,7 +223,8 @@ static bool read_sets(const spv_state *state, PyObject *list, set_arguments *rea
     return read->sets != NULL;
 }
 
-/* Bytes of sets matched between two checks for signals, and how many of them count for each item hashed; a byte takes some 2 ns. */
+/* Bytes of sets that are matched between two checks for signals; bytes that count for each item that is hashed. A
+   byte takes some 2 ns. */
 enum { SLICE = 1 << 24, ITEM = 4 };
 
 static spv_status match_slices(const spv_gcs_query *query, const set_arguments *read, unsigned p, uint64_t m, uint8_t *mask, size_t *failed,

@@ -17,7 +17,8 @@ static PyObject *whole_headers(const spv_state *state, PyObject *given) {
     return headers;
 }
 
-/* A snapshot of `size` bytes; NULL with an exception set, ParameterError if its format, of the size that was given, says so. */
+/* A snapshot of `size` bytes. NULL with an exception set: for another size a ParameterError, whose message is
+   `format` with the size of the argument. */
 static PyObject *exactly(const spv_state *state, PyObject *given, size_t size, const char *format) {
     PyObject *bytes = spv_snapshot(given);
     if (bytes && spv_size(bytes) != size) {
@@ -27,7 +28,7 @@ static PyObject *exactly(const spv_state *state, PyObject *given, size_t size, c
     return bytes;
 }
 
-/* Headers and their hashes, snapshots of both. */
+/* Snapshots of headers and their hashes. */
 typedef struct {
     PyObject *headers, *hashes;
     size_t count;
@@ -64,7 +65,7 @@ static PyObject *header_hashes(PyObject *self, PyObject *given) {
         spv_hash *out = (spv_hash *)PyBytes_AsString(hashes);
         spv_error error;
         Py_BEGIN_ALLOW_THREADS
-        spv_header_hashes(raw, size, out, &error); /* which cannot fail: they are whole */
+        spv_header_hashes(raw, size, out, &error); /* cannot fail: the headers are whole */
         Py_END_ALLOW_THREADS
     }
     Py_DECREF(headers);
@@ -102,7 +103,7 @@ static PyObject *header_bits(PyObject *self, PyObject *given) {
     return runs;
 }
 
-/* judge_headers */
+/* judge_headers. */
 
 static bool take_times(const spv_state *state, PyObject *given, spv_header_rules *rules) {
     PyObject *times = spv_snapshot(given);
@@ -167,9 +168,9 @@ static PyObject *judge_headers(PyObject *self, PyObject *const *arguments, Py_ss
     return result;
 }
 
-/* The index */
+/* The index. */
 
-/* Room for an index of `count` headers; NULL with an exception set. */
+/* Memory for an index of `count` headers. NULL with an exception set. */
 static PyObject *index_room(const spv_state *state, size_t count) {
     if (count && count <= SPV_MOST_INDEXED)
         return PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * SPV_INDEX_ENTRY));
@@ -211,7 +212,8 @@ static bool is_index(const spv_state *state, PyObject *index) {
     return size % SPV_INDEX_ENTRY == 0;
 }
 
-/* The bytes of a tuple of indexes, to be freed with PyMem_Free, and the number of their headers; NULL with an exception set. */
+/* The bytes of a tuple of indexes, to be freed with PyMem_Free, and the number of their headers. NULL with an
+   exception set. */
 static spv_bytes *indexes_of(const spv_state *state, PyObject *tuple, size_t *count) {
     const Py_ssize_t all = PyTuple_Size(tuple);
     spv_bytes *indexes = PyMem_Malloc((size_t)(all + 1) * sizeof *indexes);
@@ -255,7 +257,7 @@ static PyObject *join_indexes(PyObject *self, PyObject *given) {
     return joined;
 }
 
-/* Appends what one index has; false with an exception set. */
+/* Appends the matches of one index. False with an exception set. */
 static bool append_found(const spv_state *state, PyObject *found, PyObject *index, Py_ssize_t place, const spv_hash hash) {
     if (!is_index(state, index))
         return false;
@@ -283,7 +285,7 @@ static PyObject *find_header(PyObject *self, PyObject *const *arguments, Py_ssiz
     return found;
 }
 
-/* Filter headers */
+/* Filter headers. */
 
 static PyObject *chained(const spv_state *state, PyObject *hashes, const spv_hash previous) {
     const size_t size = spv_size(hashes);
@@ -312,9 +314,9 @@ static PyObject *chain_filter_headers(PyObject *self, PyObject *const *arguments
     return headers;
 }
 
-/* The hashes of filters, snapshots; NULL with an exception set. */
+/* The filter hashes of a list of snapshots. NULL with an exception set. */
 static PyObject *hashes_of(PyObject *filters) {
-    enum { LONG = 1 << 16 }; /* bytes: hashing that takes some 50 µs, for which the interpreter's lock is given up */
+    enum { LONG = 1 << 16 }; /* bytes whose hashing takes some 50 µs: from here on the GIL is released */
     const size_t count = (size_t)PyList_Size(filters);
     size_t total = 0;
     PyObject *hashes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * sizeof(spv_hash)));

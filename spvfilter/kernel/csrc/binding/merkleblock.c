@@ -4,7 +4,7 @@
 
 #include "block/merkleblock.h"
 
-enum { LONG = 200 }; /* hashes: a proof that takes some 20 µs, for which the interpreter's lock is given up */
+enum { LONG = 200 }; /* hashes of a proof that takes some 20 µs: from here on the GIL is released */
 
 static PyObject *bytes_of(const void *data, size_t size) {
     return PyBytes_FromStringAndSize(data, (Py_ssize_t)size);
@@ -35,14 +35,14 @@ static PyObject *parse_merkleblock(PyObject *self, PyObject *given) {
     return result;
 }
 
-/* A ProvedTx; its txid is the caller's own object where that is bytes and nothing derived from it. */
+/* A ProvedTx. Its txid is the caller's own object if that is exactly of type bytes. */
 static PyObject *proved_tx(PyObject *type, allocfunc allocate, uint32_t position, PyObject *txid) {
     PyObject *tx = allocate((PyTypeObject *)type, 2), *number = PyLong_FromUnsignedLong(position);
     PyObject *hash = PyBytes_CheckExact(txid) ? Py_NewRef(txid) : bytes_of(spv_data(txid), sizeof(spv_hash));
     if (tx && number && hash) {
         PyTuple_SetItem(tx, 0, number);
         PyTuple_SetItem(tx, 1, hash);
-        PyObject_GC_UnTrack(tx); /* neither is part of a cycle: the collector need not look at thousands of them */
+        PyObject_GC_UnTrack(tx); /* it cannot be part of a cycle: the garbage collector need not visit thousands of them */
         return tx;
     }
     Py_XDECREF(tx);
@@ -51,7 +51,7 @@ static PyObject *proved_tx(PyObject *type, allocfunc allocate, uint32_t position
     return NULL;
 }
 
-/* (matched, ambiguous) */
+/* The tuple (matched, ambiguous). */
 static PyObject *proved(const spv_state *state, PyObject *hashes, const spv_proof *proof) {
     const allocfunc allocate = (allocfunc)PyType_GetSlot((PyTypeObject *)state->ProvedTx, Py_tp_alloc);
     PyObject *matched = PyTuple_New((Py_ssize_t)proof->count);

@@ -54,7 +54,7 @@ PyObject *spv_named(PyObject *type, PyObject *items) {
     const Py_ssize_t count = items ? PyTuple_Size(items) : 0;
     PyObject *made = items ? ((allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc))((PyTypeObject *)type, count) : NULL;
     for (Py_ssize_t i = 0; made && i < count; i++)
-        PyTuple_SetItem(made, i, Py_NewRef(PyTuple_GetItem(items, i))); /* which cannot fail: the tuple is new */
+        PyTuple_SetItem(made, i, Py_NewRef(PyTuple_GetItem(items, i))); /* cannot fail: the tuple is new */
     Py_XDECREF(items);
     return made;
 }
@@ -80,7 +80,8 @@ PyObject *spv_allocate(PyObject *type) {
     return ((allocfunc)PyType_GetSlot((PyTypeObject *)type, Py_tp_alloc))((PyTypeObject *)type, 0);
 }
 
-/* All that is imported, at once: a child that was forked while another thread imports a module would wait for that thread. */
+/* Imports everything at once: a child that was forked while another thread imports a module would wait for that
+   thread. */
 static bool import(spv_state *state) {
     const struct {
         const char *module, *name;
@@ -142,7 +143,8 @@ static void end(void *module) {
 }
 
 PyMODINIT_FUNC PyInit_native(void) {
-    enum { MULTIPLE_INTERPRETERS = 3, FROM_3_12 = 0x030C0000 }; /* Py_mod_multiple_interpreters, not in the limited API of 3.11 */
+    /* Py_mod_multiple_interpreters, which the limited API of 3.11 does not have */
+    enum { MULTIPLE_INTERPRETERS = 3, FROM_3_12 = 0x030C0000 };
     static PyModuleDef_Slot slots[] = {
         {MULTIPLE_INTERPRETERS, (void *)2}, /* Py_MOD_PER_INTERPRETER_GIL_SUPPORTED; before 3.12 an unknown slot is an error */
         {Py_mod_exec, (void *)execute},

@@ -9,8 +9,8 @@
 #include <stddef.h>
 
 enum {
-    SLICE = 1 << 20, /* bytes of packed hits between two checks for signals, some milliseconds */
-    LARGE = 1 << 15, /* from here on the interpreter's lock is released: for less, waiting for it could take longer than the work */
+    SLICE = 1 << 20, /* bytes of packed hits between two checks for signals: some milliseconds */
+    LARGE = 1 << 15, /* from here on the GIL is released; for less, waiting for it could take longer than the work */
 };
 
 static size_t slice_end(size_t at, size_t end) {
@@ -26,7 +26,7 @@ static void finish_work(PyThreadState *thread) {
         PyEval_RestoreThread(thread);
 }
 
-/* unpack_hits */
+/* unpack_hits. */
 
 static PyObject *unpacked(const spv_state *state, spv_bytes packed) {
     PyObject *list = PyList_New(0), *txid = NULL;
@@ -68,11 +68,11 @@ static PyObject *unpack_hits(PyObject *self, PyObject *given) {
     return list;
 }
 
-/* pack_hits */
+/* pack_hits. */
 
 enum { OF_SPEND, OF_POSITION, OF_TXID, OF_N, OF_OUTPOINT, OF_VALUE, OF_SCRIPT, OF_ENTRY, OF_FEE, OF_HIT /* fields of values.Hit */ };
 
-/* One hit, and the snapshots that it points into. */
+/* A hit, and the snapshots that it points into. */
 typedef struct {
     spv_packed_hit hit;
     PyObject *txid, *outpoint, *script;
@@ -173,7 +173,7 @@ static PyObject *pack_hits(PyObject *self, PyObject *hits) {
     return made;
 }
 
-/* hit_sums */
+/* hit_sums. */
 
 static PyObject *sum_values(const spv_sums *sums) {
     PyObject *list = PyList_New((Py_ssize_t)sums->entries.count);
@@ -218,16 +218,16 @@ static PyObject *hit_sums(PyObject *self, PyObject *given) {
     return list;
 }
 
-/* hit_lines */
+/* hit_lines. */
 
-/* A call's arguments: snapshots, and what they say. */
+/* The arguments of a call: snapshots, and the values in them. */
 typedef struct {
     PyObject *packed, *labels, *hrp; /* `hrp` is borrowed */
-    PyObject **label_of;             /* snapshots or NULL, one for each of the entries */
+    PyObject **label_of;             /* snapshots or NULL, one for each entry */
     spv_bytes *label_bytes;
     size_t hits;
     spv_block_lines lines;
-    spv_entries entries;             /* the last member: they begin with memory that need not be cleared */
+    spv_entries entries;             /* the last member: it begins with memory that need not be zeroed */
 } rendering;
 
 static void let_rendering_go(rendering *of) {
@@ -262,7 +262,7 @@ static bool take_block(const spv_state *state, PyObject *hash, PyObject *height,
     return true;
 }
 
-/* The arguments but the labels, which are looked up later. False with an exception set. */
+/* Takes the arguments except the labels, which are looked up later. False with an exception set. */
 static bool take_arguments(const spv_state *state, PyObject *const *given, rendering *of) {
     long long form;
     if (!(of->packed = spv_snapshot(given[0])) || !spv_whole(state, given[1], 0, SPV_FORMS - 1, "a form is 0 or 1", &form))
@@ -275,12 +275,12 @@ static bool take_arguments(const spv_state *state, PyObject *const *given, rende
     return take_block(state, given[3], given[4], given[5], &of->lines) && spv_take_form(state, given + 6, &of->lines.network);
 }
 
-/* Reads all hits, and takes their entries if there are labels. False with an exception set. */
+/* Reads all hits, and collects their entries if there are labels. False with an exception set. */
 static bool take_entries(const spv_state *state, rendering *of) {
     const spv_bytes packed = spv_bytes_of(of->packed);
     spv_status status = SPV_OK;
     spv_error error;
-    spv_entries *entries = PyDict_Size(of->labels) ? &of->entries : NULL; /* else there is nothing to look up */
+    spv_entries *entries = PyDict_Size(of->labels) ? &of->entries : NULL; /* without labels there is nothing to look up */
     for (size_t at = 0; at < packed.size && !status;) {
         PyThreadState *thread = begin_work(packed);
         status = spv_read_hits(entries, packed, &at, slice_end(at, packed.size), &of->hits, &error);
@@ -291,7 +291,7 @@ static bool take_entries(const spv_state *state, rendering *of) {
     return !status || spv_raise(state, status, &error);
 }
 
-/* A new reference to the value of a key, *value, which is NULL if there is none. False with an exception set. */
+/* Looks up a key: *value is a new reference, or NULL if there is none. False with an exception set. */
 static bool look_up(PyObject *dict, PyObject *key, PyObject **value) {
 #ifdef Py_GIL_DISABLED
     return PyDict_GetItemRef(dict, key, value) >= 0;
@@ -302,7 +302,7 @@ static bool look_up(PyObject *dict, PyObject *key, PyObject **value) {
 #endif
 }
 
-/* The label of one entry: a snapshot, NULL if it has none. False with an exception set. */
+/* Looks up the label of an entry: *label is a snapshot, or NULL if it has none. False with an exception set. */
 static bool take_label(PyObject *labels, uint32_t entry, PyObject **label) {
     PyObject *key = PyLong_FromUnsignedLong(entry), *found = NULL;
     const bool looked = key && look_up(labels, key, &found);

@@ -1,4 +1,4 @@
-/* Module functions for packed hits: hits of them and back, sums, lines. */
+/* Module functions for packed hits: packing, unpacking, sums and lines. */
 #ifndef SPV_BINDING_PACKED_H
 #define SPV_BINDING_PACKED_H
 

@@ -39,8 +39,10 @@ static PyObject *check_block(PyObject *self, PyObject *given) {
     return status ? spv_raise(spv_module_state(self), status, &error) : Py_NewRef(Py_None);
 }
 
-/* The arguments of both scans. `bits` is a bytes object that nobody else holds yet, so that the scan may write to it: it is created
-   without contents, since Python shares short bytes objects that are created with theirs. */
+/* The arguments of both scans.
+
+   `bits` is a new bytes object, and the scan writes to it. It is created without contents, because Python shares
+   short bytes objects that are created with their contents. */
 typedef struct {
     PyObject *raw, *bits;
     spv_bip37 filter;

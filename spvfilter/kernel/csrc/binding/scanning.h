@@ -1,10 +1,11 @@
-/* Binding of block/merkle.h and bloom/bip37/scan.h: merkle_root, check_block, bip37_scan_block, bip37_scan_tx; the twin of the second half of pure/blocks.py. */
+/* Binding of block/merkle.h and bloom/bip37/scan.h: merkle_root, check_block, bip37_scan_block and bip37_scan_tx.
+   The twin is the second half of pure/blocks.py. */
 #ifndef SPV_BINDING_SCANNING_H
 #define SPV_BINDING_SCANNING_H
 
 #include "binding/binding.h"
 
-/* Adds them to the module; -1 with an exception set on failure. */
+/* Adds the functions to the module. Returns -1 with an exception set if that fails. */
 int spv_add_scan(PyObject *module, spv_state *state);
 
 #endif

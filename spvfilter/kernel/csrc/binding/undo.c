@@ -4,7 +4,7 @@
 
 #include "block/undo.h"
 
-/* pure.undo._spent: the coin at *at, which moves past it. NULL with an exception set. */
+/* pure.undo._spent: returns the coin at *at and moves *at past it. NULL with an exception set. */
 static PyObject *spent_coin(const spv_state *state, spv_bytes undo, size_t *at) {
     const size_t start = *at;
     uint8_t room[SPV_SHORT_SCRIPT];

@@ -6,7 +6,7 @@
 #include "block/txid.h"
 #include "block/walk.h"
 
-/* spans */
+/* Spans. */
 
 /* The offsets of a walked transaction's inputs or outputs. */
 static PyObject *places(const uint8_t *raw, size_t at, uint32_t count, spv_item next(const uint8_t *, size_t *)) {
@@ -52,7 +52,7 @@ static PyObject *walk_tx(PyObject *self, PyObject *arguments, PyObject *names) {
         spv_tx tx;
         spv_error error;
         spv_status status;
-        if (at > size) /* the reference's count of bytes left is negative here */
+        if (at > size) /* the reference's number of bytes left is negative here */
             status = spv_refuse(&error, at, "version", "truncated: 4 bytes wanted, %lld left", (long long)size - (long long)at);
         else
             status = spv_walk_tx(spv_data(raw), size, at, &tx, &error);
@@ -95,11 +95,11 @@ static PyObject *spent_outpoints(PyObject *self, PyObject *given) {
     return list;
 }
 
-/* walk_block's iterator, which refuses a block at the same step as the reference's generator. */
+/* The iterator of walk_block. It refuses a block at the same step as the generator of the reference. */
 
 typedef struct {
     PyObject_HEAD
-    PyObject *raw; /* a snapshot */
+    PyObject *raw; /* a snapshot of the block */
     size_t at;
     uint32_t left;
     enum { FRESH, WALKING, DONE } state;
@@ -109,13 +109,13 @@ static PyObject *walk_block(PyObject *self, PyObject *given) {
     PyObject *raw = spv_snapshot(given);
     PyObject *walk = raw ? spv_allocate(spv_module_state(self)->BlockWalk) : NULL;
     if (walk)
-        ((block_walk *)walk)->raw = raw; /* at its start: FRESH is 0 */
+        ((block_walk *)walk)->raw = raw; /* its state is FRESH, which is 0 */
     else
         Py_XDECREF(raw);
     return walk;
 }
 
-/* The next transaction's span. NULL at the end, or with an exception set. */
+/* The span of the next transaction. NULL at the end, or with an exception set. */
 static PyObject *walk_on(block_walk *walk) {
     if (walk->state == DONE)
         return NULL;
@@ -153,7 +153,7 @@ static PyObject *block_walk_next(PyObject *self) {
 
 static int block_walk_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(((block_walk *)self)->raw); /* an object of a class derived from bytes may refer to anything */
+    Py_VISIT(((block_walk *)self)->raw); /* an object of a class derived from bytes may refer to any objects */
     return 0;
 }
 
@@ -167,9 +167,9 @@ static void block_walk_end(PyObject *self) {
     spv_end_object(self, block_walk_clear);
 }
 
-/* hashes of a span's bytes */
+/* Hashes of a span's bytes. */
 
-/* pure.blocks._spanned: the three offsets of a TxSpan that a txid depends on, which must lie within `raw` in their order. */
+/* pure.blocks._spanned: the three offsets of a TxSpan that a txid depends on. They must lie within `raw`, in order. */
 static bool read_span(const spv_state *state, PyObject *span, size_t size, spv_tx *tx) {
     static const Py_ssize_t index[] = {0, 1, 4};
     size_t numbers[3];
@@ -244,7 +244,7 @@ static PyObject *strip_witness(PyObject *self, PyObject *arguments, PyObject *na
     return with_span(self, arguments, names, stripped_of);
 }
 
-/* scripts */
+/* Scripts. */
 
 static PyObject *is_pubkey(PyObject *Py_UNUSED(self), PyObject *given) {
     PyObject *data = spv_snapshot(given);

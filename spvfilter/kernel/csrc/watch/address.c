@@ -5,9 +5,9 @@
 enum { HASH_SIZE = 20, PAYLOAD_SIZE = 1 + HASH_SIZE + 4 /* base58check: version, hash, checksum */, CHECKSUM_CHARS = 6 };
 enum { BECH32 = 1, BECH32M = 0x2BC830A3 /* residues of valid strings: BIP-173, BIP-350 */ };
 
-/* base58check */
+/* base58check. */
 
-static const int8_t BASE58[128] = { /* a digit's value + 1; 0 for other characters */
+static const int8_t BASE58[128] = { /* value of a digit, plus 1; 0 for other characters */
     ['1'] = 1, 2, 3, 4, 5, 6, 7, 8, 9,
     ['A'] = 10, 11, 12, 13, 14, 15, 16, 17, ['J'] = 18, 19, 20, 21, 22, ['P'] = 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33,
     ['a'] = 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, ['m'] = 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58,
@@ -15,7 +15,7 @@ static const int8_t BASE58[128] = { /* a digit's value + 1; 0 for other characte
 
 enum { WORDS = PAYLOAD_SIZE / 4 + 1, DIGITS_AT_ONCE = 5, MOST_DIGITS = 35 /* 58^35 < 2^(32 WORDS) */ };
 
-/* number = number * factor + addend; little-endian words. */
+/* number = number * factor + addend, in little-endian words. */
 static void multiply_add(uint32_t number[WORDS], uint32_t factor, uint32_t addend) {
     uint64_t carry = addend;
     for (int i = 0; i < WORDS; i++) {
@@ -46,7 +46,7 @@ static bool base58_payload(const uint8_t *text, size_t size, uint8_t payload[PAY
     uint8_t bytes[4 * WORDS];
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)(number[WORDS - 1 - i / 4] >> (24 - 8 * (i % 4)));
-    size_t first = 0; /* some byte is not zero, since the first digit after the ones is not */
+    size_t first = 0; /* a byte is not zero, because the first digit after the ones is not zero */
     while (!bytes[first])
         first++;
     if (zeros + sizeof bytes - first != PAYLOAD_SIZE)
@@ -80,15 +80,16 @@ static bool base58_script(const spv_address_network *network, const uint8_t *tex
     return false;
 }
 
-/* bech32 and bech32m */
+/* bech32 and bech32m. */
 
-static const int8_t BECH32_VALUE[128] = { /* a lower-case character's value + 1; "qpzry9x8gf2tvdw0s3jn54khce6mua7l" */
+/* value of a lower-case character, plus 1; the characters are "qpzry9x8gf2tvdw0s3jn54khce6mua7l" */
+static const int8_t BECH32_VALUE[128] = {
     ['q'] = 1, ['p'] = 2, ['z'] = 3, ['r'] = 4, ['y'] = 5, ['9'] = 6, ['x'] = 7, ['8'] = 8, ['g'] = 9, ['f'] = 10, ['2'] = 11,
     ['t'] = 12, ['v'] = 13, ['d'] = 14, ['w'] = 15, ['0'] = 16, ['s'] = 17, ['3'] = 18, ['j'] = 19, ['n'] = 20, ['5'] = 21, ['4'] = 22,
     ['k'] = 23, ['h'] = 24, ['c'] = 25, ['e'] = 26, ['6'] = 27, ['m'] = 28, ['u'] = 29, ['a'] = 30, ['7'] = 31, ['l'] = 32,
 };
 
-static const uint32_t GENERATOR_SUMS[32] = { /* the sum of every subset of the five terms of BIP-173 § Checksum */
+static const uint32_t GENERATOR_SUMS[32] = { /* the sums of all subsets of the five terms of BIP-173 § Checksum */
     0x00000000, 0x3b6a57b2, 0x26508e6d, 0x1d3ad9df, 0x1ea119fa, 0x25cb4e48, 0x38f19797, 0x039bc025, 0x3d4233dd, 0x0628646f, 0x1b12bdb0,
     0x2078ea02, 0x23e32a27, 0x18897d95, 0x05b3a44a, 0x3ed9f3f8, 0x2a1462b3, 0x117e3501, 0x0c44ecde, 0x372ebb6c, 0x34b57b49, 0x0fdf2cfb,
     0x12e5f524, 0x298fa296, 0x1756516e, 0x2c3c06dc, 0x3106df03, 0x0a6c88b1, 0x09f74894, 0x329d1f26, 0x2fa7c6f9, 0x14cd914b,
@@ -114,7 +115,8 @@ bool spv_address_network_init(spv_address_network *network, uint8_t p2pkh_versio
     return true;
 }
 
-/* Whether the text begins with the human-readable part, in one case, and '1'. XOR with `flip` makes its letters lower-case. */
+/* True if the text begins with the human-readable part, in one case, and '1'. XOR with `flip` makes its letters
+   lower-case. */
 static bool has_hrp(const spv_address_network *network, const uint8_t *text, size_t size, uint8_t *flip) {
     if (!network->hrp_size || size <= network->hrp_size || text[network->hrp_size] != '1')
         return false;
@@ -133,7 +135,7 @@ static bool segwit_script(const spv_address_network *network, const uint8_t *tex
     uint8_t values[SPV_MAX_ADDRESS];
     size_t count = 0;
     for (; data != end; data++) {
-        uint8_t letter = *data >= 'A' ? *data ^ flip : *data; /* a letter of the other case does not become lower-case: it has no value */
+        uint8_t letter = *data >= 'A' ? *data ^ flip : *data; /* a letter of the other case does not become lower-case, and has no value */
         int value = letter < 128 ? BECH32_VALUE[letter] : 0;
         if (!value)
             return false;
@@ -158,10 +160,10 @@ static bool segwit_script(const spv_address_network *network, const uint8_t *tex
             script->bytes[script->size++] = (uint8_t)(bits >> held);
         }
     }
-    return !(bits & ((1u << held) - 1)); /* padding */
+    return !(bits & ((1u << held) - 1)); /* the padding must be zero */
 }
 
-/* Whether address.py takes the text for a secret or an extended key by its shape alone. */
+/* True if address.py takes the text for a secret or an extended key because of its shape. */
 static bool looks_secret(const uint8_t *text, size_t size) {
     return size == 51 || size == 52 || (size > 3 && (!memcmp(text + 1, "pub", 3) || !memcmp(text + 1, "prv", 3)));
 }
@@ -172,13 +174,13 @@ bool spv_decode_address(const spv_address_network *network, const uint8_t *text,
         return false;
     if (has_hrp(network, text, size, &flip))
         return segwit_script(network, text, size, flip, script);
-    uint8_t first = text[0] | 0x20; /* a segwit address of another network may begin so; no base58 address does */
+    uint8_t first = text[0] | 0x20; /* a segwit address of another network may begin with such a letter; no base58 address does */
     if (first == 'b' || first == 't')
         return false;
     return base58_script(network, text, size, script);
 }
 
-/* encoding */
+/* Encoding. */
 
 void spv_address_form_init(spv_address_form *form, uint8_t p2pkh_version, uint8_t p2sh_version, spv_bytes hrp) {
     *form = (spv_address_form){
@@ -233,14 +235,14 @@ static size_t base58_text(const uint8_t start[SPV_BASE58_PAYLOAD], const uint8_t
         spv_sha256d(start, SPV_BASE58_PAYLOAD, digest);
     memcpy(payload, start, SPV_BASE58_PAYLOAD);
     memcpy(payload + SPV_BASE58_PAYLOAD, known ? known : digest, 4);
-    uint64_t parts[PARTS] = {0}, carry = 0; /* sums of six products of 32 and 30 bits and a small one, as the first word is one byte */
+    uint64_t parts[PARTS] = {0}, carry = 0; /* sums of six products of 32 and 30 bits and a small product (the first word has one byte) */
     for (size_t word = 0; word < WORDS; word++) {
         const uint8_t *at = raw + 4 * (WORDS - 1 - word);
         const uint32_t value = (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
         for (size_t part = 0; part < PARTS; part++)
             parts[part] += (uint64_t)value * POWERS[word][part];
     }
-    size_t count = 0; /* of digits, the last one first */
+    size_t count = 0; /* number of digits; the last digit comes first */
     for (size_t part = 0; part < PARTS; part++) {
         carry += parts[part];
         uint32_t five = (uint32_t)(carry % FIFTH_POWER);

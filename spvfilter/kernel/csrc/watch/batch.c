@@ -9,14 +9,14 @@ static bool is_within(const uint8_t *data, spv_bytes block) {
     return (uintptr_t)data >= (uintptr_t)block.data && (uintptr_t)data <= (uintptr_t)(block.data + block.size);
 }
 
-/* Copies bytes to `*to`, which moves on, and returns the copy. */
+/* Copies bytes to `*to`, moves `*to` past them, and returns the copy. */
 static const uint8_t *moved(uint8_t **to, const uint8_t *data, size_t size) {
     const uint8_t *copy = memcpy(*to, data, size);
     *to += size;
     return copy;
 }
 
-/* Copies the bytes of the block that the hits refer to: spent outpoints, and scripts that are in no table. */
+/* Copies the bytes of the block that the hits refer to: spent outpoints, and scripts that are not in a table. */
 static spv_status keep(spv_block_result *result, spv_bytes block) {
     size_t size = 0;
     for (size_t i = 0; i < result->hits.count; i++) {
@@ -37,7 +37,7 @@ static spv_status keep(spv_block_result *result, spv_bytes block) {
 }
 
 spv_record spv_copy_record(spv_bytes record, spv_bytes block, uint8_t *memory) {
-    enum { PREVIOUS = 4 }; /* where the hash of the block before begins; a block without it is refused before its record is looked at */
+    enum { PREVIOUS = 4 }; /* offset of the previous block's hash; a block without it is refused before its record is checked */
     memset(memory, 0, SPV_HASH_BEFORE);
     if (block.size >= SPV_HEADER_SIZE)
         memcpy(memory, block.data + PREVIOUS, SPV_HASH_BEFORE);
@@ -56,7 +56,7 @@ spv_record spv_read_record(const spv_place *place, uint8_t *memory) {
     return spv_record_of(memory, size);
 }
 
-/* pure.table._record_at: what is wrong with a record before the block is looked at. */
+/* pure.table._record_at: the errors of a record that are found before the block is parsed. */
 static spv_status check_place(const spv_record *record, spv_bytes block, spv_error *error) {
     if (record->state == SPV_GONE)
         return spv_refuse_record(record, error);
@@ -77,7 +77,7 @@ static spv_status scan(const spv_batch *batch, spv_bytes block, size_t number, s
     return spv_watch_block(batch->table, batch->found, block.data, block.size, record, &result->hits, &result->error);
 }
 
-/* Packs the hits, which are then gone. */
+/* Packs the hits and frees them. */
 static spv_status pack(spv_block_result *result) {
     const spv_status status = spv_pack_hits(&result->hits, &result->packed, &result->packed_size);
     spv_hits_free(&result->hits);

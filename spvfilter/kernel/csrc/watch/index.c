@@ -8,7 +8,8 @@ static size_t block_size(size_t groups) {
     return groups * SPV_GROUP * (sizeof(uint16_t) + sizeof(uint32_t));
 }
 
-static uint32_t limit_of(size_t groups) { /* 13 of 15 slots: then a third of the groups are full, and their successors mostly are not */
+/* 13 of 15 slots: a third of the groups are full then, and the groups after them mostly are not */
+static uint32_t limit_of(size_t groups) {
     return groups > SPV_NONE / 13 ? SPV_NONE : (uint32_t)(groups * 13);
 }
 
@@ -26,7 +27,7 @@ static spv_status allocate(spv_index *index, size_t groups) {
 }
 
 void spv_index_init(spv_index *index) {
-    *index = (spv_index){.tags = (uint16_t *)(uintptr_t)NO_TAGS}; /* read only: `limit` is 0 */
+    *index = (spv_index){.tags = (uint16_t *)(uintptr_t)NO_TAGS}; /* read only, because `limit` is 0 */
 }
 
 void spv_index_free(spv_index *index) {
@@ -48,7 +49,7 @@ void spv_index_add(spv_index *index, uint64_t hash, uint32_t number) {
     index->count++;
 }
 
-enum { WINDOW = 16 }; /* hashes made ahead, whose groups are being prefetched */
+enum { WINDOW = 16 }; /* number of hashes that are computed ahead while their groups are prefetched */
 
 spv_status spv_index_reserve(spv_index *index, uint32_t numbers, spv_hash_of *hash_of, const void *context) {
     if (SPV_LIKELY(index->count < index->limit))

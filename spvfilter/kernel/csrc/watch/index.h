@@ -1,5 +1,5 @@
-/* A hash index: maps hashes to numbers, by open addressing in groups of 15 tags. The caller compares the bytes that the numbers stand
-   for. */
+/* A hash index: maps hashes to numbers, by open addressing in groups of 15 tags. The caller compares the bytes that
+   the numbers stand for. */
 #ifndef SPV_WATCH_INDEX_H
 #define SPV_WATCH_INDEX_H
 
@@ -11,31 +11,33 @@
 #include <arm_neon.h>
 #endif
 
-enum { SPV_GROUP = 16, SPV_PASSED = 15 }; /* words of a group; the last of them */
-#define SPV_NONE UINT32_MAX /* no number */
+enum { SPV_GROUP = 16, SPV_PASSED = 15 }; /* words of a group; position of its last word */
+#define SPV_NONE UINT32_MAX /* in place of a number: there is none */
 
-/* A hash's group is probed first, then the following ones. A tag is 15 bits of the hash and a one; 0 is a free slot. The slots of a group
-   are taken in order and never freed. A number that found them all taken is in a later group, and left a bit in the last word, one of
-   sixteen by its hash: most hashes that are not held end at a full group, too. Tags are stored apart from numbers, so that 32 bytes suffice
-   to rule a hash out. */
+/* The group of a hash is probed first, then the groups after it. A tag is 15 bits of the hash, and a bit that is 1;
+   a free slot is 0. The slots of a group are used in order and never freed.
+
+   A number that finds its group full is put into a later group. It sets a bit in the last word of the full group:
+   one of sixteen, chosen by its hash. Most hashes that are not in the index therefore end at a full group too. Tags
+   are stored apart from numbers, so that 32 bytes are enough to rule a hash out. */
 typedef struct {
     uint16_t *tags;
     uint32_t *numbers;
-    size_t mask;           /* groups - 1, a power of two less one */
-    uint32_t count, limit; /* numbers held; numbers at which it grows */
+    size_t mask;           /* number of groups (a power of two) minus 1 */
+    uint32_t count, limit; /* number of numbers; the index grows at `limit` */
 } spv_index;
 
-/* The hash of a number; false if the index does not hold it. */
+/* Returns the hash of a number; false if the index does not contain the number. */
 typedef bool spv_hash_of(const void *context, uint32_t number, uint64_t *hash);
-/* Whether a number stands for the bytes looked for. */
+/* True if a number stands for the bytes that are looked up. */
 typedef bool spv_same(const void *context, uint32_t number);
 
 void spv_index_init(spv_index *index);
 void spv_index_free(spv_index *index);
 size_t spv_index_size(const spv_index *index); /* bytes allocated */
-/* Makes room for one more; to grow, it calls `hash_of` for all numbers below `numbers`. */
+/* Reserves memory for one more number. To grow, it calls `hash_of` for all numbers below `numbers`. */
 spv_status spv_index_reserve(spv_index *index, uint32_t numbers, spv_hash_of *hash_of, const void *context);
-void spv_index_add(spv_index *index, uint64_t hash, uint32_t number); /* into reserved room */
+void spv_index_add(spv_index *index, uint64_t hash, uint32_t number); /* room must be reserved */
 spv_status spv_index_copy(const spv_index *index, spv_index *copy);
 
 SPV_INLINE size_t spv_index_group(const spv_index *index, uint64_t hash) {
@@ -46,14 +48,15 @@ SPV_INLINE uint16_t spv_index_tag(uint64_t hash) {
     return (uint16_t)(hash | 1);
 }
 
-/* The tags of a hash's group, which are prefetched. */
+/* Prefetches and returns the tags of a hash's group. */
 SPV_INLINE const uint16_t *spv_index_fetch(const spv_index *index, uint64_t hash) {
     const uint16_t *tags = index->tags + spv_index_group(index, hash) * SPV_GROUP;
     __builtin_prefetch(tags);
     return tags;
 }
 
-/* The words of a group that are a tag: a bit is set for each, at SPV_SLOT_BITS times its place, and perhaps others behind it. */
+/* Finds a tag in a group: for each word that equals it, a bit at SPV_SLOT_BITS times its position is set. There may
+   be more set bits after these. */
 #if defined(__SSE2__)
 enum { SPV_SLOT_BITS = 1 };
 #define SPV_SLOTS UINT64_C(0x7FFF)
@@ -83,12 +86,12 @@ SPV_INLINE uint64_t spv_group_words(const uint16_t *tags, uint16_t tag) {
 }
 #endif
 
-/* The slots of a group that hold a tag. */
+/* The slots of a group that contain a tag. */
 SPV_INLINE uint64_t spv_group_slots(const uint16_t *tags, uint16_t tag) {
     return spv_group_words(tags, tag) & SPV_SLOTS;
 }
 
-/* The bit that a hash leaves in full groups that it passes, and whether such a one has passed. */
+/* The bit that a hash sets in full groups, and whether a hash with this bit has passed the group. */
 SPV_INLINE uint16_t spv_passed_bit(uint64_t hash) {
     return (uint16_t)(1u << (hash >> 60));
 }
@@ -97,12 +100,12 @@ SPV_INLINE bool spv_has_passed(const uint16_t *tags, uint64_t hash) {
     return tags[SPV_PASSED] & spv_passed_bit(hash);
 }
 
-/* Whether the tags of a hash's group rule it out, which they mostly do; without a branch. */
+/* True if the tags of a hash's group rule the hash out, which is the usual case; without a branch. */
 SPV_INLINE bool spv_tags_lack(const uint16_t *tags, uint64_t hash) {
     return !(spv_group_slots(tags, spv_index_tag(hash)) | (tags[SPV_PASSED] & spv_passed_bit(hash)));
 }
 
-/* The number with this hash that `same` accepts, or SPV_NONE. The compiler inlines a constant function. */
+/* The number with this hash that `same` accepts, or SPV_NONE. The compiler inlines constant functions. */
 SPV_INLINE uint32_t spv_index_find(const spv_index *index, uint64_t hash, spv_same *same, const void *context) {
     uint16_t tag = spv_index_tag(hash);
     for (size_t group = spv_index_group(index, hash);; group = (group + 1) & index->mask) {

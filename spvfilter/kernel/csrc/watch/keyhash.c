@@ -1,4 +1,4 @@
-#define _DEFAULT_SOURCE /* getentropy */
+#define _DEFAULT_SOURCE /* for getentropy */
 #define _DARWIN_C_SOURCE
 #include "watch/keyhash.h"
 

@@ -1,18 +1,18 @@
-/* The keyed hash of a watch table: multiply and mix under a random key. Not cryptographic, but collisions cannot be made without the
-   key. */
+/* The keyed hash of a watch table: multiply and mix under a random key. It is not cryptographic, but without the key
+   nobody can make collisions. */
 #ifndef SPV_WATCH_KEYHASH_H
 #define SPV_WATCH_KEYHASH_H
 
 #include "spv.h"
 
 typedef struct {
-    uint64_t word[8]; /* drawn at random for each table */
+    uint64_t word[8]; /* random for each table */
 } spv_table_key;
 
 /* False, with errno set, if the system provides no randomness. */
 bool spv_table_key_draw(spv_table_key *key);
 
-/* Both halves of the 128-bit product, folded. */
+/* The two halves of the 128-bit product, XORed. */
 SPV_INLINE uint64_t spv_mix(uint64_t a, uint64_t b) {
 #ifdef __SIZEOF_INT128__
     __extension__ typedef unsigned __int128 wide;
@@ -25,8 +25,9 @@ SPV_INLINE uint64_t spv_mix(uint64_t a, uint64_t b) {
 #endif
 }
 
-/* 17 bytes to 40 without a branch: the first 16, the last 16, and the 8 in the middle, which overlap if there are fewer. The last
-   product's other operand depends only on the middle, and without loss, so that differences cannot be made to cancel without the key. */
+/* Hashes 17 to 40 bytes without a branch: the first 16, the last 16, and 8 in the middle. The parts overlap if there
+   are fewer than 40 bytes. The other operand of the last product depends only on the middle bytes, and without loss.
+   Without the key nobody can therefore choose differences that cancel. */
 SPV_INLINE uint64_t spv_keyed_middling(const spv_table_key *key, uint64_t seed, const uint8_t *at, size_t size) {
     const uint8_t *middle = at + (size - 8) / 2, *last = at + size - 16;
     uint64_t sum = spv_mix(spv_le64(at) ^ key->word[1], spv_le64(at + 8) ^ key->word[2])
@@ -38,7 +39,7 @@ SPV_INLINE bool spv_is_middling(size_t size) {
     return size - 17 <= 40 - 17;
 }
 
-/* Fewer than 17 bytes, or more than 40. */
+/* Hashes fewer than 17 bytes, or more than 40. */
 uint64_t spv_keyed_other(const spv_table_key *key, uint64_t seed, const uint8_t *at, size_t size);
 
 SPV_INLINE uint64_t spv_keyed_seed(const spv_table_key *key, unsigned domain, size_t size) {

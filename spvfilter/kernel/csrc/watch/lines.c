@@ -2,10 +2,11 @@
 
 #include "array.h"
 
-enum { MOST_LINE = 1000 /* bytes; longer ones are left to watch/textfile.py, which has a limit */ };
+enum { MOST_LINE = 1000 /* bytes of a line; watch/textfile.py handles longer lines and has its own limit */ };
 
-/* The size of the UTF-8 character at `at`, by the table of Unicode § 3.9 (no surrogates, no overlong forms); 0 for malformed bytes and
-   for characters that no label may contain: control characters, line and paragraph separators. */
+/* The size in bytes of the UTF-8 character at `at`, by the table of Unicode § 3.9 (no surrogates, no overlong
+   forms). It is 0 for malformed bytes and for characters that a label must not contain: control characters, line and
+   paragraph separators. */
 static size_t label_character(const uint8_t *at, size_t left) {
     uint8_t first = at[0];
     if (first < 0x80)

@@ -5,7 +5,7 @@
 #include "watch/address.h"
 #include "watch/table.h"
 
-/* A label to give to an entry: bytes of UTF-8 without control characters, line ends or surrogates. */
+/* A label of an entry: bytes of UTF-8 without control characters, line ends or surrogates. */
 typedef struct {
     spv_bytes text;
     uint32_t entry;
@@ -14,12 +14,12 @@ typedef struct {
 typedef struct {
     spv_label *labels;
     size_t count, room;
-    size_t lines;   /* taken, from the first one on */
-    size_t consumed; /* their bytes */
+    size_t lines;   /* number of lines taken, from the first one */
+    size_t consumed; /* number of their bytes */
 } spv_address_lines;
 
-/* Adds the addresses of whole lines `address` or `address,label`, ended by LF or CRLF, up to the first line that is anything else. The
-   result is to be freed even on failure; the lines before a failure have been added. */
+/* Adds the addresses of whole lines `address` or `address,label` (ended by LF or CRLF), up to the first other line.
+   The caller frees the result even after a failure. The lines before a failure have been added. */
 spv_status spv_add_address_lines(spv_table *table, const spv_address_network *network, spv_bytes chunk, spv_address_lines *taken);
 void spv_address_lines_free(spv_address_lines *taken);
 

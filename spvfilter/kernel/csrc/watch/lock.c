@@ -18,7 +18,8 @@ bool spv_lock_init(spv_lock *lock) {
     return spv_watch_forks() && make(lock);
 }
 
-/* Once in a child of fork: makes the lock free. The parent's mutex and conditions are abandoned, since they cannot be destroyed in use. */
+/* Called once in a forked child: makes the lock free. The mutex and the conditions of the parent are abandoned,
+   because they cannot be destroyed while they are in use. */
 SPV_COLD static void free_of_the_parent(spv_lock *lock) {
     spv_begin_repair();
     if (atomic_load(&lock->generation) != spv_generation()) {
@@ -41,7 +42,7 @@ SPV_INLINE void enter(spv_lock *lock) {
 }
 
 void spv_lock_free(spv_lock *lock) {
-    repair(lock); /* else destroying it would wait for the parent's threads */
+    repair(lock); /* otherwise destroying it would wait for threads of the parent */
     pthread_cond_destroy(&lock->writing);
     pthread_cond_destroy(&lock->reading);
     pthread_mutex_destroy(&lock->mutex);
@@ -71,7 +72,7 @@ void spv_read(spv_lock *lock) {
     if (lock->written || lock->waiting_writers) {
         unsigned long turn = lock->turn;
         lock->waiting_readers++;
-        while (lock->turn == turn) /* the writer that ends it counts us among the readers */
+        while (lock->turn == turn) /* the writer that ends this turn counts this thread among the readers */
             pthread_cond_wait(&lock->reading, &lock->mutex);
     } else {
         lock->readers++;
@@ -87,7 +88,7 @@ void spv_write(spv_lock *lock) {
     lock->waiting_writers--;
     lock->written = true;
     pthread_mutex_unlock(&lock->mutex);
-    spv_begin_change(); /* last, so that a thread that a fork waits for does not wait itself */
+    spv_begin_change(); /* last, because a fork waits for this thread: from here on it must not wait itself */
 }
 
 void spv_end_read(spv_lock *lock) {

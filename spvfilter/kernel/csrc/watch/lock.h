@@ -1,7 +1,7 @@
-/* A fair readers-writer lock: readers that wait for a writer get in before the next writer.
+/* A fair readers-writer lock: readers that wait for a writer get the lock before the next writer.
 
-   A child of fork finds every lock free: its only thread is the one that forked, which held none. Since a fork waits for writers, the
-   data that the lock guards is never half-written in the child. */
+   A forked child finds every lock free. Its only thread is the thread that forked, which held no lock. A fork waits
+   for writers, so that the data that the lock guards is never half-written in the child. */
 #ifndef SPV_WATCH_LOCK_H
 #define SPV_WATCH_LOCK_H
 
@@ -9,15 +9,16 @@
 
 #include <pthread.h>
 
-/* Not recursive. A thread that locks two takes the one at the lower address first; a writer locks no other. */
+/* Not recursive. A thread that locks two locks takes the lock at the lower address first. A writer locks no other
+   lock. */
 typedef struct {
     pthread_mutex_t mutex;
     pthread_cond_t reading, writing;
-    unsigned readers;         /* inside */
+    unsigned readers;         /* number of readers that hold the lock */
     unsigned waiting_readers, waiting_writers;
-    unsigned long turn;       /* counts the writers that let waiting readers in */
-    bool written;             /* a writer is inside */
-    atomic_uint generation;   /* of the process that the state above belongs to */
+    unsigned long turn;       /* number of times that a writer has handed the lock to waiting readers */
+    bool written;             /* a writer holds the lock */
+    atomic_uint generation;   /* generation of the process that the state above belongs to */
 } spv_lock;
 
 bool spv_lock_init(spv_lock *lock);

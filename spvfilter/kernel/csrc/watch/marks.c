@@ -3,8 +3,9 @@
 #include "array.h"
 #include "block/walk.h"
 
-/* The walk is bound by memory latency: the hashes of a batch are made and their groups prefetched before the first of them is looked up. */
-enum { LINE = 64, READ_AHEAD = 1024 }; /* bytes: of a cache line; of the block, fetched before they are walked */
+/* The walk is limited by memory latency. The hashes of a batch are therefore computed first and their groups
+   prefetched, before the first of them is looked up. */
+enum { LINE = 64, READ_AHEAD = 1024 }; /* bytes of a cache line; bytes of the block that are fetched before they are walked */
 enum { BATCH = 64, REASON_SHIFT = 29 /* a block has fewer than 2^25 transactions */ };
 
 static const uint16_t LOOK[SPV_GROUP] = {[SPV_PASSED] = UINT16_MAX}; /* tags that rule nothing out */
@@ -14,15 +15,15 @@ typedef struct {
     uint64_t hash;
     const uint8_t *at;
     uint32_t size;
-    uint32_t tx; /* and the reason above REASON_SHIFT */
+    uint32_t tx; /* number of the transaction, with the reason above REASON_SHIFT */
     uint32_t coin;
 } probe;
 
-/* Reading a block's undo in step with its inputs and outputs. */
+/* Reads a block's undo in step with its inputs and outputs. */
 typedef struct {
-    size_t at, start;      /* where it is, and where the transaction's part begins */
-    spv_tx tx;             /* the one that is walked: its number of inputs is known before the first of them */
-    uint64_t spent, paid;  /* by it, satoshi; `paid` is TOO_MUCH if an output is out of range */
+    size_t at, start;      /* offset of the next coin, and of the transaction's part */
+    spv_tx tx;             /* the current transaction: its number of inputs is known before its first input */
+    uint64_t spent, paid;  /* satoshi of the current transaction; `paid` is TOO_MUCH if an output is out of range */
     bool begun;            /* the number of its coins was read */
     spv_status status;
     spv_error error;
@@ -33,10 +34,10 @@ typedef struct {
 typedef struct {
     const spv_table *table, *found;
     spv_marks *marks;
-    bool scripts, odd, slow; /* some entry may match an output; one of any size; one whose script is not an entry */
+    bool scripts, odd, slow; /* entries may match outputs; also short and long scripts; also by key or data */
     bool known, pushes;      /* there are coins; there are data entries */
     uint32_t tx;
-    uint32_t coin; /* of the input, plus 1; 0 without an undo record */
+    uint32_t coin; /* offset of the input's coin, plus 1; 0 without an undo record */
     uint32_t waiting;
     spv_status status;
     probe batch[BATCH];
@@ -62,7 +63,7 @@ static uint32_t match_coin(const marker *m, const probe *probe) {
     size_t at = probe->coin - 1;
     uint8_t room[SPV_SHORT_SCRIPT], key[SPV_SHORT_KEY];
     spv_packed_coin coin = {0};
-    spv_error never; /* unused: the coin was read before */
+    spv_error never; /* unused: the coin was read before, so this cannot fail */
     spv_read_coin(undo.data, undo.size, &at, &coin, &never);
     if (spv_has_full_key(&coin)) {
         spv_packed_key(&coin, key);
@@ -115,7 +116,7 @@ SPV_INLINE void on_output(void *context, const uint8_t *raw, size_t value_at, si
     (void)value_at;
     marker *m = context;
     size_t size = script_end - script;
-    if (!m->scripts || (!spv_is_middling(size) && !m->odd)) /* no entry has this size */
+    if (!m->scripts || (!spv_is_middling(size) && !m->odd)) /* no entry has a script of this size */
         return;
     uint64_t hash = spv_keyed_hash(&m->table->key, SPV_SCRIPT, raw + script, size);
     const uint16_t *tags = spv_index_fetch(&m->table->index, hash);
@@ -138,13 +139,13 @@ SPV_INLINE void on_input(void *context, const uint8_t *raw, size_t outpoint_at, 
         ask(m, SPV_PUSHED, LOOK, 0, outpoint, 0);
 }
 
-/* undo */
+/* Undo records. */
 
 static void refuse_undo(undo_walk *u, spv_status status) {
     u->status = spv_refuse_undo(status);
 }
 
-/* The number of a transaction's coins, which must be that of its inputs. */
+/* Reads the number of a transaction's coins. It must be the number of its inputs. */
 static void begin_tx(marker *m) {
     undo_walk *u = &m->undo;
     const spv_bytes undo = m->marks->undo;
@@ -207,7 +208,7 @@ SPV_INLINE void on_paid(void *context, const uint8_t *raw, size_t value_at, size
 
 static void end_tx(marker *m) {
     undo_walk *u = &m->undo;
-    if (m->tx && !u->status && !u->begun) /* a transaction without inputs */
+    if (m->tx && !u->status && !u->begun) /* the last transaction had no inputs */
         begin_tx(m);
     if (m->tx && !u->status && u->spent < u->paid)
         refuse_undo(u, spv_refuse(&u->error, u->start, "undo amount", "transaction %u pays more than it spends", m->tx));
@@ -259,8 +260,8 @@ static spv_status end(marker *m) {
     return m->status;
 }
 
-/* Has the bytes from `at` on fetched, which the walk will read: a block that is read for the first time comes from far, and the processor
-   by itself fetches neither across a page nor, in jumps from script to script, early enough. */
+/* Prefetches the bytes from `at` on, which the walk will read. A block that is read for the first time is not in a
+   cache. The processor does not prefetch across a page, and is too late when the walk jumps from script to script. */
 SPV_INLINE void fetch(const uint8_t *raw, size_t size, size_t at, size_t *fetched) {
     const size_t end = size - at < READ_AHEAD ? size : at + READ_AHEAD;
     for (*fetched = *fetched < at ? at : *fetched; *fetched < end; *fetched += LINE)
@@ -303,7 +304,7 @@ spv_status spv_mark_block(const spv_table *table, const spv_table *found, const 
     if (status)
         return status;
     const bool with_undo = record && record->state == SPV_SOUND;
-    marks->starts = malloc(marks->transactions * sizeof *marks->starts); /* each has 10 bytes or more in `raw` */
+    marks->starts = malloc(marks->transactions * sizeof *marks->starts); /* each transaction has 10 bytes or more in `raw` */
     if (with_undo)
         marks->spent = malloc(marks->transactions * sizeof *marks->spent);
     if (!marks->starts || (with_undo && !marks->spent))

@@ -1,4 +1,4 @@
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
+#define _DEFAULT_SOURCE /* for MAP_ANONYMOUS and madvise */
 #define _DARWIN_C_SOURCE
 #include "watch/memory.h"
 
@@ -6,14 +6,14 @@
 #include <sys/mman.h>
 
 enum {
-    LINE = 64,                /* bytes, a cache line */
-    HUGE_PAGE = 2 << 20,      /* bytes, on most machines */
-    LEAST_CHUNK = 1 << 10,    /* bytes */
+    LINE = 64,                /* bytes of a cache line */
+    HUGE_PAGE = 2 << 20,      /* bytes of a huge page on most machines */
+    LEAST_CHUNK = 1 << 10,    /* bytes of the smallest chunk */
     MOST_CHUNK = 1 << 20,
     LEAST_RECORDS = 16
 };
 
-/* blanks */
+/* Blank memory. */
 
 static size_t mapped_size(size_t size) {
     return (size + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1);
@@ -29,7 +29,7 @@ static void *map_huge(size_t size) {
     if (before != HUGE_PAGE)
         munmap(start + before + size, HUGE_PAGE - before);
 #ifdef MADV_HUGEPAGE
-    madvise(start + before, size, MADV_HUGEPAGE); /* advice, which may fail */
+    madvise(start + before, size, MADV_HUGEPAGE); /* a hint, which may fail */
 #endif
     return start + before;
 }
@@ -53,7 +53,7 @@ void spv_blank_free(void *memory, size_t size) {
         free(memory);
 }
 
-/* arenas */
+/* Arenas. */
 
 struct spv_chunk {
     spv_chunk *next;
@@ -70,7 +70,7 @@ uint8_t *spv_arena_take(spv_arena *arena, size_t size) {
     size_t usual = arena->total / 8; /* keeps the unused part of the last chunk below an eighth of the total */
     usual = usual < LEAST_CHUNK ? LEAST_CHUNK : usual > MOST_CHUNK ? MOST_CHUNK : usual;
     usual -= sizeof(spv_chunk) + 16;
-    bool alone = size > usual / 4; /* a long one gets its own chunk, and the current chunk stays in use */
+    bool alone = size > usual / 4; /* long bytes get their own chunk, and the current chunk stays in use */
     size_t room = alone ? size : usual;
     if (room > SIZE_MAX / 2)
         return NULL;
@@ -97,7 +97,7 @@ void spv_arena_free(spv_arena *arena) {
     }
 }
 
-/* piles */
+/* Piles. */
 
 static size_t segments_of(const spv_pile *pile) {
     return ((size_t)pile->room + SPV_SEGMENT - 1) >> SPV_SEGMENT_SHIFT;
@@ -109,7 +109,8 @@ spv_status spv_pile_reserve(spv_pile *pile) {
     if (pile->room >= (uint32_t)1 << 31)
         return SPV_RANGE;
     size_t have = segments_of(pile);
-    if (!(have & (have - 1)) && (pile->room >= SPV_SEGMENT || !have)) { /* the list of segments doubles: 8 bytes for each 256 records */
+    /* the list of segments doubles its size: 8 bytes for each 256 records */
+    if (!(have & (have - 1)) && (pile->room >= SPV_SEGMENT || !have)) {
         uint8_t **segments = realloc(pile->segments, (have ? 2 * have : 1) * sizeof *segments);
         if (!segments)
             return SPV_NOMEM;

@@ -4,7 +4,7 @@
 
 #include <inttypes.h>
 
-enum { N = 4, ENTRY = 8, SCRIPT_SIZE = 12, VALUE = 16, FEE = 24, SPEND = 32, TXID = 33 }; /* where the fields of a hit begin */
+enum { N = 4, ENTRY = 8, SCRIPT_SIZE = 12, VALUE = 16, FEE = 24, SPEND = 32, TXID = 33 }; /* offsets of the fields of a packed hit */
 
 static void put_le64(uint8_t *at, uint64_t value) {
     spv_put_le32(at, (uint32_t)value);
@@ -106,7 +106,7 @@ spv_status spv_next_hit(spv_bytes packed, size_t *at, spv_packed_hit *hit, spv_e
     return SPV_OK;
 }
 
-/* entries */
+/* Entries. */
 
 void spv_entries_init(spv_entries *of) {
     memset(of->few_slots, 0, sizeof of->few_slots);
@@ -114,7 +114,7 @@ void spv_entries_init(spv_entries *of) {
     of->slots = of->few_slots;
     of->count = 0;
     of->room = SPV_FEW_ENTRIES;
-    of->key[0] = 0x9E3779B97F4A7C15; /* a constant will do for a few, however they collide */
+    of->key[0] = 0x9E3779B97F4A7C15; /* a constant is good enough for a few entries, even if they collide */
     of->key[1] = 0xD1B54A32D192ED03;
 }
 
@@ -125,7 +125,7 @@ void spv_entries_free(spv_entries *of) {
     }
 }
 
-/* The slot of an entry, or the free one where it belongs. */
+/* The slot of an entry, or the free slot for it. */
 static uint32_t *slot_of(const spv_entries *of, uint32_t entry) {
     const size_t mask = 2 * of->room - 1;
     size_t at = (size_t)spv_mix(of->key[0] ^ entry, of->key[1]) & mask;
@@ -138,10 +138,10 @@ uint32_t spv_entries_find(const spv_entries *of, uint32_t entry) {
     return *slot_of(of, entry) - 1;
 }
 
-/* Doubles the room. */
+/* Doubles the memory. */
 static spv_status grow(spv_entries *of) {
     spv_entries grown = {.count = of->count, .room = 2 * of->room};
-    spv_table_key key = {{0}}; /* as MemorySanitizer does not know all that fills it */
+    spv_table_key key = {{0}}; /* initialized because MemorySanitizer does not know all functions that fill it */
     if (grown.room > SIZE_MAX / 16 || !spv_table_key_draw(&key))
         return SPV_NOMEM;
     grown.key[0] = key.word[0];
@@ -174,7 +174,7 @@ spv_status spv_entries_take(spv_entries *of, uint32_t entry, uint32_t *number) {
             slot = slot_of(of, entry);
         }
         of->entries[of->count] = entry;
-        *slot = ++of->count; /* less than 2^31: as many as there are entries */
+        *slot = ++of->count; /* less than 2^31, the number of possible entries */
     }
     *number = *slot - 1;
     return SPV_OK;
@@ -192,7 +192,7 @@ spv_status spv_read_hits(spv_entries *of, spv_bytes packed, size_t *at, size_t u
     return status;
 }
 
-/* sums */
+/* Sums. */
 
 void spv_sums_init(spv_sums *sums) {
     spv_entries_init(&sums->entries);

@@ -3,12 +3,12 @@
 #include <stdlib.h>
 
 enum { HASH_DIGITS = 64 };
-enum { AT_ONCE = 64 /* hits, whose checksums are made together, which is faster */ };
-enum { LINE_ROOM = 1024 /* bytes of a line without its script and label, of which it takes less than 700 */ };
+enum { AT_ONCE = 64 /* hits whose checksums are computed together, which is faster */ };
+enum { LINE_ROOM = 1024 /* bytes for a line without its script and label, which has less than 700 bytes */ };
 
-/* Each returns the end of what it wrote. */
+/* These functions write text and return its end. */
 
-/* A literal, whose size is known to the compiler. */
+/* Writes a literal. The compiler knows its size. */
 #define PUT(to, literal) ((uint8_t *)memcpy(to, literal, sizeof(literal) - 1) + sizeof(literal) - 1)
 
 static uint8_t *put_number(uint8_t *to, uint64_t number) {
@@ -17,13 +17,14 @@ static uint8_t *put_number(uint8_t *to, uint64_t number) {
     do
         *--first = (uint8_t)('0' + number % 10);
     while (number /= 10);
-    memcpy(to, first, MOST); /* more than is needed, as a constant number is copied without a call */
+    memcpy(to, first, MOST); /* copies more than necessary: a constant number of bytes is copied without a call */
     return to + (digits + MOST - first);
 }
 
-/* The eight hexadecimal digits of a number, the most significant first. */
+/* Writes the eight hexadecimal digits of a number, the most significant digit first. */
 SPV_INLINE uint8_t *put_hex(uint8_t *to, uint32_t number) {
-    uint64_t digits = (uint64_t)(number & 0xFFFF) << 32 | number >> 16; /* to bytes of four bits, the first one lowest */
+    /* spreads the number to bytes of four bits, the first digit in the lowest byte */
+    uint64_t digits = (uint64_t)(number & 0xFFFF) << 32 | number >> 16;
     digits = (digits & 0x0000FF000000FF00) >> 8 | (digits & 0x000000FF000000FF) << 16;
     digits = (digits & 0x00F000F000F000F0) >> 4 | (digits & 0x000F000F000F000F) << 8;
     const uint64_t letters = (digits + 0x0606060606060606) >> 4 & 0x0101010101010101;
@@ -33,7 +34,7 @@ SPV_INLINE uint8_t *put_hex(uint8_t *to, uint32_t number) {
     return to + 8;
 }
 
-/* A hash in display order. */
+/* Writes a hash as block explorers show it. */
 static uint8_t *put_hash(uint8_t *to, const uint8_t hash[32]) {
     for (int at = 28; at >= 0; at -= 4)
         to = put_hex(to, spv_le32(hash + at));
@@ -59,16 +60,17 @@ static uint8_t *put_text(uint8_t *to, spv_bytes text) {
     return to + text.size;
 }
 
-/* A hit, and what its line says beside. */
+/* A hit, and the other values in its line. */
 typedef struct {
     const spv_packed_hit *hit;
-    const uint8_t *block_hash; /* in display order */
-    const uint8_t *digest; /* of its base58 payload */
-    spv_bytes label;       /* empty: none */
+    const uint8_t *block_hash; /* as block explorers show it */
+    const uint8_t *digest; /* sha256d of the hit's base58 payload */
+    spv_bytes label;       /* empty if there is none */
     uint32_t outpoint_index;
 } row;
 
-/* Writes the line of a hit and returns its end; NULL if the human-readable part is unfit, with what spv_encode_address returned. */
+/* Writes the line of a hit and returns its end. NULL if the human-readable part does not fit: *unfit is then the
+   result of spv_encode_address. */
 typedef uint8_t *put_line(uint8_t *to, const spv_block_lines *of, const row *row, size_t *unfit);
 
 static uint8_t *put_csv(uint8_t *to, const spv_block_lines *of, const row *row, size_t *unfit) {
@@ -156,7 +158,7 @@ static uint8_t *put_json(uint8_t *to, const spv_block_lines *of, const row *row,
     return PUT(to, "}\n");
 }
 
-/* Where the next `more` bytes go; NULL: no memory. */
+/* Reserves memory for a line and returns the position of its first byte. NULL: no memory. */
 static uint8_t *reserve(spv_text *text, size_t script, size_t label) {
     if (script > SIZE_MAX / 8 || label > SIZE_MAX / 8 || text->size > SIZE_MAX / 4)
         return NULL;
@@ -173,18 +175,19 @@ static uint8_t *reserve(spv_text *text, size_t script, size_t label) {
 }
 
 bool spv_text_reserve(spv_text *text, spv_bytes packed, size_t hits) {
-    enum { LIKELY_SIZE = 448 /* bytes of a line without its script and label */ };
-    text->room = LINE_ROOM + hits * LIKELY_SIZE + 2 * (packed.size - hits * SPV_PACKED_HEAD); /* less than 7 times the packed hits */
+    enum { LIKELY_SIZE = 448 /* expected bytes of a line without its script and label */ };
+    /* less than 7 times the size of the packed hits */
+    text->room = LINE_ROOM + hits * LIKELY_SIZE + 2 * (packed.size - hits * SPV_PACKED_HEAD);
     text->data = packed.size <= SIZE_MAX / 16 ? malloc(text->room) : NULL;
     return text->data;
 }
 
-/* Some hits in a row, and the checksums of those whose addresses are in base58. */
+/* Some successive hits, and the checksums of the hits with a base58 address. */
 typedef struct {
     spv_packed_hit hits[AT_ONCE];
     uint8_t payloads[AT_ONCE][SPV_BASE58_PAYLOAD];
     spv_hash digests[AT_ONCE];
-    uint32_t digest_of[AT_ONCE]; /* of a hit, or SPV_NONE */
+    uint32_t digest_of[AT_ONCE]; /* number of a hit's digest, or SPV_NONE */
     size_t count;
 } group;
 

@@ -4,29 +4,31 @@
 #include "block/txid.h"
 #include "watch/marks.h"
 
-enum { AHEAD = 64 }; /* txids that are made together, which is faster */
+enum { AHEAD = 64 }; /* txids that are computed together, which is faster */
 
-/* The second half of the scan: visits the marked transactions in order and, after the first output found, every input that may spend
-   one. */
+/* The second half of the scan. It visits the marked transactions in order. After the first output that it finds, it
+   also visits every input that may spend such an output. */
 typedef struct {
     const spv_table *table, *found;
     const spv_marks *marks;
     const uint8_t *raw;
     size_t size;
     spv_hits *hits;
-    spv_index fresh;    /* outpoint → the hit that is the output */
+    spv_index fresh;    /* outpoint → the hit of the output */
     spv_index by_txid;  /* txid → its number */
     const spv_mark *next, *last;
     spv_tx tx;
-    int64_t fee;        /* of the transaction; known once it is identified */
+    int64_t fee;        /* fee of the transaction; known after it was identified */
     uint32_t position;
     bool marked;        /* the transaction has a mark */
     bool identified;    /* its txid is the last of the txids */
-    uint32_t ready_at, ready_count; /* of `ready`: txids of this and the next transactions with marks, each of which will need it */
+    /* position and number of `ready` txids: of this transaction and the next transactions with marks, which will
+       need them */
+    uint32_t ready_at, ready_count;
     spv_hash ready[AHEAD];
 } scan;
 
-/* hits and txids */
+/* Hits and txids. */
 
 static spv_hit *new_hit(spv_hits *hits) {
     spv_hit *grown = spv_array_grown(hits->hits, hits->count, &hits->room, sizeof *grown);
@@ -55,7 +57,7 @@ static bool is_same_txid(const void *context, uint32_t number) {
 
 static void make_ready(scan *s) {
     spv_tx txs[AHEAD] = {s->tx};
-    spv_error never; /* unused: the block was walked before */
+    spv_error never; /* unused: the block was walked before, so this cannot fail */
     uint32_t last = s->position;
     s->ready_at = 0;
     s->ready_count = 1;
@@ -77,14 +79,14 @@ static void make_txid(scan *s, uint8_t txid[32]) {
     memcpy(txid, s->ready[s->ready_at++], 32);
 }
 
-/* What the transaction spends less what it pays, of sums that were checked. */
+/* The value that the transaction spends minus the value that it pays. The sums were checked. */
 static int64_t fee_of(const scan *s) {
     if (!s->marks->spent || !s->position)
         return SPV_NO_VALUE;
     uint64_t fee = 0;
     size_t at = s->marks->spent[s->position];
     spv_packed_coin coin = {0};
-    spv_error never; /* unused: the coins were read before */
+    spv_error never; /* unused: the coins were read before, so this cannot fail */
     for (uint32_t n = 0; n < s->tx.inputs; n++) {
         spv_read_coin(s->marks->undo.data, s->marks->undo.size, &at, &coin, &never);
         fee += coin.value;
@@ -95,7 +97,8 @@ static int64_t fee_of(const scan *s) {
     return (int64_t)fee;
 }
 
-/* Makes the txid of a transaction that has a hit, and refuses a repeated one: a copy has at least the hits of the original. */
+/* Computes the txid of a transaction that has a hit, and fails for a repeated txid: a copy has at least the hits of
+   the original. */
 static spv_status identify(scan *s, spv_error *error) {
     spv_hits *hits = s->hits;
     if (s->identified)
@@ -118,7 +121,7 @@ static spv_status identify(scan *s, spv_error *error) {
     return SPV_OK;
 }
 
-/* fresh coins: outputs found in this block */
+/* Fresh coins: outputs found in this block. */
 
 static void outpoint_of(const spv_hits *hits, const spv_hit *hit, uint8_t outpoint[SPV_OUTPOINT_SIZE]) {
     memcpy(outpoint, hits->txids[hit->txid], 32);
@@ -148,9 +151,9 @@ static bool is_fresh(const void *context, uint32_t number) {
     return hit->n == spv_le32(spent->outpoint + 32) && !memcmp(hits->txids[hit->txid], spent->outpoint, 32);
 }
 
-/* one transaction */
+/* One transaction. */
 
-/* Adds to what is known of a spent coin what the undo record says, at byte `at`. */
+/* Adds the facts of the undo record, at byte `at`, to the known facts about a spent coin. */
 static spv_status add_undo(scan *s, size_t at, spv_coin *known, spv_error *error) {
     const spv_bytes undo = s->marks->undo;
     const size_t start = at;
@@ -177,7 +180,7 @@ static spv_status add_undo(scan *s, size_t at, spv_coin *known, spv_error *error
 static spv_status spend(scan *s, spv_item input, uint32_t n, spv_error *error) {
     const uint8_t *outpoint = s->raw + input.at;
     const spv_mark *of[SPV_REASONS] = {NULL};
-    uint32_t in_undo = 0; /* where its coin is, plus 1 */
+    uint32_t in_undo = 0; /* offset of its coin, plus 1 */
     for (; s->next != s->last && s->next->at == outpoint; s->next++) {
         of[s->next->reason] = s->next;
         in_undo = s->next->coin;
@@ -230,7 +233,7 @@ static spv_status pay(scan *s, spv_item output, uint32_t n, spv_error *error) {
     if (!hit)
         return SPV_NOMEM;
     if (value < SPV_NO_VALUE)
-        value = SPV_NO_VALUE; /* consensus refuses negative values */
+        value = SPV_NO_VALUE; /* consensus rejects negative values */
     *hit = (spv_hit){script, NULL, value, s->fee, s->hits->txid_count - 1, s->position, n, s->next++->number, false};
     fresh_hash(s, number, &hash);
     spv_index_add(&s->fresh, hash, number);
@@ -257,7 +260,7 @@ static spv_status transaction(scan *s, spv_error *error) {
 static spv_status follow(scan *s, spv_error *error) {
     spv_status status = SPV_OK;
     for (;; s->position++) {
-        if (!s->fresh.count) { /* there is nothing new to spend: go on to the next mark */
+        if (!s->fresh.count) { /* no output was found that can be spent: go on to the next mark */
             if (s->next == s->last)
                 return SPV_OK;
             s->position = s->next->tx;
@@ -288,7 +291,7 @@ static spv_status follow_all(const spv_table *table, const spv_table *found, con
     return status;
 }
 
-/* locks */
+/* Locks. */
 
 static void read_both(spv_table *table, spv_table *found) {
     if (found && found != table) {
@@ -300,7 +303,7 @@ static void read_both(spv_table *table, spv_table *found) {
     }
 }
 
-/* Makes the outputs among the hits coins of `found`, replacing what it knew of them. */
+/* Makes the outputs among the hits coins of `found`. They replace the known facts. */
 static spv_status keep(spv_table *found, const spv_hits *hits) {
     spv_status status = SPV_OK;
     spv_write(&found->lock);

@@ -6,7 +6,7 @@
 #include "block/script.h"
 
 enum { LONG = 63 };
-#define OWN ((uint32_t)1 << 31) /* in a coin's `script`: one of `scripts` */
+#define OWN ((uint32_t)1 << 31) /* in a coin's `script`: the number refers to `scripts` */
 
 spv_table *spv_table_new(void) {
     spv_table *table = calloc(1, sizeof *table);
@@ -44,7 +44,7 @@ size_t spv_table_size(const spv_table *table) {
         + spv_index_size(&table->full_keys);
 }
 
-/* entries */
+/* Entries. */
 
 static const uint8_t *store(spv_arena *arena, unsigned kind, spv_bytes value) {
     bool extended = value.size >= LONG;
@@ -71,7 +71,7 @@ static bool entry_hash(const void *context, uint32_t number, uint64_t *hash) {
     return (record[0] & 3) != SPV_OUTPOINT;
 }
 
-/* The uncompressed key that an entry holds: a P2PK script's or data. NULL if it holds none. */
+/* The uncompressed key of an entry: of a P2PK script, or of data. NULL if it has none. */
 static const uint8_t *full_key_of(unsigned kind, spv_bytes value) {
     if (kind == SPV_SCRIPT && value.size == 2 + SPV_FULL_KEY && value.data[0] == SPV_FULL_KEY && value.data[1 + SPV_FULL_KEY] == 0xAC)
         return value.data[1] == 4 ? value.data + 1 : NULL;
@@ -167,7 +167,7 @@ spv_status spv_table_add(spv_table *table, unsigned kind, spv_bytes value, uint3
     return SPV_OK;
 }
 
-/* scripts */
+/* Scripts. */
 
 uint32_t spv_table_match_pushes(const spv_table *table, spv_bytes script) {
     spv_bytes push;
@@ -197,7 +197,7 @@ uint32_t spv_table_match_script(const spv_table *table, spv_bytes script) {
     return entry == SPV_NONE ? spv_table_match_slow(table, script) : entry;
 }
 
-/* coins */
+/* Coins. */
 
 uint32_t spv_table_find_coin(const spv_table *table, const uint8_t *outpoint) {
     const spv_wanted wanted = {table, {outpoint, SPV_OUTPOINT_SIZE}, SPV_OUTPOINT};
@@ -223,7 +223,7 @@ spv_coin spv_coin_joined(spv_coin old, spv_coin new) {
     return old;
 }
 
-/* The number by which a coin refers to a script: an entry's if the script is one, else that of a copy. */
+/* The number by which a coin refers to a script: an entry, if the script is one; otherwise a copy. */
 static spv_status refer(spv_table *table, spv_bytes script, uint32_t *number) {
     *number = SPV_NONE;
     if (!script.data || (*number = spv_table_find(table, SPV_SCRIPT, script)) != SPV_NONE)
@@ -275,7 +275,7 @@ spv_status spv_table_set_coin(spv_table *table, const spv_coin *coin, bool repla
     return SPV_OK;
 }
 
-/* copies */
+/* Copies. */
 
 static spv_status copy_records(const spv_pile *from, spv_pile *to, spv_arena *arena) {
     for (uint32_t number = 0; number < from->count; number++) {
@@ -290,7 +290,7 @@ static spv_status copy_records(const spv_pile *from, spv_pile *to, spv_arena *ar
     return SPV_OK;
 }
 
-/* A new table with the same entries and no coins. */
+/* Makes a new table with the same entries and no coins. */
 static spv_status copy_entries(const spv_table *table, spv_table **copy) {
     spv_table *made = *copy = spv_table_new();
     if (!made)
@@ -304,7 +304,7 @@ static spv_status copy_entries(const spv_table *table, spv_table **copy) {
     return status ? status : spv_index_copy(&table->full_keys, &made->full_keys);
 }
 
-/* The copy, or, if it failed, NULL and what was made of it freed. */
+/* Returns the copy. After a failure it frees the unfinished copy and returns NULL. */
 static spv_status finish_copy(spv_status status, spv_table **copy) {
     if (status && *copy) {
         spv_table_free(*copy);

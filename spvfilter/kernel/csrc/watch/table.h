@@ -1,5 +1,5 @@
-/* The packed table of a watch list: entries, and coins (watched outpoints with what is known about them). The twin of
-   pure.table.WatchTable. */
+/* The packed table of a watch list: entries, and coins (watched outpoints with the known facts about them). The twin
+   is pure.table.WatchTable. */
 #ifndef SPV_WATCH_TABLE_H
 #define SPV_WATCH_TABLE_H
 
@@ -17,15 +17,16 @@ enum { SPV_OUTPOINT_SIZE = 36, SPV_MAX_ENTRY = 0x7FFFFFFE };
 typedef struct {
     spv_table_key key;
     spv_arena arena;
-    spv_pile entries;    /* of const uint8_t *, which point to entries in the arena */
-    spv_index index;     /* of all entries except outpoints, which are found through their coins */
-    spv_index full_keys;  /* compressed public key → an entry that holds it uncompressed: a P2PK script or data */
+    spv_pile entries;    /* pointers (const uint8_t *) to entries in the arena */
+    spv_index index;     /* all entries except outpoints, which are found through their coins */
+    spv_index full_keys;  /* compressed public key → an entry that contains it uncompressed: a P2PK script or data */
     uint32_t of_kind[SPV_KINDS];
-    uint32_t odd_scripts; /* of fewer than 17 bytes or more than 40: addresses have none, many other outputs do */
-    spv_pile coins;      /* of the records below */
+    /* number of scripts of fewer than 17 bytes or more than 40: no address has such a script, many other outputs do */
+    uint32_t odd_scripts;
+    spv_pile coins;      /* records of coins, see below */
     spv_index coin_index;
-    spv_pile scripts;    /* of const uint8_t *: coins' scripts that are not entries */
-    spv_lock lock;       /* callers of the functions below hold it, unless stated otherwise */
+    spv_pile scripts;    /* pointers (const uint8_t *) to scripts of coins that are not entries */
+    spv_lock lock;       /* callers of the functions below hold the lock, unless stated otherwise */
 } spv_table;
 
 /* A coin's record, 52 bytes. */
@@ -33,10 +34,10 @@ typedef struct {
     uint8_t outpoint[SPV_OUTPOINT_SIZE];
     uint8_t value[8];
     uint32_t entry;
-    uint32_t script; /* an entry's number, or a number in `scripts` with the top bit set, or SPV_NONE */
+    uint32_t script; /* number of an entry, or a number in `scripts` with the top bit set, or SPV_NONE */
 } spv_coin_record;
 
-/* What is known about a coin; `script` points into the table, `outpoint` too, but only as long as the lock is held. */
+/* The known facts about a coin. `script` and `outpoint` point into the table; they are valid while the lock is held. */
 typedef struct {
     const uint8_t *outpoint;
     spv_bytes script;
@@ -44,33 +45,34 @@ typedef struct {
     uint32_t entry;
 } spv_coin;
 
-spv_table *spv_table_new(void); /* NULL, with errno set: no memory, no randomness */
+spv_table *spv_table_new(void); /* NULL, with errno set, if there is no memory or no randomness */
 void spv_table_free(spv_table *table);
 spv_status spv_table_copy(const spv_table *table, spv_table **copy);
-/* pure.table.WatchTable.without: a copy that does not watch `count` outpoints, 36 bytes each, but those that are entries. */
+/* pure.table.WatchTable.without: a copy that does not watch `count` outpoints, 36 bytes each. Outpoints that are
+   entries are still watched. */
 spv_status spv_table_without(const spv_table *table, const uint8_t *outpoints, size_t count, spv_table **copy);
 size_t spv_table_size(const spv_table *table); /* bytes allocated */
 
-uint32_t spv_table_find(const spv_table *table, unsigned kind, spv_bytes value); /* an entry's number or SPV_NONE */
+uint32_t spv_table_find(const spv_table *table, unsigned kind, spv_bytes value); /* number of an entry, or SPV_NONE */
 spv_status spv_table_add(spv_table *table, unsigned kind, spv_bytes value, uint32_t *number);
 uint32_t spv_table_match_script(const spv_table *table, spv_bytes script);
-/* The same for a script that is known not to be an entry: by multisig keys, then by data. */
+/* The same for a script that is not an entry: first by multisig keys, then by data. */
 uint32_t spv_table_match_slow(const spv_table *table, spv_bytes script);
 uint32_t spv_table_match_pushes(const spv_table *table, spv_bytes script);
 
-/* The uncompressed public key, 65 bytes, that some entry holds and whose compressed form is `key`, 33 bytes; or NULL. */
+/* The uncompressed public key (65 bytes) in an entry whose compressed form is `key` (33 bytes); or NULL. */
 const uint8_t *spv_table_find_full_key(const spv_table *table, const uint8_t *key);
 
-uint32_t spv_table_find_coin(const spv_table *table, const uint8_t *outpoint); /* a coin's number or SPV_NONE */
+uint32_t spv_table_find_coin(const spv_table *table, const uint8_t *outpoint); /* number of a coin, or SPV_NONE */
 spv_coin spv_table_coin(const spv_table *table, uint32_t number);
-/* pure.table._joined: an outpoint that is already watched keeps its entry and gains a missing value or script; with `replace`, it is
-   overwritten. */
+/* pure.table._joined: an outpoint that is already watched keeps its entry, and a missing value or script is added.
+   With `replace`, it is overwritten. */
 spv_status spv_table_set_coin(spv_table *table, const spv_coin *coin, bool replace);
-/* The old coin, with a missing value or script from the new one. */
+/* The old coin. A missing value or script is taken from the new coin. */
 spv_coin spv_coin_joined(spv_coin old, spv_coin new);
 
-/* An entry in the arena: its kind in the low two bits of the first byte, its size in the others; 63 means that four bytes follow with
-   the size. */
+/* An entry in the arena. The first byte has its kind in the low two bits and its size in the others. 63 means that
+   the size is in the four bytes that follow. */
 SPV_INLINE spv_bytes spv_entry_bytes(const uint8_t *record) {
     size_t size = record[0] >> 2;
     if (SPV_LIKELY(size < 63))
@@ -102,7 +104,7 @@ SPV_INLINE uint64_t spv_full_key_hash(const spv_table_key *key, const uint8_t *c
     return spv_keyed_hash(key, SPV_MULTISIG_KEY, compressed, SPV_SHORT_KEY);
 }
 
-/* The key of a lookup in the index. */
+/* The arguments of a lookup in the index. */
 typedef struct {
     const spv_table *table;
     spv_bytes value;

@@ -9,13 +9,13 @@ PyObject *spv_core_buffer(PyObject *self, void *Py_UNUSED(closure)) {
     PyObject *buffer;
     SPV_LOCK(core)
     if (!core->readonly)
-        spv_gate_share(&core->gate); /* its holder may write to it, or make another filter of it */
+        spv_gate_share(&core->gate); /* the holder of the buffer may write to it, or make another filter of it */
     buffer = spv_memory_buffer(core->memory);
     SPV_UNLOCK()
     return buffer;
 }
 
-/* Returns once no thread writes to the old memory. Writes that begin meanwhile go to the new one. */
+/* Returns when no thread writes to the old memory any more. Writes that begin after the call go to the new memory. */
 int spv_core_set_buffer(PyObject *self, PyObject *buffer, void *Py_UNUSED(closure)) {
     spv_core *core = (spv_core *)self;
     if (!buffer) {
@@ -28,7 +28,7 @@ int spv_core_set_buffer(PyObject *self, PyObject *buffer, void *Py_UNUSED(closur
     if (!fresh)
         return -1;
     SPV_LOCK(core)
-    spv_gate_share(&core->gate); /* the new one may be the same bytes */
+    spv_gate_share(&core->gate); /* the new memory may be the same bytes */
     old = core->memory;
     core->memory = fresh;
     core->readonly = readonly;
@@ -72,7 +72,7 @@ PyObject *spv_core_body(PyObject *self, void *Py_UNUSED(closure)) {
     return body;
 }
 
-/* The 16 bytes that the shape's numbers were made from. */
+/* The 16 bytes from which the numbers of the shape were made. */
 static PyObject *key_of(const spv_shape *shape) {
     uint8_t key[16];
     for (size_t i = 0; i < 8; i++) {
@@ -126,7 +126,7 @@ static bool differs(const spv_core *mine, const spv_core *theirs, int which) {
 }
 
 static void refuse_difference(const spv_state *state, const spv_core *core, const spv_core *other, int which, const char *name) {
-    if (which == SPV_KEY) { /* keys are secret */
+    if (which == SPV_KEY) { /* a key may be secret */
         PyErr_SetString(state->MismatchError, "filters of different key");
         return;
     }

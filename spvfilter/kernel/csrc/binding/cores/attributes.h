@@ -1,4 +1,4 @@
-/* A core's attributes, its buffer among them: the twin of pure.cells.Hashed's. */
+/* The attributes of a core, and its buffer. The twin is pure.cells.Hashed. */
 #ifndef SPV_BINDING_CORES_ATTRIBUTES_H
 #define SPV_BINDING_CORES_ATTRIBUTES_H
 
@@ -14,7 +14,7 @@ PyObject *spv_core_room(PyObject *self, void *closure);
 int spv_core_set_room(PyObject *self, PyObject *value, void *closure);
 PyObject *spv_core_body(PyObject *self, void *closure);
 
-/* `other` as a core whose keys go into the same cells as this one's; NULL with an exception set. */
+/* Returns `other` as a core that puts its keys into the same cells as this core. NULL with an exception set. */
 spv_core *spv_same_shape(PyObject *self, PyObject *other);
 PyObject *spv_core_same_shape(PyObject *self, PyObject *other);
 

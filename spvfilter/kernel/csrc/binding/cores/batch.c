@@ -6,12 +6,12 @@
 #include "bloom/planes.h"
 
 enum {
-    CHUNK = 1024,  /* keys of a list taken at once */
+    CHUNK = 1024,  /* keys of a list that are taken at once */
     TOGETHER = 16, /* keys of a list that are fetched together */
-    FAR = 1 << 17  /* bytes of cells beyond which they are fetched ahead, unless they suit planes.h */
+    FAR = 1 << 17  /* bytes of cells from which they are prefetched, unless they suit planes.h */
 };
 
-/* Keys taken from an iterable, and the objects that own their bytes. */
+/* Keys of an iterable, and the objects that own their bytes. */
 typedef struct {
     size_t count, effort;
     spv_bytes keys[CHUNK];
@@ -21,7 +21,7 @@ typedef struct {
     } held[CHUNK];
 } taken_keys;
 
-/* The operation on the keys taken, which is done even if the key after them has set an exception. */
+/* Performs the operation on the keys taken. It does so even if the next key has set an exception. */
 static bool work_taken(spv_run *run, taken_keys *taken) {
     PyObject *type, *error, *trace;
     const bool numbers = spv_takes_numbers(run->core);
@@ -40,7 +40,7 @@ static bool work_taken(spv_run *run, taken_keys *taken) {
     return false;
 }
 
-/* Whether an object stands for no key: None, or a float that is not a number, as tables have it for a missing string. */
+/* True if an object stands for a missing key: None, or NaN, which tables use for a missing string. */
 static bool is_missing(PyObject *key) {
     if (key == Py_None)
         return true;
@@ -50,10 +50,12 @@ static bool is_missing(PyObject *key) {
     return value != value;
 }
 
-/* What became of a key: taken, with no Python code run; done after Python code may have run; or an exception is set. */
+/* The result of taking a key: taken, without running Python code; done, and Python code may have run; or failed,
+   with an exception set. */
 typedef enum { KEY_TAKEN, KEY_DONE, KEY_FAILED } key_fate;
 
-/* The key is borrowed, so that it is held before anything is allocated: a collection may run Python code that drops it. */
+/* The reference to the key is borrowed. The key is therefore held before anything is allocated: an allocation may
+   start a garbage collection, and that may run Python code that drops the key. */
 static key_fate take(spv_run *run, taken_keys *taken, PyObject *key) {
     const size_t at = taken->count;
     Py_INCREF(key);
@@ -73,8 +75,9 @@ static key_fate take(spv_run *run, taken_keys *taken, PyObject *key) {
 }
 
 #ifndef Py_GIL_DISABLED
-/* Takes the keys of a list or tuple by index, some at a time, which are fetched together and need no references until they are taken. After
-   any Python code, which may have changed the list, those that are left are looked up again. */
+/* Takes the keys of a list or tuple by index. Some keys at a time are fetched together; they need no references
+   until they are taken. Python code may change the list, so the remaining keys are looked up again after any Python
+   code. */
 static bool take_sequence(spv_run *run, taken_keys *taken, PyObject *keys, PyObject *get(PyObject *, Py_ssize_t)) {
     PyObject *borrowed[TOGETHER];
     Py_ssize_t size;
@@ -105,7 +108,8 @@ static bool take_iterator(spv_run *run, taken_keys *taken, PyObject *keys, bool 
     return done && !PyErr_Occurred();
 }
 
-/* Keys are taken ahead if nobody can notice: if iterating runs no Python code, which could look at the filter in between. */
+/* Keys are taken ahead if nobody can notice that: if the iteration runs no Python code, which could look at the
+   filter. */
 static bool run_iterable(spv_run *run, PyObject *keys) {
     const bool list = PyList_CheckExact(keys), tuple = PyTuple_CheckExact(keys);
     taken_keys *taken = PyMem_Malloc(sizeof *taken);
@@ -127,7 +131,8 @@ static bool run_iterable(spv_run *run, PyObject *keys) {
     return done;
 }
 
-/* pure.columns.Column.of_buffer, and the operation on it. A NumPy array of a type that has no buffer is refused by NumPy. */
+/* pure.columns.of_buffer, and the operation on the column. NumPy itself refuses an array of a type that has no
+   buffer. */
 static bool run_buffer(spv_run *run, PyObject *keys, bool strict) {
     Py_buffer view;
     if (PyObject_GetBuffer(keys, &view, PyBUF_FULL_RO)) {
@@ -141,7 +146,7 @@ static bool run_buffer(spv_run *run, PyObject *keys, bool strict) {
     return done;
 }
 
-/* A piece that columns.batch_of has made: its kind, and the piece. */
+/* A piece that columns.batch_of has made: a tuple of its kind and its contents. */
 static bool run_piece(spv_run *run, PyObject *piece) {
     int kind;
     PyObject *keys;
@@ -171,7 +176,7 @@ static bool run_pieces(spv_run *run, PyObject *pieces) {
     return done && !PyErr_Occurred();
 }
 
-/* pure.cells.Hashed._keys, and the operation on them; `batch` is what columns.batch_of says of them. */
+/* pure.columns.opened, and the operation on the keys. `batch` is the result of columns.batch_of. */
 static bool run_batch(spv_run *run, PyObject *keys, PyObject *batch) {
     if (batch != Py_None) {
         PyObject *pieces = spv_attribute(batch, "pieces");
@@ -182,7 +187,7 @@ static bool run_batch(spv_run *run, PyObject *keys, PyObject *batch) {
     return PyObject_CheckBuffer(keys) ? run_buffer(run, keys, false) : run_iterable(run, keys);
 }
 
-/* What columns.batch_of says of a batch: None where it is taken as it is. NULL with an exception set. */
+/* The result of columns.batch_of for a batch: None for a plain buffer or iterable. NULL with an exception set. */
 static PyObject *batch_of(const spv_run *run, PyObject *keys) {
     if (PyBytes_Check(keys) || PyByteArray_Check(keys) || PyUnicode_Check(keys)) {
         spv_refuse_type("a batch of keys expected, not one %U", keys);
@@ -194,7 +199,7 @@ static PyObject *batch_of(const spv_run *run, PyObject *keys) {
     return state ? PyObject_CallFunction(state->batch_of, "OO", keys, run->skip ? Py_True : Py_False) : NULL;
 }
 
-/* The answers to what came in. */
+/* The answers, as a mask in the type of the batch's library. */
 static PyObject *answer(const spv_run *run, PyObject *batch) {
     PyObject *mask = PyBytes_FromStringAndSize((const char *)run->mask, (Py_ssize_t)run->answers);
     if (!mask || batch == Py_None)
@@ -204,7 +209,7 @@ static PyObject *answer(const spv_run *run, PyObject *batch) {
     return found;
 }
 
-/* One batch of several; what is returned for contains_many, else none. NULL with an exception set. */
+/* Processes one of several batches. Returns the mask for contains_many, otherwise None. NULL with an exception set. */
 static PyObject *run_one_of(spv_run *run, PyObject *keys) {
     PyObject *batch = batch_of(run, keys), *result = NULL;
     run->rows = 0;
@@ -244,7 +249,7 @@ static PyObject *run_all(spv_core *core, spv_series *series, PyObject *const *ba
     return result;
 }
 
-/* pure.cells.skips: whether nulls are left out; -1 with an exception set. */
+/* columns.skips: 1 if nulls are skipped, else 0; -1 with an exception set. */
 static int skips(const spv_state *state, PyObject *nulls) {
     if (PyUnicode_Check(nulls) && !PyUnicode_CompareWithASCIIString(nulls, "raise"))
         return 0;

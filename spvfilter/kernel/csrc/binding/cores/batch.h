@@ -1,4 +1,5 @@
-/* Batches of keys: update and contains_many, of iterables, buffers and columns. Large pieces are processed without the interpreter's lock. */
+/* Batches of keys: update and contains_many, for iterables, buffers and columns. Large pieces are processed without
+   the GIL. */
 #ifndef SPV_BINDING_CORES_BATCH_H
 #define SPV_BINDING_CORES_BATCH_H
 

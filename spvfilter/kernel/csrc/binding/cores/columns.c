@@ -6,7 +6,7 @@
 
 static const char *const KINDS[] = {"text", "binary", "integers", "nulls"}; /* spv_kind */
 
-/* pure.columns.check_kind: false with TypeError for a column of what the encoding does not take. */
+/* pure.columns.check_kind: false with TypeError if the encoding does not take keys of this kind. */
 static bool check_kind(const spv_core *core, spv_kind kind) {
     const char *wanted = NULL;
     switch (core->encoder) {
@@ -35,7 +35,7 @@ static spv_number number_of(const spv_core *core) {
     return spv_takes_numbers(core) ? (spv_number)(SPV_AS_INT64 + (core->encoder - SPV_ENCODE_INT64)) : SPV_AS_THEY_ARE;
 }
 
-/* Sets the exception that a refusal of a row, or of an array, stands for. */
+/* Sets the exception for a row or an array that is refused. */
 static void refuse(const spv_core *core, spv_status status, const spv_error *error) {
     const spv_state *state = spv_core_state((PyObject *)(uintptr_t)core);
     if (!state)
@@ -57,9 +57,9 @@ static void refuse(const spv_core *core, spv_status status, const spv_error *err
     Py_XDECREF(names);
 }
 
-/* keys */
+/* Keys. */
 
-/* A key as the object that a caller of a single key has: str, bytes or int. */
+/* A key as an object of the type that `add` takes: str, bytes or int. */
 static PyObject *object_of(const spv_column *column, const spv_bytes *key) {
     if (column->values)
         column = column->values;
@@ -73,7 +73,7 @@ static PyObject *object_of(const spv_column *column, const spv_bytes *key) {
     }
 }
 
-/* Where the user's functions have a word, key by key. */
+/* Processes keys one by one, because the user's functions are called for them. */
 static bool run_each(spv_run *run, const spv_column *column, const spv_column_keys *taken) {
     bool done = true;
     for (size_t row = 0, at = 0; done && row < taken->rows; row++) {
@@ -95,7 +95,7 @@ static bool run_each(spv_run *run, const spv_column *column, const spv_column_ke
     return done;
 }
 
-/* The answers of the keys, one behind the other, as those of the rows. */
+/* Moves the answers of the keys to their rows. */
 static void spread(spv_run *run, const spv_column_keys *taken) {
     uint8_t *mask = run->mask + (run->answers - taken->count);
     for (size_t row = taken->rows, at = taken->count; row > at;) {
@@ -111,7 +111,7 @@ static bool run_taken(spv_run *run, const spv_column *column, const spv_column_k
     const size_t effort = taken->effort + taken->count * spv_effort_of(run->core, 0);
     if (!spv_run_make_room(run, taken->rows) || !spv_run_many(run, &(spv_keys){.keys = taken->keys}, 0, taken->count, effort))
         return false;
-    if (run->asks && taken->rows) /* else there may be no mask yet */
+    if (run->asks && taken->rows) /* without rows there may be no mask yet */
         spread(run, taken);
     return !PyErr_CheckSignals();
 }
@@ -159,9 +159,10 @@ static bool run_column(spv_run *run, const spv_column *column) {
     return done;
 }
 
-/* buffers */
+/* Buffers. */
 
-/* pure.columns.of_buffer: what a format, less the mark of its byte order, makes of a buffer's items; false if they are no keys here. */
+/* pure.columns.of_buffer: the column in a buffer, from its format without the mark of its byte order. False if its
+   items cannot be keys here. */
 static bool describe(const spv_core *core, const Py_buffer *view, const char *kind, bool strict, spv_column *column) {
     const size_t digits = strspn(kind, "0123456789");
     const char letter = kind[digits] && !kind[digits + 1] ? kind[digits] : '?';
@@ -227,7 +228,7 @@ bool spv_run_view(spv_run *run, const Py_buffer *view, bool strict) {
 
 /* Arrow */
 
-/* As refuse, of a type that has no keys. */
+/* Like `refuse`, for a type that cannot hold keys. */
 static bool refuse_type(const spv_core *core, spv_status status, const spv_error *error) {
     if (status != SPV_FLAW)
         refuse(core, status, error);
@@ -256,7 +257,7 @@ static bool run_arrow(spv_run *run, const spv_arrow_type *type, const struct Arr
     return false;
 }
 
-/* Ends a struct of a producer, which may run Python code, whatever exception is set. */
+/* Releases a producer's struct. That may run Python code, so it keeps the exception that is set. */
 #define RELEASE(given) \
     do { \
         PyObject *type, *value, *trace; \
@@ -266,7 +267,7 @@ static bool run_arrow(spv_run *run, const spv_arrow_type *type, const struct Arr
         PyErr_Restore(type, value, trace); \
     } while (0)
 
-/* Moves a capsule's struct out, which nobody else then releases; false with an exception set. */
+/* Moves the struct out of a capsule, so that the capsule does not release it. False with an exception set. */
 #define MOVE(capsule, name, to) \
     do { \
         void *held = PyCapsule_GetPointer(capsule, name); \
@@ -300,7 +301,7 @@ bool spv_run_array(spv_run *run, PyObject *capsules) {
     return done;
 }
 
-/* A producer's own error. */
+/* Sets the exception for a producer's own error. */
 static bool refuse_stream(struct ArrowArrayStream *stream, int code) {
     const char *said = stream->get_last_error ? stream->get_last_error(stream) : NULL;
     PyObject *text = said ? PyUnicode_DecodeUTF8(said, (Py_ssize_t)strlen(said), "replace") : PyUnicode_FromString("it does not say why");
@@ -312,7 +313,8 @@ static bool refuse_stream(struct ArrowArrayStream *stream, int code) {
     return false;
 }
 
-/* The next array; one that is released is the end. A producer may wait for other threads, so it runs without the interpreter's lock. */
+/* Gets the next array. A released array is the end. A producer may wait for other threads, so it runs without the
+   GIL. */
 static bool next_array(struct ArrowArrayStream *stream, struct ArrowArray *array) {
     memset(array, 0, sizeof *array);
     PyThreadState *thread = PyEval_SaveThread();

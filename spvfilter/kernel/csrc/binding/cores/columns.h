@@ -4,12 +4,13 @@
 
 #include "binding/cores/run.h"
 
-/* The keys in a buffer. If `strict`, its items are what single keys have to be; else rows of bytes and integers of a size stand for the
-   bytes that they are. False with an exception set, after the keys before. */
+/* Processes the keys in a buffer. If `strict`, its items must have the type that `add` takes. Otherwise rows of
+   bytes, and integers of a fixed size, stand for their bytes. False with an exception set; the keys before it were
+   processed. */
 bool spv_run_view(spv_run *run, const Py_buffer *view, bool strict);
 
-/* The keys in what __arrow_c_array__ and __arrow_c_stream__ have returned: two capsules in a tuple, and one capsule. What is in them is
-   moved out and released once. */
+/* Processes the keys in the results of __arrow_c_array__ (a tuple of two capsules) and __arrow_c_stream__ (a
+   capsule). The contents of the capsules are moved out and released once. */
 bool spv_run_array(spv_run *run, PyObject *capsules);
 bool spv_run_stream(spv_run *run, PyObject *capsule);
 

@@ -2,7 +2,7 @@
 
 const spv_state *spv_core_state(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
-    while (PyType_GetSlot(type, Py_tp_dealloc) != (void *)spv_core_end) /* a class defined in Python has another one */
+    while (PyType_GetSlot(type, Py_tp_dealloc) != (void *)spv_core_end) /* a class that is defined in Python has another deallocator */
         type = PyType_GetSlot(type, Py_tp_base);
     return PyType_GetModuleState(type);
 }
@@ -74,7 +74,7 @@ int spv_core_traverse(PyObject *self, visitproc visit, void *arg) {
 
 int spv_core_clear(PyObject *self) {
     spv_core *core = (spv_core *)self;
-    core->encoder = SPV_UNMADE; /* later calls are refused */
+    core->encoder = SPV_UNMADE; /* later calls fail */
     Py_CLEAR(core->memory);
     Py_CLEAR(core->custom);
     Py_CLEAR(core->encode);

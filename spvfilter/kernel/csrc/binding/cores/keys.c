@@ -32,7 +32,7 @@ static bool hold_bytes(PyObject *key, spv_held *held) {
         PyErr_Clear();
         return spv_refuse_type(message, key);
     }
-    /* NumPy's numbers and strings have buffers of zero dimensions */
+    /* NumPy's numbers and strings have buffers with zero dimensions */
     const bool done = view.ndim ? copy_buffer(&view, held) : spv_refuse_type(message, key);
     PyBuffer_Release(&view);
     return done;
@@ -47,7 +47,7 @@ static bool hold_text(PyObject *key, spv_held *held) {
     return held->data != NULL;
 }
 
-/* The bytes of a Python int, whose number it returns; 0 with OverflowError set if it does not fit. */
+/* Writes a Python int to `number` and returns the size. 0 with OverflowError set if it does not fit. */
 static size_t to_number(PyObject *whole, uint8_t encoder, uint8_t number[8]) {
     const bool is_signed = encoder == SPV_ENCODE_INT64 || encoder == SPV_ENCODE_INT32, narrow = encoder >= SPV_ENCODE_INT32;
     uint64_t value;
@@ -74,7 +74,7 @@ static bool hold_number(PyObject *key, uint8_t encoder, spv_held *held) {
         return false;
     held->data = held->near;
     held->size = to_number(whole, encoder, held->near);
-    if (!held->size && PyErr_ExceptionMatches(PyExc_OverflowError)) { /* with the message of int.to_bytes */
+    if (!held->size && PyErr_ExceptionMatches(PyExc_OverflowError)) { /* the error has the message of int.to_bytes */
         PyErr_Clear();
         zero = PyLong_FromLong(0);
         const int negative = zero ? PyObject_RichCompareBool(whole, zero, Py_LT) : -1;
@@ -161,7 +161,7 @@ bool spv_hold_quick(spv_core *core, PyObject *key, uint8_t number[8], spv_bytes 
     }
 }
 
-/* An int modulo a span. It may be of a class derived from int: int's own remainder is used. */
+/* A Python int modulo a span. For a class derived from int, the remainder of int itself is used. */
 static PyObject *remainder_of(PyObject *whole, uint64_t span) {
     PyObject *divisor = PyLong_FromUnsignedLongLong(span);
     PyObject *rest = divisor ? ((binaryfunc)PyType_GetSlot(&PyLong_Type, Py_nb_remainder))(whole, divisor) : NULL;
@@ -169,7 +169,7 @@ static PyObject *remainder_of(PyObject *whole, uint64_t span) {
     return rest;
 }
 
-/* The cell that one of the user's functions gives to a key, within its span; false with an exception set. */
+/* Calls one of the user's functions for a key: the cell, within its span. False with an exception set. */
 static bool own_position(spv_core *core, size_t number, PyObject *data, uint64_t *position) {
     PyObject *result = PyObject_CallFunctionObjArgs(PyTuple_GetItem(core->custom, (Py_ssize_t)number), data, NULL);
     PyObject *whole = result ? PyNumber_Index(result) : NULL;

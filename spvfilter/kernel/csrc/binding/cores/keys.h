@@ -1,4 +1,4 @@
-/* A key's bytes and cells: the twin of pure/cells.py's encode_… and of Family.CUSTOM. */
+/* A key's bytes and cells. The twins are encode_… in pure/cells.py, and Family.CUSTOM. */
 #ifndef SPV_BINDING_CORES_KEYS_H
 #define SPV_BINDING_CORES_KEYS_H
 
@@ -6,11 +6,11 @@
 
 enum { SPV_NEAR_BYTES = 64, SPV_NEAR = 64 };
 
-/* A key's bytes: those of an object that `owner` or the caller holds, or a copy. To be released with spv_let_go. */
+/* The bytes of a key: of an object that `owner` or the caller holds, or a copy. Release them with spv_let_go. */
 typedef struct {
     const uint8_t *data;
     size_t size;
-    PyObject *owner; /* or NULL */
+    PyObject *owner; /* NULL if the caller holds the object */
     uint8_t near[SPV_NEAR_BYTES];
 } spv_held;
 
@@ -31,12 +31,12 @@ SPV_INLINE void spv_let_go(spv_held *held) {
     Py_XDECREF(held->owner);
 }
 
-/* The bytes of a key whose encoding runs no Python code, if they live as long as the key or fit into `number`. Else false, without an
-   exception: spv_hold then encodes or refuses the key. */
+/* The bytes of a key, if its encoding runs no Python code, and if the bytes live as long as the key or fit into
+   `number`. Otherwise false without an exception: call spv_hold, which encodes or refuses the key. */
 bool spv_hold_quick(spv_core *core, PyObject *key, uint8_t number[8], spv_bytes *found);
 
-/* pure.cells.Hashed._positions of a held key, into `room` if SPV_NEAR suffices, else into memory that spv_free_positions frees; NULL
-   with an exception set. Runs the user's functions if the family is CUSTOM. */
+/* pure.cells.Hashed._positions of a held key: in `room` if SPV_NEAR is enough, otherwise in memory that
+   spv_free_positions frees. NULL with an exception set. Runs the user's functions if the family is CUSTOM. */
 uint64_t *spv_positions_of(spv_core *core, const spv_held *held, uint64_t room[SPV_NEAR]);
 
 SPV_INLINE void spv_free_positions(uint64_t *positions, const uint64_t *room) {

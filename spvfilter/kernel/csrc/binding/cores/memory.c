@@ -8,13 +8,13 @@ spv_memory *spv_new_memory(const spv_state *state, size_t size) {
         PyErr_NoMemory();
         return NULL;
     }
-    spv_memory *memory = (spv_memory *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, (Py_ssize_t)size); /* zeroed */
+    spv_memory *memory = (spv_memory *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, (Py_ssize_t)size); /* the memory is zeroed */
     if (memory)
         memory->cells = memory->own;
     return memory;
 }
 
-/* The memoryview's memory, if it is contiguous and of that size. */
+/* The memory of the memoryview, if it is contiguous and has that size. */
 static uint8_t *flat(const spv_state *state, PyObject *view, size_t size, bool *readonly) {
     Py_buffer flat;
     if (PyObject_GetBuffer(view, &flat, PyBUF_FULL_RO))
@@ -71,12 +71,13 @@ static int traverse(PyObject *self, visitproc visit, void *arg) {
     const spv_memory *memory = (spv_memory *)self;
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(memory->given);
-    if (memory->view) /* visits the memoryview's references as this object's own */
+    if (memory->view) /* visits the references of the memoryview as references of this object */
         return ((traverseproc)PyType_GetSlot(Py_TYPE(memory->view), Py_tp_traverse))(memory->view, visit, arg);
     return 0;
 }
 
-/* Called with the last reference only: a reference cycle through it contains a core, and is broken there. */
+/* Called only with the last reference. A reference cycle that includes this object contains a core, and is broken
+   there. */
 static int let_go(PyObject *self) {
     spv_memory *memory = (spv_memory *)self;
     if (memory->view)

@@ -1,5 +1,5 @@
-/* CellMemory: the memory of a core's cells. Its address never changes, so that a holder of a reference may use it without the
-   interpreter's lock. */
+/* CellMemory: the memory of a core's cells. Its address never changes, so that a thread with a reference may use it
+   without the GIL. */
 #ifndef SPV_BINDING_CORES_MEMORY_H
 #define SPV_BINDING_CORES_MEMORY_H
 
@@ -7,21 +7,23 @@
 
 #include "fork.h"
 
-/* The memory is either its own, after its head, and exported as its buffer, or that of the user's object.
+/* The memory either follows the header of this object, which exports it as its buffer, or belongs to an object of
+   the user.
 
-   The user's memory is held by a memoryview of our own and nothing else. A Py_buffer of it would have to be released before the
-   collector clears the memoryview; releasing it later crashes Python 3.11 and 3.12. The collector does not track the memoryview but
-   visits its references through this object, so it does not clear it, and nobody can find it and release it. */
+   The user's memory is held only by a memoryview that this object owns. A Py_buffer would have to be released before
+   the garbage collector clears the memoryview; releasing it later crashes Python 3.11 and 3.12. The garbage
+   collector does not track the memoryview, but visits its references through this object. It therefore never clears
+   the memoryview, and no other code can find it and release it. */
 typedef struct {
-    PyObject_VAR_HEAD      /* its size is that of `own` */
+    PyObject_VAR_HEAD      /* its size is the size of `own` */
     uint8_t *cells;
     PyObject *given;       /* the user's object, or NULL */
-    PyObject *view;        /* a memoryview of that */
-    spv_visitors writers;  /* threads that write without the interpreter's lock */
+    PyObject *view;        /* a memoryview of `given` */
+    spv_visitors writers;  /* threads that write without the GIL */
     uint8_t own[];
 } spv_memory;
 
-/* `size` bytes of zeros; NULL with MemoryError. */
+/* Memory of `size` zero bytes. NULL with MemoryError. */
 spv_memory *spv_new_memory(const spv_state *state, size_t size);
 
 /* pure.cells.flat_view: the memory of a buffer, of exactly `size` bytes; NULL with an exception set. */

@@ -5,7 +5,7 @@
 #include "bloom/bits.h"
 #include "bloom/counters.h"
 
-enum { ALONE_FROM = 1 << 13 }; /* effort from which releasing the lock pays */
+enum { ALONE_FROM = 1 << 13 }; /* effort from which on releasing the GIL pays */
 
 bool spv_run_make_room(spv_run *run, size_t count) {
     if (!run->asks || run->room - run->answers >= count)
@@ -34,8 +34,8 @@ static void work(spv_run *run, const spv_keys *keys, size_t from, size_t count) 
         run->fresh += bits ? spv_bits_add_many(&run->batch, keys, from, count) : spv_counters_add_many(&run->batch, keys, from, count);
 }
 
-/* The operation without the interpreter's lock. The memory is held meanwhile, since another thread may exchange it; that thread waits
-   for the writers. */
+/* Performs the operation without the GIL. The memory is held, because another thread may replace it; that thread
+   waits for the writers. */
 static bool work_alone(spv_run *run, const spv_keys *keys, size_t from, size_t count) {
     spv_core *core = run->core;
     spv_memory *memory = spv_hold_memory(core, !run->asks);
@@ -99,7 +99,7 @@ bool spv_run_many(spv_run *run, const spv_keys *keys, size_t from, size_t count,
             return true;
         if (run->batch.done)
             tries = 0;
-        if (!make_room_for_keys(run, &tries)) /* a new key found no room */
+        if (!make_room_for_keys(run, &tries)) /* there was no room for a new key */
             return false;
     }
 }

@@ -1,5 +1,5 @@
-/* A batch under way: keys whose bytes are held go into the filter, or are looked up, many at once and where it pays without the
-   interpreter's lock. */
+/* A batch that is being processed: keys whose bytes are held are added to the filter or looked up, many at once. If
+   it pays, the GIL is released. */
 #ifndef SPV_BINDING_CORES_RUN_H
 #define SPV_BINDING_CORES_RUN_H
 
@@ -7,19 +7,19 @@
 #include "binding/cores/series.h"
 
 enum {
-    SPV_EFFORT = 1 << 24, /* between two checks for signals: bytes of keys, plus SPV_EFFORT_OF_A_CELL for each cell */
+    SPV_EFFORT = 1 << 24, /* effort between two checks for signals: bytes of keys, plus SPV_EFFORT_OF_A_CELL for each cell */
     SPV_EFFORT_OF_A_CELL = 8
 };
 
 typedef struct {
-    spv_core *core;     /* that encodes the keys */
-    spv_series *series; /* that takes them, or NULL: the core does */
-    bool asks;          /* contains_many; else update */
-    bool skip;          /* nulls are left out; else they are refused */
-    size_t fresh;       /* keys that were new */
+    spv_core *core;     /* the core that encodes the keys */
+    spv_series *series; /* the series that takes the keys, or NULL if the core takes them */
+    bool asks;          /* true for contains_many, false for update */
+    bool skip;          /* nulls are skipped; else they are refused */
+    size_t fresh;       /* number of keys that were new */
     uint8_t *mask;      /* answers, a byte each */
     size_t answers, room;
-    size_t rows;        /* of columns, done before the present one */
+    size_t rows;        /* rows of columns that were processed before the current one */
     spv_batch batch;
     uint64_t near[SPV_AHEAD_CELLS];
 } spv_run;
@@ -28,17 +28,18 @@ SPV_INLINE size_t spv_effort_of(const spv_core *core, size_t size) {
     return size + (size_t)core->shape.functions * SPV_EFFORT_OF_A_CELL + 1;
 }
 
-/* False with an exception set if there is no memory for so many more answers. */
+/* Reserves memory for `count` more answers. False with an exception set if there is no memory. */
 bool spv_run_make_room(spv_run *run, size_t count);
 
-/* The operation on keys whose bytes are held. False with an exception set, after the keys before. */
+/* Performs the operation on keys whose bytes are held. False with an exception set; the keys before it were
+   processed. */
 bool spv_run_many(spv_run *run, const spv_keys *keys, size_t from, size_t count, size_t effort);
 
-/* The same on one key that is an object, and on one held key. */
+/* The same for one key that is an object, and for one held key. */
 bool spv_run_one(spv_run *run, PyObject *key);
 bool spv_run_held(spv_run *run, const spv_held *held);
 
-/* A key that is left out: it is not contained. */
+/* Skips a null: it is not contained. */
 bool spv_run_skip(spv_run *run);
 
 #endif

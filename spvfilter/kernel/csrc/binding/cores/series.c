@@ -6,13 +6,13 @@
 
 #include "bloom/bits.h"
 
-enum { FAR = 1 << 17 }; /* bytes of cells from which they are prefetched */
+enum { FAR = 1 << 17 }; /* bytes of cells from which on they are prefetched */
 
 static void end(PyObject *self);
 
 const spv_state *spv_series_state(spv_series *series) {
     PyTypeObject *type = Py_TYPE((PyObject *)series);
-    while (PyType_GetSlot(type, Py_tp_dealloc) != (void *)end) /* a class defined in Python has another one */
+    while (PyType_GetSlot(type, Py_tp_dealloc) != (void *)end) /* a class that is defined in Python has another deallocator */
         type = PyType_GetSlot(type, Py_tp_base);
     return PyType_GetModuleState(type);
 }
@@ -32,7 +32,7 @@ SPV_INLINE spv_core *slice_at(PyObject *slices, Py_ssize_t number) {
     return (spv_core *)PyTuple_GetItem(slices, number);
 }
 
-/* Whether one of the first `count` slices contains the key; -1 with an exception set. */
+/* 1 if one of the first `count` slices contains the key, else 0; -1 with an exception set. */
 static int has(PyObject *slices, Py_ssize_t count, const spv_held *held) {
     int found = 0;
     while (!found && count--)
@@ -40,7 +40,7 @@ static int has(PyObject *slices, Py_ssize_t count, const spv_held *held) {
     return found;
 }
 
-#ifndef Py_GIL_DISABLED /* the lock keeps the slices and their memory in place while no Python code runs */
+#ifndef Py_GIL_DISABLED /* the GIL keeps the slices and their memory in place while no Python code runs */
 static bool quick(const spv_series *series) {
     return series->count && !series->cores[0]->custom && spv_walk_of(&series->cores[0]->shape) == SPV_WALK_SPREAD;
 }
@@ -56,7 +56,7 @@ static bool view(const spv_series *series, size_t count, spv_slice *views) {
     return true;
 }
 
-/* A key added by its hashes, which are made once for all slices; SPV_NO_ROOM where a new key finds none. */
+/* Adds a key by its hashes, which are computed once for all slices. SPV_NO_ROOM if there is no room for a new key. */
 static int add_hashed(spv_series *series, const spv_held *held) {
     const size_t last = series->count - 1;
     spv_core *core = series->cores[last];
@@ -90,7 +90,7 @@ int spv_series_contains_held(spv_series *series, const spv_held *held) {
     return found;
 }
 
-/* Sets the slices, a reference that is taken over. */
+/* Sets the slices. It takes the reference. */
 static void set_slices(spv_series *series, PyObject *slices) {
     series->slices = slices;
     series->count = (size_t)PyTuple_Size(slices);
@@ -142,7 +142,7 @@ int spv_series_add_held(spv_series *series, const spv_held *held) {
     }
 }
 
-/* Any slice encodes keys. The first one is kept by the series. */
+/* Any slice can encode keys. The series always keeps the first one. */
 static int of_key(spv_series *series, PyObject *key, int of_held(spv_series *, const spv_held *)) {
     PyObject *slices = spv_slices_of(series);
     spv_held held;
@@ -163,7 +163,7 @@ int spv_series_contains_key(spv_series *series, PyObject *key) {
     return of_key(series, key, spv_series_contains_held);
 }
 
-/* The slices while a batch is at work, with their memory held. */
+/* The slices during a batch, with their memory held. */
 typedef struct {
     size_t count;
     spv_memory *memories[SPV_MAX_SLICES];
@@ -244,7 +244,7 @@ bool spv_series_perform(spv_series *series, spv_series_work *work) {
     return !work->alone || !PyErr_CheckSignals();
 }
 
-/* methods */
+/* Methods. */
 
 static int contains(PyObject *self, PyObject *key) {
     return spv_series_contains_key((spv_series *)self, key);
@@ -334,7 +334,7 @@ static PyObject *append(PyObject *self, PyObject *const *arguments, Py_ssize_t g
     }
     if (good && more) {
         SPV_LOCK(series)
-        if (series->slices == slices) { /* no other thread was faster */
+        if (series->slices == slices) { /* no other thread has appended a slice */
             old = series->slices;
             set_slices(series, more);
             more = NULL;

@@ -3,7 +3,7 @@
 #include "bloom/bits.h"
 #include "bloom/counters.h"
 
-/* Adds a key at its positions, under the lock. */
+/* Adds a key at its positions, with the GIL. */
 static int add_at(spv_core *core, uint64_t *positions) {
     const size_t functions = core->shape.functions;
     if (!spv_check_writable(core))
@@ -18,7 +18,7 @@ static int add_at(spv_core *core, uint64_t *positions) {
     return fresh;
 }
 
-/* Adds a key to bits, making each position when it is needed, under the lock. */
+/* Adds a key to bits with the GIL. It computes each position when it is needed. */
 SPV_INLINE int add_lazily(spv_core *core, const spv_held *held) {
     if (SPV_UNLIKELY(!spv_check_writable(core)))
         return -1;
@@ -31,7 +31,7 @@ SPV_INLINE int add_lazily(spv_core *core, const spv_held *held) {
     return fresh;
 }
 
-SPV_INLINE bool lazily(const spv_core *core) { /* which is faster if the kind allows it */
+SPV_INLINE bool lazily(const spv_core *core) { /* that is faster, if the kind allows it */
     return core->shift == SPV_BITS && !core->custom;
 }
 
@@ -66,7 +66,7 @@ int spv_core_add(spv_core *core, PyObject *key) {
     return fresh;
 }
 
-/* The least of a key's counters, or whether all its bits are set; -1 with an exception set. */
+/* The smallest of a key's counters, or 1 if all its bits are set, else 0. -1 with an exception set. */
 static int least_of(spv_core *core, const spv_held *held) {
     uint64_t room[SPV_NEAR], *positions = spv_positions_of(core, held, room);
     int least = -1;
@@ -127,7 +127,7 @@ PyObject *spv_core_remove(PyObject *self, PyObject *key) {
     if (positions) {
         SPV_LOCK(core)
         if (!spv_counters_least(core->memory->cells, positions, functions))
-            was_there = false; /* takes precedence over ReadOnlyError */
+            was_there = false; /* the KeyError takes precedence over ReadOnlyError */
         else if (spv_check_writable(core)) {
             const bool shared = spv_gate_enter(&core->gate);
             was_there = spv_counters_remove(core->memory->cells, positions, functions, shared, &gone);
@@ -139,7 +139,7 @@ PyObject *spv_core_remove(PyObject *self, PyObject *key) {
     spv_let_go(&held);
     PyObject *absent = was_there ? NULL : PyObject_CallFunctionObjArgs(PyExc_KeyError, key, NULL);
     if (absent)
-        PyErr_SetObject(PyExc_KeyError, absent); /* an instance, since a tuple would be taken for several arguments */
+        PyErr_SetObject(PyExc_KeyError, absent); /* an instance, because a tuple would be taken for several arguments */
     Py_XDECREF(absent);
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }

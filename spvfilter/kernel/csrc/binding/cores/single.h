@@ -4,13 +4,13 @@
 
 #include "binding/cores/keys.h"
 
-/* Whether the key, or a held key, was new, and whether it is contained; -1 with an exception set. */
+/* Adds a key, or a held key: 1 if it was new. Looks it up: 1 if it is contained. -1 with an exception set. */
 int spv_core_add(spv_core *core, PyObject *key);
 int spv_core_add_held(spv_core *core, const spv_held *held);
 
 enum { SPV_NO_ROOM = -2 };
 
-/* The same, but SPV_NO_ROOM, without an exception, where a new key finds no room. */
+/* The same, but returns SPV_NO_ROOM, without an exception, if there is no room for a new key. */
 int spv_core_try_add(spv_core *core, const spv_held *held);
 int spv_core_contains(PyObject *self, PyObject *key);
 int spv_core_contains_held(spv_core *core, const spv_held *held);

@@ -7,7 +7,8 @@
 #include "binding/cores/single.h"
 #include "binding/cores/whole.h"
 
-/* construction: the arguments are read into a core on the stack, which owns its references and is then moved into the object */
+/* Construction. The arguments are read into a core on the stack. It owns its references and is then moved into the
+   object. */
 
 typedef struct {
     PyObject *cells, *hash_funcs, *family, *key, *buffer, *encoding, *partitioned, *custom, *encode, *private;
@@ -22,13 +23,14 @@ static bool parse(PyObject *arguments, PyObject *names, core_arguments *given) {
         &given->encoding, &given->partitioned, &given->custom, &given->encode, &given->private);
 }
 
-/* A member of an IntEnum by its number, or by any other value that the class accepts; -1 with an exception set. */
+/* The number of an IntEnum's member, from its number or any other value that the class accepts. -1 with an exception
+   set. */
 static long member_of(PyObject *enumeration, PyObject *object, bool is_one(long)) {
     const long number = PyLong_Check(object) ? PyLong_AsLong(object) : -1;
     if (is_one(number))
         return number;
     PyErr_Clear();
-    PyObject *member = PyObject_CallFunctionObjArgs(enumeration, object, NULL); /* ValueError if there is no such member */
+    PyObject *member = PyObject_CallFunctionObjArgs(enumeration, object, NULL); /* raises ValueError if there is no such member */
     const long found = member ? PyLong_AsLong(member) : -1;
     Py_XDECREF(member);
     return found;
@@ -44,7 +46,7 @@ static bool is_encoding(long number) {
     return (number >= 0 && number <= 5) || number == CALLABLE;
 }
 
-/* The cells and functions, and the hash family with its key. */
+/* Reads the cells and functions, and the hash family with its key. */
 static bool read_shape(const spv_state *state, const core_arguments *given, spv_core *fresh) {
     long long cells, functions;
     if (!spv_whole(state, given->cells, 0, INT64_MAX, "cells are from 0 to 2^63 - 1", &cells)
@@ -77,7 +79,7 @@ static bool read_shape(const spv_state *state, const core_arguments *given, spv_
     return made;
 }
 
-/* How keys become bytes. */
+/* Reads the encoding of keys. */
 static bool read_encoding(const spv_state *state, const core_arguments *given, spv_core *fresh) {
     static const uint8_t encoders[] = {SPV_ENCODE_BYTES, SPV_ENCODE_UTF8, SPV_ENCODE_INT64, SPV_ENCODE_UINT64, SPV_ENCODE_INT32, SPV_ENCODE_UINT32};
     const long encoding = given->encoding ? member_of(state->Encoding, given->encoding, is_encoding) : 0;
@@ -108,7 +110,7 @@ static bool read_memory(const spv_state *state, const core_arguments *given, spv
     return fresh->memory != NULL;
 }
 
-/* The user's own functions, if the family is CUSTOM. */
+/* Reads the user's functions, if the family is CUSTOM. */
 static bool read_functions(const spv_state *state, const core_arguments *given, spv_core *fresh) {
     if (fresh->shape.family != SPV_FAMILY_CUSTOM || !fresh->shape.functions)
         return true;
@@ -123,12 +125,12 @@ static bool read_functions(const spv_state *state, const core_arguments *given, 
     return (size_t)count == fresh->hash_funcs;
 }
 
-/* False if the object was initialised before, even while the arguments were read. */
+/* False if the object was initialized before, even while the arguments were read. */
 static bool move(spv_core *fresh, spv_core *core) {
     bool moved = false;
     SPV_LOCK(core)
     if (core->encoder == SPV_UNMADE) {
-        const size_t head = offsetof(spv_core, memory); /* all but the object's head */
+        const size_t head = offsetof(spv_core, memory); /* everything after the header of the object */
         memcpy((char *)core + head, (const char *)fresh + head, sizeof *core - head);
         moved = true;
     }

@@ -1,4 +1,5 @@
-/* The types BitCore and CounterCore: construction, methods and attributes. The twins are pure/bits.py's classes. */
+/* The types BitCore and CounterCore: construction, methods and attributes. The twins are the classes of
+   pure/bits.py. */
 #ifndef SPV_BINDING_CORES_TYPE_H
 #define SPV_BINDING_CORES_TYPE_H
 

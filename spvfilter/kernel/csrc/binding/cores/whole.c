@@ -6,9 +6,9 @@
 #include "bloom/counters.h"
 #include "bloom/whole.h"
 
-enum { ALONE_FROM = 1 << 14, BLOCK = 1 << 16 }; /* bytes: from which releasing the lock pays; between two checks of the gate */
+enum { ALONE_FROM = 1 << 14, BLOCK = 1 << 16 }; /* bytes: from which on releasing the GIL pays; between two checks of the gate */
 
-/* The cells of one or two filters, held while the lock is released. */
+/* The cells of one or two filters, held while the GIL is released. */
 typedef struct {
     spv_memory *mine, *theirs;
     uint8_t *cells;
@@ -18,7 +18,7 @@ typedef struct {
     PyThreadState *thread;
 } cells_pair;
 
-/* To be ended with release; false with an exception set. */
+/* End it with `release`. False with an exception set. */
 static bool acquire(spv_core *core, spv_core *other, bool write, cells_pair *pair) {
     *pair = (cells_pair){.writes = write};
     pair->theirs = other ? spv_hold_memory(other, false) : NULL;
@@ -69,7 +69,8 @@ PyObject *spv_core_used(PyObject *self, PyObject *Py_UNUSED(none)) {
     return count((spv_core *)self, NULL);
 }
 
-/* `other` as a core of the same kind and shape; NULL with an exception set, or without one if it is not a core of that kind. */
+/* Returns `other` as a core of the same kind and shape. NULL with an exception set, or without one if it is not a
+   core of that kind. */
 static spv_core *alike(PyObject *self, PyObject *other) {
     const spv_state *state = spv_core_state(self);
     return state && spv_is_core(state, other, ((spv_core *)self)->shift) ? spv_same_shape(self, other) : NULL;
@@ -122,7 +123,7 @@ static PyObject *change(PyObject *self, spv_core *other, mix_cells *mix) {
     return Py_NewRef(self);
 }
 
-/* self |= other and the like: NotImplemented unless `other` is a core of the same kind. */
+/* The in-place operators, such as self |= other. NotImplemented unless `other` is a core of the same kind. */
 static PyObject *combine(PyObject *self, PyObject *other, mix_cells *mix) {
     spv_core *same = alike(self, other);
     if (same)
@@ -146,7 +147,7 @@ PyObject *spv_core_clear_cells(PyObject *self, PyObject *Py_UNUSED(none)) {
     return Py_NewRef(Py_None);
 }
 
-/* Only `<=` is defined; the others are object's. */
+/* Only `<=` is defined. The other comparisons are those of object. */
 PyObject *spv_core_compare(PyObject *self, PyObject *other, int operation) {
     if (operation != Py_LE)
         return ((richcmpfunc)PyType_GetSlot(&PyBaseObject_Type, Py_tp_richcompare))(self, other, operation);
@@ -161,7 +162,7 @@ PyObject *spv_core_compare(PyObject *self, PyObject *other, int operation) {
     return PyBool_FromLong(subset);
 }
 
-/* object's hash: a type that defines a comparison would have none otherwise. */
+/* The hash of object: without it, a type that defines a comparison has no hash. */
 Py_hash_t spv_core_hash(PyObject *self) {
     return ((hashfunc)PyType_GetSlot(&PyBaseObject_Type, Py_tp_hash))(self);
 }

@@ -1,4 +1,5 @@
-/* Whole arrays of cells: counts, unions, comparison, clearing. Large ones are processed without the interpreter's lock. */
+/* Operations on whole arrays of cells: counts, unions, comparison, clearing. Large arrays are processed without the
+   GIL. */
 #ifndef SPV_BINDING_CORES_WHOLE_H
 #define SPV_BINDING_CORES_WHOLE_H
 

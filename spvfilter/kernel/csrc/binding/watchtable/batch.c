@@ -7,9 +7,10 @@
 
 #include <stdlib.h>
 
-/* Scans all blocks without the interpreter's lock, which is taken now and then to check for signals. False with an exception set. */
+/* Scans all blocks without the GIL, which is acquired now and then to check for signals. False with an exception
+   set. */
 static bool scan_all(const spv_state *state, const spv_batch *of) {
-    enum { SLICE = 1 << 26 }; /* bytes of blocks between two checks, some ten milliseconds */
+    enum { SLICE = 1 << 26 }; /* bytes of blocks between two checks for signals: some ten milliseconds */
     size_t at = 0;
     bool broken = false;
     while (at < of->count && !broken) {
@@ -56,14 +57,14 @@ static PyObject *scan_batch(const spv_state *state, spv_batch *of) {
     return list;
 }
 
-/* undo records */
+/* Undo records. */
 
-/* The records of a batch: those given, and where they lie. */
+/* The undo records of a batch. */
 typedef struct {
-    PyObject *given;     /* a list of snapshots, or of places, and None; NULL if there are none */
-    spv_place *places;   /* of those in files */
-    spv_record *records; /* one for each block, checked */
-    uint8_t *memory;     /* of records given as bytes */
+    PyObject *given;     /* a list of snapshots, or of places, with None for blocks without a record; NULL if no block has one */
+    spv_place *places;   /* places of the records in files */
+    spv_record *records; /* a checked record for each block */
+    uint8_t *memory;     /* memory of the records that were given as bytes */
 } beside;
 
 static void let_go(beside *of) {
@@ -89,7 +90,7 @@ static bool take_beside(const spv_state *state, PyObject *undo, size_t count, co
     return of->records || PyErr_NoMemory();
 }
 
-/* The records given as bytes, and copied behind the hashes of the blocks' previous blocks. */
+/* Copies the records that were given as bytes, each after the hash of its block's previous block. */
 static bool take_records(const spv_state *state, PyObject *undo, const spv_bytes *blocks, size_t count, beside *of) {
     size_t total = 0;
     if (!take_beside(state, undo, count, "blocks", of))
@@ -116,7 +117,7 @@ static bool take_records(const spv_state *state, PyObject *undo, const spv_bytes
     return true;
 }
 
-/* The places of records, and the memory that they take together. */
+/* Takes the places of records, and computes the memory that they need together. */
 static bool take_record_places(const spv_state *state, PyObject *undo, size_t count, size_t *total, beside *of) {
     *total = 0;
     if (!take_beside(state, undo, count, "places", of))
@@ -128,7 +129,7 @@ static bool take_record_places(const spv_state *state, PyObject *undo, size_t co
         return PyErr_NoMemory() != NULL;
     for (size_t i = 0; i < count; i++) {
         PyObject *item = PyList_GetItem(of->given, (Py_ssize_t)i);
-        of->places[i].descriptor = -1; /* no place */
+        of->places[i].descriptor = -1; /* there is no place */
         if (item == Py_None)
             continue;
         if (!spv_take_place(state, item, SPV_MAX_UNDO_SIZE, &of->places[i]))
@@ -138,7 +139,7 @@ static bool take_record_places(const spv_state *state, PyObject *undo, size_t co
     return true;
 }
 
-/* Reads the records in files to `memory` if they have places, and checks all. False with an exception set. */
+/* Reads the records in files, if any, to `memory`, and checks all records. False with an exception set. */
 static bool load(const spv_state *state, beside *of, size_t count, uint8_t *memory) {
     spv_status status;
     Py_BEGIN_ALLOW_THREADS

@@ -6,7 +6,7 @@ static bool take_kind(const spv_state *state, PyObject *object, unsigned *kind) 
             *kind = i;
             return true;
         }
-    PyObject *member = PyObject_CallFunctionObjArgs(state->EntryKind, object, NULL); /* ValueError if there is no such kind */
+    PyObject *member = PyObject_CallFunctionObjArgs(state->EntryKind, object, NULL); /* raises ValueError if there is no such kind */
     const long value = member ? PyLong_AsLong(member) : -1;
     Py_XDECREF(member);
     *kind = (unsigned)value;

@@ -1,4 +1,4 @@
-/* WatchTable's entries and coins, one at a time. */
+/* Methods for single entries and coins of a WatchTable. */
 #ifndef SPV_BINDING_WATCHTABLE_ENTRIES_H
 #define SPV_BINDING_WATCHTABLE_ENTRIES_H
 

@@ -1,4 +1,4 @@
-/* The iterators of WatchTable's entries() and coins(): by number, with one lookup under the lock for each step. */
+/* The iterators of WatchTable's entries() and coins(). Each step is one lookup by number, under the lock. */
 #ifndef SPV_BINDING_WATCHTABLE_ITERATORS_H
 #define SPV_BINDING_WATCHTABLE_ITERATORS_H
 

@@ -1,4 +1,4 @@
-/* WatchTable's object, its locks, and the arguments and results that its methods share. */
+/* The object of a WatchTable, its locks, and the arguments and results that its methods share. */
 #ifndef SPV_BINDING_WATCHTABLE_OBJECT_H
 #define SPV_BINDING_WATCHTABLE_OBJECT_H
 
@@ -15,11 +15,11 @@ SPV_INLINE spv_table *spv_table_of(PyObject *self) {
     return ((spv_table_object *)self)->table;
 }
 
-/* A WatchTable that owns `table`; on failure, `table` is freed. */
+/* A WatchTable that owns `table`. On failure, `table` is freed. */
 PyObject *spv_wrap_table(PyObject *type, spv_table *table);
 
-/* Locking. The GIL is released if the lock has to be waited for, and then stays released until the end, so Python must not be used
-   between begin and finish. A thread never waits for a table's lock while it holds the GIL. */
+/* Locking. If a thread has to wait for the lock, the GIL is released until `finish`. Do not use Python between begin
+   and finish. A thread never waits for a table's lock while it holds the GIL. */
 SPV_INLINE PyThreadState *spv_begin_read(spv_table *table) {
     if (SPV_LIKELY(spv_try_read(&table->lock)))
         return NULL;
@@ -64,8 +64,8 @@ PyObject *spv_entry_value(const spv_state *state, const uint8_t *record);
 /* pure.table._check_outpoint. */
 bool spv_check_outpoint(const spv_state *state, PyObject *snapshot);
 
-/* pure.table._checked: the coin of an outpoint. Its bytes belong to the objects held, which are to be released; false with an exception
-   set and nothing held. */
+/* pure.table._checked: the coin of an outpoint. Its bytes belong to the objects held, which the caller releases.
+   False with an exception set and nothing held. */
 typedef struct {
     PyObject *outpoint, *script; /* snapshots; script may be NULL */
 } spv_held_coin;

@@ -23,7 +23,7 @@ PyObject *spv_hit_value(const spv_state *state, const spv_packed_hit *hit, PyObj
     for (Py_ssize_t i = 0; i < VALUES; i++) {
         whole = whole && values[i];
         if (items)
-            PyTuple_SetItem(items, i, values[i]); /* steals the reference, also a NULL */
+            PyTuple_SetItem(items, i, values[i]); /* takes the reference, which may be NULL */
         else
             Py_XDECREF(values[i]);
     }
@@ -59,7 +59,7 @@ bool spv_take_found(const spv_state *state, PyObject *found, spv_table **table) 
     return true;
 }
 
-/* The checked record of a block, and its memory, which is to be freed; no record if `bytes` has no data. */
+/* The checked record of a block, and its memory, which the caller frees. No record if `bytes` has no data. */
 static spv_status take_record(spv_bytes bytes, spv_bytes block, uint8_t **memory, spv_record *record) {
     *memory = NULL;
     *record = (spv_record){0};
@@ -122,9 +122,9 @@ PyObject *spv_wt_scan_tx(PyObject *self, PyObject *given) {
     return list;
 }
 
-/* learn */
+/* learn. */
 
-enum { SPEND, OUTPOINT = 4, VALUE, SCRIPT, ENTRY, FEE, FIELDS }; /* of values.Hit */
+enum { SPEND, OUTPOINT = 4, VALUE, SCRIPT, ENTRY, FEE, FIELDS }; /* fields of values.Hit */
 
 /* The coins of the outputs among hits. */
 typedef struct {
@@ -165,7 +165,7 @@ static bool take_hits(const spv_state *state, PyObject *list, learned *to) {
 PyObject *spv_wt_learn(PyObject *self, PyObject *hits) {
     const spv_state *state = spv_object_state(self);
     spv_table *table = spv_table_of(self);
-    PyObject *list = spv_list(hits); /* all Python code that this and the hits' values run, runs before the lock is taken */
+    PyObject *list = spv_list(hits); /* all Python code of the iterable and of the hits runs before the lock is taken */
     learned taken = {0};
     bool done = list && take_hits(state, list, &taken);
     if (done && taken.count) {
@@ -184,7 +184,7 @@ PyObject *spv_wt_learn(PyObject *self, PyObject *hits) {
     return done ? Py_NewRef(Py_None) : NULL;
 }
 
-/* learn_packed */
+/* learn_packed. */
 
 static spv_status learn_outputs(spv_table *table, spv_bytes packed, size_t *outputs) {
     spv_status status = SPV_OK;
@@ -213,7 +213,7 @@ PyObject *spv_wt_learn_packed(PyObject *self, PyObject *given) {
     const spv_bytes packed = spv_bytes_of(taken);
     spv_error error;
     size_t at = 0, count = 0, outputs = 0;
-    spv_status status = spv_read_hits(NULL, packed, &at, packed.size, &count, &error); /* all of it, before anything is learned */
+    spv_status status = spv_read_hits(NULL, packed, &at, packed.size, &count, &error); /* reads everything before any outpoint is added */
     if (!status && count) {
         PyThreadState *thread = spv_begin_write(table);
         status = learn_outputs(table, packed, &outputs);

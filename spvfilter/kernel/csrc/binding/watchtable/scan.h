@@ -1,4 +1,4 @@
-/* WatchTable's scans, which release the GIL, `learn` and `learn_packed`. */
+/* The scans of a WatchTable, which release the GIL, and its methods `learn` and `learn_packed`. */
 #ifndef SPV_BINDING_WATCHTABLE_SCAN_H
 #define SPV_BINDING_WATCHTABLE_SCAN_H
 
@@ -6,7 +6,7 @@
 
 #include "watch/packed.h"
 
-/* A values.Hit, with that txid; NULL with an exception set. */
+/* A values.Hit with that txid. NULL with an exception set. */
 PyObject *spv_hit_value(const spv_state *state, const spv_packed_hit *hit, PyObject *txid);
 
 /* The hits as a list of values.Hit. */

@@ -31,7 +31,8 @@ static PyObject *copy(PyObject *self, PyObject *Py_UNUSED(none)) {
     return status ? spv_raise(state, status, NULL) : spv_wrap_table(state->WatchTable, twin);
 }
 
-/* The outpoints of a list of snapshots, one after the other, to be freed with PyMem_Free. NULL with an exception set. */
+/* The outpoints of a list of snapshots, one after the other, in memory that the caller frees with PyMem_Free. NULL
+   with an exception set. */
 static uint8_t *joined_outpoints(const spv_state *state, PyObject *list) {
     const size_t count = (size_t)PyList_Size(list);
     uint8_t *outpoints = PyMem_Malloc(count * SPV_OUTPOINT_SIZE + 1);
@@ -91,7 +92,7 @@ static int traverse(PyObject *self, visitproc visit, void *arg) {
 }
 
 static int clear(PyObject *self) {
-    (void)self; /* it holds no objects */
+    (void)self; /* it contains no objects */
     return 0;
 }
 
