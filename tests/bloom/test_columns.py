@@ -388,13 +388,13 @@ def test_a_column_of_any_library_is_its_keys_and_gets_a_mask_of_its_kind(librari
             lambda pandas, **_: pandas.Series([1, 2]),
             "a column of binary expected, not of integers: other keys need `encode`",
         ),
-        ("utf-8", lambda pandas, **_: pandas.Series([1.5]), "not a buffer of 'd' in 1"),
+        ("utf-8", lambda pandas, **_: pandas.Series([1.5]), "not a buffer of 'd' with 1"),
         (
             "utf-8",
             lambda pandas, **_: pandas.Series([b"a"]),
             "a str expected by a filter that encodes utf-8, not bytes",
         ),
-        ("int64", lambda pandas, **_: pandas.Series([True]), "integers in one dimension, not a buffer of '\\?' in 1"),
+        ("int64", lambda pandas, **_: pandas.Series([True]), "integers in one dimension, not a buffer of '\\?' with 1"),
         (
             "int64",
             lambda pandas, **_: pandas.to_datetime(pandas.Series(["2020-01-01"])),

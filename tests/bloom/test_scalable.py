@@ -383,7 +383,7 @@ def test_a_series_has_slices_of_one_family_key_and_encoding() -> None:
     for bad in ([5], [core(), None], 7):
         with pytest.raises(TypeError):
             SeriesCore(bad)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="made once"):
+    with pytest.raises(TypeError, match="initialized only once"):
         made.__init__([core()])  # type: ignore[misc]
     assert made.append(core(), 1) is False
     assert made.append(core(), 2) is True

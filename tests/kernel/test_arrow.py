@@ -411,11 +411,11 @@ MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
     "unasked dictionary": (lambda: named(0, schema_changes={"dictionary": None}), "not of integers"),
     "its type has none": (
         lambda: Producer(b"u", 0, [None, None, None], dictionary=texts(), schema_changes={"dictionary": None}),
-        "dictionary of a column, key 0: its type has none",
+        "dictionary of a column, key 0: the array has one, but its type has none",
     ),
     "no dictionary": (
         lambda: Producer(b"c", 1, [None, b"\0"], schema_changes=UNKEPT),
-        "dictionary of a column, key 0: it is missing",
+        "dictionary of a column, key 0: its type has one, but the array has none",
     ),
     "dictionary by text": (
         lambda: texts(dictionary=texts()),
@@ -423,7 +423,7 @@ MALFORMED: dict[str, tuple[Callable[[], Producer], str]] = {
     ),
     "dictionary released": (
         lambda: Producer(b"c", 1, [None, b"\0"], dictionary=texts(schema_changes={"release": None})),
-        "schema of a column, key 0: the dictionary's is missing",
+        "schema of a column, key 0: the schema of the dictionary is missing",
     ),
     "values released": (
         lambda: Producer(b"c", 1, [None, b"\0"], dictionary=texts(release=None)),

@@ -135,7 +135,10 @@ def test_a_place_has_five_parts_and_a_whole_hash(kernel: Callable[[], Kernel]) -
     )
     assert outcome(scan, [PLACE], bytearray(9)) == (TypeError, "a ReadBuffer expected, not bytearray")
     assert outcome(scan, [PLACE], buffer, b"") == (TypeError, "found is a WatchTable or None, not bytes")
-    assert outcome(table(kernel()).scan_blocks, BLOCK) == (TypeError, "an iterable of bytes expected, not one")
+    assert outcome(table(kernel()).scan_blocks, BLOCK) == (
+        TypeError,
+        "an iterable of bytes expected, not a single object",
+    )
     assert scan([tuple(PLACE)], buffer) == [table(kernel()).scan_block(BLOCK)]
 
 

@@ -205,7 +205,7 @@ class RedisScalableBloomFilter:
         return there
 
     async def _run(self, script: plain.Script, request: Request) -> object:
-        """Run a script and return its result. Repeat it until the number of slices that it is given is right."""
+        """Run a script and return its result. Repeat it while the known number of slices is not the current number."""
         layout = self._layout
         for _ in range(_MOST_TRIES):
             self._know()

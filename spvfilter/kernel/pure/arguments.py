@@ -31,7 +31,7 @@ def snapshots(items: Iterable[object]) -> list[bytes]:
     Raises TypeError for an item that is not bytes-like, and for an iterable that is itself bytes, bytearray or str.
     """
     if isinstance(items, (bytes, bytearray, str)):  # iterating over these yields ints or strings
-        raise TypeError("an iterable of bytes expected, not one")
+        raise TypeError("an iterable of bytes expected, not a single object")
     return [snapshot(item) for item in items]
 
 

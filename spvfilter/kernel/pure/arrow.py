@@ -156,7 +156,7 @@ def type_of(schema: Schema) -> Type:
         raise ColumnError("a dictionary's numbers are not integers", row=0, field="schema")
     values = schema.dictionary[0]
     if not values.release or values.format is None:
-        raise ColumnError("the dictionary's is missing", row=0, field="schema")
+        raise ColumnError("the schema of the dictionary is missing", row=0, field="schema")
     if values.dictionary:
         raise TypeError(
             f"a column of text, binary or integers expected, not of Arrow's type '{_format_of(values)[:60]}'"
@@ -318,13 +318,19 @@ def column_of(type: Type, array: Array, first: int) -> Column:
         skipped, keys = array.offset, array.children[0][0]
     rows = Rows(type.keys, keys, skipped, array.length, first)
     if bool(keys.dictionary) != (type.values is not None):
-        raise ColumnError("its type has none" if keys.dictionary else "it is missing", row=first, field="dictionary")
+        raise ColumnError(
+            "the array has one, but its type has none"
+            if keys.dictionary
+            else "its type has one, but the array has none",
+            row=first,
+            field="dictionary",
+        )
     if type.values is None:
         return Column(type.kind, rows.length, lambda _: rows.keys())
     dictionary = keys.dictionary[0]
     values = Rows(type.values, dictionary, 0, dictionary.length, first)
     if dictionary.dictionary:
-        raise ColumnError("it has one itself", row=first, field="dictionary")
+        raise ColumnError("it has a dictionary itself", row=first, field="dictionary")
     return Column(type.kind, rows.length, lambda _: rows.named(values))
 
 

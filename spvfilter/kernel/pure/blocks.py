@@ -215,7 +215,7 @@ def merkle_root(leaves: Iterable[bytes], /) -> tuple[bytes, bool]:
     """
     level, mutated = hashes_of(leaves), False
     if not level:
-        raise ParameterError("no hashes have no root")
+        raise ParameterError("a merkle root needs at least one hash")
     while len(level) > 1:
         mutated = mutated or any(level[i] == level[i + 1] for i in range(0, len(level) - 1, 2))
         if len(level) & 1:

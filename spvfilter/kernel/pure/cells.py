@@ -92,7 +92,7 @@ _ENCODERS: dict[Encoding, Callable[[object], bytes]] = {
 
 def _encoder(encoding: Encoding, own: Callable[[object], bytes] | None) -> Callable[[object], bytes]:
     if (encoding is Encoding.CALLABLE) != (own is not None):
-        raise ParameterError("the encoding is CALLABLE where `encode` is given, and only there")
+        raise ParameterError("the encoding must be CALLABLE if `encode` is given, and only then")
     if own is None:
         return _ENCODERS[encoding]
     return lambda key: encode_bytes(own(key))
@@ -196,7 +196,7 @@ class Hashed:
         private: bool = False,
     ) -> None:
         if hasattr(self, "_positions"):
-            raise TypeError("a filter's core is made once")
+            raise TypeError("a filter's core can be initialized only once")
         self.cells = cells = whole(cells, 0, (1 << 63) - 1, "cells are from 0 to 2^63 - 1")
         self.hash_funcs = hash_funcs = whole(hash_funcs, 0, 0xFFFFFFFF, "hash_funcs is not a u32")
         self.family = Family(family)
@@ -302,7 +302,7 @@ class Hashed:
         Raises MismatchError, which names the first difference, and TypeError for other objects.
         """
         if not isinstance(other, Hashed):
-            raise TypeError("the shape of a filter can be compared with another filter's only")
+            raise TypeError("the shape of a filter can be compared only with that of another filter")
         for name in ("cells", "hash_funcs", "family", "key", "encoding", "partitioned"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:

@@ -50,7 +50,7 @@ def of_buffer(view: memoryview, encoding: Encoding, strict: bool) -> Column:
     stand for their bytes.
     """
     if any(offset >= 0 for offset in view.suboffsets or ()):
-        raise TypeError("a buffer of keys must be without pointers in it")
+        raise TypeError("a buffer of keys must not contain pointers (suboffsets)")
     kind = view.format.lstrip("@=<>!")
     digits, letter = kind[:-1], kind[-1:]
     swapped, bytes_ = view.format[:1] in (">", "!"), encoding is Encoding.BYTES
@@ -83,7 +83,9 @@ def of_buffer(view: memoryview, encoding: Encoding, strict: bool) -> Column:
             wanted = "an iterable of keys for `encode`, or text in one dimension"
         case _:
             wanted = "an iterable of keys for `encode`, or a row of text, byte strings or integers"
-    raise TypeError(f"a batch of keys is here {wanted}, not a buffer of {view.format!r} in {view.ndim}")
+    raise TypeError(
+        f"a batch of keys for this filter is {wanted}, not a buffer of {view.format!r} with {view.ndim} dimension(s)"
+    )
 
 
 def _items(view: memoryview) -> Iterator[bytes]:

@@ -33,7 +33,7 @@ class SeriesCore:
 
     def __init__(self, slices: Iterable[BitCore]) -> None:
         if hasattr(self, "_slices"):
-            raise TypeError("a series is made once")
+            raise TypeError("a series can be initialized only once")
         made = tuple(slices)
         if not 1 <= len(made) <= MAX_SLICES:
             raise ParameterError(f"a series has from 1 to {MAX_SLICES} slices, not {len(made)}")
@@ -127,6 +127,6 @@ class SeriesCore:
 
 def _check(first: BitCore, slice: object) -> None:
     if not isinstance(slice, BitCore):
-        raise TypeError("the slices of a series are bits")
+        raise TypeError("every slice of a series must be a BitCore")
     if (first.family, first.key, first.encoding) != (slice.family, slice.key, slice.encoding):
         raise MismatchError("the slices of a series have one hash family, key and encoding")

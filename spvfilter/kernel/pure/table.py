@@ -524,7 +524,7 @@ def _record_at(place: Place, raw: bytes) -> bytes:
     if len(record) != place.size:
         raise UndoError(f"{place.size} bytes wanted, {len(record)} read", offset=0, field="undo record")
     if raw[4:36] != place.hash:
-        raise UndoError("of a block that follows another one", offset=0, field="undo record")
+        raise UndoError("the previous block of the block is not that of the record", offset=0, field="undo record")
     return record
 
 

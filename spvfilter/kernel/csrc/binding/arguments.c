@@ -72,7 +72,7 @@ static bool snapshot_each(PyObject *list) {
 PyObject *spv_snapshots(PyObject *iterable) {
     /* iterating over these yields ints or strings */
     if (PyBytes_Check(iterable) || PyByteArray_Check(iterable) || PyUnicode_Check(iterable)) {
-        PyErr_SetString(PyExc_TypeError, "an iterable of bytes expected, not one");
+        PyErr_SetString(PyExc_TypeError, "an iterable of bytes expected, not a single object");
         return NULL;
     }
     if (!PyList_CheckExact(iterable))

@@ -10,7 +10,7 @@ static PyObject *merkle_root(PyObject *self, PyObject *given) {
     PyObject *leaves = spv_tuple_of_bytes(given);
     const size_t count = leaves ? (size_t)PyTuple_Size(leaves) : 0;
     if (leaves && !count)
-        PyErr_SetString(state->ParameterError, "no hashes have no root");
+        PyErr_SetString(state->ParameterError, "a merkle root needs at least one hash");
     spv_hash *hashes = count ? spv_copy_hashes(state, leaves) : NULL;
     Py_XDECREF(leaves);
     if (!hashes)

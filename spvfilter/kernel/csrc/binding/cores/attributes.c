@@ -148,7 +148,7 @@ spv_core *spv_same_shape(PyObject *self, PyObject *object) {
     if (!state)
         return NULL;
     if (!spv_is_core(state, object, SPV_BITS) && !spv_is_core(state, object, SPV_COUNTERS)) {
-        PyErr_SetString(PyExc_TypeError, "the shape of a filter can be compared with another filter's only");
+        PyErr_SetString(PyExc_TypeError, "the shape of a filter can be compared only with that of another filter");
         return NULL;
     }
     if (!spv_check_made(core) || !spv_check_made(other))

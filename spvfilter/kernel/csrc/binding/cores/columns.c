@@ -203,7 +203,7 @@ static bool refuse_view(const spv_core *core, const Py_buffer *view, const char 
         wanted = "integers in one dimension";
     PyObject *shown = PyUnicode_FromString(format);
     if (shown)
-        PyErr_Format(PyExc_TypeError, "a batch of keys is here %s, not a buffer of %R in %d", wanted, shown, view->ndim);
+        PyErr_Format(PyExc_TypeError, "a batch of keys for this filter is %s, not a buffer of %R with %d dimension(s)", wanted, shown, view->ndim);
     Py_XDECREF(shown);
     return false;
 }
@@ -216,7 +216,7 @@ bool spv_run_view(spv_run *run, const Py_buffer *view, bool strict) {
     };
     for (int i = 0; view->suboffsets && i < view->ndim; i++)
         if (view->suboffsets[i] >= 0) {
-            PyErr_SetString(PyExc_TypeError, "a buffer of keys must be without pointers in it");
+            PyErr_SetString(PyExc_TypeError, "a buffer of keys must not contain pointers (suboffsets)");
             return false;
         }
     if (!describe(run->core, view, kind, strict, &column))

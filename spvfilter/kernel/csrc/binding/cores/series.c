@@ -258,7 +258,7 @@ static PyObject *add(PyObject *self, PyObject *key) {
 /* pure.series._check. */
 static bool check(const spv_state *state, PyObject *first, PyObject *slice) {
     if (!spv_is_core(state, slice, SPV_BITS)) {
-        PyErr_SetString(PyExc_TypeError, "the slices of a series are bits");
+        PyErr_SetString(PyExc_TypeError, "every slice of a series must be a BitCore");
         return false;
     }
     const spv_core *one = (spv_core *)first, *other = (spv_core *)slice;
@@ -304,7 +304,7 @@ static int make(PyObject *self, PyObject *arguments, PyObject *names) {
     if (!slices)
         return 0;
     Py_DECREF(slices);
-    PyErr_SetString(PyExc_TypeError, "a series is made once");
+    PyErr_SetString(PyExc_TypeError, "a series can be initialized only once");
     return -1;
 }
 

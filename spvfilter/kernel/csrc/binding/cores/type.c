@@ -86,7 +86,7 @@ static bool read_encoding(const spv_state *state, const core_arguments *given, s
     if (encoding < 0)
         return false;
     if ((encoding == CALLABLE) != (given->encode != Py_None)) {
-        PyErr_SetString(state->ParameterError, "the encoding is CALLABLE where `encode` is given, and only there");
+        PyErr_SetString(state->ParameterError, "the encoding must be CALLABLE if `encode` is given, and only then");
         return false;
     }
     fresh->encoder = encoding == CALLABLE ? SPV_ENCODE_OWN : encoders[encoding];
@@ -151,7 +151,7 @@ static int make(PyObject *self, PyObject *arguments, PyObject *names, unsigned s
     if (read && move(&fresh, (spv_core *)self))
         return 0;
     if (read)
-        PyErr_SetString(PyExc_TypeError, "a filter's core is made once");
+        PyErr_SetString(PyExc_TypeError, "a filter's core can be initialized only once");
     spv_core_clear((PyObject *)&fresh);
     return -1;
 }

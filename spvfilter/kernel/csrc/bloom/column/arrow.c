@@ -72,7 +72,7 @@ spv_status spv_arrow_type_of(const struct ArrowSchema *schema, spv_arrow_type *t
         return spv_refuse(error, 0, "schema", "a dictionary's numbers are not integers");
     const struct ArrowSchema *values = schema->dictionary;
     if (!values->release || !values->format)
-        return spv_refuse(error, 0, "schema", "the dictionary's is missing");
+        return spv_refuse(error, 0, "schema", "the schema of the dictionary is missing");
     return values->dictionary || !layout_of(values->format, &type->values) ? refuse_type(values->format, error) : SPV_OK;
 }
 
@@ -179,13 +179,13 @@ spv_status spv_arrow_column(
     if (open_column(&type->keys, keys, skipped, array->length, first, column, error) != SPV_OK)
         return SPV_FORMAT;
     if ((keys->dictionary != NULL) != type->named)
-        return spv_refuse(error, first, "dictionary", type->named ? "it is missing" : "its type has none");
+        return spv_refuse(error, first, "dictionary", type->named ? "its type has one, but the array has none" : "the array has one, but its type has none");
     if (!type->named)
         return SPV_OK;
     if (open_column(&type->values, keys->dictionary, 0, keys->dictionary->length, first, values, error) != SPV_OK)
         return SPV_FORMAT;
     if (keys->dictionary->dictionary)
-        return spv_refuse(error, first, "dictionary", "it has one itself");
+        return spv_refuse(error, first, "dictionary", "it has a dictionary itself");
     column->values = values;
     column->kind = values->kind;
     return SPV_OK;
