@@ -2,11 +2,16 @@
 generate.py.
 """
 
+import inspect
 import sys
+from enum import Enum
 from pathlib import Path
+
+from docutils import nodes
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import rooms
 from restructured import restructured
 
 from spvfilter import __version__
@@ -28,6 +33,7 @@ myst_heading_anchors = 3
 toc_object_entries = (
     False  # the pages of the reference list their names themselves; a navigation with 1,300 of them takes a minute
 )
+smartquotes = False  # they turn --db into –db
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
@@ -35,10 +41,28 @@ python_maximum_signature_line_length = 100
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
 
+links = rooms.links()
+rooms.join_sources()
+rooms.name_networks()
+
 
 def rewrite(app, what, name, value, options, lines):
-    lines[:] = restructured(lines)
+    lines[:] = restructured(lines, links)
+
+
+def shorten(app, what, name, value, options, signature, returns):
+    """Leave out the signature of enums: nobody calls them."""
+    return ("", None) if inspect.isclass(value) and issubclass(value, Enum) else None
+
+
+def separate(app, doctree):
+    """Write a colon between a parameter and its text. Sphinx writes two hyphens and leaves the rest to smartquotes."""
+    for node in doctree.findall(nodes.Text):
+        if node == " -- ":
+            node.parent.replace(node, nodes.Text(": "))
 
 
 def setup(app):
     app.connect("autodoc-process-docstring", rewrite)
+    app.connect("autodoc-process-signature", shorten)
+    app.connect("doctree-read", separate)

@@ -1,5 +1,4 @@
-"""Copies docs/ to a folder and writes the reference beside it, from the package: names, commands, formats, schema,
-events, errors.
+"""Copies docs/ to a folder and writes the reference into it: names, commands, formats, schema and errors.
 
 python docs/generate.py FOLDER
 """
@@ -9,37 +8,45 @@ from __future__ import annotations
 import argparse
 import ast
 import inspect
+import itertools
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from importlib import import_module, util
 from pathlib import Path
+from types import ModuleType, UnionType
+from typing import get_args
+
+sys.path.insert(0, str(Path(__file__).parent))  # which PYTHONSAFEPATH leaves out
+
+from restructured import restructured
+from rooms import MODULES, ROOMS, links, room as loaded
 
 from spvfilter import cli, errors
 from spvfilter.cli.arguments import Parser
 from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSION
 
 DOCS = Path(__file__).parent
-MODULES = ("address", "bloom.sizing", "hashes", "network", "primitives", "transaction", "testing")
-ROOMS = (
-    *(
-        "bloom",
-        "bloom.exchange",
-        "bloom.redis",
-        "chain",
-        "filters",
-        "light",
-        "node",
-        "p2p",
-        "rpc",
-        "scan",
-        "store",
-        "wallet",
-        "watch",
-        "watch.descriptor",
-    ),
-    *("wire", "wire.messages"),
-)
+LINKS = links()
+FIRST = {  # names that come before the others of their room
+    "bloom": "BloomFilter CountingBloomFilter",
+    "chain": "HeaderChain",
+    "errors": "SpvFilterError",
+    "filters": "Bip37Filter BasicFilter",
+    "light": "LightClient SyncLightClient",
+    "node": "Node Regtest",
+    "p2p": "Connection",
+    "rpc": "FullNode",
+    "scan": "Matcher BlockFiles",
+    "store": "Store Views",
+    "transaction": "Transaction",
+    "wallet": "WalletStore",
+    "watch": "WatchList",
+    "wire": "Session",
+}
+CODE = re.compile(r"(`[^`\n]+`)")
+MARKDOWN = re.compile(r"[\\`*_{}\[\]<>|#$]")
 FOREIGN = (
     "object, str, int, float, tuple, list, dict, BaseException, Enum, IntEnum, StrEnum, IntFlag, Flag, Protocol,"
     " Generic, ABC, Sequence"
@@ -59,7 +66,7 @@ def main(folder: Path) -> None:
     reference = folder / "reference"
     for name in ("api", "cli"):
         (reference / name).mkdir()
-    for room in (*MODULES, *ROOMS, "errors"):
+    for room in (*MODULES, *ROOMS):
         write(reference / "api" / f"{room}.rst", api_page(room))
     for command in cli.COMMANDS:
         write(reference / "cli" / f"{command}.md", command_page(command))
@@ -76,39 +83,67 @@ def write(path: Path, lines: Iterable[str]) -> None:
 
 
 def api_page(room: str) -> Iterator[str]:
-    module = import_module(f"spvfilter.{room}")
+    """The page of a module or a package: a list of its names, then each of them in full."""
+    module = loaded(room)
     title = f"spvfilter.{room}"
-    yield from (title, "=" * len(title), "", f".. currentmodule:: {title}", "", escaped(summary(module.__doc__)), "")
-    yield from (", ".join(f":py:obj:`~{title}.{name}`" for name in module.__all__), "")
-    for name in module.__all__:
+    first = FIRST.get(room, "").split()
+    names = [*first, *(name for name in module.__all__ if name not in first)]
+    yield from (title, "=" * len(title), "", f".. currentmodule:: {title}", "", *markup(summary(module.__doc__)))
+    documented = variable_docs(module)
+    for name in names:
+        value = getattr(module, name)
+        is_code = inspect.isclass(value) or inspect.isroutine(value)
+        text = summary(value.__doc__ if is_code else documented.get(name))
+        yield f"- :py:obj:`~{title}.{name}`: {' '.join(markup(text)).strip() or type(value).__name__}"
+    yield ""
+    for name in names:
         value = getattr(module, name)
         if inspect.isclass(value):
             yield from (
                 f".. autoclass:: {title}.{name}",
                 "   :members:",
                 f"   :inherited-members: {FOREIGN}",
-                "   :show-inheritance:",
+                *(["   :show-inheritance:"] if value.__bases__ != (object,) else []),
                 "",
             )
         elif inspect.isroutine(value):
             yield from (f".. autofunction:: {title}.{name}", "")
         else:
             yield from (f".. py:data:: {title}.{name}", f"   :value: {shown(value)}", "")
+            yield from (f"   {line}" for line in markup(documented.get(name) or ""))
+
+
+def variable_docs(module: ModuleType) -> dict[str, str]:
+    """The docstrings below the variables of a module, or of all modules of a package."""
+    path = Path(str(module.__file__))
+    found: dict[str, str] = {}
+    for each in sorted(path.parent.glob("*.py")) if path.stem == "__init__" else [path]:
+        body = ast.parse(each.read_text(encoding="utf-8")).body
+        for statement, below in itertools.pairwise(body):
+            match statement, below:
+                case (
+                    ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    found[name] = inspect.cleandoc(text)
+    return found
 
 
 def shown(value: object) -> str:
+    """A constant or an alias of types as a page shows it. The type stands for a value that is too long."""
+    if isinstance(value, UnionType):
+        return " | ".join(getattr(each, "__name__", str(each)) for each in get_args(value))
     text = repr(value)
     return text if len(text) <= 80 else type(value).__name__
 
 
 def summary(docstring: str | None) -> str:
+    """The first paragraph of a docstring, as one line."""
     return " ".join((docstring or "").split("\n\n")[0].split())
 
 
-def escaped(text: str) -> str:
-    from restructured import restructured
-
-    return "\n".join(restructured([text]))
+def markup(text: str) -> list[str]:
+    return restructured(text.splitlines(), LINKS)
 
 
 # Commands
@@ -143,8 +178,8 @@ def value_of(action: argparse.Action) -> str:
 
 
 def plain(text: str) -> str:
-    """Text in which nothing is Markdown."""
-    return "".join(f"\\{char}" if char in "\\`*_{}[]<>|#$" else char for char in text)
+    """Text in which nothing is Markdown but `code`."""
+    return "".join(part if CODE.fullmatch(part) else MARKDOWN.sub(r"\\\g<0>", part) for part in CODE.split(text))
 
 
 # Formats, schema, errors
@@ -162,7 +197,7 @@ def docstring_of(module: str) -> str:
 def formats_page() -> Iterator[str]:
     yield from ("# File formats", "", (DOCS / "reference" / "formats.txt").read_text(encoding="utf-8"), "")
     for title, module in FORMATS:
-        yield from (f"## {title}", "", "```text", docstring_of(module), "```", "")
+        yield from (f"## {title}", "", "```{eval-rst}", *markup(docstring_of(module)), "```", "")
 
 
 def database_page() -> Iterator[str]:
@@ -211,5 +246,4 @@ def branch(error: type[Exception], depth: int) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(DOCS))
     main(Path(sys.argv[1]))

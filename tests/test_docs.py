@@ -124,20 +124,3 @@ def test_the_reference_names_every_public_name(tmp_path: Path) -> None:
     assert "`--dask`" in (reference / "cli/scan.md").read_text(encoding="utf-8")
     assert "CREATE TABLE unspent" in (reference / "database.md").read_text(encoding="utf-8")
     assert "SPVBLOOM" in (reference / "formats.md").read_text(encoding="utf-8")
-
-
-def test_a_docstring_becomes_markup_that_says_the_same() -> None:
-    sys.path.insert(0, str(DOCS))
-    try:
-        restructured = import_module("restructured").restructured
-    finally:
-        sys.path.remove(str(DOCS))
-    assert restructured(["A *star* of `a_b`, x_ and |.", "", "    code *as it is*"]) == [
-        *(r"A \*star\* of ``a_b``, x\_ and \|.", "", "::", "", "        code *as it is*", ""),
-    ]
-    assert restructured(["At http://HOST:PORT, see https://example.org."]) == [
-        r"At http\://HOST:PORT, see https://example.org.",
-        "",
-    ]
-    assert restructured(["These:", "- one", "  more", "- two"]) == ["These:", "", "- one", "  more", "", "- two", ""]
-    assert restructured(["| a |", "|---|"]) == ["::", "", "    | a |", "    |---|", ""]

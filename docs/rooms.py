@@ -1,0 +1,81 @@
+"""The package as Sphinx has to see it: the modules that define the names of each room, and the targets of links."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from spvfilter import network
+from spvfilter.network import Network
+
+if TYPE_CHECKING:
+    from sphinx.pycode import ModuleAnalyzer
+
+MODULES = ("address", "bloom.sizing", "errors", "hashes", "network", "primitives", "transaction", "testing")
+ROOMS = (
+    *("bloom", "bloom.exchange", "bloom.redis", "chain", "filters", "light", "node", "p2p", "rpc", "scan", "store"),
+    *("wallet", "watch", "watch.descriptor", "wire", "wire.messages"),
+)
+
+
+def room(name: str) -> ModuleType:
+    """A public module or package."""
+    return import_module(f"spvfilter.{name}")
+
+
+def join_sources() -> None:
+    """Let autodoc find docstrings of fields and the order of members in the modules of each room.
+
+    Public names belong to their room's package, which only imports them from the modules that define them.
+    """
+    for name in ROOMS:
+        package = room(name)
+        joined = _analyzed(package.__name__)
+        for path in sorted(Path(str(package.__file__)).parent.glob("*.py")):
+            if path.stem == "__init__":
+                continue
+            part = _analyzed(f"{package.__name__}.{path.stem}")
+            joined.attr_docs |= {at: doc for at, doc in part.attr_docs.items() if at[0] or at[1] in package.__all__}
+            joined.annotations |= part.annotations
+            joined.overloads |= part.overloads
+            last = max(joined.tagorder.values(), default=0) + 1
+            joined.tagorder |= {tag: last + order for tag, order in part.tagorder.items()}
+
+
+def _analyzed(module: str) -> ModuleAnalyzer:
+    """Sphinx's analysis of a module, which Sphinx keeps and will use again."""
+    from sphinx.pycode import ModuleAnalyzer  # not needed by generate.py
+
+    found = ModuleAnalyzer.for_module(module)
+    found.analyze()
+    return found
+
+
+def name_networks() -> None:
+    """Let signatures print the parameters of a network as the name of its constant."""
+    names = {id(getattr(network, name)): name for name in network.__all__}
+    Network.__repr__ = lambda self: names.get(id(self), f"Network({self.name!r})")  # type: ignore[method-assign]
+
+
+def links() -> dict[str, str]:
+    """Full names by the words that mean them, such as `Name`, `Name.member` and `function()`.
+
+    A name that several rooms have gets no link. A function needs its `()`, as a parameter may have the same name.
+    """
+    everywhere = [(place, name) for place in (*MODULES, *ROOMS) for name in room(place).__all__]
+    count = Counter(name for _, name in everywhere)
+    found: dict[str, str] = {}
+    for place, name in everywhere:
+        value, full = getattr(room(place), name), f"spvfilter.{place}.{name}"
+        if count[name] > 1:
+            continue
+        found[f"{name}()" if inspect.isroutine(value) else name] = full
+        if inspect.isclass(value):
+            for member in vars(value):
+                if not member.startswith("_"):
+                    found[f"{name}.{member}"] = found[f"{name}.{member}()"] = f"{full}.{member}"
+    return found
