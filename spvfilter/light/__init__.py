@@ -1,4 +1,4 @@
-"""A wallet's eyes on the network: the light client over BIP-37 and compact filters."""
+"""The light client: it finds a wallet's transactions in the live network, by BIP-37 or compact filters."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload  # Any: what a coroutine is sent
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload  # Any: the send type of a coroutine
 
 from spvfilter._public import public
 from spvfilter.errors import NotRunningError, ParameterError
@@ -108,31 +108,39 @@ class _Reads(Generic[T]):
 
 @public
 class SyncLightClient:
-    """LightClient for programs without asyncio: the same names, with waits in place of `await`.
+    """A `LightClient` for programs without asyncio: the same methods, which block instead of being awaited.
 
         with SyncLightClient(watch, peers=["127.0.0.1:8333"], store="wallet.db") as client:
             for event in client.events():
                 ...
 
-    A thread of its own runs the client in its own event loop. Any number of threads may use it. `timeout` bounds waits.
-    Ctrl-C ends any wait at once; leaving then closes everything, and a second Ctrl-C ends leaving, too, which goes on
-    in its thread. A child of fork cannot use it, nor must it be entered twice. Where nobody leaves the client, the end
-    of the program ends it.
+    The client runs in an event loop in a thread of its own. Any number of threads may call it, but no forked child.
+    `timeout` limits how long calls wait. The parameters are the same as for `LightClient`.
 
-    Parameters, methods and errors are LightClient's. Raises ParameterError; entering raises StoreError,
-    InexpressibleError, NotRunningError where it is running already.
+    Ctrl-C ends a wait at once, and leaving the `with` block closes everything. A second Ctrl-C ends the wait for that,
+    and the thread closes the rest. If the program never leaves the block, the end of the program ends the client.
+
+    Raises:
+        ParameterError: A parameter is out of range, or two contradict each other.
+        StoreError: On entering, the database cannot be opened.
+        InexpressibleError: On entering, the mode cannot find some entries of the watch list.
+        NotRunningError: On entering, the client is running already.
     """
 
     @_of(LightClient)
     def __init__(self, client: LightClient) -> None:
         self._client = client
-        self.network, self.mode = client.network, client.mode
+        self.network = client.network
+        """Network of the watch list."""
+        self.mode = client.mode
+        """Mode that the user chose."""
         self._entering = threading.Lock()
         self._thread: ClientThread | None = None
         self._is_left = False
         self._local = threading.local()  # the deadline of each thread
 
     def __enter__(self) -> Self:
+        """Start the client's thread and wait until the database is open. Raises what `LightClient` raises."""
         if not self._entering.acquire(blocking=False):
             raise NotRunningError("the client is running already")
         thread = ClientThread(self._client)
@@ -158,17 +166,23 @@ class SyncLightClient:
 
     @contextmanager
     def timeout(self, seconds: float) -> Iterator[None]:
-        """Bound the waits of this thread within a `with` block: afterwards they raise TimeoutError, and what they wait
-        for is cancelled.
+        """Limit how long the calls of this thread wait within a `with` block.
 
             events = client.events()
             with client.timeout(10):
-                event = next(events)  # one that comes too late is given by the next call
+                event = next(events)  # a later call yields an event that comes too late
 
-        The earliest of several bounds counts. Raises ParameterError for a time that is negative or no number.
+        A call that takes longer is cancelled and raises TimeoutError. In nested blocks the earliest limit applies.
+
+        Args:
+            seconds: Time for all calls in the block together, in seconds.
+
+        Raises:
+            ParameterError: The time is negative or not a number.
         """
         if not seconds >= 0:
-            raise ParameterError(f"a time in seconds is not below 0: {seconds}")
+            raise ParameterError(f"the time limit must be a number of seconds from 0 on, not {seconds}")
+
         before: float | None = getattr(self._local, "deadline", None)
         deadline = time.monotonic() + seconds
         self._local.deadline = deadline if before is None else min(before, deadline)
@@ -178,10 +192,16 @@ class SyncLightClient:
             self._local.deadline = before
 
     def call(self, function: Callable[[LightClient], T]) -> T:
-        """Run a function in the client's thread, between two steps of it, and return its result.
+        """Run a function in the client's thread and return its result.
 
-        For more than one look at what changes, as `chain`; it must be quick and must not wait. Raises NotRunningError,
-        TimeoutError.
+        The client does nothing else meanwhile, so the function sees one consistent state, for example of `chain`.
+
+        Args:
+            function: Called with the `LightClient`. It must be quick and must not wait.
+
+        Raises:
+            NotRunningError: The client is not running.
+            TimeoutError: The time of `timeout` is over.
         """
         return self._call(lambda client: _at_once(function, client))
 
@@ -230,10 +250,10 @@ class SyncLightClient:
 
 @public
 class EventIterator(Generic[T]):
-    """What LightClient.events gives, for a program without asyncio; a wait that is interrupted or takes too long loses
-    none.
+    """An iterator of events; `SyncLightClient.events` returns it.
 
-    Several threads may take from it: each event goes to one of them.
+    A wait that is interrupted or times out loses no event. Several threads may share an iterator: each event goes to
+    one of them.
     """
 
     def __init__(self, client: SyncLightClient, stream: AsyncIterator[T]) -> None:
@@ -242,9 +262,11 @@ class EventIterator(Generic[T]):
         self._kept: deque[T] = deque()  # taken while the wait for it was interrupted
 
     def __iter__(self) -> Self:
+        """Return the iterator itself."""
         return self
 
     def __next__(self) -> T:
+        """Wait for the next event. The iteration ends when the client has been left."""
         with suppress(IndexError):  # of an empty one: another thread may just have taken the last
             return self._kept.popleft()
         try:
@@ -261,7 +283,7 @@ class EventIterator(Generic[T]):
         self._kept.extend(found)
 
     def close(self) -> None:
-        """Nothing is left open; for contextlib.closing."""
+        """Do nothing: an iterator holds no resources. The method exists for `contextlib.closing`."""
 
 
 async def _next(stream: AsyncIterator[T]) -> tuple[T, ...]:

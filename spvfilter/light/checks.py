@@ -20,14 +20,14 @@ _MAX_HEIGHT = 0xFFFFFFFF  # ours; with a block in ten minutes, in 81,000 years
 def check_options(mode: Mode | str, max_peers: int, fp_rate: float, **switches: bool) -> None:
     """Raises ParameterError for what a client cannot be made with."""
     if mode not in list(Mode):
-        raise ParameterError(f"mode is one of {', '.join(Mode)}, not {mode!r}")
+        raise ParameterError(f"mode must be one of {', '.join(Mode)}, not {mode!r}")
     if not _is_whole(max_peers) or not 1 <= max_peers <= MAX_PEERS:
-        raise ParameterError(f"max_peers is from 1 to {MAX_PEERS}, not {max_peers!r}")
+        raise ParameterError(f"max_peers must be a whole number from 1 to {MAX_PEERS}, not {max_peers!r}")
     if isinstance(fp_rate, bool) or not isinstance(fp_rate, int | float) or not 0.0 < fp_rate < 1.0:  # NaN is neither
-        raise ParameterError(f"fp_rate is above 0 and below 1, not {fp_rate!r}")
+        raise ParameterError(f"fp_rate must be above 0 and below 1, not {fp_rate!r}")
     for name, value in switches.items():
         if not isinstance(value, bool):
-            raise ParameterError(f"{name} is True or False, not {value!r}")
+            raise ParameterError(f"{name} must be True or False, not {value!r}")
 
 
 def named_peers(
@@ -38,16 +38,16 @@ def named_peers(
     Raises ParameterError if there can be no peer, TypeError.
     """
     if isinstance(peers, str):
-        raise TypeError("an iterable of peers expected, not one string")
+        raise TypeError("peers: expected an iterable of addresses, not a string")
     addresses = [Address.parse(peer, network.default_port) for peer in peers]
     if proxy is None and any(address.is_onion for address in addresses):
         raise ParameterError(
-            "an onion address is reached through Tor only: give its proxy, such as socks5://127.0.0.1:9050"
+            "an onion address can be reached only through Tor: give Tor's proxy, such as socks5://127.0.0.1:9050"
         )
     if not addresses and not discover:
-        raise ParameterError("no peers: name some, or let them be discovered")
+        raise ParameterError("there is no peer to connect to: name peers, or let the client discover them")
     if not addresses and proxy is not None and not knows:
-        raise ParameterError("DNS seeds are not asked through a proxy, which would not hide it: name peers")
+        raise ParameterError("DNS seeds are not asked through a proxy, as the query would bypass it: name peers")
     if not addresses and not network.dns_seeds:
         raise ParameterError(f"{network} has no DNS seeds: name peers")
     return addresses
@@ -71,12 +71,12 @@ def patience_of(limits: Limits) -> Patience:
 def check_start(from_height: int | None, birthday: int | None, now: float) -> Start:
     """The start of a search. Raises ParameterError for one that cannot be; `now` is in seconds since 1970."""
     if from_height is not None and birthday is not None:
-        raise ParameterError(f"from_height or birthday, not both: {from_height!r} and {birthday!r}")
+        raise ParameterError(f"give from_height or birthday, not both: {from_height!r} and {birthday!r}")
     if from_height is not None and (not _is_whole(from_height) or not 0 <= from_height <= _MAX_HEIGHT):
-        raise ParameterError(f"from_height is a whole number from 0 to {_MAX_HEIGHT}, not {from_height!r}")
+        raise ParameterError(f"from_height must be a whole number from 0 to {_MAX_HEIGHT}, not {from_height!r}")
     if birthday is not None:
         if not _is_whole(birthday) or birthday < 0:
-            raise ParameterError(f"birthday is in whole seconds since 1970, not {birthday!r}")
+            raise ParameterError(f"birthday must be a whole number of seconds since 1970, not {birthday!r}")
         if birthday > now + TIMESTAMP_WINDOW_S:
             raise ParameterError(
                 f"the birthday {birthday} is in the future: it is in seconds since 1970, of which {now:.0f} have passed"

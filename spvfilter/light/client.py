@@ -1,4 +1,4 @@
-"""LightClient: a wallet's eyes on the network, by BIP-37 or compact filters. The shell around the engine."""
+"""LightClient: finds a wallet's transactions in the live network, by BIP-37 or compact filters."""
 
 from __future__ import annotations
 
@@ -51,66 +51,46 @@ else:
 
 @public
 class LightClient:
-    """Finds every payment to and from a watch list in a live network, now and after every restart.
+    """A wallet's connection to the Bitcoin network: it finds every payment to and from a watch list.
 
         async with LightClient(watch, peers=["127.0.0.1:8333"], store="wallet.db") as client:
             async for event in client.events():
                 ...
 
-    The client works with a copy of `watch`, joined with what the database knows. While it runs, `watch` cannot be
-    changed; when it is left, `watch` gets what `add_addresses`, `remove` and `relabel` have changed. `peers` are HOST,
-    HOST:PORT or [IPV6]:PORT. Without `store` everything is forgotten at the end.
+    The client runs within the `async with` block. It works with a copy of `watch` and the entries of the database.
+    Meanwhile `watch` is read-only. On leaving, `watch` gets the changes by `add_addresses`, `remove` and `relabel`.
 
-    Blocks are searched from `from_height` or from `birthday` (seconds since 1970, with two hours and eleven blocks to
-    spare) on, else all. A start above the tip is the next block. A later run goes on where the last one ended; entries
-    that are new are searched for from the start that is given, else from that of the first run. A start that is given
-    below that of the first run is a `rescan`: whoever had a wrong birthday gives the right one. Synced and `status`
-    name the blocks that were skipped.
+    If the client ends by itself, as on a full disk, its methods raise the reason. Leaving the block raises it as well.
+    The page "How the live client works" of the documentation explains the details.
 
-    `proxy` is socks5://[USER:PASSWORD@]HOST:PORT (extra `socks`), where names of peers are resolved too. Several peers
-    are kept connected. Peers are independent if they are in different network groups: /16 of IPv4, /32 of IPv6, all of
-    Tor. A peer is banned, for a day, only for what its own messages or a block prove; anything else costs it the
-    connection, with growing pauses. PeerWarning reports both. A node that is named twice is connected once.
+    Args:
+        watch: The addresses, scripts, outpoints and keychains to watch. It may be empty if the database has entries.
+        network: The network, or its name such as "regtest". By default the network of `watch`.
+        peers: Nodes to connect to, as HOST, HOST:PORT or [IPV6]:PORT. All of them are used, up to `max_peers`.
+        store: Path of the wallet's database, which is created if needed. Without it, nothing outlasts the run.
+        mode: How to search blocks; see `Mode`.
+        keep_filters: True to keep compact filters in the database, 13 GB on mainnet. A search for new addresses then
+            downloads only blocks that match.
+        mempool: True to report unconfirmed payments. In compact mode the client then downloads every transaction that
+            peers announce, about 300 MB a day on mainnet.
+        fp_rate: False-positive rate of the BIP-37 filter for each element, above 0 and below 1.
+        from_height: First block to search. By default all blocks. A height above the tip means the next block.
+        birthday: Search blocks from this time on, in seconds since 1970, with a margin of two hours and eleven blocks.
+            Give either this or `from_height`.
+        proxy: socks5://[USER:PASSWORD@]HOST:PORT (extra `socks`). The proxy also resolves host names.
+        discover: True to find further peers by DNS seeds and by asking peers. Otherwise only `peers` are used.
+        max_peers: Number of peers to stay connected to, from 1 to 125.
+        rebuild: True to replace a damaged database, or one of an older version, by a new one with its watch list. The
+            chain is then searched again.
+        limits: Timeouts for peers, and sizes of requests.
+        clock: Clock of the client, for tests.
 
-    `discover` looks for further peers, at most one of a network group, up to `max_peers` in all; those that are named
-    go first. Addresses come from DNS seeds, asked while too few peers are there, and from peers. `store` keeps up to
-    20,480 of them, and which two were connected longest: they come first in the next run. With a proxy no seed is
-    asked: then peers are named, or an earlier run knew some; onion addresses that peers tell are connected through it.
-    Without `discover` only the peers that are named are ever connected.
-
-    `mode` "auto" searches blocks as "compact" where a peer serves compact filters and they can find all that is
-    watched, else as "bip37". It waits for the former as long as an address that may offer them is untried.
-
-    `mode` "bip37" gives peers a filter of what is ours. Its results are "unproven": a peer can leave a payment out. Up
-    to three independent peers are asked for the same blocks and their answers compared; heights that fewer have
-    answered for are remembered in `store`, and asked again when further peers come. An unconfirmed payment of a
-    stranger changes no filter, since anybody can invent one; so a conflict with it is not seen until it expires.
-
-    `mode` "compact" fetches the filters of all blocks (BIP-157), from several peers at once, and blocks that match
-    whole: no peer is told what is ours. What two independent peers agree on is "proven", else it is as true as "1
-    peer". Where they differ, the block judges; where it cannot, it is searched whole. Blocks with a script of an
-    unconfirmed payment are fetched, too: who invents a payment to an address, with another output to a script of their
-    own, learns from that whether the address is ours. `keep_filters` keeps the filters in `store` (mainnet: 13 GB), so
-    that a search for new addresses needs no network but for blocks that match; filters may be brought there before, too
-    (`spvfilter cfilter import`), and those that the peers' filter headers commit to are not fetched.
-
-    Scripts of keychains are watched up to twice their lookahead beyond the last one used. Where a use in a block moves
-    a window further, all blocks are searched again for the scripts that it adds, before Synced; in mode "bip37"
-    keychains look ahead less far, down to the gap limit, where a filter has no room. KeychainError ends the client.
-    `store` keeps the keychains: the next run has their windows at once, and those of descriptors even if `watch` lacks
-    them; a window of `add_keychain` moves on when that is called again.
-
-    With `mempool` payments are told before they are in a block. In compact mode that takes every transaction that the
-    peers announce from then on, on mainnet some 300 MB a day: without it a payment shows once it is in a block. What a
-    reorganisation takes out of a block is unconfirmed again.
-
-    Synced is emitted when every block up to the tip was searched, the connected peers were heard, one of them has the
-    tip, the chain has the network's minimum work, and our clock agrees with the median of theirs within 70 minutes. It
-    is emitted again for the same tip when blocks were searched again, and when more heights have come to be disputed.
-
-    Raises ParameterError. Entering raises StoreError, InexpressibleError for entries that the mode cannot find,
-    NotRunningError where it is running already, KeychainMismatchError for another keychain of the same name. Where the
-    client ends by itself, as on a full disk, every method raises why, and so does leaving.
+    Raises:
+        ParameterError: A parameter is out of range, or two contradict each other.
+        StoreError: On entering, the database cannot be opened.
+        InexpressibleError: On entering, the mode cannot find some entries of the watch list.
+        KeychainMismatchError: On entering, the database has another keychain of the same name.
+        NotRunningError: On entering, the client is running already.
     """
 
     def __init__(
@@ -136,8 +116,9 @@ class LightClient:
         self.network = (
             watch.network if network is None else Network.named(network) if isinstance(network, str) else network
         )
+        """Network of the watch list."""
         if self.network != watch.network:
-            raise ParameterError(f"the watch list is of {watch.network}, not of {self.network}")
+            raise ParameterError(f"the watch list belongs to {watch.network}, not to {self.network}")
         self._addresses = named_peers(peers, self.network, discover=discover, proxy=proxy, knows=store is not None)
         self._clock = clock or Clock()
         switches = {"mempool": mempool, "keep_filters": keep_filters, "discover": discover, "rebuild": rebuild}
@@ -149,6 +130,7 @@ class LightClient:
         self._proxy = None if proxy is None else proxies.Proxy.parse(proxy)
         self._limits = limits or Limits()
         self.mode = Mode(mode)
+        """Mode that the user chose."""
         reach = Reach.NAMED if not discover else Reach.DIRECT if proxy is None else Reach.PROXIED
         self._options = Options(
             self.mode,
@@ -166,18 +148,19 @@ class LightClient:
         self._is_entering = False
 
     async def __aenter__(self) -> Self:
+        """Open the database and start to connect to peers. See the class for the errors."""
         if self._is_entering or (self._running is not None and not self._running.has_ended):
             raise NotRunningError("the client is running already")
         thread = futures.ThreadPoolExecutor(1, "spvfilter-store")
         self._watch.hold()
-        watch = self._watch.copy()  # what it learns is this run's
+        watch = self._watch.copy()  # it learns outpoints of this run only
         opening = thread.submit(lambda: runs.opened(self._path, watch, self._options, rebuild=self._rebuild))
         self._is_entering = True
         try:
             store, saved = await asyncio.shield(asyncio.wrap_future(opening))
             if not self._addresses and not saved.addresses and self._options.reach is Reach.PROXIED:
                 raise ParameterError(
-                    "DNS seeds are not asked through a proxy, and the database knows no address: name peers"
+                    "DNS seeds are not asked through a proxy, and the database has no address of a peer: name peers"
                 )
             addresses = list(dict.fromkeys(map(str, self._addresses)))
             self._running = runs.Running(
@@ -204,7 +187,7 @@ class LightClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave. Raises what ended the client by itself, unless another exception is on its way."""
+        """Stop the client. If it ended by itself and the block raised nothing, raises the reason."""
         assert self._running is not None
         try:
             await self._running.close()
@@ -216,106 +199,131 @@ class LightClient:
             self._running.hub.check()
 
     def _checked(self) -> Running:
-        """The present run. Raises NotRunningError, and what ended the client if it has ended by itself."""
+        """Return the current run. Raises NotRunningError, or the reason if the client ended by itself."""
         if self._running is None:
             raise NotRunningError("enter the client first: async with")
         self._running.check()
         return self._running
 
-    # What users do
+    # Reading
 
     @property
     def chain(self) -> HeaderChain:
-        """The best chain of headers. Raises NotRunningError."""
+        """Headers of the best chain. Raises NotRunningError if the client is not running."""
         return self._checked().engine.chain
 
     def events(self, since: int | None = None) -> EventStream:
-        """What happens, in order, until the client is left; a stream with a position of its own.
+        """Return a stream of events, in order, until the client is left.
 
-        Events of the books (WalletEvent: MatchFound, MatchConfirmed, MatchWithdrawn, BlockConnected, BlockDisconnected)
-        have a number, `event.sequence`, and are kept in the database: they survive restarts, and every stream gives
-        them with the same number. The number is an attribute of the event, so that it goes along wherever the event is
-        handed; `case MatchFound(match)` and comparisons know nothing of it. Progress, PeerChanged, PeerWarning,
-        FeeWarning and Synced tell of this run only, and have none.
+        Events of the wallet (`WalletEvent`) have a number, `sequence`, and stay in the database. All other events
+        belong to this run and have no number. At the end the stream raises the reason if the client ended by itself.
 
-        With `since` the stream gives the events that follow this number, of earlier runs, too: the number of the last
-        event that a program has dealt with, or `sequence` of a snapshot (`matches()`, `balance()`, `coins()`,
-        `history()`): the events then tell all that has changed after it, and nothing that it has. Without `since` it
-        begins behind the last event that any such stream of this run gave: at first that is where the run began; a loop
-        that was left and is begun again goes on; streams that are opened before anything is read give all the same.
-        `stream.sequence` is where a stream is.
+        The client never waits for a reader. A slow reader gets old wallet events from the database, which keeps at most
+        250,000 events of the last 30 days, but at least 10,000. A slow reader gets only the latest 100 unnumbered
+        events of each kind, and only the last `Progress`, `PeerChanged` and `Synced`.
 
-        Nobody needs to read: the client goes on, and what a stream has not read in time it reads from the database.
-        That keeps the latest 250,000 events and those of the last 30 days, but always 10,000. Of what has no number,
-        the latest 100 of a kind are held for those who lag, and only the last of Progress, PeerChanged and Synced.
+        Args:
+            since: Number of the last event that the program has processed, or `sequence` of a `Snapshot` or `Balance`.
+                The stream yields the events after it, also those of earlier runs. By default the stream continues
+                after the last event that any stream without `since` yielded in this run.
 
-        Raises ParameterError for a number that no event has yet, NotRunningError before the client was entered. The
-        stream raises EventGapError where events that it has not given are no longer kept: go on from a snapshot. After
-        the last event it raises what ended the client: StoreError, PeerError where every peer lied. One that lags when
-        the client is left ends where it is.
+        Raises:
+            ParameterError: No event has the number `since` yet.
+            NotRunningError: The client was never entered.
+            EventGapError: While reading, events after the position are no longer in the database. Read a snapshot, such
+                as `matches`, and continue from its `sequence`.
         """
         if self._running is None:
             raise NotRunningError("enter the client first: async with")
         last = self._running.engine.last_event
         if since is not None and not (isinstance(since, int) and 0 <= since <= last):
             raise ParameterError(
-                f"the number of an event is from 0 to {last} now, not {since!r}: is it one of another database?"
+                f"there is no event {since!r}: the last one is {last}; is the number that of another database?"
             )
         return EventStream(self._running.hub, since)
 
     async def bookmark(self, reader: str) -> int | None:
-        """Number of the last event that a reader has dealt with, as `set_bookmark` kept it; None if it has kept none.
+        """Return the number that `set_bookmark` kept for a reader, or None.
 
-        Raises ParameterError for a name that is no text, NotRunningError, StoreError.
+        Args:
+            reader: Name of the reader, chosen by the program.
+
+        Raises:
+            ParameterError: The name is not valid text.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
         """
         return await self._checked().bookmark(reader)
 
     async def set_bookmark(self, reader: str, sequence: int) -> None:
-        """Keep in the database how far a reader has come, for `events(since=await client.bookmark(reader))` in the next
-        run.
+        """Keep in the database the number of the last event that a reader has processed.
 
-        What it deals with before a crash and after its last bookmark it is given once more: at least once, never not at
-        all. A program with a database of its own keeps the number there, together with what it made of the event.
-        Raises ParameterError for a number that no event has yet and for a name that is no text, NotRunningError,
-        StoreError.
+        In the next run, `events(since=await client.bookmark(reader))` continues there. Delivery is at least once: after
+        a crash, events since the last bookmark are delivered again. A program with a database of its own should keep
+        the number there, in the same commit as the result of the event.
+
+        Args:
+            reader: Name of the reader, chosen by the program.
+            sequence: Number of the event.
+
+        Raises:
+            ParameterError: The name is not valid text, or no event has this number yet.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be written.
         """
         await self._checked().set_bookmark(reader, sequence)
 
     async def matches(self) -> Snapshot[MatchFound]:
-        """Every match there is: those of the best chain, lowest first, then those of the mempool; a snapshot for
-        `events(since=…)`.
+        """Return all matches: confirmed ones by ascending height, then unconfirmed ones.
 
-        Raises NotRunningError, StoreError.
+        `events(since=matches.sequence)` continues from this snapshot.
+
+        Raises:
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
         """
         return await self._checked().matches()
 
     async def wait_synced(self) -> Synced:
-        """Wait until every block up to the tip was searched, and return the Synced that says so; at once if that is so
-        now.
+        """Wait until every block up to the tip is searched, and return the `Synced` event of that tip.
 
-        What is wrong with peers meanwhile is logged as warnings, the first few of each wait: it may be what it waits
-        for. Raises NotRunningError if the client is left meanwhile, and what ends it otherwise.
+        Returns at once if that is the case now. Meanwhile the first five problems with peers are logged as warnings.
+
+        Raises:
+            NotRunningError: The client was left. If it ended by itself, raises the reason instead.
         """
         return await wait_synced(self._checked())
 
     async def wait_confirmed(self, txid: bytes, confirmations: int = 1) -> HistoryEntry:
-        """Wait until a transaction of the wallet (txid: 32 bytes, wire order) has so many confirmations; its entry of
-        the history.
+        """Wait until a transaction has enough confirmations, and return its entry of the history.
 
-        Confirmations count from blocks of the best chain: where a reorganisation takes its block out, the wait goes on.
-        One that was replaced is waited for, since a block may yet have it, and one that the wallet does not know, since
-        it may come.
+        The wait goes on through reorganizations. It also goes on while the transaction is replaced, as a block may
+        still contain it, and while the wallet does not know it, as it may still come.
 
-        Raises NotConfirmedError where it ended: a block has a rival of it, with as many confirmations as are waited
-        for; it was abandoned; it expired; or all peers refused it. Raises ParameterError, StoreError, NotRunningError
-        if the client is left meanwhile, and what ends it otherwise.
+        Args:
+            txid: Txid of the transaction, 32 bytes in wire order.
+            confirmations: Number of confirmations in the best chain, from 1.
+
+        Raises:
+            NotConfirmedError: The transaction was abandoned, has expired or was refused by all peers. Or a transaction
+                that conflicts with it has that many confirmations.
+            ParameterError: The txid or the number is not valid.
+            StoreError: The database cannot be read.
+            NotRunningError: The client was left. If it ended by itself, raises the reason instead.
         """
         return await wait_confirmed(self._checked(), txid, confirmations)
 
     async def balance(self, label: str | None = None, *, keychain: str | None = None) -> Balance:
-        """What the wallet has, by all that was told so far: everything, or the coins of a label or a keychain.
+        """Return the balance of the wallet, or of one label or keychain.
 
-        Raises NotRunningError, StoreError, ParameterError for an unknown keychain.
+        Args:
+            label: Count only coins of entries with this label.
+            keychain: Count only coins of the keychain with this name or label.
+
+        Raises:
+            ParameterError: The label is not valid text, or the wallet has no such keychain.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
         """
         return await self._checked().read(lambda views: views.balance(label, keychain=keychain))
 
@@ -327,7 +335,19 @@ class LightClient:
         limit: int | None = None,
         before: str | None = None,
     ) -> Snapshot[Coin]:
-        """Its unspent outputs, in pages, as WalletStore.coins. Raises NotRunningError, StoreError, ParameterError."""
+        """Return the unspent outputs of the wallet, latest first. See `Views.coins`.
+
+        Args:
+            label: Only entries of the watch list with this label.
+            keychain: Only the keychain with this name or label.
+            limit: Length of the page. By default there is one page with everything.
+            before: `cursor` of the last item of the page before, to get the next page.
+
+        Raises:
+            ParameterError: An argument is not valid, or the wallet has no such keychain.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
+        """
         return await self._checked().read(
             lambda views: views.coins(label=label, keychain=keychain, limit=limit, before=before)
         )
@@ -340,110 +360,136 @@ class LightClient:
         limit: int | None = DEFAULT_LIMIT,
         before: str | None = None,
     ) -> Snapshot[HistoryEntry]:
-        """Its transactions, in pages, as WalletStore.history. Raises NotRunningError, StoreError, ParameterError."""
+        """Return the transactions of the wallet, latest first. See `Views.history`.
+
+        Args:
+            label: Only entries of the watch list with this label.
+            keychain: Only the keychain with this name or label.
+            limit: Length of the page, or None for everything.
+            before: `cursor` of the last item of the page before, to get the next page.
+
+        Raises:
+            ParameterError: An argument is not valid, or the wallet has no such keychain.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
+        """
         return await self._checked().read(
             lambda views: views.history(label=label, keychain=keychain, limit=limit, before=before)
         )
 
     async def keychains(self) -> tuple[KeychainStatus, ...]:
-        """Its keychains, with what was used of them. Raises NotRunningError, StoreError."""
+        """Return the keychains of the wallet and which indexes were used. Raises NotRunningError, StoreError."""
         return await self._checked().read(lambda views: views.keychains())
 
     async def next_address(self, keychain: str | None = None) -> str:
-        """The address to give out next: the lowest one never used, of the keychain with a name or a label, by default
-        the first.
+        """Return the first address of a keychain that was never paid.
 
-        As WalletStore.next_address. Raises NotRunningError, StoreError, ParameterError if there is none.
+        Args:
+            keychain: Name or label of the keychain. By default the first keychain.
+
+        Raises:
+            ParameterError: There is no such keychain, all its addresses are used, or its scripts have no address.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
         """
         return await self._checked().read(lambda views: views.next_address(keychain))
 
     async def is_used(self, address: str) -> bool:
-        """Whether an output that pays this address was found.
+        """Return True if any output that pays an address was found.
 
-        Raises NotRunningError, StoreError, AddressError, WrongNetworkError.
+        Args:
+            address: Address of the client's network.
+
+        Raises:
+            AddressError: The text is not an address.
+            WrongNetworkError: The address belongs to another network.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
         """
         return await self._checked().read(lambda views: views.is_used(address))
 
     async def transaction(self, txid: bytes) -> HistoryEntry | None:
-        """One of its transactions by txid (32 bytes, wire order), or None. Raises NotRunningError, StoreError."""
+        """Return a transaction of the wallet, or None if the wallet does not know it.
+
+        Args:
+            txid: Txid of the transaction, 32 bytes in wire order.
+
+        Raises:
+            ParameterError: The txid does not have 32 bytes.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
+        """
         return await self._checked().read(lambda views: views.transaction(txid))
 
     @property
     def watch(self) -> WatchList:
-        """What is watched: while the client runs, with what the database knows; else the list that it was made with.
+        """The watch list: while the client runs, its own copy with the entries of the database.
 
-        It cannot be changed while the client runs: WatchListInUseError; see `add_addresses`, `remove` and `relabel`.
+        The copy is read-only and raises WatchListInUseError: use `add_addresses`, `remove` and `relabel`. When the
+        client is not running, this is the list that it was created with.
         """
         running = self._running
         return self._watch if running is None or running.is_left else running.engine.books.watch
 
     @property
     def tip_height(self) -> int:
-        """Height of the best chain's last block. Raises NotRunningError."""
+        """Height of the tip of the best chain. Raises NotRunningError if the client is not running."""
         return self._checked().engine.chain.height
 
     @property
     def searched_height(self) -> int:
-        """Up to here the blocks of the best chain were searched, but for those that were skipped (see `status`); -1 for
-        none.
+        """Blocks up to this height were searched, apart from the skipped blocks that `status` names; -1 for none.
 
-        Raises NotRunningError.
+        Raises NotRunningError if the client is not running.
         """
         return self._checked().engine.books.cursor
 
     @property
     def observed_fp_rate(self) -> float:
-        """The share of foreign transactions, in the blocks of this run, that a peer's BIP-37 filter let through; 0.0
-        before any.
+        """Share of foreign transactions that matched the BIP-37 filter, in the blocks of this run; 0.0 before any.
 
-        A transaction has a dozen elements or so, each of which is let through at about `fp_rate`. Raises
-        NotRunningError.
+        A transaction has about a dozen elements. Each of them matches by chance with probability `fp_rate`. Raises
+        NotRunningError if the client is not running.
         """
         filtered = self._checked().engine.books.filtered
         return filtered.false_positives / max(1, filtered.txs)
 
     def fee_floor(self) -> FeeFloor | None:
-        """The fee rate that the connected peers ask for, as their median; None if no peer has told.
+        """Return the lowest fee rate that the connected peers relay, or None if no peer has stated one.
 
-        Raises NotRunningError.
+        Raises NotRunningError if the client is not running.
         """
         return fee_floor(self._checked().engine.pool.connected())
 
     async def broadcast(
         self, raw_tx: bytes | Serializable, *, input_values: Iterable[int] | None = None, private: bool = False
     ) -> Broadcast:
-        """Send a transaction, and say what is known of it once a peer has taken it; events tell what follows.
+        """Send a transaction and wait until a peer has accepted it.
 
-        Taken means that a peer has it: it announces it, had it before, or fetched it and gives it back when it is
-        asked. One that does not answer that question is believed. Refused means that a peer says so (BIP-61 reject), or
-        fetched it and does not have it for 40 seconds. One that all have refused who were sent it is an error, is not
-        offered any more and counts as nothing (TxStatus.REFUSED); a peer that has it nevertheless is believed, and so
-        is a block, if anything of it is watched, or the block is fetched whole for something else: for its sake alone
-        none is, and it may be on its way. One that somebody has taken counts, whoever refuses it.
+        Later changes arrive as `BroadcastProgress` and `BroadcastChanged` events. The client announces the transaction
+        again, to every peer and in every run, until it is confirmed, replaced, abandoned, or 336 hours old. If the
+        wallet has the transaction already, the client announces it again and returns at once.
 
-        What of it concerns the list is a match of the mempool from the moment on in which a peer fetches it. It is
-        offered again, to every peer and in every run, every ten minutes until a peer announces it that did not get it
-        from us, then once a day, until a block has it or 336 hours have passed. BroadcastProgress tells what peers do
-        with it, BroadcastChanged what becomes of it. One that is in the books, in a block or waiting, is offered again,
-        but not waited for. It takes the place of unconfirmed ones that spend the same (see TxStatus): of those
-        broadcast here only the last is offered, and who waits for one that no peer has asked for yet gets a
-        TxConflictError. A parent that was refused for its fee is offered again with a child that pays for both.
+        If the fee is known and below `fee_floor`, the client emits a `FeeWarning`. The page "How the live client works"
+        of the documentation explains what counts as accepted and as refused.
 
-        `private` gives it to one peer first, in a connection made for it alone, through a circuit of its own where
-        there is a proxy (with Tor). If two connected peers announce it within two to four minutes, none is told of it,
-        and after a day without a block another stranger gets it; if not, all are told: one alone may lie. Without a
-        proxy that one peer sees our address. It is said of it that it was sent, not whether it is kept. PrivacyError
-        where that cannot be: a peer has a BIP-37 filter that matches it, peers have it already or a parent that nobody
-        else is known to have, every known address is connected, or nobody announces anything to us, without `mempool`.
+        Args:
+            raw_tx: The signed transaction, as bytes or as an object that serializes to them.
+            input_values: Value of each input in satoshi, in order. Needed only for a fee warning about foreign inputs.
+            private: True to send it first to one peer through a new connection, over Tor if there is a proxy.
 
-        FeeWarning is emitted if its fee is below `fee_floor()`. The fee is known where the wallet knows what every
-        input spends, or where `input_values` states it: satoshi, for each input in order. Otherwise there is no
-        warning, however low the fee is.
+        Returns:
+            The peers that have requested, echoed or refused the transaction so far.
 
-        Raises FormatError for a malformed one, TxConflictError where another transaction stands against it, in a block
-        or known to peers that refuse it, ParameterError for one that no block can have and for input values that cannot
-        be, TxRefusedError if every peer that was sent it refuses it, UselessPeerError if no peer fetches it in time,
-        PrivacyError, NotRunningError.
+        Raises:
+            FormatError: The bytes are not a transaction.
+            ParameterError: No block can contain the transaction, or the input values cannot be right.
+            TxConflictError: It conflicts with a confirmed transaction, with an unconfirmed one for which peers reject
+                it, or with a transaction that was broadcast later.
+            TxRefusedError: Every peer that received the transaction rejected it.
+            UselessPeerError: No peer requested the transaction in time.
+            PrivacyError: It cannot be sent privately; the message says why.
+            NotRunningError: The client is not running.
         """
         running = self._checked()
         tx = Transaction.parse(to_bytes(raw_tx))
@@ -452,25 +498,40 @@ class LightClient:
         return await running.broadcast(tx, values, is_private=private)
 
     async def abandon(self, txid: bytes) -> None:
-        """Give up an unconfirmed transaction that was broadcast here, its descendants, and those from here that it had
-        replaced.
+        """Stop broadcasting an own unconfirmed transaction, so that its coins can be spent again.
 
-        They are not offered again, and the coins that they spend can be spent. If a block has one anyway, it is
-        confirmed, if anything of it is watched, or the block is fetched whole for something else. Broadcasting it again
-        takes this back.
+        The wallet also abandons its descendants, and own transactions that it had replaced. A block may still contain
+        an abandoned transaction. The wallet then counts it as confirmed if it finds it: if the transaction matches an
+        entry, or if the block is downloaded whole for another reason. Another call of `broadcast` undoes this.
 
-        Raises ParameterError for one that is not unconfirmed, or not from here, NotRunningError.
+        Args:
+            txid: Txid of the transaction, 32 bytes in wire order.
+
+        Raises:
+            ParameterError: The transaction is not unconfirmed, or was not broadcast by this wallet.
+            NotRunningError: The client is not running.
         """
         await self._checked().abandon(txid)
 
-    # What is searched for, and where
+    # Changing the search
 
     async def add_address(
         self, address: str, label: str | None = None, *, from_height: int | None = None, birthday: int | None = None
     ) -> None:
-        """Watch another address, as `add_addresses`.
+        """Watch another address. See `add_addresses`.
 
-        Raises AddressError, ParameterError, NotRunningError, StoreError.
+        Args:
+            address: Address of the client's network.
+            label: Name that matches of the entry carry.
+            from_height: First block to search for it. By default the start of the client's search.
+            birthday: Search blocks from this time on, in seconds since 1970. Give either this or `from_height`.
+
+        Raises:
+            AddressError: The text is not an address of this network.
+            ParameterError: An argument is not valid.
+            InexpressibleError: The mode cannot find the entry.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be written. The client ends.
         """
         await self._add(lambda watch: watch.add_address(address, label), from_height, birthday)
 
@@ -481,19 +542,27 @@ class LightClient:
         from_height: int | None = None,
         birthday: int | None = None,
     ) -> None:
-        """Watch further addresses, or (address, label) pairs, all or none.
+        """Watch more addresses, all or none, and search blocks for them.
 
-        Blocks from a height or a birthday on are searched for them.
+        Blocks that were searched before are searched again for the new addresses, and `Synced` follows. An address
+        that is watched already gets the new label, and blocks that were skipped for it are searched. The method returns
+        when the addresses are in the database. Only then does the watch list or any filter contain them.
 
-        By default that is where the client's search began. If it is above the tip, the next block is the first. What
-        was searched already is searched again from there on, for the coins found now; Synced follows. An address that
-        is watched already gets the label, and is searched for where it was not. Returns when the addresses are stored;
-        until then neither the list nor any peer's filter has them.
+        Args:
+            addresses: Addresses, or pairs of an address and a label.
+            from_height: First block to search for them. By default the start of the client's search. A height above the
+                tip means the next block.
+            birthday: Search blocks from this time on, in seconds since 1970. Give either this or `from_height`.
 
-        Raises AddressError, ParameterError, InexpressibleError, NotRunningError, and StoreError, which ends the client.
+        Raises:
+            AddressError: A text is not an address of this network.
+            ParameterError: An argument is not valid.
+            InexpressibleError: The mode cannot find an entry.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be written. The client ends.
         """
         if isinstance(addresses, str):
-            raise TypeError("an iterable of addresses expected, not one string")
+            raise TypeError("addresses: expected an iterable of addresses, not a string; use add_address for one")
         more = WatchList.from_addresses(addresses, self.network)
         await self._add_all(more, from_height, birthday)
 
@@ -505,18 +574,38 @@ class LightClient:
         from_height: int | None = None,
         birthday: int | None = None,
     ) -> None:
-        """Watch another scriptPubKey, as `add_addresses`.
+        """Watch another scriptPubKey. See `add_addresses`.
 
-        Raises ParameterError, InexpressibleError, NotRunningError, StoreError.
+        Args:
+            script_pubkey: The script, as bytes.
+            label: Name that matches of the entry carry.
+            from_height: First block to search for it. By default the start of the client's search.
+            birthday: Search blocks from this time on, in seconds since 1970. Give either this or `from_height`.
+
+        Raises:
+            ParameterError: An argument is not valid.
+            InexpressibleError: The mode cannot find the entry.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be written. The client ends.
         """
         await self._add(lambda watch: watch.add_script(script_pubkey, label), from_height, birthday)
 
     async def add_pubkey(
         self, pubkey: bytes, label: str | None = None, *, from_height: int | None = None, birthday: int | None = None
     ) -> None:
-        """Watch another public key, as `add_addresses`.
+        """Watch the scripts of another public key. See `add_addresses`.
 
-        Raises ParameterError, InexpressibleError, NotRunningError, StoreError.
+        Args:
+            pubkey: The public key, 33 or 65 bytes.
+            label: Name that matches of the entry carry.
+            from_height: First block to search for it. By default the start of the client's search.
+            birthday: Search blocks from this time on, in seconds since 1970. Give either this or `from_height`.
+
+        Raises:
+            ParameterError: An argument is not valid.
+            InexpressibleError: The mode cannot find the entry.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be written. The client ends.
         """
         await self._add(lambda watch: watch.add_pubkey(pubkey, label), from_height, birthday)
 
@@ -528,9 +617,19 @@ class LightClient:
         from_height: int | None = None,
         birthday: int | None = None,
     ) -> None:
-        """Watch for the spend of another outpoint, as `add_addresses`.
+        """Watch for the transaction that spends an outpoint. See `add_addresses`.
 
-        Raises ParameterError, NotRunningError, StoreError.
+        Args:
+            outpoint: The outpoint, or its text TXID:INDEX.
+            label: Name that matches of the entry carry.
+            from_height: First block to search for it. By default the start of the client's search.
+            birthday: Search blocks from this time on, in seconds since 1970. Give either this or `from_height`.
+
+        Raises:
+            ParameterError: An argument is not valid.
+            InexpressibleError: The mode cannot find the entry.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be written. The client ends.
         """
         await self._add(lambda watch: watch.add_outpoint(outpoint, label), from_height, birthday)
 
@@ -546,46 +645,65 @@ class LightClient:
         self._searched_from(running, await running.ask(AddEntries(tuple(more.entries()), start, ways)))
 
     async def remove(self, *entries: EntryName) -> None:
-        """Watch entries no more: addresses, scriptPubKeys, outpoints, or what a line of a watch list's file has, such
-        as `pubkey:HEX`.
+        """Stop watching entries, and remove their matches from the wallet.
 
-        The books follow the list: what matched only these entries leaves balance, coins and history, as if they had
-        never been watched, and MatchWithdrawn(reason=REMOVED) tells of each match. What was broadcast here and is
-        unconfirmed stays, and in the history what had ended before (conflicted, abandoned, expired). An entry that is
-        added again is searched for anew. Returns when that is stored.
+        Balance, coins and history change as if the entries had never been watched. Each removed match is reported as
+        `MatchWithdrawn` with `Reason.REMOVED`. The wallet keeps own unconfirmed transactions, and transactions of the
+        history that are conflicted, abandoned or expired.
 
-        A script of a keychain is not removed alone.
+        The method returns when the change is in the database. If an entry is added again later, blocks are searched for
+        it again.
 
-        Raises ParameterError for an entry that is not watched, for a script of a keychain and if none is left,
-        NotRunningError, StoreError.
+        Args:
+            entries: Addresses, scriptPubKeys as bytes, outpoints, or lines of a watch list's file such as `pubkey:HEX`.
+
+        Raises:
+            ParameterError: An entry is not watched or belongs to a keychain, or no entry would be left.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be written. The client ends.
         """
         await self._checked().ask(RemoveEntries(named(entries, self.network)))
 
     async def relabel(self, entry: EntryName, label: str | None) -> None:
-        """Give an entry (as for `remove`) another label, or none; history and coins show it at once.
+        """Give an entry another label, which history and coins show at once.
 
-        Returns when that is stored.
+        The method returns when the change is in the database.
 
-        Raises ParameterError for an entry that is not watched or an invalid label, NotRunningError, StoreError.
+        Args:
+            entry: The entry; see `remove`.
+            label: The new label, or None to remove the label.
+
+        Raises:
+            ParameterError: The entry is not watched, or the label is not valid.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be written. The client ends.
         """
         await self._checked().ask(RelabelEntries(named([entry], self.network), label))
 
     async def rescan(self, *, from_height: int | None = None, birthday: int | None = None) -> int:
-        """Search blocks again for all that is watched, from a height or a birthday on, else all; the first height that
-        is searched.
+        """Search blocks again for all entries, for example after a start with a wrong birthday.
 
-        The wallet's start is then no higher than that. What is known stays and is not told again; what was overlooked
-        is found. Blocks above `searched_height` are searched anyway: from there on, or above the tip, this changes
-        nothing. Returns when that is stored, so that it goes on after a restart, and is not taken back if the wait is
-        cancelled; Synced follows when it is done.
+        Known matches stay and are not reported again. The start of the wallet moves down to the given start if it was
+        higher. Blocks above `searched_height` are searched anyway, so a start above it changes nothing. The method
+        returns when the request is in the database, so that it survives a restart. `Synced` follows at the end.
 
-        Raises ParameterError, NotRunningError, StoreError.
+        Args:
+            from_height: First block to search. By default all blocks.
+            birthday: Search blocks from this time on, in seconds since 1970. Give either this or `from_height`.
+
+        Returns:
+            The first height that is searched.
+
+        Raises:
+            ParameterError: An argument is not valid.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be written. The client ends.
         """
         running, start = self._checked(), check_start(from_height, birthday, self._clock.wall())
         return self._searched_from(running, await running.ask(Rescan(start)))
 
     def _searched_from(self, running: Running, first: object) -> int:
-        """Without a database, the next run begins there, too."""
+        """Return the first height to search. Without a database, the next run begins there as well."""
         assert isinstance(first, int)
         begun, given = running.engine.books.blocks.start, self._options.from_height
         lowest = given if self._options.birthday is None or begun is None else begun
@@ -594,16 +712,24 @@ class LightClient:
         return first
 
     async def status(self) -> ClientStatus:
-        """What the client knows of itself now, with the blocks that were searched for each entry.
+        """Return the state of the client, with the blocks that were searched for each entry.
 
-        Raises NotRunningError, StoreError.
+        Raises:
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
         """
         return await self._checked().status()
 
     async def searched_for(self, entry: EntryName) -> tuple[BlockRange, ...]:
-        """The blocks that were searched for an entry (as for `remove`).
+        """Return the blocks that were searched for an entry.
 
-        Raises ParameterError, NotRunningError, StoreError.
+        Args:
+            entry: The entry; see `remove`.
+
+        Raises:
+            ParameterError: The entry is not watched.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
         """
         wanted = named([entry], self.network)
         return await self._checked().read(lambda views: views.searched_for(wanted))

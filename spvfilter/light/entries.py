@@ -32,7 +32,7 @@ def named(entries: Iterable[EntryName], network: Network) -> tuple[tuple[EntryKi
         else:
             raise ParameterError(f"an entry is an address, a scriptPubKey or an outpoint, not {type(entry).__name__}")
     if not len(made):
-        raise ParameterError("no entry is named")
+        raise ParameterError("no entry is given")
     return tuple((kind, value) for kind, value, _ in made.entries())
 
 

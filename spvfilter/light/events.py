@@ -1,4 +1,4 @@
-"""What a light client reports: changes of the wallet's books, progress, peers. Values only."""
+"""Events and values that a light client reports: changes of the wallet, progress, peers, broadcasts."""
 
 from __future__ import annotations
 
@@ -15,80 +15,103 @@ from spvfilter.wallet.events import WalletEvent
 
 @public
 class Mode(StrEnum):
-    """How blocks are searched."""
+    """How a client searches blocks."""
 
     BIP37 = "bip37"
+    """BIP-37: peers filter the blocks. A peer sees a Bloom filter of the wallet and can leave a payment out."""
     COMPACT = "compact"
+    """Compact filters (BIP-157, BIP-158): the client filters. A peer sees only which blocks the client fetches."""
     AUTO = "auto"
-    """Compact where a peer serves it and the watch list can be said in it, else bip37."""
+    """COMPACT if a peer serves compact filters and they can find every entry of the watch list, else BIP37."""
 
 
 @public
 class Phase(StrEnum):
-    """What a light client is busy with."""
+    """Kind of data that the client is downloading."""
 
     HEADERS = "headers"
+    """Block headers, 80 bytes each."""
     FILTER_HEADERS = "filter headers"
+    """Headers of compact filters (BIP-157), which show whether peers agree about the filters."""
     FILTERS = "filters"
+    """Compact filters, and the blocks that match them."""
     BLOCKS = "blocks"
+    """Blocks that peers filter by BIP-37."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`done` of `total` headers or blocks; the total may grow, and `done` reaches it."""
+    """Progress of the phase that the client is in. `total` may grow; at the end of the phase, `done` equals it."""
 
     phase: Phase
+    """The phase."""
     done: int
+    """Number of headers or blocks that are done."""
     total: int
+    """Number of headers or blocks that are known to be due."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """Every block up to this one, the tip of the best chain, was searched.
+    """The client has searched every block up to the tip of the best chain.
 
-    `peers` (HOST:PORT) are those on whose word that rests. Up to `proven_height` two independent peers agreed on the
-    filter headers; -1 if on none, as always with BIP-37. In the ranges of `disputed` (first and last height) peers
-    differed, and either no block decided, or the one that contradicted is gone and its filters were not compared. The
-    blocks in the ranges of `skipped` were not searched for all entries of the watch list, since the search began above
-    them: `rescan` does it.
+    The event comes once for each tip. It comes again for the same tip in two cases:
 
-    It may be told again for the same tip: after blocks were searched again, and where more heights have come to be
-    disputed than it told, with growing pauses. What is disputed no more is told with the next tip, and by `status()` at
-    once.
+    - Blocks were searched again, for new entries or by `LightClient.rescan`.
+    - More heights are disputed than the last event named. The pauses before such events double, from two seconds to
+      five minutes.
+
+    When a dispute ends, the next tip's event no longer names it. `LightClient.status` shows that at once.
     """
 
     height: int
+    """Height of the tip."""
     hash: bytes
+    """Block hash of the tip, 32 bytes in wire order."""
     peers: tuple[str, ...] = ()
+    """Peers that the result rests on, as HOST:PORT."""
     proven_height: int = -1
+    """Two independent peers agreed on the filter headers up to this height; -1 if none did, as always with BIP-37."""
     disputed: tuple[tuple[int, int], ...] = ()
+    """Ranges of heights (first, last) where peers disagree about filters.
+
+    No block has settled the dispute, or a peer of it left before its filters were compared.
+    """
     skipped: tuple[tuple[int, int], ...] = ()
+    """Ranges of heights (first, last) that were not searched for every entry, as the search began above them.
+
+    `LightClient.rescan` searches them.
+    """
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class PeerChanged:
-    """Blocks come from another peer now, HOST:PORT; None while there is none."""
+    """The client now downloads blocks from another peer, or from none."""
 
     address: str | None
+    """HOST:PORT of the peer; None while there is no peer."""
     user_agent: str = ""
-    """What it calls itself, escaped."""
+    """User agent that the peer states, with control characters escaped."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class PeerWarning:
-    """A peer did what it must not; `banned` tells whether that is a proven lie: its address is not tried for a day."""
+    """A peer failed or broke a rule, or the peers showed a problem, such as a wrong clock of this machine."""
 
     address: str
+    """HOST:PORT of the peer."""
     error: Exception
+    """The problem. A `LieError` has the kind of lie as its `cause`."""
     banned: bool
+    """True if the peer's own messages or a block prove a lie. The client then avoids the address for a day."""
 
     @property
     def cause(self) -> str:
-        """What went wrong, in words without the address."""
+        """The problem in words, without the peer's address."""
         said = str(self.error).removeprefix(f"{self.address}: ")
         if isinstance(self.error, OSError):
             # asyncio's own words repeat the address
@@ -102,94 +125,101 @@ class PeerWarning:
 @public
 @dataclass(frozen=True, slots=True)
 class FeeFloor:
-    """The fee rate below which the median of `peers` peers takes no transaction (BIP-133)."""
+    """The lowest fee rate that peers relay: the median of the rates that they state (BIP-133)."""
 
     rate: int
-    """Satoshi per 1,000 virtual bytes."""
+    """Fee rate in satoshi per 1,000 virtual bytes."""
     peers: int
-    """That have told."""
+    """Number of peers, at most one of each network group, that the median is made of."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class FeeWarning:
-    """The fee of a transaction that was broadcast is below the floor: at least half of the peers that told will not
-    pass it on.
-    """
+    """A broadcast transaction pays less than the fee floor. At least half of the peers will not relay it."""
 
     txid: bytes
+    """Txid of the transaction, 32 bytes in wire order."""
     rate: int
-    """That it pays: satoshi per 1,000 virtual bytes, rounded down."""
+    """Fee rate of the transaction in satoshi per 1,000 virtual bytes, rounded down."""
     floor: FeeFloor
+    """The fee floor at that moment."""
 
 
 @public
 class BroadcastStep(StrEnum):
-    """What a peer did with a transaction that was broadcast here."""
+    """Reaction of a peer to a broadcast transaction."""
 
     SENT = "sent"
-    """It fetched it from us; whether it keeps it is not known yet."""
+    """The peer requested the transaction and received it. Whether the peer keeps it is not known yet."""
     ECHOED = "echoed"
-    """It has it, and did not get it from us: the network passes it on."""
+    """The peer has the transaction from another node: the network relays it."""
     REFUSED = "refused"
-    """It says so (BIP-61), or does not have it 40 s after it was sent it."""
+    """The peer rejected the transaction (BIP-61), or still lacked it 40 s after it received it."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class BroadcastProgress:
-    """A peer was given a transaction of ours, has it from others, or refuses it; told once for each peer and step in a
-    run.
+    """A peer requested, echoed or refused a broadcast transaction.
 
-    After a reorganisation peers are offered it again: that they have it from others is then told again.
+    Each peer and step is reported once in a run. After a reorganization the client announces the transaction again, and
+    `ECHOED` may come again.
     """
 
     txid: bytes
+    """Txid of the transaction, 32 bytes in wire order."""
     peer: str
-    """HOST:PORT."""
+    """HOST:PORT of the peer."""
     step: BroadcastStep
+    """Reaction of the peer."""
     reason: str = ""
-    """Of a refusal: the peer's words, escaped."""
+    """The peer's reason if it refused the transaction, with control characters escaped."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class BroadcastChanged:
-    """What became of a transaction that was broadcast here.
+    """The status of a broadcast transaction changed.
 
-    After PENDING and REPLACED it may change again, by a reorganisation always.
+    `PENDING` and `REPLACED` may still change. After a reorganization every status may.
     """
 
     txid: bytes
+    """Txid of the transaction, 32 bytes in wire order."""
     status: TxStatus
+    """The new status."""
     by: bytes | None = None
-    """Txid of what replaced it or conflicts with it."""
+    """Txid of the transaction that replaced it or conflicts with it, 32 bytes in wire order."""
 
 
 @public
 class Refusal(NamedTuple):
-    """Why a peer does not take a transaction."""
+    """A peer that refused a transaction, and its reason."""
 
     peer: str
-    """HOST:PORT."""
+    """HOST:PORT of the peer."""
     reason: str
+    """The peer's reason, with control characters escaped."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Broadcast:
-    """What is known of a transaction that was broadcast here: peers, HOST:PORT, of this run.
+    """State of a broadcast transaction: how each peer of this run has reacted so far.
 
-    BroadcastProgress tells what follows.
+    Later changes arrive as `BroadcastProgress` events.
     """
 
     txid: bytes
+    """Txid of the transaction, 32 bytes in wire order."""
     sent: tuple[str, ...] = ()
-    """Peers that fetched it from us."""
+    """Peers that requested and received the transaction, as HOST:PORT."""
     echoed: tuple[str, ...] = ()
-    """Peers that have it, and did not get it from us."""
+    """Peers that have the transaction from another node, as HOST:PORT."""
     refused: tuple[Refusal, ...] = ()
-    """Peers that do not take it; one of them proves nothing."""
+    """Peers that refused the transaction. A single refusal proves nothing."""
 
 
 Event = WalletEvent | Progress | Synced | PeerChanged | PeerWarning | FeeWarning | BroadcastProgress | BroadcastChanged
+"""Everything that `LightClient.events` yields: numbered events of the wallet, and unnumbered events of this run."""

@@ -10,36 +10,50 @@ from spvfilter.errors import InvalidHeaderError, LieError, ProofError
 
 @public
 class Lie(StrEnum):
-    """The `cause` of a LieError. Of proofs and headers the errors have names of their own:
+    """Kind of lie that a peer told: the `cause` of a `LieError`.
 
-    ProofError, InvalidHeaderError.
+    A false merkle proof raises `ProofError` instead, and a false header raises `InvalidHeaderError`.
     """
 
     UNASKED_BLOCK = "a block nobody asked for"
+    """The peer sent a block that the client had not requested."""
     BLOCK_OUT_OF_ORDER = "a block out of the order asked for"
+    """The peer sent blocks in another order than the client requested them."""
     WITHHELD_TX = "a proved transaction that was not sent"
+    """The merkle proof contains a matched transaction that the peer did not send."""
     UNPROVED_TX = "a transaction that the block's proof does not prove"
+    """The peer sent a transaction that the merkle proof of its block does not contain."""
     UNASKED_TX = "a transaction nobody asked for"
+    """The peer sent an unconfirmed transaction that the client had not requested."""
     FILTERED_OUT_TX = "a transaction that the filter does not match"
-    OMITTED_TX = "a transaction of ours that another peer proved"
+    """The peer sent a transaction that the loaded BIP-37 filter does not match."""
+    OMITTED_TX = "a transaction of the wallet, proved by another peer"
+    """The peer left out a transaction of the wallet. Another peer proved that the block contains it."""
     FALSE_BLOCK = "a block that is not what its header commits to"
+    """The transactions or the witnesses of the block do not match its header."""
     IMPOSSIBLE_TX = "a transaction that no block can have"
+    """The transaction breaks a consensus rule, such as the limit of 21 million bitcoins."""
     UNASKED_FILTER = "a compact filter or filter headers nobody asked for"
+    """The peer sent compact filters or filter headers that the client had not requested."""
     FALSE_FILTER = "a compact filter that is not what its header commits to"
+    """The hash of the filter does not match the filter header."""
     FALSE_FILTER_HEADER = "a filter header that commits to a false filter"
+    """The filter header is not the known one, or its block shows that the filter is false."""
     CONTRADICTION = "filter headers that contradict what it said before"
+    """The peer sent other filter headers than before for the same blocks."""
     MALFORMED = "a message that cannot be read"
+    """The peer sent a message that cannot be parsed."""
 
 
-# no honest peer does this, and no damaged line makes it look so: checksums are right
+# no honest peer does this, and no damaged connection can cause it, as the checksums are right
 _LIES = (LieError, ProofError, InvalidHeaderError)
 _UNPROVEN = frozenset((Lie.WITHHELD_TX, Lie.BLOCK_OUT_OF_ORDER, Lie.UNASKED_TX, Lie.UNPROVED_TX, Lie.FILTERED_OUT_TX))
 
 
 def is_lie(error: Exception) -> bool:
-    """Whether an error proves that a peer lied.
+    """True if an error proves that a peer lied.
 
-    A message may be lost on the way: a byte flipped in its command makes it one that nobody knows. What is missing, or
-    looks wrong for lack of another message, proves nothing.
+    A damaged byte can turn a message into an unknown one, so messages can get lost. An error that a lost message
+    explains proves nothing.
     """
     return isinstance(error, _LIES) and not (isinstance(error, LieError) and error.cause in _UNPROVEN)

@@ -290,7 +290,8 @@ class Running:
         if call.done():
             return call.result()
         call.cancel()
-        raise UselessPeerError(f"of {len(self.engine.pool.connected())} connected peers none takes the transaction")
+        peers = len(self.engine.pool.connected())
+        raise UselessPeerError(f"none of the {peers} connected peers accepts the transaction")
 
     async def abandon(self, txid: bytes) -> None:
         """Give up a transaction of ours; wait until that is stored. Raises ParameterError."""
@@ -340,7 +341,7 @@ class Running:
         def keep(store: Store) -> None:
             last = store.events.log.last
             if not isinstance(sequence, int) or not 0 <= sequence <= last:
-                raise ParameterError(f"the number of an event is from 0 to {last} now, not {sequence!r}")
+                raise ParameterError(f"there is no event {sequence!r}: the last one is {last}")
             store.commit(Batch(notes={name: b"%d" % sequence}))
 
         await self.in_store(keep)
@@ -445,5 +446,5 @@ def _bookmark_of(reader: str) -> str:
     Raises ParameterError for a name that is no text.
     """
     if not isinstance(reader, str) or any(0xD800 <= ord(char) < 0xE000 for char in reader):  # UTF-8 has no surrogates
-        raise ParameterError(f"the name of a reader is text without surrogates, not {str(reader)[:80]!r}")
+        raise ParameterError(f"the name of a reader must be text without surrogates, not {str(reader)[:80]!r}")
     return BOOKMARK_NOTE + reader

@@ -1,4 +1,4 @@
-"""ClientStatus: what a light client knows of itself at one moment."""
+"""ClientStatus: the state of a light client at one moment."""
 
 from __future__ import annotations
 
@@ -15,44 +15,45 @@ class PeerStatus:
     """A connected peer that has completed the handshake."""
 
     address: str
-    """HOST:PORT."""
+    """HOST:PORT of the peer."""
     user_agent: str
-    """What it calls itself, escaped."""
+    """User agent that the peer states, with control characters escaped."""
     services: int
-    """Bits of wire.Service."""
+    """Service bits of the peer's version message; `wire.Service` names them."""
     height: int
-    """Of the highest block of the best chain that it is known to have; -1 for none."""
+    """Height of the highest block of the best chain that the peer is known to have; -1 for none."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class ClientStatus:
-    """The state of a LightClient.
+    """The state of a `LightClient` at one moment.
 
-    Heights and ranges of blocks are of one commit, the one that views of that moment show.
+    All heights and ranges of blocks belong to one commit of the database.
     """
 
     mode: Mode
-    """As it was asked for."""
+    """Mode that the user chose."""
     way: Mode | None
-    """How blocks are searched at present, `compact` or `bip37`; None while that depends on peers."""
+    """Mode that the client uses now, `COMPACT` or `BIP37`; None while `AUTO` waits for peers."""
     tip_height: int
-    """Of the best chain."""
+    """Height of the tip of the best chain."""
     searched_height: int
-    """Up to which blocks have been searched, but for those that were skipped; -1 for none."""
+    """Blocks up to this height were searched, apart from the `skipped` ones; -1 for none."""
     is_synced: bool
-    """Whether Synced was told for this tip."""
+    """True if the client has reported `Synced` for the current tip."""
     peers: tuple[PeerStatus, ...]
+    """Connected peers."""
     proven_height: int
-    """Up to which two independent peers agreed on the filter headers; -1 for none."""
+    """Two independent peers agreed on the filter headers up to this height; -1 for none."""
     disputed: tuple[BlockRange, ...]
-    """Where peers differ about compact filters: undecided, or not compared (yet)."""
+    """Blocks whose filters peers disagree about, or whose filters were not compared yet after such a dispute."""
     start_height: int | None
-    """Where the wallet's first search began, or a lower `rescan`; None before."""
+    """Height at which the wallet's first search began, or a lower start of `rescan`; None before the first."""
     searched: tuple[SearchedEntries, ...]
-    """For which entries, in the order in which they were added, which blocks were searched."""
+    """Blocks that were searched for each group of entries, in the order in which the entries were added."""
 
     @property
     def skipped(self) -> tuple[BlockRange, ...]:
-        """The blocks up to `searched_height` that were not searched for all entries."""
+        """Blocks up to `searched_height` that were not searched for every entry."""
         return join(each for entries in self.searched for each in entries.skipped)

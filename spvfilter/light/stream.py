@@ -165,8 +165,9 @@ class EventHub:
 
 @public
 class EventStream:
-    """An iterator of events with a position of its own; a wait that is cancelled loses none, and the next one goes
-    on.
+    """An asynchronous iterator of events with a position of its own; `LightClient.events` returns it.
+
+    A cancelled wait loses no event: the next wait yields it.
     """
 
     def __init__(self, hub: EventHub, since: int | None = None) -> None:
@@ -177,16 +178,18 @@ class EventStream:
 
     @property
     def sequence(self) -> int:
-        """Number of the last event that was given, or before which the stream began:
+        """Number of the last event that the stream yielded, or of the last event before its start.
 
-        `events(since=…)` goes on behind it.
+        A new stream from `events(since=stream.sequence)` continues here.
         """
         return self._at.sequence
 
     def __aiter__(self) -> Self:
+        """Return the stream itself."""
         return self
 
     async def __anext__(self) -> Event:
+        """Wait for the next event. The iteration ends when the client has been left."""
         hub = self._hub
         while True:
             changed, at = hub.changed, self._at
@@ -211,4 +214,4 @@ class EventStream:
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """Nothing is left open; for contextlib.aclosing."""
+        """Do nothing: a stream holds no resources. The method exists for `contextlib.aclosing`."""

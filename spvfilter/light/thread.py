@@ -198,9 +198,9 @@ class ClientThread:
         """
         loop = self._loop
         if not self.is_here:
-            raise NotRunningError("the client runs in the process that has entered it, not in its children")
+            raise NotRunningError("the client runs in another process: a forked child needs a client of its own")
         if threading.current_thread() is self._thread:
-            raise NotRunningError("the client cannot be waited for in its own thread")
+            raise NotRunningError("the client cannot be called from its own thread, as it would wait for itself")
         if loop is None or self._is_told:
             raise NotRunningError("the client was left")
         call = Call(start)
@@ -213,7 +213,7 @@ class ClientThread:
                 if not self._thread.is_alive() and not call.wait(0):
                     raise NotRunningError("the client was left")
                 if deadline is not None and time.monotonic() >= deadline:
-                    raise TimeoutError("the time for it has passed")
+                    raise TimeoutError("the time of timeout() is over")
             return call.result()
         except BaseException as error:
             self._give_up(loop, call)

@@ -46,9 +46,9 @@ async def wait_confirmed(running: Running, txid: bytes, confirmations: int) -> H
     we broadcast.
     """
     if not isinstance(txid, bytes) or len(txid) != 32:
-        raise ParameterError(f"a txid has 32 bytes; this is {reprlib.repr(txid)}")
+        raise ParameterError(f"a txid must have 32 bytes, not be {reprlib.repr(txid)}")
     if not isinstance(confirmations, int) or confirmations < 1:
-        raise ParameterError(f"confirmations are at least 1, not {confirmations!r}")
+        raise ParameterError(f"confirmations must be at least 1, not {confirmations!r}")
     seen: tuple[int, int] | None = None
     while True:
         running.check()

@@ -458,5 +458,5 @@ def test_no_thread_is_left_when_the_client_was_left(
 
 def test_a_child_of_fork_neither_hangs_nor_harms_the_client(served: Served, tmp_path: Path) -> None:
     ran = program(served, tmp_path, FORK)
-    said = "NotRunningError the client runs in the process that has entered it, not in its children\nleft\n"
+    said = "NotRunningError the client runs in another process: a forked child needs a client of its own\nleft\n"
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, f"{said}True\n1\n", "")

@@ -296,7 +296,7 @@ async def test_a_keychain_that_is_not_given_ends_the_client_only_where_it_must_m
             assert await indexes(client) == [19]
             assert client.watch.label(0) == "savings"
         pay(node, 25)
-        with pytest.raises(KeychainError, match="nothing derives it: add_keychain"):
+        with pytest.raises(KeychainError, match="nothing can derive it: call add_keychain"):
             async with client_of(WatchList(REGTEST), node, "compact", path) as client:
                 await indexes(client)
         async with client_of(wallet(), node, "compact", path) as client:

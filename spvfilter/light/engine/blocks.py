@@ -128,7 +128,7 @@ class BlockRequests:
         """
         lacking = next((peer for peer in self._context.pool.ready() if peer in wanted.lacking), None)
         if lacking is not None:
-            error = UselessPeerError(f"does not have block {wanted.height} of the chain that it has")
+            error = UselessPeerError(f"does not have block {wanted.height}, which is in its own chain")
             self._context.pool.drop(lacking, error, self._context.now)
             self._context.changed()
 
@@ -211,8 +211,8 @@ def _flaw(raw: bytes, must_have_witness: bool) -> Exception | None:
     for span in walk_block(raw):
         if not are_amounts(raw, span):
             told = (
-                f"block {hash_to_hex(block_hash)}: the outputs of transaction {hash_to_hex(txid(raw, span))} are no"
-                " amounts"
+                f"block {hash_to_hex(block_hash)}: the output values of transaction {hash_to_hex(txid(raw, span))} are"
+                " out of range"
             )
             return LieError(told, cause=Lie.IMPOSSIBLE_TX)
     if must_have_witness and _is_stripped(raw):

@@ -136,7 +136,7 @@ class BloomLink:
         self._close()
         if len(flight.blocks) < len(flight.wanted):
             height, block_hash = flight.wanted[len(flight.blocks)]
-            raise UselessPeerError(f"does not send block {height}, {hash_to_hex(block_hash)}, of the chain that it has")
+            raise UselessPeerError(f"did not send block {height}, {hash_to_hex(block_hash)}, which is in its own chain")
         self._flights.remove(flight)
         flight.then(flight.blocks, flight.whole)
 
@@ -152,7 +152,7 @@ class BloomLink:
             if not any(block_hash == wanted for _, wanted in flight.wanted):
                 raise LieError(f"block {hash_to_hex(block_hash)}", cause=Lie.UNASKED_BLOCK)
             raise LieError(
-                f"block {hash_to_hex(block_hash)} where {hash_to_hex(expected)} is due", cause=Lie.BLOCK_OUT_OF_ORDER
+                f"block {hash_to_hex(block_hash)} instead of {hash_to_hex(expected)}", cause=Lie.BLOCK_OUT_OF_ORDER
             )
         proof = message.verify()
         block = ScannedBlock(height, block_hash, total=proof.total, time=message.header.time)
@@ -179,8 +179,8 @@ class BloomLink:
         current.size += len(tx.raw)
         if current.size > MAX_BLOCK_WEIGHT:
             told = (
-                f"{hash_to_hex(tx.txid)} with others of block {current.block.height}: {current.size:,} bytes, more than"
-                " a block can have"
+                f"{hash_to_hex(tx.txid)} and others of block {current.block.height}: {current.size:,} bytes, more than"
+                " a block can contain"
             )
             raise LieError(f"transaction {told}", cause=Lie.IMPOSSIBLE_TX)
         current.raws[tx.txid] = tx.stripped
@@ -205,7 +205,7 @@ class BloomLink:
             self._doubtful_size += len(raw) if in_block else 0
             if self._doubtful_size > MAX_DOUBTFUL_SIZE:
                 raise UselessPeerError(
-                    f"sends {self._doubtful_size:,} bytes of transactions that its filter does not match"
+                    f"sent {self._doubtful_size:,} bytes of transactions that the filter does not match"
                 )
             return
         raise LieError(f"transaction {hash_to_hex(Transaction.parse(raw).txid)}", cause=Lie.FILTERED_OUT_TX)
@@ -232,7 +232,7 @@ class BloomLink:
             self.judge(raw, in_block=True)
             if not are_amounts(raw, Transaction.parse(raw).span):
                 where = f"{hash_to_hex(proved.txid)} of block {current.block.height}"
-                raise LieError(f"the outputs of transaction {where} are no amounts", cause=Lie.IMPOSSIBLE_TX)
+                raise LieError(f"the output values of transaction {where} are out of range", cause=Lie.IMPOSSIBLE_TX)
             found.append(FoundTx(proved.position, raw))
         current.block.txs = found
         if not current.proof.ambiguous and not current.proof.trusted_with(tx.raw for tx in found):

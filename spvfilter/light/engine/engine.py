@@ -400,7 +400,7 @@ class Engine:
         context = self._context
         pool = context.pool
         if pool.exhausted(context.now):
-            context.out.end(UselessPeerError("no peer is left: every one of them lied"))
+            context.out.end(UselessPeerError("no peer is left, as every peer lied: name other peers"))
             return
         pool.advance(context.now)
         self.changes.advance()

@@ -39,5 +39,5 @@ def check_addition(watch: WatchList, ways: frozenset[Mode], mode: Mode) -> None:
     if mode is Mode.AUTO and len(ways) == 1 and not ways & ways_of(watch):
         (way,) = ways
         raise InexpressibleError(
-            f"only {way} can find this, and it cannot find all that is watched already: use two clients", ()
+            f"only mode {way} can find this entry, but it cannot find all earlier entries: use two clients", ()
         )

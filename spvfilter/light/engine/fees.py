@@ -51,10 +51,10 @@ def check_input_values(tx: Transaction, input_values: Sequence[int] | None) -> N
     if input_values is None:
         return
     if len(input_values) != len(tx.inputs):
-        raise ParameterError(f"input_values: {len(input_values)} of {len(tx.inputs)} inputs")
+        raise ParameterError(f"input_values: {len(input_values)} values for {len(tx.inputs)} inputs")
     wrong = next((value for value in input_values if not 0 <= value <= MAX_MONEY), None)
     if wrong is not None:
-        raise ParameterError(f"input_values: not an amount in satoshi: {wrong}")
+        raise ParameterError(f"input_values: {wrong} is not an amount in satoshi")
     spent, made = sum(input_values), sum(output.value for output in tx.outputs)
     if spent < made:
         raise ParameterError(f"input_values: the inputs have {spent} satoshi, less than the {made} of the outputs")

@@ -315,7 +315,7 @@ class FilterHeaders:
                 first <= height < first + len(headers) // 32
                 and headers[32 * (height - first) : 32 * (height - first) + 32] != known
             ):
-                raise LieError(f"filter header {height} is not the one that is known", cause=Lie.FALSE_FILTER_HEADER)
+                raise LieError(f"filter header {height} is not the known one", cause=Lie.FALSE_FILTER_HEADER)
 
     # Hearing
 
@@ -484,7 +484,7 @@ class FilterHeaders:
         if not self._reaches(case.height, case.block_hash):
             return
         lie = LieError(
-            f"the filter of block {case.height} {reason or 'is not what the block makes'}",
+            f"the filter of block {case.height} {reason or 'differs from the filter that the block gives'}",
             cause=Lie.FALSE_FILTER_HEADER,
         )
         if outcome in (Outcome.THEIRS_FALSE, Outcome.BOTH_FALSE):
@@ -545,7 +545,7 @@ class FilterHeaders:
         )
         blocks = f"block {height} and of {MAX_UNDECIDED} before it"
         error = UselessPeerError(
-            f"commits to another filter of {blocks} than other peers, and no block decides which are true"
+            f"commits to other filters than its peers for {blocks}, and no block shows which are true"
         )
         assert standing.apart is not None
         standing.apart.is_ended, standing.apart.resumed, vouching = True, until, self.vouching(height)

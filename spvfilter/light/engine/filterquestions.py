@@ -181,7 +181,7 @@ class FilterQuestions:
             raise LieError(f"filter headers {where}", cause=Lie.UNASKED_FILTER)
         if len(message.filter_hashes) != due:
             raise LieError(
-                f"{len(message.filter_hashes)} filter headers {where}, where {due} are due", cause=Lie.UNASKED_FILTER
+                f"{len(message.filter_hashes)} filter headers {where} instead of {due}", cause=Lie.UNASKED_FILTER
             )
         del self._of(peer).ranges[message.stop_hash]
         self._context.pool.answered(peer, ("cfheaders", message.stop_hash), self._context.now)
@@ -194,7 +194,7 @@ class FilterQuestions:
             raise LieError(f"filter checkpoints up to block {hash_to_hex(message.stop_hash)}", cause=Lie.UNASKED_FILTER)
         if len(message.filter_headers) != due:
             raise LieError(
-                f"{len(message.filter_headers)} filter checkpoints where {due} are due", cause=Lie.UNASKED_FILTER
+                f"{len(message.filter_headers)} filter checkpoints instead of {due}", cause=Lie.UNASKED_FILTER
             )
         del self._of(peer).checkpoints[message.stop_hash]
         self._context.pool.answered(peer, ("cfcheckpt", message.stop_hash), self._context.now)

@@ -70,9 +70,7 @@ class Outcomes:
         if pending is not None and (later := books.unconfirmed.sent.replaced_by(txid)) is not None:
             self.answer(
                 own,
-                TxConflictError(
-                    f"it spends what {_name(later)} spends, which was broadcast later: it is {status}", later
-                ),
+                TxConflictError(f"it conflicts with {_name(later)}, which was broadcast later: it is {status}", later),
             )
         if status is own.status:
             return
@@ -82,7 +80,7 @@ class Outcomes:
             return  # if not by ours, by what anybody may have invented: what peers do with ours tells
         if status is TxStatus.CONFLICTED:
             height = None if ended is None else ended.height
-            self.answer(own, TxConflictError(f"it spends what {_name(by)} spends: it is {status}", by, height))
+            self.answer(own, TxConflictError(f"it conflicts with {_name(by)}: it is {status}", by, height))
         elif status is TxStatus.ABANDONED:
             self.answer(own, TxConflictError("it was abandoned"))
         elif status is not TxStatus.PENDING:
@@ -107,7 +105,7 @@ class Outcomes:
             self.answer(own, own.known())
         elif is_late:
             peers = len(self._context.pool.connected())
-            self.answer(own, UselessPeerError(f"of {peers} connected peers none takes the transaction"))
+            self.answer(own, UselessPeerError(f"none of the {peers} connected peers accepts the transaction"))
             return False
         return True
 
@@ -128,19 +126,17 @@ class Outcomes:
             self.answer(own, own.known())
             return False
         for address in own.left:
-            own.refused.setdefault(address, "it ended the connection when it was sent it")
+            own.refused.setdefault(address, "the peer disconnected after it received the transaction")
         shorten(own.refused)
         books, txid = self._context.books, own.tx.txid
         rivals = (each for outpoint in own.tx.inputs for each in books.unconfirmed.spenders(outpoint) if each != txid)
         rival = next(rivals, None)
         told = "; ".join(f"{peer}: {reason}" for peer, reason in own.refused.items())
         if rival is not None:
-            answer: Exception = TxConflictError(
-                f"it spends what {_name(rival)} spends, and peers refuse it: {told}", rival
-            )
+            answer: Exception = TxConflictError(f"it conflicts with {_name(rival)}, and peers reject it: {told}", rival)
         else:
             answer = TxRefusedError(
-                f"every peer that was sent the transaction refuses it: {told}", tuple(own.refused.items())
+                f"every peer that received the transaction rejected it: {told}", tuple(own.refused.items())
             )
         self.answer(own, answer)
         if txid in books.unconfirmed.pending:

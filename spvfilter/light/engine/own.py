@@ -132,7 +132,7 @@ class OwnTxs:
             if not other.is_recorded and any(
                 not each.isdisjoint(tx.inputs) for each in self._spent_for(other.tx, but=tx.txid)
             ):
-                why = f"it spends what {hash_to_hex(tx.txid)} spends, which was broadcast before anybody asked for it"
+                why = f"it conflicts with {hash_to_hex(tx.txid)}, which was broadcast before a peer requested this one"
                 self._outcomes.answer(other, TxConflictError(why, tx.txid))
                 self.forget(other)
 
@@ -420,7 +420,7 @@ class OwnTxs:
             self._next_at = min(self._next_at, offer.next_probe)
             self._context.changed()
         else:
-            self._refuse(own, peer, offer, f"does not have it {self._outcomes.keep_s:.0f} s after it was sent it")
+            self._refuse(own, peer, offer, f"does not have it {self._outcomes.keep_s:.0f} s after it received it")
 
     def rejected(self, peer: Peer, message: Reject) -> None:
         """A peer says that it does not take a transaction (BIP-61); one that it was not sent, it cannot judge."""
@@ -480,7 +480,7 @@ class OwnTxs:
         books, txid = self._context.books, own.tx.txid
         self._recorded(txid, books.add_unconfirmed(own.tx.raw, self._context.stamp(), own=True))
         if txid not in books.unconfirmed.pending and books.in_block(txid) is None:
-            self._outcomes.answer(own, TxConflictError("a block has it, or another transaction stands against it"))
+            self._outcomes.answer(own, TxConflictError("it is in a block, or conflicts with another transaction"))
             self.forget(own)
         self._wake()
 

@@ -105,7 +105,7 @@ class PrivateRelay:
         address = self._context.pool.stranger((), self._context.now, is_proxied=self._context.options.is_proxied)
         why = self._obstacle(tx, is_told=is_told)
         if why is None and address is None:
-            why = "every known address is connected already: name more peers than max_peers, or let them be discovered"
+            why = "every known address is connected already: name more peers than max_peers, or discover some"
         if why is not None or address is None:
             self._context.out.answer(tx.txid, PrivacyError(f"the transaction cannot be sent privately: {why}"))
             return
@@ -131,25 +131,25 @@ class PrivateRelay:
         books = self._context.books
         if not self._context.options.mempool:
             return (
-                "without the mempool peers announce nothing, also not that it is on its way, and all of them would be"
-                " told of it"
+                "with mempool=False no peer announces a transaction, so the client could not see that it spreads and"
+                " would send it to all peers"
             )
         if is_told:
-            return "peers have a BIP-37 filter that matches it, or may get one: in mode compact they have none"
+            return "peers have, or may get, a BIP-37 filter that matches it: use mode compact, in which they get none"
         if books.has_tx(tx.txid) or self._own.find(tx.txid) is not None:
-            return "peers were given it already"
+            return "peers know it already"
         for txid in dict.fromkeys(outpoint[:32] for outpoint in tx.inputs):
             parent = self._own.find(txid)
             if parent is not None and not parent.is_with_others:
                 return (
-                    f"it spends from {hash_to_hex(txid)}, which nobody is known to have from others than us: wait until"
-                    " it is echoed"
+                    f"it spends from {hash_to_hex(txid)}, which no peer is known to have from another node: wait until"
+                    " a peer echoes that one"
                 )
             ended = books.ended.own(txid)
             if ended is not None and ended.status is TxStatus.REFUSED:
-                return f"it spends from {hash_to_hex(txid)}, which was refused, and would be offered again to all peers"
+                return f"it spends from {hash_to_hex(txid)}, which peers refused and which all peers would get again"
         if len(self._errands) >= MAX_AT_ONCE:
-            return f"{MAX_AT_ONCE} others are under way"
+            return f"{MAX_AT_ONCE} private transactions are being sent already: try again later"
         return None
 
     def _set_out(self, own: OwnTx, address: str, tried: list[str], *, is_again: bool = False) -> None:
@@ -250,7 +250,7 @@ class PrivateRelay:
                 self._own.load()  # what it had replaced may come back
         elif not own.is_recorded:
             error = UselessPeerError(
-                f"none of {len(tried)} addresses that are not connected takes the transaction: nobody has it"
+                f"none of {len(tried)} further addresses accepts the transaction, so no peer has it: try again"
             )
             self._outcomes.answer(own, error)
             self._own.forget(own)

@@ -197,7 +197,8 @@ class Status:
         which, groups = "behind" if median > 0 else "ahead of", len({peer.group for peer in peers})
         self._warn(
             peers[0],
-            f"our clock is {abs(median) / 60:.0f} minutes {which} the median of {groups} peers' clocks: set it right",
+            f"the clock of this machine is {abs(median) / 60:.0f} minutes {which} the median of {groups} peers' clocks:"
+            " set it right",
         )
         return False
 

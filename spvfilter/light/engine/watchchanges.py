@@ -139,7 +139,7 @@ class WatchChanges:
         """The numbers of entries. Raises ParameterError if one is not watched."""
         found = [self._context.books.watch.table.find(kind, value) for kind, value in entries]
         if NO_ENTRY in found:
-            raise ParameterError("this is not watched")
+            raise ParameterError("an entry is not watched, so it cannot be changed")
         return found
 
     def _remove(self, entries: Iterable[tuple[EntryKind, bytes]]) -> None:
@@ -147,13 +147,11 @@ class WatchChanges:
         for place in map(books.watch.keychain_of, numbers):
             if place is not None:
                 raise ParameterError(
-                    f"index {place[1]} of keychain {place[0].name[:80]!r}, whose window is watched as a whole, is not"
-                    " removed alone"
+                    f"the script of index {place[1]} of keychain {place[0].name[:80]!r} cannot be removed alone: the"
+                    " keychain is watched as a whole"
                 )
         if len(set(numbers)) == len(books.watch):
-            raise ParameterError(
-                "without an entry there is nothing to watch for: add another one first, or leave the client"
-            )
+            raise ParameterError("no entry would be left to watch: add another one first, or leave the client")
         books.remove_entries(numbers, self._context.out.emit)
         self._changed(True)
 

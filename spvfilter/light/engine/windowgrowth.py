@@ -58,7 +58,7 @@ class WindowGrowth:
             else:
                 context.out.end(
                     InexpressibleError(
-                        f"{len(fresh)} more scripts of keychains do not fit into a BIP-37 filter: use compact filters",
+                        f"{len(fresh)} more scripts of keychains do not fit into a BIP-37 filter: use mode compact",
                         (),
                     )
                 )

@@ -52,7 +52,7 @@ def trusted(world: Stage) -> set[int]:
 
 
 def told_of(world: Stage) -> set[str]:
-    return {warning.address for warning in world.warnings if "no block decides" in str(warning.error)}
+    return {warning.address for warning in world.warnings if "no block shows" in str(warning.error)}
 
 
 def cases(monkeypatch: pytest.MonkeyPatch) -> list[Case]:

@@ -135,10 +135,10 @@ def test_what_the_books_know_of_the_inputs_is_enough_confirmed_or_not() -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ((), "0 of 1 inputs"),
-        ((1, 2), "2 of 1 inputs"),
-        ((-1,), "not an amount in satoshi: -1"),
-        ((MAX_MONEY + 1,), f"not an amount in satoshi: {MAX_MONEY + 1}"),
+        ((), "0 values for 1 inputs"),
+        ((1, 2), "2 values for 1 inputs"),
+        ((-1,), "-1 is not an amount in satoshi"),
+        ((MAX_MONEY + 1,), f"{MAX_MONEY + 1} is not an amount in satoshi"),
         ((99_999,), "the inputs have 99999 satoshi, less than the 100000 of the outputs"),
     ],
 )

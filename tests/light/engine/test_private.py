@@ -271,7 +271,7 @@ def test_where_it_cannot_be_private_an_error_says_why(tmp_path: Path) -> None:
         assert raw is not None
         send(world, is_private=True, raw=raw.raw)
         world.pass_time(1)
-        assert "given it already" in str(answer(world, public))
+        assert "peers know it already" in str(answer(world, public))
     (tmp_path / "bip37").mkdir()
     with stage(tmp_path / "bip37", Mode.BIP37, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)
@@ -309,7 +309,7 @@ def test_a_stranger_that_does_not_answer_is_left_for_another(tmp_path: Path) -> 
         world.pass_time(200)
         error = answer(world, txid)
         assert isinstance(error, UselessPeerError)
-        assert "nobody has it" in str(error)
+        assert "no peer has it" in str(error)
         world.pass_time(1_000)
         assert status(world, txid) is None
         assert txid not in world.truth.regtest.mempool
