@@ -1,4 +1,4 @@
-"""A wallet's books: confirmed and unconfirmed matches, and the events of their changes; the database for readers."""
+"""Events of a wallet, and its database for reading."""
 
 from __future__ import annotations
 

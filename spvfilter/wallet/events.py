@@ -1,7 +1,4 @@
-"""Events of the wallet's books: matches found, confirmed and withdrawn, blocks connected and disconnected.
-
-They are numbered and kept.
-"""
+"""Events of a wallet: matches found, confirmed and withdrawn, blocks connected and disconnected."""
 
 from __future__ import annotations
 
@@ -14,36 +11,41 @@ from spvfilter.watch.match import Completeness, Match
 
 @public
 class Reason(StrEnum):
-    """Why a match was withdrawn."""
+    """Reason why a match was withdrawn."""
 
     REORG = "reorg"
-    """Its block left the best chain; another block may confirm it again."""
+    """The block of the transaction left the best chain. Another block may confirm it again."""
     CONFLICT = "conflict"
-    """A confirmed transaction spends an input of it or of one of its ancestors."""
+    """A confirmed transaction conflicts with the transaction or one of its ancestors."""
     REPLACED = "replaced"
-    """A later unconfirmed transaction spends an input of it or of one of its ancestors; a block may yet confirm it."""
+    """A later unconfirmed transaction replaced it or one of its ancestors. A block may still confirm it."""
+
     ABANDONED = "abandoned"
-    """Given up by `abandon`, or a descendant of such a transaction."""
+    """The user abandoned the transaction or one of its ancestors."""
     REMOVED = "removed"
-    """The entry that it matches is no longer watched."""
+    """The entry that it matched is no longer watched."""
     EXPIRED = "expired"
-    """Unconfirmed for 336 hours, Core's DEFAULT_MEMPOOL_EXPIRY_HOURS."""
+    """The transaction was unconfirmed for 336 hours (Core's DEFAULT_MEMPOOL_EXPIRY_HOURS)."""
     SIZELIMIT = "sizelimit"
-    """Of too many unconfirmed ones on one network's word it was among the latest; a block may have it yet."""
-    REFUSED = (
-        "refused"  # broadcast here, and refused by every peer that was given it, or a descendant of such a transaction
-    )
+    """One network group announced too many unconfirmed transactions, and this was one of the latest.
+
+    A block may still confirm it.
+    """
+    REFUSED = "refused"
+    """Every peer that received the transaction, or an ancestor of it, refused it. The wallet had broadcast it."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class MatchFound:
-    """A new match, in a block of the best chain or, if `match.height` is None, unconfirmed."""
+    """A new match, in a block of the best chain or unconfirmed."""
 
     match: Match
+    """The match. Its `height` is None if it is unconfirmed."""
     completeness: Completeness = Completeness.UNPROVEN
+    """How certain it is that no match in the block is missing."""
     sequence: int = field(default=0, compare=False)
-    """Its number in the database, from 1; 0 where it is none of its events."""
+    """Number of the event in the database, from 1; 0 for an event that is not from a database."""
 
 
 @public
@@ -52,46 +54,57 @@ class MatchConfirmed:
     """A block of the best chain now contains a match that was unconfirmed."""
 
     match: Match
+    """The match, with the block that contains it."""
     completeness: Completeness = Completeness.UNPROVEN
+    """How certain it is that no match in the block is missing."""
     sequence: int = field(default=0, compare=False)
+    """Number of the event in the database, from 1; 0 for an event that is not from a database."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class MatchWithdrawn:
-    """A match found before no longer holds."""
+    """A match that was found before no longer counts."""
 
     match: Match
+    """The match as it was."""
     reason: Reason
+    """Why it no longer counts."""
     by: bytes | None = None
-    """Txid of the transaction that replaced it or conflicts with it."""
+    """Txid of the transaction that replaced it or conflicts with it, 32 bytes in wire order."""
     sequence: int = field(default=0, compare=False)
+    """Number of the event in the database, from 1; 0 for an event that is not from a database."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class BlockConnected:
-    """The blocks of the best chain up to this one were searched; the events of this one's matches follow.
+    """The client has searched the blocks of the best chain up to this one. The events of its matches follow.
 
-    At the tip there is one for each block. While the client catches up, those blocks have one that have matches, and
-    the last: it stands for all since the one before.
+    At the tip there is one event for each block. While the client catches up, there is one event for each block with
+    matches and one for the last block. Each of them stands for all blocks since the event before.
     """
 
     height: int
+    """Height of the block."""
     hash: bytes
-    """Wire order."""
+    """Block hash, 32 bytes in wire order."""
     sequence: int = field(default=0, compare=False)
+    """Number of the event in the database, from 1; 0 for an event that is not from a database."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class BlockDisconnected:
-    """A searched block left the best chain; the events just before withdrew its matches."""
+    """A searched block left the best chain. The events just before this one withdrew its matches."""
 
     height: int
+    """Height of the block."""
     hash: bytes
-    """Wire order."""
+    """Block hash, 32 bytes in wire order."""
     sequence: int = field(default=0, compare=False)
+    """Number of the event in the database, from 1; 0 for an event that is not from a database."""
 
 
 WalletEvent = MatchFound | MatchConfirmed | MatchWithdrawn | BlockConnected | BlockDisconnected
+"""The numbered events, which stay in the wallet's database."""

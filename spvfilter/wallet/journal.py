@@ -152,7 +152,7 @@ def decode(stored: StoredEvent) -> WalletEvent:
         event: WalletEvent = _made(KINDS[stored.kind], json.loads(stored.data), sequence=stored.sequence)
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise FormatError(
-            f"event {stored.sequence} is no {stored.kind[:20]!r}: {error!r}", offset=0, field="event"
+            f"event {stored.sequence} cannot be read as {stored.kind[:20]!r}: {error!r}", offset=0, field="event"
         ) from error
     return event
 

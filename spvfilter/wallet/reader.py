@@ -1,4 +1,4 @@
-"""WalletStore: a wallet's database, read by other processes and threads while a client writes it, without a network."""
+"""WalletStore: reads a wallet's database, also while a client writes it; needs no network."""
 
 from __future__ import annotations
 
@@ -31,32 +31,38 @@ _PATIENCE_S = 5.0  # for a client that is just opening or closing the file
 
 @public
 class WalletStore(Views):
-    """A wallet's database, read only.
+    """A wallet's database, opened for reading, in any process and also while a client writes it.
 
         with WalletStore.open("wallet.db") as wallet:
             print(wallet.balance().confirmed, wallet.history(limit=10))
 
-    A process that follows the wallet keeps the number of the last event that it has dealt with, and asks for more from
-    time to time:
+    A process that follows the wallet keeps the number of the last event that it has processed. From time to time it
+    asks for the next events:
 
         for event in wallet.events(since=last):
             last = event.sequence
 
-    Each call sees what was committed last, whole; a client that writes meanwhile is neither delayed nor waited for.
-    Rows are checked as they are read; that a damaged index hides some from it, the next start of a client finds. Use it
-    from one thread at a time; opening it takes a millisecond.
+    Each call reads the state of the last commit. Reading never delays a client that writes meanwhile. Each row is
+    checked when it is read. Only the next start of a client notices rows that a damaged index hides. Use the object
+    from one thread at a time.
     """
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Open the database at `path`.
+        """Open a database. This takes about a millisecond.
 
-        Raises StoreForeignError, StoreCorruptError, StoreReadOnlyError, StoreError if there is none, or none yet: a
-        client is creating it.
+        Args:
+            path: Path of the database.
+
+        Raises:
+            StoreForeignError: The file belongs to another program, or has another schema version.
+            StoreCorruptError: The file is damaged.
+            StoreReadOnlyError: The file cannot be opened.
+            StoreError: The file does not exist, or a client is just creating it.
         """
         file = Path(path)
         if not file.is_file():
-            raise StoreError(f"{file}: there is no such file" if not file.exists() else f"{file}: is no file")
+            raise StoreError(f"{file}: there is no such file" if not file.exists() else f"{file}: is not a file")
         with translated(file):
             name = f"{file.absolute().as_uri()}?mode=ro"
             db = sqlite3.connect(name, uri=True, isolation_level=None, check_same_thread=False, timeout=_PATIENCE_S)
@@ -65,28 +71,34 @@ class WalletStore(Views):
                 db.execute("BEGIN")  # of one moment: a client may be creating it
                 (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
                 if not tables and not db.execute("PRAGMA application_id").fetchone()[0]:
-                    raise StoreError(f"{file}: there is no wallet in it yet")
+                    raise StoreError(f"{file}: the file contains no wallet yet")
                 check_schema(db, file)
                 db.execute("COMMIT")
                 row = db.execute("SELECT value FROM meta WHERE key = 'network'").fetchone()
             if row is None or row[0] not in _NETWORKS:
-                raise StoreCorruptError(f"{file}: of an unknown network")
+                raise StoreCorruptError(f"{file}: belongs to an unknown network")
             return cls(db, file, _NETWORKS[row[0]])
         except BaseException:
             db.close()
             raise
 
     def events(self, since: int, limit: int = 1_000) -> Snapshot[WalletEvent]:
-        """Up to `limit` events of the wallet (at most 10,000) that follow number `since`, in order; none if there are
-        no more.
+        """Return the next events of the wallet, in order; none if there are no more.
 
-        With `since` from a snapshot (`balance().sequence`, `history().sequence`) they tell all that has changed after
-        it, and nothing that it has. The latest 250,000 are kept, and those of the last 30 days, but always 10,000.
-        Raises EventGapError if some that follow `since` were dropped, ParameterError for a number that no event has
-        yet, or a limit out of range, StoreError.
+        The database keeps at most 250,000 events of the last 30 days, but at least 10,000.
+
+        Args:
+            since: Number of the last event that the program has processed, or `sequence` of a `Snapshot` or `Balance`.
+            limit: Number of events to return, from 1 to 10,000.
+
+        Raises:
+            EventGapError: Some events after `since` are no longer in the database. Read a snapshot, such as `history`,
+                and continue from its `sequence`.
+            ParameterError: No event has the number `since` yet, or the limit is out of range.
+            StoreError: The database cannot be read.
         """
         if not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE:
-            raise ParameterError(f"a limit of events is from 1 to {MAX_PAGE}, not {limit}")
+            raise ParameterError(f"limit must be from 1 to {MAX_PAGE}, not {limit}")
         with self._moment():
             log = self._log()
             log.check(since)
@@ -94,20 +106,21 @@ class WalletStore(Views):
         return Snapshot(found, found[-1].sequence if found else since)
 
     def bip37_parameters(self) -> Bip37Parameters | None:
-        """What makes the wallet's BIP-37 filter the same at every start; None before the first.
+        """Return the parameters of the wallet's BIP-37 filter, or None before the first filter.
 
-        `decoy_key` is a secret of the wallet.
-
-        Raises StoreCorruptError.
+        With them the filter is the same at every start. The `decoy_key` is a secret of the wallet. Raises
+        StoreCorruptError if the database is damaged.
         """
         with self._moment():
             raw = self._meta("filter")
         return None if raw is None else Bip37Parameters.parse(raw)
 
     def bip37_elements(self) -> list[bytes]:
-        """What a client that starts with this database would put into its BIP-37 filter.
+        """Return the elements that a client would put into its BIP-37 filter when it starts with this database.
 
-        Raises InexpressibleError, StoreCorruptError.
+        Raises:
+            InexpressibleError: BIP-37 cannot find some entries of the watch list.
+            StoreCorruptError: The database is damaged.
         """
         with self._moment():
             return stored_elements(self._checked, self._network)
@@ -117,9 +130,11 @@ class WalletStore(Views):
         self._db.close()
 
     def __enter__(self) -> Self:
+        """Return the object itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
+        """Close the file."""
         self.close()
 
 

@@ -20,21 +20,19 @@ def check_broadcast(books: Books, tx: Transaction) -> None:
     """
     spender = books.spender_of(tx)
     if (reason := why_impossible(tx)) is not None:
-        raise ParameterError(f"no block can have it: {reason}")
+        raise ParameterError(f"no block can contain the transaction: {reason}")
     if spender is not None:
         block = books.in_block(spender)
         height = None if block is None else block.height
-        raise TxConflictError(f"it spends what {hash_to_hex(spender)} has spent, which is in a block", spender, height)
+        raise TxConflictError(f"it conflicts with {hash_to_hex(spender)}, which is in a block", spender, height)
     if books.ended.rules_out(tx, own=True):
-        raise TxConflictError("it, or one that it spends from, is in conflict with a block")
+        raise TxConflictError("it conflicts with a block, or spends from a transaction that does")
     if (
         tx.txid not in books.unconfirmed.pending
         and books.unconfirmed.contest(tx, own=True) is None
         and books.rival_of(tx) is None
     ):
-        raise ParameterError(
-            "it spends what its own ancestors spend, or stands against more of ours than can be replaced"
-        )
+        raise ParameterError("it conflicts with its own ancestors, or with more own transactions than it can replace")
 
 
 def check_abandon(books: Books, txid: bytes) -> None:

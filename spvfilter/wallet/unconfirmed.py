@@ -536,7 +536,7 @@ def why_impossible(tx: Transaction) -> str | None:
     if NULL_OUTPOINT in inputs or len(set(inputs)) < len(inputs):
         return "it spends the null outpoint" if NULL_OUTPOINT in inputs else "it spends an output twice"
     if not are_amounts(tx.raw, tx.span):
-        return "its outputs are no amounts"
+        return "the values of its outputs are out of range"
     if len(tx.raw) > MAX_BLOCK_WEIGHT // 4 and tx.weight > MAX_BLOCK_WEIGHT:
         return f"its weight of {tx.weight:,} is above {MAX_BLOCK_WEIGHT:,}"
     return None

@@ -190,7 +190,7 @@ def test_what_was_told_of_is_not_told_of_again_by_the_next_run_however_far_the_s
     [("other", b"[]"), ("connected", b"["), ("connected", b"[1]"), ("connected", b'["1","00"]'), ("found", b"{}")],
 )
 def test_bytes_that_are_no_event_are_refused(wrong: tuple[str, bytes]) -> None:
-    with pytest.raises(FormatError, match="event 1 is no"):
+    with pytest.raises(FormatError, match="event 1 cannot be read"):
         decode(StoredEvent(1, 0, *wrong))
 
 

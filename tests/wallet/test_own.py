@@ -225,8 +225,8 @@ def test_why_an_own_transaction_cannot_count_is_said(wallet: Wallet) -> None:
     wallet.hear(late)
     for raw, said in (
         (late, "which is in a block"),
-        (pay(5, out(late)), "in conflict with a block"),
-        (pay(5, coin(9), coin(9)), "no block can have it"),
+        (pay(5, out(late)), "it conflicts with a block"),
+        (pay(5, coin(9), coin(9)), "no block can contain the transaction"),
     ):
         with pytest.raises(ParameterError, match=said) as caught:
             check_broadcast(wallet.books, Transaction.parse(raw))
@@ -237,7 +237,7 @@ def test_why_an_own_transaction_cannot_count_is_said(wallet: Wallet) -> None:
     check_broadcast(wallet.books, Transaction.parse(pay(5, out(mined))))
     parent = pay(80, out(mined))
     wallet.hear(parent, own=True)
-    with pytest.raises(ParameterError, match="what its own ancestors spend"):
+    with pytest.raises(ParameterError, match="conflicts with its own ancestors"):
         check_broadcast(wallet.books, Transaction.parse(pay(5, out(parent), out(mined))))
 
 

@@ -94,7 +94,7 @@ def test_a_second_writer_is_told_which_process_holds_the_file(tmp_path: Path) ->
             Store.open(path, REGTEST)
         code = f"from spvfilter.store import Store\nfrom spvfilter import REGTEST\nStore.open({str(path)!r}, REGTEST)"
         told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert f"in use by process {os.getpid()}; WalletStore and spvfilter wallet read it meanwhile" in told.stderr
+        assert f"in use by process {os.getpid()}; read it with WalletStore or spvfilter wallet meanwhile" in told.stderr
         with pytest.raises(StoreLockedError, match="another client of this process"):
             Store.open(path, REGTEST, rebuild=True)
     Store.open(path, REGTEST).close()
@@ -158,7 +158,7 @@ def test_what_is_no_label_txid_cursor_or_limit_is_refused(tmp_path: Path) -> Non
         ):
             with pytest.raises(ParameterError):
                 wrong()
-    with pytest.raises(StoreError, match="is no file"):
+    with pytest.raises(StoreError, match="is not a file"):
         WalletStore.open(tmp_path)
 
 
@@ -236,7 +236,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
         WalletStore.open(tmp_path / "nothing.db")
     empty = tmp_path / "empty.db"
     empty.touch()
-    with pytest.raises(StoreError, match="no wallet in it yet") as error:
+    with pytest.raises(StoreError, match="contains no wallet yet") as error:
         WalletStore.open(empty)
     assert not isinstance(error.value, StoreForeignError)
     text = tmp_path / "text"
