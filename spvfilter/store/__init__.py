@@ -1,4 +1,4 @@
-"""A wallet's database: one SQLite file, and the import of compact filters into it."""
+"""A wallet's database, one SQLite file: writing, reading, and the import of compact filters."""
 
 from __future__ import annotations
 

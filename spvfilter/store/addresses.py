@@ -1,6 +1,4 @@
-"""Addresses of peers in the wallet's database: one row for each, as the address book of the light client last knew
-it.
-"""
+"""Addresses of nodes in the wallet's database: one row for each address that the address book knows."""
 
 from __future__ import annotations
 
@@ -21,35 +19,35 @@ _MOST_SERVICES = (1 << 63) - 1  # SQLite's numbers are signed
 
 @public
 class KnownAddress(NamedTuple):
-    """What is known of an address of the network. Times are in seconds since 1970, 0 for never."""
+    """A node's address, and the experience with it. Times are in seconds since 1970, 0 for never."""
 
     address: str
     """HOST:PORT or [IPV6]:PORT."""
     services: int
-    """Bits of wire.Service: of its version message once it was connected, else as others state them."""
+    """Service bits from its version message, or as other nodes state them; `wire.Service` names them."""
     seen: int
-    """When it was last there, as others state it."""
+    """When the node was last online, as other nodes state it."""
     source: str
-    """Network group of the peer that told of it first, or the DNS seed's name."""
+    """Network group of the peer that first sent the address, or host name of the DNS seed."""
     tried: bool
-    """Whether it is in the table of addresses that were connected."""
+    """True if it is in the table of addresses that were connected."""
     succeeded: int = 0
-    """When it last completed the handshake."""
+    """When it last completed a handshake."""
     attempted: int = 0
-    """When it was last tried."""
+    """When the client last tried to connect."""
     failures: int = 0
-    """Attempts since it was last connected."""
+    """Number of failed attempts since the last connection."""
     faults: int = 0
-    """Times that a connection was ended for what the peer did, less those that it was of use."""
+    """Number of connections that the client ended because of the peer's behaviour, less useful connections."""
     speed_ms: int = 0
-    """That its handshakes take, smoothed; 0 if unknown."""
+    """Smoothed duration of its handshakes in milliseconds; 0 if unknown."""
 
 
 class AddressRows:
-    """The rows of the table "addresses"; their order means nothing.
+    """The rows of the table "addresses", in no order.
 
-    A damaged row is left out, and no sum shows a missing one: addresses can be had anew, and must keep nobody from his
-    wallet.
+    A damaged row is left out, and no checksum detects a missing row. The client can learn addresses again, and a lost
+    address must not lock a user out of the wallet.
     """
 
     def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: Path) -> None:
@@ -58,7 +56,7 @@ class AddressRows:
         self._path = path
 
     def load(self) -> list[KnownAddress]:
-        """All rows that are as they were written. Raises StoreError."""
+        """Return all rows whose checksum is right. Raises StoreError."""
         query = (
             "SELECT address, services, seen, source, tried, succeeded, attempted, failures, faults, speed, mark FROM"
             " addresses"
@@ -71,7 +69,7 @@ class AddressRows:
         ]
 
     def write(self, changes: Mapping[str, KnownAddress | None]) -> None:
-        """Apply changes by address, within a transaction; None deletes."""
+        """Apply changes by address, within a transaction; None deletes a row."""
         for address, known in changes.items():
             self._rows.remove("addresses", "address = ?", (address,))
             if known is not None:

@@ -18,24 +18,28 @@ from spvfilter.store.sqlite import number, numbers
 
 @public
 class Bip37Parameters(NamedTuple):
-    """Parameters that make this wallet's BIP-37 filter the same in every run: the intersection of different filters
-    reveals the wallet.
+    """Parameters that keep a wallet's BIP-37 filter the same in every run.
+
+    Two different filters of one wallet would reveal it, as only its own elements match both.
     """
 
     tweak: int
+    """Tweak of the filter, 32 bits."""
     elements: int
-    """Number of elements to size it for."""
+    """Number of elements that the filter is sized for."""
     fp_rate: float
+    """False-positive rate for each element, 0 < p < 1."""
     decoy_key: bytes
+    """Secret from which the filter's decoys are derived."""
 
     @classmethod
     def parse(cls, raw: bytes) -> Self:
-        """The inverse of `encode`."""
+        """Read the result of `encode`."""
         tweak, elements = numbers(raw[:16])
         return cls(tweak, elements, float.fromhex(raw[16:48].rstrip(b"\0").decode("ascii")), raw[48:])
 
     def encode(self) -> bytes:
-        """Tweak and elements (8 bytes LE each), the rate in hexadecimal ASCII padded to 32 bytes, the key."""
+        """Return tweak and elements (8 bytes LE each), the rate as hexadecimal float (32 bytes, ASCII), and the key."""
         return (
             number(self.tweak)
             + number(self.elements)
@@ -46,57 +50,61 @@ class Bip37Parameters(NamedTuple):
 
 @public
 class NewEntry(NamedTuple):
-    """An entry of the watch list that the database does not have yet, and the id that it gets."""
+    """An entry of the watch list that is new to the database."""
 
     id: int
+    """Id of its row in the database."""
     kind: EntryKind
+    """Kind of entry."""
     value: bytes
+    """Script, outpoint or data element."""
     label: str | None
+    """Label of the entry."""
 
 
 @public
 @dataclass(slots=True)
 class Batch:
-    """Changes of one commit, applied in this order. Empty parts change nothing."""
+    """Changes of one commit, applied in the order of the fields. A field with its default changes nothing."""
 
-    fork: int | None = (
-        None  # height up to which the stored chain stays; headers, matches and transactions above are deleted
-    )
+    fork: int | None = None
+    """Height up to which the stored chain stays. Headers, matches and transactions above are deleted."""
     headers: bytes = b""
-    """Of the next blocks, 80 bytes each."""
+    """Headers of the next blocks, 80 bytes each."""
     matches: list[StoredMatch] = field(default_factory=list)
-    """New ones, and confirmed ones that were unconfirmed."""
+    """New matches, and confirmed matches that were unconfirmed."""
     withdrawn: list[tuple[bool, bytes, int]] = field(default_factory=list)
-    """Identities (spend, txid, n)."""
+    """Matches to delete, each as spend, txid and n."""
     transactions: dict[bytes, StoredTx | None] = field(default_factory=dict)
-    """By txid; None deletes."""
+    """Transactions by txid; None deletes one."""
     cursor: int | None = None
     """Height up to which blocks have been searched."""
     notes: dict[str, bytes | None] = field(default_factory=dict)
-    """Named values of the light client; None deletes."""
+    """Named values of the light client; None deletes one."""
     bip37_parameters: Bip37Parameters | None = None
+    """Parameters of the wallet's BIP-37 filter."""
     compact_filters: CompactFilterBatch | None = None
-    """BIP-158."""
+    """Changes to the compact filters (BIP-158)."""
     entries: list[NewEntry] = field(default_factory=list)
-    """Of the attached watch list, those that follow."""
+    """Entries that follow the last entry of the attached watch list."""
     keychains: list[KeychainChange] = field(default_factory=list)
-    """Of the attached watch list."""
+    """Changes to keychains of the attached watch list."""
     labels: dict[int, str | None] = field(default_factory=dict)
-    """By number of the entry."""
+    """New labels by the number of the entry; None removes a label."""
     removed: Sequence[int] = ()
-    """Numbers of entries; the others are numbered anew by the next batch."""
+    """Numbers of entries to remove. From the next batch on, the remaining entries have new numbers."""
     searched: bytes | None = None
-    """Which blocks were searched for which entries: Searched.encode."""
+    """Blocks that were searched for each entry: the result of `Searched.encode`."""
     addresses: dict[str, KnownAddress | None] = field(default_factory=dict)
-    """Of peers, by address; None deletes."""
+    """Addresses of nodes by their text; None deletes one."""
     events: list[StoredEvent] = field(default_factory=list)
-    """That tell of these changes, numbered on from the last one."""
+    """Events that report these changes, with the numbers after the last event."""
     told: int | None = None
-    """Height of the highest block that is connected by the events so far."""
+    """Height of the highest block that the events so far have connected."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether it changes nothing."""
+        """True if the batch changes nothing."""
         if (
             self.fork is not None
             or self.cursor is not None

@@ -1,9 +1,8 @@
-"""Events in the wallet's database: each has a number, the next after the one before it, and is written with the change
-that it tells of.
+"""Events in the wallet's database, numbered without gaps and written with the change that they report.
 
-What an event is the wallet knows; here it is a kind and bytes. The latest are kept. The named value "events" has the
-number of the first one kept, which marks what was dropped, that of the last one, and the height of the highest block
-that they have connected.
+The store sees an event as a kind and bytes; only the wallet can read them. Old events are dropped. The named value
+"events" has three numbers: the first and the last event that are kept, and the height of the highest block that the
+events have connected.
 """
 
 from __future__ import annotations
@@ -22,50 +21,64 @@ else:
     pathlib = deferred("pathlib")
     sqlite3 = deferred("sqlite3")
 
-MAX_EVENTS = 250_000  # that are kept
-MAX_AGE_S = 30 * 86_400  # of those that are kept, but for the latest LEAST
-LEAST = 10_000  # events that are kept however old they are: a wrong clock must not drop what nobody has read
-_NAME = "events"  # of the marked value
+MAX_EVENTS = 250_000
+"""The database keeps at most this many events (our choice)."""
+MAX_AGE_S = 30 * 86_400
+"""Older events are dropped, in seconds (our choice)."""
+LEAST = 10_000
+"""The latest events stay whatever their age, as a wrong clock must not drop unread events (our choice)."""
+_NAME = "events"  # key of the three numbers in the table "meta"
 
 
 @public
 class StoredEvent(NamedTuple):
-    """An event in the database."""
+    """An event as the database has it."""
 
     sequence: int
-    """From 1."""
+    """Number of the event, from 1."""
     time: int
-    """When it was told, seconds since 1970."""
+    """When it was reported, in seconds since 1970."""
     kind: str
+    """Kind of event, such as "found"."""
     data: bytes
+    """Fields of the event as JSON."""
 
 
 @public
 class EventLog(NamedTuple):
-    """Which events there are: those from number `first` to `last`, both included. Earlier ones were dropped."""
+    """Range of the numbers of the events in the database. Earlier events were dropped."""
 
     first: int = 1
+    """Number of the first event."""
     last: int = 0
+    """Number of the last event."""
     told: int = -1
-    """Height of the highest block that is connected by the events."""
+    """Height of the highest block that the events have connected; -1 for none."""
 
     @classmethod
     def parse(cls, raw: bytes | None) -> EventLog:
-        """From the database."""
+        """Read the bytes from the database; None is a database without events."""
         return cls() if raw is None else cls(*numbers(raw))
 
     def __bytes__(self) -> bytes:
+        """Return the three numbers, 8 bytes LE each."""
         return b"".join(map(number, self))
 
     def check(self, since: int) -> None:
-        """Raises EventGapError if events that follow number `since` were dropped, ParameterError for a number that none
-        has yet.
+        """Check that all events after a number are in the database.
+
+        Args:
+            since: Number of an event.
+
+        Raises:
+            EventGapError: Some events after `since` were dropped.
+            ParameterError: No event has this number yet.
         """
         if not isinstance(since, int) or since < 0:
-            raise ParameterError(f"the number of an event is not below 0: {since!r}")
+            raise ParameterError(f"the number of an event must be at least 0, not {since!r}")
         if since > self.last:
             raise ParameterError(
-                f"there is no event {since} yet, the last one is {self.last}: is it the number of another database?"
+                f"there is no event {since}: the last one is {self.last}; is the number that of another database?"
             )
         if since + 1 < self.first:
             raise EventGapError(since, self.first)
@@ -83,13 +96,11 @@ class EventRows:
 
     @property
     def log(self) -> EventLog:
-        """Which events there are."""
+        """Range of the numbers of the stored events."""
         return self._log
 
     def verify(self) -> None:
-        """Raises StoreCorruptError unless the rows are those that there must be; that each is as it was written its
-        mark shows.
-        """
+        """Check that no row is missing. Raises StoreCorruptError. The checksum of each row is checked elsewhere."""
         log = EventLog.parse(self._rows.meta(_NAME))
         first, last, count = self._db.execute("SELECT min(sequence), max(sequence), count(*) FROM events").fetchone()
         if count != log.last - log.first + 1 or (count and (first, last) != log[:2]):
@@ -97,7 +108,7 @@ class EventRows:
         self.reset(log)
 
     def reset(self, log: EventLog) -> None:
-        """Forget what a commit that failed has written."""
+        """Go back to the numbers before a failed commit."""
         self._log, self._is_changed = log, False
 
     def write(self, events: Sequence[StoredEvent], told: int | None) -> None:
@@ -115,14 +126,14 @@ class EventRows:
         self._is_changed = True
 
     def settle(self) -> None:
-        """At the end of a transaction: drop the oldest, and write which there are."""
+        """Drop the oldest events and write the numbers, at the end of a transaction."""
         if not self._is_changed:
             return
         first, last, _ = self._log
         least = last - MAX_EVENTS + 1
         (now,) = self._db.execute("SELECT time FROM events WHERE sequence = ?", (last,)).fetchone() or (0,)
         query = "SELECT sequence FROM events WHERE sequence <= ? AND time >= ? ORDER BY sequence LIMIT 1"
-        if last - first >= LEAST:  # else none is too old
+        if last - first >= LEAST:  # otherwise no event can be too old
             young = self._db.execute(query, (last - LEAST, now - MAX_AGE_S)).fetchone()
             least = max(least, last - LEAST + 1 if young is None else young[0])
         if least > first:
@@ -132,21 +143,18 @@ class EventRows:
         self._is_changed = False
 
     def begin_behind(self, last: int) -> None:
-        """A database that takes the place of another goes on numbering behind its last event; within a transaction."""
+        """Continue the numbers of a database that this one replaces, after its last event; within a transaction."""
         self._log = EventLog(last + 1, last)
         self._rows.set_meta(_NAME, bytes(self._log))
 
     def read(self, since: int, limit: int) -> list[StoredEvent]:
-        """Up to `limit` events that follow number `since`. Raises EventGapError, ParameterError, StoreError."""
+        """Return up to `limit` events after number `since`. Raises EventGapError, ParameterError, StoreError."""
         self._log.check(since)
         return stored_events(self._db, self._path, since, limit)
 
 
 def stored_events(db: sqlite3.Connection, path: pathlib.Path, since: int, limit: int) -> list[StoredEvent]:
-    """Up to `limit` events that follow number `since`, as they were written.
-
-    Raises StoreCorruptError for a damaged row.
-    """
+    """Return up to `limit` events after number `since`. Raises StoreCorruptError for a damaged row."""
     found: list[StoredEvent] = []
     query = "SELECT sequence, time, kind, data, mark FROM events WHERE sequence > ? ORDER BY sequence LIMIT ?"
     with translated(path):

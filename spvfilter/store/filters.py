@@ -1,11 +1,10 @@
-"""Compact filters in the wallet's database: the filter hash of every block, the filter headers, and filters kept on
-request.
+"""Compact filters in the wallet's database: filter hashes of all blocks, filter headers, and filters if they are kept.
 
-The filter hashes are stored 2,000 in a row; rows begin at multiples of 2,000 heights, and only the last may have fewer.
-Filter headers are chained (BIP-157), so the last one, stored separately, shows whether all hashes are as they were
-written. Filters are stored under their own hashes and returned only for hashes that filter headers commit to. A false,
-damaged or stale filter is therefore never used, and a filter stored before its header becomes available once the header
-is known.
+A row has 2,000 filter hashes. Rows begin at multiples of 2,000 heights, and only the last row may have fewer. Filter
+headers are chained (BIP-157). The last one is stored separately and shows whether any hash was changed.
+
+A filter is stored under its own hash, and returned only if a filter header commits to that hash. Therefore a false,
+damaged or stale filter is never used. A filter that was stored before its header becomes usable with the header.
 """
 
 from __future__ import annotations
@@ -29,29 +28,29 @@ else:
     sqlite3 = deferred("sqlite3")
 
 _SIZE = 32  # bytes of a hash
-_LAST = "filter header"  # the name of the last filter header among the marked values
+_LAST = "filter header"  # key of the last filter header in the table "meta"
 
 
 @public
 @dataclass(slots=True)
 class CompactFilterBatch:
-    """Changes to the compact filters in one commit, applied in this order."""
+    """Changes to the compact filters in one commit, applied in the order of the fields."""
 
     fork: int | None = None
-    """Height up to which filter hashes stay; those above are deleted."""
+    """Height up to which filter hashes stay. Hashes above are deleted."""
     hashes: Sequence[bytes] = ()
-    """Filter hashes of the next blocks."""
+    """Filter hashes of the next blocks, 32 bytes each."""
     kept: Sequence[tuple[bytes, bytes]] = ()
-    """Filters to store: hash and bytes."""
+    """Filters to store, each as its hash and its bytes."""
 
     def extended(self, change: CompactFilterBatch) -> CompactFilterBatch:
-        """This one and another after it, which has no fork."""
+        """Return both batches as one. `change` comes second and has no `fork`."""
         return CompactFilterBatch(self.fork, [*self.hashes, *change.hashes], [*self.kept, *change.kept])
 
 
 @dataclass(slots=True)
 class _Row:
-    """Filter hashes of the blocks from height `first` on; their filter headers once they are asked for."""
+    """Filter hashes of the blocks from height `first` on, and their filter headers once they are needed."""
 
     first: int
     hashes: bytes
@@ -59,20 +58,21 @@ class _Row:
 
 
 class FilterState(NamedTuple):
-    """How far the filter headers go."""
+    """The last filter header and the rows below it."""
 
     height: int = -1
-    """Of the last one."""
+    """Height of the last filter header; -1 for none."""
     last: bytes = GENESIS_PREVIOUS_FILTER_HEADER
+    """Last filter header, 32 bytes."""
     below: tuple[bytes, ...] = ()
-    """The filter header below each row."""
+    """Filter header just below each row."""
 
 
 @public
 class CompactFilterRows:
-    """Filter hashes and filter headers from the genesis block on, and the stored filters.
+    """Filter hashes and filter headers of all blocks from the genesis block on, and the stored filters.
 
-    Only every 2,000th filter header is held in memory, and the row that was read last.
+    Only every 2,000th filter header is kept in memory, and the row that was read last.
     """
 
     def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: Path) -> None:
@@ -84,11 +84,11 @@ class CompactFilterRows:
 
     @property
     def height(self) -> int:
-        """Height of the last block with a known filter header; -1 for none."""
+        """Height of the last filter header; -1 for none."""
         return self._state.height
 
     def header_at(self, height: int) -> bytes:
-        """The filter header at a height; 32 zeros at height -1."""
+        """Return the filter header at a height, 32 bytes; 32 zero bytes at height -1."""
         if height < 0:
             return GENESIS_PREVIOUS_FILTER_HEADER
         if height == self.height:
@@ -99,21 +99,21 @@ class CompactFilterRows:
         return row.headers[_SIZE * (height - row.first) : _SIZE * (height - row.first) + _SIZE]
 
     def headers(self, first: int, last: int) -> list[bytes]:
-        """Filter headers from height `first` to `last`, both included."""
+        """Return the filter headers from height `first` to height `last`, both included."""
         return [self.header_at(height) for height in range(first, last + 1)]
 
     def pieces(self) -> Iterator[bytes]:
-        """All filter hashes, 32 bytes each, up to 2,000 per item."""
+        """Yield all filter hashes, 32 bytes each, up to 2,000 in one item."""
         for first in range(0, self.height + 1, PER_ROW):
             yield self._hashes(first)
 
     def hash_at(self, height: int) -> bytes:
-        """The filter hash at a height."""
+        """Return the filter hash at a height, 32 bytes."""
         row = self._row(height)
         return row.hashes[_SIZE * (height - row.first) : _SIZE * (height - row.first) + _SIZE]
 
     def hashes(self, first: int, last: int) -> list[bytes]:
-        """The filter hashes from height `first` to `last`, both included, as far as there are any."""
+        """Return the known filter hashes from height `first` to height `last`, both included."""
         found: list[bytes] = []
         while first <= min(last, self.height):
             row = self._row(first)
@@ -124,24 +124,26 @@ class CompactFilterRows:
 
     @property
     def has_any(self) -> bool:
-        """Whether any filter is stored, of whatever block."""
+        """True if a filter of any block is stored."""
         with translated(self._path):
             return self._db.execute("SELECT 1 FROM filters LIMIT 1").fetchone() is not None
 
     def kept(self, first: int, last: int) -> dict[int, bytes]:
-        """The stored filters from height `first` to `last`, both included, by height; only those whose bytes have the
-        right hash.
+        """Return the stored filters from height `first` to height `last`, both included, by height.
+
+        A stored filter whose bytes do not have the right hash is left out.
         """
         found = {}
         for height, wanted in enumerate(self.hashes(first, last), first):
             data = self._filter(wanted)
-            if isinstance(data, bytes) and filter_hash(data) == wanted:  # anything else only in a damaged file
+            if isinstance(data, bytes) and filter_hash(data) == wanted:  # always true unless the file is damaged
                 found[height] = data
         return found
 
     def waiting(self) -> int:
-        """Number of stored filters that no known filter header commits to: of blocks above `height`, or not of the best
-        chain.
+        """Return the number of stored filters that no known filter header commits to.
+
+        They belong to blocks above `height`, or to blocks outside the best chain.
         """
         with translated(self._path):
             self._db.execute("CREATE TEMP TABLE known (hash BLOB PRIMARY KEY) WITHOUT ROWID")
@@ -155,7 +157,7 @@ class CompactFilterRows:
                 self._db.execute("DROP TABLE temp.known")
 
     def is_kept(self, filter_hash: bytes, data: bytes) -> bool:
-        """Whether these bytes are stored under this hash."""
+        """Return True if these bytes are stored under this filter hash."""
         return self._filter(filter_hash) == data
 
     def _filter(self, filter_hash: bytes) -> bytes | None:
@@ -166,7 +168,7 @@ class CompactFilterRows:
         return row[0] if row else None
 
     def _row(self, height: int) -> _Row:
-        """The row of a height."""
+        """Return the row that contains a height."""
         first = height - height % PER_ROW
         if self._read is None or self._read.first != first:
             self._read = _Row(first, self._hashes(first))
@@ -180,7 +182,7 @@ class CompactFilterRows:
         return row[0] if row else b""
 
     def load(self) -> None:
-        """Read all hashes. Raises StoreCorruptError unless every one is as it was written."""
+        """Read and check all filter hashes. Raises StoreCorruptError if a hash was changed or is missing."""
         height, last, below = -1, GENESIS_PREVIOUS_FILTER_HEADER, []
         for first, hashes in self._db.execute("SELECT first, hashes FROM filter_hashes ORDER BY first"):
             is_row = first == height + 1 and not first % PER_ROW and isinstance(hashes, bytes)
@@ -194,22 +196,22 @@ class CompactFilterRows:
         self.reset(FilterState(height, last, tuple(below)))
 
     def state(self) -> FilterState:
-        """How far they go now, for `reset`."""
+        """Return the current state, for `reset`."""
         return self._state
 
     def reset(self, state: FilterState) -> None:
-        """Forget changes that were not committed: they go as far as they did."""
+        """Go back to an earlier state after a failed commit."""
         self._state, self._read = state, None
 
     def cut(self, height: int) -> None:
-        """Delete the filter hashes above a height; within a transaction. Raises ParameterError below -1."""
+        """Delete the filter hashes above a height, within a transaction. Raises ParameterError below -1."""
         if height < self.height:
             self.write(CompactFilterBatch(fork=height))
 
     def write(self, batch: CompactFilterBatch) -> None:
-        """Apply a batch, within a transaction; if that fails, call `reset` afterwards.
+        """Apply a batch, within a transaction. If this fails, call `reset` afterwards.
 
-        Raises ParameterError for no hashes of 32 bytes.
+        Raises ParameterError if a filter hash does not have 32 bytes.
         """
         if batch.fork is not None and batch.fork < self.height:
             first = batch.fork + 1 - (batch.fork + 1) % PER_ROW
@@ -219,7 +221,7 @@ class CompactFilterRows:
             self.reset(FilterState(first - 1, below[-1], below[:-1]))
             self._append(kept)
         if any(len(each) != _SIZE for each in batch.hashes):
-            raise ParameterError("filter hashes have 32 bytes each")
+            raise ParameterError("filter hashes must have 32 bytes each")
         self._append(b"".join(batch.hashes))
         if batch.fork is not None or batch.hashes:
             self._rows.set_meta(_LAST, self._state.last if self.height >= 0 else None)

@@ -1,7 +1,7 @@
-"""Headers in the wallet's database: 2,000 in a row, linked by their hashes.
+"""Headers in the wallet's database, 2,000 in a row and linked by their hashes.
 
-Rows begin at multiples of 2,000 heights, and only the last may have fewer headers. Each header's hash is the next one's
-previous hash, and that of the last one is stored separately, which shows whether all of them are as they were written.
+Rows begin at multiples of 2,000 heights, and only the last row may have fewer headers. Each header contains the hash of
+the one before it. The hash of the last header is stored separately. This shows any changed header.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ else:
     sqlite3 = deferred("sqlite3")
 
 PER_ROW = 2_000  # headers, as of a headers message; also filter hashes
-_TIP = "tip"  # the name of the last header's hash among the marked values
+_TIP = "tip"  # key of the last header's hash in the table "meta"
 
 
 class HeaderRows:
@@ -37,7 +37,7 @@ class HeaderRows:
         self.tip = -1  # height of the last header; -1 for none
 
     def verify(self) -> None:
-        """Read all headers. Raises StoreCorruptError unless every one is as it was written."""
+        """Read and check all headers. Raises StoreCorruptError if a header was changed or is missing."""
         previous: bytes | None = None
         height = -1
         for first, raw in self._db.execute("SELECT first, raw FROM headers ORDER BY first"):
@@ -64,12 +64,12 @@ class HeaderRows:
         self.tip = height
 
     def pieces(self, start: int) -> Iterator[bytes]:
-        """Headers from height `start` on, packed (80 bytes each), up to 2,000 per item."""
+        """Yield the headers from height `start` on, 80 bytes each, up to 2,000 in one item."""
         for first in range(start - start % PER_ROW, self.tip + 1, PER_ROW):
             yield self._row(first)[HEADER_SIZE * max(0, start - first) :]
 
     def hashes_down(self, fork: int) -> Iterator[tuple[int, bytes]]:
-        """Height and block hash of each header above height `fork`, from the tip down."""
+        """Yield height and block hash of each header above height `fork`, from the tip down."""
         for first in range(self.tip - self.tip % PER_ROW, fork - PER_ROW, -PER_ROW):
             hashes = header_hashes(self._row(first))
             for height in range(first + len(hashes) // 32 - 1, max(first - 1, fork), -1):
@@ -81,12 +81,12 @@ class HeaderRows:
         return row[0] if row else b""
 
     def cut(self, height: int) -> None:
-        """Delete the headers above a height; within a transaction, which `append` must complete.
+        """Delete the headers above a height, within a transaction. A call of `append` must follow.
 
         Raises ParameterError below -1.
         """
         if height < -1:
-            raise ParameterError(f"a chain is cut at height -1 at the lowest, not {height}")
+            raise ParameterError(f"the height to cut a chain at must be at least -1, not {height}")
         first = height + 1 - (height + 1) % PER_ROW
         kept = self._row(first)[: HEADER_SIZE * (height + 1 - first)]
         self._db.execute("DELETE FROM headers WHERE first >= ?", (first,))
@@ -95,17 +95,17 @@ class HeaderRows:
         self.tip = height
 
     def append(self, headers: bytes) -> None:
-        """Add the next headers, 80 bytes each, or none, and record which is the last; within a transaction.
+        """Add the next headers, 80 bytes each, and record the hash of the last one; within a transaction.
 
-        Raises ParameterError for headers that are no whole ones, or do not follow the last one and each other.
+        Raises ParameterError if the bytes are not whole headers, or do not follow the last header and each other.
         """
         if len(headers) % HEADER_SIZE:
-            raise ParameterError(f"headers have {HEADER_SIZE} bytes each, not {len(headers)} in all")
+            raise ParameterError(f"headers must have {HEADER_SIZE} bytes each, not {len(headers)} bytes in all")
         before = self._row(self.tip - self.tip % PER_ROW)[-HEADER_SIZE:] if self.tip >= 0 else b""
         if headers:
             every = before + headers
             if linked_headers(every, header_hashes(every)) * HEADER_SIZE < len(every):
-                raise ParameterError(f"headers that do not follow the one at height {self.tip}, or each other")
+                raise ParameterError(f"the headers do not follow the header at height {self.tip}, or each other")
         at = 0
         while at < len(headers):
             first = self.tip + 1 - (self.tip + 1) % PER_ROW

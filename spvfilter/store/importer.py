@@ -24,33 +24,34 @@ _NAMED = 20  # stale blocks listed by their hashes
 @public
 @dataclass(slots=True)
 class ImportCounts:
-    """Number of filters imported so far, by outcome."""
+    """Number of imported filters so far, by outcome."""
 
     kept: int = 0
-    """Written to the database."""
+    """Filters that were written to the database."""
     present: int = 0
-    """Already in the database."""
+    """Filters that were in the database already."""
     waiting: int = 0
-    """Of those two: no filter header is known for their blocks yet, so a search cannot use them."""
+    """Part of `kept` and `present`: filters whose filter headers are not known yet. A search cannot use them so far."""
     stale: int = 0
-    """Not of the best chain, ignored."""
+    """Filters of blocks outside the best chain, which were ignored."""
     stale_blocks: list[bytes] = field(default_factory=list)
-    """Hashes of the first stale blocks."""
+    """Block hashes of the first 20 ignored filters."""
 
 
 @public
 class FilterImport:
-    """Takes filters in any order, repeated ones too, and commits them in batches of a thousand.
+    """Imports compact filters into a wallet's database, in any order and also repeated ones.
 
-    Where the database has a block's filter header, only the filter it commits to is taken. Filters of blocks above are
-    stored unchecked and used once their filter headers are known.
+    A filter of a block whose filter header is known must match that header. Filters of later blocks are stored
+    unchecked, and are used only once their filter headers are known. Filters are committed in batches of a thousand.
     """
 
     def __init__(self, store: Store) -> None:
-        """Raises StoreError."""
+        """Prepare an import into a database. Raises StoreError."""
         if store.tip < 0:
             store.commit(Batch(headers=store.network.genesis))
         self.counts = ImportCounts()
+        """Outcomes so far."""
         self._store = store
         self._chain = HeaderChain.restore(store.network, store.headers(1))
         self._batch: dict[bytes, bytes] = {}  # by hash
@@ -66,11 +67,21 @@ class FilterImport:
         height: int | None = None,
         header: bytes | None = None,
     ) -> None:
-        """Take the filter `data` of a block; `previous` block, `height` and filter `header` are checked where they are
-        given.
+        """Import the filter of a block. Filters that were imported before stay if this one is refused.
 
-        Raises FalseFilterError; BlockFilterError for a malformed filter; SourceError for a filter of another network,
-        or with a filter header that does not follow from the one before it; StoreError. Filters taken before stay.
+        Args:
+            block: Block hash, 32 bytes in wire order.
+            data: The filter.
+            previous: Hash of the block before; checked if given.
+            height: Height of the block; checked if given.
+            header: Filter header of the block; checked if given.
+
+        Raises:
+            FalseFilterError: The filter does not match the known filter header.
+            BlockFilterError: The filter is malformed.
+            SourceError: The filter belongs to another network, or its filter header does not follow from the header of
+                the block before.
+            StoreError: The database cannot be written.
         """
         known = self._chain.height_of(block)
         below = None if previous is None else -1 if previous == bytes(32) else self._chain.height_of(previous)
@@ -125,7 +136,7 @@ class FilterImport:
             self._last = block, follows
 
     def flush(self) -> None:
-        """Commit the filters not written yet, all or none. Raises StoreError."""
+        """Commit the filters that are not written yet, all or none. Raises StoreError."""
         if self._batch:
             self._store.commit(Batch(compact_filters=CompactFilterBatch(kept=list(self._batch.items()))))
             self.counts.kept += len(self._batch)

@@ -1,6 +1,4 @@
-"""The keychains of a watch list and those of the database, joined: each gets what only the other has, or they
-contradict each other.
-"""
+"""Joins the keychains of a watch list with those of the database: each side gets the keychains that it lacks."""
 
 from __future__ import annotations
 
@@ -16,18 +14,25 @@ from spvfilter.watch.watchlist import WatchList
 
 
 def take_keychains(watch: WatchList, stored: Sequence[StoredKeychain], numbers: Mapping[int, int]) -> None:
-    """Give a watch list the windows and uses of keychains; `numbers` are those of its entries by the ids of their rows.
+    """Give a watch list the windows and the used indexes of stored keychains.
 
-    Those that it lacks are added: by their descriptors they derive on; others keep their window. Raises
-    KeychainMismatchError for one of another descriptor or with other scripts, KeychainError where scripts cannot be
-    derived.
+    A keychain that the watch list lacks is added. Its descriptor derives further scripts; without one its window stays.
+
+    Args:
+        watch: The watch list.
+        stored: Keychains of the database.
+        numbers: Numbers of the watch list's entries by the ids of their rows.
+
+    Raises:
+        KeychainMismatchError: A keychain has another descriptor or other scripts.
+        KeychainError: Scripts cannot be derived.
     """
     for each in stored:
         known = watch.windows.get(each.name)
         if known is not None and known.descriptor != each.descriptor:
             raise KeychainMismatchError(
-                f"the database has another keychain {each.name[:80]!r}, {_made(each.descriptor)}, not"
-                f" {_made(known.descriptor)}: give this one another name, or its wallet a database of its own"
+                f"the database has a keychain {each.name[:80]!r} {_made(each.descriptor)}, not one"
+                f" {_made(known.descriptor)}: use another name, or another database"
             )
         window = _window(watch, each, numbers)
         if known is None:
@@ -39,18 +44,18 @@ def take_keychains(watch: WatchList, stored: Sequence[StoredKeychain], numbers: 
 
 
 def add_keychains(watch: WatchList, stored: Sequence[StoredKeychain], numbers: Mapping[int, int]) -> None:
-    """As `take_keychains`, of a watch list that has none."""
+    """Do the same as `take_keychains` for a watch list without keychains."""
     for each in stored:
         watch.windows.restore(_without_owner(each, watch.network), _window(watch, each, numbers), each.used)
 
 
 def _window(watch: WatchList, stored: StoredKeychain, numbers: Mapping[int, int]) -> list[tuple[bytes, ...]]:
-    """The scripts of each index of a stored window."""
+    """Return the scripts of each index of a stored window."""
     return [tuple(watch.table.entry(numbers[row])[1] for row in rows) for rows in stored.rows()]
 
 
 def labels_of(stored: Iterable[StoredKeychain]) -> dict[int, str]:
-    """By the ids of entries' rows, the label of the keychain that they belong to."""
+    """Return the label of the keychain that each entry belongs to, by the id of the entry's row."""
     labels: dict[int, str] = {}
     for each in stored:
         for run in each.runs if each.label is not None else ():
@@ -60,8 +65,12 @@ def labels_of(stored: Iterable[StoredKeychain]) -> dict[int, str]:
 
 
 def keep_keychains(rows: KeychainRows, watch: WatchList, ids: Sequence[int]) -> None:
-    """Write the keychains of a watch list, their uses and what their windows have gained; `ids` are those of its
-    entries' rows.
+    """Write the keychains of a watch list, their used indexes and the new parts of their windows.
+
+    Args:
+        rows: Tables of keychains.
+        watch: The watch list.
+        ids: Row ids of the watch list's entries, by the number of the entry.
     """
     windows = {each.name: each.window for each in rows.load()}
     gained = watch.windows.entries_beyond({each.name: windows.get(each.name, 0) for each in watch.keychains})
@@ -73,15 +82,16 @@ def keep_keychains(rows: KeychainRows, watch: WatchList, ids: Sequence[int]) -> 
 
 
 def _made(descriptor: str | None) -> str:
-    return "whose scripts the wallet derives by itself" if descriptor is None else "of a descriptor"
+    return "whose scripts the wallet derives by itself" if descriptor is None else "made from a descriptor"
 
 
 def _check_scripts(watch: WatchList, known: Keychain, window: Sequence[tuple[bytes, ...]]) -> None:
-    """Raises KeychainMismatchError unless a keychain derives the scripts of a stored window: those it has, and some of
-    the others.
+    """Check that a keychain derives the scripts of a stored window. Raises KeychainMismatchError.
+
+    The check covers all scripts that the keychain has, and three of the others.
     """
     both = min(known.end, len(window))
-    if both < len(window):  # not all: that would take as long as deriving the window
+    if both < len(window):  # a check of all scripts would take as long as deriving the window
         others = {both, (both + len(window)) // 2, len(window) - 1}
         wrong = next((index for index in sorted(others) if set(known.scripts(index)) != set(window[index])), None)
     else:
@@ -93,16 +103,16 @@ def _check_scripts(watch: WatchList, known: Keychain, window: Sequence[tuple[byt
     if wrong is not None:
         how = "the function" if known.descriptor is None else "the installed libwally"
         raise KeychainMismatchError(
-            f"keychain {known.name[:80]!r}: {how} derives another script for index {wrong} than the one that the"
-            " database has: it is another wallet's, or has changed"
+            f"keychain {known.name[:80]!r}: {how} derives a script for index {wrong} that differs from the one in the"
+            " database: the database belongs to another wallet, or the derivation has changed"
         )
 
 
 def _without_owner(stored: StoredKeychain, network: Network) -> Keychain:
-    """A keychain of the database that the watch list was not given."""
+    """Return a stored keychain that the watch list lacks."""
     name, descriptor = stored.name, stored.descriptor
     derive: Callable[[int], tuple[bytes, ...]] = partial(
-        _underivable, f"add_keychain({name[:80]!r}, …) it to the watch list, with the function that derives its scripts"
+        _underivable, f"call add_keychain({name[:80]!r}, …) with the function that derives its scripts"
     )
     is_dormant = True
     if descriptor is not None:
@@ -121,4 +131,4 @@ def _without_owner(stored: StoredKeychain, network: Network) -> Keychain:
 
 
 def _underivable(what: str, index: int) -> tuple[bytes, ...]:
-    raise KeychainError(f"the script of index {index} is needed now, and nothing derives it: {what}")
+    raise KeychainError(f"the script of index {index} is needed now, and nothing can derive it: {what}")

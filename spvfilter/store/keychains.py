@@ -1,9 +1,8 @@
-"""Keychains in the wallet's database: where their windows end, which indexes were used, and which entries of the watch
-list are whose.
+"""Keychains in the wallet's database: their windows, the used indexes, and the entries that belong to them.
 
-The entries of a window are runs: successive indexes whose scripts have successive ids. A window that only grew has a
-run for each growth. So the next run of a client has a window without deriving it, and readers know the next address
-without a library.
+The entries of a window are stored as runs: consecutive indexes whose scripts have consecutive ids. Each growth of a
+window adds one run. Therefore the next run of a client has a window without deriving it, and readers of the database
+know the next address without a library.
 """
 
 from __future__ import annotations
@@ -25,18 +24,19 @@ else:
 
 
 class Run(NamedTuple):
-    """Successive indexes of a keychain, each with as many scripts, whose entries have successive ids."""
+    """Consecutive indexes of a keychain whose entries have consecutive ids."""
 
     first: int
-    """Index."""
+    """First index."""
     entry: int
-    """Id of its first script."""
+    """Row id of the first script of the first index."""
     indexes: int
+    """Number of indexes."""
     scripts: int
-    """Of each index."""
+    """Number of scripts of each index."""
 
     def places(self) -> Iterable[tuple[int, int]]:
-        """Index and id of each entry."""
+        """Return index and row id of each entry."""
         ids = iter(range(self.entry, self.entry + self.indexes * self.scripts))
         return (
             (index, next(ids)) for index in range(self.first, self.first + self.indexes) for _ in range(self.scripts)
@@ -44,7 +44,7 @@ class Run(NamedTuple):
 
 
 def runs_of(places: Iterable[tuple[int, int]]) -> list[Run]:
-    """The runs of entries, each an index and an id."""
+    """Join entries, each an index and a row id, to runs."""
     runs: list[Run] = []
     for index, group in groupby(sorted(set(places)), key=lambda place: place[0]):
         ids = [row for _, row in group]
@@ -64,36 +64,42 @@ def runs_of(places: Iterable[tuple[int, int]]) -> list[Run]:
 
 @public
 class KeychainChange(NamedTuple):
-    """What a commit makes of a keychain that the database has."""
+    """Change of a keychain in one commit. The database has the keychain already."""
 
     name: str
+    """Name of the keychain."""
     used: Sequence[int] = ()
-    """Indexes that were not used before."""
+    """Indexes that are used now and were not before."""
     window: int | None = None
-    """Where it ends now; None if it has not moved."""
+    """New end of the window; None if it has not moved."""
     places: Sequence[tuple[int, int]] = ()
-    """Index and id of each entry that is new in it."""
+    """Index and row id of each entry that is new in the window."""
 
 
 class StoredKeychain(NamedTuple):
     """A keychain as the database has it. The scripts of its window are entries of the watch list."""
 
     id: int
+    """Row id."""
     name: str
+    """Name of the keychain."""
     label: str | None
+    """Label of its entries."""
     descriptor: str | None
-    """None for one that the wallet derives by itself."""
+    """Descriptor; None if a function of the program derives the scripts."""
     lookahead: int
+    """Number of scripts to watch after the last used index."""
     size: int
-    """The number of its indexes."""
+    """Number of indexes that the keychain has."""
     window: int
-    """The number of indexes that are watched."""
+    """Number of watched indexes."""
     used: frozenset[int]
+    """Indexes that were paid."""
     runs: tuple[Run, ...]
-    """Ascending."""
+    """Runs of the window, in ascending order."""
 
     def rows(self) -> list[tuple[int, ...]]:
-        """The ids of the entries of each index of the window, as many indexes as are complete."""
+        """Return the row ids of each index, from index 0 to the first one without entries."""
         found: dict[int, list[int]] = {}
         for index, row in (place for run in self.runs for place in run.places()):
             found.setdefault(index, []).append(row)
@@ -109,9 +115,9 @@ class KeychainRows:
         self._path = path
 
     def load(self) -> list[StoredKeychain]:
-        """All keychains, in the order in which they were added.
+        """Return all keychains in the order in which they were added.
 
-        Raises StoreCorruptError for one that contradicts itself.
+        Raises StoreCorruptError if a run or a used index belongs to no keychain.
         """
         runs: dict[int, list[Run]] = {}
         for owner, *run in self._db.execute(
@@ -141,7 +147,7 @@ class KeychainRows:
         return found
 
     def verify(self) -> None:
-        """Raises StoreCorruptError for a keychain whose window has gaps or entries that the watch list lacks."""
+        """Raises StoreCorruptError if a window has gaps, or entries that the watch list lacks."""
         (rows,) = self._db.execute("SELECT coalesce(max(id), 0) FROM watch").fetchone()
         for each in self.load():
             ends = list(accumulate((run.first + run.indexes for run in each.runs), max))
@@ -158,7 +164,7 @@ class KeychainRows:
     # Within a commit
 
     def put(self, name: str, label: str | None, descriptor: str | None, lookahead: int, size: int) -> None:
-        """Write a keychain, or what is new of one that is there."""
+        """Write a new keychain, or the changed values of a stored one."""
         row = self._db.execute(
             "SELECT id, name, label, descriptor, lookahead, size, window FROM keychains WHERE name = ?", (name,)
         ).fetchone()
@@ -176,7 +182,7 @@ class KeychainRows:
         return row
 
     def change(self, change: KeychainChange) -> None:
-        """Write uses and a window that has moved."""
+        """Write used indexes and a new end of the window."""
         row = self._row(change.name)
         if row is None:
             raise StoreCorruptError(f"{self._path}: keychain {change.name[:80]!r} is missing")
@@ -200,7 +206,7 @@ def salvaged(
     used: Iterable[Sequence[int]],
     present: Collection[int],
 ) -> list[StoredKeychain]:
-    """Keychains of the rows that could be read, each with as much of its window as has all its entries."""
+    """Return the keychains whose rows could be read, each with the part of its window that is complete."""
     found: list[StoredKeychain] = []
     sound = [(owner, Run(*run)) for owner, *run in runs if run[1] + run[2] * run[3] - 1 <= max(present, default=0)]
     uses = list(used)

@@ -1,8 +1,7 @@
-"""Ledger in the wallet's database: matches and transactions, and what follows from them: unspent coins, net values,
-labels and totals.
+"""Ledger of the wallet's database: writes matches and transactions, and the values that are computed from them.
 
-What follows is written in the same commit, for the coins and transactions that the commit touches: a balance is then
-three numbers, a page of the history a range of an index.
+Computed values are unspent coins, net values, labels and totals. The same commit writes them for each coin and
+transaction that it changes. A balance is then three numbers, and a page of the history is a range of an index.
 """
 
 from __future__ import annotations
@@ -26,53 +25,56 @@ else:
     pathlib = deferred("pathlib")
     sqlite3 = deferred("sqlite3")
 
-UNCONFIRMED_PLACE = 1 << 62  # above the place of every block
+UNCONFIRMED_PLACE = 1 << 62
+"""Places of unconfirmed transactions in the history begin here, above those of all blocks."""
 _MASK = (1 << 32) - 1
-_MOST = (
-    1 << 63
-) - 1  # satoshi that a column holds; blocks that nobody validated may state more, where work costs next to nothing
+"""Highest position in a block."""
+_MOST = (1 << 63) - 1
+"""Highest number of satoshi in a column. On a chain with little work, a block may state a higher value."""
 
 
 @public
 class TxStatus(StrEnum):
-    """What became of a transaction that concerns the wallet."""
+    """Status of a transaction of the wallet."""
 
     CONFIRMED = "confirmed"
-    """A block of the best chain has it."""
+    """A block of the best chain contains it."""
     PENDING = "pending"
-    """Unconfirmed, and counted."""
+    """Unconfirmed. It counts in `Balance.pending_in` and `Balance.pending_out`."""
     REPLACED = "replaced"
-    """A later transaction, also unconfirmed, spends what it or an ancestor spends; a block may have it yet."""
+    """A later unconfirmed transaction replaced it or one of its ancestors. A block may still confirm it."""
     CONFLICTED = "conflicted"
-    """A block has a transaction that spends what it or an ancestor spends."""
+    """A block contains a transaction that conflicts with it or with one of its ancestors."""
     ABANDONED = "abandoned"
-    """Given up by the user, or a descendant of such a one; a block may have it yet."""
+    """The user abandoned it or one of its ancestors. A block may still confirm it."""
     EXPIRED = "expired"
-    """Unconfirmed for 336 hours."""
+    """It was unconfirmed for 336 hours."""
     REFUSED = "refused"
-    """Broadcast here, and refused by every peer that was given it; a block may have it yet."""
+    """The wallet broadcast it, and every peer that received it refused it. A block may still confirm it."""
 
 
-LIVE = (TxStatus.CONFIRMED, TxStatus.PENDING)  # whose matches are in the database and count
-UNCONFIRMED = (TxStatus.PENDING, TxStatus.REPLACED)  # that may be confirmed
+LIVE = (TxStatus.CONFIRMED, TxStatus.PENDING)  # their matches are in the database and count
+UNCONFIRMED = (TxStatus.PENDING, TxStatus.REPLACED)  # a block may confirm them
 
 
 @public
 class StoredMatch(NamedTuple):
-    """A match in the database: the hit and its block in the best chain; block hash and height are None while it is
-    unconfirmed.
-    """
+    """A match in the database, with its block in the best chain."""
 
     hit: Hit
+    """The output or input that matches."""
     block_hash: bytes | None
+    """Block hash, 32 bytes in wire order; None while it is unconfirmed."""
     height: int | None
+    """Height of the block; None while it is unconfirmed."""
     completeness: Completeness
+    """How certain it is that no match in the block is missing."""
     time: int | None = None
-    """Of the block, seconds since 1970; not stored with the match, as its header is."""
+    """Time of the block, in seconds since 1970. It comes from the header and is not stored with the match."""
 
 
 def stored_completeness(text: str, path: pathlib.Path) -> Completeness:
-    """The completeness in a row of the database at `path`. Raises StoreCorruptError for an unknown one."""
+    """Return the completeness of a row as an enum. Raises StoreCorruptError if it is unknown."""
     try:
         return Completeness(text)
     except ValueError:
@@ -81,68 +83,68 @@ def stored_completeness(text: str, path: pathlib.Path) -> Completeness:
 
 @public
 class StoredTx(NamedTuple):
-    """A transaction that concerns the wallet."""
+    """A transaction of the wallet in the database."""
 
     raw: bytes
+    """Bytes of the transaction."""
     status: TxStatus
+    """Status of the transaction."""
     own: int
-    """The number of its last broadcast here, the higher the later; 0: others sent it."""
+    """Number of its last broadcast by this wallet, higher for later ones; 0 for a foreign transaction."""
     seen: int | None = None
-    """When it was first seen unconfirmed, seconds since 1970."""
+    """When it was first seen unconfirmed, in seconds since 1970."""
     since: int | None = None
-    """From when on its 336 hours count; later than `seen` after a reorganisation."""
-    block_hash: bytes | None = (
-        None  # of the block that has it; of one that is conflicted, of the block that has its rival
-    )
-    height: int | None = (
-        None  # of that block; of one that was abandoned or expired, up to which blocks had been searched then
-    )
+    """Start of its 336 hours, in seconds since 1970. After a reorganization it is later than `seen`."""
+    block_hash: bytes | None = None
+    """Block that contains it, or the block that contains a transaction in conflict; 32 bytes in wire order."""
+    height: int | None = None
+    """Height of that block; for an abandoned or expired transaction, the searched height at that time."""
     position: int | None = None
-    """In its block."""
+    """Position in its block, from 0."""
     rival: bytes | None = None
-    """Txid of what replaced it or conflicts with it."""
+    """Txid of the transaction that replaced it or conflicts with it, 32 bytes in wire order."""
     hits: tuple[Hit, ...] = ()
-    """Its matches where they are no longer in the database; they are not stored."""
+    """Its matches if the database no longer has them. They are not stored."""
 
     @property
     def place(self) -> int:
-        """Its place in the history, in ascending order: by block and position, then what is unconfirmed by its second
-        of arrival.
-        """
+        """Place in the history, ascending: height and position, then unconfirmed transactions by their first second."""
         if self.status in UNCONFIRMED:
             return UNCONFIRMED_PLACE + 2 * (self.seen or 0) + (self.status is TxStatus.PENDING)
         return place_of(self.height or 0, _MASK if self.position is None else self.position)
 
 
 def place_of(height: int, position: int) -> int:
-    """The place of a transaction in a block."""
+    """Return the place of a transaction of a block in the history."""
     return height << 32 | position
 
 
 @public
 class Ended(NamedTuple):
-    """A transaction that no longer counts, but is kept."""
+    """A transaction that no longer counts and is kept for the history."""
 
     txid: bytes
+    """Txid, 32 bytes in wire order."""
     status: TxStatus
+    """Status of the transaction."""
     size: int
-    """Bytes."""
+    """Size in bytes."""
     tx: StoredTx | None
-    """Only of what was broadcast here."""
+    """The whole transaction if this wallet broadcast it, else None."""
 
 
 class Totals(NamedTuple):
     """Sums over the unspent coins, in satoshi."""
 
     confirmed: int = 0
-    """Of outputs in blocks."""
+    """Sum of the outputs in blocks."""
     pending_in: int = 0
-    """Of outputs of unconfirmed transactions that no other spends."""
+    """Sum of the outputs of unconfirmed transactions that no transaction spends."""
     pending_out: int = 0
-    """Of those in blocks that an unconfirmed transaction spends."""
+    """Sum of the outputs in blocks that an unconfirmed transaction spends."""
 
     def plus(self, value: int, height: int | None, spender: bytes | None, times: int = 1) -> Totals:
-        """With one more coin, or one less."""
+        """Return the totals with a coin added (`times` 1) or removed (`times` -1)."""
         value *= times
         if height is None:
             return self if spender is not None else self._replace(pending_in=self.pending_in + value)
@@ -151,7 +153,7 @@ class Totals(NamedTuple):
 
     @classmethod
     def parse(cls, raw: bytes | None) -> Totals:
-        """From the database. A stranger can invent outputs whose sum does not fit into 64 bits."""
+        """Read the bytes from the database. They are decimal, as fake payments can add up to more than 64 bits."""
         return cls() if raw is None else cls(*map(int, raw.split()))
 
     def __bytes__(self) -> bytes:
@@ -159,29 +161,29 @@ class Totals(NamedTuple):
 
 
 class Ledger:
-    """Writes matches and transactions within a commit, and at its end what follows from them."""
+    """Writes matches and transactions within a commit, and at its end the values computed from them."""
 
     def __init__(self, db: sqlite3.Connection, rows: MarkedRows, path: pathlib.Path) -> None:
         self._db = db
         self._rows = rows
         self._path = path
         self._totals = Totals()
-        self._coins: dict[bytes, None] = {}  # outpoints that the commit touches
-        self._txs: dict[bytes, StoredTx | None] = {}  # by txid: what the commit makes of it
+        self._coins: dict[bytes, None] = {}  # outpoints that the commit changes
+        self._txs: dict[bytes, StoredTx | None] = {}  # transactions that the commit writes, by txid; None deletes one
         self._touched: dict[bytes, None] = {}  # txids whose matches or labels the commit changes
 
     def state(self) -> Totals:
-        """The totals now, for `reset`."""
+        """Return the current totals, for `reset`."""
         return self._totals
 
     def reset(self, totals: Totals) -> None:
-        """Forget what a commit that failed has touched: the totals are as they were."""
+        """Go back to the totals before a failed commit."""
         self._totals = totals
         self._forget()
 
     def verify(self) -> None:
-        """Read the totals. Raises StoreCorruptError if they are not the sums over the unspent coins."""
-        query = (  # halves of the values: a sum of them fits into 64 bits
+        """Read and check the totals. Raises StoreCorruptError if they are not the sums over the unspent coins."""
+        query = (  # sums of the values' halves, which fit into 64 bits
             "SELECT coalesce(sum(value >> 32), 0), coalesce(sum(value & 4294967295), 0) FROM unspent WHERE height IS "
         )
         parts = ("NOT NULL", "NULL AND spender IS NULL", "NOT NULL AND spender IS NOT NULL")
@@ -221,7 +223,7 @@ class Ledger:
             self._rows.remove("matches", "spend = ? AND txid = ? AND n = ?", identity)
 
     def put(self, found: StoredMatch, entry: int) -> None:
-        """Write a match, in place of its earlier state; `entry` is the id of its row in the watch list."""
+        """Write a match and replace its earlier state. `entry` is the row id of its entry in the watch list."""
         hit, block, height, completeness, _ = found
         self._touch(hit.txid, hit.outpoint)
         self._rows.remove("matches", "spend = ? AND txid = ? AND n = ?", (hit.spend, hit.txid, hit.n))
@@ -229,13 +231,11 @@ class Ledger:
         self._rows.insert("matches", (*place, hit.value, hit.script, entry, block, height, completeness.value))
 
     def keep(self, txid: bytes, tx: StoredTx | None) -> None:
-        """Write what is known of a transaction, or forget it."""
+        """Write a transaction, or delete it if `tx` is None."""
         self._txs[txid] = tx
 
     def drop_unmatched(self, txids: Iterable[bytes]) -> None:
-        """Forget those transactions that no entry matches any more, but for unconfirmed ones that were broadcast
-        here.
-        """
+        """Delete transactions that no entry matches any more, apart from own unconfirmed ones."""
         for txid in dict.fromkeys(txids):
             if self._db.execute("SELECT 1 FROM matches WHERE txid = ?", (txid,)).fetchone() is not None:
                 continue
@@ -247,7 +247,7 @@ class Ledger:
                 self._txs[txid] = None
 
     def relabelled(self, entry: int) -> None:
-        """The label of an entry has changed."""
+        """Update the transactions of an entry whose label has changed."""
         for (txid,) in self._db.execute("SELECT DISTINCT txid FROM matches WHERE entry = ?", (entry,)):
             self._touched[txid] = None
 
@@ -258,7 +258,7 @@ class Ledger:
     # At its end
 
     def settle(self) -> None:
-        """Write what follows from the changes."""
+        """Write the values that are computed from the changes."""
         before = self._totals
         for outpoint in self._coins:
             self._settle_coin(outpoint)
@@ -323,7 +323,7 @@ class Ledger:
             self._rows.insert("tx_labels", (txid, label, tx.place))
 
     def _effect(self, txid: bytes, tx: StoredTx, stored: tuple[Any, ...] | None) -> tuple[list[str], int, int | None]:
-        """The labels of the entries that it matches, its net value and its fee."""
+        """Return the labels of the entries that a transaction matches, its net value and its fee."""
         if tx.status in LIVE:
             query = "SELECT spend, value, entry FROM matches WHERE txid = ?"
             found = self._db.execute(query, (txid,)).fetchall()
@@ -343,9 +343,7 @@ class Ledger:
 
 
 def _fee(raw: bytes, spent: list[int]) -> int | None:
-    """The fee of a transaction that spends coins of these values, where these are all its inputs and every value is
-    known.
-    """
+    """Return the fee in satoshi; None unless every input spends a known coin of the wallet with a known value."""
     if not spent or NO_VALUE in spent:
         return None
     tx = Transaction.parse(raw)
@@ -354,6 +352,6 @@ def _fee(raw: bytes, spent: list[int]) -> int | None:
 
 
 def stored_tx(row: Sequence[Any]) -> StoredTx:
-    """A row of the table of transactions."""
+    """Make a transaction from its row."""
     _, raw, status, own, seen, since, block, height, position, rival, *_ = row
     return StoredTx(raw, TxStatus(status), own, seen, since, block, height, position, rival)

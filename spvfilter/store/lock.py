@@ -1,6 +1,6 @@
-"""Lock of a wallet's database against a second writer: a file beside it, which names the process that holds it.
+"""WriterLock: keeps a second writer out of a wallet's database, by a file that names the process that holds it.
 
-SQLite's own exclusive lock would keep readers out, too. Within one process a second lock is refused as well.
+SQLite's own exclusive lock would keep readers out as well. The lock also refuses a second writer in the same process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class WriterLock(FileLock):
     @classmethod
     def take(cls, database: Path) -> Self:
         """Take the lock of a database. Raises StoreLockedError, OSError."""
-        # by whatever name it is opened; Path.resolve raises RuntimeError for a link to itself
+        # links to the file have the same lock; Path.resolve would raise RuntimeError for a link to itself
         real = Path(os.path.realpath(database))
         try:
             return super().take(real.with_name(real.name + SUFFIX))
@@ -29,5 +29,5 @@ class WriterLock(FileLock):
             own = held.process == os.getpid()
             holder = "another client of this process" if own else str(held)
             raise StoreLockedError(
-                f"{database}: in use by {holder}; WalletStore and spvfilter wallet read it meanwhile"
+                f"{database}: in use by {holder}; read it with WalletStore or spvfilter wallet meanwhile"
             ) from None

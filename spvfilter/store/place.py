@@ -1,6 +1,4 @@
-"""Where an open database is: what is written to a file that was removed or replaced meanwhile is lost when it is
-closed.
-"""
+"""Checks that the files of an open database are still in place: changes to a removed or replaced file are lost."""
 
 from __future__ import annotations
 
@@ -15,12 +13,13 @@ if TYPE_CHECKING:
 else:
     pathlib = deferred("pathlib")
 
-MEMORY = ":memory:"  # instead of a path: a database that is gone when it is closed
-_FILES = ("", "-wal")  # what follows the name of the database
+MEMORY = ":memory:"
+"""Path for `Store.open`: a database in memory, which is lost when it is closed."""
+_FILES = ("", "-wal")  # suffixes of the database's name
 
 
 class Place:
-    """The files that an open database is in, by device and inode.
+    """The files of an open database, by device and inode.
 
     The write-ahead log is known from the first check on that finds it.
     """
@@ -32,9 +31,7 @@ class Place:
         self.check()
 
     def check(self) -> None:
-        """Raises StoreError if a file is not there any more, or is another one; OSError where it cannot be looked
-        at.
-        """
+        """Raises StoreError if a file was removed or replaced, OSError if it cannot be read."""
         for suffix, name in self._names.items():
             found = _identity(name)
             known = self._files.get(suffix)
@@ -43,7 +40,7 @@ class Place:
             elif known != found:
                 what = "its write-ahead log" if suffix else "the file"
                 done = "removed" if found is None else "replaced by another one"
-                raise StoreError(f"{self._path}: {what} was {done} while it was open: nothing can be kept in it")
+                raise StoreError(f"{self._path}: {what} was {done} while it was open: the changes cannot be saved")
 
 
 def _identity(name: str) -> tuple[int, int] | None:

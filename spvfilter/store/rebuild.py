@@ -1,4 +1,4 @@
-"""Salvage of a damaged wallet database: what can be read of it, and moving it aside.
+"""Salvage: reads the undamaged rows of a damaged wallet database, and moves the file aside.
 
 Databases of other programs are never touched.
 """
@@ -27,21 +27,22 @@ else:
     sqlite3 = deferred("sqlite3")
 
 
-_UNKNOWN_LAST = 1 << 32  # events; no database has had so many
+_UNKNOWN_LAST = 1 << 32  # number of the last event if it cannot be read; higher than in any database
 
 
 class Salvage(NamedTuple):
     """The undamaged rows of a damaged database."""
 
     meta: dict[str, bytes]
-    """Network, secret, filter parameters."""
+    """Named values: network, secret, filter parameters."""
     watch: WatchList
+    """Watch list of the readable entries."""
     last_event: int
-    """Number of the last event, or one above all that there can have been."""
+    """Number of the last event, or a number above every possible one if it cannot be read."""
 
 
 def salvage(file: Path, network: Network) -> Salvage:
-    """Read the undamaged rows of the watch list and of the wallet's parameters; none if the file is not a database.
+    """Read the undamaged rows of the watch list and of the named values; nothing if the file is not a database.
 
     Raises StoreForeignError for a database of another program or network, StoreLockedError, StoreReadOnlyError.
     """
@@ -60,7 +61,7 @@ def salvage(file: Path, network: Network) -> Salvage:
 
 
 def _last_event(file: Path, meta: dict[str, bytes]) -> int:
-    """No number may be given a second time: who remembers one would take other events for those that it has read."""
+    """Return the number of the last event, or a higher one: a program that kept a number must not get it again."""
     if "events" in meta:
         return EventLog.parse(meta["events"]).last
     try:
@@ -72,8 +73,9 @@ def _last_event(file: Path, meta: dict[str, bytes]) -> int:
 
 
 def _is_of_another(file: Path) -> bool:
-    """Whether this is a readable SQLite database with neither our application id nor our tables; an empty one belongs
-    to no program.
+    """Return True if this is a readable SQLite database that has neither our application id nor our tables.
+
+    An empty database belongs to no program.
     """
     try:
         with translated(file), closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as db:
@@ -87,7 +89,7 @@ def _is_of_another(file: Path) -> bool:
 
 
 def _rows(file: Path, table: str) -> list[tuple[Any, ...]]:
-    """The rows of a table whose checksums are right."""
+    """Return the rows of a table whose checksums are right."""
     rows: list[tuple[Any, ...]] = []
     try:
         with closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as db:
@@ -103,7 +105,7 @@ def _rows(file: Path, table: str) -> list[tuple[Any, ...]]:
 
 
 def beside(file: Path) -> Path:
-    """The path to build the new database at, cleared of what an interrupted rebuild left there. Raises StoreError."""
+    """Return the path for the new database, without files of an interrupted rebuild. Raises StoreError."""
     made = file.with_name(f"{file.name}.rebuilt")
     with translated(made):
         for suffix in COMPANIONS:
@@ -112,14 +114,14 @@ def beside(file: Path) -> Path:
 
 
 def damaged(file: Path) -> Path:
-    """The path that a damaged database is moved to."""
+    """Return the path to which a damaged database is moved."""
     return file.with_name(f"{file.name}.damaged")
 
 
 def replace(file: Path, made: Path) -> None:
-    """Move the damaged database and its companion files aside and the new one into its place. Raises StoreError.
+    """Move the damaged database and its companions aside, and the new database into its place. Raises StoreError.
 
-    At any moment there is one of the two: where none was, the next run would begin an empty one.
+    At every moment one of the two is in place. Otherwise the next run could begin an empty database.
     """
     with translated(file):
         aside = damaged(file)

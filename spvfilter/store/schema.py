@@ -1,4 +1,4 @@
-"""SQL schema of the wallet's database."""
+"""The SQL schema of the wallet's database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ else:
 
 APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
 SCHEMA_VERSION = 6
-EVENTS_SINCE = 5  # the first version with a table of events
+EVENTS_SINCE = 5  # first version of the schema with a table of events
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE headers (first INTEGER PRIMARY KEY, raw BLOB NOT NULL);
@@ -81,22 +81,22 @@ MARKED = {  # tables whose rows carry a checksum in the column `mark`, and the c
 
 
 def network_of(genesis_hash: bytes | None) -> str:
-    """The name of the network with this genesis block (wire order)."""
+    """Return the name of the network with this genesis block (wire order)."""
     return next((known.name for known in NETWORKS if known.genesis_hash == genesis_hash), "an unknown network")
 
 
 def check_schema(db: sqlite3.Connection, path: pathlib.Path) -> None:
-    """Raises StoreForeignError unless it is a database of this package and version."""
+    """Raises StoreForeignError unless this is a database of this package with the current schema version."""
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
         raise StoreForeignError(f"{path}: this SQLite database belongs to another program")
     if version > SCHEMA_VERSION:
         raise StoreForeignError(
-            f"{path}: schema version {version}, this program reads version {SCHEMA_VERSION}: update the program"
+            f"{path}: it has schema version {version}, this program reads version {SCHEMA_VERSION}: update the program"
         )
     if version < SCHEMA_VERSION:
         raise StoreForeignError(
-            f"{path}: schema version {version}, this program reads version {SCHEMA_VERSION}: open it with rebuild=True"
-            " (watch --rebuild), which keeps the watch list and searches the chain again"
+            f"{path}: it has schema version {version}, this program reads version {SCHEMA_VERSION}: open it with"
+            " rebuild=True (watch --rebuild), which keeps the watch list and searches the chain again"
         )

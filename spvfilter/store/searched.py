@@ -1,8 +1,8 @@
-"""Which blocks were searched for which entries of the watch list, in a few numbers however many entries there are.
+"""Searched: the blocks that were searched for each entry of the watch list, in few numbers for many entries.
 
-An entry's row in the database has an id, which ascends and is never given twice. Entries that follow each other and
-were searched for in the same blocks are one group: a wallet with a million addresses and one start is one group. Groups
-that become equal, since blocks are searched for all entries, are joined.
+The row id of an entry is higher than all earlier ones and is never used again. Entries that follow each other and were
+searched for in the same blocks form one group. A wallet with a million addresses and one start has one group. Groups
+that become equal, as blocks are searched for all entries, are joined.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ if TYPE_CHECKING:
 else:
     json = deferred("json")
 
-MAX_GROUPS = 256  # ours; beyond, neighbours are joined, and only what was searched for both counts
-MAX_RANGES = 64  # of a group; ours; beyond, the shortest counts as not searched
+MAX_GROUPS = 256  # beyond, neighbours are joined, and only blocks that were searched for both count (our choice)
+MAX_RANGES = 64  # ranges of a group; beyond, the shortest ones count as not searched (our choice)
 
 
 @public
 class BlockRange(NamedTuple):
-    """Successive blocks of the best chain, by height, both included."""
+    """Consecutive blocks of the best chain."""
 
     first: int
+    """Height of the first block."""
     last: int
+    """Height of the last block, included in the range."""
 
 
-Ranges = tuple[BlockRange, ...]  # ascending, apart from each other
+Ranges = tuple[BlockRange, ...]  # ascending, with gaps between them
 
 
 def join(ranges: Iterable[BlockRange]) -> Ranges:
-    """The heights of all these ranges."""
+    """Return the union of ranges."""
     joined: list[BlockRange] = []
     for each in sorted(ranges):
         if joined and each.first <= joined[-1].last + 1:
@@ -46,12 +48,12 @@ def join(ranges: Iterable[BlockRange]) -> Ranges:
 
 
 def cut(ranges: Ranges, height: int) -> Ranges:
-    """Those heights that are not above one."""
+    """Return the part of ranges up to a height."""
     return tuple(BlockRange(first, min(last, height)) for first, last in ranges if first <= height)
 
 
 def gaps(ranges: Ranges, last: int, first: int = 0) -> Ranges:
-    """The heights from `first` to `last` that are in none of the ranges."""
+    """Return the heights from `first` to `last` that are in none of the ranges."""
     found: list[BlockRange] = []
     for each in ranges:
         if each.last < first:
@@ -64,7 +66,7 @@ def gaps(ranges: Ranges, last: int, first: int = 0) -> Ranges:
 
 
 def common(one: Ranges, other: Ranges) -> Ranges:
-    """The heights that are in both."""
+    """Return the heights that are in both."""
     pairs = (BlockRange(max(a.first, b.first), min(a.last, b.last)) for a in one for b in other)
     return tuple(sorted(each for each in pairs if each.first <= each.last))
 
@@ -82,10 +84,12 @@ def _bounded(ranges: Ranges) -> Ranges:
 
 @public
 class EntryGroup(NamedTuple):
-    """Entries with ids from one on, up to the next group's."""
+    """Entries with consecutive row ids that were searched for in the same blocks."""
 
     id: int
+    """Row id of the first entry. The group ends before the first entry of the next group."""
     ranges: Ranges
+    """Blocks that were searched, in ascending order."""
 
 
 def _whole(number: object) -> int | None:
@@ -94,26 +98,26 @@ def _whole(number: object) -> int | None:
 
 @public
 class Searched:
-    """The groups of a wallet's entries, the wallet's start, and the next id.
+    """Record of the blocks that were searched for each entry of a wallet.
 
-    A block counts as searched for an entry if every output in it that pays the entry is in the books, and so is every
-    input that spends an output which was found in an earlier block that counts.
+    A block counts as searched for an entry if the wallet has every output in it that pays the entry. It must also have
+    every input that spends an output from an earlier block that counts.
     """
 
     def __init__(self, groups: Sequence[EntryGroup] = (), start: int | None = None, next_id: int = 1) -> None:
         self._groups = list(groups)
-        self.start = start  # height at which the wallet's first search began, or a later, lower one; None before
-        self.wanted: tuple[int | None, int | None] | None = (
-            None  # before that: a height and a time, at the lower of which it is to begin
-        )
+        self.start = start
+        """Height at which the wallet's first search began, or a lower start of `rescan`; None before the first."""
+        self.wanted: tuple[int | None, int | None] | None = None
+        """While `start` is None: height and time of the planned start; the lower block of both is the start."""
         self.next_id = next_id
-        self._fresh: BlockRange | None = (
-            None  # successive blocks searched for all entries, which the groups do not have yet
-        )
+        """Row id for the next entry."""
+        # consecutive blocks that were searched for all entries and are not in the groups yet
+        self._fresh: BlockRange | None = None
 
     @classmethod
     def parse(cls, raw: bytes | None) -> Self:
-        """From the database. Raises ValueError for what `encode` does not write."""
+        """Read the result of `encode`; None is a new database. Raises ValueError for other bytes."""
         if raw is None:
             return cls()
         try:
@@ -131,12 +135,12 @@ class Searched:
             raise ValueError(str(error)) from None
 
     def encode(self) -> bytes:
-        """For the database."""
+        """Return the record as bytes for the database."""
         wanted = [] if self.wanted is None else [self.wanted]
         return json.dumps([self.start, self.next_id, self.groups(), *wanted], separators=(",", ":")).encode("ascii")
 
     def groups(self) -> list[EntryGroup]:
-        """The groups, by ascending id."""
+        """Return the groups by ascending id."""
         if self._fresh is not None:
             fresh, self._fresh = self._fresh, None
             self._set(EntryGroup(first, join([*ranges, fresh])) for first, ranges in self._groups)
@@ -157,28 +161,28 @@ class Searched:
         self._groups = joined
 
     def ranges_of(self, entry: int) -> Ranges:
-        """The blocks that were searched for the entry with an id."""
+        """Return the blocks that were searched for the entry with a row id."""
         groups = self.groups()
         at = bisect_right([group.id for group in groups], entry) - 1
         return groups[at].ranges if at >= 0 else ()
 
     def has(self, height: int) -> bool:
-        """Whether a block was searched for any entry."""
+        """Return True if the block at a height was searched for any entry."""
         return any(first <= height <= last for group in self.groups() for first, last in group.ranges)
 
     @property
     def lowest(self) -> int | None:
-        """The lowest block that was searched for any entry; None if there is none."""
+        """Height of the lowest block that was searched for any entry; None if there is none."""
         return min((ranges[0].first for _, ranges in self.groups() if ranges), default=None)
 
     def skipped(self, height: int) -> Ranges:
-        """The blocks up to a height that were not searched for every entry."""
+        """Return the blocks up to a height that were not searched for every entry."""
         return join(gap for group in self.groups() for gap in gaps(group.ranges, height))
 
     # Changes
 
     def add_entries(self, number: int) -> int:
-        """Entries are added, for which nothing was searched; the id of the first, which the others follow."""
+        """Add a number of entries, and return the row id of the first. No block was searched for them yet."""
         first = self.next_id
         self.next_id += number
         if number:
@@ -186,14 +190,14 @@ class Searched:
         return first
 
     def keep_entries(self, ids: Iterable[int]) -> None:
-        """Of all entries only those with these ids are left: groups without an entry go."""
+        """Keep only the entries with these row ids, and drop groups without an entry."""
         groups = self.groups()
         bounds = [group.id for group in groups]
         left = {bisect_right(bounds, each) for each in ids}
         self._set(group for at, group in enumerate(groups, 1) if at in left)
 
     def record(self, first: int, last: int) -> None:
-        """Blocks were searched for all entries."""
+        """Record that the blocks from height `first` to height `last` were searched for all entries."""
         fresh = self._fresh
         if fresh is not None and fresh.last == first - 1:
             self._fresh = BlockRange(fresh.first, last)
@@ -202,14 +206,14 @@ class Searched:
         self._fresh = BlockRange(first, last)
 
     def cut(self, height: int) -> None:
-        """The blocks above a height left the best chain, or what was found in them is in doubt."""
+        """Drop the blocks above a height, as they left the best chain or their result is in doubt."""
         self._set(EntryGroup(first, cut(ranges, height)) for first, ranges in self.groups())
 
     def again(self, height: int, cursor: int) -> None:
-        """Blocks above a height, up to a cursor above it, are searched again.
+        """Record that blocks above a height are searched again. `cursor` is the searched height.
 
-        Where one of them was skipped, a coin may be found there whose spend was overlooked further up: what is above
-        counts no more.
+        If one of these blocks was skipped for a group, it may contain a coin whose spend was overlooked in a later
+        block. For that group all blocks above the height no longer count as searched.
         """
         groups = self.groups()
         self._set(

@@ -1,4 +1,4 @@
-"""SQLite file helpers of the wallet's database: creation with mode 0600, errors by cause, a checksum over each row."""
+"""SQLite files: creation with mode 0600, errors by cause, and a checksum over each row."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ _BY_ERRNO = {
 
 
 def create(path: pathlib.Path) -> bool:
-    """Create an empty file of mode 0600 unless it exists; whether it was created.
+    """Create an empty file of mode 0600 unless it exists. Returns True if it was created.
 
-    Raises OSError, also for an unwritable file.
+    Raises OSError, also if an existing file cannot be written.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "is a directory, not a database") from None
-        if not os.access(path, os.W_OK):  # open() would say why, but closing would drop this process's locks on it
+        if not os.access(path, os.W_OK):  # open() would tell the cause, but close() would drop this process's locks
             raise PermissionError(errno.EACCES, "cannot be written") from None
         return False
     return True
 
 
 def _by_code() -> dict[int, tuple[type[StoreError], str]]:
-    """By SQLite's primary result codes: the kind of error and its cause."""
+    """Return the class of error and its cause in words, by SQLite's primary result code."""
     return {
         sqlite3.SQLITE_BUSY: (StoreLockedError, "in use by another process"),
         sqlite3.SQLITE_LOCKED: (StoreLockedError, "in use by another process"),
@@ -69,7 +69,7 @@ def _by_code() -> dict[int, tuple[type[StoreError], str]]:
 
 @contextmanager
 def translated(path: pathlib.Path) -> Iterator[None]:
-    """Raise errors of SQLite and of the system as the kinds of StoreError."""
+    """Turn errors of SQLite and of the system into StoreError and its subclasses."""
     try:
         yield
     except sqlite3.Error as error:
@@ -86,7 +86,7 @@ def translated(path: pathlib.Path) -> Iterator[None]:
 
 
 def _heads(kind: bytes) -> list[bytes]:
-    """By the length of a value: what stands before it in a row that is marked."""
+    """Return the prefixes of values in the input of a checksum, by the length of the value."""
     return [kind + size.to_bytes(8, "little") for size in range(256)]
 
 
@@ -96,7 +96,7 @@ _SMALL = [_INTS[len(data)] + data for data in (b"%d" % value for value in range(
 
 
 def mark(table: str, row: Sequence[object]) -> int:
-    """63-bit checksum over a row of str, bytes, int and None; it shows whether the row is as it was written."""
+    """Return a 63-bit checksum over a row of str, bytes, int and None. It shows any change of the row."""
     parts = [table.encode()]
     for value in row:
         if isinstance(value, bytes):
@@ -111,7 +111,7 @@ def mark(table: str, row: Sequence[object]) -> int:
             heads, data = _INTS, b"%d" % value
         elif isinstance(value, str):
             heads, data = _STRS, value.encode("utf-8", "surrogatepass")
-        else:  # a number with a fraction, only in a damaged file
+        else:  # a float, which only a damaged file can contain
             heads, data = _heads(type(value).__name__[:1].encode()), str(value).encode()
         size = len(data)
         parts += (heads[size] if size < 256 else heads[0][:1] + size.to_bytes(8, "little"), data)
@@ -119,22 +119,20 @@ def mark(table: str, row: Sequence[object]) -> int:
 
 
 def number(value: int) -> bytes:
-    """8 bytes LE, signed."""
+    """Return a number as 8 bytes LE, signed."""
     return value.to_bytes(8, "little", signed=True)
 
 
 def numbers(raw: bytes) -> list[int]:
-    """The inverse of `number`, for any count of them."""
+    """Read a sequence of results of `number`."""
     return [int.from_bytes(raw[at : at + 8], "little", signed=True) for at in range(0, len(raw), 8)]
 
 
 class MarkedRows:
-    """Tables whose last column, the mark, is a checksum over the others.
+    """Tables whose last column, the mark, is a checksum over the other columns.
 
-    Each table's sum of marks detects missing rows.
-
-    `columns` maps each table to the columns that its marks cover. The table "meta" (key, value, mark) holds the sums of
-    the others.
+    The sum of a table's marks detects missing rows. `columns` lists the columns of each table that its marks cover. The
+    table "meta" (key, value, mark) stores the sums of the other tables.
     """
 
     def __init__(self, db: sqlite3.Connection, path: pathlib.Path, columns: Mapping[str, str]) -> None:
@@ -142,7 +140,7 @@ class MarkedRows:
         self._path = path
         self._columns = columns
         self._sums = dict.fromkeys(sorted(columns.keys() - {"meta"}), 0)
-        self.is_committed = False  # the last transaction
+        self.is_committed = False  # whether the last transaction was committed
 
     def verify(self) -> None:
         """Raises StoreCorruptError if a row is damaged or missing."""
@@ -161,29 +159,32 @@ class MarkedRows:
         return total & _M63
 
     def insert(self, table: str, row: Sequence[object]) -> None:
-        """Write a new row. In "meta", which no sum covers, it takes the place of the one with the same key."""
+        """Write a new row. In "meta", which no sum covers, it replaces the row with the same key."""
         stated, over = mark(table, row), "OR REPLACE " if table == "meta" else ""
         self._db.execute(f"INSERT {over}INTO {table} VALUES ({'?, ' * len(row)}?)", (*row, stated))
         if table in self._sums:
             self._sums[table] = self._sums[table] + stated & _M63
 
     def remove(self, table: str, where: str, values: Sequence[object]) -> None:
+        """Delete the rows that fulfil an SQL condition."""
         for (stated,) in self._db.execute(f"DELETE FROM {table} WHERE {where} RETURNING mark", values).fetchall():
             if table in self._sums:
                 self._sums[table] = self._sums[table] - stated & _M63
 
     def set_meta(self, key: str, value: bytes | None) -> None:
+        """Write a named value; None deletes it."""
         if value is None:
             self.remove("meta", "key = ?", (key,))
         else:
             self.insert("meta", (key, value))
 
     def meta(self, key: str) -> bytes | None:
+        """Return a named value, or None."""
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return bytes(row[0]) if row else None
 
     def numbers(self, key: str) -> list[int]:
-        """The numbers stored under a key. Raises StoreCorruptError if it is missing."""
+        """Return the numbers of a named value. Raises StoreCorruptError if it is missing."""
         raw = self.meta(key)
         if raw is None:
             raise StoreCorruptError(f"{self._path}: {key!r} is missing")
@@ -191,9 +192,9 @@ class MarkedRows:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit everything written in the block, or nothing: `is_committed` tells which, if this raises.
+        """Commit everything that the block writes, or nothing. If this raises, `is_committed` tells which.
 
-        It may have been committed all the same where a signal came while the disk was waited for.
+        A signal that arrives during the wait for the disk can raise after the commit.
         """
         before = dict(self._sums)
         self.is_committed, is_written = False, False
@@ -214,11 +215,9 @@ class MarkedRows:
             raise
 
     def check_unchanged(self) -> None:
-        """Raises StoreLockedError if someone else has written the file, whom the lock did not keep out; within a
-        transaction.
-        """
+        """Raises StoreLockedError if another process has written the file despite the lock; within a transaction."""
         if self.meta("sums") != self._all_sums():
-            raise StoreLockedError(f"{self._path}: another process has written it meanwhile")
+            raise StoreLockedError(f"{self._path}: another process has changed it meanwhile")
 
     def _all_sums(self) -> bytes:
         return b"".join(map(number, self._sums.values()))

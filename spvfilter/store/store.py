@@ -1,11 +1,11 @@
-"""The wallet's database, one SQLite file: headers, watch list, coins, matches, pending transactions, compact filters
-and the scan cursor.
+"""Store: a wallet's database, one SQLite file with headers, watch list, coins, matches, filters and events.
 
-A batch changes headers, matches, coins and cursor in one transaction, so the state is consistent even if the process is
-killed. SQLite has no checksums: each row carries one over its contents, each table the sum of its rows' checksums, and
-headers are linked by their hashes. A damaged file is therefore refused and never gives a wrong match.
+A batch changes all of them in one transaction, so the state is consistent even if the process is killed. SQLite has no
+checksums. Therefore each row carries one over its contents, each table has the sum of its rows' checksums, and headers
+are linked by their hashes. A damaged file is refused and never gives a wrong match.
 
-Use it from one thread at a time. The file and its companions have mode 0600: they reveal what the wallet owns.
+Use the object from one thread at a time. The file and its companions have mode 0600, as they reveal what the wallet
+owns.
 """
 
 from __future__ import annotations
@@ -54,17 +54,22 @@ else:
     secrets = deferred("secrets")
     sqlite3 = deferred("sqlite3")
 
-_NOTE = "note: "  # prefix of the light client's names in the table "meta"
-_PATIENCE_S = 5.0  # for a reader that recovers the file after a crash, or is just leaving it
+_NOTE = "note: "  # prefix of the light client's keys in the table "meta"
+_PATIENCE_S = 5.0  # wait for a reader that recovers the file after a crash, or that is just closing it
 
 
 @public
 class Store:
-    """One wallet's database; see `open`. Methods raise StoreError and its kinds."""
+    """A wallet's database for writing, as a light client uses it; `open` opens it.
+
+    Programs that only read use `WalletStore`. Methods raise StoreError, or one of its subclasses that names the cause.
+    """
 
     def __init__(self, path: Path, network: Network, connection: sqlite3.Connection, lock: WriterLock | None) -> None:
         self.path = path
+        """Path of the file, or `MEMORY`."""
         self.network = network
+        """Network of the wallet."""
         self._db = connection
         self._lock = lock
         self._place = None if lock is None else Place(path)
@@ -72,21 +77,36 @@ class Store:
         self._headers = HeaderRows(connection, self._rows, path)
         self._ledger = Ledger(connection, self._rows, path)
         self.keychains = KeychainRows(connection, self._rows, path)
+        """Keychains of the wallet."""
         self.events = EventRows(connection, self._rows, path)
+        """Events of the wallet."""
         self.compact_filters = CompactFilterRows(connection, self._rows, path)
+        """Compact filters and their headers, as `CompactFilterRows`."""
         self.addresses = AddressRows(connection, self._rows, path)
+        """Addresses of nodes."""
         self._ids: list[int] = []  # entry number → id of its row
         self._cursor = -1
         self._searched = -1
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], network: Network, *, rebuild: bool = False) -> Self:
-        """Open the database at `path`, or create it, and verify all of it. MEMORY opens one without a file.
+        """Open a database or create it, and check all of it except the compact filters.
 
-        With `rebuild`, an existing database is moved aside (to `….damaged`) and replaced by a new one with what can be
-        read of its watch list, labels and filter parameters; headers and matches must be fetched again. Raises
-        StoreLockedError, StoreForeignError (also for another network), StoreCorruptError, StoreFullError,
-        StoreReadOnlyError.
+        With `rebuild` a damaged or outdated database is moved to a file whose name ends in `.damaged`. A new database
+        gets its watch list, labels and filter parameters, as far as they can be read. Headers and matches must be
+        downloaded again.
+
+        Args:
+            path: Path of the file, or `MEMORY` for a database without a file.
+            network: Network of the wallet.
+            rebuild: True to replace an existing database.
+
+        Raises:
+            StoreLockedError: Another client has opened the database.
+            StoreForeignError: The file belongs to another program, network or schema version.
+            StoreCorruptError: The file is damaged.
+            StoreFullError: The disk is full.
+            StoreReadOnlyError: The file cannot be written.
         """
         file = Path(path)
         if rebuild and file.exists():
@@ -142,12 +162,12 @@ class Store:
             db.execute("COMMIT")
 
     def _verify(self) -> None:
-        """Raises StoreCorruptError if a row is damaged or missing or a header does not link."""
+        """Check all rows and headers. Raises StoreCorruptError if a row is damaged or missing."""
         with translated(self.path):
             tables = self._db.execute(
                 "SELECT name FROM sqlite_master WHERE type = 'table' AND name != 'filters'"
             ).fetchall()
-            # without the filters, up to 13 GB: each is checked when it is read
+            # not the filters, up to 13 GB: each one is checked when it is read
             for (table,) in (("sqlite_master",), *tables):
                 (verdict,) = self._db.execute("SELECT * FROM pragma_integrity_check(?)", (table,)).fetchone()
                 if verdict != "ok":
@@ -197,41 +217,43 @@ class Store:
             self._lock.release()
 
     def __enter__(self) -> Self:
+        """Return the object itself."""
         return self
 
     def __exit__(self, *error: object) -> None:
+        """Close the file."""
         self.close()
 
     # Reading
 
     @property
     def views(self) -> Views:
-        """Balance, coins and history."""
+        """Balance, coins, history and keychains."""
         return Views(self._db, self.path, self.network)
 
     @property
     def tip(self) -> int:
-        """Height of the last header; -1 for none."""
+        """Height of the tip of the best chain; -1 for none."""
         return self._headers.tip
 
     @property
     def cursor(self) -> int:
-        """Height up to which blocks have been searched for every entry of the watch list; -1 for none."""
+        """Height up to which blocks were searched for every entry of the watch list; -1 for none."""
         return self._cursor
 
     @property
     def searched(self) -> int:
-        """Height up to which blocks had been searched before the cursor moved back for new entries; -1 for none."""
+        """Highest height that was searched, before the cursor moved back for new entries; -1 for none."""
         return self._searched
 
     @property
     def ids(self) -> list[int]:
-        """The ids of the attached watch list's entries, by number."""
+        """Row ids of the attached watch list's entries, by the number of the entry."""
         return self._ids.copy()
 
     @property
     def searched_blocks(self) -> Searched:
-        """Which blocks were searched for which entries. Raises StoreCorruptError."""
+        """Blocks that were searched for each entry. Raises StoreCorruptError if the database is damaged."""
         try:
             return Searched.parse(self._rows.meta("searched"))
         except ValueError as error:
@@ -239,23 +261,28 @@ class Store:
 
     @property
     def secret(self) -> bytes:
-        """32 random bytes, drawn when the database was created."""
+        """Secret of the wallet: 32 random bytes from the creation of the database."""
         return self._rows.meta("secret") or b""
 
     @property
     def bip37_parameters(self) -> Bip37Parameters | None:
-        """The parameters last committed, or None."""
+        """Parameters of the wallet's BIP-37 filter, or None before the first filter."""
         raw = self._rows.meta("filter")
         return None if raw is None else Bip37Parameters.parse(raw)
 
     def headers(self, start: int = 0) -> Iterator[bytes]:
-        """Headers from height `start` on, packed (80 bytes each), up to 2,000 per item."""
+        """Yield the headers from height `start` on, 80 bytes each, up to 2,000 in one item."""
         return self._headers.pieces(start)
 
     def matches(self, *, above: int = -1, confirmed: bool | None = None) -> Iterator[StoredMatch]:
-        """Matches in blocks above height `above` in ascending order, then the unconfirmed ones.
+        """Yield matches: confirmed ones by ascending height, then unconfirmed ones. A watch list must be attached.
 
-        `confirmed` selects one of these kinds. A watch list must be attached. Raises StoreError.
+        Args:
+            above: Only matches in blocks above this height.
+            confirmed: True for confirmed matches only, False for unconfirmed ones only.
+
+        Raises:
+            StoreError: The database cannot be read.
         """
         entries = {row: at for at, row in enumerate(self._ids)}
         where = {None: "height > ? OR height IS NULL", True: "height > ?", False: "height IS NULL AND ? < 0"}[confirmed]
@@ -268,7 +295,7 @@ class Store:
             yield StoredMatch(hit, block, height, stored_completeness(completeness, self.path))
 
     def timed_matches(self) -> Iterator[StoredMatch]:
-        """All matches, as `matches`, with the times of their blocks. Raises StoreError."""
+        """Yield all matches with the times of their blocks, in the order of `matches`. Raises StoreError."""
         views, height, time = self.views, -1, 0
         for found in self.matches():
             if found.height is None or found.block_hash is None:
@@ -281,8 +308,12 @@ class Store:
     def blocks_of(
         self, identities: Iterable[tuple[bool, bytes, int]]
     ) -> dict[tuple[bool, bytes, int], tuple[bytes | None, int | None]]:
-        """The stored ones of these matches (spend, txid, n), with hash and height of their block; both None while
-        unconfirmed.
+        """Return hash and height of the block of each of these matches that is stored.
+
+        Both are None for an unconfirmed match.
+
+        Args:
+            identities: Matches, each as spend, txid and n.
         """
         query = "SELECT block, height FROM matches WHERE spend = ? AND txid = ? AND n = ?"
         with translated(self.path):
@@ -290,12 +321,12 @@ class Store:
         return {identity: row for identity, row in rows if row is not None}
 
     def spender_of(self, outpoint: bytes) -> bytes | None:
-        """The txid of a confirmed match that spends an outpoint (36 bytes), or None."""
+        """Return the txid of the confirmed match that spends an outpoint (36 bytes), or None."""
         query = "SELECT txid FROM matches WHERE outpoint = ? AND spend = 1 AND height IS NOT NULL"
         return next((txid for (txid,) in self._rows_of(query, (outpoint,))), None)
 
     def has_tx(self, txid: bytes) -> bool:
-        """Whether a transaction has a stored match."""
+        """Return True if a transaction has a stored match."""
         return any(self._rows_of("SELECT 1 FROM matches WHERE txid = ? LIMIT 1", (txid,)))
 
     def _rows_of(self, query: str, values: tuple[object, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -303,17 +334,19 @@ class Store:
             yield from self._db.execute(query, values)
 
     def hashes_down(self, fork: int) -> Iterator[tuple[int, bytes]]:
-        """Height and block hash of each header above height `fork`, from the tip down."""
+        """Yield height and block hash of each header above height `fork`, from the tip down."""
         return self._headers.hashes_down(fork)
 
     def unconfirmed(self) -> dict[bytes, StoredTx]:
-        """The transactions that a block may yet confirm, by txid: pending ones and those that were replaced."""
+        """Return the pending and the replaced transactions by txid. A block may confirm any of them."""
         return self._transactions("status IN (?, ?)", tuple(status.value for status in UNCONFIRMED))
 
     def transactions(self, above: int, own_above: int | None = None) -> dict[bytes, StoredTx]:
-        """The transactions of blocks above a height, and those that conflict with one of these, by txid.
+        """Return confirmed transactions above a height, and transactions that conflict with a block above it, by txid.
 
-        Those that were broadcast here may be of lower blocks, above height `own_above`.
+        Args:
+            above: The height.
+            own_above: A lower height that applies to transactions that this wallet broadcast.
         """
         lowest = (place_of(above + 1, 0), place_of(min(above, above if own_above is None else own_above) + 1, 0))
         kinds = (TxStatus.CONFIRMED.value, TxStatus.CONFLICTED.value)
@@ -321,7 +354,7 @@ class Store:
         return self._transactions(where, (*lowest, UNCONFIRMED_PLACE, *kinds))
 
     def ended(self) -> list[Ended]:
-        """What became neither confirmed nor is unconfirmed any more, the oldest first."""
+        """Return the conflicted, abandoned, expired and refused transactions, oldest first."""
         query = (
             "SELECT txid, status, length(raw) FROM transactions WHERE status NOT IN ('confirmed', ?, ?) ORDER BY place,"
             " rowid"
@@ -337,17 +370,23 @@ class Store:
         return {row[0]: stored_tx(row) for row in self._rows_of(query, values)}
 
     def note(self, name: str) -> bytes | None:
-        """A named value of the light client, or None."""
+        """Return a named value of the light client, or None."""
         return self._rows.meta(_NOTE + name)
 
     # Writing
 
     def attach(self, watch: WatchList, since: int | None = None) -> None:
-        """Merge `watch` with the database: each gets the entries, labels and coins that only the other has.
+        """Merge a watch list with the database: each gets the entries, labels and coins that only the other has.
 
-        Entries that are new to the database need a search of the blocks from height `since` on, so the cursor moves
-        back below it; None is the lowest height from which the wallet was ever searched, as it is for what a window
-        gains that the database knows. Raises KeychainMismatchError.
+        Blocks are searched again for entries that are new to the database, so the cursor moves back.
+
+        Args:
+            watch: The watch list.
+            since: First block to search for new entries. By default the lowest block that was ever searched. That also
+                applies to new scripts of a keychain that the database has.
+
+        Raises:
+            KeychainMismatchError: The database has another keychain of the same name.
         """
         with translated(self.path):
             rows = list(self._db.execute("SELECT id, kind, value, label FROM watch ORDER BY id"))
@@ -377,7 +416,7 @@ class Store:
                     if coins.get(outpoint) != [self._ids[coin.entry], coin.value, coin.script]:
                         self._write_coin(outpoint, coin)
                 keep_keychains(self.keychains, watch, self._ids)
-                self._ledger.settle()  # of those that have another label
+                self._ledger.settle()  # transactions of entries with a new label
                 if len(watch) > len(known):
                     lowest, names = searched.start or 0, {each.name for each in keychains}
                     places = (watch.keychain_of(entry) for entry in range(len(watch)) if entry not in known)
@@ -390,12 +429,16 @@ class Store:
                     self._move_cursor(min(self._cursor, first - 1))
 
     def commit(self, *batches: Batch) -> None:
-        """Apply batches in one transaction, flushed to disk.
+        """Apply batches in one transaction and flush them to the disk.
 
-        Raises StoreError, StoreFullError; then nothing has changed.
+        After a StoreError nothing has changed. Another exception, such as KeyboardInterrupt, can come after the commit.
 
-        Another exception, such as KeyboardInterrupt, may come when everything is committed already. Raises
-        ParameterError for headers that do not follow the stored ones and for hashes of a wrong size.
+        Args:
+            batches: Changes, in their order.
+
+        Raises:
+            StoreError: The database cannot be written; StoreFullError if the disk is full.
+            ParameterError: Headers do not follow the stored headers, or a hash has a wrong size.
         """
         tip, cursor, searched, ids, number = self.tip, self._cursor, self._searched, self._ids, len(self._ids)
         filters, totals, log = self.compact_filters.state(), self._ledger.state(), self.events.log
@@ -417,9 +460,7 @@ class Store:
             raise
 
     def _check_unchanged(self) -> None:
-        """Raises StoreLockedError for a file that somebody else has written, StoreError for one that is not in its
-        place any more.
-        """
+        """Raises StoreLockedError if another process has written the file, StoreError if it was moved or removed."""
         if self._place is not None:
             self._place.check()
         self._rows.check_unchanged()
@@ -441,7 +482,7 @@ class Store:
         for at, label in batch.labels.items():
             self._relabel(self._ids[at], label)
         if batch.removed:
-            self._ledger.settle()  # what earlier batches have changed, by the labels of the entries that it matched
+            self._ledger.settle()  # changes of earlier batches need the labels of the entries to be removed
         self._remove_entries([self._ids[at] for at in batch.removed])
         for identity in batch.withdrawn:
             self._ledger.withdraw(identity)
@@ -478,7 +519,10 @@ class Store:
     def _write_entries(self, watch: WatchList, known: dict[int, tuple[int, str | None]], row: int) -> None:
         """Write the entries of a watch list.
 
-        `known`: entry number → id and label of its existing row; new ones get ids from `row` on.
+        Args:
+            watch: The watch list.
+            known: Id and label of the row of each stored entry, by the number of the entry.
+            row: Row id of the first new entry. The others follow.
         """
         for at, (kind, value, label) in enumerate(watch.entries()):
             if at in known:
@@ -497,8 +541,9 @@ class Store:
         self._ledger.relabelled(row)
 
     def _remove_entries(self, rows: Sequence[int]) -> None:
-        """Remove entries, and the coins learned through them, but for those that are entries themselves, or pay
-        another: these stay.
+        """Remove entries and the coins that were learned through them.
+
+        A coin stays if its outpoint is an entry of its own, or if it pays another entry.
         """
         gone, scripts = set(rows), dict[bytes, int]()
         for row in rows:
@@ -511,7 +556,7 @@ class Store:
             for outpoint, value, script in coins:
                 query = "SELECT entry FROM matches WHERE outpoint = ? AND spend = 0 AND height IS NOT NULL"
                 (paid,) = self._db.execute(query, (outpoint,)).fetchone() or (None,)
-                if paid is None:  # by a block that was not searched: the user gave the script
+                if paid is None:  # the user gave the script, and the block of the coin was not searched
                     scripts = scripts or dict(self._db.execute(there, (int(EntryKind.SCRIPT),)))
                     paid = scripts.get(script, row)
                 owner = outpoints.get(outpoint, paid)
@@ -519,7 +564,7 @@ class Store:
                     self._rows.insert("coins", (outpoint, owner, value, script))
 
     def _write_coin(self, outpoint: bytes, coin: Coin) -> None:
-        """Write what is known of an outpoint; its entry stays, as in the table of the watch list."""
+        """Write value and script of an outpoint. A stored coin keeps its entry, as in the watch list's table."""
         entry, value, script = self._ids[coin.entry], coin.value, coin.script
         known = self._db.execute("SELECT entry, value, script FROM coins WHERE outpoint = ?", (outpoint,)).fetchone()
         if known is not None:

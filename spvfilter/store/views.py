@@ -1,7 +1,4 @@
-"""Views of a wallet's database: balance, coins and history, each of one moment, whoever writes meanwhile.
-
-Every row read is checked.
-"""
+"""Views of a wallet's database: balance, coins, history and keychains. Each call reads one commit."""
 
 from __future__ import annotations
 
@@ -46,8 +43,8 @@ else:
 
 T = TypeVar("T")
 
-DEFAULT_LIMIT = 100  # entries of a page
-_TOP = (1 << 63) - 1  # above every place
+DEFAULT_LIMIT = 100  # entries of a page of the history
+_TOP = (1 << 63) - 1  # higher than every place
 _COLUMNS = {  # of each table, with their mark
     table: ", ".join(f"{table}.{column}" for column in (*columns.split(", "), "mark"))
     for table, columns in MARKED.items()
@@ -56,9 +53,9 @@ _COLUMNS = {  # of each table, with their mark
 
 @public
 class Snapshot(list[T]):
-    """A list of what there was at one moment, with the number of the last event that it includes: `sequence`.
+    """A list that shows the state of one moment, and the number of the last event that it includes.
 
-    The events that follow that number tell all that has changed since, and nothing that is in the list already.
+    The events after that number report every later change, and nothing that the list includes already.
     """
 
     __slots__ = ("sequence",)
@@ -66,6 +63,7 @@ class Snapshot(list[T]):
     def __init__(self, entries: Iterable[T], sequence: int) -> None:
         super().__init__(entries)
         self.sequence = sequence
+        """Number of the last event that the list includes."""
 
     def __reduce__(self) -> tuple[type[Self], tuple[list[T], int]]:
         return type(self), (list(self), self.sequence)
@@ -74,115 +72,126 @@ class Snapshot(list[T]):
 @public
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """What the wallet has, in satoshi. Outputs that were found count, whatever entry of the watch list they match."""
+    """The balance of a wallet in satoshi.
+
+    A transaction is pending if it is unconfirmed and counts, as opposed to a replaced one, for example.
+    """
 
     confirmed: int
-    """Outputs in the best chain that no transaction of it spends, but for immature ones; what is pending changes
-    nothing.
-    """
+    """Unspent outputs in the best chain, without immature ones. Pending transactions do not change it."""
     immature: int
-    """Outputs of coinbases with fewer than 100 confirmations, which the next block may not spend."""
+    """Unspent coinbase outputs with fewer than 100 confirmations, which the next block may not spend."""
     pending_in: int
-    """Outputs of pending transactions that no pending transaction spends: payments, and the change of own spends."""
+    """Outputs of pending transactions that no pending transaction spends: payments, and change of own spends."""
     pending_out: int
-    """Outputs in the best chain that pending transactions spend, each with its whole value."""
+    """Outputs in the best chain that pending transactions spend, each with its full value."""
     spendable: int
-    """What of `confirmed` no pending transaction spends; change counts once a block has it."""
+    """The part of `confirmed` that no pending transaction spends. Change counts once it is in a block."""
     sequence: int = field(default=0, compare=False, repr=False)
-    """Number of the last event that it includes, as of a Snapshot."""
+    """Number of the last event that the balance includes; see `Snapshot`."""
 
     @property
     def total(self) -> int:
-        """What the wallet has once blocks have all that is pending: confirmed + immature + pending_in - pending_out."""
+        """Balance after all pending transactions: confirmed + immature + pending_in - pending_out, in satoshi."""
         return self.confirmed + self.immature + self.pending_in - self.pending_out
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Coin:
-    """An output that no transaction of the best chain spends, in a block of it or pending."""
+    """An output of the wallet, confirmed or pending, that no transaction of the best chain spends."""
 
     outpoint: OutPoint
+    """Txid of its transaction and its index there."""
     value: int
-    """Satoshi."""
+    """Value in satoshi."""
     script_pubkey: bytes
+    """Script that it pays."""
     address: str | None
-    """Of the scriptPubKey, if it has one."""
+    """Address of the script; None if the script has none."""
     label: str | None
-    """Of the entry that it matches."""
+    """Label of the entry that it matches."""
     height: int | None
-    """None while it is pending."""
+    """Height of its block; None while it is pending."""
     is_coinbase: bool
+    """True if a coinbase transaction created it."""
     is_spendable: bool
-    """In a block, mature, and not spent by a pending transaction."""
+    """True if it is confirmed and mature, and no pending transaction spends it."""
     spent_by: bytes | None
-    """Txid of the pending transaction that spends it."""
+    """Txid of the pending transaction that spends it, 32 bytes in wire order; None if there is none."""
     cursor: str
-    """To go on behind it."""
+    """Position in the list. Pass it as `before` to get the next page."""
     time: int | None = None
-    """Of its block, seconds since 1970; None while it is pending."""
+    """Time of its block, in seconds since 1970; None while it is pending."""
     completeness: Completeness | None = None
-    """Of its block: how certain it is that no match in it is missing."""
+    """How certain it is that no match in its block is missing; None while it is pending."""
     keychain: str | None = None
-    """Name of the keychain whose script it pays."""
+    """Name of the keychain that its script belongs to."""
     keychain_index: int | None = None
-    """Index of the script there."""
+    """Index of the script in that keychain."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """A transaction that concerns the wallet, and what became of it."""
+    """A transaction of the wallet and its status."""
 
     txid: bytes
-    """32 bytes, wire order."""
+    """Txid, 32 bytes in wire order."""
     net: int
-    """Satoshi: outputs that match less inputs that match and whose value is known; of what no longer counts, as it
-    was.
+    """Value of the outputs that match, less the known value of the inputs that match, in satoshi.
+
+    For a transaction that no longer counts, this is the value from when it counted.
     """
     fee: int | None
-    """Satoshi, where every input matches and its value is known."""
+    """Fee in satoshi; None unless every input matches and its value is known."""
     status: TxStatus
+    """Status of the transaction."""
     height: int | None
-    """Of its block; None unless it is confirmed."""
+    """Height of its block; None unless it is confirmed."""
     block_hash: bytes | None
-    """Of its block; of one that is conflicted, of the block that has its rival."""
+    """Block that contains it, or the block that contains a transaction in conflict; 32 bytes in wire order."""
     time: int | None
-    """Seconds since 1970: of its block, or when it was first seen."""
+    """Time of its block, or when it was first seen, in seconds since 1970."""
     first_seen: int | None
-    """When it was first seen unconfirmed; None if that was in a block."""
+    """When it was first seen unconfirmed, in seconds since 1970; None if it was first seen in a block."""
     confirmations: int
-    """1 in the last block of the best chain, 0 unless it is confirmed."""
+    """Number of confirmations: 1 in the tip of the best chain, 0 unless it is confirmed."""
     rival: bytes | None
-    """Txid of what replaced it or conflicts with it."""
+    """Txid of the transaction that replaced it or conflicts with it, 32 bytes in wire order."""
     is_own: bool
-    """Whether it was broadcast here."""
+    """True if this wallet broadcast it."""
     is_coinbase: bool
+    """True if it is the first transaction of its block."""
     labels: tuple[str, ...]
-    """Of the entries that it matches."""
+    """Labels of the entries that it matches."""
     raw: bytes
+    """Bytes of the transaction."""
     cursor: str
-    """To go on behind it."""
+    """Position in the list. Pass it as `before` to get the next page."""
     completeness: Completeness | None = None
-    """Of its block: how certain it is that no match in it is missing."""
+    """How certain it is that no match in its block is missing; None unless it is confirmed."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class SearchedEntries:
-    """Entries of the watch list, and the blocks of the best chain that were searched for them."""
+    """A group of entries of the watch list, and the blocks that were searched for them."""
 
     entries: int
-    """How many."""
+    """Number of entries in the group."""
     ranges: tuple[BlockRange, ...]
-    """Ascending."""
+    """Blocks of the best chain that were searched for the group, in ascending order."""
     skipped: tuple[BlockRange, ...]
-    """Up to the height of the search: these are searched only if `rescan` is told to."""
+    """Blocks up to the searched height that were not searched for the group. `rescan` searches them."""
 
 
 @public
 class Views:
-    """Balance, coins and history from one connection to the database. Methods raise StoreError."""
+    """Reads balance, coins, history and keychains from a wallet's database.
+
+    `WalletStore` and `Store.views` provide it. Its methods raise StoreError if the database cannot be read.
+    """
 
     def __init__(self, db: sqlite3.Connection, path: pathlib.Path, network: Network) -> None:
         self._db = db
@@ -195,29 +204,29 @@ class Views:
         return self._network
 
     def tip(self) -> int:
-        """Height of the last header of the best chain; -1 for none. Raises StoreError."""
+        """Return the height of the tip of the best chain; -1 for none. Raises StoreError."""
         with self._moment():
             return self._tip()
 
     def sequence(self) -> int:
-        """Number of the last event; 0 for none. Raises StoreError."""
+        """Return the number of the last event; 0 for none. Raises StoreError."""
         with self._moment():
             return self._log().last
 
     def searched_height(self) -> int:
-        """Height up to which blocks have been searched, but for those that were skipped (see `searched`); -1 for none.
+        """Return the height up to which blocks were searched, apart from the skipped ones of `searched`; -1 for none.
 
-        Raises StoreCorruptError.
+        Raises StoreCorruptError if the database is damaged.
         """
         with self._moment():
             raw = self._meta("cursor")
             return -1 if raw is None else int.from_bytes(raw[:8], "little", signed=True)
 
     def searched(self) -> tuple[SearchedEntries, ...]:
-        """Which blocks were searched for which entries: those searched alike together, in the order in which they were
-        added.
+        """Return which blocks were searched for which entries.
 
-        Raises StoreCorruptError.
+        Entries that were searched for in the same blocks form one group. The groups are in the order in which their
+        entries were added. Raises StoreCorruptError if the database is damaged.
         """
         with self._moment():
             cursor, searched = self.searched_height(), self._searched()
@@ -231,9 +240,14 @@ class Views:
         return tuple(SearchedEntries(count, ranges, gaps(ranges, cursor)) for count, (_, ranges) in rows if count)
 
     def searched_for(self, entries: Iterable[tuple[EntryKind, bytes]]) -> tuple[BlockRange, ...]:
-        """The blocks that were searched for all of some entries, each as WatchList.entries lists it.
+        """Return the blocks that were searched for every one of these entries.
 
-        Raises ParameterError for one that is not watched, StoreCorruptError.
+        Args:
+            entries: Entries as kind and value, as `WatchList.entries` lists them.
+
+        Raises:
+            ParameterError: An entry is not watched.
+            StoreCorruptError: The database is damaged.
         """
         with self._moment():
             searched = self._searched()
@@ -243,14 +257,14 @@ class Views:
                     "SELECT id FROM watch WHERE kind = ? AND value = ?", (int(kind), value)
                 ).fetchone()
                 if row is None:
-                    raise ParameterError(f"this is not watched: {value.hex()[:80]}")
+                    raise ParameterError(f"this entry is not watched: {value.hex()[:80]}")
                 found.append(searched.ranges_of(row[0]))
         return reduce(common, found) if found else ()
 
     def _searched(self) -> Searched:
         raw = self._meta("searched")
         if raw is None and self._db.execute("SELECT 1 FROM watch LIMIT 1").fetchone() is not None:
-            raise StoreCorruptError(f"{self._path}: which blocks were searched is missing")
+            raise StoreCorruptError(f"{self._path}: the list of searched blocks is missing")
         try:
             return Searched.parse(raw)
         except ValueError as error:
@@ -259,24 +273,33 @@ class Views:
     # Keychains
 
     def keychains(self) -> tuple[KeychainStatus, ...]:
-        """The keychains, in the order in which they were added. Raises StoreCorruptError."""
+        """Return the keychains in the order in which they were added. Raises StoreCorruptError."""
         with self._moment():
             return tuple(each for _, each in keychains_of(self._checked, self._network))
 
     def next_address(self, keychain: str | None = None) -> str:
-        """The address of the lowest index that was never used, of the keychain with a name or a label, by default the
-        first.
+        """Return the first address of a keychain that was never paid, as the database has it.
 
-        It is read, not derived. Raises ParameterError for an unknown keychain, one whose indexes are all used and one
-        whose scripts have no address, StoreCorruptError.
+        Args:
+            keychain: Name or label of the keychain. By default the first keychain.
+
+        Raises:
+            ParameterError: There is no such keychain, all its addresses are used, or its scripts have no address.
+            StoreCorruptError: The database is damaged.
         """
         with self._moment():
             return next_of(keychains_of(self._checked, self._network), keychain).next_address or ""
 
     def is_used(self, address: str) -> bool:
-        """Whether an output that pays this address was found.
+        """Return True if any output that pays an address was found.
 
-        Raises AddressError, WrongNetworkError, StoreCorruptError.
+        Args:
+            address: Address of the wallet's network.
+
+        Raises:
+            AddressError: The text is not an address.
+            WrongNetworkError: The address belongs to another network.
+            StoreCorruptError: The database is damaged.
         """
         script = address_to_script(address, self._network)
         with self._moment():
@@ -291,10 +314,18 @@ class Views:
     # The books
 
     def balance(self, label: str | None = None, *, keychain: str | None = None) -> Balance:
-        """The balance: of everything, from sums that each commit keeps, or of the coins of a label or a keychain, which
-        are added up.
+        """Return the balance of the wallet, or of one label or keychain.
 
-        Raises ParameterError for what is no label and for an unknown keychain, StoreCorruptError.
+        The balance of the whole wallet takes the same time however many coins there are. For a label or a keychain the
+        method adds up its coins.
+
+        Args:
+            label: Count only coins of entries with this label.
+            keychain: Count only coins of the keychain with this name or label.
+
+        Raises:
+            ParameterError: The label is not valid text, or the wallet has no such keychain.
+            StoreCorruptError: The database is damaged.
         """
         with self._moment():
             of_all = label is None and keychain is None
@@ -332,10 +363,17 @@ class Views:
         limit: int | None = None,
         before: str | None = None,
     ) -> Snapshot[Coin]:
-        """The coins, of a label, of a keychain or all: pending ones, then those of blocks, the latest first.
+        """Return unspent outputs: pending ones first, then confirmed ones, the latest first.
 
-        At most `limit` of them, from behind the one whose cursor is `before`. Raises ParameterError for a bad limit or
-        cursor and for an unknown keychain, StoreCorruptError.
+        Args:
+            label: Only coins of entries with this label.
+            keychain: Only coins of the keychain with this name or label.
+            limit: Length of the page. By default there is one page with everything.
+            before: `cursor` of the last item of the page before, to get the next page.
+
+        Raises:
+            ParameterError: An argument is not valid, or the wallet has no such keychain.
+            StoreCorruptError: The database is damaged.
         """
         where = "(place, outpoint) < (?, ?) ORDER BY place DESC, outpoint DESC LIMIT ?"
         with self._moment():
@@ -351,13 +389,23 @@ class Views:
         limit: int | None = DEFAULT_LIMIT,
         before: str | None = None,
     ) -> Snapshot[HistoryEntry]:
-        """The transactions, of a label, of a keychain or all: unconfirmed ones, then those of blocks, the latest first.
+        """Return transactions: unconfirmed ones first, then confirmed ones, the latest first.
 
-        At most `limit` of them, from behind the one whose cursor is `before`; None for all. A cursor stays good
-        whatever happens; but between two pages a block or a reorganisation may move an entry above or below it: within
-        `moment` each is shown once. What was abandoned, expired or is in conflict stands where the chain ended then. Of
-        what ended so and was not broadcast here, the latest 1,000 are kept; of a keychain only what is confirmed or
-        pending. Raises ParameterError for a bad limit or cursor and for an unknown keychain, StoreCorruptError.
+        A transaction that was abandoned, has expired or is in conflict is placed at the height that the chain had then.
+        The wallet keeps the latest 1,000 such foreign transactions. With `keychain` they are left out.
+
+        A cursor stays valid. If a block arrives between two pages, an entry may be missing or appear twice. To prevent
+        that, read all pages within `moment`.
+
+        Args:
+            label: Only transactions of entries with this label.
+            keychain: Only transactions of the keychain with this name or label.
+            limit: Length of the page, or None for everything.
+            before: `cursor` of the last item of the page before, to get the next page.
+
+        Raises:
+            ParameterError: An argument is not valid, or the wallet has no such keychain.
+            StoreCorruptError: The database is damaged.
         """
         values: tuple[object, ...] = (*_behind(before), _checked_limit(limit))
         with self._moment():
@@ -378,9 +426,17 @@ class Views:
             return Snapshot(self._entries(where, values), self._log().last)
 
     def transaction(self, txid: bytes) -> HistoryEntry | None:
-        """One transaction by its txid (32 bytes, wire order), or None. Raises ParameterError, StoreCorruptError."""
+        """Return a transaction of the wallet, or None if the wallet does not know it.
+
+        Args:
+            txid: Txid, 32 bytes in wire order.
+
+        Raises:
+            ParameterError: The txid does not have 32 bytes.
+            StoreCorruptError: The database is damaged.
+        """
         if not isinstance(txid, bytes) or len(txid) != 32:
-            raise ParameterError(f"a txid has 32 bytes; this is {reprlib.repr(txid)}")
+            raise ParameterError(f"a txid must have 32 bytes, not be {reprlib.repr(txid)}")
         with self._moment():
             return next(self._entries("FROM transactions WHERE txid = ?", (txid,)), None)
 
@@ -388,7 +444,10 @@ class Views:
 
     @contextmanager
     def moment(self) -> Iterator[None]:
-        """Within it all calls see the same commit, as the pages of a whole export must. Raises StoreError."""
+        """Let all calls within a `with` block read the same commit, for example all pages of an export.
+
+        Raises StoreError if the database cannot be read.
+        """
         with self._moment():
             yield
 
@@ -511,9 +570,14 @@ class Views:
         )
 
     def block_time(self, height: int, block: bytes) -> int:
-        """The time in the header of a block of the best chain, seconds since 1970.
+        """Return the time of a block of the best chain, in seconds since 1970.
 
-        Raises StoreCorruptError if it is none.
+        Args:
+            height: Height of the block.
+            block: Block hash, 32 bytes in wire order.
+
+        Raises:
+            StoreCorruptError: The best chain has another block at this height.
         """
         header = b""
         if height <= self._tip():
@@ -529,7 +593,7 @@ class Views:
 
 def _checked_label(label: str) -> str:
     if not isinstance(label, str) or any("\ud800" <= each <= "\udfff" for each in label):
-        raise ParameterError(f"no label of an entry: {ascii(label)[:80]}")
+        raise ParameterError(f"a label must be text without surrogates, not {ascii(label)[:80]}")
     return label
 
 
@@ -537,7 +601,7 @@ def _checked_limit(limit: int | None) -> int:
     if limit is None:
         return -1
     if not isinstance(limit, int) or limit < 1:
-        raise ParameterError(f"a limit is at least 1, not {limit}")
+        raise ParameterError(f"limit must be at least 1, not {limit}")
     return min(limit, _TOP)
 
 

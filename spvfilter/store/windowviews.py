@@ -1,4 +1,4 @@
-"""Keychains as readers of the database see them: windows, uses and next addresses, without a library that derives."""
+"""Reads keychains from the database: windows, used indexes and next addresses. No library derives anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
 from spvfilter.watch.keychain import all_used
 
-# rows of a table, by the rest of a query and its values
+# a function that returns checked rows of a table, from the rest of a query and its values
 Checked = Callable[[str, str, tuple[object, ...]], Iterator[tuple[Any, ...]]]
 _MATCHES = "{0} >= runs.entry AND {0} < runs.entry + runs.indexes * runs.scripts"
 
@@ -21,26 +21,28 @@ _MATCHES = "{0} >= runs.entry AND {0} < runs.entry + runs.indexes * runs.scripts
 @public
 @dataclass(frozen=True, slots=True)
 class KeychainStatus:
-    """A keychain of the wallet, and what of it was used."""
+    """A keychain of the wallet, and the indexes that were used."""
 
     name: str
-    """Of one that was made of a descriptor: the descriptor."""
+    """Name of the keychain. A keychain from a descriptor has the descriptor as its name."""
     label: str | None
+    """Label of its entries."""
     descriptor: str | None
-    """With its checksum; None for one that the wallet derives by itself."""
+    """Its descriptor with the checksum; None if a function of the program derives its scripts."""
     lookahead: int
+    """Number of scripts to watch after the last used index."""
     window: int
-    """The indexes below are watched."""
+    """Number of watched indexes: all indexes below this one are watched."""
     used: tuple[int, ...]
-    """The indexes that were paid, ascending, whatever became of the payment."""
+    """Indexes that were paid, in ascending order, whatever became of the payment."""
     next_index: int | None
-    """The lowest one that was never used; None if all of a fixed descriptor's are."""
+    """Lowest index that was never paid; None if all indexes of a fixed descriptor were."""
     next_address: str | None
-    """Of that index, if its scripts have one."""
+    """Address of `next_index`; None if its scripts have no address."""
 
 
 def keychains_of(checked: Checked, network: Network) -> list[tuple[int, KeychainStatus]]:
-    """The keychains with the ids of their rows, in the order in which they were added. Raises StoreCorruptError."""
+    """Return the keychains with their row ids, in the order in which they were added. Raises StoreCorruptError."""
     found: list[tuple[int, KeychainStatus]] = []
     for row, name, label, descriptor, lookahead, size, window in checked("keychains", "FROM keychains ORDER BY id", ()):
         used = [index for _, index in checked("used", "FROM used WHERE keychain = ? ORDER BY place", (row,))]
@@ -55,7 +57,7 @@ def keychains_of(checked: Checked, network: Network) -> list[tuple[int, Keychain
 
 
 def _scripts_at(checked: Checked, keychain: int, index: int) -> Iterator[bytes]:
-    """The scripts of an index of a window."""
+    """Yield the scripts of an index of a window."""
     for _, first, entry, _, scripts in checked(
         "runs",
         "FROM runs WHERE keychain = ? AND first <= ? AND first + indexes > ? ORDER BY entry",
@@ -67,9 +69,9 @@ def _scripts_at(checked: Checked, keychain: int, index: int) -> Iterator[bytes]:
 
 
 def chosen(known: Sequence[tuple[int, KeychainStatus]], name: str) -> list[tuple[int, KeychainStatus]]:
-    """The keychains with a name, a descriptor without its checksum, or a label, which several may have.
+    """Return the keychains with a name, a descriptor without its checksum, or a label, which several may have.
 
-    Raises ParameterError for none.
+    Raises ParameterError if there is none.
     """
     for names in (
         (each.name for _, each in known),
@@ -78,16 +80,16 @@ def chosen(known: Sequence[tuple[int, KeychainStatus]], name: str) -> list[tuple
     ):
         if found := [each for each, given in zip(known, names, strict=True) if given == name]:
             return found
-    raise ParameterError(f"the wallet has no keychain {name[:80]!r}" + ("" if known else ", nor any other"))
+    raise ParameterError(f"the wallet has no keychain {name[:80]!r}" + ("" if known else "; it has none at all"))
 
 
 def next_of(known: Sequence[tuple[int, KeychainStatus]], name: str | None) -> KeychainStatus:
-    """The keychain that a next address is asked of, by default the first. Raises ParameterError if it has none."""
+    """Return a keychain that has a next address, by default the first. Raises ParameterError if it has none."""
     if name is None and not known:
         raise ParameterError("the wallet has no keychain: watch its descriptor")
     _, found = known[0] if name is None else chosen(known, name)[0]
     if found.next_index is None:
-        raise ParameterError(f"every address of keychain {found.name[:80]!r} was used")
+        raise ParameterError(f"every address of keychain {found.name[:80]!r} has been used")
     if found.next_index >= found.window:
         raise ParameterError(all_used(found.name))
     if found.next_address is None:
@@ -96,7 +98,7 @@ def next_of(known: Sequence[tuple[int, KeychainStatus]], name: str | None) -> Ke
 
 
 def is_script_used(checked: Checked, script: bytes) -> bool:
-    """Whether an output that pays a script was found, or its index of a keychain was used."""
+    """Return True if an output that pays a script was found, or if its index of a keychain was used."""
     for row, *_ in checked("watch", "FROM watch WHERE kind = ? AND value = ?", (int(EntryKind.SCRIPT), script)):
         for owner, first, entry, _, scripts in checked("runs", f"FROM runs WHERE {_MATCHES.format('?')}", (row, row)):
             if any(
@@ -109,9 +111,7 @@ def is_script_used(checked: Checked, script: bytes) -> bool:
 
 
 def place_of_entry(checked: Checked, entry: int) -> tuple[str | None, int | None]:
-    """The name of the keychain that an entry belongs to, and the index there; the first one's, where several have
-    it.
-    """
+    """Return the name of the keychain of an entry, and the index there. If several have it, the first one counts."""
     for owner, first, start, _, scripts in checked(
         "runs", f"FROM runs WHERE {_MATCHES.format('?')} ORDER BY keychain LIMIT 1", (entry, entry)
     ):
@@ -121,6 +121,6 @@ def place_of_entry(checked: Checked, entry: int) -> tuple[str | None, int | None
 
 
 def narrowed(column: str, keychains: Sequence[int]) -> str:
-    """The condition that a column, the id of an entry, is of one of these keychains."""
+    """Return an SQL condition: the column, an entry's id, belongs to one of these keychains."""
     numbers = ", ".join(map(str, keychains))
     return f"EXISTS (SELECT 1 FROM runs WHERE runs.keychain IN ({numbers}) AND {_MATCHES.format(column)})"

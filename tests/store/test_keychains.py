@@ -157,7 +157,7 @@ def test_another_function_under_the_same_name_is_refused_and_nothing_is_written(
 
     for other, wrong in ((lambda index: script_at(index + 1_000), 0), (from_40, 50)):
         with pytest.raises(
-            KeychainMismatchError, match=f"keychain 'mine': the function derives another script for index {wrong} than"
+            KeychainMismatchError, match=f"keychain 'mine': the function derives a script for index {wrong} that"
         ):
             joined(path, wallet(other))
     assert tables(path) == before
@@ -168,7 +168,7 @@ def test_another_descriptor_under_the_same_name_is_refused(tmp_path: Path) -> No
     joined(path, wallet())
     other = WatchList(REGTEST)
     other.windows.add(Keychain("mine", lambda index: (script_at(index),), size=30, descriptor="raw(51)"))
-    said = r"the database has another keychain 'mine', whose scripts the wallet derives by itself, not of a descriptor"
+    said = r"the database has a keychain 'mine' whose scripts the wallet derives by itself, not one made from"
     with pytest.raises(KeychainMismatchError, match=said):
         joined(path, other)
 
@@ -183,7 +183,7 @@ def test_a_list_without_the_function_keeps_the_window_until_it_must_move(tmp_pat
     without.keychains[0].use(20)
     with pytest.raises(
         KeychainError,
-        match=r"index 35 is needed now, and nothing derives it: add_keychain\('mine', …\) it to the watch list",
+        match=r"index 35 is needed now, and nothing can derive it: call add_keychain\('mine', …\) with the function",
     ):
         without.advance()
     assert facts(joined(path, wallet())) == before
@@ -229,7 +229,7 @@ def test_without_the_extra_a_descriptors_window_stays_and_says_what_to_install(
     again = joined(path, WatchList(REGTEST))
     assert facts(again) == facts(watch)
     again.keychains[0].use(20)
-    with pytest.raises(KeychainError, match=r"nothing derives it: .*pip install 'spvfilter\[descriptors\]'"):
+    with pytest.raises(KeychainError, match=r"nothing can derive it: .*pip install 'spvfilter\[descriptors\]'"):
         again.advance()
 
 

@@ -122,7 +122,7 @@ def test_a_wallet_without_keychains_says_so(tmp_path: Path) -> None:
         assert wallet.keychains() == ()
         with pytest.raises(ParameterError, match="the wallet has no keychain: watch its descriptor"):
             wallet.next_address()
-        with pytest.raises(ParameterError, match="the wallet has no keychain 'x', nor any other"):
+        with pytest.raises(ParameterError, match="the wallet has no keychain 'x'; it has none at all"):
             wallet.coins(keychain="x")
     ledger.store.close()
 
