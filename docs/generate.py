@@ -163,7 +163,7 @@ def parser_part(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
     usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
     yield from (f"{heading} {parser.prog}", "", plain(parser.description or ""), "", "```text", usage, "```", "")
     for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction) or action.help == argparse.SUPPRESS:
+        if isinstance(action, argparse._SubParsersAction | argparse._HelpAction) or action.help == argparse.SUPPRESS:
             continue
         names = ", ".join(f"`{name}`" for name in action.option_strings) or f"`{action.metavar or action.dest}`"
         value = "" if action.nargs == 0 or not action.option_strings else f" `{value_of(action)}`"
@@ -213,7 +213,7 @@ def database_page() -> Iterator[str]:
         SCHEMA.strip(),
         "```",
         "",
-        "Columns that the checksum in `mark` covers:",
+        "The checksum in `mark` covers these columns:",
         "",
         "| table | columns |",
         "|---|---|",
@@ -229,20 +229,19 @@ def errors_page() -> Iterator[str]:
 
 
 def branch(error: type[Exception], depth: int) -> Iterator[str]:
-    """An error and those below it, as a list within a list."""
-    builtin = next(
-        (
-            base.__name__
-            for base in error.__mro__[1:]
-            if base.__module__ == "builtins" and base not in (object, Exception)
-        ),
-        "",
-    )
-    also = f", also a `{builtin}`" if builtin not in ("", "BaseException", "Warning") else ""
+    """An error and its subclasses, as a list within a list."""
+    builtin = builtin_base(error)
+    also = f" (also {builtin})" if builtin and builtin != builtin_base(error.__bases__[0]) else ""
     yield f"{'  ' * depth}- `{error.__name__}`{also}: {plain(summary(error.__doc__))}"
     for heir in sorted(error.__subclasses__(), key=lambda cls: cls.__name__):
         if heir.__name__ in errors.__all__ and heir.__bases__[0] is error:
             yield from branch(heir, depth + 1)
+
+
+def builtin_base(error: type) -> str:
+    """The name of a built-in base class that says something, such as ValueError; nothing if there is none."""
+    builtin = (base.__name__ for base in error.__mro__ if base.__module__ == "builtins")
+    return next((name for name in builtin if name not in ("Exception", "BaseException", "Warning", "object")), "")
 
 
 if __name__ == "__main__":
