@@ -1,9 +1,9 @@
-"""spvfilter: which of these transactions concern my wallet? The names that a first program needs; the packages below
-have the others.
+"""spvfilter finds a wallet's Bitcoin transactions, live from full nodes or in raw block files.
 
-Packages: spvfilter.watch, .filters, .bloom, .bloom.redis, .chain, .wire, .wire.messages, .scan, .store, .wallet, .p2p,
-.light and .node. Modules: spvfilter.address, .errors, .hashes, .network, .primitives and .transaction. Each lists its
-names in `__all__`.
+This package has the names that a first program needs. All other names are in these packages: spvfilter.bloom,
+.bloom.exchange, .bloom.redis, .chain, .filters, .light, .node, .p2p, .rpc, .scan, .store, .wallet, .watch,
+.watch.descriptor, .wire and .wire.messages. The modules spvfilter.address, .bloom.sizing, .errors, .hashes, .network,
+.primitives, .testing and .transaction are public as well. Each of them lists its names in `__all__`.
 """
 
 from __future__ import annotations

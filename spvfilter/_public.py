@@ -1,4 +1,4 @@
-"""Public names: the package that each is imported from; and loading names and modules when they are first used."""
+"""Decorators and helpers for public names: their package, and imports that wait for the first use."""
 
 from __future__ import annotations
 
@@ -15,30 +15,28 @@ T = TypeVar("T", bound=Callable[..., object])
 
 
 def public(defined: T) -> T:
-    """Decorate a class or function that the package around its module exports: `__module__` names that package.
+    """Decorate a class or function that the package of its module exports: its `__module__` becomes that package.
 
-    Reprs, tracebacks and pickles then survive a move between the package's modules. It is the outermost decorator:
-    `dataclass` looks up annotations in the module that `__module__` names.
+    Reprs, tracebacks and pickles then still work after a move between the package's modules. This must be the outermost
+    decorator, as `dataclass` looks up annotations in the module that `__module__` names.
     """
     written_in = defined.__module__
     defined.__module__ = written_in.rpartition(".")[0]
-    # its own; since 3.14 a NamedTuple's are made when asked for
+    # the annotations of the class itself; from Python 3.14 on NamedTuple creates them on the first access
     if isinstance(defined, type) and (hints := defined.__annotations__):
         defined.__annotations__ = {name: _resolvable(hint, written_in) for name, hint in hints.items()}
     return defined
 
 
 def _resolvable(hint: object, module: str) -> object:
-    """An annotation that typing.get_type_hints, which looks names up in the class's `__module__`, evaluates in `module`
-    instead.
-    """
+    """Return an annotation that typing.get_type_hints evaluates in `module` instead of the class's `__module__`."""
     text = hint.__forward_arg__ if isinstance(hint, ForwardRef) else hint
-    if not isinstance(text, str) or hasattr(builtins, text):  # the same everywhere
+    if not isinstance(text, str) or hasattr(builtins, text):  # it means the same in every module
         return hint
     return ForwardRef(text, module=module, is_class=True)
 
 
-# held while a module of this package is imported late; a fork waits for it: nobody would end the import in the child
+# held during a late import of a module of this package; a fork waits for it, as its child could not finish the import
 _importing = RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -47,9 +45,9 @@ if hasattr(os, "register_at_fork"):
 
 
 class deferred:  # noqa: N801  used as a function
-    """A stand-in for a module, which is imported when one of its attributes is first used.
+    """A stand-in for a module, which is imported on the first use of one of its attributes.
 
-    It is for modules that take long to import and are not needed until a function is called. Type checkers see an
+    It is for modules that take long to import and are not needed before a function is called. Type checkers see an
     import statement instead.
     """
 
@@ -60,23 +58,24 @@ class deferred:  # noqa: N801  used as a function
 
     def __getattr__(self, attribute: str) -> object:
         module = sys.modules.get(self._name)
-        # another thread is still importing it
+        # in the second case another thread is still importing it
         if module is None or getattr(getattr(module, "__spec__", None), "_initializing", False):
             module = self._imported()
         return getattr(module, attribute)
 
     def _imported(self) -> ModuleType:
-        if not self._name.startswith("spvfilter."):  # what others' modules import has locks and an order of its own
+        if not self._name.startswith("spvfilter."):  # other packages have an import order of their own
             return import_module(self._name)
         with _importing:
             return import_module(self._name)
 
 
 def lazy(package: str, **homes: str) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
-    """`__all__`, `__getattr__` and `__dir__` of a package that loads its public names when they are first used (PEP
-    562).
+    """Return `__all__`, `__getattr__` and `__dir__` of a package that imports its public names on first use (PEP 562).
 
-    Each of `homes` is a module or package in it with the names that come from there, separated by spaces.
+    Args:
+        package: Name of the package.
+        homes: The names that each module of the package defines, separated by spaces, by the module's name.
     """
     home_of = {name: f"{package}.{module}" for module, names in homes.items() for name in names.split()}
     exported = sorted(home_of)
@@ -86,7 +85,7 @@ def lazy(package: str, **homes: str) -> tuple[list[str], Callable[[str], object]
         if name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=room)
         value: object = getattr(import_module(home_of[name]), name)
-        setattr(room, name, value)  # from now on it is found without this function
+        setattr(room, name, value)  # the next access does not call this function
         return value
 
     return exported, load, lambda: list(exported)

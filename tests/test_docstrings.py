@@ -1,4 +1,4 @@
-"""Docstrings of the public names: each exists and names the errors that the object raises."""
+"""Docstrings of the public names: each one exists, and names the errors that the object raises."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from support.publicnames import CONSTRUCTORS, MODULES, ROOMS, loaded, members, o
 from support.raising import Raising, says, sourced
 
 RAISING = Raising(f"spvfilter.{room}" for room in MODULES + ROOMS)
-IMPOSSIBLE = {  # errors that the source seems to raise, and why it does not
-    ("wire.Session", "__init__"): "a version fits into the 16 MB that may wait",
-    ("wire.Session", "next_event"): "so does a pong, while less than 1 MB waits",
-    ("wire.Session", "more_events"): "so does a pong, while less than 1 MB waits",
-    ("wire.Session", "events"): "the same",
-    ("wire.Session", "tick"): "pings are sent one at a time here",
+IMPOSSIBLE = {  # members that cannot raise an error which their source seems to raise, and the reason
+    ("wire.Session", "__init__"): "a version message fits into the 16 MB of the send buffer",
+    ("wire.Session", "next_event"): "a pong fits, as no message is processed while 1 MB waits to be sent",
+    ("wire.Session", "more_events"): "a pong fits, as no message is processed while 1 MB waits to be sent",
+    ("wire.Session", "events"): "a pong fits, as no message is processed while 1 MB waits to be sent",
+    ("wire.Session", "tick"): "the session sends one ping at a time",
 }
 
 
@@ -45,9 +45,7 @@ def is_summed_up(doc: str) -> bool:
 
 
 def doc_of(room: str, name: str, value: Any, member: str) -> str:
-    """What is said of a member; of a constructor the docstrings say it, of its class down to the one that defines it,
-    and of the room.
-    """
+    """The docstring of a member. For a constructor, also those of its class and its room, which may name the errors."""
     own = inspect.getdoc(getattr(value, member)) or ""
     if member not in CONSTRUCTORS:
         return own

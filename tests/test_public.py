@@ -1,4 +1,4 @@
-"""The public names: each is imported from one place, which type checkers see and its `__module__` names."""
+"""The public names: each has one home, which type checkers see and its `__module__` names."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from support.raising import is_kernel, plain
 FACE: ModuleType = spvfilter  # typed so that type checkers do not know its attributes
 PACKAGE = Path(spvfilter.__file__).parent
 INTERNAL = ["cli", "kernel", "light.engine"]
-# by the kernel, whose name for its room is the room's own
+# names that the kernel defines, with the name of the room as their `__module__`
 GIVEN = {"filters": {"GcsQuery"}, "wire.messages": {"Flaw", "ProvedTx"}}
-HIDDEN = {  # classes that signatures name and users never hold
+HIDDEN = {  # classes in signatures that users never create, and the code that does
     ("scan.BlockFiles", "BlockFile"): "handed to Plan",
     ("scan.BlockFiles", "UndoFile"): "handed to Plan",
     ("bloom.redis.RedisBloomFilter", "Layout"): "made by create, create_from and open",
@@ -37,11 +37,11 @@ HIDDEN = {  # classes that signatures name and users never hold
     ("store.CompactFilterRows", "MarkedRows"): "made by Store",
     ("store.CompactFilterRows", "FilterState"): "handed from `state` to `reset` by Store",
 }
-ABSENT = {  # names in annotations that only type checkers import
+ABSENT = {  # names in annotations that only type checkers import, with a stand-in
     **dict.fromkeys(["Buffer", "Client", "Keys", "Mask", "Nulls", "Redis"], object),
     **dict.fromkeys(["pa", "pd"], SimpleNamespace(Table=object, DataFrame=object)),
 }
-FIRST = range(30, 41)  # names that a first program needs
+FIRST = range(30, 41)  # allowed number of names in spvfilter itself
 
 
 def kinds(cls: type) -> set[type]:
@@ -54,21 +54,23 @@ def source(path: Path) -> ast.Module:
 
 
 def re_exported(path: Path) -> dict[str, str]:
-    """The names that a type checker sees in a package, and the modules they come from."""
+    """The modules that a type checker sees behind the names of a package, by name."""
     (guarded,) = (node for node in source(path).body if isinstance(node, ast.If))
     assert ast.unparse(guarded.test) == "TYPE_CHECKING"
     seen: dict[str, str] = {}
     for node in guarded.body:
         assert isinstance(node, ast.ImportFrom)
         for alias in node.names:
-            assert alias.name == alias.asname  # this makes it a re-export (typing's rules for py.typed packages)
+            assert (
+                alias.name == alias.asname
+            )  # the same name twice makes a re-export (typing's rules for py.typed packages)
             assert alias.name not in seen
             seen[alias.name] = str(node.module)
     return seen
 
 
 def decorated(path: Path) -> Iterator[str]:
-    """Names of what a module decorates as public, which must come last: see spvfilter._public."""
+    """Names of the classes and functions that a module decorates as public, as the outermost decorator."""
     for node in source(path).body:
         if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
@@ -119,7 +121,7 @@ def test_a_first_program_needs_one_import() -> None:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_what_a_room_exports_is_decorated_where_it_is_defined(room: str) -> None:
+def test_exported_names_are_decorated_where_they_are_defined(room: str) -> None:
     folder = PACKAGE / Path(*room.split("."))
     marked = {name for path in folder.glob("*.py") for name in decorated(path)}
     assert marked | GIVEN.get(room, set()) == {name for place, name, _ in own() if place == room}
@@ -180,7 +182,7 @@ def classes_in(hint: object) -> Iterator[type]:
             yield from classes_in(piece)
 
 
-def test_what_the_signatures_of_public_names_hold_is_public() -> None:
+def test_classes_in_public_signatures_are_public() -> None:
     homes = {f"spvfilter.{room}" for room in [*MODULES, *ROOMS, "kernel"]} | {loaded("kernel").WatchTable.__module__}
     hidden: set[tuple[str, str]] = set()
     for room, name, value in own():
@@ -197,7 +199,7 @@ def test_what_the_signatures_of_public_names_hold_is_public() -> None:
 
 
 def test_a_deferred_module_is_not_used_before_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long another thread takes to import it."""
+    """A second thread waits until the first one has imported it, even if that takes long."""
     (tmp_path / "takeslong.py").write_text(
         "import threading\nbegun.set()\nassert going_on.wait(60)\nlast = 1\n", encoding="utf-8"
     )
