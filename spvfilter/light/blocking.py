@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def _named(made: Any, method: Any, returns: object = None) -> Any:
-    """A method of SyncLightClient with the name, docstring and signature of one of LightClient."""
+    """Give a method of SyncLightClient the name, docstring and signature of a method of LightClient."""
     functools.update_wrapper(made, method)
     signature = inspect.signature(method)
     made.__signature__ = signature if returns is None else signature.replace(return_annotation=returns)
@@ -33,7 +33,7 @@ def _named(made: Any, method: Any, returns: object = None) -> Any:
 def _of(
     cls: Callable[P, LightClient],
 ) -> Callable[[Callable[[SyncLightClient, LightClient], None]], Callable[Concatenate[SyncLightClient, P], None]]:
-    """Decorates a constructor that takes a LightClient: it then has LightClient's parameters."""
+    """Decorate a constructor that takes a LightClient: it then takes LightClient's parameters."""
 
     def decorate(
         init: Callable[[SyncLightClient, LightClient], None],
@@ -50,7 +50,7 @@ def _of(
 def _awaits(
     method: Callable[Concatenate[LightClient, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[SyncLightClient, P], T]:
-    """A method that waits for one of LightClient's."""
+    """Return a method that waits for a method of LightClient."""
 
     def wait(self: SyncLightClient, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._call(lambda client: method(client, *args, **kwargs))
@@ -60,7 +60,7 @@ def _awaits(
 
 
 def _calls(method: Callable[Concatenate[LightClient, P], T]) -> Callable[Concatenate[SyncLightClient, P], T]:
-    """A method that calls one of LightClient's that does not wait."""
+    """Return a method that calls a method of LightClient that does not wait."""
 
     def call(self: SyncLightClient, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._call(lambda client: _at_once(method, client, *args, **kwargs))
@@ -76,7 +76,7 @@ async def _at_once(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) 
 def _iterates(
     method: Callable[Concatenate[LightClient, P], AsyncIterator[T]],
 ) -> Callable[Concatenate[SyncLightClient, P], EventIterator[T]]:
-    """A method that returns an iterator in place of LightClient's asynchronous one."""
+    """Return a method that returns an iterator instead of LightClient's asynchronous one."""
 
     def iterate(self: SyncLightClient, *args: P.args, **kwargs: P.kwargs) -> EventIterator[T]:
         return EventIterator(self, self._call(lambda client: _at_once(method, client, *args, **kwargs)))
@@ -86,7 +86,7 @@ def _iterates(
 
 
 class _Reads(Generic[T]):
-    """A property of LightClient's, read in its thread while it runs; else not, unless it can be read at any time."""
+    """A property of LightClient that is read in the client's thread. Some can also be read while it does not run."""
 
     def __init__(self, of: Callable[[LightClient], T], *, at_any_time: bool = False) -> None:
         self._at_any_time = at_any_time
@@ -137,7 +137,7 @@ class SyncLightClient:
         self._entering = threading.Lock()
         self._thread: ClientThread | None = None
         self._is_left = False
-        self._local = threading.local()  # the deadline of each thread
+        self._local = threading.local()  # has the deadline of each thread
 
     def __enter__(self) -> Self:
         """Start the client's thread and wait until the database is open. Raises what `LightClient` raises."""
@@ -213,7 +213,7 @@ class SyncLightClient:
             raise NotRunningError("the client was left" if self._is_left else "enter the client first: with")
         return thread.call(lambda: start(self._client), getattr(self._local, "deadline", None), keep)
 
-    # LightClient's, in its order
+    # Members of LightClient, in the same order
 
     watch = _Reads(LightClient.watch, at_any_time=True)
     chain = _Reads(LightClient.chain)
@@ -259,7 +259,7 @@ class EventIterator(Generic[T]):
     def __init__(self, client: SyncLightClient, stream: AsyncIterator[T]) -> None:
         self._client = client
         self._stream = stream
-        self._kept: deque[T] = deque()  # taken while the wait for it was interrupted
+        self._kept: deque[T] = deque()  # events whose wait was interrupted
 
     def __iter__(self) -> Self:
         """Return the iterator itself."""
@@ -267,13 +267,13 @@ class EventIterator(Generic[T]):
 
     def __next__(self) -> T:
         """Wait for the next event. The iteration ends when the client has been left."""
-        with suppress(IndexError):  # of an empty one: another thread may just have taken the last
+        with suppress(IndexError):  # it is empty: another thread may just have taken the last event
             return self._kept.popleft()
         try:
             found = self._client._call(lambda _: _next(self._stream), self._keep)
         except NotRunningError:
             if self._client._is_left:
-                raise StopIteration from None  # as LightClient's stream ends
+                raise StopIteration from None  # as with LightClient's stream
             raise
         if not found:
             raise StopIteration
@@ -287,7 +287,7 @@ class EventIterator(Generic[T]):
 
 
 async def _next(stream: AsyncIterator[T]) -> tuple[T, ...]:
-    """The next item, or nothing at the end."""
+    """Return the next item in a tuple, or an empty tuple at the end."""
     try:
         return (await anext(stream),)
     except StopAsyncIteration:

@@ -1,4 +1,4 @@
-"""What a LightClient is made with and asked for, checked: every wrong value is refused at once, by name."""
+"""Checks of a LightClient's parameters: each wrong value is refused at once, by name."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from spvfilter.p2p.address import Address
 from spvfilter.p2p.limits import Limits
 
 MAX_PEERS = 125  # Core net.h DEFAULT_MAX_PEER_CONNECTIONS
-_MAX_HEIGHT = 0xFFFFFFFF  # ours; with a block in ten minutes, in 81,000 years
+_MAX_HEIGHT = 0xFFFFFFFF  # our choice: with a block every ten minutes, the chain gets there in 81,000 years
 
 
 def check_options(mode: Mode | str, max_peers: int, fp_rate: float, **switches: bool) -> None:
-    """Raises ParameterError for what a client cannot be made with."""
+    """Raises ParameterError if an option has a wrong value."""
     if mode not in list(Mode):
         raise ParameterError(f"mode must be one of {', '.join(Mode)}, not {mode!r}")
     if not _is_whole(max_peers) or not 1 <= max_peers <= MAX_PEERS:
@@ -33,9 +33,9 @@ def check_options(mode: Mode | str, max_peers: int, fp_rate: float, **switches: 
 def named_peers(
     peers: Iterable[str], network: Network, *, discover: bool, proxy: str | None, knows: bool
 ) -> list[Address]:
-    """The addresses of the named peers. `knows`: a database may know others.
+    """Return the addresses of the named peers. `knows` is True if there is a database, which may have others.
 
-    Raises ParameterError if there can be no peer, TypeError.
+    Raises ParameterError if there can be no peer, TypeError for a single string.
     """
     if isinstance(peers, str):
         raise TypeError("peers: expected an iterable of addresses, not a string")
@@ -54,7 +54,7 @@ def named_peers(
 
 
 def patience_of(limits: Limits) -> Patience:
-    """What of the limits the engine goes by."""
+    """Return the limits that the engine needs."""
     return Patience(
         reply_s=limits.reply_s,
         stall_s=limits.stall_s,
@@ -69,7 +69,7 @@ def patience_of(limits: Limits) -> Patience:
 
 
 def check_start(from_height: int | None, birthday: int | None, now: float) -> Start:
-    """The start of a search. Raises ParameterError for one that cannot be; `now` is in seconds since 1970."""
+    """Return the start of a search. Raises ParameterError if it is not possible. `now` is in seconds since 1970."""
     if from_height is not None and birthday is not None:
         raise ParameterError(f"give from_height or birthday, not both: {from_height!r} and {birthday!r}")
     if from_height is not None and (not _is_whole(from_height) or not 0 <= from_height <= _MAX_HEIGHT):

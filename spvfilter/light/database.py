@@ -1,7 +1,7 @@
-"""The store's thread: commits, reads and the events between them, in order; what waits together is committed together.
+"""Database: carries out commits, reads and the events between them, in order, in the store's thread.
 
-A transaction has a price of its own, its fsync among it. So another one begins some time after the last one began, and
-has what the engine has changed meanwhile, unless somebody waits for it.
+Each transaction of SQLite costs an fsync. Therefore commits that wait together become one transaction, and the next
+transaction begins some time after the last one, unless something waits for it.
 """
 
 from __future__ import annotations
@@ -24,24 +24,28 @@ else:
     futures = deferred("concurrent.futures")
 
 
-_MAX_TOGETHER = 200  # commits in one transaction
-_INTERVAL_S = 0.02  # between the beginnings of transactions that nobody waits for
-_MAX_GATHERED = 8  # commits that wait for that; half of those with which the engine stops asking for headers
+_MAX_TOGETHER = 200
+"""Commits in one transaction of SQLite."""
+_INTERVAL_S = 0.02
+"""Time between the starts of two transactions if nothing waits for the second, in seconds."""
+_MAX_GATHERED = 8
+"""Commits that may wait for that: half as many as stop the engine's requests for headers."""
 
 
 class _Mark(NamedTuple):
-    """A place in the queue that somebody waits for."""
+    """A place in the queue that a task waits for."""
 
     reached: asyncio.Future[None]
+    """Done once everything before the mark is done."""
 
     def pass_by(self) -> None:
-        """Everything before it is done."""
-        if not self.reached.done():  # nobody waits any more
+        """Wake the task: everything before the mark is done."""
+        if not self.reached.done():  # otherwise the wait was cancelled
             self.reached.set_result(None)
 
 
 class Database:
-    """Carries out Commit, Read, Emit and End of one run. It is called, and calls back, in the event loop's thread."""
+    """Carries out Commit, Read, Emit and End of one run. All calls and callbacks are in the event loop's thread."""
 
     def __init__(
         self,
@@ -59,10 +63,10 @@ class Database:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Commit | Read | Emit | End | _Mark] = deque()
         self._busy: futures.Future[object] | None = None
-        self._begun = -_INTERVAL_S  # when the last transaction began, by the loop's clock
-        self._gathered = 0  # commits that wait
-        self._is_awaited = False  # whether somebody waits for what waits
-        self._timer: asyncio.TimerHandle | None = None  # for the next transaction
+        self._begun = -_INTERVAL_S  # start of the last transaction, by the loop's clock
+        self._gathered = 0  # commits in the queue
+        self._is_awaited = False  # whether a task waits for the queue
+        self._timer: asyncio.TimerHandle | None = None  # starts the next transaction
         self._is_closed = False
 
     def put(self, effect: Commit | Read | Emit | End) -> None:
@@ -76,15 +80,13 @@ class Database:
             self._go_on()
 
     def hurry(self) -> None:
-        """Somebody waits for what was put so far: begin the next transaction as soon as the thread can."""
+        """Start the next transaction as soon as the thread can: a task waits for it."""
         self._is_awaited = True
         if self._busy is None and not self._is_closed:
             self._go_on()
 
     async def drain(self) -> None:
-        """Wait until everything that was put so far is done, whatever is put meanwhile: with strangers' payments there
-        may be no end.
-        """
+        """Wait until everything in the queue is done, but not for later effects, which may never end."""
         if (self._busy is not None or self._waiting) and not self._is_closed:
             mark = _Mark(self._loop.create_future())
             self._waiting.append(mark)
@@ -92,7 +94,7 @@ class Database:
             await mark.reached
 
     def close(self) -> None:
-        """Report nothing more. What the thread has begun it finishes."""
+        """Stop reporting. The thread finishes the work that it has begun."""
         self._is_closed = True
         for each in self._waiting:
             if isinstance(each, _Mark):
@@ -102,7 +104,7 @@ class Database:
             self._timer.cancel()
 
     def _go_on(self) -> None:
-        """Report the events that are due, and begin the next commits or the next read."""
+        """Report the events that are due, and start the next commits or the next read."""
         events: list[Event] = []
         marks: list[_Mark] = []
         while self._waiting and isinstance(each := self._waiting[0], Emit | _Mark):
@@ -128,7 +130,7 @@ class Database:
             self._commit()
 
     def _is_due(self) -> bool:
-        """Whether the next transaction may begin; otherwise a timer will begin it."""
+        """Return True if the next transaction may start. Otherwise a timer starts it."""
         now = self._loop.time()
         if self._is_awaited or self._gathered >= _MAX_GATHERED or now >= self._begun + _INTERVAL_S:
             return True
@@ -137,12 +139,12 @@ class Database:
         return False
 
     def _rang(self) -> None:
-        """The time for the next transaction has come."""
+        """Start the next transaction when its time has come."""
         self._timer = None
         if self._busy is None and self._waiting and not self._is_closed:
             try:
                 self._commit()
-            except Exception as error:  # nobody else would hear of it, and what waits would wait for ever
+            except Exception as error:  # nothing else would report it, and tasks would wait for ever
                 self._fail(error)
 
     def _commit(self) -> None:
@@ -151,7 +153,7 @@ class Database:
             self._timer = None
         self._begun = self._loop.time()
         commits: list[Commit] = []
-        between: list[Event] = []  # events that follow all of these commits but the last
+        between: list[Event] = []  # events before the last of these commits
         held: deque[Commit | Emit] = deque()
         while self._waiting and len(commits) < _MAX_TOGETHER:
             each = self._waiting[0]
@@ -161,7 +163,7 @@ class Database:
             held.append(each)
             if isinstance(each, Commit):
                 commits.append(each)
-        while held and isinstance(held[-1], Emit):  # after the last commit: reported when it is durable, too
+        while held and isinstance(held[-1], Emit):  # after the last commit: reported when it is durable as well
             self._waiting.appendleft(held.pop())
         between = [each.event for each in held if isinstance(each, Emit)]
         self._gathered -= len(commits)

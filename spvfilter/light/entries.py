@@ -1,4 +1,4 @@
-"""Entries of a watch list as the user names them, and the changes that a run has made to the list."""
+"""Entries of a watch list as a user names them, and the changes of a run, applied to the original list."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from spvfilter.primitives import OutPoint
 from spvfilter.watch import textfile
 from spvfilter.watch.watchlist import WatchList
 
-# an address or what else a line of a watch list's file may have; a scriptPubKey; an outpoint
 EntryName = str | bytes | OutPoint
+"""A line of a watch list's file, such as an address; or a scriptPubKey; or an outpoint."""
 
 
 def named(entries: Iterable[EntryName], network: Network) -> tuple[tuple[EntryKind, bytes], ...]:
-    """The entries, as WatchList.entries lists them; a public key (`pubkey:HEX`) stands for those of its scripts, too.
+    """Return entries as `WatchList.entries` lists them. A public key (`pubkey:HEX`) means all entries of its scripts.
 
-    Raises ParameterError for what names no entry, and for none.
+    Raises ParameterError for a value that is not an entry, and if there is none.
     """
     made = WatchList(network)
     for entry in entries:
@@ -37,12 +37,12 @@ def named(entries: Iterable[EntryName], network: Network) -> tuple[tuple[EntryKi
 
 
 def apply_changes(watch: WatchList, done: Iterable[Request]) -> None:
-    """Make the changes of a run to the list that it was begun with."""
+    """Apply the changes of a run to the list that the client was created with."""
     for request in done:
         match request:
             case AddEntries(entries):
                 for kind, value, label in entries:
-                    number = watch.table.add(kind, value)  # which another client may be working with a copy of
+                    number = watch.table.add(kind, value)  # another client may work with a copy of the table
                     if label is not None:
                         watch.relabel(number, label)
             case RemoveEntries(removed):

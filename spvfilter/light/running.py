@@ -1,14 +1,11 @@
-"""One run of a light client: the engine with its sockets, its database and its timers.
-
-It exists from entering to leaving.
-"""
+"""Running: one run of a light client, from entering to leaving: the engine with its sockets, database and timers."""
 
 from __future__ import annotations
 
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar  # Any: whatever the futures are for
+from typing import TYPE_CHECKING, Any, TypeVar  # Any: results of any type
 
 from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
@@ -78,13 +75,13 @@ else:
     futures = deferred("concurrent.futures")
 
 T = TypeVar("T")
-_MARGIN_S = 30.0  # beyond the time in which the engine answers
+_MARGIN_S = 30.0  # added to the time within which the engine answers
 
-BOOKMARK_NOTE = "told: "  # and the reader's name
+BOOKMARK_NOTE = "told: "  # prefix of a bookmark's key in the database; the reader's name follows
 
 
 class Running:
-    """Feeds the engine and carries out its effects, all in the event loop's thread."""
+    """Passes inputs to the engine and carries out its effects, all in the event loop's thread."""
 
     def __init__(
         self,
@@ -99,7 +96,7 @@ class Running:
         limits: Limits,
         clock: Clock,
     ) -> None:
-        self.engine = Engine(options, watch, saved, addresses, random.Random(secrets.randbits(256)))  # seeded well
+        self.engine = Engine(options, watch, saved, addresses, random.Random(secrets.randbits(256)))
         self.hub = EventHub(saved.events.last, self._stored)
         self.is_left = False
         self._limits = limits
@@ -111,8 +108,8 @@ class Running:
         self._sockets = Sockets(self._settings(options, watch), self.feed, proxy=proxy, limits=limits, clock=clock)
         self._inputs: deque[Input] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._calls: dict[bytes, list[asyncio.Future[Broadcast]]] = {}  # by txid: who waits to hear what becomes of it
-        self._asked: dict[int, asyncio.Future[Any]] = {}  # by token: who waits for an answer
+        self._calls: dict[bytes, list[asyncio.Future[Broadcast]]] = {}  # calls of `broadcast` that wait, by txid
+        self._asked: dict[int, asyncio.Future[Any]] = {}  # calls of `ask` that wait, by token
         self._works: set[asyncio.Future[Any]] = set()
 
     def _settings(self, options: Options, watch: WatchList) -> Callable[[], Settings]:
@@ -121,24 +118,24 @@ class Running:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing happens any more."""
+        """True if the run has ended."""
         return self.is_left or self.hub.has_ended
 
     def check(self) -> None:
-        """Raises NotRunningError once the client was left, what ended it if it ended by itself."""
+        """Raises NotRunningError if the client was left, or the reason if it ended by itself."""
         if self.is_left:
             raise NotRunningError("the client was left")
         self.hub.check()
 
     def start(self) -> None:
-        """Begin."""
+        """Start the engine."""
         try:
             self._carry_out(self.engine.start(self._now()))
         except Exception as error:
             self.fail(error)
 
     async def close(self) -> None:
-        """End everything; what is being written to the database is finished."""
+        """End everything. A commit that has begun is finished."""
         self.is_left = True
         self._stop(None)
         try:
@@ -164,7 +161,7 @@ class Running:
         self.hub.end(error)
 
     def fail(self, error: Exception) -> None:
-        """The run ends with an error."""
+        """End the run with an error."""
         if self.has_ended:
             return
         self._stop(error)
@@ -178,7 +175,7 @@ class Running:
         return Instant(self._clock.monotonic(), self._clock.wall())
 
     def feed(self, event: Input) -> None:
-        """Let the engine take an input; one that comes while another is being taken waits for its turn."""
+        """Pass an input to the engine. An input that arrives during the step of another one waits."""
         if self.has_ended:
             return
         self._inputs.append(event)
@@ -261,10 +258,10 @@ class Running:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(max(0.0, at - self._clock.monotonic()), self._tick)
 
-    # What users do
+    # Calls of users
 
     async def status(self) -> ClientStatus:
-        """The state, with the database's heights and ranges. Raises StoreError."""
+        """Return the state, with the database's heights and ranges. Raises StoreError."""
 
         def read(views: Views) -> tuple[int, int, tuple[SearchedEntries, ...]]:
             with views.moment():
@@ -274,7 +271,7 @@ class Running:
         return self.engine.status_with(tip, height, searched)
 
     async def broadcast(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_private: bool) -> Broadcast:
-        """Broadcast a transaction and wait for what is known of it.
+        """Broadcast a transaction and wait for the engine's answer.
 
         Raises ParameterError, PeerError, TxConflictError, PrivacyError.
         """
@@ -284,8 +281,8 @@ class Running:
         self.feed(Sending(tx.raw, input_values, is_private))
         await self._database.drain()
         self.check()
-        await asyncio.wait([call], timeout=self._limits.reply_s + _MARGIN_S)  # the engine answers before
-        await self._database.drain()  # what is answered is stored, even if the client is left at once
+        await asyncio.wait([call], timeout=self._limits.reply_s + _MARGIN_S)  # the engine answers earlier
+        await self._database.drain()  # the result is stored, even if the client is left at once
         self.check()
         if call.done():
             return call.result()
@@ -294,24 +291,24 @@ class Running:
         raise UselessPeerError(f"none of the {peers} connected peers accepts the transaction")
 
     async def abandon(self, txid: bytes) -> None:
-        """Give up a transaction of ours; wait until that is stored. Raises ParameterError."""
+        """Abandon an own transaction and wait until that is stored. Raises ParameterError."""
         check_abandon(self.engine.books, txid)
         self.feed(Abandon(txid))
         await self._database.drain()
         self.check()
 
     async def read(self, function: Callable[[Views], T]) -> T:
-        """Views of the database, with everything that was told. Raises StoreError."""
+        """Read from the database, which has all reported events. Raises StoreError."""
         return await self.in_store(lambda store: function(store.views))
 
     async def matches(self) -> Snapshot[MatchFound]:
-        """Every match of the database, as the watch list names its entry. Raises StoreError, NotRunningError."""
+        """Return every match of the database, with its entry of the watch list. Raises StoreError, NotRunningError."""
         books = self.engine.books
         while True:
             stored, ids = await self.in_store(
                 lambda store: (Snapshot(store.timed_matches(), store.events.log.last), store.ids)
             )
-            # else entries were removed since, and those behind have other numbers
+            # otherwise entries were removed since, and the numbers of later entries changed
             if ids[-1:] == books.ids[len(ids) - 1 : len(ids)]:
                 return Snapshot(
                     (MatchFound(books.match_of(each.hit, each), each.completeness) for each in stored), stored.sequence
@@ -322,20 +319,20 @@ class Running:
         """Call a function with the database, in its thread. Raises StoreError, NotRunningError."""
         if self.is_left:
             raise NotRunningError("the client was left")
-        self._database.hurry()  # what was answered already is read
+        self._database.hurry()  # earlier results are stored first
         return await asyncio.wrap_future(self._thread.submit(lambda: function(self._store)))
 
     async def _stored(self, since: int, limit: int) -> list[WalletEvent]:
         return await self.in_store(lambda store: decoded(store.events.read(since, limit), store.path))
 
     async def bookmark(self, reader: str) -> int | None:
-        """How far a reader has come. Raises ParameterError, StoreError."""
+        """Return the number that a reader has kept. Raises ParameterError, StoreError."""
         name = _bookmark_of(reader)
         kept = await self.in_store(lambda store: store.note(name))
         return None if kept is None else int(kept)
 
     async def set_bookmark(self, reader: str, sequence: int) -> None:
-        """Store how far a reader has come. Raises ParameterError, StoreError."""
+        """Store the number of the last event that a reader has processed. Raises ParameterError, StoreError."""
         name = _bookmark_of(reader)
 
         def keep(store: Store) -> None:
@@ -347,9 +344,9 @@ class Running:
         await self.in_store(keep)
 
     async def ask(self, request: Request) -> object:
-        """Have a request carried out and wait until that is stored; its answer. Raises StoreError, ParameterError.
+        """Pass a request to the engine, wait until it is stored and return its answer.
 
-        It is carried out even if the wait is cancelled.
+        The engine carries it out even if the wait is cancelled. Raises StoreError, ParameterError.
         """
         self.check()
         answered: asyncio.Future[object] = self._loop.create_future()
@@ -378,13 +375,13 @@ def _resolve(call: asyncio.Future[Broadcast], answer: Broadcast | Exception) -> 
         return
     if isinstance(answer, Exception):
         call.set_exception(answer)
-        call.exception()  # whoever waited may have been cancelled
+        call.exception()  # the waiting task may have been cancelled
     else:
         call.set_result(answer)
 
 
 def _caught(function: Callable[[], object]) -> object:
-    """The function's result, or the Exception that it raised."""
+    """Return the function's result, or the Exception that it raised."""
     try:
         return function()
     except Exception as error:
@@ -392,7 +389,7 @@ def _caught(function: Callable[[], object]) -> object:
 
 
 def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, rebuild: bool) -> tuple[Store, Saved]:
-    """Open the database and join the watch list with it; in its thread.
+    """Open the database and join the watch list with it, in the database's thread.
 
     Raises StoreError, ParameterError, InexpressibleError.
     """
@@ -403,14 +400,14 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
             store.commit(Batch(headers=network.genesis))
         chain = HeaderChain.restore(network, store.headers(1))
         extend(watch, options, settled := {each.name for each in store.keychains.load()})
-        check_expressible(watch, options.mode)  # before it is kept
+        check_expressible(watch, options.mode)  # before the database gets the entries
         start = StartHeight(options.from_height, options.birthday)
         since = start.first(chain) if start.is_given else None
         saved = Saved.read(store, watch, since, chain)
         settled |= {each.name for each in watch.keychains}
-        while extend(watch, options, settled):  # by what the database knew: search for what that adds, too
+        while extend(watch, options, settled):  # used indexes of the database move windows: search for the new scripts
             saved = Saved.read(store, watch, since, chain)
-        check_expressible(watch, options.mode)  # with what the database knew
+        check_expressible(watch, options.mode)  # with the entries of the database
         if not len(watch):
             raise ParameterError("nothing to watch for: neither the watch list nor the database has an entry")
     except BaseException:
@@ -420,9 +417,9 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
 
 
 async def end_thread(thread: futures.ThreadPoolExecutor, last: Callable[[], object]) -> None:
-    """Let the database's thread do one last thing, and wait until it has ended.
+    """Run a last function in the database's thread, and wait until the thread has ended.
 
-    A wait that is cancelled leaves it to end by itself.
+    If the wait is cancelled, the thread ends by itself.
     """
     doing = thread.submit(last)
     thread.shutdown(wait=False)
@@ -430,21 +427,18 @@ async def end_thread(thread: futures.ThreadPoolExecutor, last: Callable[[], obje
         await asyncio.shield(asyncio.wrap_future(doing))
     finally:
         if doing.done():
-            thread.shutdown()  # at once, since nothing is left to do: who forks next has no thread of ours
+            thread.shutdown()  # takes no time, as nothing is left to do; a later fork then has no such thread
 
 
 def close_opened(opening: futures.Future[tuple[Store, Saved]]) -> None:
-    """Close the database that was opened, if it was."""
+    """Close the database if it was opened."""
     if opening.exception() is None:
         store, _ = opening.result()
         store.close()
 
 
 def _bookmark_of(reader: str) -> str:
-    """The name of the note in the database that has a reader's bookmark.
-
-    Raises ParameterError for a name that is no text.
-    """
+    """Return the key of a reader's bookmark in the database. Raises ParameterError for a name that is not text."""
     if not isinstance(reader, str) or any(0xD800 <= ord(char) < 0xE000 for char in reader):  # UTF-8 has no surrogates
         raise ParameterError(f"the name of a reader must be text without surrogates, not {str(reader)[:80]!r}")
     return BOOKMARK_NOTE + reader

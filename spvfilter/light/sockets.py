@@ -1,4 +1,4 @@
-"""The sockets of a light client: opens connections for the engine, reports what comes, sends what it is told to."""
+"""Sockets: opens connections for the engine, reports messages to it, and sends its messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ else:
 
 
 class Sockets:
-    """Connections by the engine's numbers."""
+    """Connections, by the numbers that the engine gives them."""
 
     def __init__(
         self,
@@ -45,11 +45,12 @@ class Sockets:
         self._clock = clock
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._connections: dict[int, Connection] = {}
-        self._fences: dict[int, dict[int, int]] = {}  # by peer: nonce → token
+        self._fences: dict[int, dict[int, int]] = {}  # by peer: token of each fence by the nonce of its ping
 
     def connect(self, peer: int, address: str, *, is_private: bool = False) -> None:
-        """Open a connection; a private one shows nothing of us, and has a circuit of its own where the proxy makes them
-        by user (Tor).
+        """Open a connection.
+
+        A private one tells nothing about this client. Tor gives it a circuit of its own.
         """
         settings, proxy, clock = self._settings(), self._proxy, self._clock
         if is_private:
@@ -63,7 +64,7 @@ class Sockets:
         self._use(peer, lambda connection: connection.post(message))
 
     def fence(self, peer: int, token: int) -> None:
-        """Send a ping whose pong is reported as Fenced."""
+        """Send a ping, and report its pong as Fenced."""
 
         def fence(connection: Connection) -> None:
             self._fences[peer][connection.fence()] = token
@@ -71,18 +72,18 @@ class Sockets:
         self._use(peer, fence)
 
     def _use(self, peer: int, use: Callable[[Connection], None]) -> None:
-        """Do something with a connection that is there. A peer that takes nothing, or answers no ping, loses it."""
+        """Use a connection if it exists. A peer that reads nothing, or answers no ping, is disconnected."""
         connection = self._connections.get(peer)
         if connection is None:
             return
         try:
             use(connection)
-        except ParameterError as error:  # too much waits to be sent, or for its pongs
+        except ParameterError as error:  # too many bytes wait to be sent, or too many pings have no pong
             self.drop(peer)
             asyncio.get_running_loop().call_soon(self._report, Lost(peer, PeerError(str(error))))
 
     def drop(self, peer: int) -> None:
-        """End a connection, or the attempt to make it."""
+        """Close a connection, or stop the attempt to open it."""
         connection = self._connections.pop(peer, None)
         if connection is not None:
             connection.close()
@@ -91,27 +92,27 @@ class Sockets:
             task.cancel()
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         tasks = list(self._tasks.values())
         for peer in list(self._tasks):
             self.drop(peer)
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _talk(self, peer: int, address: str, settings: Settings, proxy: Proxy | None, clock: Clock) -> None:
-        """One connection from its beginning to its end."""
+        """Run one connection from its start to its end."""
         try:
             nonces = {connection.nonce for connection in self._connections.values()}
             connection = await Connection.open(
                 Address.parse(address, 0), settings, proxy=proxy, limits=self._limits, clock=clock, own_nonces=nonces
             )
-        except Exception as error:  # whatever it is, the engine must not wait for this peer for ever
+        except Exception as error:  # of any kind: the engine must not wait for this peer for ever
             self._report(Lost(peer, _named(error)))
             return
         self._connections[peer], self._fences[peer] = connection, {}
         try:
             self._report(_connected(peer, connection))
             await self._read(peer, connection)
-        # what a peer, or the way to it, may do to us; a bug that its message met ends no more than this, either
+        # a failure of the peer or of the network; a bug that a message triggers also ends only this connection
         except Exception as error:
             if self._connections.pop(peer, None) is not None:
                 self._report(Lost(peer, _named(error)))
@@ -122,18 +123,18 @@ class Sockets:
 
     async def _read(self, peer: int, connection: Connection) -> None:
         while True:
-            await connection.drain()  # a peer that does not read what it asked for is not read
+            await connection.drain()  # a peer that does not read its answers is not read
             events = await connection.receive_together()
             is_first = True
             for each in inputs_of(peer, events, lambda nonce: self._fences[peer].pop(nonce, None)):
                 if not is_first:
-                    await asyncio.sleep(0)  # nobody waits for all that a peer sends at once
+                    await asyncio.sleep(0)  # other tasks run between the messages of one peer
                 is_first = False
                 self._report(each)
 
 
 def stranger(network: Network) -> Settings:
-    """What a private connection says of itself: the same as everybody's (Core net_processing.cpp PushNodeVersion)."""
+    """Return the version data of a private connection: the same for all (Core net_processing.cpp PushNodeVersion)."""
     return Settings(network, user_agent=b"/pynode:0.0.1/", addrv2=False)
 
 

@@ -1,9 +1,7 @@
-"""Streams of a light client's events, each with its own position; what a stream has not read in time it reads from the
-database.
+"""EventStream and EventHub: the events of one run, and streams that read them, each from its own position.
 
-The latest events are held in memory once for all streams. Those of the books that are older come from the database; of
-the others, which are not kept there, the latest of each kind are held, for each of which those before are no longer of
-interest.
+The latest 1,000 events are kept in memory once for all streams. Older wallet events come from the database. All other
+events exist only in memory: for each kind, the latest older ones are kept.
 """
 
 from __future__ import annotations
@@ -25,62 +23,74 @@ else:
     asyncio = deferred("asyncio")
 
 
-MAX_HELD = 1_000  # events in memory
-PAGE = 500  # events that a stream reads from the database at once
-_MAX_ALIKE = 100  # of a kind that is not kept in the database, of those that are no longer among the latest events
-_ONE = (PeerChanged, Progress, Synced)  # kinds of which only the last counts
+MAX_HELD = 1_000
+"""Latest events that are kept in memory."""
+PAGE = 500
+"""Events that a stream reads from the database at once."""
+_MAX_ALIKE = 100
+"""Older unnumbered events of one kind that are kept in memory."""
+_ONE = (PeerChanged, Progress, Synced)
+"""Kinds of events of which only the last older one is kept."""
 
-Load = Callable[[int, int], Awaitable[list[WalletEvent]]]  # up to n events of the database that follow a number
+Load = Callable[[int, int], Awaitable[list[WalletEvent]]]
+"""A function that returns up to n events of the database after a number."""
 
 
 class Told(NamedTuple):
     """An event of this run."""
 
     sequence: int
-    """Its number; of one that has none, that of the last one before it."""
+    """Number of the event, or of the last numbered event before it."""
     order: int
-    """Among all events of this run, from 0."""
+    """Position among all events of this run, from 0."""
     event: Event
+    """The event."""
 
     @property
     def is_kept(self) -> bool:
-        """Whether it is one of the books', which the database has."""
+        """True if it is a wallet event, which the database has."""
         return isinstance(self.event, WalletEvent)
 
 
 class Position(NamedTuple):
-    """How far a stream has come: up to which number, and which event of this run may be next."""
+    """Position of a stream."""
 
     sequence: int
+    """Number of the last event that was yielded."""
     order: int = 0
+    """Lowest position, among the events of this run, that the next event can have."""
 
     def behind(self, told: Told) -> Position:
-        """Behind an event that was given."""
+        """Return the position after an event that was yielded."""
         return Position(told.sequence, max(self.order, told.order + 1))
 
 
 class EventHub:
-    """The events of one run, from which any number of streams are read; nobody needs to read."""
+    """The events of one run. Any number of streams read them, or none."""
 
     def __init__(self, sequence: int, load: Load) -> None:
         """`sequence` is the number of the last event before this run."""
-        self.error: Exception | None = None  # what ended the client
+        self.error: Exception | None = None  # the reason if the client ended by itself
         self.has_ended = False
         self._trace: TracebackType | None = None
-        self.sequence = sequence  # of the last event that was told
-        self.synced: Synced | None = None  # the last one
-        # how often something was told of what became of a transaction of ours, which may have nothing in the books
+        self.sequence = sequence
+        """Number of the last event."""
+        self.synced: Synced | None = None
+        """The last `Synced` event."""
         self.outcomes = 0
-        self.given = Position(sequence)  # behind the last event that a stream without `since` gave
-        self.changed = asyncio.Event()  # set, and replaced by another, whenever something is told, and at the end
+        """Number of `BroadcastChanged` events, as such a change may cause no wallet event."""
+        self.given = Position(sequence)
+        """Position after the last event that a stream without `since` yielded."""
+        self.changed = asyncio.Event()
+        """Set and replaced by a new one at each event, and at the end."""
         self._load = load
-        self._held: deque[Told] = deque()
-        self._aside: dict[type, deque[Told]] = {}  # those that only memory has and that are no longer among the latest
-        self._gone = sequence  # number of the last event that only the database has
-        self._order = 0  # of the next event
+        self._held: deque[Told] = deque()  # the latest events
+        self._aside: dict[type, deque[Told]] = {}  # older unnumbered events, by kind
+        self._gone = sequence  # number of the last event that is only in the database
+        self._order = 0  # position of the next event
 
     def put(self, events: Iterable[Event]) -> None:
-        """Tell events, of which the database has those of the books."""
+        """Add events. The database has the wallet events among them already."""
         for event in events:
             if isinstance(event, WalletEvent):
                 self.sequence = event.sequence
@@ -100,14 +110,14 @@ class EventHub:
         self._tell()
 
     def end(self, error: Exception | None) -> None:
-        """No event follows; readers get the error after the last one, if there is one."""
+        """End all streams. With an error, readers get it after the last event."""
         if not self.has_ended:
             self.has_ended, self.error = True, error
             self._trace = None if error is None else error.__traceback__
         self._tell()
 
     def check(self) -> None:
-        """Raises what ended the client, whoever asks and however often, as it was first raised."""
+        """Raises the reason if the client ended by itself, each time with the first traceback."""
         if self.error is not None:
             raise self.error.with_traceback(self._trace)
 
@@ -116,13 +126,13 @@ class EventHub:
         self.changed = asyncio.Event()
 
     def warnings(self, order: int) -> tuple[int, list[PeerWarning]]:
-        """The warnings among the latest events, from one of this run on, and the number of the next event."""
+        """Return the warnings among the latest events from a position on, and the position of the next event."""
         first = self._order - len(self._held)
         latest = islice(self._held, max(order - first, 0), None)
         return self._order, [told.event for told in latest if isinstance(told.event, PeerWarning)]
 
     def since(self, sequence: int) -> Position:
-        """The position behind event number `sequence`."""
+        """Return the position after event number `sequence`."""
         orders = (
             told.order
             for told in self._memory()
@@ -131,12 +141,12 @@ class EventHub:
         return Position(sequence, next(orders, self._order))
 
     def _memory(self) -> Iterator[Told]:
-        """What is in memory, in order."""
+        """Yield the events in memory, in order."""
         yield from sorted(told for each in self._aside.values() for told in each)
         yield from self._held
 
     def next(self, at: Position) -> Told | None:
-        """The event that follows, if it is one of the latest; what was put aside must have been given."""
+        """Return the next event if it is one of the latest. Older events must have been yielded before."""
         first = self._order - len(self._held)
         for number in range(max(at.order - first, 0), len(self._held)):
             told = self._held[number]
@@ -145,9 +155,9 @@ class EventHub:
         return None
 
     async def earlier(self, at: Position) -> list[Told]:
-        """Events that follow and are not among the latest, in order; none if there are no more.
+        """Return the next events before the latest ones, in order; none if there are no more.
 
-        Raises what reading the database does.
+        Raises the errors of reading the database.
         """
         found: list[Told] = []
         if at.sequence < self._gone:
@@ -159,7 +169,7 @@ class EventHub:
         return sorted(found, key=lambda told: (told.sequence, not told.is_kept, told.order))
 
     def is_behind(self, at: Position) -> bool:
-        """Whether something that follows is no longer among the latest events."""
+        """Return True if the next event is older than the latest events."""
         return at.sequence < self._gone or any(each[-1].order >= at.order for each in self._aside.values())
 
 
@@ -198,7 +208,7 @@ class EventStream:
                     page = await hub.earlier(at)
                 except NotRunningError:  # the client was left: the next run gives what follows
                     break
-                if self._at is at:  # else another task has read meanwhile
+                if self._at is at:  # otherwise another task has read meanwhile
                     self._page = deque(page)
                 continue
             told = self._page.popleft() if self._page else hub.next(at)

@@ -1,7 +1,7 @@
-"""A light client in a thread of its own, with its own event loop, and calls from other threads that wait for it.
+"""ClientThread: runs a light client in a thread with its own event loop. Other threads call it and wait.
 
 The loop runs in a daemon thread, so that a program that never leaves its client can still end. Waits wake up ten times
-a second: a signal is then seen at once, whichever thread the system delivers it to.
+a second. A signal is then handled at once, whichever thread the system delivers it to.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, TypeVar  # Any: what a coroutine is sent
+from typing import TYPE_CHECKING, Any, Generic, TypeVar  # Any: the send type of a coroutine
 
 from spvfilter._public import deferred
 from spvfilter.errors import NotRunningError
@@ -26,11 +26,12 @@ else:
 T = TypeVar("T")
 
 TURN_S = 0.1
-_EXIT_S = 2.0  # that the interpreter waits for the loop at its exit
+"""Time between two looks at pending signals, in seconds."""
+_EXIT_S = 2.0  # wait for the loop at the exit of the interpreter
 
 
 class Call(Generic[T]):
-    """One call: a task of the loop, and the thread that waits for it."""
+    """One call: a task in the loop, and the thread that waits for it."""
 
     def __init__(self, start: Callable[[], Coroutine[Any, Any, T]]) -> None:
         self._start = start
@@ -39,7 +40,7 @@ class Call(Generic[T]):
         self._is_cancelled = False
 
     def begin(self) -> None:
-        """Start it, in the loop's thread."""
+        """Start the task, in the loop's thread."""
         if self._is_cancelled:
             self._over.set()
             return
@@ -47,29 +48,29 @@ class Call(Generic[T]):
         self._task.add_done_callback(lambda _: self._over.set())
 
     async def _run(self) -> T:
-        """It begins within the task: arguments that its function does not take are an error of the call, too."""
+        """Call the function within the task, so that wrong arguments become an error of the call as well."""
         return await self._start()
 
     def cancel(self) -> None:
-        """Cancel it, in the loop's thread."""
+        """Cancel the task, in the loop's thread."""
         self._is_cancelled = True
         if self._task is not None:
             self._task.cancel()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it is over; whether it is."""
+        """Wait until the task is over. Returns True if it is."""
         return self._over.wait(seconds)
 
     @property
     def has_result(self) -> bool:
-        """Whether it is over and returned something."""
+        """True if the task is over and returned a value."""
         task = self._task
         return self._over.is_set() and task is not None and not task.cancelled() and task.exception() is None
 
     def result(self) -> T:
-        """What it returned, once it is over.
+        """Return the result of the task, which is over.
 
-        Raises what it raised, NotRunningError if the client was left meanwhile.
+        Raises the task's error, or NotRunningError if the client was left meanwhile.
         """
         if self._task is None or self._task.cancelled():
             raise NotRunningError("the client was left")
@@ -87,13 +88,13 @@ class ClientThread:
         self._main: asyncio.Task[None] | None = None
         self._entered = threading.Event()
         self._leaving: asyncio.Event | None = None
-        self._is_told = False  # to leave
-        self._error: BaseException | None = None  # that entering or leaving raised
+        self._is_told = False  # whether the thread was told to leave the client
+        self._error: BaseException | None = None  # raised by entering or leaving
         self._calls: set[Call[Any]] = set()
 
     @property
     def is_here(self) -> bool:
-        """Whether this process started it: a child of fork has no such thread."""
+        """True if this process started the thread: a forked child does not have it."""
         return self._pid == os.getpid()
 
     # In the thread
@@ -101,7 +102,7 @@ class ClientThread:
     def _run(self) -> None:
         try:
             asyncio.run(self._live())
-        except BaseException as error:  # told to who waits
+        except BaseException as error:  # the waiting thread raises it
             self._error = error
         finally:
             self._entered.set()
@@ -121,7 +122,7 @@ class ClientThread:
     # In other threads
 
     def enter(self) -> None:
-        """Start it and wait until the client was entered. Raises what entering raises."""
+        """Start the thread and wait until the client is entered. Raises the errors of entering."""
         try:
             self._thread.start()
             atexit.register(self._exit)
@@ -134,15 +135,16 @@ class ClientThread:
             self._end()
 
     def leave(self) -> None:
-        """Leave the client and wait for the end of the thread; in a child of fork, nothing. Raises what leaving raises.
+        """Leave the client and wait until the thread has ended. Does nothing in a forked child.
 
-        An interruption is raised when the client was left; a second one at once, and then the thread ends by itself.
+        An interruption is raised after that. A second one is raised at once, and the thread ends by itself. Raises the
+        errors of leaving.
         """
         if self.is_here:
             self._end()
 
     def _end(self, *, force: bool = False) -> None:
-        """`force`: while the client is being entered."""
+        """End the thread; `force` also ends it while the client is being entered."""
         interruption = self._tell(force=force)
         while self._thread.is_alive():
             try:
@@ -158,7 +160,7 @@ class ClientThread:
             raise self._error
 
     def _tell(self, *, force: bool) -> BaseException | None:
-        """Tell the thread to end; an interruption meanwhile."""
+        """Tell the thread to end. Returns an interruption that came meanwhile."""
         interruption: BaseException | None = None
         while True:
             try:
@@ -174,9 +176,9 @@ class ClientThread:
                 interruption = error
 
     def _exit(self) -> None:
-        """The interpreter ends and nobody has left the client: stop without a word.
+        """Stop silently at the end of the interpreter, if the client was never left.
 
-        Its database is as after a power failure: whole.
+        The database is consistent, as after a power failure.
         """
         loop = self._loop
         if self.is_here and loop is not None and self._thread.is_alive():
@@ -191,10 +193,16 @@ class ClientThread:
         deadline: float | None,
         keep: Callable[[T], None] | None = None,
     ) -> T:
-        """Run a coroutine in the loop and wait for its result, until a time of time.monotonic.
+        """Run a coroutine in the loop and wait for its result.
 
-        What it has returned although the wait was interrupted is kept by `keep`. Raises what it raises, TimeoutError,
-        NotRunningError.
+        Args:
+            start: Returns the coroutine.
+            deadline: End of the wait, by time.monotonic.
+            keep: Gets a result that arrived although the wait was interrupted.
+
+        Raises:
+            TimeoutError: The deadline has passed.
+            NotRunningError: The client is not running, or runs in another process.
         """
         loop = self._loop
         if not self.is_here:

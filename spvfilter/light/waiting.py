@@ -1,4 +1,4 @@
-"""Waits of a light client's user: until everything is searched, until a transaction is confirmed."""
+"""Waits of a light client's user: until the client is synced, or until a transaction is confirmed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 else:
     logging = deferred("logging")
 
-_MOST_LOGGED = 5  # warnings of one wait: with discovery, strangers that do not answer are many
+_MOST_LOGGED = 5  # warnings of one wait: with discovery, many addresses do not answer
 
 
 async def wait_synced(running: Running) -> Synced:
-    """Wait until the last Synced is of the tip and still holds.
+    """Wait until the last `Synced` event belongs to the tip and still holds.
 
-    What is wrong with peers meanwhile is logged: it may be the reason.
+    Problems with peers are logged meanwhile, as they may be the cause of the wait.
     """
     order, logged = 0, set[tuple[str, str]]()
     while True:
@@ -42,9 +42,7 @@ async def wait_synced(running: Running) -> Synced:
 
 
 async def wait_confirmed(running: Running, txid: bytes, confirmations: int) -> HistoryEntry:
-    """Wait until a transaction has so many confirmations, and look at it again with every event of the books or of what
-    we broadcast.
-    """
+    """Wait until a transaction has enough confirmations. Each wallet event and broadcast event causes a new look."""
     if not isinstance(txid, bytes) or len(txid) != 32:
         raise ParameterError(f"a txid must have 32 bytes, not be {reprlib.repr(txid)}")
     if not isinstance(confirmations, int) or confirmations < 1:
@@ -65,7 +63,7 @@ async def wait_confirmed(running: Running, txid: bytes, confirmations: int) -> H
 
 
 def _has_ended(running: Running, entry: HistoryEntry, confirmations: int) -> bool:
-    """Whether a transaction will not be confirmed, as surely as it was to be: its rival has so many confirmations."""
+    """Return True if a transaction has ended, or if a conflicting one has that many confirmations."""
     if entry.status is not TxStatus.CONFLICTED:
         return entry.status in (TxStatus.ABANDONED, TxStatus.EXPIRED, TxStatus.REFUSED)
     chain = running.engine.chain
