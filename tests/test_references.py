@@ -28,7 +28,7 @@ WORDS = {  # code in docstrings that is not a name of the package
 @cache
 def documented() -> frozenset[str]:
     """Every name that the reference shows: rooms, public names, their members and their parameters."""
-    found = {*MODULES, *ROOMS, *spvfilter.__all__, "spvfilter"}
+    found = {*MODULES, *ROOMS, *dir(spvfilter), "spvfilter"}
     found.update(*(doc.names for room in (*MODULES, *ROOMS) for doc in public_docs(room)))
     for room, name, value in public():
         found |= {name, f"{room}.{name}", f"spvfilter.{room}", f"spvfilter.{room}.{name}"}
