@@ -484,11 +484,12 @@ class LightClient:
         Raises:
             FormatError: The bytes are not a transaction.
             ParameterError: No block can contain the transaction, or the input values cannot be right.
-            TxConflictError: It conflicts with a confirmed transaction, with an unconfirmed one for which peers reject
-                it, or with a transaction that was broadcast later.
+            TxConflictError: The transaction conflicts with a confirmed one, with an unconfirmed one for which peers
+                reject it, or with one that was broadcast later.
             TxRefusedError: Every peer that received the transaction rejected it.
             UselessPeerError: No peer requested the transaction in time.
-            PrivacyError: It cannot be sent privately; the message says why.
+            PrivacyError: The transaction cannot be sent privately. The message says why.
+
             NotRunningError: The client is not running.
         """
         running = self._checked()
