@@ -43,7 +43,6 @@ pygments_dark_style = "monokai"
 
 links = rooms.links()
 rooms.join_sources()
-rooms.name_networks()
 
 
 def rewrite(app, what, name, value, options, lines):
@@ -64,5 +63,6 @@ def separate(app, doctree):
 
 def setup(app):
     app.connect("autodoc-process-docstring", rewrite)
+    app.connect("autodoc-before-process-signature", lambda app, function, is_bound: rooms.name_defaults(function))
     app.connect("autodoc-process-signature", shorten)
     app.connect("doctree-read", separate)

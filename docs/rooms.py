@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import re
 from collections import Counter
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
-
-from spvfilter import network
-from spvfilter.network import Network
 
 if TYPE_CHECKING:
     from sphinx.pycode import ModuleAnalyzer
@@ -55,10 +54,50 @@ def _analyzed(module: str) -> ModuleAnalyzer:
     return found
 
 
-def name_networks() -> None:
-    """Let signatures print the parameters of a network as the name of its constant."""
-    names = {id(getattr(network, name)): name for name in network.__all__}
-    Network.__repr__ = lambda self: names.get(id(self), f"Network({self.name!r})")  # type: ignore[method-assign]
+class Code:
+    """A default value that a signature shows as this text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def name_defaults(function: object) -> None:
+    """Let the signature of a function show the name of a default, such as MAINNET, if its repr is long or not code."""
+    function = getattr(function, "__func__", function)
+    if not isinstance(function, FunctionType):
+        return
+    signature = inspect.signature(function)
+    shown = [named(parameter) for parameter in signature.parameters.values()]
+    function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+
+
+def named(parameter: inspect.Parameter) -> inspect.Parameter:
+    """A parameter as its signature shows it."""
+    default = parameter.default
+    if default is parameter.empty or is_short_code(repr(default)):
+        return parameter
+    return parameter.replace(default=Code(name_of(default)))
+
+
+def is_short_code(text: str) -> bool:
+    """True if a text is a short expression of Python, or the repr of an enum member, which Sphinx knows."""
+    try:
+        ast.parse(text, mode="eval")
+    except SyntaxError:
+        return bool(re.match(r"<\w+\.\w+: ", text))
+    return len(text) <= 60
+
+
+def name_of(value: object) -> str:
+    """The name of a function, class or public constant that a default is; three dots if it has none."""
+    if callable(value) and hasattr(value, "__qualname__"):
+        is_own = value.__module__.startswith("spvfilter")
+        return value.__qualname__ if is_own else f"{value.__module__}.{value.__qualname__}"
+    names = ((place, name) for place in (*MODULES, *ROOMS) for name in room(place).__all__)
+    return next((name for place, name in names if getattr(room(place), name) is value), "...")
 
 
 def links() -> dict[str, str]:
