@@ -484,8 +484,7 @@ class LightClient:
         Raises:
             FormatError: The bytes are not a transaction.
             ParameterError: No block can contain the transaction, or the input values cannot be right.
-            TxConflictError: The transaction conflicts with a confirmed one, with an unconfirmed one for which peers
-                reject it, or with one that was broadcast later.
+            TxConflictError: A conflicting transaction is confirmed, is preferred by peers, or was broadcast later.
             TxRefusedError: Every peer that received the transaction rejected it.
             UselessPeerError: No peer requested the transaction in time.
             PrivacyError: The transaction cannot be sent privately. The message says why.
