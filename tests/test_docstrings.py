@@ -39,9 +39,10 @@ IMPOSSIBLE = {  # members that cannot raise an error which their source seems to
 
 
 def is_summed_up(doc: str) -> bool:
-    """Whether a docstring begins with a paragraph of whole sentences."""
-    first = doc.strip().partition("\n\n")[0]
-    return first.endswith((".", ":")) and (first[0].isupper() or not first.split()[0].isalpha())
+    """True if the first line of a docstring is a whole sentence, and a blank line follows it."""
+    first, *rest = doc.strip().splitlines() or [""]
+    is_sentence = first.endswith((".", ":")) and (first[0].isupper() or not first.split()[0].isalpha())
+    return is_sentence and (not rest or not rest[0].strip())
 
 
 def doc_of(room: str, name: str, value: Any, member: str) -> str:
