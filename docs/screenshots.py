@@ -1,8 +1,8 @@
-"""Pictures of the program at work, made by running it: docs/screenshots.py FOLDER writes watch.png, scan.png and
+"""Make the documentation's pictures by running the program: docs/screenshots.py FOLDER writes watch.png, scan.png and
 size.png.
 
-What a terminal of 112 columns receives is drawn by rich as SVG and by Chromium (Debian: chromium; or CHROMIUM) as PNG.
-The chain is the one of `spvfilter demo`, the same on every run.
+Rich draws the output of a terminal of 112 columns as SVG, and Chromium converts it to PNG (Debian: chromium; or set
+CHROMIUM). The chain is the one of `spvfilter demo`, the same on every run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PIECE = re.compile(r"(\r|\n|\x1b\[[\d;?]*[A-Za-z])")
 
 
 def on_terminal(folder: Path, *words: str) -> str:
-    """What the program writes to a terminal, without its messages on standard error."""
+    """The screen after a run of the program in a terminal, without its messages on standard error."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     settings = os.environ | {"TERM": "xterm-256color", "COLUMNS": str(COLUMNS)}
@@ -61,30 +61,30 @@ def on_terminal(folder: Path, *words: str) -> str:
 
 
 def screen(written: str) -> str:
-    """What is left on the screen: lines that progress displays go back to are erased and written again."""
+    """The screen after this output: a progress display moves the cursor back, erases lines and writes them again."""
     lines, at = [""], 0
     for piece in PIECE.split(written):
         if piece == "\n":
             at += 1
             lines += [""] * (at + 1 - len(lines))
         elif piece == "\r":
-            continue  # what follows erases the line
+            continue  # an escape sequence that erases the line follows
         elif piece == "\x1b[2K":
             lines[at] = ""
         elif up := re.fullmatch(r"\x1b\[(\d*)A", piece):
             at -= int(up[1] or 1)
         elif not piece.startswith("\x1b[") or piece.endswith("m"):
-            # text and colours; the cursor is shown and hidden otherwise
+            # text and colors; the other sequences show and hide the cursor
             lines[at] += piece
     return "\n".join(lines)
 
 
 def draw(shown: str, title: str, path: Path) -> None:
-    """Draw what a terminal shows as a PNG file."""
+    """Draw a screen as a PNG file."""
     text = Text.from_ansi(f"$ {title}\n{shown.rstrip()}")
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(text, soft_wrap=True)
-    # which asks another host
+    # the font would be loaded from another host
     svg = re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="", theme=MONOKAI), flags=re.DOTALL)
     svg = svg.replace("Fira Code", "DejaVu Sans Mono")
     size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
@@ -115,7 +115,7 @@ def draw(shown: str, title: str, path: Path) -> None:
 
 
 def shrink(path: Path) -> None:
-    """Keep 64 colours: a fifth of the size, and nothing to be seen of it."""
+    """Reduce a picture to 64 colors: a fifth of the size, without a visible difference."""
     with Image.open(path) as picture:
         picture.convert("RGB").quantize(64).save(path, optimize=True)
 

@@ -1,9 +1,10 @@
-"""A crawler whose workers share in Redis which URLs were seen: each page is fetched by one of them.
+"""A web crawler. Its workers share a Bloom filter of seen URLs in Redis, so that only one worker fetches a page.
 
 python crawler.py http://localhost:8000/ --redis redis://localhost:6379/0 --workers 8
 
-Start it on as many machines as you like: the filter, which grows, and the queue are in Redis. A false positive of the
-filter, one page in a million, is a page that nobody fetches; a page of a worker that dies is not fetched either.
+It needs the extra `redis` and a Redis server. Start it on as many machines as you like: the filter and the queue of
+URLs are in Redis. Two kinds of pages are never fetched: false positives of the filter, one in a million, and the page
+that a worker was fetching when it died.
 """
 
 import argparse
@@ -18,11 +19,11 @@ from spvfilter.bloom.redis import RedisScalableBloomFilter, connect
 
 SEEN, QUEUE = "crawl:seen", "crawl:queue"
 MAX_PAGE = 1 << 20  # bytes
-IDLE_S = 1  # whole seconds without a URL in the queue, after which a worker ends
+IDLE_S = 1  # whole seconds; a worker that waits longer for a URL ends
 
 
 class Links(HTMLParser):
-    """The links of a page."""
+    """Collects the links of an HTML page as absolute URLs."""
 
     def __init__(self, page: str, base: str) -> None:
         super().__init__()
@@ -43,7 +44,7 @@ def fetch(url: str) -> str:
 
 
 async def enqueue(client: Redis, seen: RedisScalableBloomFilter, urls: set[str]) -> None:
-    """Put the URLs that nobody has seen into the queue: of several workers that find one, one does."""
+    """Queue the URLs that no worker has seen. If several workers find a URL at once, only one queues it."""
     found = sorted(urls)
     fresh = [url for url, is_new in zip(found, await seen.add_many(found), strict=True) if is_new]
     if fresh:

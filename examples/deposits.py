@@ -1,9 +1,9 @@
-"""An exchange's deposits, from a node's block files: one line of CSV for each payment to a customer's address.
+"""The deposits of an exchange from a node's block files: one line of CSV for each payment to a customer's address.
 
 python deposits.py ~/.bitcoin/blocks customers.csv --until 840000 > deposits.csv
 
-customers.csv has address,customer in each line. A deposit is named txid:output for good: credit each name once. Give
-`--until` the height of the tip less the confirmations that you ask for; blocks above it do not count.
+Each line of customers.csv is address,customer. The name of a deposit is txid:output and never changes: credit each name
+once. `--until` is the height of the tip minus the confirmations that you require. Later blocks do not count.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def read_customers(path: str, network: Network) -> WatchList:
 
 
 async def write_deposits(blocks: BlockFiles, watch: WatchList, jobs: int) -> Counter[str]:
-    """Write the deposits to standard output; the total of each customer, in satoshi."""
+    """Write the deposits to standard output and return the total of each customer in satoshi."""
     total: Counter[str] = Counter()
     out = csv.writer(sys.stdout, lineterminator="\n")
     out.writerow(["deposit", "customer", "satoshi", "height"])

@@ -1,9 +1,9 @@
-"""A shop: every order has an address of its own, and is paid once payments to it have three confirmations.
+"""A shop: each order has its own address and is paid when payments to it have three confirmations.
 
 python merchant.py "wpkh(xpub…/0/*)" 25000 9000 --network mainnet --peer 127.0.0.1:8333 --db shop.db
 
-The n-th amount, in satoshi, is the n-th order's and has the n-th address of the descriptor: the same command goes on
-after a restart.
+It needs the extra `descriptors`. The amounts are in satoshi, one for each order. Order n has the n-th address of the
+descriptor, so after a restart the same command continues.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def take_orders(watch: WatchList, descriptor: str, amounts: list[int]) -> list[O
 
 
 async def received(client: LightClient) -> Counter[str]:
-    """What each address has received in blocks that have CONFIRMATIONS, after whatever reorganisations there were."""
+    """Satoshi that each address received in blocks with at least CONFIRMATIONS confirmations."""
     total: Counter[str] = Counter()
     deep = client.searched_height - CONFIRMATIONS + 1
     for match in [found.match for found in await client.matches()]:
@@ -60,11 +60,11 @@ async def serve(client: LightClient, orders: list[Order]) -> None:
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description="Wait until orders are paid.")
-    parser.add_argument("descriptor", help="of the shop's receiving addresses, public keys only")
-    parser.add_argument("amounts", type=int, nargs="+", metavar="SATOSHI", help="of each order")
+    parser.add_argument("descriptor", help="descriptor of the shop's receiving addresses, with public keys only")
+    parser.add_argument("amounts", type=int, nargs="+", metavar="SATOSHI", help="amount of each order")
     parser.add_argument("--network", type=Network.named, default="mainnet")
     parser.add_argument(
-        "--peer", action="append", required=True, help="HOST:PORT of a node; name two or more, which are compared"
+        "--peer", action="append", required=True, help="HOST:PORT of a node; repeatable: the client compares nodes"
     )
     parser.add_argument("--db", default="shop.db")
     args = parser.parse_args()

@@ -1,9 +1,9 @@
-"""Reused addresses: which addresses of a list were paid more than once, by a scan in parts and a query of DuckDB.
+"""Reused addresses: list the addresses that were paid more than once, by a scan in parts and a query of DuckDB.
 
 python reuse.py ~/.bitcoin/blocks addresses.txt found
 
-The scan leaves a Parquet file in the folder `found`; stopped, it goes on. The query reads that file, however large it
-is.
+It needs the extra `parquet` and DuckDB (`pip install duckdb`). The scan writes a Parquet file to the folder `found`. If
+you stop the scan, the same command continues it. DuckDB queries the file without loading it into memory.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def report(matches: Path, limit: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Find reused addresses.")
     parser.add_argument("blocks", help="a folder of blk*.dat")
-    parser.add_argument("addresses", help="a watch list: an address a line")
+    parser.add_argument("addresses", help="a watch list: one address a line")
     parser.add_argument("found", help="the folder for the scan's files")
     parser.add_argument("--network", type=Network.named, default="mainnet")
     parser.add_argument("--jobs", type=int, default=2)

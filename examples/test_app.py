@@ -1,9 +1,8 @@
-"""An app's tests with spvfilter.testing: a real client, a real node on a socket, and reorganisations on command.
+"""Tests of an app with spvfilter.testing: a real client, a real node on a socket, and reorganizations on command.
 
 pytest test_app.py
 
-The app is a donation counter. Its tests say what a user sees: a donation counts once, when a block has it, and while a
-block has it.
+It needs the extra `testing`. The app counts donations: a donation counts while a block of the best chain contains it.
 """
 
 import pytest
@@ -18,7 +17,7 @@ GOAL = 100_000  # satoshi
 
 
 class Donations:
-    """The app."""
+    """The app: a counter of donations to one address."""
 
     def __init__(self, client: SyncLightClient) -> None:
         self._client = client
@@ -41,7 +40,7 @@ def donations(light_client: LightClientFactory) -> Donations:
     return Donations(light_client([JAR]))
 
 
-def test_a_donation_counts_once_a_block_has_it(regtest_node: RegtestNode, donations: Donations) -> None:
+def test_confirmed_donation_counts(regtest_node: RegtestNode, donations: Donations) -> None:
     assert donations.banner() == "0 % of our goal"
     regtest_node.pay(JAR, 25_000)
     eventually(lambda: donations.banner() == "0 % of our goal, more is on the way")
@@ -49,7 +48,7 @@ def test_a_donation_counts_once_a_block_has_it(regtest_node: RegtestNode, donati
     eventually(lambda: donations.banner() == "25 % of our goal")
 
 
-def test_a_donation_whose_fee_is_raised_counts_once(regtest_node: RegtestNode, donations: Donations) -> None:
+def test_donation_with_raised_fee_counts_once(regtest_node: RegtestNode, donations: Donations) -> None:
     first = regtest_node.pay(JAR, 25_000)
     eventually(lambda: donations.promised == 25_000)
     regtest_node.bump(first)
@@ -58,7 +57,7 @@ def test_a_donation_whose_fee_is_raised_counts_once(regtest_node: RegtestNode, d
     assert donations.promised == 0
 
 
-def test_a_donation_that_is_taken_back_does_not_count(regtest_node: RegtestNode, donations: Donations) -> None:
+def test_double_spent_donation_does_not_count(regtest_node: RegtestNode, donations: Donations) -> None:
     paid = regtest_node.pay(JAR, 25_000)
     regtest_node.mine()
     eventually(lambda: donations.raised == 25_000)

@@ -1,6 +1,8 @@
-"""A watch-only wallet: what a descriptor has, as of the tip, and the next address to give away.
+"""A watch-only wallet: print the balance, the coins and the history of a descriptor, and its next unused address.
 
 python watch_only.py "wpkh(xpub…/<0;1>/*)" --peer 127.0.0.1:8333 --db wallet.db --birthday 2024-01-31
+
+It needs the extra `descriptors`.
 """
 
 import argparse
@@ -20,14 +22,14 @@ def bitcoin(satoshi: int) -> str:
 
 
 async def synced(client: LightClient) -> Synced:
-    """Wait for the tip, and say how far it is on the way."""
+    """Wait until the client has searched all blocks, and print the progress."""
     async for event in client.events():
         match event:
             case Progress(phase, done, total):
                 print(f"{phase}: {done} of {total}", end="\r", flush=True)
             case Synced():
                 return event
-    raise AssertionError("the stream of events does not end before the client")
+    raise AssertionError("the stream of events ended before the client")
 
 
 async def show(client: LightClient) -> None:
@@ -48,13 +50,13 @@ async def show(client: LightClient) -> None:
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description="Show what a descriptor's wallet has.")
-    parser.add_argument("descriptor", help="public keys only; <0;1> stands for receiving and change addresses")
+    parser.add_argument("descriptor", help="public keys only; <0;1> means receiving and change addresses")
     parser.add_argument("--network", type=Network.named, default="mainnet")
     parser.add_argument(
-        "--peer", action="append", default=[], help="HOST:PORT of a node; default: nodes that are looked for"
+        "--peer", action="append", default=[], help="HOST:PORT of a node; by default the client looks for nodes"
     )
     parser.add_argument("--db", default="wallet.db")
-    parser.add_argument("--birthday", type=day, help="YYYY-MM-DD; blocks before are not searched")
+    parser.add_argument("--birthday", type=day, help="YYYY-MM-DD; earlier blocks are not searched")
     args = parser.parse_args()
 
     watch = WatchList(args.network)

@@ -1,4 +1,4 @@
-// The page of the calculator: fields and the link in, tables and the plot out. What is computed is in sizing.js.
+// The calculator's page: reads the fields and the address bar, writes the tables and the plot. sizing.js has the formulas.
 "use strict";
 
 (() => {
@@ -9,7 +9,7 @@
   const field = (name) => document.getElementById(`calc-${name}`);
   const integer = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
-  // A typed number; null for nothing, NaN for what is none. Thousands may be set apart by blanks, commas or underscores.
+  // The number in a field: null if the field is empty, NaN if it has no number. Blanks, commas and underscores may separate thousands.
   function parse(name) {
     const text = field(name).value.trim().replace(name === "p" ? /[\s_]/g : /[\s_,]/g, "");
     if (!text) return null;
@@ -69,7 +69,7 @@
   }
 
   function plot({ n, p, k, m }) {
-    const WIDE = Math.max(300, Math.round(field("plot").clientWidth) || 640); // one unit is a pixel: letters keep their size
+    const WIDE = Math.max(300, Math.round(field("plot").clientWidth) || 640); // one unit is one pixel, so that letters keep their size
     field("plot").setAttribute("viewBox", `0 0 ${WIDE} ${HIGH}`);
     const full = sizing.approximateRate(m, k, n);
     const floor = Math.max(Math.min(full, p ?? 1) / 1e3, 1e-300), lowest = Math.floor(Math.log10(floor));

@@ -1,8 +1,8 @@
-// Sizes and false-positive rates of Bloom filters: the functions of spvfilter.bloom.sizing and the formulas of BIP-37, with the same results.
-// m bits, k hash functions, n keys, p the false-positive rate. No function touches the page; tests/test_calculator.py compares them.
+// Sizes and false-positive rates of Bloom filters: the same results as spvfilter.bloom.sizing and BIP-37's formulas.
+// m: bits, k: hash functions, n: keys, p: false-positive rate. tests/test_calculator.py compares the results.
 "use strict";
 
-const MAX_COUNT = 2 ** 53 - 1; // beyond it numbers here are not whole
+const MAX_COUNT = 2 ** 53 - 1; // above it JavaScript cannot represent every whole number
 const MAX_HASH_FUNCS = 1075;
 const MAX_FILTER_SIZE = 36000; // BIP-37, bytes
 const MAX_BIP37_FUNCS = 50; // BIP-37
@@ -23,7 +23,7 @@ function approximateRate(bits, hashFuncs, items) {
 function wholeBits(estimate, capacity, p, hashFuncs) {
   if (!(estimate <= MAX_COUNT)) return null;
   let bits = Math.max(1, Math.ceil(estimate));
-  for (let step = 1; approximateRate(bits, hashFuncs, capacity) > p; step *= 2) bits += step; // by rounding errors
+  for (let step = 1; approximateRate(bits, hashFuncs, capacity) > p; step *= 2) bits += step; // rounding errors need a few steps
   return bits <= MAX_COUNT ? bits : null;
 }
 
@@ -60,8 +60,8 @@ function optimalCapacity(bits, p) {
   return many[0] > few[0] ? many : few;
 }
 
-// The exact rate for independent uniform functions, by a sum over the number j of distinct bits that k probes fall on, in fractions of
-// 2^precision as whole numbers, since the sum cancels. null where that would take long.
+// The exact rate for independent uniform functions: a sum over the number j of distinct bits that k probes hit. The sum cancels,
+// so it is computed in integers, in units of 2^-precision. The result is null if the computation would take too long.
 function exactRate(bits, hashFuncs, items) {
   if (!items) return 0;
   const throws = hashFuncs * items;
@@ -80,7 +80,7 @@ function exactRate(bits, hashFuncs, items) {
     return result;
   };
   const most = Math.min(hashFuncs, bits);
-  let differences = []; // by i: the probability that i given bits are all 0
+  let differences = []; // element i: the probability that i given bits are all 0
   for (let i = 0; i <= most; i++) differences.push(power(((m - BigInt(i)) << precision) / m, BigInt(throws)));
   const distinct = [one, ...Array(most).fill(0n)];
   for (let probe = 0; probe < hashFuncs; probe++) {
@@ -92,11 +92,11 @@ function exactRate(bits, hashFuncs, items) {
     differences = differences.slice(1).map((right, i) => differences[i] - right);
     rate += (distinct[j] * differences[0]) >> precision; // j given bits are all 1
   }
-  const shift = Math.max(0, rate.toString(2).length - 64); // more than a double holds
+  const shift = Math.max(0, rate.toString(2).length - 64); // bits that a double cannot hold
   return Number(rate >> BigInt(shift)) * 2 ** (shift - Number(precision));
 }
 
-// BIP-37 as Bitcoin Core sizes it; size or hashFuncs may be 0: to peers such a filter matches everything.
+// Bitcoin Core's size of a BIP-37 filter. size or hashFuncs may be 0: for a peer such a filter matches everything.
 function bip37(elements, p) {
   const bits = (-1 / CORE_LN2SQUARED) * elements * Math.log(p);
   const size = Math.floor(Math.floor(Math.min(bits, MAX_FILTER_SIZE * 8)) / 8);
@@ -104,7 +104,7 @@ function bip37(elements, p) {
   return { size, hashFuncs, capped: bits > MAX_FILTER_SIZE * 8, matchesAll: !size || !hashFuncs };
 }
 
-// The filter that any known ones of n, p, k and m lead to: {n, p, k, m, note} or {error}. p is the rate asked for, null if it follows.
+// Completes n, p, k and m from those that are given: {n, p, k, m, note} or {error}. p is the requested rate, null if it was not given.
 function solve({ n, p, k, m }) {
   const has = (value) => value !== null && value !== undefined;
   if (has(n) && !(Number.isInteger(n) && n >= 1 && n <= MAX_COUNT)) return { error: `n is a whole number from 1 to ${MAX_COUNT}` };

@@ -1,6 +1,5 @@
-"""Benchmarks: each suite prints rows `name, ours, reference, ratio`.
-
-`ours` is spvfilter. In each round, spvfilter and the reference take turns, and the best of all rounds counts.
+"""Benchmarks: each prints rows `name, ours, reference, ratio`, best of N, ours and the reference interleaved in one
+run.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import blocks
@@ -61,30 +61,28 @@ SUITES = {
     "growth": growth.growth,
 }
 ON_BLOCKS = {"scan", "bip37", "lag", "threads", "files", "pipeline", "parts", "workers", "growth"}
-BOTH = ("scan", "bip37", "generic", "headers", "proofs", "gcs")  # suites that also measure the pure kernel
+BOTH = ("scan", "bip37", "generic", "headers", "proofs", "gcs")  # measured with the pure kernel as well
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     parser.add_argument("suite", nargs="*", metavar="SUITE", help=f"{', '.join(SUITES)}; default: all")
-    parser.add_argument("--rounds", type=int, default=5, help="number of rounds; the best one counts (default 5)")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="interleaved rounds, the best of which counts (default 5)"
+    )
     parser.add_argument(
         "--backend", choices=("both", "native", "pure"), default="both", help="kernels to measure (default both)"
     )
-    parser.add_argument("--plot", metavar="PNG", type=Path, help="draw the rows of the suite growth")
+    parser.add_argument("--plot", metavar="PNG", type=Path, help="draw the suite growth")
     parser.add_argument(
-        "--report", metavar="FILE.md", type=Path, help="also write the rows as a page, and beside it the plot of growth"
+        "--report", metavar="FILE.md", type=Path, help="also write a page of the rows, and beside it the plot of growth"
     )
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the rows to FILE, after each suite")
     parser.add_argument(
-        "--rows",
-        metavar="FILE",
-        type=Path,
-        nargs="+",
-        help="make the report from files that --json wrote, without measuring",
+        "--rows", metavar="FILE", type=Path, nargs="+", help="make the report of what --json wrote, measuring nothing"
     )
     parser.add_argument(
-        "--note", metavar="TEXT", default="", help="a sentence for the report about the conditions, such as other load"
+        "--note", metavar="TEXT", default="", help="what the report says of the circumstances, such as other load"
     )
     arguments = parser.parse_args()
     chosen = arguments.suite or list(SUITES)
@@ -99,7 +97,7 @@ def main() -> int:
         parser.error(f"unknown suite {', '.join(sorted(unknown))}: {', '.join(SUITES)}")
     folder = Path(os.environ.get("SPVFILTER_VECTORS", ".")) / "03_blocks"
     if ON_BLOCKS & set(chosen) and not folder.is_dir():
-        print("bench: set SPVFILTER_VECTORS to the folder of vectors, which has real blocks", file=sys.stderr)
+        print("set SPVFILTER_VECTORS to the folder of vectors: its real blocks are measured", file=sys.stderr)
         return 2
     run = report.Run(machine(), today(), __version__, {})
     print(run.machine)
@@ -130,11 +128,14 @@ def keep(run: report.Run, path: Path | None) -> None:
 
 
 def write_report(path: Path, run: report.Run, note: str) -> None:
-    """Write the page, and the plot if the suite growth was measured."""
+    """Write the page, and the plot if the suite growth was measured. Print README's table if the page has its rows."""
     drawn = path.with_suffix(".png") if "growth" in run.tables else None
     if drawn is not None:
         growth.plot(run.tables["growth"], drawn, run.machine)
-    path.write_text(report.page(run, note, drawn and drawn.name), encoding="utf-8")
+    made = report.page(run, note, drawn and drawn.name)
+    path.write_text(made, encoding="utf-8")
+    with suppress(KeyError):  # some suites were not measured
+        print(f"\nREADME's table of speed:\n\n{report.headlines(made)}")
 
 
 def today() -> str:
@@ -142,7 +143,7 @@ def today() -> str:
 
 
 def pure(suites: list[str]) -> list[Row]:
-    """Measure these suites with the pure kernel, in a separate process, and return the rows."""
+    """The rows of these suites with the reference kernel, measured in a separate process."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         command = [sys.executable, str(Path(__file__).parent), *suites, "--rounds", "1", "--json", file.name]
         subprocess.run(command, check=True, env=os.environ | {"SPVFILTER_BACKEND": "pure"})
@@ -152,7 +153,7 @@ def pure(suites: list[str]) -> list[Row]:
 
 
 def machine() -> str:
-    """Describe the processor, its relevant flags, and the version of Python."""
+    """The processor, its flags that matter here, and the version of Python."""
     model, flags = platform.processor() or platform.machine(), ""
     info = Path("/proc/cpuinfo")
     if info.exists():

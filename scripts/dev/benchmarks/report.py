@@ -1,6 +1,6 @@
-"""The page of `scripts/bench --report`: all rows with reference and goal, and the machine and the date.
+"""The page of `scripts/bench --report`, and README's table of speed, which has a few rows of that page.
 
-Comparisons with other programs come first, then those with SHA-256.
+The page lists every row with its reference and its goal: first comparisons with other programs, then with SHA-256.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from measure import Row
 
-PEERS = (  # first words of references that are other programs, or a bound for any other program
+# beginnings of the references that are other programs, or the least that another program could need
+PEERS = (
     "python-bitcoinlib",
     "rbloom",
     "fastbloom-rs",
@@ -20,21 +21,68 @@ PEERS = (  # first words of references that are other programs, or a bound for a
     "Core's",
     "a client that only reads",
 )
-PURE = "with the pure kernel"  # title of the rows that suites measured again with this kernel
+PURE = "with the pure kernel"  # title of the rows that suites measured again with the Python kernel
+_PEERS_TITLE, _UNITS_TITLE, _OTHERS_TITLE = "Against peers", "Against SHA-256", "Against goals and theory"
 _HEAD = "| | ratio | goal | ours | reference | reference is |\n|---|--:|---|--:|--:|---|"
 
 
+class Headline(NamedTuple):
+    """A row of README's table: the work and the peer in plain words, and the row of the page that has its ratio."""
+
+    work: str
+    peer: str
+    name: str
+    what: str
+
+
+HEADLINES = (
+    Headline(
+        "find 1,000 scripts in a block of 2024",
+        "python-bitcoinlib, which only parses the block",
+        "block 866342, exact, 1,000 scripts",
+        "python-bitcoinlib, deserialise only",
+    ),
+    Headline(
+        "test that block with a BIP-37 filter",
+        "python-bitcoinlib's filter in a loop",
+        "block 866342, n=1000 p=0.0001",
+        "python-bitcoinlib's filter and our loop",
+    ),
+    Headline(
+        "verify a merkleblock with 20 of 2,000 transactions",
+        "Bitcoin Core's ExtractMatches, in C",
+        "20 of 2,000 transactions: parse and verify, µs",
+        "Core's ExtractMatches in C",
+    ),
+    Headline(
+        "follow 10,000 blocks by compact filters",
+        "Kyoto, BDK's client in Rust",
+        "10,000 blocks of 20 transactions, compact, ms",
+        "Kyoto, compact filters",
+    ),
+    Headline(
+        "follow 10,000 blocks by BIP-37",
+        "Kyoto by compact filters",
+        "10,000 blocks of 20 transactions, bip37, ms",
+        "Kyoto, compact filters",
+    ),
+    Headline(
+        "recover 3,000 addresses used in random order",
+        "Kyoto, told how many addresses to expect",
+        "3,000 addresses in random order in 10,000 blocks, compact, ms",
+        "Kyoto, given the window",
+    ),
+    Headline("add a key to a Bloom filter", "rbloom, in Rust", "native, 20 bytes, add, ns/key", "rbloom"),
+)
+
+
 class Run(NamedTuple):
-    """The results of one run."""
+    """Measured rows by the titles of their suites, with the machine, the day and the version."""
 
     machine: str
-    """Processor and version of Python."""
     date: str
-    """Date, YYYY-MM-DD, or the first and the last date."""
     version: str
-    """Version of spvfilter."""
     tables: dict[str, list[Row]]
-    """Rows by title of their suite."""
 
     def to_json(self) -> dict[str, Any]:
         tables = {title: [row._asdict() for row in rows] for title, rows in self.tables.items()}
@@ -42,9 +90,9 @@ class Run(NamedTuple):
 
 
 def joined(runs: Sequence[Mapping[str, Any]]) -> Run:
-    """Join several runs that `to_json` wrote to one run. Their rows of the pure kernel become one table.
+    """Join runs that `to_json` wrote into one. Rows with the pure kernel become one table.
 
-    Raises ValueError if the runs are of different machines or versions, or have a suite in common.
+    Raises ValueError if the runs differ in their machine or version, or if two runs have the same suite.
     """
     if len({(run["machine"], run["version"]) for run in runs}) != 1:
         raise ValueError("the files are of different machines or versions")
@@ -55,15 +103,15 @@ def joined(runs: Sequence[Mapping[str, Any]]) -> Run:
         for title, rows in run["tables"].items():
             tables.setdefault(title, []).extend(Row(**row) for row in rows)
     if PURE in tables:
-        tables[PURE] = tables.pop(PURE)  # it comes last, as in one run
+        tables[PURE] = tables.pop(PURE)  # the last table, as in one run
     dates = sorted({run["date"] for run in runs})
     return Run(runs[0]["machine"], " to ".join(dict.fromkeys((dates[0], dates[-1]))), runs[0]["version"], tables)
 
 
 def page(run: Run, note: str = "", picture: str | None = None) -> str:
-    """Make the page in Markdown.
+    """The page as Markdown.
 
-    `note` is a sentence about the conditions. `picture` is the path from the page to the plot of growth.
+    `note` is a sentence on the circumstances. `picture` is the path from the page to the plot of growth.
     """
     peers, units, others = (
         {title: [row for row in rows if _group(row) == group] for title, rows in run.tables.items()}
@@ -74,37 +122,53 @@ def page(run: Run, note: str = "", picture: str | None = None) -> str:
     missed = [row for row in goals if not row.verdict.startswith("met")]
     parts = [
         "# Benchmarks",
-        f"spvfilter {run.version} on {run.machine}, {run.date}. Made by `scripts/bench --report`: {len(rows)} rows,"
-        f" {len(goals)} goals, {len(missed)} missed. spvfilter (“ours”) and the reference take turns, and the best of"
-        " several rounds counts. Times are in milliseconds unless a row says otherwise. A ratio is the time of"
-        " spvfilter divided by that of the reference: below 1, spvfilter is faster. Times of one thread are processor"
-        " time. Times"
-        " of several threads or processes, of a node and of the event loop are on the clock."
-        + (f" {note}" if note else ""),
-        "## Against peers",
-        *_sections(peers),
-        "## Against SHA-256",
-        (
-            "u is the time of `hashlib.sha256` for the same bytes. A processor without SHA-NI hashes slowly, so these"
-            " ratios are smaller on it. Compare only processors that have SHA-NI, or only processors without it."
+        "This page is for contributors. It lists every measurement, with the goals of this project and the rows that"
+        " miss them. README has a short table with other programs.",
+        f"spvfilter {run.version} on {run.machine}, {run.date}. `scripts/bench --report` makes this page: {len(rows)}"
+        f" rows, {len(goals)} goals, {len(missed)} missed." + (f" {note}" if note else ""),
+        "\n".join(
+            (
+                "- A ratio is spvfilter's time divided by the time of the reference. Below 1 spvfilter is faster.",
+                "- Times are in milliseconds unless the row names another unit.",
+                "- Both programs take turns, and the best of several rounds counts.",
+                "- Times of one thread are processor time. Times of several threads or processes, of talking to a node"
+                " and of the event loop are wall-clock time.",
+            )
         ),
+        f"## {_PEERS_TITLE}",
+        *_sections(peers),
+        f"## {_UNITS_TITLE}",
+        "The unit u is the time of `hashlib.sha256` over the same bytes. A processor without SHA-NI hashes slowly,"
+        " which makes these ratios look better. Compare ratios only between processors that both have it or both"
+        " lack it.",
         *_sections(units),
-        "## Against goals, theory, and other ways of spvfilter",
+        f"## {_OTHERS_TITLE}",
         *_sections(others),
     ]
     if picture is not None:
         parts += [
             "## Growth",
             (
-                "![How costs grow with the watch list, the filter, and the numbers of blocks, matches and"
+                "![How costs grow with the watch list, the filter, the number of blocks, of matches and of"
                 f" parts]({picture})"
             ),
         ]
     return "\n\n".join(parts) + "\n"
 
 
+def headlines(page: str) -> str:
+    """README's table of speed as Markdown, from the text of the page. Raises KeyError if the page lacks a row."""
+    peers = page.split(f"## {_PEERS_TITLE}\n")[1].split(f"## {_UNITS_TITLE}\n")[0]
+    rows = [line.strip("| ").split(" | ") for line in peers.splitlines() if line.startswith("| ")]
+    ratios: dict[tuple[str, str], str] = {}
+    for cells in rows:
+        ratios.setdefault((cells[0], cells[-1]), cells[1])  # rows with the pure kernel come last
+    lines = [f"| {each.work} | {ratios[each.name, each.what]} | {each.peer} |" for each in HEADLINES]
+    return "\n".join(["| | ratio | compared with |", "|---|--:|---|", *lines])
+
+
 def _group(row: Row) -> int:
-    """Return 0 for another program as the reference, 1 for SHA-256, and 2 for anything else."""
+    """0 for another program, 1 for a unit of hashing, 2 for all others."""
     return 0 if row.what.startswith(PEERS) else 1 if "sha256" in row.what else 2
 
 
