@@ -1,6 +1,4 @@
-"""Sphinx's configuration. The sources that Sphinx reads are a copy of this folder with the generated reference: see
-generate.py.
-"""
+"""Configuration of Sphinx, which reads a copy of this folder with the generated reference: see generate.py."""
 
 import inspect
 import sys
@@ -13,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import rooms
 from restructured import restructured
+from sources import followed
 
 from spvfilter import __version__
 
@@ -20,7 +19,8 @@ project = "spvfilter"
 author = "spvfilter contributors"
 copyright = author
 version = release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_copybutton", "sphinx_design"]
+copybutton_selector = "div:not(.highlight-text) > div.highlight > pre"  # output needs no button
 html_theme = "furo"
 html_title = f"spvfilter {__version__}"
 html_static_path = ["_static"]
@@ -66,3 +66,4 @@ def setup(app):
     app.connect("autodoc-before-process-signature", lambda app, function, is_bound: rooms.name_defaults(function))
     app.connect("autodoc-process-signature", shorten)
     app.connect("doctree-read", separate)
+    app.connect("viewcode-follow-imported", followed)

@@ -1,6 +1,4 @@
-"""The documentation: every program in it runs and prints what it says, every command line is understood, and every link
-leads somewhere.
-"""
+"""The documentation: its programs print the output shown, its commands parse, its pages follow the rules of style."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -18,7 +17,8 @@ from spvfilter.cli.arguments import Parser
 from support.publicnames import public
 from support.redisserver import running_redis
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 PROGRAM = re.compile(r"```python\n((?:(?!```).)*)```\n(?:\n```text\n(.*?)```)?", re.DOTALL)
 PROGRAMS = [
@@ -26,23 +26,37 @@ PROGRAMS = [
     for page in PAGES
     for number, (code, shown) in enumerate(PROGRAM.findall(page.read_text(encoding="utf-8")))
 ]
-COMMANDS = [
-    (str(page.relative_to(DOCS)), line.partition(" #")[0].strip())
-    for page in PAGES
-    for block in re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    for line in block.splitlines()
-]
 MARKS = {"add_descriptor": pytest.mark.descriptors, "pyarrow": pytest.mark.columns, "polars": pytest.mark.columns}
 REDIS_URL = "redis://localhost:6379/0"
-FOUND = "'found/matches.parquet'"  # of tests/scan/test_recipes.py, which makes it
-FOREIGN = {"python3", "pip", "dask"}  # commands that are not ours
+FOUND = "'found/matches.parquet'"  # the file of the recipes, which tests/scan/test_recipes.py runs
+FOREIGN = {"cd", "dask", "mkdir", "pip", "python3", "sqlite3"}  # commands of other programs
+CODE_COLUMNS = 88
+GENERATED = ("api/", "cli/", "../reference/api/", "../reference/cli/", "../reference/errors", "../reference/formats")
+
+
+def blocks(page: Path, kind: str) -> list[str]:
+    """The code blocks of one kind in a page."""
+    return re.findall(rf"^```{kind}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def commands(page: Path) -> Iterator[str]:
+    """The command lines of a page, with continued lines joined and without comments."""
+    for block in blocks(page, "sh"):
+        for line in block.replace("\\\n", " ").splitlines():
+            command = re.sub(r"(^|\s)# .*", "", line).strip()
+            if command:
+                yield command
+
+
+COMMANDS = [(str(page.relative_to(ROOT)), line) for page in (ROOT / "README.md", *PAGES) for line in commands(page)]
 
 
 def run(code: str, folder: Path) -> str:
+    """The standard output of a program, which must end without a message."""
     script = folder / "example.py"
     script.write_text(code, encoding="utf-8")
     printed = set()
-    for _ in range(2 if "store=" in code else 1):  # the file that a run leaves must not stop the next one
+    for _ in range(2 if "store=" in code else 1):  # the database that a run leaves must not stop the next run
         done = subprocess.run(
             [sys.executable, "-W", "error", script], capture_output=True, text=True, cwd=folder, timeout=300
         )
@@ -60,7 +74,7 @@ def run(code: str, folder: Path) -> str:
         if REDIS_URL not in code and FOUND not in code
     ],
 )
-def test_a_program_prints_what_its_page_shows(code: str, shown: str, tmp_path: Path) -> None:
+def test_program_prints_the_output_shown(code: str, shown: str, tmp_path: Path) -> None:
     if "pytest_plugins" in code:
         (tmp_path / "test_example.py").write_text(code, encoding="utf-8")
         words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "test_example.py"]
@@ -72,42 +86,62 @@ def test_a_program_prints_what_its_page_shows(code: str, shown: str, tmp_path: P
 
 @pytest.mark.redis
 @pytest.mark.parametrize(("code", "shown"), [(code, shown) for _, _, code, shown in PROGRAMS if REDIS_URL in code])
-def test_a_program_with_redis_prints_what_its_page_shows(code: str, shown: str, tmp_path: Path) -> None:
+def test_program_with_redis_prints_the_output_shown(code: str, shown: str, tmp_path: Path) -> None:
     with running_redis(tmp_path) as server:
         assert run(code.replace(REDIS_URL, server.url), tmp_path) == shown
 
 
 @pytest.mark.parametrize(("page", "line"), COMMANDS)
-def test_a_command_line_is_understood(page: str, line: str) -> None:
+def test_command_parses(page: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = shlex.split(line.rpartition(" | ")[2].partition(" < ")[0].partition(" > ")[0])
-    if words[0] in FOREIGN:
+    if words[0] in FOREIGN or words[0].startswith("scripts/"):
         return
     assert words[0] == "spvfilter", page
+    if words[1] in ("help", "--version"):
+        assert cli.main(words[1:]) == 0
+        return
     parser = Parser(prog=f"spvfilter {words[1]}")
     import_module(f"spvfilter.cli.{cli.COMMANDS[words[1]]}").configure(parser)
-    assert parser.parse(words[2:])
+    if words[2:] == ["--help"]:
+        with pytest.raises(SystemExit, match="0"):
+            parser.parse(words[2:])
+    else:
+        assert parser.parse(words[2:])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
-def test_a_block_of_code_is_of_a_kind_that_is_tested(page: Path) -> None:
+def test_every_kind_of_block_is_tested(page: Path) -> None:
     kinds = re.findall(r"^```(\S*)\n", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert set(kinds) <= {"python", "sh", "text", "{toctree}", "{raw}", ""}
 
 
-def test_the_tutorial_and_the_recipes_have_programs() -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_code_is_narrow(page: Path) -> None:
+    lines = [line for kind in ("python", "sh", "text") for block in blocks(page, kind) for line in block.splitlines()]
+    assert [line for line in lines if len(line) > CODE_COLUMNS] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_links_lead_to_pages(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link]
+    missing = [link for link in links if not (page.parent / link).exists()]
+    assert [link for link in missing if not link.startswith(GENERATED)] == []
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    shown = (DOCS / "index.md").read_text(encoding="utf-8")
+    names = [str(page.relative_to(DOCS).with_suffix("")) for page in PAGES]
+    assert [name for name in names if name != "index" and not re.search(rf"^{name}$", shown, re.MULTILINE)] == []
+
+
+def test_tutorials_and_recipes_have_programs() -> None:
     pages = {program[0] for program in PROGRAMS}
-    assert len(PROGRAMS) >= 10
-    assert {
-        "tutorial/wallet.md",
-        "howto/shop.md",
-        "howto/compact.md",
-        "howto/scan.md",
-        "howto/redis.md",
-        "howto/parquet.md",
-    } <= pages
+    names = ("bitcoinlib", "books", "compact", "descriptor", "events", "follow", "rescan", "scan", "send", "shop")
+    assert {"tutorial/wallet.md", *(f"howto/{name}.md" for name in names)} <= pages
 
 
-def test_the_reference_names_every_public_name(tmp_path: Path) -> None:
+def test_reference_names_every_public_name(tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(DOCS / "generate.py"), str(tmp_path / "source")], check=True)
     reference = tmp_path / "source/reference"
     for room, name, _ in public():

@@ -16,7 +16,7 @@ from support.chains import record as block_record
 from support.undo import framed, ledger_chain
 
 pytestmark = pytest.mark.columns
-_PAGE = Path(__file__).parent.parent.parent / "docs/howto/commandline.md"
+_PAGE = Path(__file__).parent.parent.parent / "docs/howto/cli-scan.md"
 
 
 def day(time: int, form: str) -> str:
