@@ -104,7 +104,7 @@ function bip37(elements, p) {
   return { size, hashFuncs, capped: bits > MAX_FILTER_SIZE * 8, matchesAll: !size || !hashFuncs };
 }
 
-// Completes n, p, k and m from those that are given: {n, p, k, m, note} or {error}. p is the requested rate, null if it was not given.
+// Completes n, p, k and m from the given values: {n, p, k, m, note} or {error}. p is the requested rate, null if it was not given.
 function solve({ n, p, k, m }) {
   const has = (value) => value !== null && value !== undefined;
   if (has(n) && !(Number.isInteger(n) && n >= 1 && n <= MAX_COUNT)) return { error: `n is a whole number from 1 to ${MAX_COUNT}` };
