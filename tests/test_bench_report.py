@@ -1,4 +1,4 @@
-"""The page of `scripts/bench --report`: every row is in it once, peers before SHA-256, with what was missed counted."""
+"""The page of `scripts/bench --report`: every row once, other programs first, missed goals counted; README's table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Any, Any]]:
         sys.modules.pop(name, None)
 
 
-def test_every_row_is_there_once_and_peers_come_first(modules: tuple[Any, Any]) -> None:
+def test_every_row_appears_once_and_peers_come_first(modules: tuple[Any, Any]) -> None:
     report, measure = modules
     tables = {
         "scan": [
@@ -42,7 +42,7 @@ def test_every_row_is_there_once_and_peers_come_first(modules: tuple[Any, Any]) 
     assert "| slow | 1.5 | MISSED (≤ 1) | 3 | 2 | a client that only reads the replies |" in made
     assert "| a block \\| one | 0.1 | met (≤ 0.15) | 1 | 10 | sha256 (1 u) |" in made
     peers, rest = made.split("## Against SHA-256")
-    units, others = rest.split("## Against goals")
+    units, others = rest.split("## Against goals and theory")
     names = [f"| {name} |" for name in ("the same", "slow", "a block \\| one", "10 scripts", "a million, s")]
     assert [[part.count(name) for name in names] for part in (peers, units, others)] == [
         [1, 1, 0, 0, 0],
@@ -53,7 +53,7 @@ def test_every_row_is_there_once_and_peers_come_first(modules: tuple[Any, Any]) 
     assert "growth.png" not in report.page(run)
 
 
-def test_a_page_is_made_of_several_runs(modules: tuple[Any, Any]) -> None:
+def test_page_of_several_runs(modules: tuple[Any, Any]) -> None:
     report, measure = modules
     scan, sync = ([measure.Row(name, 1.0, 2.0, "goal", 1.0)] for name in ("one", "two"))
     first, second = (
@@ -80,3 +80,18 @@ def test_a_page_is_made_of_several_runs(modules: tuple[Any, Any]) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             report.joined([first, other])
+
+
+def test_readme_table_takes_native_rows_of_the_page(modules: tuple[Any, Any]) -> None:
+    report, measure = modules
+    tables = {
+        "suite": [measure.Row(each.name, 1.0, 4.0, each.what, 0.1) for each in report.HEADLINES],
+        report.PURE: [measure.Row(each.name, 9.0, 1.0, each.what) for each in report.HEADLINES],
+    }
+    page = report.page(report.Run("a processor", "2030-01-02", "9.9.9", tables))
+    table = report.headlines(page)
+    assert table.count("| 0.25 |") == len(report.HEADLINES)
+    assert "MISSED" in page
+    assert "MISSED" not in table
+    with pytest.raises(KeyError):
+        report.headlines(page.replace(report.HEADLINES[0].name, "another row"))

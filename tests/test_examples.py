@@ -1,6 +1,4 @@
-"""The programs in examples/ run as they stand: against a node, over block files, with Redis and DuckDB, under
-pytest.
-"""
+"""The programs in examples/ run unchanged: against a node, over block files, with Redis and DuckDB, under pytest."""
 
 from __future__ import annotations
 
@@ -49,7 +47,7 @@ def command(program: str, *arguments: object) -> list[str]:
 
 
 def run(folder: Path, program: str, *arguments: object) -> tuple[list[str], str]:
-    """Its lines on standard output, and standard error."""
+    """Run a program and return its lines on standard output, and its standard error."""
     done = subprocess.run(command(program, *arguments), capture_output=True, text=True, cwd=folder, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines(), done.stderr
@@ -57,7 +55,7 @@ def run(folder: Path, program: str, *arguments: object) -> tuple[list[str], str]
 
 @contextmanager
 def running(folder: Path, program: str, *arguments: object) -> Iterator[Iterator[str]]:
-    """Its lines as they come. One that is late ends it, and the test."""
+    """Start a program and yield its lines as they come. A line that comes too late ends the program and the test."""
     with (folder / "errors").open("w+") as errors:
         process = subprocess.Popen(
             command(program, *arguments), stdout=subprocess.PIPE, stderr=errors, text=True, cwd=folder
@@ -76,7 +74,7 @@ def running(folder: Path, program: str, *arguments: object) -> Iterator[Iterator
 
 
 def write_blocks(regtest: Regtest, folder: Path) -> Path:
-    """The best chain in a node's form."""
+    """Write the best chain as a block file of Bitcoin Core, and return the folder."""
     folder.mkdir()
     raws = [block.raw for block in regtest.chain.active]
     (folder / "blk00000.dat").write_bytes(
@@ -89,16 +87,14 @@ def pay(regtest: Regtest, *payments: tuple[str, int]) -> bytes:
     return regtest.pay(*(TxOut(value, address_to_script(address, REGTEST)) for address, value in payments))
 
 
-def test_there_are_six_of_30_to_100_lines() -> None:
+def test_six_programs_have_30_to_100_lines() -> None:
     assert PROGRAMS == ["crawler.py", "deposits.py", "merchant.py", "reuse.py", "test_app.py", "watch_only.py"]
     for name in PROGRAMS:
         assert 30 <= len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) <= 100
 
 
 @pytest.mark.descriptors
-def test_the_merchant_s_orders_are_paid_with_three_confirmations_and_not_before(
-    tmp_path: Path, node: RegtestNode
-) -> None:
+def test_merchant_waits_for_three_confirmations(tmp_path: Path, node: RegtestNode) -> None:
     arguments = (f"wpkh({ACCOUNT}/0/*)", 25_000, 9_000, "--network", "regtest", "--peer", node.address)
     with running(tmp_path, "merchant.py", *arguments) as lines:
         requests = [re.fullmatch(r"order (\d): bitcoin:(\w+)\?amount=([\d.]+)", next(lines)) for _ in range(2)]
@@ -115,9 +111,9 @@ def test_the_merchant_s_orders_are_paid_with_three_confirmations_and_not_before(
         assert next(lines) == f"seen, not yet confirmed: 9000 satoshi for {second}"
         node.mine()
         assert next(lines) == "order 1 is paid: 25000 satoshi"
-        node.reorg(1)  # which takes the second order's payment out of its block
+        node.reorg(1)  # removes the block with the payment of the second order
         node.mine(3)
-        # it is seen anew
+        # the payment is found again
         assert next(line for line in lines if not line.startswith("seen")) == "order 2 is paid: 9000 satoshi"
         assert list(lines) == []
     again, _ = run(tmp_path, "merchant.py", *arguments)  # after a restart nothing new has to happen
@@ -125,7 +121,7 @@ def test_the_merchant_s_orders_are_paid_with_three_confirmations_and_not_before(
 
 
 @pytest.mark.descriptors
-def test_the_watch_only_wallet_shows_what_the_descriptor_has(tmp_path: Path, node: RegtestNode) -> None:
+def test_watch_only_wallet_shows_balance_coins_and_history(tmp_path: Path, node: RegtestNode) -> None:
     arguments = (f"wpkh({ACCOUNT}/<0;1>/*)", "--network", "regtest", "--peer", node.address)
     lines, _ = run(tmp_path, "watch_only.py", *arguments)
     assert lines[-2].startswith("block 101: +0.00000000 BTC")
@@ -141,7 +137,7 @@ def test_the_watch_only_wallet_shows_what_the_descriptor_has(tmp_path: Path, nod
     assert not shown[3].endswith(address)
 
 
-def test_deposits_up_to_a_height_are_listed_once_each(tmp_path: Path) -> None:
+def test_deposits_up_to_a_height_are_listed_once(tmp_path: Path) -> None:
     regtest = Regtest()
     regtest.mine(101)
     anna, bert = address_of(1), address_of(2)
@@ -172,7 +168,7 @@ def test_deposits_up_to_a_height_are_listed_once_each(tmp_path: Path) -> None:
     assert said == "Anna: 5070 satoshi\nBert: 600 satoshi\n"
 
 
-def test_deposits_of_a_damaged_file_are_not_called_complete(tmp_path: Path) -> None:
+def test_deposits_of_a_damaged_file_are_incomplete(tmp_path: Path) -> None:
     regtest = Regtest()
     regtest.mine(3)
     path = write_blocks(regtest, tmp_path / "blocks") / "blk00000.dat"
@@ -185,7 +181,7 @@ def test_deposits_of_a_damaged_file_are_not_called_complete(tmp_path: Path) -> N
 
 
 @pytest.mark.columns
-def test_reused_addresses_are_found_and_those_paid_twice_in_one_transaction_are_not(tmp_path: Path) -> None:
+def test_addresses_paid_in_several_transactions_are_reused(tmp_path: Path) -> None:
     regtest = Regtest()
     regtest.mine(101)
     often, once, never = address_of(1), address_of(2), address_of(3)
@@ -196,7 +192,7 @@ def test_reused_addresses_are_found_and_those_paid_twice_in_one_transaction_are_
     regtest.mine()
     (tmp_path / "list.txt").write_text(f"{often}\n{once}\n{never}\n")
     arguments = (write_blocks(regtest, tmp_path / "blocks"), "list.txt", "found", "--network", "regtest", "--jobs", 1)
-    for _ in range(2):  # the second time the scan is there
+    for _ in range(2):  # the second run finds the result of the first scan
         lines, _ = run(tmp_path, "reuse.py", *arguments)
         assert lines == [
             "1 of 2 addresses were paid more than once",
@@ -206,12 +202,12 @@ def test_reused_addresses_are_found_and_those_paid_twice_in_one_transaction_are_
 
 class Silent(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
-        """Nothing: a page that is missing is part of the test."""
+        """Log nothing: a missing page is part of the test."""
 
 
 @contextmanager
 def site(folder: Path) -> Iterator[str]:
-    """A server of the files in a folder; its URL."""
+    """Serve the files of a folder, and yield the URL."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Silent, directory=str(folder))) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -221,7 +217,7 @@ def site(folder: Path) -> Iterator[str]:
 
 
 @pytest.mark.redis
-def test_the_crawler_fetches_each_page_once_however_many_work(tmp_path: Path) -> None:
+def test_crawler_fetches_each_page_once(tmp_path: Path) -> None:
     pages = tmp_path / "site"
     pages.mkdir()
     names = [f"page{number}.html" for number in range(10)]
@@ -241,18 +237,15 @@ def test_the_crawler_fetches_each_page_once_however_many_work(tmp_path: Path) ->
         assert again == ["0 pages"]
 
 
-def test_the_app_s_tests_pass(tmp_path: Path) -> None:
-    words = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-c",
-        "/dev/null",
-        str(EXAMPLES / "test_app.py"),
-    ]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE_S)
+def test_app_tests_pass_without_this_repository_s_plugins() -> None:
+    """The command of the documentation, in the checkout, as if pytest-asyncio were not installed."""
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:asyncio", "-p", "no:cacheprovider", "examples/test_app.py"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=EXAMPLES.parent, timeout=PATIENCE_S)
     assert done.returncode == 0, done.stdout
     assert "3 passed" in done.stdout
+
+
+def test_each_program_says_how_to_start_it() -> None:
+    for name in PROGRAMS:
+        start = (EXAMPLES / name).read_text(encoding="utf-8").split('"""')[1].splitlines()[2]
+        assert start.split()[:2] in (["python", name], ["pytest", name])
