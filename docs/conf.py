@@ -11,7 +11,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import rooms
 from restructured import restructured
-from sources import followed
 
 from spvfilter import __version__
 
@@ -19,7 +18,14 @@ project = "spvfilter"
 author = "spvfilter contributors"
 copyright = author
 version = release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_copybutton", "sphinx_design"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sources",
+]
 copybutton_selector = "div:not(.highlight-text) > div.highlight > pre"  # output needs no button
 html_theme = "furo"
 html_title = f"spvfilter {__version__}"
@@ -66,4 +72,3 @@ def setup(app):
     app.connect("autodoc-before-process-signature", lambda app, function, is_bound: rooms.name_defaults(function))
     app.connect("autodoc-process-signature", shorten)
     app.connect("doctree-read", separate)
-    app.connect("viewcode-follow-imported", followed)

@@ -1,4 +1,4 @@
-"""Modules that define the public names of each package, so that the site can link a name to its source."""
+"""An extension of Sphinx: finds the module that defines a public name, so that the site can link to its source."""
 
 from __future__ import annotations
 
@@ -6,12 +6,22 @@ import re
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 _DEFINITION = re.compile(r"^(?:class|def|async def) (\w+)", re.MULTILINE)
 
 
-def followed(app: object, module: str, attribute: str) -> str | None:
-    """Module that defines an attribute of a package, or None. A handler of Sphinx's viewcode-follow-imported."""
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the extension."""
+    app.connect("viewcode-follow-imported", followed)
+    return {"parallel_read_safe": True}
+
+
+def followed(app: Sphinx, module: str, attribute: str) -> str | None:
+    """Module that defines an attribute of a package, or None if viewcode finds it by itself."""
     return _definitions(module).get(attribute.partition(".")[0]) if module else None
 
 
