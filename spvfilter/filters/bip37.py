@@ -31,6 +31,7 @@ MIN_CAPACITY = 256  # elements; smaller filters cannot meet the rate, and reveal
 _WALLET_CAPACITY = (
     1_024  # elements for which a wallet's filter has room, decoys at first: what it learns makes it drift the later
 )
+_HIDING = 0.1  # share of the requested rate below which a filter without decoys hides nothing (our choice)
 _SHA256_BLOCK = 64  # bytes
 _COMMAND = b"filterload\x00\x00"  # behind the magic of a whole message
 _INNER, _OUTER = (bytes(each ^ pad for each in range(256)) for pad in (0x36, 0x5C))  # RFC 2104 § 2
@@ -212,6 +213,12 @@ class Bip37Filter(BloomBits):
             caps = f"{MAX_FILTER_SIZE} bytes and {MAX_HASH_FUNCS} functions"
             message = (
                 f"{capacity} elements in the {caps} that BIP-37 allows: the real rate is {real:.3g}, not {fp_rate:g}"
+            )
+            warnings.warn(message, FpRateWarning, stacklevel=2)
+        if decoy_key is None and made.current_fp_rate < fp_rate * _HIDING:
+            message = (
+                f"the filter's real false-positive rate is {made.current_fp_rate:.2g}, not {fp_rate:g}: without decoys"
+                " it hides nothing from the peer; pass decoy_key, a secret of at least 16 bytes"
             )
             warnings.warn(message, FpRateWarning, stacklevel=2)
         if lost := _lost_spends(wanted, flags):

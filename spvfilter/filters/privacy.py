@@ -116,13 +116,18 @@ def privacy_report(
     grown = _Elements([*wanted.elements, *(drawn.randbytes(20) for _ in range(added))])
     tweaks = [drawn.getrandbits(32) for _ in range(restarts + 1)]
 
-    def make(of: _Elements = wanted, with_tweak: int = tweak, key: bytes | None = decoy_key) -> Bip37Filter:
+    def make(of: _Elements = wanted) -> Bip37Filter:
         fits = elements is not None and len(of.elements) <= elements
         room = elements if fits else wallet_capacity(len(of.elements), fp_rate)
-        return Bip37Filter.for_watchlist(of, fp_rate, with_tweak, elements=room, decoy_key=key)
+        return Bip37Filter.for_watchlist(of, fp_rate, tweak, elements=room, decoy_key=decoy_key)
+
+    def without_decoys(with_tweak: int) -> Bip37Filter:
+        plain = Bip37Filter(made.capacity or 0, fp_rate, with_tweak)
+        plain.update(wanted.elements)
+        return plain
 
     made, later, again = make(), make(grown), [make() for _ in range(restarts)]
-    plain = [make(with_tweak=each, key=None) for each in (tweak, *tweaks[1:])]
+    plain = [without_decoys(each) for each in (tweak, *tweaks[1:])]
     foreign = [bitcoinj_filter(own, each, BITCOINJ_FP_RATE) for each in tweaks]
     told = _Cases(universe, probes, seed)
     told.tell_all(own, [made, *again], later, added, plain, foreign)

@@ -100,7 +100,8 @@ async def test_six_hundred_filtered_blocks_are_proved_and_say_what_the_whole_blo
             for outputs in range(1, 6):
                 await wallets.pay_strangers(outputs)
         await wallets.mine()
-    ours = Bip37Filter.for_watchlist(wallets.watch, 0.001, tweak=5)  # high enough for false positives
+    # the rate is high enough for false positives
+    ours = Bip37Filter.for_watchlist(wallets.watch, 0.001, tweak=5, decoy_key=bytes(16))
     by_filter, by_block = wallets.watch.copy(), wallets.watch.copy()
     seen: list[Match] = []
     expected: list[Match] = []
@@ -137,7 +138,7 @@ async def test_a_payment_is_relayed_then_proved_in_the_block_that_is_announced(b
         await talk.ready()
         script = bytes.fromhex((await bcoin.call("address", {"account": "segwit"}))["script"])
         wallets.watch.add_script(script)
-        talk.send(filterload(Bip37Filter.for_watchlist(wallets.watch, tweak=1)), Mempool())
+        talk.send(filterload(Bip37Filter.for_watchlist(wallets.watch, tweak=1, decoy_key=bytes(16))), Mempool())
         announced = await relayed(talk, early)
         assert txid(announced) == bytes.fromhex(early)[::-1]
         paid = await bcoin.call("send", {"outputs": [[script.hex(), 5_000_000]], "account": "default"})
@@ -162,7 +163,7 @@ async def test_a_reorganisation_is_followed_by_headers_and_proved_again(bcoin: B
     paid = await wallets.receive(1_000_000)
     async with conversation(bcoin.port, SETTINGS) as talk:
         await talk.ready()
-        talk.send(filterload(Bip37Filter.for_watchlist(wallets.watch, tweak=1)))
+        talk.send(filterload(Bip37Filter.for_watchlist(wallets.watch, tweak=1, decoy_key=bytes(16))))
         [stale] = await wallets.mine()
         [answer] = await filtered(talk, [stale])
         assert [match.txid[::-1].hex() for match in judged(wallets.watch, 111, answer)] == [paid]

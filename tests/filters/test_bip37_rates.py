@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from spvfilter.bloom import sizing
+from spvfilter.errors import FpRateWarning
 from spvfilter.filters.bip37 import Bip37Filter
 from support.vectors import effort
 
@@ -139,7 +140,8 @@ def test_with_decoys_the_real_rate_is_the_one_asked_for(elements: int, rate: flo
 
 @pytest.mark.parametrize("elements", [1, 10, 100])
 def test_without_decoys_a_small_wallet_hides_behind_nothing(elements: int) -> None:
-    made = Bip37Filter.for_watchlist(wallet(elements), 1e-3, 99)
+    with pytest.warns(FpRateWarning, match="hides nothing"):
+        made = Bip37Filter.for_watchlist(wallet(elements), 1e-3, 99)
     assert made.nominal_fp_rate == 1e-3
     assert made.current_fp_rate < 1e-4
     assert made.estimated_elements == pytest.approx(elements, rel=0.1)

@@ -73,7 +73,7 @@ def test_a_script_is_found_with_its_spend_on_a_chain(name: str) -> None:
     block, funding, spending = funded_and_spent(SCRIPTS[name])
     watch = watching(SCRIPTS[name])
     (element,) = watch.bloom_elements()
-    made = Bip37Filter.for_watchlist(watch, 1e-9, 5)
+    made = Bip37Filter.for_watchlist(watch, 1e-9, 5, decoy_key=SECRET)
     assert [tx.raw for tx in made.scan_block(block)] == [funding, spending]
     alone = Bip37Filter(100, 1e-9, 6)
     alone.insert(element)
@@ -97,7 +97,10 @@ def test_a_public_key_is_found_with_its_spend_in_all_five_forms(key: bytes) -> N
     helpful = set()
     for script in forms:
         block, funding, spending = funded_and_spent(script)
-        assert [tx.raw for tx in Bip37Filter.for_watchlist(watch, 1e-9, 5).scan_block(block)] == [funding, spending]
+        assert [tx.raw for tx in Bip37Filter.for_watchlist(watch, 1e-9, 5, decoy_key=SECRET).scan_block(block)] == [
+            funding,
+            spending,
+        ]
         for element in watch.bloom_elements():
             alone = Bip37Filter(100, 1e-9, 6)
             alone.insert(element)
@@ -110,7 +113,7 @@ def test_data_and_outpoints_are_found() -> None:
     watch = WatchList()
     watch.add_data(b"data")
     watch.add_outpoint(OutPoint(b"\x77" * 32, 1))
-    made = Bip37Filter.for_watchlist(watch, 1e-9, 5)
+    made = Bip37Filter.for_watchlist(watch, 1e-9, 5, decoy_key=SECRET)
     block, funding, spending = funded_and_spent(b"\x6a" + build.push(b"data"))
     assert [tx.raw for tx in made.scan_block(block)] == [funding, spending]
     assert made.matches_tx(build.tx([TxIn(b"\x77" * 32, 1)], []))
@@ -122,7 +125,7 @@ def test_known_outpoints_are_found_even_if_the_peer_inserts_nothing() -> None:
     watch = watching(build.p2wpkh(HASH))
     watch.match_tx(funding)
     with pytest.warns(LostSpendsWarning):
-        made = Bip37Filter.for_watchlist(watch, 1e-9, 5, NONE)
+        made = Bip37Filter.for_watchlist(watch, 1e-9, 5, NONE, decoy_key=SECRET)
     assert [tx.raw for tx in made.scan_block(block)] == [funding, spending]
 
 
@@ -133,7 +136,7 @@ def test_known_outpoints_are_found_even_if_the_peer_inserts_nothing() -> None:
     ("count", "capacity"), [(1, 256), (128, 256), (129, 512), (256, 512), (257, 1024), (1_000, 2_048)]
 )
 def test_room_is_kept_for_the_outpoints_to_come(count: int, capacity: int) -> None:
-    made = Bip37Filter.for_watchlist(wallet(count), 1e-3)
+    made = Bip37Filter.for_watchlist(wallet(count), 1e-3, decoy_key=SECRET)
     assert (made.capacity, made.nominal_fp_rate, made.flags) == (capacity, 1e-3, ALL)
     assert (made.size, made.hash_funcs) == (Bip37Filter(capacity, 1e-3).size, Bip37Filter(capacity, 1e-3).hash_funcs)
 
@@ -141,14 +144,14 @@ def test_room_is_kept_for_the_outpoints_to_come(count: int, capacity: int) -> No
 def test_the_reserve_gives_way_before_the_protocols_cap_costs_the_rate() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        made = Bip37Filter.for_watchlist(wallet(10_000), 1e-4)
+        made = Bip37Filter.for_watchlist(wallet(10_000), 1e-4, decoy_key=SECRET)
     assert 35_990 < made.size <= 36_000
     assert made.capacity == 15_023  # 288,000 bits * ln²2 / -ln p
     assert made.current_fp_rate <= 1e-4
 
 
 def test_the_number_of_elements_can_be_given() -> None:
-    made = Bip37Filter.for_watchlist(wallet(3), 0.01, 7, elements=10)
+    made = Bip37Filter.for_watchlist(wallet(3), 0.01, 7, elements=10, decoy_key=SECRET)
     assert (made.capacity, made.size, made.hash_funcs, made.tweak) == (10, 11, 5, 7)
     assert Bip37Filter.for_watchlist(wallet(10), 0.01, elements=10).capacity == 10
     with pytest.raises(ParameterError, match="for 10 elements is too small for the watch list's 11"):
@@ -156,12 +159,11 @@ def test_the_number_of_elements_can_be_given() -> None:
 
 
 def test_the_tweak_is_random_unless_given() -> None:
-    tweaks = {Bip37Filter.for_watchlist(wallet(1)).tweak for _ in range(20)}
+    tweaks = {Bip37Filter.for_watchlist(wallet(1), decoy_key=SECRET).tweak for _ in range(20)}
     assert len(tweaks) == 20
     assert max(tweaks) > 1 << 24
-    assert bytes(Bip37Filter.for_watchlist(wallet(5), 1e-3, 77)) == bytes(
-        Bip37Filter.for_watchlist(wallet(5), 1e-3, 77)
-    )
+    again = [Bip37Filter.for_watchlist(wallet(5), 1e-3, 77, decoy_key=SECRET) for _ in range(2)]
+    assert bytes(again[0]) == bytes(again[1])
 
 
 def test_a_list_without_entries_raises() -> None:
@@ -245,6 +247,31 @@ def test_a_short_secret_raises(size: int) -> None:
 # Warnings
 
 
+def test_a_filter_without_decoys_keeps_its_bytes_and_warns() -> None:
+    elements = wallet(3)
+    with pytest.warns(FpRateWarning) as caught:
+        made = Bip37Filter.for_watchlist(elements, 1e-4, 7)
+    plain = Bip37Filter(256, 1e-4, 7, ALL)
+    plain.update(elements)
+    assert bytes(made) == bytes(plain)
+    (message,) = [str(each.message) for each in caught]
+    assert f"rate is {made.current_fp_rate:.2g}, not 0.0001" in message
+    assert "hides nothing" in message
+    assert "pass decoy_key" in message
+    assert caught[0].filename == __file__
+
+
+def test_missing_decoys_are_no_warning_from_a_tenth_of_the_rate() -> None:
+    full = [Bip37Filter(256, 1e-4, 7) for _ in range(2)]
+    for count, made in zip((190, 210), full, strict=True):
+        made.update(wallet(count))
+    assert full[0].current_fp_rate < 1e-5 < full[1].current_fp_rate
+    with pytest.warns(FpRateWarning, match="hides nothing"):
+        Bip37Filter.for_watchlist(wallet(190), 1e-4, 7, elements=256)
+    quiet(lambda: Bip37Filter.for_watchlist(wallet(210), 1e-4, 7, elements=256))
+    quiet(lambda: Bip37Filter.for_watchlist(wallet(1), 1e-4, 7, decoy_key=SECRET))
+
+
 def quiet(make: Callable[[], Bip37Filter]) -> Bip37Filter:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -252,7 +279,7 @@ def quiet(make: Callable[[], Bip37Filter]) -> Bip37Filter:
 
 
 def test_the_protocols_cap_is_warned_of_when_it_doubles_the_rate() -> None:
-    quiet(lambda: Bip37Filter.for_watchlist(wallet(15_000), 1e-4))
+    quiet(lambda: Bip37Filter.for_watchlist(wallet(15_000), 1e-4, decoy_key=SECRET))
     quiet(lambda: Bip37Filter.for_watchlist(wallet(16_000), 1e-4))  # above the rate, but not by twice
     with pytest.warns(
         FpRateWarning,
@@ -261,7 +288,7 @@ def test_the_protocols_cap_is_warned_of_when_it_doubles_the_rate() -> None:
         made = Bip37Filter.for_watchlist(wallet(20_000), 1e-4)
     assert made.current_fp_rate > 2e-4
     with pytest.warns(FpRateWarning, match="20000 elements"):  # the requested room counts as used
-        Bip37Filter.for_watchlist(wallet(1), 1e-4, elements=20_000)
+        Bip37Filter.for_watchlist(wallet(1), 1e-4, elements=20_000, decoy_key=SECRET)
 
 
 LOSING = [
@@ -273,18 +300,18 @@ LOSING = [
 def test_flags_that_lose_spends_are_warned_of(watch: WatchList) -> None:
     for flags, name in ((NONE, "NONE"), (P2PUBKEY_ONLY, "P2PUBKEY_ONLY")):
         with pytest.warns(LostSpendsWarning, match=f"flags {name} .* spends of 1 watched"):
-            Bip37Filter.for_watchlist(watch, 1e-9, 5, flags)
-    quiet(lambda: Bip37Filter.for_watchlist(watch, 1e-9, 5, ALL))
+            Bip37Filter.for_watchlist(watch, 1e-9, 5, flags, decoy_key=SECRET)
+    quiet(lambda: Bip37Filter.for_watchlist(watch, 1e-9, 5, ALL, decoy_key=SECRET))
 
 
 @pytest.mark.parametrize("script", [build.p2pk(KEY), build.p2pk(LONG_KEY), build.multisig(1, [KEY, LONG_KEY])])
 def test_keys_alone_lose_no_spend_with_p2pubkey_only(script: bytes) -> None:
     watch = watching(script)
-    made = quiet(lambda: Bip37Filter.for_watchlist(watch, 1e-9, 5, P2PUBKEY_ONLY))
+    made = quiet(lambda: Bip37Filter.for_watchlist(watch, 1e-9, 5, P2PUBKEY_ONLY, decoy_key=SECRET))
     block, funding, spending = funded_and_spent(script)
     assert [tx.raw for tx in made.scan_block(block)] == [funding, spending]  # no warning was due
     with pytest.warns(LostSpendsWarning):
-        lossy = Bip37Filter.for_watchlist(watch, 1e-9, 5, NONE)
+        lossy = Bip37Filter.for_watchlist(watch, 1e-9, 5, NONE, decoy_key=SECRET)
     assert [tx.raw for tx in lossy.scan_block(block)] == [funding]  # the warning was due
 
 
@@ -292,7 +319,7 @@ def test_a_public_key_loses_the_spends_of_its_hashes() -> None:
     watch = WatchList()
     watch.add_pubkey(KEY)
     with pytest.warns(LostSpendsWarning, match="spends of 2 watched"):
-        Bip37Filter.for_watchlist(watch, 1e-9, 5, P2PUBKEY_ONLY)
+        Bip37Filter.for_watchlist(watch, 1e-9, 5, P2PUBKEY_ONLY, decoy_key=SECRET)
 
 
 def test_outpoints_alone_lose_nothing() -> None:
@@ -300,7 +327,7 @@ def test_outpoints_alone_lose_nothing() -> None:
     watch.add_outpoint(OutPoint(b"\x77" * 32, 1))
     for flags in (NONE, P2PUBKEY_ONLY, ALL):
         # bound on purpose
-        made = quiet(lambda flags=flags: Bip37Filter.for_watchlist(watch, 1e-9, 5, flags))  # type: ignore[misc]
+        made = quiet(lambda flags=flags: Bip37Filter.for_watchlist(watch, 1e-9, 5, flags, decoy_key=SECRET))  # type: ignore[misc]
         assert made.matches_tx(build.tx([TxIn(b"\x77" * 32, 1)], []))
 
 

@@ -91,7 +91,7 @@ async def test_receipt_and_spend_of_every_type_of_output_are_found(kind: str) ->
     watch = WatchList("regtest")
     watch.add_script(lock.script_pubkey)
     async with Node(made) as node, client(node, relay=False) as peer:
-        await peer.ask("filterload", bytes(Bip37Filter.for_watchlist(watch, 1e-9)))
+        await peer.ask("filterload", bytes(Bip37Filter.for_watchlist(watch, 1e-9, decoy_key=bytes(16))))
         assert list(map(txid, await filtered(peer, made, 106))) == [paid]
         assert await filtered(peer, made, 107) == [stripped(spend)]  # it has learned the outpoint
         assert await filtered(peer, made, 105) == []

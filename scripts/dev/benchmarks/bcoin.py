@@ -132,7 +132,7 @@ def _read_only(port: int, hashes: list[bytes]) -> float:
     """Fetch headers and all filtered blocks, and read only the pongs between them. Returns milliseconds."""
     start = time.perf_counter()
     version = wire.Version(PROTOCOL_VERSION, 0, int(time.time()), secrets.randbits(64), b"/reader/", 0, relay=False)
-    made = Bip37Filter.for_watchlist(_watch(), 1e-4, 1, UpdateFlags.ALL)
+    made = Bip37Filter.for_watchlist(_watch(), 1e-4, 1, UpdateFlags.ALL, decoy_key=bytes(16))
     with socket.create_connection(("127.0.0.1", port)) as connection:
         reader = _Reader(connection)
         reader.send(version)
