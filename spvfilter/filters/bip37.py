@@ -31,7 +31,9 @@ MIN_CAPACITY = 256  # elements; smaller filters cannot meet the rate, and reveal
 _WALLET_CAPACITY = (
     1_024  # elements for which a wallet's filter has room, decoys at first: what it learns makes it drift the later
 )
-_HIDING = 0.1  # share of the requested rate below which a filter without decoys hides nothing (our choice)
+MIN_DECOY_KEY = 16  # bytes of a secret (our choice)
+LOW_RATE = 0.1  # share of the requested rate below which a filter without decoys hides nothing (our choice)
+NO_DECOYS = "the filter has no decoys"  # start of the warning's message
 _SHA256_BLOCK = 64  # bytes
 _COMMAND = b"filterload\x00\x00"  # behind the magic of a whole message
 _INNER, _OUTER = (bytes(each ^ pad for each in range(256)) for pad in (0x36, 0x5C))  # RFC 2104 § 2
@@ -215,10 +217,11 @@ class Bip37Filter(BloomBits):
                 f"{capacity} elements in the {caps} that BIP-37 allows: the real rate is {real:.3g}, not {fp_rate:g}"
             )
             warnings.warn(message, FpRateWarning, stacklevel=2)
-        if decoy_key is None and made.current_fp_rate < fp_rate * _HIDING:
+        if decoy_key is None and made.current_fp_rate < fp_rate * LOW_RATE:
             message = (
-                f"the filter's real false-positive rate is {made.current_fp_rate:.2g}, not {fp_rate:g}: without decoys"
-                " it hides nothing from the peer; pass decoy_key, a secret of at least 16 bytes"
+                f"{NO_DECOYS} and hides nothing from the peer: its real false-positive rate is"
+                f" {made.current_fp_rate:.2g}, not {fp_rate:g}; pass decoy_key, a secret of at least"
+                f" {MIN_DECOY_KEY} bytes"
             )
             warnings.warn(message, FpRateWarning, stacklevel=2)
         if lost := _lost_spends(wanted, flags):
@@ -230,8 +233,8 @@ class Bip37Filter(BloomBits):
         return made
 
     def _add_decoys(self, key: bytes, fp_rate: float) -> None:
-        if len(key) < 16:
-            raise ParameterError(f"a decoy key has at least 16 bytes, not {len(key)}")
+        if len(key) < MIN_DECOY_KEY:
+            raise ParameterError(f"a decoy key has at least {MIN_DECOY_KEY} bytes, not {len(key)}")
         # the number of set bits X at which (X/m)^k is the requested rate
         target = self.bits * fp_rate ** (1 / self.hash_funcs)
         have, number = self.set_bits(), 0

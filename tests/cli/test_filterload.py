@@ -1,4 +1,4 @@
-"""`filterload`: published filters, every format, and every argument that can be wrong."""
+"""`filterload`: published filters, decoys, every format, and every argument that can be wrong."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from spvfilter.address import script_to_address
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.network import REGTEST
+from spvfilter.store.batch import Batch, Bip37Parameters
+from spvfilter.store.store import Store
+from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.codec import encode_message
 from support.processes import on_terminal, process
 
@@ -23,12 +27,17 @@ CORE_ELEMENTS = (
 )
 CORE = [word for element in CORE_ELEMENTS for word in ("--data", element)] + ["--elements", "3", "--fp-rate", "0.01"]
 CORE_PAYLOADS = {0: "03614e9b050000000000000001", 2147483649: "03ce4299050000000100008001"}
+CORE_RATE = (12 / 24) ** 5  # 12 bits of these filters are set
+NO_DECOYS = f"spvfilter: warning: the filter has no decoys, and its real false-positive rate is {CORE_RATE:.2g}\n"
+SECRET = bytes(range(32))
 OUTPOINT = "f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16:1"
 
 
 @pytest.mark.parametrize("tweak", CORE_PAYLOADS)
 def test_the_filters_of_cores_tests_come_out_as_one_line_of_hex(run: Any, tweak: int) -> None:
-    assert run("filterload", *CORE, "--tweak", tweak) == (0, CORE_PAYLOADS[tweak] + "\n", "")
+    ran = run("filterload", *CORE, "--tweak", tweak)
+    assert ran[:2] == (0, CORE_PAYLOADS[tweak] + "\n")
+    assert ran.err.startswith("spvfilter: warning: the filter has no decoys")
 
 
 def test_a_tweak_may_be_hexadecimal(run: Any) -> None:
@@ -37,13 +46,13 @@ def test_a_tweak_may_be_hexadecimal(run: Any) -> None:
 
 def test_raw_is_the_payloads_bytes() -> None:
     ran = process("filterload", *CORE, "--tweak", 0, "--format", "raw")
-    assert (ran.returncode, ran.stdout.hex(), ran.stderr) == (0, CORE_PAYLOADS[0], b"")
+    assert (ran.returncode, ran.stdout.hex()) == (0, CORE_PAYLOADS[0])
 
 
 def test_message_is_the_whole_message_of_the_network_in_hex(run: Any) -> None:
     expected = encode_message(REGTEST.magic, "filterload", bytes.fromhex(CORE_PAYLOADS[0]))
     ran = run("filterload", *CORE, "--tweak", 0, "--network", "regtest", "--format", "message")
-    assert ran == (0, expected.hex() + "\n", "")
+    assert ran[:2] == (0, expected.hex() + "\n")
     assert ran.out.startswith("fabfb5da66696c7465726c6f6164")
 
 
@@ -61,6 +70,116 @@ def test_json_says_what_the_filter_is(run: Any) -> None:
         "nominal_fp_rate": 0.01,
         "real_fp_rate": pytest.approx(fill**5),
     }
+
+
+# Decoys
+
+
+def secret_file(folder: Path, content: bytes = SECRET) -> Path:
+    path = folder / "secret"
+    path.write_bytes(content)
+    return path
+
+
+def wallet_database(folder: Path, known: Bip37Parameters | None) -> tuple[Path, WatchList]:
+    path, watch = folder / "wallet.db", WatchList(REGTEST)
+    watch.add_script(bytes.fromhex("0014") + bytes(20))
+    with Store.open(path, REGTEST) as store:
+        store.attach(watch)
+        store.commit(Batch(bip37_parameters=known))
+    return path, watch
+
+
+def test_without_decoys_the_real_rate_is_printed(run: Any) -> None:
+    ran = run("filterload", ADDRESS)
+    made = Bip37Filter.parse(bytes.fromhex(ran.out))
+    assert made.current_fp_rate < 1e-30
+    assert ran.code == 0
+    assert ran.err.count("\n") == 1
+    assert f"real false-positive rate is {made.current_fp_rate:.2g}" in ran.err
+    assert "hides nothing" in ran.err
+    assert "--db or --secret-file" in ran.err
+    assert "decoy_key" not in ran.err  # a name of the library
+
+
+def test_a_full_filter_without_decoys_does_not_claim_to_hide_nothing(run: Any) -> None:
+    assert run("filterload", *CORE, "--tweak", 0).err == NO_DECOYS
+
+
+def test_a_secret_file_gives_decoys_and_a_stable_tweak(run: Any, tmp_path: Path) -> None:
+    secret = secret_file(tmp_path)
+    ran = run("filterload", ADDRESS, "--secret-file", secret)
+    made = Bip37Filter.parse(bytes.fromhex(ran.out))
+    assert (ran.code, ran.err) == (0, "")
+    assert made.current_fp_rate == pytest.approx(1e-4, rel=0.05)
+    assert run("filterload", ADDRESS, "--secret-file", secret) == ran
+    expected = Bip37Filter.for_watchlist(WatchList.from_addresses([ADDRESS]), 1e-4, 7, decoy_key=SECRET)
+    assert run("filterload", ADDRESS, "--secret-file", secret, "--tweak", 7).out == bytes(expected).hex() + "\n"
+    other = secret_file(tmp_path, SECRET[::-1])
+    assert Bip37Filter.parse(bytes.fromhex(run("filterload", ADDRESS, "--secret-file", other).out)).tweak != made.tweak
+
+
+def test_a_secret_may_be_hex_digits(run: Any, tmp_path: Path) -> None:
+    raw = run("filterload", ADDRESS, "--secret-file", secret_file(tmp_path))
+    assert run("filterload", ADDRESS, "--secret-file", secret_file(tmp_path, SECRET.hex().encode() + b"\n")) == raw
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"", "0 bytes"), (b"only fifteen by", "15 bytes"), (b"00" * 15 + b"\n", "15 bytes"), (bytes(4097), "more than")],
+)
+def test_a_bad_secret_is_refused_and_not_repeated(run: Any, tmp_path: Path, content: bytes, said: str) -> None:
+    path = secret_file(tmp_path, content)
+    ran = run("filterload", ADDRESS, "--secret-file", path)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"spvfilter: {path}: {said}")
+    assert not content.strip() or content.strip().decode() not in ran.err
+    assert "openssl rand -hex 32" in ran.err
+
+
+def test_a_database_gives_the_filter_of_its_wallet(run: Any, tmp_path: Path) -> None:
+    known = Bip37Parameters(3, 2_048, 0.002, b"k" * 32)
+    path, watch = wallet_database(tmp_path, known)
+    expected = Bip37Filter.for_watchlist(watch, 0.002, 3, elements=2_048, decoy_key=b"k" * 32)
+    assert run("filterload", "--db", path) == (0, bytes(expected).hex() + "\n", "")
+    message = run("filterload", "--db", path, "--format", "message").out
+    assert message == encode_message(REGTEST.magic, "filterload", bytes(expected)).hex() + "\n"
+    options = ("--fp-rate", "0.01", "--tweak", "9")
+    other = Bip37Filter.for_watchlist(watch, 0.01, 9, elements=1_024, decoy_key=b"k" * 32)
+    assert run("filterload", "--db", path, *options).out == bytes(other).hex() + "\n"
+
+
+def test_a_database_gives_the_decoys_of_other_addresses(run: Any, tmp_path: Path) -> None:
+    path, _ = wallet_database(tmp_path, Bip37Parameters(3, 2_048, 0.002, b"k" * 32))
+    script = b"\x00\x14" + b"\x07" * 20
+    watch = WatchList(REGTEST)
+    watch.add_script(script)
+    expected = Bip37Filter.for_watchlist(watch, 0.002, 3, elements=2_048, decoy_key=b"k" * 32)
+    assert run("filterload", script_to_address(script, REGTEST), "--db", path) == (0, bytes(expected).hex() + "\n", "")
+
+
+def test_a_database_without_a_filter_is_refused(run: Any, tmp_path: Path) -> None:
+    path, _ = wallet_database(tmp_path, None)
+    ran = run("filterload", "--db", path)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"spvfilter: {path}: no peer of this wallet was given a BIP-37 filter yet")
+    assert "--secret-file" in ran.err
+
+
+def test_a_database_and_a_secret_file_exclude_each_other(run: Any, tmp_path: Path) -> None:
+    ran = run("filterload", ADDRESS, "--db", tmp_path / "wallet.db", "--secret-file", secret_file(tmp_path))
+    assert (ran.code, ran.out) == (2, "")
+    assert "--secret-file" in ran.err
+
+
+def test_a_database_of_another_network_is_refused(run: Any, tmp_path: Path) -> None:
+    path, _ = wallet_database(tmp_path, Bip37Parameters(3, 2_048, 0.002, b"k" * 32))
+    ran = run("filterload", "--db", path, "--network", "signet")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"spvfilter: {path}: a wallet of regtest, not of signet: leave --network out\n"
+
+
+# Arguments
 
 
 def test_raw_on_a_terminal_is_refused() -> None:
@@ -85,7 +204,7 @@ def test_addresses_file_data_and_outpoints_all_go_in(run: Any, tmp_path: Path) -
         OUTPOINT,
     )
     made = Bip37Filter.parse(bytes.fromhex(ran.out))
-    assert (ran.code, ran.err) == (0, "")
+    assert ran.code == 0
     txid, index = OUTPOINT.split(":")
     elements = [
         "7680adec8eabcabac676be9e83854ade0bd22cdb",
@@ -108,8 +227,8 @@ def test_flags_are_the_payloads_last_byte(run: Any, flags: str, last: str) -> No
     assert run("filterload", "--outpoint", OUTPOINT, "--flags", flags).out.strip()[-2:] == last
 
 
-def test_flags_that_lose_spends_are_a_warning_of_one_line(run: Any) -> None:
-    ran = run("filterload", ADDRESS, "--flags", "none")
+def test_flags_that_lose_spends_are_a_warning_of_one_line(run: Any, tmp_path: Path) -> None:
+    ran = run("filterload", ADDRESS, "--flags", "none", "--secret-file", secret_file(tmp_path))
     assert (ran.code, len(ran.out.splitlines())) == (0, 1)
     assert (
         ran.err
@@ -117,8 +236,9 @@ def test_flags_that_lose_spends_are_a_warning_of_one_line(run: Any) -> None:
     )
 
 
-def test_a_rate_that_the_protocol_cannot_keep_is_a_warning(run: Any) -> None:
-    ran = run("filterload", ADDRESS, "--elements", 100_000, "--fp-rate", "0.001")
+def test_a_rate_that_the_protocol_cannot_keep_is_a_warning(run: Any, tmp_path: Path) -> None:
+    secret = secret_file(tmp_path)
+    ran = run("filterload", ADDRESS, "--elements", 100_000, "--fp-rate", "0.001", "--secret-file", secret)
     assert ran.code == 0
     assert ran.err.startswith(
         "spvfilter: warning: 100000 elements in the 36000 bytes and 50 functions that BIP-37 allows: "
