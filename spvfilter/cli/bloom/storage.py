@@ -282,7 +282,11 @@ class FileStorage(FilterStorage):
     def read(self, name: str) -> Local:
         try:
             with Path(name).open("rb") as file:
-                header = FileHeader.parse(file.read(HEADER_SIZE))
+                start = file.read(HEADER_SIZE)
+            if not start or not start.startswith(MAGIC[: len(start)]):
+                advice = "`spvfilter bloom create` makes one of lines" if start else "it is empty"
+                raise SourceError(f"this is no filter file: {advice}")
+            header = FileHeader.parse(start)
             if header.kind == KIND_SERIES:
                 return ScalableBloomFilter.open(name)
             return (CountingBloomFilter if header.kind == KIND_COUNTERS else BloomFilter).open(name)

@@ -69,7 +69,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         ),
         (["add", "missing", "nowhere", *SHAPE], "nowhere: No such file or directory"),
         (["add", "nowhere/new", "lines.txt", *SHAPE], "nowhere/new: "),
-        (["add", "lines.txt", "lines.txt", *SHAPE], "lines.txt: header at byte 0: truncated"),
+        (["add", "lines.txt", "lines.txt", *SHAPE], "lines.txt: this is no filter file: `spvfilter bloom create`"),
         (
             ["add", "made.bloom", "lines.txt", "--fp-rate", "0.1"],
             "made.bloom exists and was made with --fp-rate 1e-06, not 0.1: leave",
@@ -185,11 +185,19 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
             "made.bloom exists and was made with --capacity 1000, not 5: leave",
         ),
         *[
-            ([action, "empty", "lines.txt"], "empty: header at byte 0: truncated")
+            ([action, "empty", "lines.txt"], "empty: this is no filter file: it is empty")
             for action in ("add", "check", "info")
         ],
         *[
-            ([action, "lines.txt", "lines.txt"], "lines.txt: header at byte 0: truncated")
+            ([action, "lines.txt", "lines.txt"], "lines.txt: this is no filter file: `spvfilter bloom create`")
+            for action in ("add", "check", "info")
+        ],
+        *[
+            ([action, "domains.txt", "lines.txt"], "domains.txt: this is no filter file: `spvfilter bloom create`")
+            for action in ("add", "check", "info")
+        ],
+        *[
+            ([action, "start.bloom", "lines.txt"], "start.bloom: header at byte 0: truncated")
             for action in ("add", "check", "info")
         ],
         *[
@@ -255,7 +263,9 @@ def test_bad_input_is_one_line_exit_code_2_and_changes_nothing(
     BloomFilter(50, 0.01, hashing=SipHash(bytes([1] * 16))).save("keyed.bloom")
     BloomFilter(50, 0.01, encode="int64").save("int.bloom")
     BloomFilter(50, 0.01, hashing=CustomHash("own", lambda key, i: i)).save("own.bloom")
+    Path("domains.txt").write_text("".join(f"host{number}.example\n" for number in range(10)))
     for name, damaged in {
+        "start": raw[:20],
         "cut": raw[:-1],
         "long": raw + b"x",
         "flipped": raw[:-20] + b"\x55" + raw[-19:],
