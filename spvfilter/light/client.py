@@ -49,6 +49,13 @@ else:
     proxies = deferred("spvfilter.p2p.proxy")
 
 
+def _check_watch(watch: object) -> None:
+    """Check the argument `watch` of LightClient. Raises TypeError unless it is a WatchList."""
+    if not isinstance(watch, WatchList):
+        found = "None" if watch is None else type(watch).__name__
+        raise TypeError(f"watch: expected a WatchList, such as WatchList.from_addresses(addresses), not {found}")
+
+
 @public
 class LightClient:
     """A wallet's connection to the Bitcoin network: it finds every payment to and from a watch list.
@@ -113,6 +120,7 @@ class LightClient:
         limits: Limits | None = None,
         clock: Clock | None = None,
     ) -> None:
+        _check_watch(watch)
         self.network = (
             watch.network if network is None else Network.named(network) if isinstance(network, str) else network
         )

@@ -30,6 +30,19 @@ _INPUT, _OUTPUT = MatchKind.INPUT, MatchKind.OUTPUT
 _NOWHERE = -1  # instead of a position
 
 
+def _address_and_label(item: object, at: int) -> tuple[str, str | None]:
+    """Check a pair (address, label); `at` is its number in the argument `addresses`. Raises TypeError."""
+    if not isinstance(item, (tuple, list)):
+        found = type(item).__name__
+    elif len(item) != 2:
+        found = f"a {type(item).__name__} of {len(item)}"
+    elif not isinstance(item[0], str):
+        found = f"a pair that starts with {type(item[0]).__name__}"
+    else:
+        return item[0], item[1]
+    raise TypeError(f"addresses[{at}]: expected an address or a pair (address, label), not {found}")
+
+
 @public
 class WatchList:
     """Addresses, scripts, public keys, data elements and outpoints, each with an optional label.
@@ -67,11 +80,13 @@ class WatchList:
     ) -> WatchList:
         """A list of addresses or of (address, label) pairs. Raises AddressError for the first invalid one."""
         if isinstance(addresses, str):
-            raise TypeError("expected an iterable of addresses, not one string")
+            raise TypeError("addresses: expected an iterable of addresses, not one string")
+        if isinstance(addresses, (bytes, bytearray, memoryview)) or not isinstance(addresses, Iterable):
+            raise TypeError(f"addresses: expected an iterable of addresses, not {type(addresses).__name__}")
         watch = cls(network)
         add, kind, network = watch._table.add, EntryKind.SCRIPT, watch.network
-        for item in addresses:
-            address, label = (item, None) if isinstance(item, str) else item
+        for at, item in enumerate(addresses):
+            address, label = (item, None) if isinstance(item, str) else _address_and_label(item, at)
             entry = add(kind, address_to_script(address, network))
             if label:
                 watch._label(entry, label)

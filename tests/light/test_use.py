@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,6 +35,7 @@ from spvfilter.p2p.connection import Connection
 from spvfilter.primitives import OutPoint
 from spvfilter.wallet import queue
 from spvfilter.wallet.events import MatchConfirmed, MatchFound
+from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages.table import Inv, InvItem, InvType, Mempool, Message, Tx
 from support.lightworld import FAST, IMPATIENT, LOCKS, START, STRANGER, World, place, running, where
 
@@ -45,6 +47,12 @@ def client_of(world: World, *nodes: Node) -> LightClient:
     return LightClient(
         world.watch(), peers=[where(node) for node in nodes], limits=FAST, clock=Clock(wall=lambda: START)
     )
+
+
+@pytest.mark.parametrize("watch", [["bc1"], "bc1", None, WatchList])
+def test_a_watch_list_of_another_type_is_named(watch: Any) -> None:
+    with pytest.raises(TypeError, match=r"^watch: expected a WatchList, .*from_addresses.*, not (list|str|None|type)"):
+        LightClient(watch, peers=["127.0.0.1:8333"])
 
 
 async def test_a_client_that_is_not_running_says_so() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from bitcoin.core import CBlock, CTransaction, Hash160
@@ -59,6 +60,22 @@ def test_addresses_come_with_and_without_labels() -> None:
 def test_one_string_is_no_list_of_addresses() -> None:
     with pytest.raises(TypeError, match="not one string"):
         WatchList.from_addresses(ADDRESS)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "said"),
+    [
+        (5, "addresses: expected an iterable of addresses, not int"),
+        (ADDRESS.encode(), "addresses: expected an iterable of addresses, not bytes"),
+        ([ADDRESS, 5], r"addresses\[1\]: expected an address or a pair \(address, label\), not int"),
+        ([b"bc"], r"addresses\[0\]: expected an address .*, not bytes"),
+        ([(ADDRESS, "label", 7)], r"addresses\[0\]: expected .* a pair \(address, label\), not a tuple of 3"),
+        ([ADDRESS, (5, "label")], r"addresses\[1\]: expected an address .*, not a pair that starts with int"),
+    ],
+)
+def test_an_argument_of_another_type_is_named(addresses: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=f"^{said}$"):
+        WatchList.from_addresses(addresses)
 
 
 @pytest.mark.parametrize("bad", ["", "nonsense", ADDRESS[:-1], ADDRESS.upper()[:-2] + "t4"])
