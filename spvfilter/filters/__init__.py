@@ -1,4 +1,4 @@
-"""Bitcoin's probabilistic filters: BIP-37, Golomb-coded sets, BIP-158, and matching and verifying them."""
+"""Bitcoin's probabilistic filters: BIP-37, Golomb-coded sets and BIP-158, with matching and verification."""
 
 from __future__ import annotations
 

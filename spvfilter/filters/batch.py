@@ -1,6 +1,4 @@
-"""Matching a stream of basic filters (BIP-158) against a watch list: in bounded memory, by several threads, with
-ordered results.
-"""
+"""Match a stream of basic filters (BIP-158) against a watch list, by several threads and in bounded memory."""
 
 from __future__ import annotations
 
@@ -21,41 +19,52 @@ else:
     futures = deferred("concurrent.futures")
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-BlockFilter: TypeAlias = tuple[Buffer, Buffer | BasicFilter]  # block hash (32 bytes, wire order), its filter
-_BATCH, _BATCH_SIZE = 256, 4_000_000  # filters and bytes per call of the kernel, a few milliseconds of work
+BlockFilter: TypeAlias = tuple[Buffer, Buffer | BasicFilter]
+"""The hash of a block (32 bytes, wire order) and its basic filter."""
+# most filters and most bytes of one call of the kernel, which takes a few milliseconds (our choice)
+_BATCH, _BATCH_SIZE = 256, 4_000_000
 
 
 @public
 class ScriptSource(Protocol):
-    """Anything that lists the scripts to query basic filters for, such as a WatchList."""
+    """An object that lists the scripts to look up in basic filters, such as a WatchList."""
 
     def gcs_elements(self) -> Iterable[bytes]:
-        """The scriptPubKeys to look for. Raises InexpressibleError for entries that such filters cannot find."""
+        """Return the scripts to look up. Raises InexpressibleError for entries that compact filters cannot find."""
         ...
 
 
 @dataclass(slots=True)
 class _Batch:
+    """Filters for one call of the kernel, each with the hash of its block."""
+
     filters: list[tuple[bytes, bytes]] = field(default_factory=list)
     error: Exception | None = None
-    """Ended the stream after these filters."""
+    """The error that ended the stream after these filters."""
 
 
 @public
 def match_filters(filters: Iterable[BlockFilter], watch: ScriptSource | GcsQuery, *, jobs: int = 1) -> Generator[bytes]:
     """Yield the hashes of the blocks whose filters match, in input order.
 
-    They are candidates: only the blocks can confirm them.
+    The blocks are candidates: filters have false positives, so the blocks themselves must be searched.
 
-    `filters` is read lazily, in the caller's thread, at most jobs + 1 batches of 256 filters or some 4 MB ahead.
-    `watch` is a query, or a WatchList, of which the present entries are used. `jobs` threads match in parallel, since
-    the compiled kernel releases the GIL; one job runs in the caller's thread, and the pure kernel always uses one.
-    Closing the generator ends the threads. Iteration blocks: from a coroutine, iterate in a thread.
+    The generator reads at most `jobs` + 1 batches ahead; a batch has 256 filters or about 4 MB. It blocks: iterate in a
+    thread, not in a coroutine. Close it to end its threads.
 
-    Raises ParameterError, and InexpressibleError for entries that compact filters cannot find. Errors in the stream
-    surface in order, after all preceding candidates: an Exception that `filters` raises, TypeError for an item that is
-    not a filter, BlockFilterError for the first malformed one. Any other BaseException, such as KeyboardInterrupt, ends
-    the generator at once, without the remaining candidates.
+    If `filters` raises an error or yields a bad item, the candidates before it are yielded first, then the error is
+    raised. KeyboardInterrupt ends the generator at once.
+
+    Args:
+        filters: Pairs (block hash, filter), read lazily in the caller's thread.
+        watch: A query, or a watch list, whose present entries are looked up.
+        jobs: Number of threads. One job runs in the caller's thread. The pure kernel always uses one.
+
+    Raises:
+        ParameterError: `jobs` is below 1, or a block hash does not have 32 bytes.
+        InexpressibleError: Compact filters cannot find an entry of `watch`.
+        BlockFilterError: A filter is malformed.
+        TypeError: An item is not a filter.
     """
     if jobs < 1:
         raise ParameterError(f"jobs must be at least 1: {jobs}")
@@ -64,7 +73,7 @@ def match_filters(filters: Iterable[BlockFilter], watch: ScriptSource | GcsQuery
 
 
 def read_ahead(jobs: int) -> int:
-    """The maximum number of filters that `match_filters` reads ahead of its next result."""
+    """Return the largest number of filters that `match_filters` reads ahead of its next result."""
     return (jobs + 1) * _BATCH
 
 
@@ -81,7 +90,7 @@ def _candidates(outcomes: Generator[tuple[Sequence[bytes], Exception | None]]) -
 def _outcomes(
     batches: Iterator[_Batch], query: GcsQuery, jobs: int
 ) -> Generator[tuple[Sequence[bytes], Exception | None]]:
-    """For each batch, in order, its candidates and the error that follows them, if any."""
+    """Yield the candidates of each batch, in order, and the error after them, or None."""
     if jobs == 1:
         for batch in batches:
             yield _match(batch, query)
@@ -111,15 +120,15 @@ def _batches(filters: Iterator[BlockFilter]) -> Iterator[_Batch]:
                     break
             else:
                 is_more = False
-        except Exception as error:  # raised again after the candidates of this batch
+        except Exception as error:  # raised after the candidates of this batch
             batch.error = error
             is_more = False
         yield batch
 
 
 def _checked(block_hash: Buffer, data: Buffer | BasicFilter) -> tuple[bytes, bytes]:
-    """Both as bytes, which are immutable while a thread reads them."""
-    # most are, and the checks below take 1 µs
+    """Return the hash and the filter as bytes, which cannot change while a thread reads them."""
+    # the usual case, without the checks below, which take 1 µs
     if type(block_hash) is bytes and type(data) is bytes and len(block_hash) == 32:
         return block_hash, data
     if not isinstance(block_hash, Buffer):
@@ -144,7 +153,7 @@ def _match(batch: _Batch, query: GcsQuery) -> tuple[Sequence[bytes], Exception |
 
 
 def _match_singly(batch: _Batch, query: GcsQuery) -> tuple[Sequence[bytes], Exception | None]:
-    """Match a batch that contains a malformed filter: the candidates before it, and its error."""
+    """Match a batch with a malformed filter: return the candidates before it, and its error."""
     found: list[bytes] = []
     for block_hash, data in batch.filters:
         try:

@@ -1,4 +1,4 @@
-"""BIP-158 basic block filters and BIP-157 filter headers, equal to Bitcoin Core's."""
+"""Basic block filters (BIP-158) and filter headers (BIP-157), byte for byte as in Bitcoin Core."""
 
 from __future__ import annotations
 
@@ -18,11 +18,19 @@ _OP_RETURN = 0x6A
 
 @public
 class BasicFilter(GolombCodedSet):
-    """The basic filter of one block: its output scripts except OP_RETURN ones, and the scripts that it spends, empty
-    ones excluded.
+    """The basic filter of one block (BIP-158).
 
-    `bytes(f)` is the filter in a `cfilter` message. P = 19, M = 784931; the SipHash key is the first 16 bytes of the
-    block hash (wire order). Raises ParameterError unless the block hash has 32 bytes, FormatError as GolombCodedSet.
+    It contains the block's output scripts and the scripts of the outputs that the block spends. Empty scripts and
+    output scripts with OP_RETURN are left out. `bytes(f)` is the filter in a `cfilter` message. P is 19, M is 784931,
+    and the SipHash key is the first 16 bytes of the block hash.
+
+    Args:
+        data: The encoded set.
+        block_hash: Hash of the block, 32 bytes in wire order.
+
+    Raises:
+        ParameterError: The block hash does not have 32 bytes.
+        FormatError: The set is malformed; see GolombCodedSet.
     """
 
     __slots__ = ("block_hash",)
@@ -34,37 +42,59 @@ class BasicFilter(GolombCodedSet):
         self.block_hash = block_hash
 
     @classmethod
-    # a block's set
+    # the arguments are a block's, not a set's
     def build(cls, raw_block: bytes | Serializable, prevout_scripts: Iterable[bytes]) -> Self:  # type: ignore[override]
-        """The filter of a block; `prevout_scripts` are the scriptPubKeys that its inputs spend, in any order, without
-        the coinbase's.
+        """Build the filter of a block.
 
-        Raises ParameterError unless there is one script for each input, and FormatError for a malformed block.
+        Args:
+            raw_block: The block, as bytes or as an object that serializes to them.
+            prevout_scripts: The scriptPubKeys of the outputs that the block spends, one for each input except the
+                coinbase's, in any order.
+
+        Raises:
+            ParameterError: The number of scripts is not the number of inputs.
+            FormatError: The block is malformed.
         """
         raw = to_bytes(raw_block)
         spent = [bytes(script) for script in prevout_scripts]
         outputs, inputs = _contents(raw)
         if len(spent) != inputs:
-            raise ParameterError(f"the block spends {inputs} outputs, {len(spent)} scripts were given")
+            raise ParameterError(f"the block spends {inputs} outputs, but prevout_scripts has {len(spent)} scripts")
         block_hash = sha256d(raw[:HEADER_SIZE])
         return cls(basic_data(block_hash, filter_elements(outputs, spent)), block_hash)
 
     @classmethod
     def parse(cls, data: bytes, block_hash: bytes) -> Self:  # type: ignore[override]  # parameters are BIP-158's
-        """The filter in the bytes of a `cfilter` message. Raises FormatError as GolombCodedSet.parse does."""
+        """Parse the filter of a `cfilter` message.
+
+        Args:
+            data: The filter's bytes.
+            block_hash: Hash of the block, 32 bytes in wire order.
+
+        Raises:
+            ParameterError: The block hash does not have 32 bytes.
+            FormatError: The set is malformed; see GolombCodedSet.parse.
+        """
         return cls(bytes(data), bytes(block_hash))
 
     def match(self, script_pubkey: bytes) -> bool:
-        """Whether the block pays or spends this scriptPubKey; false positives are possible."""
+        """Return True if the block pays or spends this scriptPubKey. False positives are possible."""
         return self.match_any((script_pubkey,))
 
     @property
     def filter_hash(self) -> bytes:
-        """The double SHA-256 of the filter's bytes, 32 bytes in wire order, as in `cfheaders`."""
+        """The double SHA-256 of the filter's bytes, 32 bytes in wire order, as in a `cfheaders` message."""
         return filter_hash(bytes(self))
 
     def header(self, previous: bytes) -> bytes:
-        """The block's filter header, from the filter header of the previous block."""
+        """Return the filter header of the block, 32 bytes.
+
+        Args:
+            previous: Filter header of the previous block, 32 bytes.
+
+        Raises:
+            ParameterError: The previous header does not have 32 bytes.
+        """
         return filter_header(self.filter_hash, previous)
 
     def __repr__(self) -> str:
@@ -72,7 +102,7 @@ class BasicFilter(GolombCodedSet):
 
 
 def _contents(raw: bytes) -> tuple[list[bytes], int]:
-    """The output scripts of a block, and the number of outputs that it spends."""
+    """Return the output scripts of a block, and the number of outputs that it spends."""
     scripts: list[bytes] = []
     inputs = 0
     for position, tx in enumerate(walk_block(raw)):
@@ -83,7 +113,12 @@ def _contents(raw: bytes) -> tuple[list[bytes], int]:
 
 @public
 def filter_elements(output_scripts: Iterable[bytes], spent_scripts: Iterable[bytes]) -> set[bytes]:
-    """The scripts of a block that its basic filter contains (BIP-158 § Contents)."""
+    """Return the scripts that a block's basic filter contains (BIP-158 § Contents).
+
+    Args:
+        output_scripts: The scriptPubKeys of all outputs.
+        spent_scripts: The scriptPubKeys of all spent outputs.
+    """
     elements = {script for script in output_scripts if script and script[0] != _OP_RETURN}
     elements.update(script for script in spent_scripts if script)
     return elements
@@ -91,20 +126,34 @@ def filter_elements(output_scripts: Iterable[bytes], spent_scripts: Iterable[byt
 
 @public
 def basic_data(block_hash: bytes, elements: Iterable[bytes]) -> bytes:
-    """The bytes of the basic filter with these elements. Raises ParameterError for more than 2^25 of them."""
+    """Encode the basic filter that contains these elements.
+
+    Args:
+        block_hash: Hash of the block, 32 bytes in wire order.
+        elements: The scripts, at most 2^25; duplicates count once.
+
+    Raises:
+        ParameterError: There are more than 2^25 elements.
+    """
     return gcs_build(elements, block_hash[:16], BASIC_P, BASIC_M)
 
 
 @public
 def filter_hash(data: bytes) -> bytes:
-    """The double SHA-256 of a filter's bytes (BIP-157 § Filter Headers)."""
+    """Return the double SHA-256 of a filter's bytes (BIP-157 § Filter Headers)."""
     return sha256d(data)
 
 
 @public
 def filter_header(hash_of_filter: bytes, previous: bytes) -> bytes:
-    """The double SHA-256 of filter hash and previous filter header, 32 bytes each, else ParameterError (BIP-157 §
-    Filter Headers).
+    """Return a filter header: the double SHA-256 of filter hash and previous header (BIP-157 § Filter Headers).
+
+    Args:
+        hash_of_filter: Hash of the block's filter, 32 bytes.
+        previous: Filter header of the previous block, 32 bytes.
+
+    Raises:
+        ParameterError: An argument does not have 32 bytes.
     """
     if len(hash_of_filter) != 32 or len(previous) != 32:
         raise ParameterError(f"hashes have 32 bytes, not {len(hash_of_filter)} and {len(previous)}")
@@ -113,7 +162,15 @@ def filter_header(hash_of_filter: bytes, previous: bytes) -> bytes:
 
 @public
 def filter_headers(hashes: Iterable[bytes], previous: bytes) -> Iterator[bytes]:
-    """The filter headers of successive blocks from their filter hashes; `previous` is the one before the first."""
+    """Yield the filter headers of successive blocks.
+
+    Args:
+        hashes: Hashes of the blocks' filters, 32 bytes each.
+        previous: Filter header of the block before the first, 32 bytes.
+
+    Raises:
+        ParameterError: An argument does not have 32 bytes.
+    """
     for hash_of_filter in hashes:
         previous = filter_header(hash_of_filter, previous)
         yield previous

@@ -1,4 +1,4 @@
-"""BIP-37 connection Bloom filters: built, serialised, tested and updated exactly as in Bitcoin Core."""
+"""BIP-37 connection Bloom filters, built, serialized, tested and updated exactly as in Bitcoin Core."""
 
 from __future__ import annotations
 
@@ -27,67 +27,78 @@ else:
     json = deferred("json")
     secrets = deferred("secrets")
 
-MIN_CAPACITY = 256  # elements; smaller filters cannot meet the rate, and reveal how few elements they hold
-_WALLET_CAPACITY = (
-    1_024  # elements for which a wallet's filter has room, decoys at first: what it learns makes it drift the later
-)
-MIN_DECOY_KEY = 16  # bytes of a secret (our choice)
-LOW_RATE = 0.1  # share of the requested rate below which a filter without decoys hides nothing (our choice)
-NO_DECOYS = "the filter has no decoys"  # start of the warning's message
-_SHA256_BLOCK = 64  # bytes
-_COMMAND = b"filterload\x00\x00"  # behind the magic of a whole message
-_INNER, _OUTER = (bytes(each ^ pad for each in range(256)) for pad in (0x36, 0x5C))  # RFC 2104 § 2
+MIN_CAPACITY = 256
+"""Least default capacity, in elements (our choice): a smaller filter misses the rate and reveals its few elements."""
+MIN_DECOY_KEY = 16
+"""Least size of a decoy key in bytes (our choice)."""
+LOW_RATE = 0.1
+"""Share of the requested rate below which a filter without decoys hides nothing (our choice)."""
+NO_DECOYS = "the filter has no decoys"
+"""Start of the message of the warning about missing decoys."""
+_WALLET_CAPACITY = 1_024
+"""Least capacity of LightClient's filter, in elements (our choice): room for the outpoints that a peer inserts."""
+_COMMAND = b"filterload\x00\x00"
+"""The command of a whole message, behind the magic of the network."""
+_SHA256_BLOCK = 64
+"""Block size of SHA-256 in bytes."""
+# RFC 2104 § 2: tables that XOR each byte with ipad and opad
+_INNER, _OUTER = (bytes(each ^ pad for each in range(256)) for pad in (0x36, 0x5C))
 
-# Core bloom.cpp; the literals round to the nearest double, as they do there
+# Source: Core bloom.cpp. Each literal rounds to the nearest double, as in Core.
 _LN2SQUARED = 0.4804530139182014246671025263266649717305529515945455
 _LN2 = 0.6931471805599453094172321214581765680755001343602552
 
 
 @public
 class UpdateFlags(IntEnum):
-    """What a peer inserts into the filter when an output matches (BIP-37 § Filter matching algorithm)."""
+    """The outpoints that a peer inserts when an output matches (BIP-37 § Filter matching algorithm)."""
 
     NONE = 0
+    """The peer inserts nothing."""
     ALL = 1
-    """The outpoint of every matching output."""
+    """The peer inserts the outpoint of every matching output."""
     P2PUBKEY_ONLY = 2
-    """The outpoint of matching pay-to-pubkey and bare multisig outputs."""
+    """The peer inserts the outpoints of matching P2PK and bare multisig outputs only."""
     UNDEFINED = 3
-    """Occurs in received filters only; nothing is inserted."""
+    """An undefined value that only received filters have. The peer inserts nothing."""
 
 
 @public
 class MatchedTx(NamedTuple):
-    """A transaction that a node sends for a filter: its position in the block, its txid (wire order) and its bytes as
-    in the block.
-    """
+    """A transaction of a block that matches a filter."""
 
     position: int
+    """Index in the block, from 0."""
     txid: bytes
+    """Transaction id, 32 bytes in wire order."""
     raw: bytes
+    """Serialization as in the block, with witnesses."""
 
     @property
     def stripped(self) -> bytes:
-        """The bytes that a node sends after a merkleblock: without witness."""
+        """The serialization without witnesses, as a node sends it after a merkleblock."""
         return strip_witness(self.raw, parse_tx(self.raw))
 
 
 @public
 class BloomSource(Protocol):
-    """Anything that lists the elements a BIP-37 filter must contain, such as a WatchList."""
+    """An object that lists the elements of a BIP-37 filter, such as a WatchList."""
 
     def bloom_elements(self) -> Iterable[bytes]:
-        """The elements to insert. Raises InexpressibleError for entries that such filters cannot find."""
+        """Return the elements to insert. Raises InexpressibleError for entries that BIP-37 filters cannot find."""
         ...
 
 
 @public
 def filter_size(elements: int, fp_rate: float) -> int:
-    """The size in bytes of a filter for `elements` at `fp_rate`, by Core's formula: rounded down, at most 36,000.
+    """Return the size of a filter in bytes, by Core's formula: rounded down, from 0 to 36,000.
 
-    May be 0.
+    Args:
+        elements: Number of elements, from 1 to 2^32 - 1.
+        fp_rate: False-positive rate, between 0 and 1, both excluded.
 
-    Raises ParameterError for elements < 1 or a rate outside (0, 1).
+    Raises:
+        ParameterError: An argument is out of range.
     """
     _check_sizing(elements, fp_rate)
     bits = -1 / _LN2SQUARED * elements * math.log(fp_rate)
@@ -96,9 +107,11 @@ def filter_size(elements: int, fp_rate: float) -> int:
 
 @public
 def filter_hash_funcs(size: int, elements: int) -> int:
-    """The number of hash functions for `size` bytes and `elements`, by Core's formula with its *integer* division.
+    """Return the number of hash functions, by Core's formula with its *integer* division: from 0 to 50.
 
-    May be 0.
+    Args:
+        size: Size of the filter in bytes.
+        elements: Number of elements, at least 1.
     """
     return min(int(size * 8 // elements * _LN2), MAX_HASH_FUNCS)
 
@@ -111,16 +124,16 @@ def _check_sizing(elements: int, fp_rate: float) -> None:
 
 
 def _degenerate(elements: int, fp_rate: float) -> bool:
+    """Return True if the formula gives a filter without bytes or without functions."""
     size = filter_size(elements, fp_rate)
     return not size or not filter_hash_funcs(size, elements)
 
 
 def _refuse_degenerate(elements: int, fp_rate: float) -> ParameterError:
-    """The error for parameters whose filter would match everything, with the nearest parameters that give a working
-    filter.
-    """
+    """Return the error for a filter that would match everything. It names the nearest parameters that work."""
     size = filter_size(elements, fp_rate)
-    most = MAX_FILTER_SIZE * 4  # elements; at 2 bits each, Core's integer division still gives one function
+    # in elements: with 2 bits for each element, Core's integer division still gives one function
+    most = MAX_FILTER_SIZE * 4
     rate = _highest_rate(min(elements, most))
     if elements <= most:
         remedy = f"the rate for {elements} elements can be at most {rate}"
@@ -130,26 +143,39 @@ def _refuse_degenerate(elements: int, fp_rate: float) -> ParameterError:
         )
     result = "0 hash functions" if size else "0 bytes"
     return ParameterError(
-        f"{elements} elements at rate {fp_rate} give {result}: to peers, such a filter matches everything; {remedy}"
+        f"{elements} elements at rate {fp_rate} give {result}: such a filter matches everything; {remedy}"
     )
 
 
 def _highest_rate(elements: int) -> float:
-    """The highest rate, rounded down to 6 digits, at which the formula gives 2 bits per element."""
+    """Return the highest rate, rounded down to 6 digits, at which the formula gives 2 bits per element."""
     least = (elements + 3) // 4  # bytes
     return math.floor(math.exp(-8 * least * _LN2SQUARED / elements) * 1e6) / 1e6
 
 
 @public
 class Bip37Filter(BloomBits):
-    """A BIP-37 filter; `bytes(f)` is its filterload payload.
+    """A BIP-37 Bloom filter; `bytes(f)` is its filterload payload.
 
-    The payload: CompactSize length and the bit field (≤ 36,000 bytes), number of hash functions u32 (≤ 50), tweak u32,
-    flags u8; integers little endian. Function i is murmur3 with seed i * 0xFBA4C795 + tweak. As in Core since 0.21, a
-    received filter without bytes or functions contains everything and ignores inserts.
+    The payload is, with integers in little endian:
 
-    Core's formula sizes the filter for `elements` ≥ 1 at 0 < `fp_rate` < 1; `tweak` is a u32. Raises ParameterError for
-    other values, and if the formula gives a filter that peers take for a match-all filter; see `match_all`.
+    - the length as CompactSize, then the bit field of at most 36,000 bytes
+    - the number of hash functions as u32, at most 50
+    - the tweak as u32
+    - the update flags as u8
+
+    Hash function i is murmur3 with seed i * 0xFBA4C795 + tweak. As in Core since 0.21, a received filter without bytes
+    or without functions matches everything and ignores inserts.
+
+    Args:
+        elements: Number of elements to size the filter for, by Core's formula; at least 1.
+        fp_rate: False-positive rate for this number of elements, between 0 and 1, both excluded.
+        tweak: Number from which the seeds of the hash functions are derived, a u32.
+        flags: Outpoints that a peer inserts when an output matches.
+
+    Raises:
+        ParameterError: An argument is out of range, or the formula gives a filter that a peer treats as match-all. To
+            get such a filter, use `match_all`.
     """
 
     __slots__ = ("_field", "_raw_flags", "capacity", "nominal_fp_rate")
@@ -159,8 +185,10 @@ class Bip37Filter(BloomBits):
             raise _refuse_degenerate(elements, fp_rate)
         size = filter_size(elements, fp_rate)
         self._set_up(bytearray(size), filter_hash_funcs(size, elements), tweak, flags)
-        self.capacity: int | None = elements  # elements that it was sized for; None for a received filter
-        self.nominal_fp_rate: float | None = fp_rate  # the requested rate; None for a received filter
+        self.capacity: int | None = elements
+        """Number of elements that the filter is sized for. None for a received filter."""
+        self.nominal_fp_rate: float | None = fp_rate
+        """Requested false-positive rate. None for a received filter."""
 
     def _set_up(self, field: bytearray, hash_funcs: int, tweak: int, flags: int) -> None:
         if not isinstance(tweak, int) or not 0 <= tweak <= 0xFFFFFFFF:
@@ -182,21 +210,29 @@ class Bip37Filter(BloomBits):
         elements: int | None = None,
         decoy_key: bytes | None = None,
     ) -> Self:
-        """A filter that finds everything `watch` wants, with room for future outpoints.
+        """Make a filter that finds every entry of `watch`, with room for future outpoints.
 
-        It is sized for `elements`, by default for the next power of two that is at least 256 and twice the present
-        number: it keeps its size while the wallet grows a little, and reveals little about the number of addresses. The
-        tweak is random by default; pass the old one to make the same filter again (a peer can intersect two filters of
-        one wallet that differ in tweak or size).
+        While the filter has free room, its real rate (`current_fp_rate`) is far below the requested one, so it hides
+        nothing. A `decoy_key` fills the room with decoys until the real rate is the requested one. Later elements take
+        the place of decoys. Decoys go beyond BIP-37.
 
-        Until the reserve is used, the real rate (`current_fp_rate`) is below the requested one (`nominal_fp_rate`) and
-        hides little. `decoy_key`, a secret of the wallet of at least 16 bytes, fills the reserve with decoys derived
-        from it, always the same ones, until the real rate is the requested one; future elements take their place. This
-        goes beyond BIP-37.
+        Keep tweak, size and decoy key: a peer that has two different filters of a wallet can intersect them.
 
-        Warns with FpRateWarning if the limits of 36,000 bytes or 50 functions make the real rate more than twice the
-        requested one, and with LostSpendsWarning if the flags would hide spends. Raises ParameterError for an empty
-        list, or one larger than `elements`.
+        - FpRateWarning: without `decoy_key` the real rate is below a tenth of `fp_rate`.
+        - FpRateWarning: 36,000 bytes or 50 functions do not suffice, and the real rate is above twice `fp_rate`.
+        - LostSpendsWarning: with these flags a peer misses spends.
+
+        Args:
+            watch: Source of the elements, such as a WatchList.
+            fp_rate: Requested false-positive rate, between 0 and 1, both excluded.
+            tweak: A u32; random by default.
+            flags: Outpoints that a peer inserts when an output matches.
+            elements: Number of elements to size the filter for. By default a power of two that is at least 256 and at
+                least twice the present number, which hides the number of addresses.
+            decoy_key: Secret of the wallet, at least 16 bytes. The same key gives the same decoys.
+
+        Raises:
+            ParameterError: The watch list is empty or larger than `elements`, or an argument is out of range.
         """
         wanted = list(watch.bloom_elements())
         if not wanted:
@@ -235,22 +271,30 @@ class Bip37Filter(BloomBits):
     def _add_decoys(self, key: bytes, fp_rate: float) -> None:
         if len(key) < MIN_DECOY_KEY:
             raise ParameterError(f"a decoy key has at least {MIN_DECOY_KEY} bytes, not {len(key)}")
-        # the number of set bits X at which (X/m)^k is the requested rate
+        # the number of set bits X for which (X/m)^k is the requested rate
         target = self.bits * fp_rate ** (1 / self.hash_funcs)
         have, number = self.set_bits(), 0
         while have < target:
             before = bytes(self._field) if target - have <= self.hash_funcs else b""
-            # that set no more bits than are missing, whatever they are
+            # this number of decoys cannot set more bits than are missing
             some = max(1, int(target - have) // self.hash_funcs)
             self.update(decoys(key, number, some))
             number += some
             was, have = have, self.set_bits()
-            if have - target > target - was:  # without the last decoy the rate is nearer to the target
+            if have - target > target - was:  # without the last decoy the rate is closer to the requested one
                 self._field[:] = before
 
     @classmethod
     def match_all(cls, tweak: int = 0, flags: int = UpdateFlags.NONE) -> Self:
-        """The filter that matches everything: one byte ff and one function, which every implementation understands."""
+        """Make a filter that matches everything: one byte ff and one function, which every node accepts.
+
+        Args:
+            tweak: A u32.
+            flags: Outpoints that a peer inserts when an output matches.
+
+        Raises:
+            ParameterError: The tweak or the flags are out of range.
+        """
         made = cls.__new__(cls)
         made._set_up(bytearray(b"\xff"), 1, tweak, flags)
         made.capacity = made.nominal_fp_rate = None
@@ -258,12 +302,16 @@ class Bip37Filter(BloomBits):
 
     @classmethod
     def parse(cls, payload: bytes | str) -> Self:
-        """The filter in a filterload payload, checked as a node checks it. The flags byte is kept unchanged.
+        """Parse a filterload payload with the checks of a node that receives it. The flags byte stays unchanged.
 
-        Text is what `spvfilter filterload` prints: the payload or the whole message as hex, or a JSON object.
+        Args:
+            payload: The payload as bytes, or text that `spvfilter filterload` prints: the payload or the whole message
+                as hex, or a JSON object.
 
-        Raises FormatError if the payload is truncated, has trailing bytes, or has more than 36,000 bytes or 50
-        functions, and for text that is none of these. Raises EnvelopeError for a damaged message.
+        Raises:
+            FormatError: The payload is truncated, has trailing bytes, or has more than 36,000 bytes or 50 functions,
+                or the text has another form.
+            EnvelopeError: The message is damaged.
         """
         load = FilterLoad.parse(_payload_of(payload) if isinstance(payload, str) else to_bytes(payload))
         made = cls.__new__(cls)
@@ -276,7 +324,7 @@ class Bip37Filter(BloomBits):
         return bytes(FilterLoad(bytes(self._field), self.hash_funcs, self.tweak, self._raw_flags))
 
     def __eq__(self, other: object) -> bool:
-        """Whether both serialise to the same filterload."""
+        """Return True if both filters have the same filterload payload."""
         if not isinstance(other, Bip37Filter):
             return NotImplemented
         return bytes(self) == bytes(other)
@@ -298,12 +346,12 @@ class Bip37Filter(BloomBits):
 
     @property
     def tweak(self) -> int:
-        """The u32 from which the seeds of the hash functions are derived."""
+        """The number from which the seeds of the hash functions are derived, a u32."""
         return int.from_bytes(self.key[:4], "little")
 
     @property
     def estimated_elements(self) -> float:
-        """The estimated number of elements; infinite if every bit is set."""
+        """The number of elements, estimated from the set bits. Infinite if every bit is set."""
         return self.approx_len
 
     @property
@@ -313,27 +361,29 @@ class Bip37Filter(BloomBits):
 
     @property
     def flags(self) -> UpdateFlags:
-        """The update flags: the low two bits of the flags byte, as Core masks it."""
+        """The update flags: the low two bits of the flags byte, as in Core."""
         return UpdateFlags(self._raw_flags & 3)
 
     def copy(self) -> Self:
-        """An independent filter with the same bits. Each peer updates its own copy."""
+        """Return an independent filter with the same bits. Each peer updates a copy of its own."""
         twin = type(self).parse(bytes(self))
         twin.capacity, twin.nominal_fp_rate = self.capacity, self.nominal_fp_rate
         return twin
 
     def insert(self, element: bytes | OutPoint) -> None:
-        """Add an element: the data of a script's push, a txid in wire order, or an outpoint (36 bytes)."""
+        """Add an element: the data of a push in a script, a txid in wire order, or an outpoint (36 bytes)."""
         self.add(bytes(element) if isinstance(element, OutPoint) else element)
 
     def __contains__(self, element: object) -> bool:
         return super().__contains__(bytes(element) if isinstance(element, OutPoint) else element)
 
     def matches_tx(self, tx: bytes | Serializable) -> bool:
-        """Whether a node with this filter reports the transaction. Inserts its outpoints as the flags say.
+        """Return True if a node with this filter reports the transaction, and insert outpoints as the flags say.
 
-        Equal to Core bloom.cpp IsRelevantAndUpdate, to the bit. Raises FormatError for a malformed transaction, and
-        changes nothing then.
+        This is Core's IsRelevantAndUpdate (bloom.cpp), bit by bit.
+
+        Raises:
+            FormatError: The transaction is malformed. The filter is unchanged.
         """
         matched, bits = bip37_scan_tx(to_bytes(tx), bytes(self._field), self.hash_funcs, self.tweak, self.flags)
         self._field[:] = bits
@@ -357,11 +407,12 @@ class Bip37Filter(BloomBits):
         return found
 
     def scan_block(self, block: bytes | Serializable) -> list[MatchedTx]:
-        """The transactions of a block that a node with this filter reports, in block order.
+        """Return the transactions of a block that a node with this filter reports, in block order.
 
-        Updates the filter on the way.
+        The filter is updated like the filter of the node.
 
-        Raises FormatError for a malformed block, and changes nothing then.
+        Raises:
+            FormatError: The block is malformed. The filter is unchanged.
         """
         raw = to_bytes(block)
         matches, bits = bip37_scan_block(raw, bytes(self._field), self.hash_funcs, self.tweak, self.flags)
@@ -388,12 +439,13 @@ def _payload_of(text: str) -> bytes:
 
 
 def decoys(key: bytes, first: int, count: int) -> list[bytes]:
-    """`count` decoys from number `first` on, 20 bytes each: of HMAC-SHA-256 (RFC 2104) with `key` over b"spvfilter
-    decoy" and a u32 LE.
+    """Return `count` decoys of 20 bytes, starting with number `first`.
+
+    A decoy is the start of the HMAC-SHA-256 (RFC 2104) with `key` of b"spvfilter decoy" and its number as u32 LE.
     """
     sha256 = hashlib.sha256
     padded = (key if len(key) <= _SHA256_BLOCK else sha256(key).digest()).ljust(_SHA256_BLOCK, b"\x00")
-    # hashed once for all: a fifth of the time of hmac.digest for each
+    # the key is hashed once for all decoys, which takes a fifth of the time of hmac.digest for each
     inner = sha256(padded.translate(_INNER) + b"spvfilter decoy")
     outer = sha256(padded.translate(_OUTER))
     found = []
@@ -406,9 +458,7 @@ def decoys(key: bytes, first: int, count: int) -> list[bytes]:
 
 
 def reserve(wanted: int, fp_rate: float, least: int = MIN_CAPACITY) -> int:
-    """The number of elements to size a wallet's filter for:
-
-    `wanted` plus room to grow, as far as 36,000 bytes keep the rate.
+    """Return the capacity of a wallet's filter: `wanted` elements and room to grow, if 36,000 bytes keep the rate.
 
     Raises ParameterError for wanted < 1 or a rate outside (0, 1).
     """
@@ -418,20 +468,22 @@ def reserve(wanted: int, fp_rate: float, least: int = MIN_CAPACITY) -> int:
 
 
 def wallet_capacity(wanted: int, fp_rate: float) -> int:
-    """The number of elements that LightClient sizes its filter for: a small wallet learns much, which would soon make
-    the filter drift.
+    """Return the capacity of LightClient's filter in elements.
+
+    It has much room: each payment inserts an outpoint, and an overfull filter exceeds its rate.
     """
     return reserve(wanted, fp_rate, _WALLET_CAPACITY)
 
 
 def most_elements(fp_rate: float) -> int:
-    """The number of elements up to which 36,000 bytes keep a rate."""
+    """Return the largest number of elements for which 36,000 bytes keep a rate."""
     return int(MAX_FILTER_SIZE * 8 * _LN2SQUARED / -math.log(fp_rate))
 
 
 def _lost_spends(wanted: list[bytes], flags: int) -> int:
-    """The number of elements that match outputs whose spends a peer misses, since these flags keep it from inserting
-    their outpoints.
+    """Return the number of elements whose outputs match while a peer misses their spends.
+
+    With these flags the peer does not insert the outpoints of such outputs.
     """
     if flags == UpdateFlags.ALL:
         return 0

@@ -1,15 +1,18 @@
-"""What BIP-37 filters tell the peer that has them: decoys, the probability that a matching address is the wallet's,
-measured rates.
+"""Information that a peer gains from BIP-37 filters: decoys, posterior probabilities and measured rates.
 
-X bits of a filter's m are set and it has k functions, so a stranger's address matches with probability p = (X/m)^k. Of
-U addresses on the chain, N of them ours, D = (U - N) p match by chance: decoys. A matching address is ours with
-probability N / (N + D).
+A filter has m bits, X of them set, and k hash functions. A foreign address matches with probability p = (X/m)^k.
 
-What several filters of one wallet tell together depends on how they differ. With the same size, functions and tweak
-they test the same bits, and an address matches all if it matches the bits that are set in all: p of A & B. Otherwise
-their hashes are independent, and p is the product of theirs: each restart of a client that draws a new tweak multiplies
-the decoys by p once more. Only where one filter is exactly a multiple of the other's size, with the same tweak, is p
-larger than the product; a sample shows it.
+The chain has U addresses, and N of them belong to the wallet. D = (U - N) p foreign addresses match by chance; they are
+called decoys. A matching address belongs to the wallet with probability N / (N + D).
+
+A peer that has several filters of one wallet learns more:
+
+- If the filters have the same size, functions and tweak, they test the same bits. An address matches all of them if it
+  matches the bitwise AND of the filters, and p is the rate of that filter.
+- Otherwise the hashes are independent, and p is the product of the filters' rates. A client that draws a new tweak at
+  each start multiplies the number of decoys by p each time.
+- There is an exception: if the tweak is the same and one size is a multiple of the other, p is larger than the product.
+  `sample_rate` measures it.
 
 Source: Gervais, Karame, Gruber and Capkun, "On the Privacy Provisions of Bloom Filters in Lightweight Bitcoin Clients"
 (2014).
@@ -34,60 +37,73 @@ if TYPE_CHECKING:
 else:
     random = deferred("random")
 
-CHAIN_ADDRESSES = 1_000_000_000  # that have been paid on mainnet, in round numbers
+CHAIN_ADDRESSES = 1_000_000_000
+"""Number of addresses that were ever paid on mainnet, rounded."""
 MAX_PROBES = 1_000_000_000
-BITCOINJ_FP_RATE = 0.00001  # bitcoinj PeerGroup DEFAULT_BLOOM_FILTER_FP_RATE; 0.0005 before 2014
-_BITCOINJ_STEP = 100  # elements; bitcoinj FilterMerger
-_PROBE_SIZE = 20  # bytes: the hash of a public key or a script
-_AT_ONCE = 1 << 15  # probes drawn and tested together
-_Z95 = 1.959963984540054  # standard deviations that hold 95 % of a normal distribution
+"""Largest number of addresses of a sample (our choice)."""
+BITCOINJ_FP_RATE = 0.00001
+"""bitcoinj's false-positive rate: DEFAULT_BLOOM_FILTER_FP_RATE of its PeerGroup. Before 2014 it was 0.0005."""
+_BITCOINJ_STEP = 100
+"""Elements that bitcoinj's FilterMerger adds to the wallet's number."""
+_PROBE_SIZE = 20
+"""Size of a probe in bytes: the hash of a public key or of a script."""
+_AT_ONCE = 1 << 15
+"""Number of probes that are drawn and tested together."""
+_Z95 = 1.959963984540054
+"""Half the width of the central 95 % of a normal distribution, in standard deviations."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """What is known of `own` addresses among `universe` if a stranger's address matches with probability `fp_rate`.
+    """The anonymity of a wallet's addresses among all addresses of the chain.
 
-    Raises ParameterError unless 1 <= own <= universe and 0 <= fp_rate <= 1.
+    Raises:
+        ParameterError: Not 1 <= `own` <= `universe`, or not 0 <= `fp_rate` <= 1.
     """
 
     own: int
+    """Number of addresses of the wallet, at least 1."""
     universe: int
+    """Number of addresses on the chain, including the wallet's."""
     fp_rate: float
+    """Probability that a foreign address matches, from 0 to 1."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.own <= self.universe:
-            raise ParameterError(f"from 1 to {self.universe} of {self.universe} addresses can be ours, not {self.own}")
+            raise ParameterError(f"own is from 1 to {self.universe}, the number of all addresses, not {self.own}")
         if not 0 <= self.fp_rate <= 1:
-            raise ParameterError(f"a probability lies between 0 and 1: {self.fp_rate!r}")
+            raise ParameterError(f"fp_rate is a probability from 0 to 1, not {self.fp_rate!r}")
 
     @property
     def decoys(self) -> float:
-        """The expected number of addresses that match and are not ours."""
+        """The expected number of foreign addresses that match."""
         return (self.universe - self.own) * self.fp_rate
 
     @property
     def posterior(self) -> float:
-        """The probability that an address that matches is ours: 1 if nothing hides it."""
+        """The probability that a matching address belongs to the wallet. It is 1 if there are no decoys."""
         return self.own / (self.own + self.decoys)
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class SampledRate:
-    """How many of `probes` random addresses matched."""
+    """A false-positive rate that was measured with random addresses."""
 
     hits: int
+    """Number of addresses that matched."""
     probes: int
+    """Number of addresses that were tested, at least 1."""
 
     @property
     def rate(self) -> float:
-        """The share that matched."""
+        """The share of addresses that matched, from 0 to 1."""
         return self.hits / self.probes
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The rates that 95 of 100 such samples are compatible with. Source: Wilson, "Probable Inference" (1927)."""
+        """The 95 % confidence interval of the rate. Source: Wilson, "Probable Inference" (1927)."""
         spread = _Z95**2 / self.probes
         middle = self.rate + spread / 2
         half = _Z95 * math.sqrt(self.rate * (1 - self.rate) / self.probes + spread / (4 * self.probes))
@@ -97,9 +113,16 @@ class SampledRate:
 
 @public
 def joint_rate(filters: Sequence[Bip37Filter]) -> float:
-    """The probability that a stranger's address matches every one of these filters. Raises ParameterError for none."""
+    """Return the probability that a foreign address matches every filter.
+
+    Args:
+        filters: At least one filter.
+
+    Raises:
+        ParameterError: There is no filter.
+    """
     if not filters:
-        raise ParameterError("no filter is given")
+        raise ParameterError("filters is empty, expected at least one filter")
     rate = 1.0
     for _, alike in groupby(sorted(filters, key=_parameters), key=_parameters):
         first, *others = alike
@@ -111,7 +134,7 @@ def joint_rate(filters: Sequence[Bip37Filter]) -> float:
 
 
 def _parameters(made: Bip37Filter) -> tuple[int, int, int]:
-    """What decides which bits an element has."""
+    """Return the parameters that determine the bits of an element."""
     return made.size, made.hash_funcs, made.tweak
 
 
@@ -119,17 +142,23 @@ def _parameters(made: Bip37Filter) -> tuple[int, int, int]:
 def sample_rate(
     filters: Sequence[Bip37Filter], probes: int, seed: int, *, without: Sequence[Bip37Filter] = ()
 ) -> SampledRate:
-    """Test random 20-byte elements, as the hashes in addresses are: how many every filter of `filters` contains and
-    none of `without`.
+    """Measure the rate at which random addresses match every filter of `filters` and no filter of `without`.
 
-    The same seed draws the same ones, and never those of `random.Random(seed)`, with which a caller may have drawn the
-    filters' own elements. Raises ParameterError for no filter, or unless 1 <= probes <= 1,000,000,000.
+    Args:
+        filters: At least one filter.
+        probes: Number of random 20-byte elements to test, from 1 to 1,000,000,000.
+        seed: Seed of the random elements. They differ from the elements that `random.Random(seed)` draws, because a
+            caller may have drawn the wallet's own elements with it.
+        without: Filters that must not match.
+
+    Raises:
+        ParameterError: There is no filter, or `probes` is out of range.
     """
     if not filters:
-        raise ParameterError("no filter is given")
+        raise ParameterError("filters is empty, expected at least one filter")
     if not isinstance(probes, int) or not 1 <= probes <= MAX_PROBES:
-        raise ParameterError(f"from 1 to {MAX_PROBES:,} addresses can be sampled, not {probes!r}")
-    drawn, hits = random.Random(f"strangers {seed}"), 0  # a sample, no secret
+        raise ParameterError(f"probes is a whole number from 1 to {MAX_PROBES:,}, not {probes!r}")
+    drawn, hits = random.Random(f"strangers {seed}"), 0  # not used for secrets
     for start in range(0, probes, _AT_ONCE):
         count = min(_AT_ONCE, probes - start)
         raw = drawn.randbytes(_PROBE_SIZE * count)
@@ -142,7 +171,7 @@ def sample_rate(
 
 
 def _ones(mask: bytes) -> list[int]:
-    """Where a mask has a 1."""
+    """Return the positions of the ones in a mask."""
     found, at = [], mask.find(1)
     while at >= 0:
         found.append(at)
@@ -152,15 +181,22 @@ def _ones(mask: bytes) -> list[int]:
 
 @public
 def bitcoinj_filter(addresses: int, tweak: int, fp_rate: float = BITCOINJ_FP_RATE) -> Bip37Filter:
-    """The filter that bitcoinj makes for as many addresses, each by its public key and its hash: with stand-ins, for
-    its rate.
+    """Make a filter as bitcoinj 0.17 does, filled with random elements, to measure its rate.
 
-    It is sized for 100 elements more than these, with a floating-point number of functions (its BloomFilter,
-    FilterMerger and PeerGroup, as of 0.17), and its tweak is drawn anew at every start. The stand-ins are the same for
-    every tweak. Raises ParameterError for addresses < 1, a rate outside (0, 1) or a tweak that is no u32.
+    bitcoinj inserts the public key and the key hash of each address. It sizes the filter for 100 elements more, and
+    does not round the number of functions as Core does (its BloomFilter, FilterMerger and PeerGroup). It draws a new
+    tweak at each start. The random elements here are the same for every tweak.
+
+    Args:
+        addresses: Number of addresses, from 1 to 2^30.
+        tweak: A u32.
+        fp_rate: False-positive rate, between 0 and 1, both excluded.
+
+    Raises:
+        ParameterError: An argument is out of range.
     """
     if not isinstance(addresses, int) or not 1 <= addresses <= 1 << 30:
-        raise ParameterError(f"from 1 to 2^30 addresses, not {addresses!r}")
+        raise ParameterError(f"addresses is a whole number from 1 to 2^30, not {addresses!r}")
     if not 0 < fp_rate < 1:
         raise ParameterError(f"the false-positive rate must lie between 0 and 1: {fp_rate!r}")
     if not isinstance(tweak, int) or not 0 <= tweak <= 0xFFFFFFFF:
@@ -169,6 +205,6 @@ def bitcoinj_filter(addresses: int, tweak: int, fp_rate: float = BITCOINJ_FP_RAT
     size = max(1, min(int(-1 / math.log(2) ** 2 * elements * math.log(fp_rate)), MAX_FILTER_SIZE * 8) // 8)
     hash_funcs = max(1, min(int(size * 8 / elements * math.log(2)), MAX_HASH_FUNCS))
     made = Bip37Filter.parse(bytes(FilterLoad(bytes(size), hash_funcs, tweak, UpdateFlags.ALL)))
-    drawn = random.Random(0)  # stand-ins for elements
+    drawn = random.Random(0)  # not used for secrets
     made.update(drawn.randbytes(width) for _ in range(addresses) for width in (33, _PROBE_SIZE))
     return made

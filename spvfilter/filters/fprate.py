@@ -1,3 +1,4 @@
-"""The false-positive rate of BIP-37 filters where none is chosen."""
+"""The default false-positive rate of BIP-37 filters."""
 
-DEFAULT_FP_RATE = 0.0001  # of a filter's tests of elements that were not added; ours
+DEFAULT_FP_RATE = 0.0001
+"""Default false-positive rate of a BIP-37 filter: the share of other elements that match (our choice)."""

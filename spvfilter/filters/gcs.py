@@ -1,4 +1,4 @@
-"""Golomb-coded sets: compact, immutable sets of hashes with a bounded false-positive rate, as BIP-158 encodes them."""
+"""Golomb-coded sets (BIP-158): compact, immutable sets of hashes with a fixed false-positive rate."""
 
 from __future__ import annotations
 
@@ -9,16 +9,25 @@ from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import GcsQuery as GcsQuery, gcs_build, gcs_check
 
-GcsQuery.__module__ = "spvfilter.filters"  # of either kernel
+GcsQuery.__module__ = "spvfilter.filters"  # the name under which both kernels' classes are public
 
 
 @public
 class GolombCodedSet:
-    """An immutable set of N items with a false-positive rate of 1/M; it is smallest for P ≈ log2(M) - 0.2.
+    """An immutable set of N items with a false-positive rate of 1/M.
 
-    `bytes(s)` is N as CompactSize, then the coded differences (BIP-158 § Golomb-Coded Sets). `key` is a SipHash key of
-    16 bytes. The constructor checks the whole encoding, so every object is valid. Raises ParameterError unless the key
-    has 16 bytes, 1 ≤ P ≤ 32 and 1 ≤ M < 2^32, FormatError for a malformed set.
+    `bytes(s)` is N as CompactSize, then the coded differences (BIP-158 § Golomb-Coded Sets). The constructor checks the
+    whole encoding.
+
+    Args:
+        data: The encoded set.
+        key: SipHash key, 16 bytes.
+        p: Golomb-Rice parameter P in bits, from 1 to 32. The set is smallest for P ≈ log2(M) - 0.2.
+        m: Inverse M of the false-positive rate, from 1 to 2^32 - 1.
+
+    Raises:
+        ParameterError: The key, P or M is out of range.
+        FormatError: The set is malformed.
     """
 
     __slots__ = ("_data", "key", "m", "n", "p")
@@ -36,18 +45,27 @@ class GolombCodedSet:
 
     @classmethod
     def build(cls, items: Iterable[bytes], key: bytes, p: int, m: int) -> Self:
-        """The set of `items`, duplicates counting once.
+        """Build the set of `items`; duplicates count once.
 
-        Raises ParameterError unless 1 ≤ P ≤ 32, 1 ≤ M < 2^32 and N ≤ 2^25.
+        Args:
+            items: The items, at most 2^25.
+            key: SipHash key, 16 bytes.
+            p: Golomb-Rice parameter P in bits, from 1 to 32.
+            m: Inverse M of the false-positive rate, from 1 to 2^32 - 1.
+
+        Raises:
+            ParameterError: An argument is out of range.
         """
         return cls(gcs_build(items, key, p, m), key, p, m)
 
     @classmethod
     def parse(cls, data: bytes, key: bytes, p: int, m: int) -> Self:
-        """The set in its encoding.
+        """Parse an encoded set. The arguments are those of the class.
 
-        Raises FormatError if N is not canonical, above 2^25 or too large for the data, or if the data is truncated or
-        has trailing bytes.
+        Raises:
+            ParameterError: The key, P or M is out of range.
+            FormatError: The data is truncated or has trailing bytes, or N is not canonical, above 2^25 or too large for
+                the data.
         """
         return cls(bytes(data), key, p, m)
 
@@ -61,9 +79,9 @@ class GolombCodedSet:
         return self.match_any((item,))
 
     def match_any(self, items: Iterable[bytes] | GcsQuery) -> bool:
-        """Whether any of the items is in the set; false positives are possible.
+        """Return True if at least one item is in the set. False positives are possible.
 
-        To query many sets, make `GcsQuery(items)` once.
+        To look up the same items in many sets, make one `GcsQuery(items)` and pass it each time.
         """
         query = items if isinstance(items, GcsQuery) else GcsQuery(items)
         return query.match_any(self._data, self.key, self.p, self.m)

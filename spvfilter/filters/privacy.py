@@ -1,6 +1,4 @@
-"""A report on a wallet's BIP-37 filter: what it tells a peer at once, after restarts and after additions, computed and
-sampled.
-"""
+"""A report on the privacy of a wallet's BIP-37 filter: at once, after restarts and after additions."""
 
 from __future__ import annotations
 
@@ -28,47 +26,55 @@ else:
     random = deferred("random")
 
 MAX_RESTARTS = 1_000
+"""Largest number of restarts of a report (our choice)."""
 MAX_ADDED = 1_000_000
+"""Largest number of added addresses of a report (our choice)."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class PrivacyCase:
-    """One thing that a peer may have seen, and what it then knows."""
+    """A set of filters that a peer may have received, and the anonymity that remains."""
 
     name: str
-    """A word for programs: "now", "restarts", …."""
+    """Name of the case for programs, such as "now" or "restarts"; `privacy_report` lists them."""
     said: str
-    """The same for people."""
+    """Description of the case for people."""
     exposure: Exposure
+    """Anonymity of the wallet's addresses, computed from the bits of the filters."""
     sampled: SampledRate | None
-    """None if no sample was taken."""
+    """The measured false-positive rate. None if no sample was taken."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class PrivacyReport:
-    """What a wallet's filter tells a peer; see `privacy_report`, which makes it."""
+    """The privacy of a wallet's filter, as `privacy_report` computes it."""
 
     size: int
-    """Bytes of the filter."""
+    """Size of the filter in bytes."""
     hash_funcs: int
+    """Number of hash functions of the filter."""
     capacity: int
-    """Elements that it was sized for."""
+    """Number of elements that the filter is sized for."""
     nominal_fp_rate: float
-    """Asked for."""
+    """Requested false-positive rate."""
     real_fp_rate: float
-    """Of the bits that are set."""
+    """Real false-positive rate, computed from the set bits."""
     own: int
-    """Addresses, keys and other data of the wallet."""
+    """Number of addresses, keys and other data of the wallet in the filter."""
     outpoints: int
+    """Number of outpoints of the wallet in the filter."""
     estimated_elements: float
-    """As read off the filter by a peer that does not know of decoys."""
+    """Number of elements as a peer estimates it from the set bits; the peer cannot tell decoys from elements."""
     restarts: int
+    """Number of restarts in the cases with restarts."""
     added: int
+    """Number of added addresses in the cases with additions."""
     is_steady: bool
-    """Whether the filters of all restarts had the same bytes."""
+    """True if the filters after all restarts had the same bytes."""
     cases: tuple[PrivacyCase, ...]
+    """The cases, in the order of `privacy_report`'s list."""
 
 
 @public
@@ -85,34 +91,45 @@ def privacy_report(
     probes: int = 1_000_000,
     seed: int = 0,
 ) -> PrivacyReport:
-    """What the filter that LightClient makes of `watch` with these parameters tells a peer, case by case.
+    """Compute the privacy of LightClient's filter for `watch`, case by case, from the bits and from a sample.
 
-    The cases, each with its rate computed from the bits and, unless `probes` is 0, measured with random addresses drawn
-    from `seed`:
+    | case | filters that the peer has |
+    |---|---|
+    | `now` | the filter |
+    | `restarts` | the filter as it is made again after each of `restarts` restarts |
+    | `added-known` | the filters before and after `added` new addresses: addresses in both |
+    | `added-new` | the same two filters: addresses only in the second, which far fewer decoys hide |
+    | `no-decoys` | the filter without decoys |
+    | `new-tweaks` | filters without decoys, with a new tweak after each restart |
+    | `bitcoinj` | bitcoinj's filter for the same number of addresses |
+    | `bitcoinj-restarts` | bitcoinj's filters after each restart |
 
-    - `now`: the filter as it is.
-    - `restarts`: it is made anew so many times, from the list, the tweak and the secret, and the peer has all of the
-      filters.
-    - `added-known`: then so many addresses are added, and the peer asks which addresses are in the filters before and
-      after.
-    - `added-new`: … and which are only in the one after: far fewer decoys hide what is new.
-    - `no-decoys`: the same filter without decoys, as `spvfilter filterload` makes it.
-    - `new-tweaks`: … with a tweak of its own at each restart.
-    - `bitcoinj`, `bitcoinj-restarts`: bitcoinj's filter of as many addresses, and those of as many starts.
+    Args:
+        watch: Source of the elements, such as a WatchList.
+        fp_rate: Requested false-positive rate, between 0 and 1, both excluded.
+        tweak: The wallet's tweak, a u32.
+        decoy_key: The wallet's secret, at least 16 bytes.
+        elements: Number of elements to size the filter for; by default as LightClient does.
+        universe: Number of addresses on the chain.
+        restarts: Number of restarts of the client, from 1 to 1,000.
+        added: Number of addresses that the wallet gets later, from 1 to 1,000,000.
+        probes: Number of random addresses to test in each case; 0 takes no sample.
+        seed: Seed of the random addresses.
 
-    `elements` is the number that the filter is sized for, by default what LightClient takes. Raises ParameterError for
-    parameters out of range and for a list without entries, InexpressibleError.
+    Raises:
+        ParameterError: An argument is out of range, or `watch` has no entries or only outpoints.
+        InexpressibleError: BIP-37 filters cannot find an entry of `watch`.
     """
     _check(restarts, added)
     wanted = _Elements(watch.bloom_elements())
     own = sum(1 for element in wanted.elements if len(element) != OUTPOINT_SIZE)
     if not own:
         raise ParameterError(
-            "there is no address to hide: the list has outpoints alone"
+            "the watch list has only outpoints: there is no address to hide"
             if wanted.elements
             else "the watch list is empty"
         )
-    drawn = random.Random(seed)  # of stand-ins and of a sample
+    drawn = random.Random(seed)  # not used for secrets
     grown = _Elements([*wanted.elements, *(drawn.randbytes(20) for _ in range(added))])
     tweaks = [drawn.getrandbits(32) for _ in range(restarts + 1)]
 
@@ -139,13 +156,13 @@ def privacy_report(
 
 def _check(restarts: int, added: int) -> None:
     if not 1 <= restarts <= MAX_RESTARTS:
-        raise ParameterError(f"from 1 to {MAX_RESTARTS:,} restarts, not {restarts}")
+        raise ParameterError(f"restarts is from 1 to {MAX_RESTARTS:,}, not {restarts}")
     if not 1 <= added <= MAX_ADDED:
-        raise ParameterError(f"from 1 to {MAX_ADDED:,} added addresses, not {added}")
+        raise ParameterError(f"added is from 1 to {MAX_ADDED:,}, not {added}")
 
 
 class _Elements:
-    """What Bip37Filter.for_watchlist asks for."""
+    """A list of elements as a source for Bip37Filter.for_watchlist."""
 
     def __init__(self, elements: Iterable[bytes]) -> None:
         self.elements = list(elements)
@@ -155,7 +172,7 @@ class _Elements:
 
 
 class _Cases:
-    """The cases as they are computed."""
+    """The cases of a report, computed one after the other."""
 
     def __init__(self, universe: int, probes: int, seed: int) -> None:
         self.cases: list[PrivacyCase] = []
@@ -175,8 +192,10 @@ class _Cases:
         plain: list[Bip37Filter],
         foreign: list[Bip37Filter],
     ) -> None:
-        """Every case: of the filter and those of its restarts, of one with additions, of those without decoys and of
-        bitcoinj's.
+        """Compute all cases.
+
+        `made` has the filter and its filters after restarts, `later` has `added` addresses more, `plain` has no decoys,
+        `foreign` is bitcoinj's. `own` is the number of the wallet's addresses.
         """
         again = f"after {len(made) - 1:,} restarts"
         self.add("now", "the filter as it is", own, made[:1])
@@ -191,7 +210,7 @@ class _Cases:
     def add(
         self, name: str, said: str, own: int, inside: Sequence[Bip37Filter], *, without: Sequence[Bip37Filter] = ()
     ) -> None:
-        """A case: of the addresses in every filter of `inside` and none of `without`, so many are ours."""
+        """Add a case: `own` addresses of the wallet match every filter of `inside` and none of `without`."""
         rate = joint_rate(inside) - (joint_rate([*inside, *without]) if without else 0.0)
         exposure = Exposure(own, self._universe, min(1.0, max(0.0, rate)))
         self.cases.append(PrivacyCase(name, said, exposure, self._sample(inside, without)))

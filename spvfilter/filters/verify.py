@@ -1,9 +1,11 @@
 """Verification of a compact filter against its block.
 
-The filter must match every output script of the block, except empty ones and OP_RETURN, and every spent script that is
-known or was created in the same block. An input alone does not prove which script it spends: different scripts can lead
-to the same bytes (a P2SH redeem script of 33 bytes that starts with 02 looks like the public key of a P2PKH spend). The
-filter may or may not contain such scripts, so a filter is often neither refuted nor proven.
+The filter must match every output script of the block, unless the script is empty or starts with OP_RETURN. It must
+also match every spent script that is known or was created in the same block.
+
+An input alone does not prove its spent script, because different scripts can lead to the same input. For example, a
+P2SH redeem script of 33 bytes that starts with 02 looks like the public key of a P2PKH spend. If a spent script is
+unknown, a filter can be refuted but not proven.
 """
 
 from __future__ import annotations
@@ -20,18 +22,23 @@ from spvfilter.kernel import TxSpan, is_pubkey, txid, walk_block
 from spvfilter.primitives import read_compact_size, script_pushes
 
 _MULTISIG, _CHECKSIG = 0xAE, 0xAC
-_MAX_SIGNATURE = 73  # bytes, DER and the sighash byte
-_CONTROL_BLOCK = 33  # bytes of the shortest control block, BIP-341
-_ANNEX = 0x50  # first byte of an annex, BIP-341
+_MAX_SIGNATURE = 73
+"""Largest size of a signature in bytes: DER and the sighash byte."""
+_CONTROL_BLOCK = 33
+"""Size of the shortest control block in bytes (BIP-341)."""
+_ANNEX = 0x50
+"""First byte of an annex (BIP-341)."""
 
 
 class Verdict(Enum):
-    """What the block proves about a filter."""
+    """The result of a verification."""
 
     FALSE = "false"
+    """The block refutes the filter."""
     POSSIBLE = "possible"
+    """The filter has all known scripts, but some spent scripts are unknown."""
     TRUE = "true"
-    """Every script of the block is known."""
+    """All scripts of the block are known, and the filter is right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +46,17 @@ class Judgement:
     """A verdict and its reason."""
 
     verdict: Verdict
+    """The result of the verification."""
     reason: str = ""
-    """Why the filter is false."""
+    """The reason if the filter is false, else empty."""
 
 
 def verify_filter(
     raw_block: bytes, data: bytes, block_hash: bytes, known: Callable[[bytes], bytes | None]
 ) -> Judgement:
-    """Verify the bytes of a filter against its block, which must have been checked.
+    """Verify the bytes of a filter against its block. The caller has validated the block.
 
-    `known` gives the scriptPubKey of an outpoint (36 bytes), or None.
+    `known` returns the scriptPubKey of an outpoint (36 bytes), or None.
     """
     try:
         claimed = BasicFilter.parse(data, block_hash)
@@ -57,23 +65,23 @@ def verify_filter(
     required, unknown = _scripts(raw_block, known)
     if not unknown:
         true = basic_data(block_hash, required) == data
-        return Judgement(Verdict.TRUE) if true else Judgement(Verdict.FALSE, "its elements are not the block's")
+        return Judgement(Verdict.TRUE) if true else Judgement(Verdict.FALSE, "its elements are not the block's scripts")
     for script in sorted(required):
         if not claimed.match(script):
             return Judgement(Verdict.FALSE, f"it lacks the script {script.hex()}")
     if not len(required) <= claimed.n <= len(required) + unknown:
         return Judgement(
-            Verdict.FALSE, f"it has {claimed.n} elements, the block {len(required)} to {len(required) + unknown}"
+            Verdict.FALSE, f"it has {claimed.n} elements, expected {len(required)} to {len(required) + unknown}"
         )
     return Judgement(Verdict.POSSIBLE)
 
 
 def _scripts(raw: bytes, known: Callable[[bytes], bytes | None]) -> tuple[set[bytes], int]:
-    """The elements that the block's filter must contain, and the number of inputs whose spent script is unknown."""
+    """Return the elements that the block's filter must contain, and the number of inputs with an unknown script."""
     outputs: list[bytes] = []
     spent: list[bytes] = []
     unknown = 0
-    made: dict[bytes, bytes] = {}  # outpoint → scriptPubKey of the block's own outputs
+    made: dict[bytes, bytes] = {}  # outputs of the block: outpoint → scriptPubKey
     for position, tx in enumerate(walk_block(raw)):
         scripts = [raw[start:end] for _, start, end in tx.outputs]
         if position:
@@ -91,9 +99,9 @@ def _scripts(raw: bytes, known: Callable[[bytes], bytes | None]) -> tuple[set[by
 
 
 def spent_script(script_sig: bytes, witness: list[bytes]) -> bytes | None:
-    """The scriptPubKey that an input appears to spend, or None.
+    """Guess the scriptPubKey that an input spends; None if it cannot be guessed.
 
-    Never certain: different scripts can lead to the same bytes.
+    The result is never certain, because different scripts can lead to the same input.
     """
     if witness:
         return _nested(script_sig) if script_sig else _native(witness)
@@ -109,17 +117,18 @@ def spent_script(script_sig: bytes, witness: list[bytes]) -> bytes | None:
 
 
 def _nested(script_sig: bytes) -> bytes | None:
-    """The P2SH script of a witness program, if the scriptSig is a single push of that program."""
+    """Return the P2SH script of a witness program if the scriptSig is a single push of it, else None."""
     return b"\xa9\x14" + hash160(script_sig[1:]) + b"\x87" if script_sig[0] == len(script_sig) - 1 else None
 
 
 def _native(witness: list[bytes]) -> bytes | None:
+    """Guess the P2WPKH or P2WSH script of a witness; None if it may be taproot or is unknown."""
     last = witness[-1]
     if len(witness) == 2 and len(last) == 33 and is_pubkey(last) and _is_signature(witness[0]):
         return b"\x00\x14" + hash160(last)
     is_control_block = len(witness) > 1 and len(last) >= _CONTROL_BLOCK and (len(last) - 1) % 32 == 0
     if len(witness) < 2 or not last or is_control_block or last[0] == _ANNEX or last[-1] not in (_MULTISIG, _CHECKSIG):
-        return None  # taproot, or possibly taproot
+        return None
     return b"\x00\x20" + sha256(last).digest()
 
 
@@ -128,7 +137,7 @@ def _is_signature(push: bytes) -> bool:
 
 
 def witnesses(raw: bytes, tx: TxSpan) -> list[list[bytes]]:
-    """The witness stack of each input."""
+    """Return the witness stack of each input."""
     at, stacks = tx.witness, []
     for _ in tx.inputs:
         stack: list[bytes] = []

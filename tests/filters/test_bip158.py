@@ -139,7 +139,7 @@ def test_what_goes_into_a_filter() -> None:
 
 @pytest.mark.parametrize("scripts", [[], [SPENT, SPENT]])
 def test_scripts_that_do_not_fit_the_inputs_are_refused(scripts: list[bytes]) -> None:
-    with pytest.raises(ParameterError, match=f"spends 1 outputs, {len(scripts)} scripts"):
+    with pytest.raises(ParameterError, match=f"spends 1 outputs, but prevout_scripts has {len(scripts)} scripts"):
         BasicFilter.build(BLOCK, scripts)
 
 

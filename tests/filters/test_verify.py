@@ -90,7 +90,9 @@ def block_within(*locks: Lock) -> tuple[bytes, bytes, set[bytes]]:
 def test_a_filter_is_true_or_false_where_all_spent_outputs_are_of_the_block() -> None:
     raw, block_hash, elements = block_within(*SHOWN, *HIDDEN)
     assert judged(raw, block_hash, elements).verdict is Verdict.TRUE
-    assert judged(raw, block_hash, elements | {b"more"}) == Judgement(Verdict.FALSE, "its elements are not the block's")
+    assert judged(raw, block_hash, elements | {b"more"}) == Judgement(
+        Verdict.FALSE, "its elements are not the block's scripts"
+    )
     for left_out in elements:
         assert judged(raw, block_hash, elements - {left_out}).verdict is Verdict.FALSE
 
