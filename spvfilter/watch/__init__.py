@@ -1,4 +1,4 @@
-"""The watch list, its text file, and its exact matches."""
+"""Watch lists, their text files, and their exact matches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a watch list is given, checked and taken apart: labels, scripts, public keys."""
+"""Checks of the arguments of a watch list: labels, scripts and public keys."""
 
 from __future__ import annotations
 
@@ -10,32 +10,31 @@ from spvfilter.hashes import hash160
 
 
 def checked_label(label: str | None) -> str | None:
-    """A label without blanks around it, None for an empty one.
+    """Return a label without surrounding white space, None for an empty label.
 
-    Raises ParameterError for one that no line could hold.
+    Raises ParameterError for a label that a line of a text file cannot hold.
     """
     if label and not isinstance(label, str):
         raise ParameterError(f"a label is text, not {type(label).__name__}")
     label = label.strip() if label else None
-    # UTF-8 has no surrogates
+    # UTF-8 cannot encode surrogates (category Cs)
     if label and not label.isprintable() and any(category(char) in ("Cc", "Cs", "Zl", "Zp") for char in label):
         raise ParameterError(f"a label cannot contain control characters, line ends or surrogates: {label[:80]!r}")
     return label or None
 
 
 def script_of(script: object) -> bytes:
-    """What the `script_at` of a keychain gave, as bytes; what is none is left for Keychain to refuse."""
-    # any object
+    """Convert the result of a keychain's `script_at` to bytes. Keychain refuses an object of another type later."""
     return bytes(script) if isinstance(script, (bytes, bytearray, memoryview)) else script  # type: ignore[return-value]
 
 
 def single_script(script_at: Callable[[int], object], index: int) -> tuple[bytes, ...]:
-    """The scripts of an index of a keychain whose maker gives one for each."""
+    """Return the scripts of an index of a keychain that has one script for each index."""
     return (script_of(script_at(index)),)
 
 
 def pubkey_scripts(key: bytes) -> list[bytes]:
-    """The P2PK, P2PKH, P2WPKH and P2SH-P2WPKH scripts of a public key."""
+    """Return the P2PK, P2PKH, P2WPKH and P2SH-P2WPKH scripts of a public key."""
     key_hash = hash160(key)
     witness = b"\x00\x14" + key_hash
     return [

@@ -1,4 +1,4 @@
-"""What filters are asked for to find everything that a watch list has."""
+"""Elements of a watch list for BIP-37 and BIP-158 filters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _OP_RETURN = 0x6A
 
 
 def bloom_elements(table: WatchTable) -> list[bytes]:
-    """As WatchList.bloom_elements. Raises InexpressibleError."""
+    """Return the elements of WatchList.bloom_elements. Raises InexpressibleError."""
     elements: dict[bytes, None] = {}
     silent = []
     for kind, value in table.entries():
@@ -23,13 +23,13 @@ def bloom_elements(table: WatchTable) -> list[bytes]:
             elements[value] = None
     if silent:
         shown = ", ".join(silent[:5]) + (f" and {len(silent) - 5} more" if len(silent) > 5 else "")
-        raise InexpressibleError(f"BIP-37 cannot find scripts that push no data: {shown}", tuple(silent))
+        raise InexpressibleError(f"BIP-37 filters cannot find scripts that push no data: {shown}", tuple(silent))
     elements.update((point, None) for point, _ in table.coins())
     return list(elements)
 
 
 def gcs_elements(table: WatchTable) -> list[bytes]:
-    """As WatchList.gcs_elements. Raises InexpressibleError."""
+    """Return the scripts of WatchList.gcs_elements. Raises InexpressibleError."""
     scripts: dict[bytes, None] = {}
     hidden: list[str] = []
     for kind, value in table.entries():

@@ -1,7 +1,4 @@
-"""An entry as people write it: an address, an output descriptor, an extended public key or a bitcoin:
-
-URI; and words for what is none.
-"""
+"""Entries of a watch list as text: an address, a descriptor, an extended public key or a `bitcoin:` URI."""
 
 from __future__ import annotations
 
@@ -13,8 +10,9 @@ from spvfilter.watch.descriptor import keys
 from spvfilter.watch.descriptor.descriptor import is_descriptor
 
 _URI = re.compile(r"bitcoin:", re.IGNORECASE)
-_URI_PARAMETERS = ("amount", "label", "message")  # BIP-21; of others, those that start with req- must be understood
-_LONGEST_URI = 4_000  # characters
+# BIP-21: a program must refuse a URI with any other parameter whose name starts with "req-"
+_URI_PARAMETERS = ("amount", "label", "message")
+_LONGEST_URI = 4_000  # characters (our choice)
 _HEX_KEY = re.compile(r"0[23][0-9a-fA-F]{64}|0[467][0-9a-fA-F]{128}")
 _HEX_32 = re.compile(r"[0-9a-fA-F]{64}")
 _COLUMN = re.compile(
@@ -26,16 +24,16 @@ _SEPARATED = re.compile(r"[;\t|]")
 
 
 class Sink(Protocol):
-    """A receiver of entries, such as a WatchList. Every method raises ParameterError for an entry that it refuses."""
+    """A receiver of entries, such as a WatchList. Each method raises ParameterError for an invalid entry."""
 
     def add_address(self, address: str, label: str | None = None) -> None: ...
     def add_descriptor(self, text: str, label: str | None = None) -> object: ...
 
 
 def add_entry(watch: Sink, text: str, label: str | None = None) -> None:
-    """Watch what a text names.
+    """Watch the entry in a text.
 
-    Raises ParameterError, DescriptorError, AddressError, each of which says what it is, and what to do.
+    Raises ParameterError, DescriptorError or AddressError. Each says what was found and what to do.
     """
     if _URI.match(text):
         address, named = parse_uri(text)
@@ -49,9 +47,9 @@ def add_entry(watch: Sink, text: str, label: str | None = None) -> None:
 
 
 def parse_uri(text: str) -> tuple[str, str | None]:
-    """The address and the label of a bitcoin: URI (BIP-21).
+    """Return the address and the label of a `bitcoin:` URI (BIP-21).
 
-    Raises ParameterError for one that asks for what is not known here.
+    Raises ParameterError for a URI that is too long or requires an unknown parameter.
     """
     if len(text) > _LONGEST_URI:
         raise ParameterError(f"a bitcoin: URI of {len(text):,} characters, expected at most {_LONGEST_URI:,}")
@@ -62,9 +60,7 @@ def parse_uri(text: str) -> tuple[str, str | None]:
     for part in filter(None, query.split("&")):
         name, _, value = part.partition("=")
         if name.lower().startswith("req-") and name.lower() not in _URI_PARAMETERS:
-            raise ParameterError(
-                "a bitcoin: URI with a parameter req-…, which is not known here: give its address alone"
-            )
+            raise ParameterError("a bitcoin: URI requires an unknown parameter, req-…: give only its address")
         if name.lower() == "label":
             label = _percent_decoded(value) or None
     return address, label
@@ -81,12 +77,12 @@ def _percent_decoded(value: str) -> str:
 
 
 def explained(text: str) -> str | None:
-    """What a text is that is certainly no address, and what to do with it; None if it may be one.
+    """Return an error message for a text that is certainly no address; None if it may be an address.
 
-    None of it is repeated.
+    The message says what the text is and what to do. It does not repeat the text, which may be a secret.
     """
     if _HEX_KEY.fullmatch(text):
-        return "a public key where an address is expected: in a watch list write pubkey: before it, or give its address"
+        return "a public key where an address is expected: give its address, or in a watch list write pubkey: before it"
     if _HEX_32.fullmatch(text):
         return "64 hex digits where an address is expected: a private key, a hash or a txid is no address"
     if text[:1] in ("{", "[", "]", "}", '"'):
@@ -95,11 +91,11 @@ def explained(text: str) -> str | None:
             " quotes"
         )
     if _COLUMN.fullmatch(re.split(r"[,;\t| ]", text, maxsplit=1)[0]):
-        return "this looks like the header of a table: leave the line out; each line is ADDRESS or ADDRESS,LABEL"
+        return "this looks like the header of a table: delete the line; each line is ADDRESS or ADDRESS,LABEL"
     if found := _KIND.match(text):
-        return f"{found[1]}:… is a line of a watch list, not an address: give it in a file with --watch"
+        return f"{found[1]}:… is a line of a watch list, not an address: write it to a file and give that with --watch"
     if _PHRASE.fullmatch(text):
-        return "this looks like a seed phrase: keep it to yourself, and give the wallet's addresses or its descriptor"
+        return "this looks like a seed phrase: keep it secret; give the wallet's addresses or its descriptor"
     if (found := _SEPARATED.search(text)) and found.start() >= 20:
         name = {";": "';'", "\t": "a tab", "|": "'|'"}[found[0]]
         return f"separated by {name}: write a comma between address and label"

@@ -1,6 +1,4 @@
-"""A keychain: a wallet's scripts by index, and the window of those that are watched: how far it reaches, and what a use
-changes.
-"""
+"""A keychain: the scripts of a wallet by index, and the window of indexes that are watched."""
 
 from __future__ import annotations
 
@@ -9,24 +7,31 @@ from collections.abc import Callable, Collection
 from spvfilter._public import public
 from spvfilter.errors import KeychainError, ParameterError
 
-GAP_LIMIT = 20  # BIP-44 § Address gap limit
+GAP_LIMIT = 20
+"""Least lookahead, in indexes (BIP-44 § Address gap limit)."""
 LOOKAHEAD = 1_000
+"""Default lookahead, in indexes (our choice)."""
 MAX_LOOKAHEAD = 10_000_000
-MAX_WINDOW = 2 * MAX_LOOKAHEAD  # that a file may state
-MAX_INDEXES = 1 << 31  # BIP-32 § Extended keys: those that are not hardened
-_MAX_SCRIPT = 4_000_000  # bytes, of a block
-_MAX_NAME = 200_000  # characters; a descriptor of 999 keys has 150,000
+"""Largest lookahead, in indexes (our choice)."""
+MAX_WINDOW = 2 * MAX_LOOKAHEAD
+"""Largest window that a file may state, in indexes (our choice)."""
+MAX_INDEXES = 1 << 31
+"""Number of indexes of a ranged descriptor: the indexes that are not hardened (BIP-32 § Extended keys)."""
+_MAX_SCRIPT = 4_000_000
+"""Largest size of a script in bytes: the largest size of a block."""
+_MAX_NAME = 200_000
+"""Longest name in characters (our choice). A descriptor with 999 keys has 150,000."""
 
 
 @public
 class Keychain:
     """The scripts of one branch of a wallet, such as its receiving addresses, by index from 0.
 
-    The window are the indexes below `end`: their scripts are watched. It reaches at least `lookahead` beyond the last
-    one that was used, and never shrinks. An index is used once an output paid one of its scripts, whatever became of
-    that output.
+    The scripts of the indexes below `end`, the window, are watched. The window ends at least `lookahead` indexes after
+    the last used index, and it never shrinks. An index is used once an output has paid one of its scripts, even if the
+    output is spent or its block is disconnected later.
 
-    A keychain decides and keeps count; the WatchList that it is added to watches what it tells. It belongs to one list.
+    A keychain belongs to one WatchList, which watches its scripts.
     """
 
     def __init__(
@@ -39,34 +44,47 @@ class Keychain:
         size: int = MAX_INDEXES,
         descriptor: str | None = None,
     ) -> None:
-        """`size` is the number of its indexes, `descriptor` what it was made of, if that can be written to a file.
+        """Make a keychain with an empty window.
 
-        Raises ParameterError for an empty or unprintable name, and a lookahead below the gap limit, 20, or above
-        10,000,000.
+        Args:
+            name: Name within the watch list, 1 to 200,000 printable characters.
+            scripts_at: Function that returns the scriptPubKeys of an index. It must always return the same scripts.
+            label: Label of the scripts that have no label of their own.
+            lookahead: Number of indexes to watch after the last used one, from 20 (the gap limit) to 10,000,000.
+            size: Number of indexes.
+            descriptor: Descriptor from which a file or a database can restore the keychain, if there is one.
+
+        Raises:
+            ParameterError: The name or the lookahead is out of range.
         """
         if not name.strip() or not name.isprintable() or len(name) > _MAX_NAME:
             raise ParameterError(
-                f"the name of a keychain has 1 to {_MAX_NAME:,} printable characters, not {name[:80]!r}"
+                f"the name of a keychain is 1 to {_MAX_NAME:,} printable characters, not {name[:80]!r}"
             )
         if not GAP_LIMIT <= lookahead <= MAX_LOOKAHEAD:
             raise ParameterError(
                 f"a lookahead is from {GAP_LIMIT}, the gap limit, to {MAX_LOOKAHEAD:,}, not {lookahead}"
             )
         self.name = name
+        """Name within the watch list."""
         self.label = label
+        """Label of the scripts that have no label of their own. None if there is no label."""
         self.lookahead = lookahead
+        """Number of indexes to watch after the last used one."""
         self.size = size
+        """Number of indexes."""
         self.descriptor = descriptor
+        """The keychain's output descriptor. None if a function derives the scripts."""
         self.scripts_at = scripts_at
+        """Function that returns the scriptPubKeys of an index."""
+        self.is_dormant = False
+        """True if no function derives further scripts: the window cannot grow."""
         self._end = 0
         self._used: set[int] = set()
         self._last_used = -1
-        self._next = 0  # the lowest unused index
-        self._floor = 0  # the least end, which it had before
-        self.is_dormant = False  # whether nothing derives further scripts
-        self._known: tuple[
-            bytes, ...
-        ] = ()  # the scripts of the window's last index: derived again, they must be the same
+        self._next = 0  # no unused index is lower
+        self._floor = 0  # least end, from an earlier run
+        self._known: tuple[bytes, ...] = ()  # scripts of the window's last index, to notice a function that changed
 
     def __repr__(self) -> str:
         shown = self.name if len(self.name) <= 40 else f"{self.name[:24]}…{self.name[-15:]}"
@@ -74,84 +92,90 @@ class Keychain:
 
     @property
     def end(self) -> int:
-        """The number of indexes in the window: all below are watched."""
+        """The end of the window: the scripts of all lower indexes are watched."""
         return self._end
 
     @property
     def last_used(self) -> int:
-        """The highest index that was used; -1 for none."""
+        """The highest used index. It is -1 if no index is used."""
         return self._last_used
 
     @property
     def used(self) -> Collection[int]:
-        """The indexes that were used."""
+        """The used indexes."""
         return self._used
 
     @property
     def next_index(self) -> int | None:
-        """The lowest index that was never used; None if all of a fixed descriptor's are."""
+        """The lowest unused index. None if all indexes are used, as is possible with a fixed descriptor."""
         while self._next in self._used:
             self._next += 1
         return self._next if self._next < self.size else None
 
     @property
     def required(self) -> int:
-        """Where the window must end: `lookahead` beyond the last used index."""
+        """The required end of the window: `lookahead` indexes after the last used one."""
         return min(self.size, max(self._floor, self._last_used + 1 + self.lookahead))
 
     def use(self, index: int) -> bool:
-        """Note that an index of the window was used; whether the window must move now.
+        """Mark an index of the window as used. Returns True if the window must move now.
 
-        Raises ParameterError for another index.
+        Raises:
+            ParameterError: The index is not in the window.
         """
         if not 0 <= index < self._end:
             raise ParameterError(
-                f"index {index} is not in the window of keychain {self.name[:80]!r}, which has {self._end}"
+                f"index {index} is not in the window of keychain {self.name[:80]!r}, which ends at {self._end}"
             )
         self._used.add(index)
         self._last_used = max(self._last_used, index)
         return self._end < self.required
 
     def grow(self, margin: int = 0) -> list[tuple[bytes, ...]]:
-        """Move the window to where it must end, and `margin` further if it is short of that; the scripts of each index
-        that is new in it.
+        """Extend the window to its required end and `margin` indexes more. Returns the scripts of each new index.
 
-        Raises KeychainError if they cannot be derived; then nothing has changed.
+        Raises:
+            KeychainError: The scripts cannot be derived. The window is unchanged.
         """
         new = self.ahead(margin)
         self.move(new)
         return new
 
     def move(self, new: list[tuple[bytes, ...]]) -> None:
-        """Take the next indexes into the window, with the scripts that `ahead` gave for them."""
+        """Extend the window by the next indexes, whose scripts `ahead` returned."""
         if new:
             self._end, self._known = self._end + len(new), new[-1]
 
     def restore(self, more: list[tuple[bytes, ...]]) -> None:
-        """Take the next indexes into the window, with scripts that an earlier run derived."""
+        """Extend the window by the next indexes, whose scripts an earlier run derived."""
         self.move(more)
-        if more and len(more[-1]) > 1:  # in which order they were derived is not known
+        if more and len(more[-1]) > 1:  # the order in which they were derived is unknown
             self._known = ()
 
     def ahead(self, margin: int = 0) -> list[tuple[bytes, ...]]:
-        """What `grow` would give; nothing changes. Another thread may call it. Raises KeychainError."""
+        """Return the scripts that `grow` would return, and change nothing. Another thread may call this.
+
+        Raises:
+            KeychainError: The scripts cannot be derived.
+        """
         end = min(self.size, self.required + margin)
         if end <= self._end:
             return []
         if self._known and self._derived(self._end - 1) != self._known:
             raise KeychainError(
-                f"{self._shown}: the script of index {self._end - 1} is not what it was: a script must follow from its"
-                " index"
+                f"{self._shown}: the script of index {self._end - 1} has changed: the function must always return the"
+                " same script for an index"
             )
         new = [self._derived(index) for index in range(self._end, end)]
         self._check(new)
         return new
 
     def _check(self, new: list[tuple[bytes, ...]]) -> None:
-        """Raises KeychainError unless the scripts of new indexes are made of their indexes."""
+        """Raise KeychainError unless the scripts of new indexes depend on their indexes alone."""
         if self._derived(self._end) != new[0]:
             raise KeychainError(
-                f"{self._shown}: two different scripts for index {self._end}: a script must follow from its index"
+                f"{self._shown}: two different scripts for index {self._end}: the function must always return the same"
+                " script for an index"
             )
         if len(set(new)) < len(new):
             first: dict[tuple[bytes, ...], int] = {}
@@ -164,9 +188,11 @@ class Keychain:
         return f"keychain {self.name[:80]!r}"
 
     def scripts(self, index: int) -> tuple[bytes, ...]:
-        """The scriptPubKeys of an index, in the window or not.
+        """Derive the scriptPubKeys of an index, in the window or after it.
 
-        Raises KeychainError if they cannot be derived, ParameterError.
+        Raises:
+            KeychainError: The scripts cannot be derived.
+            ParameterError: There is no such index.
         """
         if not 0 <= index < self.size:
             raise ParameterError(f"{self._shown} has the indexes 0 to {self.size - 1}, not {index}")
@@ -177,29 +203,30 @@ class Keychain:
             scripts = self.scripts_at(index)
         except KeychainError:
             raise
-        except Exception as error:  # of the caller's own function, which may raise anything
+        except Exception as error:  # the caller's function may raise any error
             raise KeychainError(f"{self._shown}: {type(error).__name__} while deriving index {index}") from error
-        if not isinstance(scripts, tuple) or not scripts:  # of the keychain's maker
+        if not isinstance(scripts, tuple) or not scripts:
             raise KeychainError(
-                f"{self._shown}: index {index} gives {type(scripts).__name__}, not a scriptPubKey as bytes"
+                f"{self._shown}: index {index} gives {type(scripts).__name__}, expected a scriptPubKey as bytes"
             )
         for script in scripts:
             if not isinstance(script, bytes):
                 raise KeychainError(
-                    f"{self._shown}: index {index} gives {type(script).__name__}, not a scriptPubKey as bytes"
+                    f"{self._shown}: index {index} gives {type(script).__name__}, expected a scriptPubKey as bytes"
                 )
             if not 0 < len(script) <= _MAX_SCRIPT:
                 raise KeychainError(
-                    f"{self._shown}: index {index} gives {len(script)} bytes: a scriptPubKey has 1 to {_MAX_SCRIPT:,}"
+                    f"{self._shown}: index {index} gives {len(script):,} bytes, expected a scriptPubKey of 1 to"
+                    f" {_MAX_SCRIPT:,}"
                 )
         return scripts
 
     def state(self) -> tuple[object, ...]:
-        """What two equal keychains have in common."""
+        """Return the values that two equal keychains have in common."""
         return self.name, self.label, self.lookahead, self.size, self.descriptor, self._end, frozenset(self._used)
 
     def copy(self) -> Keychain:
-        """One with the same window, that derives in the same way."""
+        """Return an independent keychain with the same scripts, window and used indexes."""
         twin = Keychain(
             self.name,
             self.scripts_at,
@@ -213,18 +240,22 @@ class Keychain:
         return twin
 
     def reach(self, end: int) -> None:
-        """Let the next `grow` move the window at least to an end that it had before.
+        """Make the next `grow` extend the window at least to `end`, which it had in an earlier run.
 
-        Raises ParameterError for one beyond all bounds.
+        Raises:
+            ParameterError: `end` is out of range.
         """
         if not 0 <= end <= MAX_WINDOW:
-            raise ParameterError(f"a window ends at 0 to {MAX_WINDOW:,}, not {end}")
+            raise ParameterError(f"the end of a window is from 0 to {MAX_WINDOW:,}, not {end}")
         self._floor = max(self._floor, min(end, self.size))
 
 
 def all_used(name: str) -> str:
-    """Why a keychain has no next address that is watched: what no block has moves no window while a client runs."""
+    """Return the message for a keychain whose watched addresses are all used.
+
+    While a client runs, an unconfirmed payment does not move a window.
+    """
     return (
-        f"every address of keychain {name[:80]!r} that is watched was used, the last ones by payments that no block"
-        " has: there are more once a block has one of these, and at the next start"
+        f"all watched addresses of keychain {name[:80]!r} are used, the last ones by unconfirmed payments: there are"
+        " more when such a payment is confirmed, and at the next start"
     )

@@ -1,4 +1,4 @@
-"""Match, an output or input that concerns the wallet, and Completeness, how certain it is that no match is missing."""
+"""Match, an output or input of the wallet, and Completeness, the certainty that no match is missing."""
 
 from __future__ import annotations
 
@@ -12,65 +12,69 @@ from spvfilter.primitives import OutPoint, hash_to_hex
 
 @public
 class Completeness(StrEnum):
-    """How certain it is that no match is missing from a range of blocks."""
+    """The certainty that no match is missing from a range of blocks."""
 
     UNPROVEN = "unproven"
-    """From a BIP-37 peer, which can omit transactions unnoticed."""
+    """A BIP-37 peer searched the blocks. It can omit transactions, and the client cannot notice that."""
     ONE_PEER = "1 peer"
-    """By compact filters whose filter headers come from a single peer."""
+    """Compact filters were used, and only one peer confirmed their filter headers."""
     PROVEN = "proven"
-    """By compact filters on whose filter headers two peers of different network groups agree."""
+    """Compact filters were used, and two peers of different network groups confirmed their filter headers."""
 
 
 @public
 class MatchKind(StrEnum):
-    """`OUTPUT`: the transaction pays the wallet. `INPUT`: it spends from it."""
+    """The direction of a match."""
 
     OUTPUT = "output"
+    """An output pays the wallet."""
     INPUT = "input"
+    """An input spends an output of the wallet."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One output or input that concerns the wallet; its identity is (kind, txid, index).
+    """One output or input that concerns the wallet. Its identity is (kind, txid, index).
 
-    Matches are equal if all but completeness and fee is: these tell how the block was searched, which may be learned
-    later.
+    The comparison of two matches ignores `completeness` and `fee`: they depend on how the block was searched.
     """
 
     kind: MatchKind
+    """Payment to the wallet, or spend of one of its outputs."""
     txid: bytes
-    """32 bytes, wire order."""
+    """Transaction id, 32 bytes in wire order."""
     index: int
-    """Of the output or the input within its transaction."""
+    """Index of the output or the input in its transaction, from 0."""
     outpoint: OutPoint
-    """The output itself, or the spent output."""
+    """Outpoint of the output that pays the wallet or that is spent."""
     value: int | None
-    """Satoshi; None for the spend of an output that was never seen."""
+    """Value of the output in satoshi. None for a spend whose output was never seen."""
     script_pubkey: bytes | None
-    """Of the output; None if it was never seen."""
+    """Script of the output. None for a spend whose output was never seen."""
     address: str | None
-    """Of the scriptPubKey, if it has one."""
+    """Address of the script. None if the script is unknown or has no address."""
     label: str | None
+    """Label of the entry that matched, or of its keychain. None if there is no label."""
     block_hash: bytes | None
-    """None for an unconfirmed transaction."""
+    """Hash of the block, 32 bytes in wire order. None for an unconfirmed transaction."""
     height: int | None
-    time: int | None = (
-        None  # of the block, seconds since 1970; None without a block, or where its header is not at hand
-    )
+    """Height of the block. None for an unconfirmed transaction, or if the height is unknown."""
+    time: int | None = None
+    """Time in the block's header, in seconds since 1970. None without a block or without its header."""
     is_coinbase: bool = False
+    """True if the transaction is a coinbase."""
     completeness: Completeness | None = field(default=None, compare=False)
-    """Of its block; None without one, or if the caller gave it."""
+    """Completeness of the search of the block. None without a block, or if the caller supplied the block."""
     keychain: str | None = None
-    """The name of the keychain whose script it is."""
+    """Name of the keychain that has the script. None if no keychain has it."""
     keychain_index: int | None = None
-    """The index of the script there."""
+    """Index of the script in the keychain, from 0. None if no keychain has it."""
     fee: int | None = field(default=None, compare=False)
-    """Satoshi, of the transaction; known if the block was scanned with its undo record."""
+    """Fee of the transaction in satoshi. None unless the block was scanned with its undo record."""
 
     def __setstate__(self, state: list[object]) -> None:
-        """From a pickle, of a version without the last fields, too."""
+        """Restore a pickle. Pickles of older versions lack the last fields."""
         for name, value in zip_longest(_FIELDS, state, fillvalue=None):
             object.__setattr__(self, str(name), value if name != "is_coinbase" else bool(value))
 

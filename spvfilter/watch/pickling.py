@@ -1,4 +1,4 @@
-"""A watch list as a pickle: another process that unpickles it finds the same, with the same numbers of entries."""
+"""Pickles of watch lists. An unpickled list has the same entries under the same numbers."""
 
 from __future__ import annotations
 
@@ -11,24 +11,28 @@ from spvfilter.watch.keychain import Keychain
 from spvfilter.watch.windows import Places, Windows
 
 ScriptsAt = Callable[[int], tuple[bytes, ...]]
-KeychainState = tuple[str, ScriptsAt | None, str | None, int, int, str | None, int, list[int]]  # as `_state` makes it
+KeychainState = tuple[str, ScriptsAt | None, str | None, int, int, str | None, int, list[int]]
+"""Result of `_state`: name, function, label, lookahead, size, descriptor, end of the window, used indexes."""
 State = tuple[list[tuple[EntryKind, bytes]], dict[int, str], list[tuple[bytes, Coin]], list[KeychainState], Places]
 
 
 def state_of(table: WatchTable, labels: dict[int, str], windows: Windows) -> State:
-    """What a pickle has of a list besides its network."""
+    """Return the content of a list's pickle, without the network."""
     return list(table.entries()), labels, list(table.coins()), [_state(each) for each in windows], windows.places
 
 
 def _state(keychain: Keychain) -> KeychainState:
-    """A keychain, by its descriptor; else by the caller's function, which must be one that can be pickled."""
+    """Return the state of a keychain: with its descriptor, or with the caller's function, which must be picklable."""
     scripts_at = keychain.scripts_at if keychain.descriptor is None else None
     made = keychain.name, scripts_at, keychain.label, keychain.lookahead, keychain.size, keychain.descriptor
     return *made, keychain.end, sorted(keychain.used)
 
 
 def restored(network: Network, state: State) -> tuple[WatchTable, dict[int, str], Windows]:
-    """The parts of a list. Raises DescriptorError where it has descriptors and the extra `descriptors` is missing."""
+    """Restore the parts of a list.
+
+    Raises DescriptorError if the list has descriptors and the extra `descriptors` is not installed.
+    """
     entries, labels, coins, keychains, places = state
     table = WatchTable()
     for kind, value in entries:

@@ -270,11 +270,13 @@ async def test_an_address_that_is_not_watched_is_never_the_next_one(mode: str, t
                     await asyncio.sleep(0.01)
             for told in ("mine", None):
                 with pytest.raises(
-                    ParameterError, match="'mine' that is watched was used, the last ones by payments that no block has"
+                    ParameterError,
+                    match="all watched addresses of keychain 'mine' are used, the last ones by unconfirmed",
                 ):
                     client.watch.next_address(told)
                 with pytest.raises(
-                    ParameterError, match="'mine' that is watched was used, the last ones by payments that no block has"
+                    ParameterError,
+                    match="all watched addresses of keychain 'mine' are used, the last ones by unconfirmed",
                 ):
                     await client.next_address(told)
             node.regtest.mine()

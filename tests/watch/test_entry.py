@@ -48,7 +48,7 @@ def test_the_address_and_the_label_of_a_uri_are_taken(uri: str, label: str | Non
     [
         ("bitcoin:", "without an address"),
         ("bitcoin:?sp=sp1q", "without an address"),
-        (f"bitcoin:{ADDRESS}?req-somethingelse=50", "parameter req-"),
+        (f"bitcoin:{ADDRESS}?req-somethingelse=50", "unknown parameter, req-"),
         (f"bitcoin:{ADDRESS}?label=%FF", "not UTF-8"),
         (f"bitcoin:{ADDRESS}?label=a%0Ab", "control characters"),
         (f"bitcoin:{ADDRESS}?x={'0' * 5_000}", "at most 4,000"),
@@ -62,7 +62,7 @@ def test_what_is_no_usable_uri_is_refused(uri: str, cause: str) -> None:
 
 
 WORDS = [
-    (KEY, "a public key where an address is expected: in a watch list write pubkey: before it"),
+    (KEY, "a public key where an address is expected: give its address, or in a watch list write pubkey:"),
     ("04" + "ab" * 64, "a public key where an address is expected"),
     ("ab" * 32, "64 hex digits where an address is expected"),
     (WIF, "looks like a private key"),

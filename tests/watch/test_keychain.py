@@ -184,11 +184,11 @@ BAD: list[tuple[Callable[[int], Any], str]] = [
         lambda index: script_at(100 // (index - 7)) if index == 7 else script_at(index),
         "ZeroDivisionError while deriving index 7",
     ),
-    (lambda index: None, "index 0 gives NoneType, not a scriptPubKey as bytes"),
-    (lambda index: script_at(index).hex(), "index 0 gives str, not a scriptPubKey as bytes"),
-    (lambda index: (script_at(index),), "index 0 gives tuple, not a scriptPubKey as bytes"),
+    (lambda index: None, "index 0 gives NoneType, expected a scriptPubKey as bytes"),
+    (lambda index: script_at(index).hex(), "index 0 gives str, expected a scriptPubKey as bytes"),
+    (lambda index: (script_at(index),), "index 0 gives tuple, expected a scriptPubKey as bytes"),
     (lambda index: script_at(index) if index < 9 else None, "index 9 gives NoneType"),
-    (lambda index: b"", "index 0 gives 0 bytes: a scriptPubKey has 1 to 4,000,000"),
+    (lambda index: b"", "index 0 gives 0 bytes, expected a scriptPubKey of 1 to 4,000,000"),
     (lambda index: bytes(4_000_001), "index 0 gives 4000001 bytes"),
     (lambda index: NOWHERE, "the same script for the indexes 0 and 1"),
     (lambda index: script_at(index % 5), "the same script for the indexes 0 and 5"),
@@ -212,7 +212,7 @@ def test_a_function_that_changes_its_mind_later_is_noticed() -> None:
     watch = WatchList(REGTEST)
     watch.add_keychain("mine", lambda index: script_at(index + shift), lookahead=GAP_LIMIT)
     shift = 1
-    with pytest.raises(KeychainError, match="the script of index 19 is not what it was"):
+    with pytest.raises(KeychainError, match="the script of index 19 has changed"):
         watch.match_tx(pays(10))
     shift = 0
     assert len(watch.match_tx(pays(10))) == 1
@@ -279,7 +279,7 @@ def test_a_file_may_not_state_an_endless_window(tmp_path: Path) -> None:
         f"keychain:5:10:raw({'51' * 5})",
     ):
         path.write_text(line + "\n")
-        with pytest.raises(WatchFileError, match=r"a window ends at|two whole numbers|a lookahead is from"):
+        with pytest.raises(WatchFileError, match=r"the end of a window is from|two whole numbers|a lookahead is from"):
             WatchList.load(path, MAINNET)
 
 
