@@ -1,17 +1,22 @@
-"""The text file format of a watch list: one entry per line, to be read and written by people and programs.
+"""The text file format of a watch list: one entry per line, for people and programs.
 
-    # a comment; blank lines are skipped 1BoatSLRHtKNngkdXEeobR76b53LETtpyT
-    bc1qar0srrr7xfkvy5l643lydnw9re59gtzzwf5mdq,savings, the label is everything after the first comma
-    script:76a914…88ac,label            a whole scriptPubKey in hex pubkey:02…,label                    a public key in
-    hex data:HEX,label                      a data element wpkh(xpub…/<0;1>/*)#checksum,label  an output descriptor; the
-    label is everything after the comma behind it zpub…,label                         an extended public key whose
-    prefix names a script type: ypub, zpub, upub, vpub keychain:END:LOOKAHEAD:DESCRIPTOR   a descriptor whose window has
-    reached index END before bitcoin:ADDRESS?label=…             a URI (BIP-21), of which the address counts, and its
-    label where the line has none outpoint:TXID:INDEX,label           an outpoint, txid in display order
-    outpoint:TXID:INDEX:VALUE:SCRIPT    an outpoint with its value (satoshi) and scriptPubKey; either may be empty
+| line | meaning |
+|---|---|
+| `# text` | a comment; blank lines are skipped, too |
+| `1BoatSLRHtKNngkdXEeobR76b53LETtpyT` | an address |
+| `ADDRESS,savings, old` | an address with a label: the text after the first comma |
+| `script:HEX,LABEL` | a scriptPubKey |
+| `pubkey:HEX,LABEL` | a public key |
+| `data:HEX,LABEL` | a data element |
+| `wpkh(xpub…/<0;1>/*)#CHECKSUM,LABEL` | an output descriptor; the label follows the comma after the descriptor |
+| `zpub…,LABEL` | an extended public key whose prefix names a script type: ypub, zpub, upub, vpub |
+| `keychain:END:LOOKAHEAD:DESCRIPTOR` | a descriptor whose window ended at index END when the file was written |
+| `bitcoin:ADDRESS?label=TEXT` | a URI (BIP-21): its address, and its label if the line has no label |
+| `outpoint:TXID:INDEX,LABEL` | an outpoint, with the txid in display order |
+| `outpoint:TXID:INDEX:VALUE:SCRIPT` | an outpoint with its value (satoshi) and scriptPubKey; either may be empty |
 
-Of a keychain without a descriptor the scripts are written. UTF-8, with or without a byte order mark; lines end in LF or
-CRLF.
+For a keychain without a descriptor, the file has its scripts. The file is UTF-8, with or without a byte order mark, and
+its lines end in LF or CRLF. Without a label, ` #` starts a comment.
 """
 
 from __future__ import annotations
@@ -36,13 +41,16 @@ if TYPE_CHECKING:
 else:
     pathlib = deferred("pathlib")
 
-_CHUNK = 1 << 20  # bytes per read
-_TEXT = bytes({*b"\t\n\r", *range(32, 256)})  # bytes that a text in UTF-8 or another character set may have
-_MAX_LINE = 8_100_000  # bytes; a scriptPubKey has at most 4,000,000 bytes, a block's size, with two digits each
+_CHUNK = 1 << 20
+"""Number of bytes of one read."""
+_TEXT = bytes({*b"\t\n\r", *range(32, 256)})
+"""The bytes that text may have, in UTF-8 or another character set."""
+_MAX_LINE = 8_100_000
+"""Longest line in bytes: a scriptPubKey of 4,000,000 bytes (a block's size) has two hex digits for each byte."""
 
 
 class Sink(entries.Sink, Protocol):
-    """A receiver of entries, such as a WatchList. Every method raises ParameterError for an entry that it refuses."""
+    """A receiver of entries, such as a WatchList. Each method raises ParameterError for an invalid entry."""
 
     def add_script(self, script_pubkey: bytes, label: str | None = None) -> None: ...
     def add_pubkey(self, pubkey: bytes, label: str | None = None) -> None: ...
@@ -75,23 +83,23 @@ class Source(Protocol):
 
 
 def load(watch: Sink, path: str | os.PathLike[str]) -> None:
-    """Add the entries of the file at `path`. Raises WatchFileError, OSError."""
+    """Add the entries of the file at `path` to `watch`. Raises WatchFileError, OSError."""
     path = pathlib.Path(path)
     with path.open("rb") as file:
         read_into(watch, file, str(path))
 
 
 def read_into(watch: Sink, file: BinaryIO, name: str) -> None:
-    """Add every line of the file to `watch`; `name` is the file's name in errors.
+    """Add every line of the file to `watch`. `name` is the file's name in errors.
 
     Raises WatchFileError, which lists all invalid lines, and OSError if the file cannot be read.
     """
     problems: list[tuple[int, str]] = []
-    late: list[tuple[int, str, str | None]] = []  # outpoints, which may come before the scripts that they refer to
+    late: list[tuple[int, str, str | None]] = []  # outpoints: their lines may precede those of their scripts
     for number, line in _other_lines(watch, file, name):
         try:
             if len(line) > _MAX_LINE:
-                raise ParameterError(f"the line has more than {_MAX_LINE} bytes")
+                raise ParameterError(f"the line has more than {_MAX_LINE:,} bytes")
             text = _text(line, number)
             if not text:
                 continue
@@ -112,11 +120,10 @@ def read_into(watch: Sink, file: BinaryIO, name: str) -> None:
 
 
 def _other_lines(watch: Sink, file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines, numbered from 1, that the kernel's fast path for addresses does not handle; it adds the others
-    to `watch`, in order.
+    """Add the addresses that the kernel's fast path reads, and yield the other lines with their numbers, from 1.
 
-    A line longer than _MAX_LINE is cut, to at least one byte more than that. Raises WatchFileError for a file that is
-    no text.
+    A line that is longer than _MAX_LINE is cut after that length, but not before one byte more. Raises WatchFileError
+    if the file is not text.
     """
     chunk, at, number = b"", 0, 1
     while True:
@@ -140,21 +147,19 @@ def _other_lines(watch: Sink, file: BinaryIO, name: str) -> Iterator[tuple[int, 
 
 
 def _no_text(start: bytes) -> str | None:
-    """What the start of a file shows it to be, if that is no text in UTF-8, and what to do; None for what may be
-    one.
-    """
+    """Return an error message if the start of a file shows that it is not text in UTF-8, else None."""
     head = start[:4096]
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or (len(head) >= 8 and (any(head[::2]) != any(head[1::2]))):
         return "this file is UTF-16: save it as UTF-8"
     if start.startswith(b"SQLite format 3\0"):
-        return "this is a database (SQLite), not a watch list: a wallet's database of spvfilter is given with --db"
+        return "this is an SQLite database, not a watch list: give a wallet's database with --db"
     if len(head.translate(None, _TEXT)) > max(8, len(head) // 10):
-        return "this is a binary file, not a watch list: a text of one entry per line"
+        return "this is a binary file, not a watch list: expected text with one entry per line"
     return None
 
 
 def _text(line: bytes, number: int) -> str:
-    """The line without its line end; "" for a comment or a blank line."""
+    """Return a line as text, without white space around it. It is empty for a comment."""
     try:
         text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
     except UnicodeDecodeError as error:
@@ -163,6 +168,7 @@ def _text(line: bytes, number: int) -> str:
 
 
 def _split(text: str) -> tuple[str, str | None]:
+    """Split a line into entry and label."""
     at = _end_of_descriptor(text)
     entry, comma, label = text[at:].partition(",")
     entry = text[:at] + entry
@@ -172,9 +178,7 @@ def _split(text: str) -> tuple[str, str | None]:
 
 
 def _end_of_descriptor(text: str) -> int:
-    """The place behind the last bracket of the descriptor that a line has, which may contain commas; 0 if it has
-    none.
-    """
+    """Return the offset of the end of a line's descriptor, which may contain commas; 0 if it has no descriptor."""
     start = len(text) - len(text.split(":", 3)[-1]) if text.startswith("keychain:") else 0
     if not is_descriptor(text[start:]):
         return 0
@@ -187,7 +191,7 @@ def _end_of_descriptor(text: str) -> int:
 
 
 def add(watch: Sink, entry: str, label: str | None = None) -> None:
-    """Add one entry as a line of the file has it, without its label. Raises ParameterError."""
+    """Add one entry in the form that a line of the file has before its label. Raises ParameterError."""
     if entry.startswith("outpoint:"):
         _add_outpoint(watch, entry, label)
     else:
@@ -209,8 +213,8 @@ def _add(watch: Sink, entry: str, label: str | None) -> None:
     else:
         raise ParameterError(
             entries.explained(entry)
-            or "unknown kind of entry before the colon: use script, pubkey, data, outpoint or keychain, or a plain "
-            "address or descriptor"
+            or "unknown kind of entry before the colon: expected script, pubkey, data, outpoint or keychain, or an "
+            "address or a descriptor"
         )
 
 
@@ -218,7 +222,7 @@ def _add_keychain(watch: Sink, rest: str, label: str | None) -> None:
     end, _, more = rest.partition(":")
     lookahead, _, text = more.partition(":")
     if not all(number.isascii() and number.isdigit() and len(number) < 10 for number in (end, lookahead)):
-        raise ParameterError("a saved keychain is keychain:END:LOOKAHEAD:DESCRIPTOR, with two whole numbers")
+        raise ParameterError("expected keychain:END:LOOKAHEAD:DESCRIPTOR with two whole numbers")
     watch.add_saved_keychain(text, label, int(end), int(lookahead))
 
 
@@ -226,21 +230,21 @@ def _add_outpoint(watch: Sink, entry: str, label: str | None) -> None:
     parts = entry.split(":")
     if len(parts) not in (3, 5):
         raise ParameterError(
-            f"an outpoint is outpoint:TXID:INDEX or outpoint:TXID:INDEX:VALUE:SCRIPT, not {len(parts)} parts"
+            f"expected outpoint:TXID:INDEX or outpoint:TXID:INDEX:VALUE:SCRIPT, not {len(parts)} parts"
         )
     value, script = None, None
     if len(parts) == 5:
         if parts[3] and not (parts[3].isascii() and parts[3].isdigit() and len(parts[3]) < 20):
-            raise ParameterError("a value is a whole number of satoshi below 2^63")
+            raise ParameterError("the value of an outpoint is a whole number of satoshi below 2^63")
         value = int(parts[3]) if parts[3] else None
         script = _hex(parts[4]) if parts[4] else None
     watch.add_outpoint(OutPoint.from_text(f"{parts[1]}:{parts[2]}"), label, value=value, script_pubkey=script)
 
 
 def _hex(text: str) -> bytes:
-    """The bytes of a hex string.
+    """Return the bytes of a hex string.
 
-    Raises ParameterError without repeating the text: people paste private keys into the wrong places.
+    Raises ParameterError, which does not repeat the text: people paste private keys into wrong places.
     """
     try:
         return bytes.fromhex(text)
@@ -256,7 +260,7 @@ def write(watch: Source, path: str | os.PathLike[str]) -> None:
 
 
 def _lines(watch: Source) -> Iterator[str]:
-    # keychains and keys first: reading them labels their scripts, and a script's own line then sets its own label
+    # keychains and keys come first: they label their scripts, and the line of a script then replaces its label
     for keychain in watch.keychains:
         if keychain.descriptor is not None:
             tail = f",{keychain.label}" if keychain.label else ""
@@ -276,12 +280,12 @@ def _lines(watch: Source) -> Iterator[str]:
             case EntryKind.DATA:
                 yield f"data:{value.hex()}{tail}"
             case EntryKind.OUTPOINT:
-                pass  # written below, with its value and script
+                pass  # written below with its value and script
     labels = {value: label for kind, value, label in watch.entries() if kind == EntryKind.OUTPOINT}
     for point, coin in watch.table.coins():
         known = ""
         if point in labels and not labels[point] and coin.script and coin.script in watch:
-            # added by hand: the next line alone would read as learned through its script
+            # the user added this outpoint: without this line, the next one would read as a learned outpoint
             yield f"outpoint:{OutPoint.parse(point)}"
         if coin.value != NO_VALUE or coin.script is not None:
             known = f":{'' if coin.value == NO_VALUE else coin.value}:{(coin.script or b'').hex()}"

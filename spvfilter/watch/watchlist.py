@@ -1,6 +1,4 @@
-"""WatchList: the addresses, scripts, keys, data and outpoints that a wallet wants, with exact matching of transactions
-and blocks.
-"""
+"""WatchList: addresses, scripts, keys, data and outpoints to watch, and exact matching of transactions and blocks."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ from spvfilter.watch.pickling import State, restored, state_of
 from spvfilter.watch.windows import Windows
 
 _INPUT, _OUTPUT = MatchKind.INPUT, MatchKind.OUTPUT
-_NOWHERE = -1  # instead of a position
+_NOWHERE = -1  # a position that no transaction has
 
 
 def _address_and_label(item: object, at: int) -> tuple[str, str | None]:
@@ -45,26 +43,29 @@ def _address_and_label(item: object, at: int) -> tuple[str, str | None]:
 
 @public
 class WatchList:
-    """Addresses, scripts, public keys, data elements and outpoints, each with an optional label.
+    """Addresses, scripts, public keys, data elements and outpoints to watch, each with an optional label.
 
-    | entry | what matches it exactly | BIP-37 | BIP-158 |
+    | entry | exact matches | found by BIP-37 | found by BIP-158 |
     |---|---|---|---|
-    | address, scriptPubKey | outputs with this script; their spends | by the longest push (refused if none) | yes |
-    | public key | P2PK, P2PKH, P2WPKH, P2SH-P2WPKH, bare multisig outputs; their spends | yes | all but multisig |
-    | data element | any push of it, in outputs (and their spends) and in scriptSigs | yes | no |
+    | address, scriptPubKey | outputs with this script, and their spends | if the script pushes data | yes |
+    | public key | P2PK, P2PKH, P2WPKH, P2SH-P2WPKH and bare multisig outputs, their spends | yes | not bare multisig |
+    | data element | outputs that push it, and their spends; inputs whose scriptSig pushes it | yes | no |
     | outpoint | its spend | yes | if its script is known |
-    | descriptor, keychain | as scriptPubKeys, those in its window | yes | yes |
+    | descriptor, keychain | outputs with the scripts in its window, and their spends | yes | yes |
 
-    When an output matches, the list learns its outpoint, so that the spend matches too. Outpoints are never forgotten:
-    after a reorganisation they may be spent again. An output or input yields one match, by the first of: outpoint,
-    script, multisig key, data. BIP-37 finds a spend by outpoint only: see `bloom_elements`.
+    If an output matches, the list learns its outpoint, so that the spend matches too. It keeps outpoints for ever,
+    because a reorganization may disconnect a spend. An output or input yields one match, by the first of: outpoint,
+    script, multisig key, data.
 
-    Watching a public key puts the key *and* its hashes into a BIP-37 filter, which tells a peer that they belong
-    together; watch addresses instead if that matters. A list is not safe to change from several threads at once. While
-    a LightClient runs with it, nothing can be added to it: WatchListInUseError.
+    A public key puts the key and its hashes into a BIP-37 filter, so a peer can link them. Watch its addresses to avoid
+    that. Do not change a list in several threads at once. While a LightClient runs with a list, nothing can be added:
+    WatchListInUseError. A label has no control characters, line ends or surrogates.
 
-    Raises ParameterError for an unknown network. A label has no control characters, line ends or surrogates, else
-    ParameterError.
+    Args:
+        network: The network, or its name.
+
+    Raises:
+        ParameterError: The network is unknown, or a label is invalid.
     """
 
     def __init__(self, network: Network | str = MAINNET) -> None:
@@ -72,13 +73,24 @@ class WatchList:
         self._table = WatchTable()
         self._labels: dict[int, str] = {}
         self._windows = Windows(self._table)
-        self._holders = 0  # running clients
+        self._holders = 0  # number of running clients that use the list
 
     @classmethod
     def from_addresses(
         cls, addresses: Iterable[str | tuple[str, str | None]], network: Network | str = MAINNET
     ) -> WatchList:
-        """A list of addresses or of (address, label) pairs. Raises AddressError for the first invalid one."""
+        """Make a list of addresses.
+
+        Args:
+            addresses: Addresses or pairs (address, label).
+            network: The network of the addresses, or its name.
+
+        Raises:
+            AddressError: An address is invalid. The error is that of the first invalid address.
+            WrongNetworkError: An address is of another network.
+            ParameterError: A label or the name of the network is invalid.
+            TypeError: `addresses` is no iterable of addresses and pairs.
+        """
         if isinstance(addresses, str):
             raise TypeError("addresses: expected an iterable of addresses, not one string")
         if isinstance(addresses, (bytes, bytearray, memoryview)) or not isinstance(addresses, Iterable):
@@ -94,30 +106,47 @@ class WatchList:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], network: Network | str = MAINNET) -> WatchList:
-        """Read a list from a text file with one entry per line (spvfilter.watch.textfile describes the format).
+        """Read a list from a text file with one entry per line. The formats page describes it.
 
-        Raises WatchFileError, which lists every invalid line with its number and cause, and OSError.
+        Args:
+            path: Path of the file.
+            network: The network of the entries, or its name.
+
+        Raises:
+            WatchFileError: Lines are invalid. The error lists each with its number and cause.
+            ParameterError: The name of the network is unknown.
+            OSError: The file cannot be read.
         """
         watch = cls(network)
         textfile.load(watch, path)
         return watch
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all entries and outpoints, including learned ones, to a file of mode 0600 that atomically replaces
-        `path`.
+        """Write all entries and outpoints, including learned ones, to a text file.
+
+        A new file of mode 0600 atomically replaces `path`.
         """
         textfile.write(self, path)
 
     def add_address(self, address: str, label: str | None = None) -> None:
-        """Watch an address of the list's network.
+        """Watch an address.
 
-        Raises WatchListInUseError, AddressError, WrongNetworkError, ParameterError for an invalid label.
+        Raises:
+            AddressError: The address is invalid.
+            WrongNetworkError: The address is of another network.
+            ParameterError: The label is invalid.
+            WatchListInUseError: A running client uses the list.
         """
         self._check_free()
         self.add_script(address_to_script(address, self.network), label)
 
     def add_script(self, script_pubkey: bytes, label: str | None = None) -> None:
-        """Watch a scriptPubKey. Raises WatchListInUseError, ParameterError for an empty one."""
+        """Watch a scriptPubKey.
+
+        Raises:
+            ParameterError: The script is empty, or the label is invalid.
+            WatchListInUseError: A running client uses the list.
+        """
         self._check_free()
         script = to_bytes(script_pubkey)
         if not script:
@@ -127,10 +156,17 @@ class WatchList:
         self._label(self._table.add(EntryKind.SCRIPT, script), label)
 
     def add_pubkey(self, pubkey: bytes, label: str | None = None) -> None:
-        """Watch a public key in every script that a wallet derives from it; the table of the class lists them.
+        """Watch the scripts of a public key: P2PK, P2PKH, P2WPKH, P2SH-P2WPKH and bare multisig.
 
-        P2TR is not among them, because its key is tweaked: watch the address. Raises WatchListInUseError,
-        ParameterError unless the key has 33 bytes starting with 02 or 03, or 65 bytes starting with 04, 06 or 07.
+        P2TR outputs do not match, because their key is tweaked: watch the address instead.
+
+        Args:
+            pubkey: 33 bytes that start with 02 or 03, or 65 bytes that start with 04, 06 or 07.
+            label: Label of the matches.
+
+        Raises:
+            ParameterError: This is no public key, or the label is invalid.
+            WatchListInUseError: A running client uses the list.
         """
         self._check_free()
         key = to_bytes(pubkey)
@@ -143,9 +179,11 @@ class WatchList:
         self._label(self._table.add(EntryKind.MULTISIG_KEY, key), label)
 
     def add_data(self, data: bytes, label: str | None = None) -> None:
-        """Watch for any push of exactly these bytes.
+        """Watch for pushes of exactly these bytes, 1 to 520.
 
-        Raises WatchListInUseError, ParameterError unless there are 1 to 520.
+        Raises:
+            ParameterError: The number of bytes is out of range, or the label is invalid.
+            WatchListInUseError: A running client uses the list.
         """
         self._check_free()
         element = to_bytes(data)
@@ -161,17 +199,25 @@ class WatchList:
         value: int | None = None,
         script_pubkey: bytes | None = None,
     ) -> None:
-        """Watch for the spend of an outpoint, given as OutPoint or as `TXID:INDEX` (txid in display order); `value` is
-        in satoshi.
+        """Watch for the spend of an outpoint.
 
-        If the list watches `script_pubkey`, or has already learned the outpoint, the outpoint belongs to that entry and
-        shares its label, unless `label` is given. Raises WatchListInUseError, ParameterError for an invalid outpoint,
-        value or label.
+        If the list watches `script_pubkey` or has learned the outpoint already, the outpoint belongs to that entry and
+        has its label, unless `label` is given.
+
+        Args:
+            outpoint: An OutPoint, or text `TXID:INDEX` with the txid in display order.
+            label: Label of the spend.
+            value: Value of the output in satoshi, if known.
+            script_pubkey: Script of the output, if known.
+
+        Raises:
+            ParameterError: An argument is invalid.
+            WatchListInUseError: A running client uses the list.
         """
         self._check_free()
         point = OutPoint.from_text(outpoint) if isinstance(outpoint, str) else outpoint
         if value is not None and not 0 <= value < 1 << 63:
-            raise ParameterError(f"value out of range: {value}")
+            raise ParameterError(f"value is from 0 to 2^63 - 1 satoshi, not {value}")
         known = self._table.coin(bytes(point))
         entry = known.entry if known else self._table.match_script(script_pubkey) if script_pubkey else NO_ENTRY
         if entry == NO_ENTRY or label is not None:
@@ -182,13 +228,25 @@ class WatchList:
             self._windows.use_script(script_pubkey)
 
     def add_descriptor(self, text: str, label: str | None = None, *, lookahead: int = LOOKAHEAD) -> list[Keychain]:
-        """Watch an output descriptor (BIP-380 ff.; extra `descriptors`); its keychains, two for a multipath such as
-        `<0;1>`.
+        """Watch an output descriptor (BIP-380 ff.). It needs the extra `descriptors`.
 
-        Extended public keys whose prefix names a script type (ypub, zpub, upub, vpub) stand for their receiving and
-        change addresses. One that is watched already keeps its uses. Private keys are refused, and no error repeats
-        them. Raises DescriptorError for what cannot be watched, WrongNetworkError for keys of another network,
-        WatchListInUseError, ParameterError.
+        A keychain that the list has already keeps its used indexes. Private keys are refused, and no error repeats
+        them.
+
+        Args:
+            text: A descriptor, or an extended public key whose prefix names a script type: ypub, zpub, upub or vpub.
+                It stands for its receiving and change addresses.
+            label: Label of the keychains.
+            lookahead: Number of indexes to watch after the last used one, from 20 to 10,000,000.
+
+        Returns:
+            The keychains: one for each path of a multipath such as `<0;1>`.
+
+        Raises:
+            DescriptorError: The text cannot be watched, or the extra is missing.
+            WrongNetworkError: A key or address is of another network.
+            ParameterError: The label or the lookahead is invalid.
+            WatchListInUseError: A running client uses the list.
         """
         self._check_free()
         found = [
@@ -200,23 +258,31 @@ class WatchList:
     def add_keychain(
         self, name: str, script_at: Callable[[int], bytes], label: str | None = None, *, lookahead: int = LOOKAHEAD
     ) -> Keychain:
-        """Watch the scripts that a wallet derives by itself:
+        """Watch scripts that a function derives.
 
-        `script_at(index)` is the scriptPubKey of an index from 0, always the same.
+        A text file does not store the function. After `load`, add the keychain again; it has the used indexes of the
+        file.
 
-        A list that is loaded from a file does not know the function: add the keychain again, and it has the uses that
-        the file tells. Raises KeychainError if `script_at` fails or gives what is no scriptPubKey, WatchListInUseError,
-        ParameterError for a name that is taken.
+        Args:
+            name: Name of the keychain; the list has no other keychain of this name.
+            script_at: Function that returns the scriptPubKey of an index from 0. It must always return the same script.
+            label: Label of the keychain.
+            lookahead: Number of indexes to watch after the last used one, from 20 to 10,000,000.
+
+        Raises:
+            KeychainError: `script_at` fails or returns no scriptPubKey.
+            ParameterError: The name is taken, or an argument is invalid.
+            WatchListInUseError: A running client uses the list.
         """
         self._check_free()
         if self._windows.get(name) is not None:
-            raise ParameterError(f"the watch list has a keychain {name[:80]!r} already")
+            raise ParameterError(f"the watch list already has a keychain {name[:80]!r}")
         return self._add_keychain(Keychain(name, partial(single_script, script_at), label=label, lookahead=lookahead))
 
     def _add_keychain(self, keychain: Keychain, end: int = 0) -> Keychain:
         """Watch a keychain, at least up to index `end`.
 
-        One that is watched already takes a new label and a larger lookahead.
+        If the list has the keychain already, its label is replaced and its lookahead may only grow.
         """
         keychain.label = checked_label(keychain.label)
         keychain.reach(end)
@@ -231,9 +297,18 @@ class WatchList:
         return known
 
     def add_saved_keychain(self, text: str, label: str | None, end: int, lookahead: int) -> None:
-        """Watch a descriptor with the window of a saved list.
+        """Watch a descriptor of a saved list.
 
-        Raises WatchListInUseError, DescriptorError, ParameterError.
+        Args:
+            text: The descriptor.
+            label: Label of the keychains.
+            end: End of the window in the saved list.
+            lookahead: Number of indexes to watch after the last used one.
+
+        Raises:
+            DescriptorError: The text cannot be watched, or the extra `descriptors` is missing.
+            ParameterError: An argument is invalid.
+            WatchListInUseError: A running client uses the list.
         """
         self._check_free()
         for each in parse_descriptor(text, self.network):
@@ -243,24 +318,32 @@ class WatchList:
             self._add_keychain(keychain, end)
 
     def keychain_of(self, entry: int) -> tuple[Keychain, int] | None:
-        """The keychain of the entry with this number in the table, and the index there."""
+        """Return the keychain and the index of the entry with this number. None if no keychain has it."""
         return self._windows.at(entry)
 
     @property
     def keychains(self) -> tuple[Keychain, ...]:
-        """The keychains, in the order they were added."""
+        """The keychains, in the order in which they were added."""
         return tuple(self._windows)
 
     def next_address(self, keychain: str | None = None) -> str:
-        """The address of the lowest index that was never used, of the keychain with this name, by default the first.
+        """Return the address of the lowest unused index of a keychain.
 
-        Raises ParameterError for an unknown keychain, one whose indexes are all used, and one whose scripts have no
-        address.
+        Args:
+            keychain: Name of the keychain; by default the first one.
+
+        Raises:
+            ParameterError: There is no such keychain, all its indexes are used, or its scripts have no address.
         """
         return self._windows.next_address(keychain, self.network)
 
     def is_used(self, address: str) -> bool:
-        """Whether an output that pays this address was found. Raises AddressError, WrongNetworkError."""
+        """Return True if an output that pays this address was found.
+
+        Raises:
+            AddressError: The address is invalid.
+            WrongNetworkError: The address is of another network.
+        """
         script = address_to_script(address, self.network)
         place = self._windows.at(self._table.find(EntryKind.SCRIPT, script))
         return (place is not None and place[1] in place[0].used) or any(
@@ -268,17 +351,22 @@ class WatchList:
         )
 
     def advance(self, hits: Iterable[Hit] | None = None) -> list[bytes]:
-        """Note the use of keychains' scripts by hits, by default by the outpoints that the list knows, and let the
-        windows move.
+        """Mark the indexes of keychains as used, and move the windows. `accept` does this too.
 
-        Returns the scripts that are watched now and were not before: blocks that were searched without them are to be
-        searched again. `accept` does the same. While a LightClient runs with the list no window moves: where one must,
-        WatchListInUseError, with the uses noted. Raises KeychainError.
+        Args:
+            hits: Hits in the scripts of keychains; by default the outpoints that the list knows.
+
+        Returns:
+            The scripts that are newly watched. Blocks that were searched without them must be searched again.
+
+        Raises:
+            KeychainError: Scripts cannot be derived.
+            WatchListInUseError: A window must move, but a running client uses the list. The used indexes are marked.
         """
         if self._holders:
             if self._windows.note(hits):
                 raise WatchListInUseError(
-                    "a running client uses this watch list, and a window of it must move: match with a copy of the list"
+                    "a keychain's window must move, but a running client uses this watch list: match with a copy of it"
                 )
             return []
         return self._windows.take_coins() if hits is None else self._windows.use(hits)
@@ -289,30 +377,49 @@ class WatchList:
         return self._windows
 
     def widen(self, margin: int | None = None, settled: Collection[str] = ()) -> list[bytes]:
-        """Watch further scripts of every keychain, `margin` beyond its window, by default its lookahead; those that
-        were not watched.
+        """Extend the windows of all keychains beyond their required ends.
 
-        As long as no use moves a window beyond them, nothing needs to be searched again: keychains whose names are
-        `settled` gain them only if they must move. Raises WatchListInUseError, KeychainError.
+        Later uses then move the windows less often, so fewer blocks are searched again.
+
+        Args:
+            margin: Number of further indexes; by default the lookahead of each keychain.
+            settled: Names of keychains whose windows are extended only if they must move.
+
+        Returns:
+            The scripts that are newly watched.
+
+        Raises:
+            KeychainError: Scripts cannot be derived.
+            WatchListInUseError: A running client uses the list.
         """
         self._check_free()
         return self._windows.widen(margin, settled)
 
     def forget_outpoints(self, outpoints: Iterable[bytes]) -> None:
-        """Stop watching learned outpoints (36 bytes each); those that are entries stay.
+        """Stop watching learned outpoints. Outpoints that were added as entries stay. It takes as long as a copy.
 
-        It takes as long as a copy of the list.
+        Args:
+            outpoints: The outpoints, 36 bytes each.
 
-        Raises ParameterError for an outpoint that does not have 36 bytes.
+        Raises:
+            ParameterError: An outpoint does not have 36 bytes.
         """
         self._table = self._table.without(outpoints)
         self._windows.move_to(self._table)
 
     def add_address_lines(self, chunk: bytes, at: int) -> tuple[int, int]:
-        """Add the addresses in the lines of a file, from byte `at` of `chunk` up to the first line that the kernel's
-        fast path leaves.
+        """Add addresses from the lines of a text file, up to the first line that the kernel's fast path cannot read.
 
-        Returns the numbers of bytes and lines taken. Raises WatchListInUseError, ParameterError for an invalid label.
+        Args:
+            chunk: Bytes of the file.
+            at: Offset of the first line in `chunk`.
+
+        Returns:
+            The number of bytes and the number of lines that were read.
+
+        Raises:
+            ParameterError: A label is invalid.
+            WatchListInUseError: A running client uses the list.
         """
         self._check_free()
         network = self.network
@@ -328,20 +435,20 @@ class WatchList:
             self._labels[entry] = label
 
     def __len__(self) -> int:
-        """The number of entries; learned outpoints are not counted."""
+        """Return the number of entries, without learned outpoints."""
         return len(self._table)
 
     def __contains__(self, script_pubkey: bytes) -> bool:
-        """Whether an output with this scriptPubKey would match."""
+        """Return True if an output with this scriptPubKey matches."""
         return self._table.match_script(script_pubkey) != NO_ENTRY
 
     def __eq__(self, other: object) -> bool:
-        """Whether network, entries, labels and outpoints are equal, in any order."""
+        """Return True if network, entries, labels and outpoints are equal, in any order."""
         if not isinstance(other, WatchList):
             return NotImplemented
         return self.network == other.network and self._contents() == other._contents()
 
-    __hash__ = None  # type: ignore[assignment]  # a WatchList changes
+    __hash__ = None  # type: ignore[assignment]  # a watch list is mutable
 
     def _contents(self) -> tuple[object, object, object]:
         named = {self._table.entry(entry): label for entry, label in self._labels.items()}
@@ -353,14 +460,15 @@ class WatchList:
         return f"<WatchList {self.network} {len(self)} entries, {sum(1 for _ in self._table.coins())} outpoints>"
 
     def copy(self) -> WatchList:
-        """An independent list with the same entries, labels and outpoints."""
+        """Return an independent list with the same entries, labels and outpoints."""
         twin = WatchList(self.network)
         twin._table = self._table.copy()
         twin._labels = self._labels.copy()
         twin._windows = self._windows.copy(twin._table)
         return twin
 
-    def __reduce__(self) -> tuple[object, ...]:  # without the clients that use it; a keychain's function by its name
+    # the pickle lacks the clients that use the list; it names a keychain's function, as pickles do
+    def __reduce__(self) -> tuple[object, ...]:
         return WatchList._restored, (self.network, state_of(self._table, self._labels, self._windows))
 
     @classmethod
@@ -371,19 +479,22 @@ class WatchList:
 
     @property
     def table(self) -> WatchTable:
-        """The kernel's table of entries and outpoints, which scans search for."""
+        """The kernel's table of entries and outpoints, with which blocks are scanned."""
         return self._table
 
     def entries(self) -> Iterator[tuple[EntryKind, bytes, str | None]]:
-        """Every entry as (kind, bytes, label), in the order they were added."""
+        """Yield every entry as (kind, bytes, label), in the order in which they were added."""
         return ((kind, value, self.label(number)) for number, (kind, value) in enumerate(self._table.entries()))
 
     def add_entry(self, kind: EntryKind, value: bytes, label: str | None = None) -> int:
-        """Watch one entry as `entries` lists it, and return its number in the table.
+        """Watch one entry as `entries` lists it. The scripts of a public key are separate entries.
 
-        The scripts of a public key are separate entries.
+        Returns:
+            The number of the entry in the table.
 
-        Raises WatchListInUseError, ParameterError for an invalid label.
+        Raises:
+            ParameterError: The label is invalid.
+            WatchListInUseError: A running client uses the list.
         """
         self._check_free()
         number = self._table.add(kind, value)
@@ -391,9 +502,15 @@ class WatchList:
         return number
 
     def relabel(self, number: int, label: str | None) -> None:
-        """Give the entry with a number in the table another label, or none.
+        """Replace the label of an entry.
 
-        Raises ParameterError for an invalid label, IndexError.
+        Args:
+            number: Number of the entry in the table.
+            label: The new label; None removes the old one.
+
+        Raises:
+            ParameterError: The label is invalid.
+            IndexError: There is no such entry.
         """
         self._table.entry(number)
         checked = checked_label(label)
@@ -401,9 +518,12 @@ class WatchList:
         self._label(number, checked)
 
     def without_entries(self, numbers: Collection[int]) -> WatchList:
-        """An independent list without some entries, given by number, and the outpoints learned through them alone.
+        """Return an independent list without some entries and without outpoints that only these entries matched.
 
-        Of a keychain all indexes in its window count as watched: its scripts should stay.
+        Keep the scripts of keychains: a keychain counts all indexes in its window as watched.
+
+        Args:
+            numbers: Numbers of the entries in the table.
         """
         left = WatchList(self.network)
         kept: dict[int, int] = {}
@@ -421,68 +541,76 @@ class WatchList:
         return left
 
     def replace_with(self, other: WatchList) -> None:
-        """Have the entries, labels and outpoints of what `without_entries` gave, which is given up; keychains stay the
-        same objects.
+        """Take over the entries, labels and outpoints of a list that `without_entries` returned.
+
+        The other list must not be used afterwards. The keychains of this list stay the same objects.
         """
         self._table, self._labels = other._table, other._labels
         self._windows.become(other._windows)
 
     def take_uses(self, other: WatchList) -> None:
-        """Know the uses that a copy's keychains have, with windows that reach as far. Raises KeychainError."""
+        """Copy the used indexes and the ends of the windows from the keychains of `other`, a copy of this list.
+
+        Raises:
+            KeychainError: Scripts cannot be derived.
+        """
         self._windows.take_uses(other.keychains)
 
     def hold(self) -> None:
-        """A light client works with the list: until `release`, `add_address` and the like raise."""
+        """Mark the list as used by a running client: until `release`, the `add_…` methods raise WatchListInUseError."""
         self._holders += 1
 
     def release(self) -> None:
-        """A light client has ended."""
+        """Mark the list as no longer used by the client that called `hold`."""
         self._holders -= 1
 
     def _check_free(self) -> None:
         if self._holders:
             raise WatchListInUseError(
-                "a running client uses this watch list and would not search for the entry: call the client's own add_…;"
-                " add keychains before it is entered"
+                "a running client uses this watch list and would not search for the entry: call the client's add_…"
+                " method; add keychains before you enter the client"
             )
 
     def label(self, entry: int) -> str | None:
-        """The label of the entry with this number in the table, else that of its keychain."""
+        """Return the label of the entry with this number in the table, or else the label of its keychain."""
         label = self._labels.get(entry)
         if label is None and (place := self._windows.at(entry)):
             label = place[0].label
         return label
 
     def own_label(self, entry: int) -> str | None:
-        """The label of the entry with this number in the table, without that of its keychain."""
+        """Return the label of the entry with this number in the table. The label of its keychain is ignored."""
         return self._labels.get(entry)
 
     def script_pubkeys(self) -> Iterator[bytes]:
-        """The watched scriptPubKeys, including those of public keys; bare multisig scripts of a key cannot be
-        listed.
-        """
+        """Yield the watched scriptPubKeys, including those of public keys, except bare multisig scripts."""
         return (value for kind, value in self._table.entries() if kind == EntryKind.SCRIPT)
 
     def outpoints(self) -> Iterator[OutPoint]:
-        """Every watched outpoint, including learned ones."""
+        """Yield every watched outpoint, including learned ones."""
         return (OutPoint.parse(point) for point, _ in self._table.coins())
 
     def bloom_elements(self) -> list[bytes]:
-        """The elements that a BIP-37 filter needs to find everything in this list: pushes and 36-byte outpoints,
-        without duplicates.
+        """Return the elements of a BIP-37 filter that finds every entry: pushes and 36-byte outpoints.
 
-        A script is represented by its longest push (key, hash or witness program). Spends are found by outpoint: all
-        known outpoints are included, and with update flag ALL the peer adds future ones (BIP-37 § Filter matching
-        algorithm). Raises InexpressibleError, which lists the scripts without pushes.
+        There are no duplicates. The element of a script is its longest push: a key, a hash or a witness program.
+
+        BIP-37 finds a spend by its outpoint only. All known outpoints are elements; with the update flag ALL a peer
+        inserts future ones (BIP-37 § Filter matching algorithm).
+
+        Raises:
+            InexpressibleError: Scripts push no data. The error lists them.
         """
         return bloom_elements(self._table)
 
     def gcs_elements(self) -> list[bytes]:
-        """The scriptPubKeys to query a BIP-158 filter for, including those of known outpoints, without duplicates.
+        """Return the scriptPubKeys to look up in a BIP-158 filter, including those of known outpoints.
 
-        They find everything in this list except bare multisig outputs of its public keys. Raises InexpressibleError,
-        which lists the entries that compact filters cannot find: data elements, outpoints of unknown script, scripts
-        that start with OP_RETURN.
+        They find every entry, except bare multisig outputs of public keys. There are no duplicates.
+
+        Raises:
+            InexpressibleError: The list has entries that compact filters cannot find: data elements, outpoints whose
+                script is unknown, or scripts that start with OP_RETURN. The error lists them.
         """
         return gcs_elements(self._table)
 
@@ -494,11 +622,18 @@ class WatchList:
         height: int | None = None,
         time: int | None = None,
     ) -> list[Match]:
-        """The matches in one transaction; matching outputs are learned.
+        """Return the matches in one transaction, and learn the outpoints of matching outputs.
 
-        `time` is that of its block, seconds since 1970.
+        Args:
+            raw: The transaction, as bytes or as an object that serializes to them.
+            block_hash: Hash of its block, 32 bytes in wire order; None if it is unconfirmed.
+            height: Height of its block.
+            time: Time of its block, in seconds since 1970.
 
-        Raises FormatError for a malformed transaction, WatchListInUseError.
+        Raises:
+            FormatError: The transaction is malformed.
+            KeychainError: A window must move, but scripts cannot be derived.
+            WatchListInUseError: A window must move, but a running client uses the list.
         """
         tx = to_bytes(raw)
         hits = self._complete(lambda: self._table.scan_tx(tx))
@@ -506,9 +641,16 @@ class WatchList:
         return self.accept(hits, block_hash=block_hash, height=height, time=time, is_coinbase=is_coinbase)
 
     def match_block(self, raw: bytes | Serializable, *, height: int | None = None) -> list[Match]:
-        """The matches in one block; matching outputs are learned.
+        """Return the matches in one block, and learn the outpoints of matching outputs.
 
-        Raises FormatError for a malformed block, WatchListInUseError.
+        Args:
+            raw: The block, as bytes or as an object that serializes to them.
+            height: Height of the block.
+
+        Raises:
+            FormatError: The block is malformed.
+            KeychainError: A window must move, but scripts cannot be derived.
+            WatchListInUseError: A window must move, but a running client uses the list.
         """
         block = to_bytes(raw)
         hits = self._complete(lambda: self._table.scan_block(block))
@@ -516,7 +658,7 @@ class WatchList:
         return self.accept(hits, block_hash=sha256d(block[:HEADER_SIZE]), height=height, time=time)
 
     def _complete(self, scan: Callable[[], list[Hit]]) -> list[Hit]:
-        """The hits of a scan that is repeated until it moves no window."""
+        """Repeat a scan until it moves no window, and return its hits."""
         hits = scan()
         while self.advance(hits):
             hits = scan()
@@ -531,9 +673,11 @@ class WatchList:
         time: int | None = None,
         is_coinbase: bool | None = None,
     ) -> list[Match]:
-        """As `matches`, and learn the outpoints of outputs, and let windows move.
+        """Turn hits into matches as `matches` does, learn the outpoints of outputs, and move windows.
 
-        Raises WatchListInUseError, KeychainError.
+        Raises:
+            KeychainError: A window must move, but scripts cannot be derived.
+            WatchListInUseError: A window must move, but a running client uses the list.
         """
         found = list(hits)
         self._table.learn(found)
@@ -550,10 +694,15 @@ class WatchList:
         completeness: Completeness | None = None,
         is_coinbase: bool | None = None,
     ) -> list[Match]:
-        """Turn the table's hits into matches without learning from them.
+        """Turn hits of the table into matches. The list does not change.
 
-        `time` is that of the block, seconds since 1970. `is_coinbase` tells whether they are of a coinbase; if it is
-        not said, those at position 0 of a block are.
+        Args:
+            hits: Hits of a scan, all in one block or in unconfirmed transactions.
+            block_hash: Hash of the block, 32 bytes in wire order; None for unconfirmed transactions.
+            height: Height of the block.
+            time: Time of the block, in seconds since 1970.
+            completeness: Completeness of the search of the block.
+            is_coinbase: True if the transaction at position 0 is a coinbase; by default it is if there is a block.
         """
         coinbase = 0 if (is_coinbase if is_coinbase is not None else block_hash is not None) else _NOWHERE
         network, label_of, parse = self.network, self.label, OutPoint.parse

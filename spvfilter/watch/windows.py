@@ -1,6 +1,4 @@
-"""The keychains of a watch list: which of its entries are theirs, and what becomes watched when some of them are
-used.
-"""
+"""The keychains of a watch list: the entries that belong to them, and the movement of their windows."""
 
 from __future__ import annotations
 
@@ -15,19 +13,22 @@ from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, WatchTable
 from spvfilter.network import Network
 from spvfilter.watch.keychain import GAP_LIMIT, MAX_INDEXES, Keychain, all_used
 
-_NOBODY = 0  # in the place of a keychain's number, which counts from 1
+_NOBODY = 0  # number for "no keychain"; the keychains are numbered from 1
 _MAX_KEYCHAINS = 10_000
+"""Largest number of keychains of a watch list (our choice)."""
 
-Places = tuple[bytes, bytes, dict[int, list[tuple[int, int]]]]  # of entries: what Windows keeps of them
-Ahead = list[list[tuple[bytes, ...]]]  # by keychain: the scripts of each index that is next in its window
+Places = tuple[bytes, bytes, dict[int, list[tuple[int, int]]]]
+"""Keychain and index of each entry, as `Windows.places` returns them."""
+Ahead = list[list[tuple[bytes, ...]]]
+"""For each keychain, the scripts of the indexes that come next in its window."""
 
 
 @public
 class Windows:
-    """Keychains by name, and the keychain and index of every entry of the table that is in one's window: 6 bytes for
-    each entry.
+    """The keychains of a watch list by name, and the keychain and index of each entry.
 
-    A script that two keychains have is the first one's; its use moves the windows of both.
+    If two keychains have the same script, it belongs to the first, and its use moves the windows of both. An entry
+    takes 6 bytes of memory here.
     """
 
     __slots__ = ("_chains", "_fresh", "_indexes", "_names", "_owners", "_shared", "_table")
@@ -36,14 +37,14 @@ class Windows:
         self._table = table
         self._chains: list[Keychain] = []
         self._names: dict[str, int] = {}
-        self._owners = array("H")  # by entry: the number of its keychain
-        self._indexes = array("I")  # by entry: its index there
+        self._owners = array("H")  # entry → number of its keychain
+        self._indexes = array("I")  # entry → index in this keychain
         self._shared: dict[int, list[tuple[int, int]]] = {}  # entry → further keychains and indexes
-        self._fresh: dict[tuple[int, int], None] = {}  # keychains and indexes used since `take_fresh`
+        self._fresh: dict[tuple[int, int], None] = {}  # keychains and indexes that were used since `take_fresh`
 
     @classmethod
     def with_places(cls, table: WatchTable, chains: list[Keychain], places: Places) -> Windows:
-        """The windows of keychains whose scripts the table has, with what `places` gave."""
+        """Restore the windows of keychains from the result of `places`. The table has their scripts already."""
         made = cls(table)
         made._chains, made._names = chains, {chain.name: number for number, chain in enumerate(chains, 1)}
         owners, indexes, made._shared = places
@@ -53,7 +54,7 @@ class Windows:
 
     @property
     def places(self) -> Places:
-        """By entry: the number of its keychain, and its index there; and what further keychains have it."""
+        """The number of the keychain and the index of each entry, as arrays, and the further keychains of entries."""
         return self._owners.tobytes(), self._indexes.tobytes(), self._shared
 
     def __len__(self) -> int:
@@ -63,14 +64,16 @@ class Windows:
         return iter(self._chains)
 
     def get(self, name: str) -> Keychain | None:
-        """The keychain with a name."""
+        """Return the keychain with this name. None if there is none."""
         number = self._names.get(name)
         return None if number is None else self._chains[number - 1]
 
     def add(self, keychain: Keychain) -> None:
-        """Watch a keychain, whose name is new here.
+        """Watch a keychain whose name is new.
 
-        Raises KeychainError if its scripts cannot be derived, ParameterError.
+        Raises:
+            KeychainError: Its scripts cannot be derived.
+            ParameterError: There are too many keychains.
         """
         if len(self._chains) >= _MAX_KEYCHAINS:
             raise ParameterError(f"a watch list has at most {_MAX_KEYCHAINS:,} keychains")
@@ -78,39 +81,43 @@ class Windows:
         self._chains.append(keychain)
         number = self._names[keychain.name] = len(self._chains)
         if self._claim(number, 0, new):
-            self.take_coins()  # of scripts that were watched before
+            self.take_coins()  # known outpoints may have used scripts that were watched before
 
     def at(self, entry: int) -> tuple[Keychain, int] | None:
-        """The keychain of an entry, and the index there."""
+        """Return the keychain and the index of an entry. None if no keychain has it."""
         return (self._chains[self._owners[entry] - 1], self._indexes[entry]) if self._is_owned(entry) else None
 
     def of(self, entry: int, script: bytes | None) -> tuple[Keychain, int] | None:
-        """As `at`; if the entry is an outpoint watched by hand, the keychain of the output's script."""
+        """Return the keychain and the index of an entry. For an outpoint entry, those of the output's script."""
         found = self.at(entry)
         return found if found or not script or not self._chains else self.at(self._table.find(EntryKind.SCRIPT, script))
 
     def use(self, hits: Iterable[Hit]) -> list[bytes]:
-        """Note that what hits concern was used, and let windows move; the scripts that are watched now and were not
-        before.
+        """Mark the indexes of hits as used, and move the windows. Returns the scripts that are newly watched.
 
-        Raises KeychainError if scripts cannot be derived: the uses are noted, and windows that could move have moved.
+        Raises:
+            KeychainError: Scripts cannot be derived. The indexes are marked, and the other windows have moved.
         """
         return self.grow() if self._note((hit.entry, hit.script) for hit in hits) else []
 
     def place(self, entry: int, script: bytes | None) -> tuple[str | None, int | None]:
-        """As `of`, with the name of the keychain; (None, None) of none."""
+        """Return the name of the keychain and the index that `of` finds, or (None, None)."""
         found = self.of(entry, script) if self._chains else None
         return (None, None) if found is None else (found[0].name, found[1])
 
     def next_address(self, name: str | None, network: Network) -> str:
-        """As WatchList.next_address. Raises ParameterError."""
+        """Return the address of the lowest unused index of a keychain, by default the first one.
+
+        Raises:
+            ParameterError: There is no such keychain, all its indexes are used, or its scripts have no address.
+        """
         chain = next(iter(self), None) if name is None else self.get(name)
         if chain is None:
             raise ParameterError("the watch list has no keychain" + ("" if name is None else f" {name[:80]!r}"))
         index = chain.next_index
         if index is None:
             raise ParameterError(f"every address of keychain {chain.name[:80]!r} was used")
-        if index >= chain.end:  # a payment to what is not watched would be overlooked
+        if index >= chain.end:  # a payment to an unwatched address would be missed
             raise ParameterError(all_used(chain.name))
         for script in chain.scripts(index):
             if address := script_to_address(script, network):
@@ -118,22 +125,27 @@ class Windows:
         raise ParameterError(f"the scripts of keychain {chain.name[:80]!r} have no address")
 
     def note(self, hits: Iterable[Hit] | None = None) -> bool:
-        """Note that what hits concern was used, by default the known outpoints; whether a window must move.
+        """Mark the indexes of hits as used, by default those of the known outpoints, and move no window.
 
-        It does not.
+        Returns True if a window must move.
         """
         if not self._chains:
             return False
         return self._note_coins() if hits is None else self._note((hit.entry, hit.script) for hit in hits)
 
     def use_script(self, script: bytes) -> list[bytes]:
-        """As `use`, of one script."""
+        """Mark the index of a script as used, and move the windows. Returns the scripts that are newly watched.
+
+        Raises:
+            KeychainError: Scripts cannot be derived.
+        """
         return self.grow() if self._note([(NO_ENTRY, script)]) else []
 
     def grow(self) -> list[bytes]:
-        """Move windows to where they must end; the scripts that are watched now and were not before.
+        """Extend all windows to their required ends. Returns the scripts that are newly watched.
 
-        Raises KeychainError.
+        Raises:
+            KeychainError: Scripts cannot be derived.
         """
         new: list[bytes] = []
         again = True
@@ -145,8 +157,14 @@ class Windows:
         return new
 
     def widen(self, margin: int | None, settled: Collection[str] = ()) -> list[bytes]:
-        """As `grow`, to `margin` beyond where windows must end, by default each one's lookahead; those `settled` only
-        if they must move.
+        """Extend all windows beyond their required ends. Returns the scripts that are newly watched.
+
+        Args:
+            margin: Number of further indexes; by default the lookahead of each keychain.
+            settled: Names of keychains whose windows are extended only if they must move.
+
+        Raises:
+            KeychainError: Scripts cannot be derived.
         """
         new: list[bytes] = []
         margins = [
@@ -159,32 +177,33 @@ class Windows:
         return new + self.grow() if any(due) else new
 
     def _take(self, number: int, keychain: Keychain, margin: int, new: list[bytes]) -> bool:
-        """Move a window; whether another must move now. The scripts that were not watched before are added to `new`."""
+        """Extend a window, and add the newly watched scripts to `new`. Returns True if another window must move."""
         first, before = keychain.end, len(self._table)
         was_watched = self._claim(number, first, keychain.grow(margin))
         new += (self._table.entry(entry)[1] for entry in range(before, len(self._table)))
         return was_watched and self._note_coins()
 
-    # In steps: what windows gain is derived in a thread, stored, and only then watched
+    # Steps of a client that extends windows: derive scripts in a thread, store them, and only then watch them
 
     def is_due(self) -> bool:
-        """Whether a window must move."""
+        """Return True if a window must move."""
         return any(each.end < each.required for each in self._chains)
 
     def ahead(self) -> Ahead:
-        """By keychain, what a move adds to the windows that must move: as `widen`, but nothing changes.
+        """Derive the scripts that `widen` adds to the windows that must move, and change nothing.
 
-        Raises KeychainError.
+        Raises:
+            KeychainError: Scripts cannot be derived.
         """
         return [each.ahead(_margin(each, None)) if each.end < each.required else [] for each in self._chains]
 
     def unwatched(self, ahead: Ahead) -> list[bytes]:
-        """The scripts that are not watched yet, in the order in which `move` adds them to the table."""
+        """Return the scripts of `ahead` that are not watched yet, in the order in which `move` adds them."""
         scripts = dict.fromkeys(script for new in ahead for each in new for script in each)
         return [script for script in scripts if self._table.find(EntryKind.SCRIPT, script) == NO_ENTRY]
 
     def labels_of(self, ahead: Ahead) -> dict[bytes, str | None]:
-        """The labels that scripts told by `ahead` get: that of the first keychain which has them."""
+        """Return the label of each script of `ahead`: the label of the first keychain that has the script."""
         labels: dict[bytes, str | None] = {}
         for keychain, new in zip(self._chains, ahead, strict=True):
             for script in (script for scripts in new for script in scripts):
@@ -192,7 +211,7 @@ class Windows:
         return labels
 
     def move(self, ahead: Ahead) -> bool:
-        """Watch what was told by `ahead`; whether a window must move on."""
+        """Watch the scripts of `ahead`. Returns True if a window must move again."""
         was_watched = False
         for number, (keychain, new) in enumerate(zip(self._chains, ahead, strict=True), 1):
             first = keychain.end
@@ -203,23 +222,30 @@ class Windows:
         return self.is_due()
 
     def shorten(self) -> bool:
-        """Halve what the keychains look ahead, down to the gap limit; whether that was possible."""
+        """Halve the lookaheads of the keychains, down to the gap limit. Returns False if all are at the limit."""
         longer = [each for each in self._chains if each.lookahead > GAP_LIMIT]
         for each in longer:
             each.lookahead = max(GAP_LIMIT, each.lookahead // 2)
         return bool(longer)
 
     def take_coins(self) -> list[bytes]:
-        """As `use`, of the known outpoints, and of what was noted without a move."""
+        """Mark the indexes of known outpoints as used, and move windows. Returns the scripts that are newly watched.
+
+        Raises:
+            KeychainError: Scripts cannot be derived.
+        """
         return self.grow() if self._note_coins() or self.is_due() else []
 
     def _note_coins(self) -> bool:
         return bool(self._chains) and self._note((coin.entry, coin.script) for _, coin in self._table.coins())
 
     def _note(self, outputs: Iterable[tuple[int, bytes | None]]) -> bool:
-        """Note that outputs, each an entry and the script if that is known, were used; whether a window must move."""
+        """Mark the indexes of outputs as used. Returns True if a window must move.
+
+        An output is its entry, and its script if that is known.
+        """
         due = False
-        for entry, script in dict.fromkeys(outputs):  # in their order, which is that of what is stored
+        for entry, script in dict.fromkeys(outputs):  # keeps the order, in which a database stores the used indexes
             if not self._is_owned(entry):
                 entry = self._table.find(EntryKind.SCRIPT, script) if script else NO_ENTRY
             if self._is_owned(entry):
@@ -234,15 +260,15 @@ class Windows:
         return 0 <= entry < len(self._owners) and self._owners[entry] != _NOBODY
 
     def _claim(self, number: int, first: int, new: list[tuple[bytes, ...]]) -> bool:
-        """Watch the scripts of indexes from `first` on; whether one of them was watched before."""
+        """Watch the scripts of the indexes from `first` on. Returns True if one of them was watched before."""
         add, kind, start = self._table.add, EntryKind.SCRIPT, len(self._table)
         entries = [add(kind, script) for scripts in new for script in scripts]
         missing = start - len(self._owners)
-        if missing > 0:  # entries that no keychain has
+        if missing > 0:  # entries without a keychain
             self._owners.extend(array("H", bytes(2 * missing)))
             self._indexes.extend(array("I", bytes(self._indexes.itemsize * missing)))
         indexes = [index for index, scripts in enumerate(new, first) for _ in scripts]
-        if len(self._table) - start == len(entries):  # they are all new, and follow each other
+        if len(self._table) - start == len(entries):  # all entries are new and consecutive
             self._owners.extend(array("H", [number]) * len(entries))
             self._indexes.extend(indexes)
             return False
@@ -256,10 +282,10 @@ class Windows:
                 self._shared.setdefault(entry, []).append((number, index))
         return True
 
-    # What a database keeps
+    # For the database of a client
 
     def take_fresh(self) -> dict[str, list[int]]:
-        """By name, the indexes that were used for the first time since the last call."""
+        """Return the indexes that became used since the last call, by the name of the keychain."""
         fresh: dict[str, list[int]] = {}
         for number, index in self._fresh:
             fresh.setdefault(self._chains[number - 1].name, []).append(index)
@@ -267,7 +293,11 @@ class Windows:
         return fresh
 
     def entries_beyond(self, firsts: Mapping[str, int]) -> dict[str, list[tuple[int, int]]]:
-        """Index and entry of what keychains watch from an index on, by name."""
+        """Return the watched scripts of keychains from an index on: (index, entry) by the name of the keychain.
+
+        Args:
+            firsts: The first index of each keychain, by name.
+        """
         least = [0, *(firsts.get(each.name, MAX_INDEXES) for each in self._chains)]
         owned = ((entry, *place) for entry, place in enumerate(zip(self._owners, self._indexes, strict=True)))
         shared = ((entry, *place) for entry, places in self._shared.items() for place in places)
@@ -278,7 +308,7 @@ class Windows:
         return found
 
     def watches(self, name: str, index: int, script: bytes) -> bool:
-        """Whether an index in the window of a keychain has a script."""
+        """Return True if the script belongs to this index in the window of a keychain."""
         entry, place = self._table.find(EntryKind.SCRIPT, script), (self._names[name], index)
         return self._is_owned(entry) and place in [
             (self._owners[entry], self._indexes[entry]),
@@ -286,10 +316,15 @@ class Windows:
         ]
 
     def restore(self, keychain: Keychain, window: list[tuple[bytes, ...]], used: Iterable[int]) -> None:
-        """Give a keychain the window that it had, whose scripts are watched already, and its uses; one that is new here
-        is added.
+        """Restore the window and the used indexes of a keychain, and add the keychain if it is new.
 
-        Raises ParameterError for one keychain too many, and a use that is not in the window.
+        Args:
+            keychain: The keychain.
+            window: The scripts of each index of its window, which are watched already.
+            used: The used indexes.
+
+        Raises:
+            ParameterError: There are too many keychains, or a used index is not in the window.
         """
         number = self._names.get(keychain.name)
         if number is None:
@@ -304,15 +339,20 @@ class Windows:
             keychain.use(index)
 
     def state(self) -> list[tuple[object, ...]]:
-        """What two equal lists have in common."""
+        """Return the values that two equal lists have in common."""
         return sorted((keychain.state() for keychain in self._chains), key=lambda state: str(state[0]))
 
     def move_to(self, table: WatchTable) -> None:
-        """The list has another table now, with the same entries."""
+        """Use another table, which has the same entries."""
         self._table = table
 
     def without(self, table: WatchTable, kept: Mapping[int, int]) -> Windows:
-        """A copy for a table that has some of the entries: new number by the one here, in ascending order."""
+        """Return a copy for a table that has only some of the entries.
+
+        Args:
+            table: The other table.
+            kept: New number of each kept entry by its old number, in ascending order.
+        """
         twin = self.copy(table)
         twin._owners, twin._indexes = (
             array("H", bytes(2 * len(kept))),
@@ -325,7 +365,7 @@ class Windows:
         return twin
 
     def become(self, other: Windows) -> None:
-        """Have the places of a copy, and its table; the keychains stay the objects that they are."""
+        """Take over the places and the table of a copy. The keychains stay the same objects."""
         self._table, self._owners, self._indexes, self._shared = (
             other._table,
             other._owners,
@@ -334,7 +374,11 @@ class Windows:
         )
 
     def take_uses(self, other: Iterable[Keychain]) -> None:
-        """Have the uses of the keychains of a copy, and windows that reach as far. Raises KeychainError."""
+        """Copy the used indexes and the ends of the windows from the keychains of a copy.
+
+        Raises:
+            KeychainError: Scripts cannot be derived.
+        """
         known = [(mine, each) for each in other if (mine := self.get(each.name)) is not None]
         for mine, each in known:
             mine.reach(each.end)
@@ -344,7 +388,7 @@ class Windows:
                 mine.use(index)
 
     def copy(self, table: WatchTable) -> Windows:
-        """The same of a copy of the table."""
+        """Return an independent copy for a copy of the table."""
         twin = Windows(table)
         twin._chains = [keychain.copy() for keychain in self._chains]
         twin._names = self._names.copy()
@@ -354,5 +398,5 @@ class Windows:
 
 
 def _margin(keychain: Keychain, margin: int | None) -> int:
-    """How much further a window is moved; not at all where nothing derives."""
+    """Return the number of further indexes for a window: 0 if no function derives scripts."""
     return 0 if keychain.is_dormant else keychain.lookahead if margin is None else margin

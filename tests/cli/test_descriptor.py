@@ -46,10 +46,10 @@ def test_json_has_everything_in_a_pipe(run: Any) -> None:
     ("arguments", "cause"),
     [
         ((f"wpkh({XPUB}/0/*)", "--network", "signet"), "is of mainnet, not of signet"),
-        ((f"wpkh({WIF})",), "looks like a private key (WIF); nothing of it was kept"),
-        ((XPUB,), "does not say which kind of addresses"),
+        ((f"wpkh({WIF})",), "looks like a private key (WIF), which was not kept"),
+        ((XPUB,), "does not name a type of addresses"),
         (("raw(51)", "--from-index", 3), "this descriptor has one index, 0, and not 3"),
-        (("nonsense",), "an output descriptor starts with"),
+        (("nonsense",), "expected an output descriptor, which starts with"),
     ],
 )
 def test_what_is_no_descriptor_is_an_error_of_one_line(run: Any, arguments: tuple[object, ...], cause: str) -> None:

@@ -185,7 +185,8 @@ def test_without_the_extra_a_descriptor_says_what_to_install(monkeypatch: pytest
     without_wallycore(monkeypatch)
     for text in (f"wpkh({XPUB}/0/*)", f"tr({XPUB}/0/*,pk({XPUB}/1/*))", f"combo({KEY})", ZPUB):
         assert (
-            refusal(text) == "this is an output descriptor: pip install 'spvfilter[descriptors]', or give its addresses"
+            refusal(text)
+            == "an output descriptor needs another package: pip install 'spvfilter[descriptors]', or give its addresses"
         )
 
 
@@ -206,44 +207,44 @@ def without_wallycore(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 CAUSES = [
-    (f"wpkh({XPUB}/0/*)#p54wed41", "does not fit its checksum"),
-    (f"wpkh({XPUB}/1/*)#p54wed40", "does not fit its checksum"),
-    (f"wpkh({XPUB}/0/*)#", "a checksum of 0 characters"),
-    (f"wpkh({XPUB}/0/*", "is cut or followed by something"),
-    (f"wpkh({XPUB}/0/*) x", "is cut or followed by something"),
-    (f"tr({KEY[2:]},{{pk({KEY[2:]})", "brackets do not pair"),
-    (f"tr({KEY[2:]},pk({KEY[2:]}),pk({KEY[2:]}))", "one tree of scripts"),
-    (f"tr({KEY[2:]},{{pk({KEY[2:]})}})", "a tree of scripts is SCRIPT or {TREE,TREE}"),
-    (f"tr({KEY[2:]},{'{' * 130 + f'pk({KEY[2:]})' + f',pk({KEY[2:]})}}' * 130})", "at most 128 levels"),
-    (f"tr({KEY[2:]},multi_a(3,{KEY[2:]},{KEY[2:]}))", "multi_a() is a number of signatures"),
-    (f"tr({KEY[2:]},multi_a(x,{KEY[2:]}))", "multi_a() is a number of signatures"),
+    (f"wpkh({XPUB}/0/*)#p54wed41", "is wrong: it was mistyped or"),
+    (f"wpkh({XPUB}/1/*)#p54wed40", "is wrong: it was mistyped or"),
+    (f"wpkh({XPUB}/0/*)#", "0 characters after '#', expected a checksum of 8"),
+    (f"wpkh({XPUB}/0/*", "is incomplete or has text after it"),
+    (f"wpkh({XPUB}/0/*) x", "is incomplete or has text after it"),
+    (f"tr({KEY[2:]},{{pk({KEY[2:]})", "brackets of the descriptor do not match"),
+    (f"tr({KEY[2:]},pk({KEY[2:]}),pk({KEY[2:]}))", "expected a key and one tree: tr(KEY,{A,B})"),
+    (f"tr({KEY[2:]},{{pk({KEY[2:]})}})", "expected a tree of scripts: SCRIPT or {TREE,TREE}"),
+    (f"tr({KEY[2:]},{'{' * 130 + f'pk({KEY[2:]})' + f',pk({KEY[2:]})}}' * 130})", "more than 128 levels"),
+    (f"tr({KEY[2:]},multi_a(3,{KEY[2:]},{KEY[2:]}))", "expected multi_a(NUMBER,KEY,…)"),
+    (f"tr({KEY[2:]},multi_a(x,{KEY[2:]}))", "expected multi_a(NUMBER,KEY,…)"),
     (f"multi(1,{KEY},{KEY},{KEY},{KEY})", "at most 3 keys"),
     (f"wsh(thresh(1,pk({KEY}),))", "an argument of the descriptor is empty"),
     (f"wpkh({KEY},)", "an argument of the descriptor is empty"),
     (f"foo({KEY})", "starts with addr(, combo("),
-    (f"wpkh({XPUB}/0/*')", "a hardened step behind xpub"),
-    (f"wpkh({XPUB}/0h/*)", "a hardened step behind xpub"),
-    (f"wpkh({XPUB}/<0h;1h>/*)", "a hardened step behind xpub"),
+    (f"wpkh({XPUB}/0/*')", "a hardened step after xpub"),
+    (f"wpkh({XPUB}/0h/*)", "a hardened step after xpub"),
+    (f"wpkh({XPUB}/<0h;1h>/*)", "a hardened step after xpub"),
     (f"wpkh({XPUB}/<0;1>/<0;1>/*)", "two multipaths"),
-    (f"wsh(multi(1,{XPUB}/<0;1>/*,{XPUB}/<0;1;2>/*))", "as many parts each"),
-    (f"wpkh({XPUB}/<0;0>/*)", "each number once"),
+    (f"wsh(multi(1,{XPUB}/<0;1>/*,{XPUB}/<0;1;2>/*))", "differ in their number of parts"),
+    (f"wpkh({XPUB}/<0;0>/*)", "a multipath <…> has a number twice"),
     (f"wpkh({XPUB}/<0>/*)", "two or more numbers"),
     (f"wpkh({XPUB}/<;>/*)", "two or more numbers"),
-    (f"wpkh({XPUB[:-1]}k/0/*)", "does not fit its checksum"),
-    (f"wpkh({XPUB[:-9]}/0/*)", "does not fit its checksum"),
+    (f"wpkh({XPUB[:-1]}k/0/*)", "is wrong: it was mistyped or"),
+    (f"wpkh({XPUB[:-9]}/0/*)", "is wrong: it was mistyped or"),
     (f"wpkh({XPUB[:-1]}0/0/*)", "not base58"),
     (f"wpkh({XPUB * 3}/0/*)", "expected 111"),
-    (f"wpkh({ZPUB}/0/*)", f"write it as {ZPUB_AS_XPUB}"),
+    (f"wpkh({ZPUB}/0/*)", f"write the key as {ZPUB_AS_XPUB}"),
     (f"wsh(musig({XPUB},{XPUB}))", "add_keychain"),
     (f"wpkh({KEY[:-2]})", "add_keychain"),
-    ("raw(5)", "raw() has a script"),
-    ("raw()", "raw() has a script"),
+    ("raw(5)", "expected raw(HEX) with a script"),
+    ("raw()", "expected raw(HEX) with a script"),
     ("addr(nonsense)", "base58"),
-    (f"wpkh(é{XPUB})", "U+00E9, occurs in no descriptor"),
+    (f"wpkh(é{XPUB})", "U+00E9, is not allowed in a descriptor"),
     (f"wpkh({'0' * 150_001})", "at most 150,000 characters"),
-    (XPUB, "does not say which kind of addresses"),
-    (ZPUB + "/0/*", "zpub… with a path behind it"),
-    (ZPUB[:-1] + "t", "does not fit its checksum"),
+    (XPUB, "does not name a type of addresses"),
+    (ZPUB + "/0/*", "zpub… with a path after it"),
+    (ZPUB[:-1] + "t", "is wrong: it was mistyped or"),
 ]
 
 
@@ -284,7 +285,7 @@ def test_a_prefix_names_a_script_type(prefix: str, kind: str) -> None:
     network = MAINNET if prefix in ("ypub", "zpub") else SIGNET
     assert [each.kind for each in parse_descriptor(key_of(prefix), network)] == [kind, kind]
     assert [each.kind for each in parse_descriptor(f"[deadbeef/84h]{key_of(prefix)}", network)] == [kind, kind]
-    assert "depth 4, below that of an account" in refusal(key_of(prefix, 4), network)
+    assert "depth 4, more than that of an account" in refusal(key_of(prefix, 4), network)
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=str)

@@ -102,7 +102,7 @@ LINES = f"{ADDRESS},savings\n# café\n"
         (LINES.encode("utf-16"), "this file is UTF-16: save it as UTF-8"),
         (LINES.encode("utf-16-le"), "this file is UTF-16: save it as UTF-8"),
         (LINES.encode("utf-16-be"), "this file is UTF-16: save it as UTF-8"),
-        (b"SQLite format 3\0" + bytes(range(200)), "this is a database (SQLite)"),
+        (b"SQLite format 3\0" + bytes(range(200)), "this is an SQLite database, not a watch list"),
         (b"\x7fELF\x02\x01\x01" + bytes(4_000), "this is a binary file"),
         (b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + bytes(range(128)) * 3, "this is a binary file"),
         (bytes(1_000), "this is a binary file"),

@@ -189,7 +189,7 @@ BAD: list[tuple[Callable[[int], Any], str]] = [
     (lambda index: (script_at(index),), "index 0 gives tuple, expected a scriptPubKey as bytes"),
     (lambda index: script_at(index) if index < 9 else None, "index 9 gives NoneType"),
     (lambda index: b"", "index 0 gives 0 bytes, expected a scriptPubKey of 1 to 4,000,000"),
-    (lambda index: bytes(4_000_001), "index 0 gives 4000001 bytes"),
+    (lambda index: bytes(4_000_001), "index 0 gives 4,000,001 bytes"),
     (lambda index: NOWHERE, "the same script for the indexes 0 and 1"),
     (lambda index: script_at(index % 5), "the same script for the indexes 0 and 5"),
     (stateful(), "two different scripts for index 0"),
@@ -233,7 +233,7 @@ def test_a_name_that_no_line_could_hold_is_refused(name: str) -> None:
 
 def test_a_name_names_one_keychain() -> None:
     watch, _ = kept()
-    with pytest.raises(ParameterError, match="has a keychain 'mine' already"):
+    with pytest.raises(ParameterError, match="already has a keychain 'mine'"):
         watch.add_keychain("mine", script_at)
 
 

@@ -1,4 +1,4 @@
-"""Output descriptors and extended public keys: text in, the scripts of every index out."""
+"""Output descriptors and extended public keys: parse text and derive the scripts of each index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checksum of an output descriptor (BIP-380 § Checksum): eight characters behind a '#'."""
+"""The checksum of an output descriptor (BIP-380 § Checksum): eight characters after a '#'."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _VALUES = {char: value for value, char in enumerate(_INPUT)}
 
 
 def checksum(text: str) -> str:
-    """The checksum of a descriptor without one. Raises DescriptorError for a character that no descriptor has."""
+    """Compute the checksum of a descriptor. Raises DescriptorError for a character that no descriptor has."""
     state, group, count = 1, 0, 0
     for at, char in enumerate(text, 1):
         value = _VALUES.get(char)
         if value is None:
-            raise DescriptorError(f"character {at}, U+{ord(char):04X}, occurs in no descriptor")
+            raise DescriptorError(f"character {at}, U+{ord(char):04X}, is not allowed in a descriptor")
         state = _next(state, value & 31)
         group, count = group * 3 + (value >> 5), count + 1
         if count == 3:
@@ -40,15 +40,15 @@ def _next(state: int, value: int) -> int:
 
 
 def without_checksum(text: str) -> str:
-    """A descriptor without its checksum. Raises DescriptorError for a wrong one; a missing one is allowed."""
+    """Check the checksum of a descriptor, if it has one, and remove it. Raises DescriptorError if it is wrong."""
     body, mark, stated = text.partition("#")
     if mark:
         if len(stated) != _SIZE:
             raise DescriptorError(
-                f"a checksum of {len(stated)} characters behind '#': it has {_SIZE}, or leave both away"
+                f"{len(stated)} characters after '#', expected a checksum of {_SIZE}, or neither '#' nor checksum"
             )
         if checksum(body) != stated:
             raise DescriptorError(
-                "the descriptor does not fit its checksum: it was mistyped or changed; copy it anew from the wallet"
+                "the checksum of the descriptor is wrong: it was mistyped or changed; copy it from the wallet again"
             )
     return body

@@ -1,12 +1,12 @@
-"""Scripts of a descriptor by index, derived by libwally (extra `descriptors`); taproot trees and multi_a() are composed
-here of its parts.
+"""Derivation of a descriptor's scripts by libwally (extra `descriptors`), with taproot trees and multi_a().
 
-The steps of a path that are the same for every index are taken once. (libwally 1.5.6 also refuses some keys by their
-path's length.)
+libwally derives keys and leaf scripts, and tweaks keys. This module composes taproot trees and multi_a() of them. It
+derives the steps of a path that are the same for every index once. libwally 1.5.6 would also refuse some keys with long
+paths.
 
-A taproot output commits to a tree of scripts (BIP-341 § Constructing and spending Taproot outputs): a leaf is hashed
-with its version, 0xc0, and its length, two branches with the lesser first, and the root tweaks the internal key.
-libwally derives keys and leaf scripts, and tweaks.
+A taproot output commits to a tree of scripts (BIP-341 § Constructing and spending Taproot outputs). A leaf is hashed
+with its version, 0xc0, and its length. Two branches are hashed together, the lesser first. The root tweaks the internal
+key.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ from spvfilter.hashes import hash160
 from spvfilter.primitives import compact_size
 
 Derive = Callable[[int], tuple[bytes, ...]]
+"""A function that returns the scriptPubKeys of an index."""
 _Script = Callable[[int], bytes]
-_MAX_DEPTH = 128  # BIP-341: of a leaf in the tree
-_MAX_LEAF_KEYS = 999  # Core script.h MAX_PUBKEYS_PER_MULTI_A
+_MAX_DEPTH = 128
+"""Largest depth of a leaf in a taproot tree (BIP-341)."""
+_MAX_LEAF_KEYS = 999
+"""Largest number of keys in a leaf (Core script.h MAX_PUBKEYS_PER_MULTI_A)."""
 _HEX_KEY = re.compile(r"(?<![0-9A-Za-z])0[23]([0-9a-fA-F]{64})(?![0-9A-Za-z])")
 _KEY_WITH_PATH = re.compile(r"(?<![0-9A-Za-z])([xt]pub[0-9A-Za-z]+)((?:/\d{1,10})+)(?![0-9'hH])")
 _LACKING = re.compile(r"(?<![a-z_0-9])(pkh|multi_a|sortedmulti_a)\(")
@@ -37,59 +40,59 @@ _OP_CHECKSIG, _OP_CHECKSIGVERIFY, _OP_NUMEQUAL, _OP_NUMEQUALVERIFY, _OP_CHECKSIG
     b"\xba",
 )
 _VERIFY = {_OP_CHECKSIG: _OP_CHECKSIGVERIFY, _OP_NUMEQUAL: _OP_NUMEQUALVERIFY}
-_CUT = "the descriptor's brackets do not pair: it is cut"
-_ELSEWHERE = "if a wallet takes it, let that derive the scripts, and give them to add_keychain"
+_CUT = "the brackets of the descriptor do not match: it is incomplete"
+_ELSEWHERE = "if your wallet accepts it, derive the scripts there and pass them to add_keychain"
 
 
 @cache
 def wally() -> Any:
-    """The module wallycore. Raises ImportError without the extra `descriptors`."""
+    """Import the module wallycore. Raises ImportError without the extra `descriptors`."""
     with warnings.catch_warnings():
-        # of SWIG's types, which as errors crash the interpreter at its end
+        # SWIG's types warn on import; if warnings are errors, the interpreter crashes at its end
         warnings.simplefilter("ignore", DeprecationWarning)
         import wallycore
     return wallycore
 
 
 def deriving(body: str) -> Derive:
-    """The function that derives a descriptor without checksum and multipath.
+    """Return the function that derives a descriptor. The descriptor has neither a checksum nor a multipath.
 
-    Raises DescriptorError for one that is invalid or unknown.
+    Raises DescriptorError if the descriptor is invalid or unknown.
     """
     try:
         wally()
     except ImportError:
         raise DescriptorError(
-            "this is an output descriptor: pip install 'spvfilter[descriptors]', or give its addresses"
+            "an output descriptor needs another package: pip install 'spvfilter[descriptors]', or give its addresses"
         ) from None
     name, _, inner = body[:-1].partition("(")
     if name == "combo":
         return _combo(inner)
     if name == "tr" and len(parts := list(_arguments(inner))) > 1:
         if len(parts) > 2:
-            raise DescriptorError("tr() has a key and one tree of scripts: tr(KEY,{A,B})")
+            raise DescriptorError(f"tr() has {len(parts)} arguments, expected a key and one tree: tr(KEY,{{A,B}})")
         return _taproot(parts[0], parts[1])
     script = _by_wally(body)
     return lambda index: (script(index),)
 
 
 def _by_wally(text: str, flags: int = 0) -> _Script:
-    """The script of each index, as libwally derives it; of index 0 where the text has no '*'.
+    """Return the function by which libwally derives the script of an index. It ignores the index if there is no '*'.
 
-    Raises DescriptorError.
+    Raises DescriptorError if libwally refuses the descriptor.
     """
     library = wally()
     try:
         parsed = library.descriptor_parse(_KEY_WITH_PATH.sub(_stepped, text), None, library.WALLY_NETWORK_NONE, flags)
         is_private = library.descriptor_get_features(parsed) & library.WALLY_MS_IS_PRIVATE
-    except (ValueError, RuntimeError):  # without a reason
+    except (ValueError, RuntimeError):  # libwally gives no reason
         raise DescriptorError(
-            "libwally takes no such descriptor (a function, key, number or nesting in it is wrong): copy it anew;"
+            "libwally refuses the descriptor: a function, a key, a number or the nesting is wrong; copy it again;"
             f" {_ELSEWHERE}"
         ) from None
     if is_private:
         raise DescriptorError(
-            "this has a private key; nothing of it was kept: give the wallet's descriptor with public keys"
+            "the descriptor has a private key, which was not kept: give the wallet's descriptor with public keys"
         )
     is_ranged = "*" in text
 
@@ -97,15 +100,15 @@ def _by_wally(text: str, flags: int = 0) -> _Script:
         try:
             return bytes(library.descriptor_to_script(parsed, 0, 0, 0, 0, index if is_ranged else 0, 0))
         except (ValueError, RuntimeError):
-            raise DescriptorError(f"libwally cannot derive index {index} of this descriptor: {_ELSEWHERE}") from None
+            raise DescriptorError(f"libwally cannot derive index {index} of the descriptor: {_ELSEWHERE}") from None
 
     return script
 
 
 def _stepped(found: re.Match[str]) -> str:
-    """An extended public key with a path, as the key at the end of the path.
+    """Replace an extended public key with a path by the key at the end of the path.
 
-    Raises ValueError for one that cannot be.
+    Raises ValueError if the key is invalid.
     """
     library = wally()
     steps = [int(step) for step in found[2].split("/")[1:]]
@@ -115,7 +118,7 @@ def _stepped(found: re.Match[str]) -> str:
 
 
 def _combo(key: str) -> Derive:
-    """P2PK and P2PKH of a key, and if it is compressed P2WPKH and P2SH-P2WPKH (BIP-384)."""
+    """Derive combo() (BIP-384): P2PK and P2PKH, and for a compressed key also P2WPKH and P2SH-P2WPKH."""
     p2pk = _by_wally(f"pk({key})")
 
     def scripts(index: int) -> tuple[bytes, ...]:
@@ -133,7 +136,7 @@ def _combo(key: str) -> Derive:
 
 
 def _taproot(key: str, tree: str) -> Derive:
-    """Outputs of an internal key with a tree of scripts."""
+    """Derive taproot outputs of an internal key and a tree of scripts."""
     internal, root = _xonly(key), _node(tree, 0)
     tweak: Any = wally().ec_public_key_bip341_tweak
 
@@ -145,32 +148,32 @@ def _taproot(key: str, tree: str) -> Derive:
 
 
 def _xonly(key: str) -> _Script:
-    """The 32 bytes of a key expression by index."""
+    """Return the function that derives the x-only public key (32 bytes) of a key expression."""
     script = _by_wally(f"rawtr({key})")
     return lambda index: script(index)[2:]
 
 
 def _node(text: str, depth: int) -> _Script:
-    """The hash of a tree, or of a leaf of it, by index."""
+    """Return the function that derives the hash of a tree or of a leaf."""
     if depth > _MAX_DEPTH:
-        raise DescriptorError(f"a tree of scripts has at most {_MAX_DEPTH} levels")
+        raise DescriptorError(f"the tree of scripts has more than {_MAX_DEPTH} levels")
     if not text.startswith("{"):
         script = _leaf(text)
         return lambda index: _tagged("TapLeaf", b"\xc0" + compact_size(len(leaf := script(index))) + leaf)
     parts = list(_arguments(text[1:-1]))
     if not text.endswith("}") or len(parts) != 2:
-        raise DescriptorError("a tree of scripts is SCRIPT or {TREE,TREE}")
+        raise DescriptorError("expected a tree of scripts: SCRIPT or {TREE,TREE}")
     left, right = (_node(part, depth + 1) for part in parts)
     return lambda index: _tagged("TapBranch", b"".join(sorted((left(index), right(index)))))
 
 
 def _leaf(text: str) -> _Script:
-    """The script of a leaf by index: miniscript. What libwally lacks in it, multi_a() and pkh(), is compiled here.
+    """Return the function that derives the script of a leaf, which is miniscript.
 
-    Both end in a CHECKSIG or NUMEQUAL that becomes its VERIFY form where pk() does. So libwally compiles
-    pk(PLACEHOLDER) for each, and that is replaced in the script.
+    libwally lacks multi_a() and pkh() in leaves. Like pk(), both end in an operation (NUMEQUAL or CHECKSIG) that may
+    become its VERIFY form. libwally compiles pk(PLACEHOLDER) for each; the result is then replaced in the script.
     """
-    parts: list[tuple[bytes, _Script, _Script]] = []  # for each placeholder: it, the script, and its VERIFY form
+    parts: list[tuple[bytes, _Script, _Script]] = []  # placeholder, its script, and the script in VERIFY form
     at = 0
     while found := _LACKING.search(text, at):
         inner = text[found.end() : _closing(text, found.end())]
@@ -197,24 +200,24 @@ def _leaf(text: str) -> _Script:
 
 
 def _verifying(script: _Script) -> _Script:
-    """A script whose last operation fails unless it is true, and leaves nothing."""
+    """Return the script with the VERIFY form of its last operation."""
     return lambda index: (made := script(index))[:-1] + _VERIFY[made[-1:]]
 
 
 def _placeholder(number: int) -> bytes:
-    """The x coordinate of a point that is nobody's key, 32 bytes, another one for each number."""
+    """Return an x coordinate (32 bytes) of a point whose private key is unknown. It differs for each number."""
     for salt in range(256):
         made = sha256(b"spvfilter placeholder" + number.to_bytes(4) + bytes((salt,))).digest()
         try:
             wally().ec_xonly_public_key_verify(made)
-        except ValueError:  # every other one is none
+        except ValueError:  # half of all numbers are no x coordinate of a point
             continue
         return made
     raise AssertionError(number)
 
 
 def _closing(text: str, start: int) -> int:
-    """The place of the bracket that closes the one before `start`. Raises DescriptorError if there is none."""
+    """Return the offset of the bracket that closes the bracket before `start`. Raises DescriptorError without one."""
     depth = 1
     for at in range(start, len(text)):
         depth += {"(": 1, ")": -1}.get(text[at], 0)
@@ -224,19 +227,17 @@ def _closing(text: str, start: int) -> int:
 
 
 def _pkh(key: str) -> _Script:
-    """DUP HASH160 of the 32-byte key EQUALVERIFY CHECKSIG."""
+    """Derive the script DUP HASH160 HASH EQUALVERIFY CHECKSIG, with the hash of the x-only key."""
     xonly = _xonly(key)
     return lambda index: b"\x76\xa9\x14" + hash160(xonly(index)) + b"\x88" + _OP_CHECKSIG
 
 
 def _multi_a(parts: list[str], *, is_sorted: bool) -> _Script:
-    """KEY CHECKSIG, KEY CHECKSIGADD …, the number of signatures needed, NUMEQUAL (BIP-387)."""
+    """Derive the script KEY CHECKSIG, KEY CHECKSIGADD …, NUMBER OF SIGNATURES, NUMEQUAL (BIP-387)."""
     needed = int(parts[0]) if re.fullmatch(r"[1-9]\d{0,2}", parts[0]) else 0
     keys = [_xonly(part) for part in parts[1:]]
     if not 1 <= needed <= len(keys) <= _MAX_LEAF_KEYS:
-        raise DescriptorError(
-            f"multi_a() is a number of signatures, and as many keys or more, at most {_MAX_LEAF_KEYS}"
-        )
+        raise DescriptorError(f"expected multi_a(NUMBER,KEY,…) with at least NUMBER and at most {_MAX_LEAF_KEYS} keys")
     number = bytes((0x50 + needed,)) if needed <= 16 else _push(needed)
 
     def script(index: int) -> bytes:
@@ -250,15 +251,15 @@ def _multi_a(parts: list[str], *, is_sorted: bool) -> _Script:
 
 
 def _push(number: int) -> bytes:
-    """The push of a number from 17 to 999 as a script has it: little endian, with a sign bit."""
+    """Return the push of a number from 17 to 999 in a script: little endian, with a sign bit."""
     raw = number.to_bytes(number.bit_length() // 8 + 1, "little")
     return bytes((len(raw),)) + raw
 
 
 def _arguments(text: str) -> Iterator[str]:
-    """The arguments of a function, split at the commas outside of brackets.
+    """Yield the arguments of a function, split at the commas outside brackets.
 
-    Raises DescriptorError for brackets that do not pair.
+    Raises DescriptorError if the brackets do not match.
     """
     depth = start = 0
     for at, char in enumerate(text):
@@ -282,5 +283,5 @@ def _tag(name: str) -> bytes:
 
 
 def _tagged(name: str, data: bytes) -> bytes:
-    """The tagged hash of BIP-340 § Design."""
+    """Return the tagged hash of BIP-340 § Design."""
     return sha256(_tag(name) + data).digest()

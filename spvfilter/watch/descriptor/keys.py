@@ -1,8 +1,6 @@
-"""Extended public keys in text:
+"""Extended public keys in text: serialization (BIP-32), prefixes (SLIP-132), networks, and refusal of private keys.
 
-BIP-32's serialisation, SLIP-132's prefixes, the network that a key belongs to, and private keys, refused.
-
-No error repeats what may be a private key, and none repeats a key whose checksum is wrong.
+No error repeats a text that may be a private key, or a key whose checksum is wrong.
 """
 
 from __future__ import annotations
@@ -14,21 +12,27 @@ from spvfilter.errors import DescriptorError, WrongNetworkError
 from spvfilter.hashes import sha256d
 from spvfilter.network import MAINNET, NETWORKS, Network
 
-_PUBLIC = {"main": 0x0488B21E, "test": 0x043587CF}  # BIP-32 § Serialization format: the versions of xpub and tpub
-_SIZE = 78  # bytes of a serialised key, without its checksum
-_LONGEST = 120  # characters; checked before base58 decoding, which is quadratic
-_ACCOUNT_DEPTH = 3  # BIP-44: purpose, coin, account; below are receiving and change
+_PUBLIC = {"main": 0x0488B21E, "test": 0x043587CF}
+"""Versions of xpub and tpub (BIP-32 § Serialization format)."""
+_SIZE = 78
+"""Size of a serialized key in bytes, without its checksum."""
+_LONGEST = 120
+"""Longest key in characters (our choice), checked before base58 decoding, whose time is quadratic."""
+_ACCOUNT_DEPTH = 3
+"""Depth of an account key (BIP-44): purpose, coin, account. Receiving and change addresses are below it."""
 
 
 class Prefix(NamedTuple):
-    """What the first four characters of an extended public key say (SLIP-132)."""
+    """Meaning of the first four characters of an extended public key (SLIP-132)."""
 
     version: int
+    """Version of the serialization."""
     network: str
     """"main" or "test"."""
     wrapped: str | None
-    """The descriptor of its addresses, KEY in the place of the key; None if it names no script type."""
+    """Descriptor of the key's addresses, with KEY in place of the key. None if the prefix names no script type."""
     is_multisig: bool = False
+    """True if the key is one of several keys of a multisig wallet."""
 
 
 PREFIXES = {
@@ -44,36 +48,36 @@ PREFIXES = {
     "Vpub": Prefix(0x02575483, "test", None, is_multisig=True),
 }
 _EXTENDED = re.compile(r"(?<![0-9A-Za-z])([xyzYZtuvUV]pub[0-9A-Za-z]*)((?:/[^/,(){}#]*)*)")
-# where a word starts: a public key may have "prv" within
+# at the start of a word only, because a public key may contain "prv"
 _PRIVATE_EXTENDED = re.compile(r"(?<![0-9A-Za-z])[xyzYZtuvUV]prv")
-# judged by shape: mistyped ones, too
+# only the shape counts, so that a mistyped key is refused too
 _WIF = re.compile(r"(?<![0-9A-Za-z])(?:[59][0-9A-Za-z]{50}|[KLc][0-9A-Za-z]{51})(?![0-9A-Za-z])")
 
 
 def is_extended_key(text: str) -> bool:
-    """Whether a text, perhaps with an origin [...] before it, starts as an extended key, public or private."""
+    """Return True if a text starts like an extended key, public or private, perhaps after an origin [...]."""
     return bool(re.match(r"(?:\[[^\]]*\])?[xyzYZtuvUV](?:pub|prv)[0-9A-Za-z]{8}", text))
 
 
 def refuse_private_keys(text: str) -> None:
-    """Raises DescriptorError for a text with what may be a private key; the error repeats none of it."""
+    """Raise DescriptorError if a text may contain a private key. The error does not repeat the text."""
     for pattern, what in (
         (_PRIVATE_EXTENDED, "an extended private key (…prv…)"),
-        (_WIF, "what looks like a private key (WIF)"),
+        (_WIF, "a word that looks like a private key (WIF)"),
     ):
         if pattern.search(text):
             raise DescriptorError(
-                f"this has {what}; nothing of it was kept: give the wallet's descriptor with public keys"
+                f"the text has {what}, which was not kept: give the wallet's descriptor with public keys"
             )
 
 
 def extended_keys(text: str) -> list[tuple[str, str]]:
-    """The extended public keys in a descriptor, each with the path behind it: `/0/*`."""
+    """Return the extended public keys in a descriptor, each with its path, such as `/0/*`."""
     return [(found[1], found[2]) for found in _EXTENDED.finditer(text)]
 
 
 def check_key(key: str, network: Network) -> bytes:
-    """The 78 bytes of an extended public key of this network. Raises DescriptorError, WrongNetworkError."""
+    """Return the 78 bytes of an extended public key of this network. Raises DescriptorError, WrongNetworkError."""
     from bitcoin.base58 import InvalidBase58Error, decode
 
     prefix, name = PREFIXES[key[:4]], f"the extended key {key[:4]}…"
@@ -82,14 +86,16 @@ def check_key(key: str, network: Network) -> bytes:
     try:
         raw: bytes = decode(key)
     except InvalidBase58Error:
-        raise DescriptorError(f"{name} has a character that is not base58: copy it anew from the wallet") from None
+        raise DescriptorError(f"{name} has a character that is not base58: copy it from the wallet again") from None
     if len(raw) != _SIZE + 4 or sha256d(raw[:-4])[:4] != raw[-4:]:
-        raise DescriptorError(f"{name} does not fit its checksum: it was mistyped or cut; copy it anew from the wallet")
+        raise DescriptorError(
+            f"the checksum of {name} is wrong: it was mistyped or is incomplete; copy it from the wallet again"
+        )
     raw = raw[:-4]
     if int.from_bytes(raw[:4]) != prefix.version:
-        raise DescriptorError(f"{name} is of an unknown version, {raw[:4].hex()}")
+        raise DescriptorError(f"{name} has version {raw[:4].hex()}, expected {prefix.version:08x}")
     if not raw[4] and any(raw[5:13]):
-        raise DescriptorError(f"{name} is a master key that states a parent or an index")
+        raise DescriptorError(f"{name} has depth 0, as a master key, but states a parent or an index")
     is_test = prefix.network == "test"
     if is_test == (network.p2pkh_version == MAINNET.p2pkh_version):
         owners = tuple(known.name for known in NETWORKS if is_test != (known is MAINNET))
@@ -98,7 +104,7 @@ def check_key(key: str, network: Network) -> bytes:
 
 
 def as_plain(key: str, raw: bytes) -> str:
-    """The same key as xpub or tpub, as descriptors have it."""
+    """Return the key as xpub or tpub, the forms that descriptors use."""
     from bitcoin.base58 import encode
 
     plain = _PUBLIC[PREFIXES[key[:4]].network].to_bytes(4) + raw[4:]
@@ -106,9 +112,9 @@ def as_plain(key: str, raw: bytes) -> str:
 
 
 def descriptor_of_key(text: str, network: Network) -> str:
-    """The descriptor that a single extended public key stands for.
+    """Return the descriptor of the addresses of an extended public key.
 
-    Raises DescriptorError where it stands for none, WrongNetworkError.
+    Raises DescriptorError if the key alone does not determine them, WrongNetworkError.
     """
     key = re.sub(r"^\[[^\]]*\]", "", text)
     origin = text[: len(text) - len(key)]
@@ -117,17 +123,18 @@ def descriptor_of_key(text: str, network: Network) -> str:
     raw = check_key(key, network)
     if prefix.is_multisig:
         raise DescriptorError(
-            f"{key[:4]}… is one key of a multisig wallet, and all of them are needed: give the wallet's descriptor,"
+            f"{key[:4]}… is one key of a multisig wallet, which needs all its keys: give the wallet's descriptor,"
             " wsh(sortedmulti(…))"
         )
     if prefix.wrapped is None:
         raise DescriptorError(
-            f"{key[:4]}… does not say which kind of addresses it stands for: write pkh(KEY/<0;1>/*),"
-            " sh(wpkh(KEY/<0;1>/*)), wpkh(KEY/<0;1>/*) or tr(KEY/<0;1>/*), as the wallet does"
+            f"{key[:4]}… does not name a type of addresses: write pkh(KEY/<0;1>/*),"
+            " sh(wpkh(KEY/<0;1>/*)), wpkh(KEY/<0;1>/*) or tr(KEY/<0;1>/*), whichever the wallet uses"
         )
     if slash or raw[4] > _ACCOUNT_DEPTH:
-        why = "a path behind it" if slash else f"depth {raw[4]}, below that of an account"
+        why = "a path after it" if slash else f"depth {raw[4]}, more than that of an account"
         raise DescriptorError(
-            f"{key[:4]}… with {why}: write the descriptor, {prefix.wrapped} with PATH/* behind the key, as xpub or tpub"
+            f"{key[:4]}… with {why}: write the descriptor {prefix.wrapped} with the key as xpub or tpub, and PATH/*"
+            " after it"
         )
     return prefix.wrapped.replace("KEY", f"{origin}{as_plain(key, raw)}/<0;1>/*")
