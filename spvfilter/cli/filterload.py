@@ -70,16 +70,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--db",
         metavar="FILE",
         help=(
-            "a wallet's database, only read: use the secret, tweak, rate and size of the wallet's own filter, and, if"
-            " nothing else is watched, its addresses and outpoints"
+            "a wallet's database, only read: use the secret, tweak, rate and size of the wallet's own filter. If"
+            " nothing else is watched, use also its addresses and outpoints"
         ),
     )
     decoys.add_argument(
         "--secret-file",
         metavar="FILE",
         help=(
-            f"derive decoys and the tweak from the secret in this file, {MIN_DECOY_KEY} bytes or more, raw or as hex"
-            " digits; the same file and the same watch list make the same filter"
+            f"derive decoys and the tweak from the secret in this file: {MIN_DECOY_KEY} bytes or more, raw or as hex"
+            " digits. The same file and the same watch list make the same filter"
         ),
     )
     parser.add_argument(
@@ -102,8 +102,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=whole(0, 0xFFFFFFFF),
         help=(
-            "default: the database's, or derived from the secret file, or random; keep it, because a peer that has"
-            " filters with different tweaks learns more"
+            "default: the database's, or derived from the secret file, or random. Keep it: a peer that has filters with"
+            " different tweaks learns more"
         ),
     )
     parser.add_argument(
@@ -117,8 +117,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=("hex", "raw", "message", "json"),
         default="hex",
         help=(
-            "hex: the payload on one line (default); raw: its bytes; message: the whole P2P message with the network's"
-            " magic, in hex on one line; json: the payload and the filter's parameters"
+            "hex (default): the payload on one line; raw: its bytes; message: the P2P message on one line, in hex;"
+            " json: the payload and the filter's parameters"
         ),
     )
 

@@ -23,16 +23,16 @@ from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
 from spvfilter.errors import CapacityError, ParameterError, SourceError
 
-# of dedupe's filter in memory, 4 MB at first: a false positive drops a new line
+# defaults of dedupe's filter, which begins with 4 MB; the rate is low because a false positive drops a new line
 SEEN_CAPACITY, SEEN_FP_RATE = (1_000_000, 1e-6)
 Action = Callable[[FilterStorage, argparse.Namespace], int | None]
 
 
 def configure(parser: Parser) -> None:
     parser.description = (
-        "Bloom filters of lines. A filter never misses a line that was added; it also reports a few others. INPUT is a"
-        " file, or - for standard input, which is also the default. A filter file is replaced as a whole at the end;"
-        " several writers at once need --redis."
+        "Bloom filters of lines. A filter never misses a line that was added, but it also reports a few other lines."
+        " INPUT is a file, or - for standard input, which is also the default. A filter file is replaced as a whole at"
+        " the end, so several writers at once need --redis."
     )
     create = parser.add_action("create", "make a filter", "Make a filter and add the lines of every INPUT.")
     create.add_argument("filter", metavar="FILTER", help="the file to make")
@@ -56,9 +56,9 @@ def configure(parser: Parser) -> None:
     remove = parser.add_action(
         "remove",
         "remove lines from a counting filter",
-        "Remove the lines of the INPUTs, once each, from a filter made by create --counting. Lines that are not in it"
-        " change nothing and are counted, exit code 1. Remove only lines that were added: any other that the filter"
-        " reports takes something from those.",
+        "Remove the lines of the INPUTs, once each, from a filter that create --counting made. A line that is not in"
+        " the filter changes nothing, and the exit code is 1. Remove only lines that were added: the removal of a false"
+        " positive damages other lines.",
     )
     remove.add_argument("filter", metavar="FILTER")
     _add_inputs(remove, "lines to remove")
@@ -74,11 +74,13 @@ def configure(parser: Parser) -> None:
     dedupe = parser.add_action(
         "dedupe",
         "print each line once",
-        "Print each line the first time it occurs. FILTER remembers lines across runs; with --capacity it is made if it"
-        " does not exist. Without one the lines are remembered in memory. A filter that is made grows (with"
-        " --hash-funcs it is one of N lines).",
+        "Print each line the first time it occurs. FILTER keeps the lines for later runs; --capacity makes it if it"
+        " does not exist. Without FILTER the lines are kept in memory. A new filter is scalable; with --hash-funcs it"
+        " has room for N lines.",
     )
-    dedupe.add_argument("names", metavar="FILTER | INPUT", nargs="*", default=[], help="a filter, if any, then lines")
+    dedupe.add_argument(
+        "names", metavar="FILTER | INPUT", nargs="*", default=[], help="a filter, if any, then files of lines"
+    )
     _add_null(dedupe)
     _add_shape(dedupe, required=False, defaults=(f"; default: {SEEN_CAPACITY}", f"; default: {SEEN_FP_RATE:g}"))
     _add_on_full(dedupe)
@@ -100,9 +102,9 @@ def configure(parser: Parser) -> None:
 
     size = parser.add_action(
         "size",
-        "tell how large a filter has to be",
-        "Tell how large a filter has to be and what is to be expected of it: plain, counting and scalable. Give two of"
-        " --capacity, --fp-rate and --bits; the third follows.",
+        "compute the size of a filter",
+        "Compute the size and the expected rates of a plain, a counting and a scalable filter. Give two of --capacity,"
+        " --fp-rate and --bits; the third follows.",
     )
     configure_size(size)
     size.set_defaults(perform=lambda store, args: show(args), redis=None)
@@ -126,8 +128,8 @@ def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
         "dump",
         "write a filter's raw bits or counters",
         "Write the bits or 4-bit counters of a filter without header and checksum, for other programs. Bit b is 1 << (b"
-        " & 7) of byte b >> 3; of two counters in a byte the first is the low half. Standard error tells the options"
-        " that load them.",
+        " & 7) of byte b >> 3. The first of two counters in a byte is the low half. Standard error has the options for"
+        " load.",
     )
     dump.add_argument("filter", metavar="FILTER")
     dump.add_argument("--output", metavar="FILE", help="a new file; default: standard output")
@@ -136,9 +138,9 @@ def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
     load = parser.add_action(
         "load",
         "make a filter of raw bits or counters",
-        "Make a filter of bits or 4-bit counters that dump wrote, with the options that the filter was made with:"
-        " --capacity and --fp-rate, or --bits and --hash-funcs. Wrong options of the same size cannot be noticed: such"
-        " a filter misses lines.",
+        "Make a filter of bits or 4-bit counters that dump wrote. Give the options that the filter was made with:"
+        " --capacity and --fp-rate, or --bits and --hash-funcs. Wrong options that give the same size go unnoticed, and"
+        " the filter then misses lines.",
     )
     load.add_argument("filter", metavar="FILTER", help="the filter to make")
     load.add_argument(
@@ -176,7 +178,7 @@ def _add_shape(parser: Parser, *, required: bool, defaults: tuple[str, str] = ("
         metavar="P",
         type=probability,
         required=required,
-        help=f"false-positive rate: share of other lines that a filter of N lines also reports{defaults[1]}",
+        help=f"false-positive rate: the share of other lines that a filter with N lines reports{defaults[1]}",
     )
     parser.add_argument(
         "--hash-funcs",
@@ -192,7 +194,7 @@ def _add_shape(parser: Parser, *, required: bool, defaults: tuple[str, str] = ("
 def _add_kind(parser: Parser) -> None:
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument(
-        "--scalable", action="store_true", help="make a filter that grows: N is the number of lines it begins with"
+        "--scalable", action="store_true", help="make a filter that grows; N is the number of lines of its first slice"
     )
     kinds.add_argument(
         "--counting", action="store_true", help="make a filter from which lines can be removed, four times as large"
@@ -204,7 +206,7 @@ def _add_on_full(parser: Parser) -> None:
         "--on-full",
         choices=("error", "warn"),
         default="error",
-        help="what a new line does to a filter that holds as many as it was made for; default: error",
+        help="reaction to a new line if the filter is full; default: error",
     )
 
 
@@ -222,12 +224,12 @@ def run(args: argparse.Namespace) -> int:
             return int(args.perform(store, args) or 0)
         except CapacityError as error:
             advice = (
-                "make a larger one, or one that grows (create --scalable), or take more false positives (--on-full"
+                "make a larger filter or a scalable one (create --scalable), or accept more false positives (--on-full"
                 " warn)"
             )
             raise SourceError(
-                f"{store.name} is full: made for {error.capacity} lines, it holds {error.count} and has a"
-                f" false-positive rate of {error.fp_rate:.3g} now: {advice}"
+                f"{store.name} is full: it was made for {error.capacity} lines, has {error.count}, and its"
+                f" false-positive rate is {error.fp_rate:.3g}: {advice}"
             ) from None
 
 
@@ -275,21 +277,19 @@ def _add(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _open_or_make(store: FilterStorage, name: str, args: argparse.Namespace, kind: Kind, fp_rate: float) -> None:
-    """Open a filter to change it, or make one.
+    """Open a filter to change it, or make it.
 
-    Raises ParameterError for options that an existing one was not made with.
+    Raises ParameterError if the filter exists and was made with other options.
     """
     if not store.exists(name):
         try:
             _make(store, name, args, kind, args.capacity, fp_rate)
         except SourceError:
-            if not store.exists(name):  # else another writer to Redis was faster
+            if not store.exists(name):  # if it exists now, another writer to Redis was faster
                 raise
         else:
-            complain(
-                f"{name} did not exist: made {'one that grows from' if kind is Kind.SCALABLE else 'one for'}"
-                f" {args.capacity} lines"
-            )
+            made = "scalable filter that begins with" if kind is Kind.SCALABLE else "filter for"
+            complain(f"{name} did not exist: made a {made} {args.capacity} lines")
             return
     store.open(name, change=True, on_full=_on_full(args))
     asked = store.asked()
@@ -308,7 +308,7 @@ def _open_or_make(store: FilterStorage, name: str, args: argparse.Namespace, kin
 def _remove(store: FilterStorage, args: argparse.Namespace) -> int:
     keys = Keys(args.inputs, args.null)
     store.open(args.filter, change=True)
-    store.remove_many([])  # raises if nothing can be removed from it
+    store.remove_many([])  # raises ParameterError unless it is a counting filter
     seen = removed = 0
     with _progress(keys) as shown:
         for batch in keys.batches():
@@ -319,7 +319,7 @@ def _remove(store: FilterStorage, args: argparse.Namespace) -> int:
     if removed == seen:
         complain(f"{seen} lines, all of them removed")
         return 0
-    complain(f"{seen} lines, {removed} of them removed: the other {seen - removed} were not in it")
+    complain(f"{seen} lines, {removed} of them removed: the other {seen - removed} were not in the filter")
     return 1
 
 
@@ -351,7 +351,7 @@ def _check(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _allowed(path: str | None, nul: bool) -> Callable[[list[bytes]], bytes]:
-    """A function that returns one byte for each line of a batch: whether --allow has it."""
+    """Return a function that gives one byte for each line of a batch: 1 if --allow has it, else 0."""
     if path is not None and is_filter(Path(path)):
         store = FileStorage()
         store.open(path)
@@ -380,11 +380,11 @@ def _dedupe(store: FilterStorage, args: argparse.Namespace) -> None:
     try:
         with _progress(keys, prints=True) as shown:
             for batch in keys.batches():
-                with _uninterrupted():  # a line is printed and remembered, or neither
+                with _uninterrupted():  # a line is both printed and added, or neither
                     new = store.add_many(batch)
                     _write([key for key, first in zip(batch, new, strict=False) if first], args.null)
                 if len(new) < len(batch):
-                    store.update([batch[len(new)]])  # the line that was refused: with its error
+                    store.update([batch[len(new)]])  # raises the error of the refused line
                 shown.update(keys.done, keys.total)
     finally:
         store.finish()
@@ -438,7 +438,7 @@ def _warn_past_capacity(store: FilterStorage) -> None:
         held = f"holds about {facts.estimate:,.0f}" if isfinite(facts.estimate) else "is full"
         complain(
             f"warning: {store.name} was made for {facts.capacity:,} lines and {held}: its false-positive rate is"
-            f" {facts.rate:.3g}; make a larger one"
+            f" {facts.rate:.3g}; make a larger filter"
         )
 
 
@@ -479,7 +479,7 @@ def _merge(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _key(text: str) -> bytes:
-    """Argument type: a key of SipHash; none for a random one."""
+    """Argument type: a SipHash key. It is empty for a random key."""
     if text == "random":
         return b""
     key = hex_bytes(text)

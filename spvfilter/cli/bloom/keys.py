@@ -1,4 +1,4 @@
-"""Input of `spvfilter bloom`: keys as lines or NUL-separated, from files or standard input."""
+"""Input of `spvfilter bloom`: keys from files or standard input, one per line or separated by NUL."""
 
 from __future__ import annotations
 
@@ -14,23 +14,28 @@ from spvfilter.bloom.fileformat import MAGIC
 from spvfilter.cli.arguments import standard_input
 from spvfilter.errors import SourceError
 
-CHUNK = 1 << 16  # bytes per read at most: the capacity of a pipe on Linux
-MAX_KEY = 64 << 20  # bytes
+CHUNK = 1 << 16
+"""Most bytes of one read: the capacity of a pipe on Linux."""
+MAX_KEY = 64 << 20
+"""Largest size of a key in bytes (our choice)."""
 
 
 class Keys:
-    """The keys in files, or on standard input if none is named or one is "-", in batches as they arrive.
+    """The keys in files or on standard input, in batches as they arrive.
 
-    A key ends with a newline, and a carriage return before that is dropped; with `nul` it ends with NUL and may hold
-    any other byte. The last one needs no end. An empty key is a key. Raises OSError, before anything is read, if a file
-    cannot be; SourceError for a key of more than 64 MiB and for a file that is a filter.
+    Without paths, and for the path "-", keys come from standard input. A key ends with a newline or with CR LF. With
+    `nul` it ends with NUL and may contain any other byte. The last key needs no end. An empty line is an empty key.
+
+    The constructor raises OSError if a file cannot be read. `batches` raises SourceError for a key of more than 64 MiB
+    and for a file that is a filter.
     """
 
     def __init__(self, paths: Sequence[str], nul: bool) -> None:
         self.paths = list(paths) or ["-"]
         sizes = [_size(path) for path in self.paths]
-        self.total = None if None in sizes else sum(size for size in sizes if size is not None)  # bytes, where known
-        self.done = 0  # bytes read
+        # in bytes; None if the size of a path is unknown
+        self.total = None if None in sizes else sum(size for size in sizes if size is not None)
+        self.done = 0  # number of bytes that were read
         self._end = b"\0" if nul else b"\n"
 
     def batches(self) -> Iterator[list[bytes]]:
@@ -40,18 +45,18 @@ class Keys:
                 yield from self._of(stream, path)
 
     def _of(self, stream: BinaryIO, path: str) -> Iterator[list[bytes]]:
-        rest: list[bytes] = []  # pieces of a key whose end has not been read
+        rest: list[bytes] = []  # pieces of a key whose end was not read yet
         size, start = 0, True
         while chunk := stream.read1(CHUNK):  # type: ignore[attr-defined]  # both are buffered readers
             if start and chunk.startswith(MAGIC):
-                raise SourceError(f"{path}: a filter, where lines are expected")
+                raise SourceError(f"{path}: this is a filter, expected lines")
             start = False
             self.done += len(chunk)
             if self._end not in chunk:
                 rest.append(chunk)
                 size += len(chunk)
                 if size > MAX_KEY:
-                    raise SourceError(f"{path}: a key of more than {MAX_KEY} bytes: are these lines?")
+                    raise SourceError(f"{path}: a line of more than {MAX_KEY:,} bytes: is this a file of lines?")
                 continue
             *keys, last = b"".join((*rest, chunk)).split(self._end)
             rest, size = [last], len(last)
@@ -64,9 +69,9 @@ class Keys:
 
 
 def _size(path: str) -> int | None:
-    """Size of a readable file in bytes, None if it cannot be known beforehand.
+    """Return the size of a file in bytes, None for a pipe. Raises OSError if the file cannot be read.
 
-    Nothing is opened: that would start a FIFO's writer.
+    The file is not opened, because that would start the writer of a FIFO.
     """
     if path == "-":
         return None

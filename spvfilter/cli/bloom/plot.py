@@ -1,4 +1,4 @@
-"""The picture of `bloom size --plot`: the rate against the load, and the size against the number of hash functions."""
+"""The picture of `bloom size --plot`: rate over load, and size over number of hash functions."""
 
 from __future__ import annotations
 
@@ -13,27 +13,35 @@ from spvfilter.errors import ParameterError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_STYLES = (  # colours that colour-blind people tell apart (Okabe and Ito, 2008), each with a line of its own
+# colours that colour-blind people can distinguish (Okabe and Ito, 2008), each with a line style of its own
+_STYLES = (
     ("#D55E00", (0, (5, 2))),
     ("#0072B2", (0, ())),
     ("#009E73", (0, (6, 1.5, 1, 1.5))),
     ("#CC79A7", (0, (1, 1.2))),
     ("#000000", (0, (3, 1, 1, 1, 1, 1))),
 )
-_MANY = 10**9  # keys: enough for the bits of one key to have nine digits
-_FEW = 3  # functions that articles often take
-_FLAT = 1.05  # times the least size: what still counts as flat
-_TALLEST = 3.2  # times the least size: what is drawn
-_HEIGHT = 4.5  # times the least size: with the legend above
-_MOST_LOAD = 2.5  # times the capacity
+_MANY = 10**9
+"""Number of keys for which a size is computed, so that the number of bits for one key has nine digits."""
+_FEW = 3
+"""Number of hash functions that articles often use."""
+_FLAT = 1.05
+"""Sizes up to this multiple of the least size are marked as nearly minimal."""
+_TALLEST = 3.2
+"""Sizes up to this multiple of the least size are drawn."""
+_HEIGHT = 4.5
+"""Height of the plot, as a multiple of the least size: the legend is above the curve."""
+_MOST_LOAD = 2.5
+"""Largest load that is drawn, as a multiple of the capacity."""
 _STEPS = 200
+"""Number of points of a curve."""
 
 
 def draw(size: Size, rate: float, name: str) -> None:
-    """Draw into a PNG file. Only a PNG file is ever replaced. Raises ParameterError, SourceError, OSError."""
+    """Draw into a PNG file. Only a PNG file is replaced. Raises ParameterError, SourceError, OSError."""
     path = check_picture(name)
     if not 0 < rate < 1:
-        raise ParameterError(f"there is nothing to draw: with {size.capacity} keys the rate is {rate:g}")
+        raise ParameterError(f"there is no curve to draw: with {size.capacity} keys the rate is {rate:g}")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 5.6), dpi=100)
@@ -50,7 +58,7 @@ def draw(size: Size, rate: float, name: str) -> None:
 
 
 def _rates(axes: Axes, size: Size, rate: float) -> None:
-    """The rate against the load of filters of this size."""
+    """Draw the rate over the load of filters of this size."""
     best = sizing.optimal_hash_funcs(size.bits, size.capacity)
     loads = [_MOST_LOAD * step / _STEPS for step in range(1, _STEPS + 1)]
     lowest = rate
@@ -81,7 +89,7 @@ def _rate(size: Size, functions: int, load: float) -> float:
 
 
 def _sizes(axes: Axes, size: Size, rate: float) -> None:
-    """The bits a key that keep the rate, against the number of functions."""
+    """Draw the number of bits for each key that keeps the rate, over the number of functions."""
     optimum, least = -math.log2(rate), sizing.optimal_bits_per_item(rate)
     needed = {
         functions: bits for functions in range(1, _last(optimum, size) + 1) if (bits := _bits_per_key(rate, functions))
@@ -132,7 +140,7 @@ def _last(optimum: float, size: Size) -> int:
 
 
 def _bits_per_key(rate: float, functions: int) -> float | None:
-    """None if there is no such filter."""
+    """Return the number of bits for each key; None if no filter has this rate."""
     try:
         return sizing.bits_for(_MANY, rate, functions) / _MANY
     except ParameterError:

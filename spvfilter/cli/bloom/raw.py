@@ -1,4 +1,4 @@
-"""`spvfilter bloom dump` and `load`: a filter's raw bits or counters, without a header, for and from other programs."""
+"""`spvfilter bloom dump` and `load`: exchange a filter's raw bits or counters with other programs."""
 
 from __future__ import annotations
 
@@ -24,21 +24,25 @@ from spvfilter.files import replacing
 from spvfilter.kernel import Encoding, Family
 from spvfilter.primitives import chunks
 
-_CHUNK = 1 << 20  # bytes
+_CHUNK = 1 << 20  # most bytes of one read
 
 
 def write_raw(store: FilterStorage, args: argparse.Namespace) -> None:
-    """`dump`. Raises SourceError, ParameterError, OSError."""
+    """Carry out `dump`. Raises SourceError, ParameterError, OSError."""
     path = None if args.output is None else Path(args.output)
     if path is None and sys.stdout.isatty():
         raise ParameterError("the terminal cannot show raw bytes: give --output, or redirect standard output")
     if path is not None and path.exists() and not (args.force and path.is_file()):
-        raise SourceError(f"{args.output} exists{': --force replaces it' if path.is_file() else ' and is no file'}")
+        raise SourceError(
+            f"{args.output} exists{': --force replaces it' if path.is_file() else ' and is not a regular file'}"
+        )
     if path is not None and not os.access(path.parent, os.W_OK | os.X_OK):
         raise SourceError(f"{args.output}: {path.parent} is not a writable directory")
     made = store.read(args.filter)
     if isinstance(made, ScalableBloomFilter):
-        raise ParameterError(f"{args.filter} is a scalable filter, which is several filters: it has no raw form")
+        raise ParameterError(
+            f"{args.filter} is a scalable filter, which consists of several filters: it has no raw form"
+        )
     if path is None:
         for chunk in chunks(made.body):
             sys.stdout.buffer.write(chunk)
@@ -51,12 +55,10 @@ def write_raw(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _said(made: BloomFilter | CountingBloomFilter) -> str:
-    """How to load them."""
+    """Return the options that load the bits or counters again."""
     if made.encoding is not Encoding.BYTES or (made.family != Family.SIPHASH and made.hashing != FastHash()):
         keys, hashes = made.encoding.name.lower(), made.family.name.lower()
-        return (
-            f"`load` cannot make the filter again, whose keys are {keys} and hashed by {hashes}: a Python program can"
-        )
+        return f"`load` cannot restore this filter: its keys are {keys}, hashed by {hashes}; a Python program can"
     options = [f"--bits {made.cells}"]
     if made.capacity and made.nominal_fp_rate:
         options = [f"--capacity {made.capacity}", f"--fp-rate {made.nominal_fp_rate!r}"]
@@ -66,9 +68,9 @@ def _said(made: BloomFilter | CountingBloomFilter) -> str:
 
 
 def read_raw(store: FilterStorage, args: argparse.Namespace) -> None:
-    """`load`. Raises SourceError, ParameterError, TooLargeError, OSError."""
+    """Carry out `load`. Raises SourceError, ParameterError, TooLargeError, OSError."""
     if args.key == b"":
-        raise ParameterError("--key random makes a new key: give the one that the filter was made with")
+        raise ParameterError("--key random makes a new key: give the key that the filter was made with")
     hashing: HashFamily = FastHash() if args.key is None else SipHash(args.key)
     kind = CountingBloomFilter if args.counting else BloomFilter
     if args.bits is None and (args.capacity is None or args.fp_rate is None):
@@ -86,19 +88,19 @@ def read_raw(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _read(name: str, size: int) -> memoryview:
-    """At most so many bytes of a file or of standard input, and one more if there are more.
+    """Read up to `size` + 1 bytes of a file or of standard input. The caller refuses a longer result.
 
-    Raises SourceError, TooLargeError, OSError.
+    Raises SourceError for a regular file of another size, TooLargeError, OSError.
     """
     with ExitStack() as stack:
         stream = standard_input() if name == "-" else stack.enter_context(Path(name).open("rb"))
         status = os.fstat(stream.fileno())
         if name != "-" and stat.S_ISREG(status.st_mode) and status.st_size != size:
-            hint = ": it is the file of a filter" if is_filter(Path(name)) else ""
-            raise SourceError(f"{name}: {size} bytes wanted, {status.st_size} present{hint}")
+            hint = ": this is a filter file, not raw bits" if is_filter(Path(name)) else ""
+            raise SourceError(f"{name}: {status.st_size} bytes, expected {size}{hint}")
         view = memoryview(allocate(size + 1)).cast("B")
         at = 0
-        # of both readers
+        # both readers have readinto
         while at <= size and (count := stream.readinto(view[at : min(at + _CHUNK, size + 1)])):  # type: ignore[attr-defined]
             at += count
         return view[:at]

@@ -1,4 +1,4 @@
-"""Storage of a generic Bloom filter for `spvfilter bloom` in Redis."""
+"""Storage of a Bloom filter for `spvfilter bloom` in Redis."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from spvfilter.bloom.redis import RedisBloomFilter, RedisScalableBloomFilter
 
 T = TypeVar("T")
-_PAUSE_S = 0.05  # between two cancellations
+_PAUSE_S = 0.05  # seconds between two cancellations of a task
 
 
 class RedisStorage(FilterStorage):
-    """A filter in Redis, which has every batch as soon as it is added."""
+    """A filter in Redis. Each batch is written as soon as it is added."""
 
     def __init__(self, url: str) -> None:
         from spvfilter.bloom.redis.client import connect
@@ -54,8 +54,9 @@ class RedisStorage(FilterStorage):
             self._runner.close()
 
     async def _leave(self) -> None:
-        """End the tasks that an interrupt left behind, then the connection: in the other order their errors would be
-        lost.
+        """End the tasks that an interrupt left, then close the connection.
+
+        In the other order the errors of the tasks would be lost.
         """
         await _end(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
         await self._client.aclose()
@@ -73,7 +74,7 @@ class RedisStorage(FilterStorage):
 
         assert name is not None
         if shape.kind is Kind.COUNTING:
-            raise ParameterError("--counting needs a filter in a file: those in Redis have bits")
+            raise ParameterError("--counting needs a filter in a file: filters in Redis have no counters")
         make: Callable[[], Awaitable[RedisBloomFilter | RedisScalableBloomFilter]]
         if shape.kind is Kind.SCALABLE:
             make = partial(
@@ -122,7 +123,7 @@ class RedisStorage(FilterStorage):
 
     def remove_many(self, lines: list[bytes]) -> bytes:
         raise ParameterError(
-            f"{self.name} is in Redis, where filters have bits: lines can be removed from a counting filter in a file"
+            f"{self.name} is in Redis, where filters have no counters: only a counting filter in a file removes lines"
         )
 
     def contains_many(self, lines: list[bytes]) -> bytes:
@@ -154,11 +155,11 @@ class RedisStorage(FilterStorage):
         elif isinstance(made, BloomFilter):
             make = partial(RedisBloomFilter.create_from, self._client, name, made)
         else:
-            raise ParameterError("a counting filter needs a file: filters in Redis have bits")
+            raise ParameterError("a counting filter needs a file: filters in Redis have no counters")
         self._run(self._make(name, make, replace))
 
     def finish(self) -> None:
-        """Do nothing: every batch is in Redis already."""
+        """Do nothing, because every batch is in Redis already."""
 
     async def _there(self, name: str, on_full: OnFull = "raise") -> RedisBloomFilter | RedisScalableBloomFilter:
         from spvfilter.bloom.redis.opening import open_any
@@ -171,7 +172,7 @@ class RedisStorage(FilterStorage):
     async def _make(
         self, name: str, make: Callable[[], Awaitable[RedisBloomFilter | RedisScalableBloomFilter]], replace: bool
     ) -> None:
-        """Make a filter. An existing one is deleted only after everything else has been checked."""
+        """Make a filter. With `replace`, an existing filter is deleted only after the arguments were checked."""
         try:
             made = await make()
         except RemoteExistsError as error:
@@ -183,7 +184,7 @@ class RedisStorage(FilterStorage):
 
 
 async def _interruptible(work: Coroutine[object, object, T]) -> T:
-    """Do the work in a task of its own, which ends when this one is cancelled, even if it misses a cancellation."""
+    """Do the work in a task of its own. Cancelling this task ends that one, even if it misses a cancellation."""
     task = asyncio.create_task(work)
     try:
         await asyncio.wait([task])
@@ -194,8 +195,9 @@ async def _interruptible(work: Coroutine[object, object, T]) -> T:
 
 
 async def _end(tasks: Iterable[asyncio.Task[T]]) -> None:
-    """Cancel the tasks until they end: asyncio.wait_for, which redis-py uses, may swallow a cancellation (Python 3.11,
-    gh-86296).
+    """Cancel the tasks repeatedly until they end.
+
+    redis-py uses asyncio.wait_for, which may swallow a cancellation (Python 3.11, gh-86296).
     """
     waiting = all_of_them = set(tasks)
     while waiting:

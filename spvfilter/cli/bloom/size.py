@@ -1,4 +1,4 @@
-"""`spvfilter bloom size`: how large a filter has to be and what is to be expected of it, before it is made."""
+"""`spvfilter bloom size`: the size and the expected rates of a filter, before it is made."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ else:
     json = deferred("json")
 
 FORMATS = ("table", "jsonl")
-_LOADS = ((1, 2, "half"), (1, 1, "full"), (2, 1, "double"))  # of the capacity, as fractions
+_LOADS = ((1, 2, "half"), (1, 1, "full"), (2, 1, "double"))
+"""Loads of a table, as fractions of the capacity (numerator, denominator), and their names."""
 _GROWN = (*_LOADS, (10, 1, "×10"), (100, 1, "×100"))
 
 
@@ -57,15 +58,18 @@ def show(args: argparse.Namespace) -> None:
 
 
 class Sizes(NamedTuple):
-    """A filter's size, and others for as many keys at the same rate, where there are any."""
+    """The size of a filter, and sizes of other filters for the same number of keys and the same rate."""
 
     chosen: Size
+    """The size of the filter."""
     rate: float
-    """Asked for, or else that at capacity."""
+    """The requested rate, or else the rate with as many keys as the capacity."""
     best: Size | None
-    """With the best number of hash functions."""
+    """The size with the best number of hash functions. None if it cannot be computed."""
     taylor: Size | None
+    """The size by Taylor's formula. None if it cannot be computed."""
     growth: Growth | None
+    """The growth of a scalable filter. None if it cannot be computed."""
 
     @classmethod
     def of(cls, chosen: Size) -> Sizes:
@@ -77,7 +81,7 @@ class Sizes(NamedTuple):
             best, taylor = Size.of(chosen.capacity, rate), Size(chosen.capacity, rate, by_taylor, chosen.hash_funcs)
             growth = Growth(chosen.capacity, rate)
             growth.expected(_GROWN[-1][0] * chosen.capacity)
-        except ParameterError:  # beyond what can be sized
+        except ParameterError:  # the numbers are too large for a filter
             return cls(chosen, rate, None, None, None)
         return cls(chosen, rate, best, taylor, growth)
 
@@ -90,7 +94,7 @@ class Sizes(NamedTuple):
         return [(name, self.growth.expected(-(-self.chosen.capacity * of // by))) for of, by, name in _GROWN]
 
     def rows(self) -> list[tuple[str, Size]]:
-        """The sizes to compare."""
+        """Return the sizes to compare, each with its name."""
         rows = [("this one", self.chosen)]
         rows += [("by Taylor", self.taylor)] if self.taylor is not None else []
         return rows + ([("with best k", self.best)] if self.best is not None else [])
@@ -193,7 +197,7 @@ def _tables(page: Page, sizes: Sizes) -> None:
             for name, of in sizes.loads()
         ],
     )
-    page.line(f"While it fills up, a share of {sizes.while_filling:.3g} of new keys seems to be in it already.")
+    page.line(f"While it fills up, a share of {sizes.while_filling:.3g} of new keys is reported as already added.")
     page.title(
         f"As a counting filter: {_memory(chosen.counting_byte_size)}, {4 * chosen.bits_per_key:.3f} bits a key, the"
         " same rates"
@@ -231,7 +235,7 @@ def _tables(page: Page, sizes: Sizes) -> None:
 
 
 def _memory(size: float) -> str:
-    """A number of bytes as readable text, in powers of 1,000."""
+    """Format a number of bytes in powers of 1,000."""
     units = iter(("bytes", "kB", "MB", "GB", "TB", "PB"))
     unit = next(units)
     while size >= 1_000 and unit != "PB":

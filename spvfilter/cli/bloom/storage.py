@@ -1,6 +1,4 @@
-"""Storage of a generic Bloom filter for `spvfilter bloom`: the interface of files and of Redis (remote.py), and
-files.
-"""
+"""Storage of a Bloom filter for `spvfilter bloom`: the interface, and files. remote.py has Redis."""
 
 from __future__ import annotations
 
@@ -40,69 +38,86 @@ class Kind(Enum):
 
 
 class Shape(NamedTuple):
-    """What a new filter is made for."""
+    """The parameters of a new filter."""
 
     capacity: int
+    """Number of lines to size the filter for."""
     fp_rate: float
+    """False-positive rate with this number of lines."""
     hash_funcs: int | None
+    """Number of hash functions. None for the best number."""
     kind: Kind
+    """Plain, scalable or counting."""
     on_full: OnFull
+    """Reaction to a new line if the filter is full."""
 
     @property
     def fixed(self) -> tuple[int, float, int | None]:
-        """The arguments of a BloomFilter."""
+        """The positional arguments of BloomFilter."""
         return self.capacity, self.fp_rate, self.hash_funcs
 
 
 class Asked(NamedTuple):
-    """The options that a filter was made with; None where there are none."""
+    """The options that a filter was made with. None stands for an option that was not given."""
 
     kind: Kind
+    """Plain, scalable or counting."""
     capacity: int | None
+    """Number of lines that the filter is sized for."""
     fp_rate: float | None
+    """Requested false-positive rate."""
     hash_funcs: int | None
+    """Number of hash functions."""
     key: bytes | None
-    """Of SipHash."""
+    """Key of SipHash, 16 bytes."""
 
 
 class Facts(NamedTuple):
     """The parameters and the state of a filter."""
 
     kind: str
+    """Kind of the filter, for people."""
     family: str
+    """Hash family."""
     bits: int
+    """Number of bits or counters."""
     size: int
-    """Bytes."""
+    """Size of the bits or counters in bytes."""
     hash_funcs: str
+    """Number of hash functions, or their range in a scalable filter."""
     capacity: int | None
-    """None if it is unknown, or grows."""
+    """Number of lines that the filter is sized for. None if it is unknown or grows."""
     nominal: float | None
+    """Requested false-positive rate. None if it is unknown."""
     fill: float
+    """Share of set bits, from 0 to 1."""
     estimate: float
+    """Estimated number of lines. Infinite if every bit is set."""
     rate: float
+    """Real false-positive rate."""
     slices: int = 0
-    """Of a scalable filter."""
+    """Number of slices of a scalable filter, else 0."""
 
 
 class FilterStorage(ABC):
-    """Storage of one filter of lines at a time, which is created or opened, used and finished."""
+    """Storage of one filter of lines at a time. The filter is created or opened, used, and finished."""
 
     name = "the filter in memory"
 
     @abstractmethod
     def create(self, name: str | None, shape: Shape, hashing: HashFamily, *, replace: bool) -> None:
-        """Make a new filter. Without a name it is not kept."""
+        """Make a new filter. Without a name it is not stored."""
 
     @abstractmethod
     def open(self, name: str, *, change: bool = False, on_full: OnFull = "raise") -> None:
-        """Open a filter; with `on_full`, what happens to a new line when it is full."""
+        """Open a filter, for changes if `change` is True. `on_full` is the reaction to a new line if it is full."""
 
     @abstractmethod
     def exists(self, name: str) -> bool:
-        """Whether there is something of that name, be it a filter or not."""
+        """Return True if this name is in use, even if it is not a filter."""
 
     def absent(self, name: str) -> str:
-        """Says that there is nothing of that name."""
+        """Return the error message for a name that does not exist."""
         return f"{name}: No such file or directory"
 
     @abstractmethod
@@ -110,20 +125,20 @@ class FilterStorage(ABC):
 
     @abstractmethod
     def add_many(self, lines: list[bytes]) -> bytes:
-        """Add the lines and return one byte for each: whether it was new.
+        """Add the lines and return one byte for each: 1 if it was new, else 0.
 
-        Fewer, if the filter has no room for the next one.
+        If the filter is full, the result ends before the first line that was refused.
         """
 
     @abstractmethod
     def update(self, lines: list[bytes]) -> int:
-        """Add the lines and return how many were new. Raises CapacityError."""
+        """Add the lines and return the number of new ones. Raises CapacityError if the filter is full."""
 
     @abstractmethod
     def remove_many(self, lines: list[bytes]) -> bytes:
-        """Remove the lines from a counting filter and return one byte for each: whether it was there.
+        """Remove the lines from a counting filter and return one byte for each: 1 if it was there, else 0.
 
-        Raises ParameterError for others.
+        Raises ParameterError for a filter of another kind.
         """
 
     @abstractmethod
@@ -134,32 +149,32 @@ class FilterStorage(ABC):
 
     @abstractmethod
     def read(self, name: str) -> Local:
-        """Read a whole filter into memory."""
+        """Read a whole filter into memory. Raises SourceError."""
 
     @abstractmethod
     def write(self, name: str, made: Local, *, replace: bool) -> None: ...
 
     def merge(self, names: Sequence[str], output: str, *, replace: bool) -> None:
-        """Write the union of the filters after all are read: the output may be one of them."""
+        """Write the union of the filters. All are read first, so the output may be one of them."""
         merged = self.read(names[0])
         for name in names[1:]:
             part = self.read(name)
             try:
                 if isinstance(part, ScalableBloomFilter) or isinstance(merged, ScalableBloomFilter):
-                    raise MismatchError("a scalable filter cannot be united with others: add their lines to one filter")
+                    raise MismatchError("a scalable filter has no union: add the lines of both to one filter")
                 if type(part) is not type(merged):
-                    raise MismatchError("one of them is a counting filter")
-                merged |= part  # type: ignore[operator]  # of one kind
+                    raise MismatchError("only one of them is a counting filter")
+                merged |= part  # type: ignore[operator]  # both are of one kind
             except MismatchError as error:
                 raise MismatchError(f"{names[0]} and {name} cannot be merged: {error}") from None
         self.write(output, merged, replace=replace)
 
     @abstractmethod
     def finish(self) -> None:
-        """Save what was added."""
+        """Save the changes."""
 
     def _encoded(self, encoding: Encoding, lines: list[bytes]) -> list[bytes] | list[str]:
-        """The lines in the encoding of the filter's keys, which a Python program may have chosen."""
+        """Return the lines in the encoding of the filter's keys, which a Python program may have chosen."""
         match encoding:
             case Encoding.BYTES:
                 return lines
@@ -175,7 +190,7 @@ class FilterStorage(ABC):
 
 
 def is_filter(path: Path) -> bool:
-    """Whether `path` is a regular file that starts like a filter. Only regular files are read."""
+    """Return True if `path` is a regular file that starts like a filter. Other files are not read."""
     if not path.is_file():
         return False
     with path.open("rb") as file:
@@ -183,7 +198,7 @@ def is_filter(path: Path) -> bool:
 
 
 class FileStorage(FilterStorage):
-    """A filter in a file, read into memory and replaced whole."""
+    """A filter in a file. The file is read into memory, and replaced as a whole."""
 
     def __init__(self) -> None:
         self._path: Path | None = None
@@ -206,13 +221,13 @@ class FileStorage(FilterStorage):
                 self._filter = BloomFilter(*shape.fixed, hashing=hashing, on_full=shape.on_full)
 
     def _claim(self, name: str, replace: bool) -> None:
-        """Let `finish` write to this file. Only a filter is ever replaced."""
+        """Check that `finish` may write this file, and note its name. Only a filter is replaced."""
         path = Path(os.path.realpath(name))
         if path.exists() and not is_filter(path):
             raise SourceError(f"{name} exists and is not a filter")
         if path.exists() and not replace:
             raise SourceError(f"{name} exists: --force replaces it")
-        if not os.access(path.parent, os.W_OK | os.X_OK):  # reported now, not after hours of reading
+        if not os.access(path.parent, os.W_OK | os.X_OK):  # report this now, not after hours of reading
             raise SourceError(f"{name}: {path.parent} is not a writable directory")
         self.name, self._path = name, path
 
@@ -251,7 +266,7 @@ class FileStorage(FilterStorage):
         if not isinstance(made, CountingBloomFilter):
             kind = self.asked().kind.value
             raise ParameterError(
-                f"{self.name} is a {kind}, from which nothing can be removed: make a counting one (create --counting)"
+                f"{self.name} is a {kind}, which cannot remove lines: make a counting filter (create --counting)"
             )
         return made.remove_many(self._keys(lines))
 
@@ -304,9 +319,9 @@ class FileStorage(FilterStorage):
         try:
             mode = self._path.stat().st_mode if self._path.exists() else None
             self._opened.save(self._path)
-            if mode is not None:  # a filter that others may read stays readable
+            if mode is not None:  # keep the permissions of the replaced file
                 self._path.chmod(stat.S_IMODE(mode))
-        except OSError as error:  # its own message names a temporary file
+        except OSError as error:  # the error's own message names a temporary file
             raise SourceError(f"{self.name}: cannot be written: {error.strerror}") from None
 
 

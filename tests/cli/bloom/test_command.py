@@ -224,7 +224,7 @@ def test_a_full_filter_refuses_lines_and_says_so(run: Any, tmp_path: Path) -> No
     source.write_text("".join(f"{number}\n" for number in range(1, 5_001)))
     assert run("bloom", "create", path, "--capacity", 100, "--fp-rate", 0.01).code == 0
     empty = path.read_bytes()
-    full = f"spvfilter: {path} is full: made for 100 lines, it holds "
+    full = f"spvfilter: {path} is full: it was made for 100 lines, has "
     ran = run("bloom", "add", path, source)
     assert (ran.code, ran.out, ran.err.startswith(full)) == (2, "", True)
     assert path.read_bytes() == empty  # nothing of a refused file of lines is kept
@@ -258,7 +258,7 @@ def test_a_scalable_filter_takes_any_number_of_lines(run: Any, tmp_path: Path) -
     for argv, said in (
         (
             ["merge", path, path, "--output", tmp_path / "both"],
-            "a scalable filter cannot be united with others: add their lines to one filter",
+            "a scalable filter has no union: add the lines of both to one filter",
         ),
         (
             ["create", tmp_path / "g", "--capacity", 9, "--fp-rate", 0.1, "--scalable", "--hash-funcs", 3],

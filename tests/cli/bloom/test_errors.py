@@ -53,7 +53,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         (["dedupe", "lines.txt", "--capacity", str(1 << 48)], "a filter of "),
         (["create", "new", "missing", *SHAPE], "missing: No such file or directory"),
         (["create", "new", ".", *SHAPE], ".: Is a directory"),
-        (["create", "new", "made.bloom", *SHAPE], "made.bloom: a filter, where lines are expected"),
+        (["create", "new", "made.bloom", *SHAPE], "made.bloom: this is a filter, expected lines"),
         (["create", "made.bloom", *SHAPE], "made.bloom exists: --force replaces it"),
         (["create", "lines.txt", *SHAPE, "--force"], "lines.txt exists and is not a filter"),
         (["create", "folder", *SHAPE], "folder exists and is not a filter"),
@@ -110,9 +110,12 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         (["remove", "counting.bloom", "missing"], "missing: No such file or directory"),
         (
             ["remove", "made.bloom", "lines.txt"],
-            "made.bloom is a Bloom filter, from which nothing can be removed: make a counting one",
+            "made.bloom is a Bloom filter, which cannot remove lines: make a counting filter",
         ),
-        (["remove", "scalable.bloom", "lines.txt"], "scalable.bloom is a scalable Bloom filter, from which nothing"),
+        (
+            ["remove", "scalable.bloom", "lines.txt"],
+            "scalable.bloom is a scalable Bloom filter, which cannot remove lines",
+        ),
         (
             ["remove", "counting.bloom", "lines.txt", "--counting"],
             "unknown option --counting (see 'spvfilter bloom remove --help')",
@@ -121,14 +124,14 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         (["dump", "flipped.bloom", "--output", "new"], "flipped.bloom: CRC at byte "),
         (
             ["dump", "scalable.bloom", "--output", "new"],
-            "scalable.bloom is a scalable filter, which is several filters: it has no raw",
+            "scalable.bloom is a scalable filter, which consists of several filters: it has no raw",
         ),
         (["dump", "made.bloom", "--output", "lines.txt"], "lines.txt exists: --force replaces it"),
-        (["dump", "made.bloom", "--output", "folder", "--force"], "folder exists and is no file"),
+        (["dump", "made.bloom", "--output", "folder", "--force"], "folder exists and is not a regular file"),
         (["dump", "made.bloom", "--output", "nowhere/new"], "nowhere/new: nowhere is not a writable directory"),
         (["load", "new", "missing", *SHAPE], "missing: No such file or directory"),
         (["load", "new", "folder", *SHAPE], "folder: Is a directory"),
-        (["load", "new", "lines.txt", *SHAPE], "lines.txt: 12 bytes wanted, 17 present"),
+        (["load", "new", "lines.txt", *SHAPE], "lines.txt: 17 bytes, expected 12"),
         (
             ["load", "new", "lines.txt"],
             "give the options that the filter was made with: --capacity and --fp-rate, or --bits",
@@ -142,7 +145,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
             ["load", "new", "lines.txt", "--bits", "136", "--hash-funcs", "3", "--capacity", "5"],
             "give capacity and fp_rate (and hash",
         ),
-        (["load", "new", "lines.txt", "--bits", "137", "--hash-funcs", "3"], "lines.txt: 18 bytes wanted, 17 present"),
+        (["load", "new", "lines.txt", "--bits", "137", "--hash-funcs", "3"], "lines.txt: 17 bytes, expected 18"),
         (
             ["load", "new", "lines.txt", "--bits", "130", "--hash-funcs", "3"],
             "lines.txt: bits at byte 80: padding bits are set",
@@ -157,7 +160,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         ),
         (
             ["load", "new", "made.bloom", "--capacity", "1000", "--fp-rate", "1e-6"],
-            "made.bloom: 3596 bytes wanted, 3664 present: it is",
+            "made.bloom: 3664 bytes, expected 3596: this is a filter file",
         ),
         (
             ["load", "made.bloom", "lines.txt", "--bits", "136", "--hash-funcs", "3"],
@@ -169,17 +172,17 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         ),
         (
             ["load", "new", "lines.txt", "--bits", str(1 << 50), "--hash-funcs", "3"],
-            "lines.txt: 140737488355328 bytes wanted, 17 present",
+            "lines.txt: 17 bytes, expected 140737488355328",
         ),
         (["load", "new", "/dev/zero", "--bits", str(1 << 50), "--hash-funcs", "3"], "a filter of "),
         (["add", "made.bloom", "lines.txt", "missing"], "missing: No such file or directory"),
-        (["add", "made.bloom", "other.bloom"], "other.bloom: a filter, where lines are expected"),
+        (["add", "made.bloom", "other.bloom"], "other.bloom: this is a filter, expected lines"),
         (["add", "folder", "lines.txt"], "folder: Is a directory"),
         (["check", "made.bloom", "missing"], "missing: No such file or directory"),
         (["check", "made.bloom", "lines.txt", "--allow", "missing"], "missing: No such file or directory"),
         (["check", "made.bloom", "lines.txt", "--allow", "flipped.bloom"], "flipped.bloom: CRC at byte"),
         (["dedupe", "made.bloom", "missing"], "missing: No such file or directory"),
-        (["dedupe", "lines.txt", "made.bloom"], "made.bloom: a filter, where lines are expected"),
+        (["dedupe", "lines.txt", "made.bloom"], "made.bloom: this is a filter, expected lines"),
         (
             ["dedupe", "made.bloom", "lines.txt", "--capacity", "5"],
             "made.bloom exists and was made with --capacity 1000, not 5: leave",
@@ -231,7 +234,7 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         ),
         (
             ["merge", "made.bloom", "counting.bloom", "--output", "new"],
-            "made.bloom and counting.bloom cannot be merged: one of",
+            "made.bloom and counting.bloom cannot be merged: only one of",
         ),
         (["merge", "made.bloom", "missing", "--output", "new"], "missing: No such file or directory"),
         (["merge", "made.bloom", "flipped.bloom", "--output", "made.bloom", "--force"], "flipped.bloom: CRC"),

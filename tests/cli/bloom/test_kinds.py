@@ -31,7 +31,7 @@ def test_lines_are_removed_from_a_counting_filter(run: Any, tmp_path: Path, line
     assert run("bloom", "remove", path, gone) == (0, "", "spvfilter: 2 lines, all of them removed\n")
     assert run("bloom", "check", path, lines).out.encode() == LINES  # each was added twice
     ran = run("bloom", "remove", path, text(tmp_path / "more", "beta", "other", "beta"))
-    assert ran == (1, "", "spvfilter: 3 lines, 1 of them removed: the other 2 were not in it\n")
+    assert ran == (1, "", "spvfilter: 3 lines, 1 of them removed: the other 2 were not in the filter\n")
     expected = CountingBloomFilter(1_000, 1e-6)
     expected.update([b"alpha", b"alpha", b"gamma"])
     assert CountingBloomFilter.open(path) == expected
@@ -75,7 +75,7 @@ def test_add_makes_what_create_makes_and_goes_on_with_it(
     run: Any, tmp_path: Path, lines: Path, options: list[str], kind: Any
 ) -> None:
     path, other = tmp_path / "f", tmp_path / "g"
-    grows = "one that grows from" if "--scalable" in options else "one for"
+    grows = "a scalable filter that begins with" if "--scalable" in options else "a filter for"
     told = f"spvfilter: {path} did not exist: made {grows} 1000 lines\nspvfilter: 3 lines, 3 of them new\n"
     assert run("bloom", "add", path, lines, *SHAPE, *options) == (0, "", told)
     assert run("bloom", "create", other, lines, *SHAPE, *options).code == 0
@@ -90,7 +90,7 @@ def test_dedupe_makes_a_filter_that_grows(run: Any, tmp_path: Path) -> None:
     path, source = tmp_path / "seen", text(tmp_path / "source", *range(300), *range(300))
     ran = run("bloom", "dedupe", path, source, "--capacity", 50)
     assert (ran.code, ran.out.split()) == (0, [str(number) for number in range(300)])
-    assert ran.err == f"spvfilter: {path} did not exist: made one that grows from 50 lines\n"
+    assert ran.err == f"spvfilter: {path} did not exist: made a scalable filter that begins with 50 lines\n"
     made = ScalableBloomFilter.open(path)
     assert (made.initial_capacity, made.nominal_fp_rate) == (50, 1e-6)
     text(source, *range(290, 310))
@@ -183,7 +183,7 @@ def test_what_load_cannot_make_again_is_told(run: Any, tmp_path: Path) -> None:
     BloomFilter(10, 0.01, encode="int64").save(tmp_path / "f")
     told = run("bloom", "dump", tmp_path / "f", "--output", tmp_path / "raw").err
     assert told.endswith(
-        "`load` cannot make the filter again, whose keys are int64 and hashed by fast: a Python program can\n"
+        "`load` cannot restore this filter: its keys are int64, hashed by fast; a Python program can\n"
     )
 
 

@@ -79,13 +79,13 @@ def test_every_action_works_as_with_files(redis: Any, server: RedisServer, tmp_p
 @needs_redis
 def test_filters_are_made_when_missing_and_go_in_and_out_as_raw_bits(redis: Any, tmp_path: Path) -> None:
     source = text(tmp_path, "source", "alpha", "beta")
-    told = "spvfilter: one did not exist: made one for 1000 lines\n"
+    told = "spvfilter: one did not exist: made a filter for 1000 lines\n"
     assert redis("add", "one", source, *SHAPE) == (0, "", told + "spvfilter: 2 lines, 2 of them new\n")
     assert redis("add", "one", source, *SHAPE) == (0, "", "spvfilter: 2 lines, 0 of them new\n")
     assert redis("dedupe", "seen", source, *SHAPE) == (
         0,
         "alpha\nbeta\n",
-        told.replace("one did", "seen did").replace("one for", "one that grows from"),
+        told.replace("one did", "seen did").replace("filter for", "scalable filter that begins with"),
     )
     assert redis("dedupe", "seen", source, *SHAPE) == (0, "", "")
     raw = tmp_path / "raw"
@@ -96,7 +96,7 @@ def test_filters_are_made_when_missing_and_go_in_and_out_as_raw_bits(redis: Any,
     raw.write_bytes(bytes(4 * len(raw.read_bytes())))
     assert (
         redis("load", "three", raw, *SHAPE, "--counting").err
-        == "spvfilter: a counting filter needs a file: filters in Redis have bits\n"
+        == "spvfilter: a counting filter needs a file: filters in Redis have no counters\n"
     )
 
 
@@ -118,14 +118,14 @@ def test_a_filter_that_grows_takes_any_number_of_lines(redis: Any, tmp_path: Pat
     refused: list[tuple[list[object], str]] = [
         (
             ["merge", "g", "copy", "--output", "both"],
-            "g and copy cannot be merged: a scalable filter cannot be united with others",
+            "g and copy cannot be merged: a scalable filter has no union",
         ),
-        (["dump", "g"], "g is a scalable filter, which is several filters: it has no raw form"),
+        (["dump", "g"], "g is a scalable filter, which consists of several filters: it has no raw form"),
         (["add", "g", half, "--capacity", 21], "g exists and was made with --capacity 20, not 21: leave it out"),
         (["add", "g", half, "--counting"], "g is a scalable Bloom filter: leave --counting out"),
         (["create", "g", *shape], "a filter at 'g' already exists: --force replaces it"),
         (["create", "h", *shape, "--scalable", "--hash-funcs", 3], "--scalable chooses the number of hash functions"),
-        (["remove", "g", half], "g is in Redis, where filters have bits"),
+        (["remove", "g", half], "g is in Redis, where filters have no counters"),
     ]
     for argv, said in refused:
         ran = redis(*argv)
@@ -157,7 +157,7 @@ def test_past_capacity_is_warned_of(redis: Any, tmp_path: Path) -> None:
     ran = redis("create", "other", source, *shape)
     assert (ran.code, ran.out) == (2, "")
     assert re.search(
-        r"other is full: made for 10 lines, it holds 1\d and has a false-positive rate of 0.00\d+ now: make a larger",
+        r"other is full: it was made for 10 lines, has 1\d, and its false-positive rate is 0.00\d+: make a larger",
         ran.err,
     )
     redis("create", "empty", *shape)
@@ -178,7 +178,7 @@ def test_past_capacity_is_warned_of(redis: Any, tmp_path: Path) -> None:
         (["add", "absent", "--capacity", "5"], "no filter at 'absent'"),
         (["add", "there", "--scalable"], "there is a Bloom filter: leave --scalable out"),
         (["create", "new", *SHAPE, "--counting"], "--counting needs a filter in a file"),
-        (["remove", "there"], "there is in Redis, where filters have bits"),
+        (["remove", "there"], "there is in Redis, where filters have no counters"),
         (["create", "there", *SHAPE], "a filter at 'there' already exists: --force replaces it"),
         (["create", "there", "missing", *SHAPE, "--force"], "missing: No such file or directory"),
         (["create", "there", "--capacity", 1 << 48, "--fp-rate", 1e-9, "--force"], ""),

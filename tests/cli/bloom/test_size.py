@@ -195,7 +195,7 @@ def test_the_picture_shows_the_rates_and_sizes_of_the_formulas(
         ([*SHAPE, "--plot", "nowhere/new.png"], "nowhere/new.png: nowhere is not a writable directory"),
         (
             ["--capacity", 10**6, "--bits", 10, "--plot", "new.png"],
-            "there is nothing to draw: with 1000000 keys the rate is 1",
+            "there is no curve to draw: with 1000000 keys the rate is 1",
         ),
         ([*SHAPE, "lines.txt"], "1 argument(s) too many"),
         ([*SHAPE, "--redis", "redis://localhost"], "unknown option --redis"),
