@@ -97,10 +97,10 @@ def test_a_cluster_makes_the_same_filters_once(
     assert {path.name: path.read_bytes() for path in out.iterdir()} == whole
     capsys.readouterr()
     assert build(blocks, *dask, "--previous", "11" * 32) == 2
-    assert "holds other things, or filters of other blocks" in capsys.readouterr().err
+    assert "which is none of these filters" in capsys.readouterr().err
     lock = FileLock.take(out / ".lock")
     assert build(blocks, *dask) == 2
-    assert "writes into it: wait until it has ended" in capsys.readouterr().err
+    assert "writes into it: wait until that ends" in capsys.readouterr().err
     lock.release()
 
 
@@ -137,7 +137,7 @@ def test_what_a_block_without_spends_needs_is_the_block_alone(tmp_path: Path) ->
     [
         (["--dask", "tcp://127.0.0.1:1"], "--dask needs --out DIR"),
         (["--out", "x"], "--out DIR needs --dask"),
-        (["--dask", "tcp://127.0.0.1:1", "--out", "x", "--undo", "off"], "leave --prevouts and --undo off out"),
+        (["--dask", "tcp://127.0.0.1:1", "--out", "x", "--undo", "off"], "leave out --prevouts and --undo off"),
     ],
 )
 def test_options_that_do_not_fit_are_named(

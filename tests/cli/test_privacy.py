@@ -35,13 +35,13 @@ def test_json_has_every_case_with_its_sample(run: Any) -> None:
 
 def test_the_table_says_it_in_words(run: Any) -> None:
     ran = run("privacy", ADDRESS, *QUICK, "--format", "table", "--universe", 1_000_000)
-    assert "What a peer learns of the wallet among 1,000,000 addresses" in ran.out
+    assert "Privacy of the wallet's filter among 1,000,000 addresses" in ran.out
     assert "addresses, keys and data: 1; outpoints: 0" in ran.out
     assert "give the same bytes" in ran.out
     assert "before and after 10 additions: in both" in ran.out
     assert ran.out.count("… after 3 restarts") == 3
     assert "… after 3 restarts, with new tweaks" in ran.out
-    assert "Decoys are addresses of strangers that match" in ran.out
+    assert "Decoys are foreign addresses that match" in ran.out
     silent = run("privacy", ADDRESS, "--probes", 0, "--restarts", 1, "--format", "table")
     assert "under" not in silent.out
 
@@ -53,7 +53,7 @@ def test_a_database_s_filter_has_the_database_s_parameters(run: Any, tmp_path: P
         store.attach(watch)
     ran = run("privacy", "--db", path, *QUICK)
     fresh = json.loads(ran.out)
-    assert "no peer was given a BIP-37 filter yet" in ran.err
+    assert "no peer of this wallet was given a BIP-37 filter yet" in ran.err
     assert (fresh["capacity"], fresh["nominal_fp_rate"]) == (1_024, 0.0001)
     with Store.open(path, REGTEST) as store:
         store.attach(watch)
@@ -81,7 +81,7 @@ def test_the_picture_is_a_png_file(run: Any, tmp_path: Path) -> None:
     ("argv", "message"),
     [
         ((), "nothing to report on: give an ADDRESS, --watch FILE or --db FILE"),
-        (("--db", "x.db", ADDRESS), "with --db there is neither ADDRESS nor --watch"),
+        (("--db", "x.db", ADDRESS), "--db excludes ADDRESS and --watch"),
         (("--db", "missing.db"), "there is no such file"),
         ((ADDRESS, "--restarts", "0"), "expected a whole number from 1 to 1000"),
         ((ADDRESS, "--added", "0"), "expected a whole number from 1 to 1000000"),

@@ -1,6 +1,4 @@
-"""`spvfilter cfilter build --dask`: filters made on a cluster, into a file for each part; what is there is not made
-again.
-"""
+"""`spvfilter cfilter build --dask`: build filters on a cluster, one file for each part. Existing files are kept."""
 
 from __future__ import annotations
 
@@ -34,16 +32,19 @@ else:
     asyncio = deferred("asyncio")
 
 _LOCK = ".lock"
+"""Name of the lock file in the directory."""
 _UNFINISHED = ".spvfilter-"
-_INCOMPLETE = 1  # exit code
+"""Start of the names of temporary files."""
+_INCOMPLETE = 1
+"""Exit code if filters are missing."""
 
 
 def build(args: argparse.Namespace) -> int:
-    """Carry it out; the exit code."""
+    """Build the filters and return the exit code."""
     if args.prevouts is not None or args.undo == UndoMode.OFF:
-        raise ParameterError("--dask makes filters from undo files: leave --prevouts and --undo off out")
+        raise ParameterError("--dask builds filters from undo files: leave out --prevouts and --undo off")
     if args.out is None:
-        raise ParameterError("--dask needs --out DIR, for a file of each part")
+        raise ParameterError("--dask needs --out DIR, the directory for the files")
     return asyncio.run(_build(args, [seen_anywhere(path) for path in args.blocks], Path(args.out)))
 
 
@@ -72,18 +73,19 @@ async def _build(args: argparse.Namespace, paths: list[str], folder: Path) -> in
     say = Page(sys.stderr).line
     say(f"{files.count:,} filter(s), {megabytes(files.size)}, of {len(plan.parts):,} part(s) in {folder}")
     if report.stale:
-        say(f"{len(report.stale):,} stale block(s), off the branch with the most work, without a filter")
+        say(f"{len(report.stale):,} stale block(s), not on the branch with the most work, have no filter")
     return _INCOMPLETE if problems else 0
 
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
+    """Make the directory and lock it against other processes. Raises DirectoryInUseError."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         lock = FileLock.take(folder / _LOCK)
     except FileHeldError as held:
         raise DirectoryInUseError(
-            f"{folder}: {held} writes into it: wait until it has ended, or choose another directory"
+            f"{folder}: {held} writes into it: wait until that ends, or choose another directory"
         ) from None
     try:
         yield
@@ -94,12 +96,12 @@ def _held(folder: Path) -> Iterator[None]:
 class _FilterFiles:
     """The files of all parts in a directory.
 
-    The name of each tells what it is of, and which filter headers came before.
+    The name of a file has a hash of its blocks, of all earlier blocks and of the filter header before them.
     """
 
     def __init__(self, folder: Path, plan: Plan, previous: bytes | None) -> None:
         self._folder = folder
-        # filter headers by block: of the last block, and what is given
+        # filter headers by block: of the block before the next filter
         self._before = {bytes(32): GENESIS_PREVIOUS_FILTER_HEADER}
         if previous is not None:
             self._before[next(plan.parts[0].blocks()).ref.previous] = previous
@@ -117,23 +119,23 @@ class _FilterFiles:
         )
         if strange is not None:
             raise ParameterError(
-                f"{folder} holds other things, or filters of other blocks (it has {strange}): choose another directory"
+                f"{folder} has a file {strange}, which is none of these filters: choose another directory"
             )
         self.lacking = [part for number, part in enumerate(plan.parts) if not self.is_there(number)]
 
     def is_there(self, number: int) -> bool:
-        """Whether the file of a part is there, which was written whole."""
+        """Return True if the complete file of a part exists."""
         return (self._folder / self._names[number]).exists()
 
     def pass_over(self, number: int) -> None:
-        """Take the last filter header from a file. Raises OSError; SourceError for a damaged file."""
+        """Read the last filter header of an existing file. Raises OSError, SourceError for a damaged file."""
         for _, record in read_records(str(self._folder / self._names[number])):
             self._after(record)
 
     def write(self, number: int, filters: list[BuiltFilter], problems: list[str]) -> None:
-        """Write the file of a part; one that lacks filters has another name, and is made again by the next run.
+        """Write the file of a part. Raises OSError.
 
-        Raises OSError.
+        A file that lacks filters gets another name, so that the next run makes it again.
         """
         name = self._names[number]
         with replacing(self._folder / (_incomplete(name) if problems else name)) as file:
@@ -153,7 +155,7 @@ class _FilterFiles:
         self._before = {} if record.header is None else {record.block: record.header}
 
     def clean(self) -> None:
-        """Remove what processes that were killed have left."""
+        """Remove the temporary files of killed processes."""
         for left in self._folder.glob(f"{_UNFINISHED}*"):
             left.unlink(missing_ok=True)
 

@@ -25,46 +25,47 @@ from spvfilter.scan.sources import BlockFiles, BlockRef, Problem
 from spvfilter.scan.undomode import UndoMode
 
 FORMATS = ("table", "jsonl")
-_INCOMPLETE = 1  # exit code
+_INCOMPLETE = 1
+"""Exit code if filters are missing."""
 
 
 def configure(parser: Parser) -> None:
     parser.description = (
-        "Compact filters (BIP-158, basic) in files. FILTERS are files of JSON lines as build prints them; - is standard"
-        " input. match and info also take one filter alone, in hex or as a file of its bytes."
+        "Compact filters (BIP-158, basic) in files. FILTERS are files of JSON lines, as build prints them; - is"
+        " standard input. The actions match and info also take one filter in hex, or a file with its bytes."
     )
     build = parser.add_action(
         "build",
         "make the filters of blocks",
-        "Make the filters of blocks and print them. What a block spends is found in the rev*.dat beside its blk*.dat,"
-        " in the blocks before it, or in --prevouts. With rev*.dat files any range of blocks will do, and no outputs"
-        " are held in memory.",
+        "Make the filters of blocks and print them. The outputs that a block spends are read from the rev*.dat beside"
+        " its blk*.dat, from earlier blocks, or from --prevouts. With rev*.dat files, BLOCKS may be any range of the"
+        " chain, and outputs need no memory.",
     )
     build.add_argument("blocks", metavar="BLOCKS", nargs="+", help="raw, hex or blk*.dat files, or directories of them")
     build.add_argument(
         "--undo",
         choices=list(UndoMode),
         default=UndoMode.AUTO,
-        help="use rev*.dat: auto (default) where there are any, require or off",
+        help="use rev*.dat: auto (default), if there are any; require; off",
     )
     build.add_argument(
         "--prevouts",
         metavar="FILE",
-        help="the outputs that the one block spends, in order, each as value (8 bytes), length and script",
+        help="for one block: the outputs that it spends, in order, each as value (8 bytes), length and script",
     )
     _add_previous(build)
     build.add_argument(
         "--dask",
         metavar="tcp://HOST:PORT",
         help=(
-            "make them from rev*.dat on the workers of the Dask cluster whose scheduler is there, which see BLOCKS by"
-            " the same paths"
+            "build them from rev*.dat on the workers of a Dask cluster, given its scheduler; the workers see BLOCKS"
+            " under the same paths"
         ),
     )
     build.add_argument(
         "--out",
         metavar="DIR",
-        help="with --dask: a directory for a file of JSON lines a part; the same command goes on where it was",
+        help="with --dask: directory for files of JSON lines, one for each part; the same command resumes a build",
     )
 
     match = parser.add_action(
@@ -78,7 +79,7 @@ def configure(parser: Parser) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="what to look for: addresses or descriptors",
+        help="addresses or descriptors to look for",
     )
     _add_block(match)
     match.add_argument(
@@ -89,7 +90,7 @@ def configure(parser: Parser) -> None:
         help="threads, with the compiled kernel; default %(default)s",
     )
 
-    info = parser.add_action("info", "describe filters", "Print what filters hold, and check that their headers link.")
+    info = parser.add_action("info", "describe filters", "Print totals of filters, and check that their headers link.")
     _add_filters(info)
     _add_block(info)
     _add_previous(info)
@@ -97,14 +98,14 @@ def configure(parser: Parser) -> None:
     importing = parser.add_action(
         "import",
         "put filters into the database of watch",
-        "Put filters into the database of watch, which then need not fetch them. watch uses only those that the filter"
-        " headers of nodes commit to.",
+        "Put filters into the database of watch, which then does not fetch them. watch uses a filter only if the filter"
+        " headers of nodes commit to it.",
     )
     _add_filters(importing)
-    importing.add_argument("--db", metavar="FILE", required=True, help="the database, made if it is missing")
+    importing.add_argument("--db", metavar="FILE", required=True, help="the database; it is created if it is missing")
 
     exporting = parser.add_action(
-        "export", "print the filters in the database of watch", "Print the filters kept by watch --keep-filters."
+        "export", "print the filters in the database of watch", "Print the filters that watch --keep-filters stored."
     )
     exporting.add_argument("--db", metavar="FILE", required=True, help="the database")
 
@@ -127,7 +128,9 @@ def _add_filters(parser: Parser) -> None:
 
 
 def _add_block(parser: Parser) -> None:
-    parser.add_argument("--block", metavar="HASH", type=_hash, help="the block of one filter given alone")
+    parser.add_argument(
+        "--block", metavar="HASH", type=_hash, help="hash of the block, for one filter in hex or as bytes"
+    )
 
 
 def _add_previous(parser: Parser) -> None:
@@ -209,7 +212,7 @@ def _build(args: argparse.Namespace, page: Page) -> int:
 
 
 class _Shown:
-    """Prints filters as they are built: JSON lines, or two table lines each."""
+    """Prints filters as they are built: one JSON line, or two lines of a table for each."""
 
     def __init__(self, page: Page, as_json: bool) -> None:
         self._page = page
@@ -225,7 +228,7 @@ class _Shown:
                 self._page.line(f"  {'height':>7}  {'items':>6}  {'bytes':>7}  block, filter header", "cyan")
             height = "?" if record.height is None else record.height
             self._page.line(f"  {height:>7}  {n:>6}  {len(record.data):>7}  {hash_to_hex(record.block)}")
-            unknown = "(unknown: needs the header before it)"
+            unknown = "(unknown: it needs the previous filter header)"
             self._page.line(f"  {'':26}{unknown if record.header is None else hash_to_hex(record.header)}")
         self.count += 1
         self._size += len(record.data)
@@ -244,7 +247,7 @@ def _match(args: argparse.Namespace, page: Page) -> int:
         raise ParameterError("nothing to look for: give --watch FILE or --address ADDRESS")
     scripts = watch.gcs_elements()
     as_json = _is_json(args, page)
-    # name, block and height of the last ones read
+    # name, block and height of the filters that were read last
     given: deque[tuple[str, bytes, int | None]] = deque(maxlen=read_ahead(args.jobs))
     filters = found = 0
 
@@ -270,13 +273,13 @@ def _match(args: argparse.Namespace, page: Page) -> int:
         raise SourceError(f"no filter in {', '.join(args.filters)}")
     expected = filters * len(scripts) / BASIC_M
     Page(sys.stderr).line(
-        f"{filters:,} filter(s), {found:,} block(s) to look at; {expected:.2g} false positives expected"
+        f"{filters:,} filter(s), {found:,} block(s) to search; {expected:.2g} false positives expected"
     )
     return 0
 
 
 def _records(args: argparse.Namespace) -> Iterator[tuple[str, FilterRecord]]:
-    """The given filters, each with a name for error messages. Raises ParameterError, SourceError, OSError."""
+    """Read the given filters, each with a name for error messages. Raises ParameterError, SourceError, OSError."""
     if args.block is None:
         return _records_of(args.filters)
     if len(args.filters) > 1:
@@ -291,7 +294,7 @@ def _records_of(names: Sequence[str]) -> Iterator[tuple[str, FilterRecord]]:
 
 
 def _alone(args: argparse.Namespace) -> tuple[str, FilterRecord]:
-    """One filter given in hex or as bytes."""
+    """Read one filter that is given in hex or as bytes."""
     data = read_hex_or_bytes(args.filters[0], MAX_BLOCK_SIZE, "a filter")  # a filter is smaller than its block
     return "the filter", FilterRecord(args.block or bytes(32), None, None, data, None)
 
@@ -330,25 +333,28 @@ def _info(args: argparse.Namespace, page: Page) -> int:
 
 
 class _Unlinked(NamedTuple):
-    """A filter whose previous filter header has not been read yet."""
+    """A filter whose previous filter header was not read yet. Hashes are in wire order."""
 
     name: str
+    """Name for error messages."""
     block: bytes
+    """Hash of the block."""
     hash: bytes
+    """Hash of the filter."""
     header: bytes | None
-    """As its line states it."""
+    """Filter header that the line states. None if it states none."""
 
 
 class _FilterTotals:
-    """Sums over many filters.
+    """Totals of many filters.
 
-    Every stated header is checked against that of the block before, in any order of the lines.
+    Each stated filter header is checked against the filter header of the previous block. The lines may have any order.
     """
 
     def __init__(self, previous: bytes | None) -> None:
         self._headers: dict[bytes, bytes] = {bytes(32): GENESIS_PREVIOUS_FILTER_HEADER}  # by block
         self._first = previous
-        self._waiting: dict[bytes, list[_Unlinked]] = {}  # by the block before
+        self._waiting: dict[bytes, list[_Unlinked]] = {}  # by the previous block
         self.filters = self._items = self._size = self._checked = 0
 
     def add(self, name: str, record: FilterRecord) -> None:
@@ -377,7 +383,7 @@ class _FilterTotals:
             return
         if header != filter.header:
             raise SourceError(
-                f"{filter.name}: filter header {hash_to_hex(filter.header)} does not follow from the one before it"
+                f"{filter.name}: filter header {hash_to_hex(filter.header)} does not follow from the previous one"
             )
         self._checked += 1
 

@@ -19,18 +19,18 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.store.importer import FilterImport, ImportCounts
 from spvfilter.store.store import Store
 
-_INCOMPLETE = 1  # exit code
-_AT_ONCE = 500  # filters per read from the database, or per update of the progress display
+_INCOMPLETE = 1
+"""Exit code if filters were left out."""
+_AT_ONCE = 500
+"""Number of filters of one read from the database, and between two updates of the progress display."""
 
 
 def import_filters(given: Iterator[tuple[str, FilterRecord]], db: str, network: Network) -> int:
-    """Import filters, each with a name for error messages, and return an exit code.
+    """Import filters, each with a name for error messages, and return the exit code.
 
-    The filters before an error are kept.
-
-    Raises SourceError, StoreError.
+    Filters before an error stay in the database. Raises SourceError, StoreError.
     """
-    first = next(given, None)  # before a database is made for nothing
+    first = next(given, None)  # without a filter, no database is created
     if first is None:
         raise SourceError("no filter was given")
     with Store.open(db, network) as store:
@@ -64,20 +64,20 @@ def import_filters(given: Iterator[tuple[str, FilterRecord]], db: str, network: 
 def _tell(counts: ImportCounts, db: str) -> None:
     page = Page(sys.stderr)
     for block in counts.stale_blocks:
-        complain(f"block {hash_to_hex(block)} is not on the best chain of {db}: left out")
+        complain(f"block {hash_to_hex(block)} is not on the best chain of {db}: its filter is left out")
     if counts.stale > len(counts.stale_blocks):
         complain(f"and {counts.stale - len(counts.stale_blocks):,} more")
     present = f", {counts.present:,} were there before" if counts.present else ""
-    page.line(f"{counts.kept:,} filter(s) kept{present}")
+    page.line(f"{counts.kept:,} filter(s) stored{present}")
     if counts.waiting:
         page.line(
-            f"{counts.waiting:,} of them wait for their filter headers: watch gets those from nodes and uses what they"
-            " commit to"
+            f"{counts.waiting:,} of them need their filter headers: watch fetches the headers from nodes and uses the"
+            " filters that match them"
         )
 
 
 def export_filters(db: str, network: Network, page: Page) -> int:
-    """Print the filters kept in a database as JSON lines, lowest block first, and return an exit code.
+    """Print the filters of a database as JSON lines, lowest block first, and return the exit code.
 
     Raises SourceError, StoreError.
     """
@@ -99,10 +99,10 @@ def export_filters(db: str, network: Network, page: Page) -> int:
     if not count:
         if waiting:
             raise SourceError(
-                f"{db}: its {waiting:,} filter(s) wait for their filter headers: run watch --mode compact first"
+                f"{db}: its {waiting:,} filter(s) need their filter headers: run watch --mode compact first"
             )
-        raise SourceError(f"{db}: no filters are kept")
+        raise SourceError(f"{db}: it has no filters: run watch --mode compact --keep-filters, or import filters")
     missing = f"; {last + 1 - count:,} of the blocks up to {last:,} have none" if count <= last else ""
-    more = f"; {waiting:,} more wait for their filter headers" if waiting else ""
+    more = f"; {waiting:,} more need their filter headers" if waiting else ""
     Page(sys.stderr).line(f"{count:,} filter(s), {megabytes(size)}{missing}{more}")
     return 0

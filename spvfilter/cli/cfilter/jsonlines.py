@@ -17,15 +17,20 @@ from spvfilter.network import NETWORKS, Network
 from spvfilter.primitives import hash_from_hex, hash_to_hex
 from spvfilter.protocol import MAX_BLOCK_SIZE
 
-_MAX_LINE = 2 * MAX_BLOCK_SIZE + 1_000  # bytes; a filter is smaller than its block
+_MAX_LINE = 2 * MAX_BLOCK_SIZE + 1_000
+"""Longest line in bytes: a filter in hex is smaller than two blocks."""
 _GENESIS = {network.genesis_hash: network.name for network in NETWORKS}
-_FIRST = {bytes(32), *_GENESIS}  # that of a block or of the one before it tells which network a filter is of
-_START = 4_096  # bytes per read until something other than blanks is found
-_BUFFER = 1 << 20  # bytes; several lines of large filters
+"""Names of networks by the hash of the genesis block."""
+_FIRST = {bytes(32), *_GENESIS}
+"""Hashes that identify the network of a filter, if its block or the previous block has one of them."""
+_START = 4_096
+"""Most bytes of one read while a file has only white space so far."""
+_BUFFER = 1 << 20
+"""Size of a file's buffer in bytes: several lines with large filters."""
 _HASH = rb'"([0-9a-fA-F]{64})"'
 _COUNT = rb"(?:0|[1-9][0-9]{0,17})"
-# What `FilterRecord.line` gives as compact JSON, before and after the digits of the filter: such lines need no JSON
-# parser.
+# The text before and after the digits of the filter in a line that this program wrote: the compact JSON of
+# `FilterRecord.line`. The JSON parser is needed for other lines only.
 _BEFORE = re.compile(
     rb'\{"block":'
     + _HASH
@@ -38,23 +43,26 @@ _BEFORE = re.compile(
     + rb',"filter":"'
 )
 _AFTER = re.compile(rb'","filter_hash":' + _HASH + rb',"filter_header":(?:null|' + _HASH + rb")\}[ \t\r\n]*")
-_OBJECT = re.compile(rb'\{\s*"[a-z]')  # the bytes of one filter in ten million begin like this
+# the start of a JSON object; the bytes of one filter in ten million begin like it
+_OBJECT = re.compile(rb'\{\s*"[a-z]')
 
 
 class FilterRecord(NamedTuple):
-    """One filter, a line of the file.
-
-    Hashes are in wire order; `header` is None if the filter headers before it are unknown.
-    """
+    """One filter, as a line of the file. Hashes are in wire order."""
 
     block: bytes
+    """Hash of the block."""
     previous: bytes | None
+    """Hash of the previous block. None if the line does not state it."""
     height: int | None
+    """Height of the block. None if it is unknown."""
     data: bytes
+    """The filter's bytes."""
     header: bytes | None
+    """Filter header. None if the earlier filter headers are unknown."""
 
     def line(self, n: int) -> dict[str, str | int | None]:
-        """The line's names and values, hashes in display order; `n` is the number of items."""
+        """Return the names and values of the line, with hashes in display order. `n` is the number of items."""
         return {
             "block": hash_to_hex(self.block),
             "previous": None if self.previous is None else hash_to_hex(self.previous),
@@ -67,9 +75,9 @@ class FilterRecord(NamedTuple):
 
 
 def read_records(name: str) -> Iterator[tuple[int, FilterRecord]]:
-    """The records of a file (`-`: standard input) with their line numbers.
+    """Read the records of a file, or of standard input for `-`, with their line numbers.
 
-    Raises OSError; SourceError for a line that is no record.
+    Raises OSError, SourceError for a line that is no record.
     """
     if name == "-":
         yield from _records(standard_input(), "standard input")
@@ -81,7 +89,7 @@ def read_records(name: str) -> Iterator[tuple[int, FilterRecord]]:
 def _records(stream: BinaryIO, name: str) -> Iterator[tuple[int, FilterRecord]]:
     for number, line in enumerate(iter(lambda: stream.readline(_MAX_LINE + 1), b""), 1):
         if len(line) > _MAX_LINE:
-            raise SourceError(f"{name}: line {number}: more than {_MAX_LINE} bytes")
+            raise SourceError(f"{name}: line {number}: more than {_MAX_LINE:,} bytes")
         if number == 1:
             line = line.removeprefix(BOM_UTF8)
         if (written := _as_written(line)) is not None:
@@ -89,14 +97,15 @@ def _records(stream: BinaryIO, name: str) -> Iterator[tuple[int, FilterRecord]]:
         elif line.strip():
             try:
                 yield number, _record(line)
-            except ValueError as error:  # ParameterError among them
+            except ValueError as error:  # a ParameterError, too
                 raise SourceError(f"{name}: line {number}: {error}") from None
 
 
 def is_of_lines(name: str) -> bool:
-    """Whether a file holds JSON lines: it begins with an object, after an optional byte order mark and blanks.
+    """Return True if a file starts like JSON lines: with an object, perhaps after a byte order mark and white space.
 
-    True for standard input (`-`) and pipes, which cannot be looked into, and False for a file that cannot be opened.
+    The result is True for standard input (`-`) and pipes, which cannot be read twice. It is False for a file that
+    cannot be opened.
     """
     try:
         if name == "-" or Path(name).is_fifo():
@@ -111,8 +120,9 @@ def is_of_lines(name: str) -> bool:
 
 
 def _as_written(line: bytes) -> FilterRecord | None:
-    """The record of a sound line as `build` and `export` write it; None for any other line, which `_record` reads or
-    refuses.
+    """Read a valid line in the form that `build` and `export` write. Return None for any other line.
+
+    `_record` reads or refuses the other lines.
     """
     before = _BEFORE.match(line)
     if before is None:
@@ -158,22 +168,25 @@ def _record(line: bytes) -> FilterRecord:
         raise ParameterError('"filter" is not hex') from None
     stated = hash_field("filter_hash")
     if stated not in (None, filter_hash(data)):
-        raise ParameterError("the filter does not hash to filter_hash: the line is damaged")
+        raise ParameterError("the hash of the filter is not filter_hash: the line is damaged")
     return FilterRecord(
         block, hash_field("previous"), height if type(height) is int else None, data, hash_field("filter_header")
     )
 
 
 def check_network(name: str, record: FilterRecord, network: Network) -> None:
-    """Raises SourceError if the record's block or the one before it is a genesis block, but not this network's."""
+    """Raise SourceError if a record belongs to another network.
+
+    The genesis block shows that, if it is the record's block or the previous block.
+    """
     if record.height not in (0, 1) and record.block not in _FIRST and record.previous not in _FIRST:
         return
     genesis = network.genesis_hash
-    first = None  # the block that would be the genesis block
+    first = None  # the block at height 0
     if record.height == 0 or record.previous == bytes(32) or record.block in _GENESIS:
         first = record.block
     elif record.previous is not None and (record.height == 1 or record.previous in _GENESIS):
         first = record.previous
     if first not in (None, genesis):
-        whose = f" but of {_GENESIS[first]}" if first in _GENESIS else ""
+        whose = f", but of {_GENESIS[first]}" if first in _GENESIS else ""
         raise SourceError(f"{name}: block 0 is {hash_to_hex(first)}: these filters are not of {network}{whose}")

@@ -1,4 +1,4 @@
-"""What the blocks spend that `spvfilter cfilter build` makes filters of, and the order and heights of these blocks."""
+"""Input of `spvfilter cfilter build`: the scripts that blocks spend, and the order and heights of the blocks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OP_RETURN = 0x6A
 
 
 def chain_order(refs: Iterable[BlockRef]) -> tuple[list[BlockRef], int]:
-    """The blocks without duplicates, parents first, and the number of blocks whose parent is missing."""
+    """Return the blocks without duplicates, parents first, and the number of blocks whose parent is missing."""
     known = {ref.hash: ref for ref in refs}
     children: dict[bytes, list[BlockRef]] = {}
     roots = []
@@ -36,11 +36,12 @@ def chain_order(refs: Iterable[BlockRef]) -> tuple[list[BlockRef], int]:
 
 
 def chain_heights(order: Sequence[BlockRef], network: Network) -> list[int | None]:
-    """The height of each block, parents first: counted from the genesis block, or from any block of its run that states
-    its own.
+    """Return the height of each block, None if it is unknown. `order` has parents first.
+
+    Heights are counted from the genesis block, or from a block of the same run that states its height.
     """
-    depth: dict[bytes, tuple[bytes, int]] = {}  # the first block of the run, and the number of blocks after it
-    base: dict[bytes, int] = {}  # height of the first block of a run
+    depth: dict[bytes, tuple[bytes, int]] = {}  # block → first block of its run, and its distance from that
+    base: dict[bytes, int] = {}  # first block of a run → its height
     for ref in order:
         root, above = depth.get(ref.previous, (ref.hash, -1))
         depth[ref.hash] = root, above + 1
@@ -53,9 +54,9 @@ def chain_heights(order: Sequence[BlockRef], network: Network) -> list[int | Non
 
 
 class SpentScripts:
-    """The scripts that blocks spend: as given, by their undo records, or by outputs seen before.
+    """The scripts that blocks spend: given ones, or those of undo records, or those of earlier outputs.
 
-    Blocks are asked for parents first.
+    The blocks are passed parents first.
     """
 
     def __init__(self, source: BlockSource, order: Sequence[BlockRef], given: Sequence[bytes] | None) -> None:
@@ -65,10 +66,10 @@ class SpentScripts:
         lacking = [ref for ref in order if ref.transactions != 1 and source.find_undo(ref) is None]
         if source.mode is UndoMode.REQUIRE and lacking:
             raise SourceError(
-                f"undo data is required, and {len(lacking):,} block(s) have none, the first"
+                f"undo data is required, but {len(lacking):,} block(s) have none; the first is"
                 f" {hash_to_hex(lacking[0].hash)}"
             )
-        self._outputs: SeenOutputs | None = None  # not needed if every block has its record
+        self._outputs: SeenOutputs | None = None  # None while every block has an undo record
         if lacking and given is None:
             self._outputs = self._nothing_seen()
 
@@ -76,9 +77,9 @@ class SpentScripts:
         return SeenOutputs(forget=len({ref.previous for ref in self._order}) == len(self._order))
 
     def of(self, ref: BlockRef, raw: bytes, problems: list[str]) -> Sequence[bytes]:
-        """The scripts in the order of the inputs; what is wrong with the block's undo record is added to the problems.
+        """Return the scripts in the order of the inputs, and add problems of the undo record to `problems`.
 
-        Raises FormatError for a malformed block, SourceError if an output that it spends is unknown.
+        Raises FormatError for a malformed block, SourceError if a spent output is unknown.
         """
         if self._given is not None:
             return self._given
@@ -92,18 +93,16 @@ class SpentScripts:
         if len(scripts) < len(seen):
             missing = len(seen) - len(scripts)
             raise SourceError(
-                f"{missing} of the {len(seen)} outputs it spends are in no block given before it: "
-                "add that block or its rev*.dat, or --prevouts"
+                f"{missing} of the {len(seen)} outputs that it spends are in no earlier given block: "
+                "add those blocks, or its rev*.dat, or --prevouts"
             )
         return scripts
 
     def _seen_before(self, ref: BlockRef) -> SeenOutputs:
-        """The outputs of the blocks before this one, which are read again: a record on which we relied cannot be
-        used.
-        """
+        """Read the earlier blocks again and return their outputs, because this block's undo record is unusable."""
         outputs = self._nothing_seen()
         for earlier in takewhile(lambda each: each.hash != ref.hash, self._order):
-            with suppress(FormatError, SourceError, OSError):  # said when its own filter was made
+            with suppress(FormatError, SourceError, OSError):  # reported when its own filter was made
                 outputs.add(self._source.read(earlier))
         return outputs
 
@@ -119,24 +118,22 @@ class SpentScripts:
 
 
 class SeenOutputs:
-    """The scriptPubKeys of outputs, kept for the blocks that spend them.
+    """The scriptPubKeys of outputs, kept in memory for the blocks that spend them.
 
-    With `forget` (no forks), spent outputs are dropped.
+    With `forget`, spent outputs are dropped. That is right only if the blocks have no forks.
     """
 
     def __init__(self, forget: bool) -> None:
         self._forget = forget
-        self._scripts: dict[bytes, bytes] = {}  # by outpoint, 36 bytes
+        self._scripts: dict[bytes, bytes] = {}  # by outpoint (36 bytes)
 
     def add(self, raw_block: bytes) -> list[bytes | None]:
-        """Keep a block's outputs and return the scripts that it spends, in order; None for an output that was never
-        seen.
-        """
+        """Store a block's outputs and return the scripts that it spends, in order; None for an unknown output."""
         spans = list(walk_block(raw_block))
         for tx in spans:
             this_txid = txid(raw_block, tx)
             for index, (_, start, end) in enumerate(tx.outputs):
-                if raw_block[start:end][:1] != bytes((_OP_RETURN,)):  # nothing can spend it
+                if raw_block[start:end][:1] != bytes((_OP_RETURN,)):  # OP_RETURN outputs cannot be spent
                     self._scripts[this_txid + index.to_bytes(4, "little")] = raw_block[start:end]
         spent = [raw_block[at : at + 36] for tx in spans[1:] for at, _, _ in tx.inputs]
         find = self._scripts.pop if self._forget else self._scripts.get
@@ -144,9 +141,10 @@ class SeenOutputs:
 
 
 def read_prevouts(path: str) -> Sequence[bytes]:
-    """The scripts of a file of spent outputs, each as in a transaction (CTxOut): value i64 LE, CompactSize, script.
+    """Read the scripts of a file of spent outputs. Each output is as in a transaction (CTxOut).
 
-    Raises SourceError for a file that is not such a list, OSError.
+    An output is its value as i64 LE, the length of the script as CompactSize, and the script. Raises OSError,
+    SourceError for a malformed file.
     """
     raw = Path(path).read_bytes()
     reader, scripts = Reader(raw), []

@@ -1,1 +1,1 @@
-"""`spvfilter inspect`: the kind of some bytes and their contents."""
+"""`spvfilter inspect`: identify bytes and print their parts."""

@@ -16,9 +16,11 @@ from spvfilter.errors import FormatError, ParameterError
 from spvfilter.network import Network
 from spvfilter.protocol import ENVELOPE_SIZE, MAX_BLOCK_SIZE
 
-_MAX_SIZE = MAX_BLOCK_SIZE + ENVELOPE_SIZE  # bytes: of a block in a message
-_MOST_REFUSALS = 3  # shown
-# what bytes may be, the likeliest first, and the fact that decides it, if there is one
+_MAX_SIZE = MAX_BLOCK_SIZE + ENVELOPE_SIZE
+"""Largest input in bytes: a message with a block."""
+_MOST_REFUSALS = 3
+"""Largest number of parser errors that are shown."""
+# the parser of each kind, the likeliest first, and the fact that proves the kind, if there is one
 _PARSERS: dict[str, tuple[Callable[[bytes, Network], Finding], str]] = {
     "block": (payloads.block, "merkle root ok"),
     "merkleblock": (payloads.merkleblock, "proof ok"),
@@ -57,9 +59,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _identify(raw: bytes, network: Network) -> list[Finding]:
-    """Everything that all of these bytes parse as, the likeliest first.
+    """Return all kinds that these bytes can be parsed as, the likeliest first.
 
-    Raises ParameterError with what each parser said.
+    Raises ParameterError with the parsers' errors.
     """
     if magic_of(raw) and raw[4:5].isalpha():
         try:
@@ -79,7 +81,7 @@ def _identify(raw: bytes, network: Network) -> list[Finding]:
         found.append(finding)
     if found:
         return sorted(found, key=lambda finding: finding.fact(_PARSERS[finding.kind][1]) is False)
-    refusals.sort(key=lambda refusal: -refusal[0])  # the parser that got furthest has most to say
+    refusals.sort(key=lambda refusal: -refusal[0])  # the parser that read most bytes is most likely the right one
     said = "; ".join(text for _, text in refusals[:_MOST_REFUSALS])
     raise ParameterError(
         f"{len(raw)} bytes that are not a filterload, transaction, block, merkleblock, headers or message{_hint(raw)};"

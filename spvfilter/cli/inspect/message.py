@@ -1,4 +1,4 @@
-"""`spvfilter inspect` on a P2P message: its envelope and payload as facts and tables."""
+"""`spvfilter inspect` for a P2P message: facts and tables of its envelope and its payload."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ from spvfilter.wire.messages.table import (
     parse_message,
 )
 
-_AT = {"magic": 0, "command": 4, "length": 16}  # bytes
-# other bytes: wire order
+_AT = {"magic": 0, "command": 4, "length": 16}
+"""Offsets of the envelope's fields in bytes."""
+# fields that are shown as hashes, in display order; other bytes are shown in wire order
 _HASHES = {"hash", "stop_hash", "block_hash", "previous", "locator", "filter_hashes", "filter_headers"}
-_MOST_HEX = 64  # digits shown; longer data is cut
+_MOST_HEX = 64
+"""Largest number of hex digits that a table shows."""
 _KNOWN: dict[str, Callable[[bytes, Network], Finding]] = {
     "filterload": payloads.filterload,
     "tx": payloads.transaction,
@@ -41,18 +43,18 @@ _KNOWN: dict[str, Callable[[bytes, Network], Finding]] = {
 
 
 def magic_of(raw: bytes) -> Network | None:
-    """The network whose magic these bytes start with."""
+    """Return the network whose magic is at the start of these bytes, or None."""
     return next((known for known in NETWORKS if raw[:4] == known.magic), None)
 
 
 def message(raw: bytes) -> Finding:
-    """The one message that fills `raw`; a wrong checksum is a fact.
+    """Parse one message. A wrong checksum is reported as a fact.
 
-    Raises FormatError: bad envelope or payload, trailing bytes.
+    Raises FormatError for an invalid envelope or payload, and for trailing bytes.
     """
     network = magic_of(raw)
     if network is None:
-        raise FormatError(f"{raw[:4].hex()} is not a known network's", offset=0, field="magic")
+        raise FormatError(f"{raw[:4].hex()} is the magic of no known network", offset=0, field="magic")
     size = int.from_bytes(raw[16:20], "little")
     checksum = Fact("checksum ok", True, "yes")
     decoder = Decoder(network.magic, LIMITS)
@@ -90,7 +92,7 @@ def _payload(command: str, raw: bytes, network: Network) -> Finding:
 
 
 def _told(command: str, parsed: Any) -> Finding:
-    """Every field of a message that has no display of its own."""
+    """Show every field of a message for which payloads.py has no function."""
     match parsed:
         case Version():
             facts = [

@@ -1,4 +1,4 @@
-"""`spvfilter inspect` on a filterload, transaction, block, merkleblock or headers payload: its facts and tables."""
+"""`spvfilter inspect` for filterload, transaction, block, merkleblock and headers payloads: facts and tables."""
 
 from __future__ import annotations
 
@@ -21,35 +21,49 @@ from spvfilter.transaction import Transaction
 from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import Headers
 
-_LOCK_TIME_THRESHOLD = 500_000_000  # Core script.h LOCKTIME_THRESHOLD: lower values are heights, others times
+_LOCK_TIME_THRESHOLD = 500_000_000
+"""Lower lock times are heights, others are times (Core script.h LOCKTIME_THRESHOLD)."""
 
 
 class Fact(NamedTuple):
-    """A name and its value, in JSON and, if that differs, in a table."""
+    """A name and its value."""
 
     name: str
+    """Name in a table; JSON has underscores in place of spaces."""
     value: object
+    """Value in JSON."""
     shown: str | None = None
+    """Value in a table. None if it is the same."""
 
 
 class Table(NamedTuple):
-    """Items of one kind: their name in JSON, the title of their table, and each as a record and as a row of cells."""
+    """A list of items of one kind."""
 
     name: str
+    """Name in JSON."""
     title: str
+    """Title of the table."""
     columns: Mapping[str, Align]
+    """Columns of the table and their alignment."""
     records: Sequence[dict[str, object]]
+    """The items in JSON."""
     rows: Sequence[Sequence[str]]
+    """The items as rows of the table."""
 
 
 class Finding(NamedTuple):
-    """What some bytes turned out to be; `payload` is set for a whole message."""
+    """A kind that bytes can be parsed as, and their parts."""
 
     kind: str
+    """Name of the kind in JSON."""
     title: str
+    """Name of the kind for people."""
     facts: Sequence[Fact]
+    """Names and values."""
     tables: Sequence[Table] = ()
+    """Lists of items."""
     payload: Finding | None = None
+    """The payload of a P2P message. None for any other kind."""
 
     def fact(self, name: str) -> object:
         return next((fact.value for fact in self.facts if fact.name == name), None)
@@ -63,7 +77,7 @@ def filterload(raw: bytes, network: Network) -> Finding:
         Fact("size", parsed.size, f"{parsed.size:,} bytes, {parsed.bits:,} bits"),
         Fact("hash functions", parsed.hash_funcs),
         Fact("tweak", parsed.tweak, f"{parsed.tweak} ({parsed.tweak:#010x})"),
-        Fact("flags", flags, flags if raw[-1] <= 3 else f"{flags} (byte {raw[-1]:#04x}, of which peers read two bits)"),
+        Fact("flags", flags, flags if raw[-1] <= 3 else f"{flags} (byte {raw[-1]:#04x}; peers read its low two bits)"),
         Fact("fill", parsed.fill, f"{parsed.fill:.2%} ({parsed.set_bits():,} bits set)"),
         Fact("estimated elements", estimate, f"{estimate:,.1f}")
         if math.isfinite(estimate)
@@ -86,7 +100,7 @@ def _rate(rate: float) -> str:
 
 
 def _sizes(size: int, stripped: int) -> list[Fact]:
-    """BIP-141 § Transaction size calculations."""
+    """Compute sizes (BIP-141 § Transaction size calculations)."""
     weight = 3 * stripped + size
     return [
         Fact("size", size, f"{size:,} bytes"),
@@ -140,7 +154,7 @@ def _lock_time(lock_time: int) -> str:
 
 
 def utc(seconds: int) -> str:
-    """A Unix time as readable text; the bare number if it is out of the calendar's range."""
+    """Format a Unix time as a date. A number outside the calendar's range stays a number."""
     try:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
     except (OverflowError, ValueError, OSError):
@@ -148,7 +162,7 @@ def utc(seconds: int) -> str:
 
 
 def _input(raw: bytes, at: int, start: int, end: int) -> tuple[str | None, str, int]:
-    """Outpoint, None for a coinbase; scriptSig; sequence."""
+    """Return outpoint (None for a coinbase), scriptSig in hex, and sequence of an input."""
     point = raw[at : at + 36]
     outpoint = None if point == bytes(32) + b"\xff" * 4 else str(OutPoint.parse(point))
     return outpoint, raw[start:end].hex(), int.from_bytes(raw[end : end + 4], "little")
@@ -220,7 +234,7 @@ def merkleblock(raw: bytes, network: Network) -> Finding:
         Fact("proof ok", proof is not None, refusal or "yes"),
         Fact("ambiguous", proof and proof.ambiguous, _ambiguous(proof and proof.ambiguous)),
         *_numbers(parsed.header),
-        Fact("transactions", parsed.total, f"{parsed.total:,} as the sender claims; nothing proves it"),
+        Fact("transactions", parsed.total, f"{parsed.total:,}, an unproven claim of the sender"),
         Fact("hashes", len(parsed.hashes)),
         Fact("flag bits", 8 * len(parsed.flags)),
     ]

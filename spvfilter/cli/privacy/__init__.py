@@ -1,1 +1,1 @@
-"""`spvfilter privacy`: what a wallet's BIP-37 filter tells a peer."""
+"""`spvfilter privacy`: the privacy of a wallet's BIP-37 filter."""

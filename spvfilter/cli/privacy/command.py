@@ -1,4 +1,4 @@
-"""`spvfilter privacy`: what the BIP-37 filter of a watch list or a wallet's database tells a peer."""
+"""`spvfilter privacy`: the privacy of the BIP-37 filter of a watch list or of a wallet's database."""
 
 from __future__ import annotations
 
@@ -30,13 +30,16 @@ FORMATS = ("table", "jsonl")
 def configure(parser: Parser) -> None:
     parser.usage = "spvfilter privacy {[ADDRESS ...] [--watch FILE] | --db FILE} [OPTION ...]"
     parser.description = (
-        "Show what a wallet's BIP-37 filter tells a peer: how many addresses of strangers match it, and how probably a"
-        " matching one is the wallet's, at once, after restarts and after additions, beside filters without decoys and"
-        " bitcoinj's. Rates are computed from the filters' bits and measured with random addresses. No network is used."
+        "Show how much a peer learns from a wallet's BIP-37 filter: the number of foreign addresses that match, and the"
+        " probability that a matching address is the wallet's. The cases are: at once, after restarts, after additions,"
+        " without decoys, and with bitcoinj's filter. Rates are computed from the bits and measured with random"
+        " addresses. No network is used."
     )
     parser.add_argument("addresses", metavar="ADDRESS", nargs="*", help="an address or a descriptor to watch")
     add_watch_file(parser)
-    parser.add_argument("--db", metavar="FILE", help="a wallet's database: the filter that its client gives peers")
+    parser.add_argument(
+        "--db", metavar="FILE", help="a wallet's database: report on the filter that its client sends to peers"
+    )
     add_network(parser)
     parser.add_argument(
         "--fp-rate",
@@ -77,7 +80,7 @@ def configure(parser: Parser) -> None:
         metavar="N",
         type=whole(0, (1 << 64) - 1),
         default=0,
-        help="of the sample and, without a database, of the filter's tweak and decoys; default %(default)s",
+        help="seed of the sample and, without a database, of the filter's tweak and decoys; default %(default)s",
     )
     parser.add_argument("--format", choices=FORMATS, help="default: table on a terminal, JSON elsewhere")
     parser.add_argument("--plot", metavar="FILE.png", help="draw the decoys of each case (extra plot: matplotlib)")
@@ -85,7 +88,7 @@ def configure(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.db is not None and (args.addresses or args.watch is not None):
-        raise ParameterError("give a database or a watch list: with --db there is neither ADDRESS nor --watch")
+        raise ParameterError("give a database or a watch list: --db excludes ADDRESS and --watch")
     if args.db is None and not args.addresses and args.watch is None:
         raise ParameterError("nothing to report on: give an ADDRESS, --watch FILE or --db FILE")
     if args.plot is not None:
@@ -106,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Elements:
-    """The elements of a database, as a source of a filter."""
+    """The elements of a wallet's database, as a source of a filter."""
 
     def __init__(self, elements: Sequence[bytes]) -> None:
         self._elements = elements
@@ -123,7 +126,7 @@ def _report(args: argparse.Namespace) -> PrivacyReport:
         "probes": args.probes,
         "seed": args.seed,
     }
-    drawn = random.Random(args.seed)  # of a filter that is only looked at
+    drawn = random.Random(args.seed)  # the filter is never sent, so its secret need not be random
     tweak, key = drawn.getrandbits(32), drawn.randbytes(32)
     if args.db is None:
         watch = watch_list(args.network, args.watch, args.addresses)
@@ -131,7 +134,7 @@ def _report(args: argparse.Namespace) -> PrivacyReport:
     with WalletStore.open(args.db) as wallet, wallet.moment():
         source, known = _Elements(wallet.bip37_elements()), wallet.bip37_parameters()
     if known is None:
-        complain("no peer was given a BIP-37 filter yet: the report is of one with a tweak and a secret drawn for it")
+        complain("no peer of this wallet was given a BIP-37 filter yet: the report uses a random tweak and secret")
         known = Bip37Parameters(tweak, 0, DEFAULT_FP_RATE, key)
     elements = known.elements if args.fp_rate in (None, known.fp_rate) and known.elements else None
     return privacy_report(
@@ -179,19 +182,19 @@ def _case_fields(case: PrivacyCase) -> dict[str, object]:
 
 
 def _tables(page: Page, made: PrivacyReport, universe: int) -> None:
-    page.title(f"What a peer learns of the wallet among {universe:,} addresses")
+    page.title(f"Privacy of the wallet's filter among {universe:,} addresses")
     page.facts(
         [
             ("filter", f"{made.size:,} bytes, {made.hash_funcs} functions, made for {made.capacity:,} elements"),
-            ("of the wallet", f"addresses, keys and data: {made.own:,}; outpoints: {made.outpoints:,}"),
-            ("seems to hold", f"{made.estimated_elements:,.0f} elements"),
-            ("rate", f"{made.real_fp_rate:.3g}, asked for: {made.nominal_fp_rate:g}"),
+            ("wallet", f"addresses, keys and data: {made.own:,}; outpoints: {made.outpoints:,}"),
+            ("estimate of a peer", f"{made.estimated_elements:,.0f} elements"),
+            ("rate", f"{made.real_fp_rate:.3g}, requested: {made.nominal_fp_rate:g}"),
             ("restarts", "give the same bytes" if made.is_steady else "give other bytes: peers can intersect them"),
         ]
     )
     page.title("A peer that has")
     page.table(
-        {"": "left", "rate": "right", "measured": "right", "decoys": "right", "a match is ours": "right"},
+        {"": "left", "rate": "right", "measured": "right", "decoys": "right", "probability": "right"},
         [
             (
                 case.said,
@@ -203,14 +206,14 @@ def _tables(page: Page, made: PrivacyReport, universe: int) -> None:
             for case in made.cases
         ],
     )
-    page.line("Decoys are addresses of strangers that match. The last column is the probability")
-    page.line("that an address that matches is the wallet's. The rate is that of a random address,")
-    page.line("computed from the bits; measured, it has a 95 % confidence interval. What is sent")
-    page.line("by itself, in a filteradd message, is known to be the wallet's whatever the filter.")
+    page.line("Decoys are foreign addresses that match. The last column is the probability that")
+    page.line("a matching address is the wallet's. The rate is the probability that a random")
+    page.line("address matches, computed from the bits; measured is its 95 % confidence interval.")
+    page.line("A filteradd message reveals its element as the wallet's, whatever the filter is.")
 
 
 def measured(sampled: SampledRate | None) -> str:
-    """A measured rate with its range, as text."""
+    """Format the 95 % confidence interval of a measured rate."""
     if sampled is None:
         return ""
     low, high = sampled.interval

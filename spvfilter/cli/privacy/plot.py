@@ -1,4 +1,4 @@
-"""The picture of `privacy --plot`: the decoys that hide a wallet in each case, beside its own addresses."""
+"""The picture of `privacy --plot`: the number of decoys in each case, compared with the wallet's addresses."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import math
 from spvfilter.cli.term.picture import check_picture, save_picture
 from spvfilter.filters.privacy import PrivacyReport
 
-_BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "0.4"  # Okabe and Ito's (2008), told apart by colour-blind people, too
-_LEAST = 1e-3  # decoys that are still drawn
+# colours that colour-blind people can distinguish (Okabe and Ito, 2008)
+_BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "0.4"
+_LEAST = 1e-3
+"""Least number of decoys that a bar shows."""
 
 
 def draw(report: PrivacyReport, universe: int, name: str) -> None:
-    """Draw into a PNG file. Only a PNG file is ever replaced. Raises ParameterError, SourceError, OSError."""
+    """Draw into a PNG file. Only a PNG file is replaced. Raises ParameterError, SourceError, OSError."""
     path = check_picture(name)
     from matplotlib.figure import Figure
 
@@ -35,26 +37,26 @@ def draw(report: PrivacyReport, universe: int, name: str) -> None:
         axes.text(
             max(each, _LEAST) * 1.2,
             at,
-            f"{said} decoys, ours with probability {case.exposure.posterior:.2g}",
+            f"{said} decoys; a match is own with probability {case.exposure.posterior:.2g}",
             va="center",
             fontsize=10,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
         )
     axes.axvline(report.own, color=_GREY, linewidth=1.5, linestyle=":")
-    axes.text(report.own, len(cases) - 0.45, f" {report.own:,} of ours", color=_GREY, fontsize=10, va="bottom")
+    axes.text(report.own, len(cases) - 0.45, f" {report.own:,} own", color=_GREY, fontsize=10, va="bottom")
     axes.set_yticks(range(len(cases)), [case.said for case in cases], fontsize=10)
     axes.set_ylim(-0.6, len(cases) - 0.1)
     axes.set_xscale("log")
-    axes.set_xlim(_LEAST / 2, universe * 1e5)  # room for the words beside the longest bar
+    axes.set_xlim(_LEAST / 2, universe * 1e5)  # leaves space for the text beside the longest bar
     axes.set_xticks([10.0**power for power in range(-2, math.ceil(math.log10(universe)) + 1, 2)])
     axes.set_xlabel(
-        f"expected decoys among {universe:,} addresses (hatched: fewer than ten for each of ours)", fontsize=11
+        f"expected decoys among {universe:,} addresses (hatched: fewer than ten for each own address)", fontsize=11
     )
     axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(
-        f"What a BIP-37 filter of {report.size:,} bytes tells a peer that has …",
+        f"Decoys in a BIP-37 filter of {report.size:,} bytes, for a peer that has …",
         fontsize=14,
         fontweight="bold",
         loc="left",

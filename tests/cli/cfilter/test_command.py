@@ -122,7 +122,7 @@ def test_with_undo_files_any_range_gives_the_published_filters(run: Any, name: s
     assert run("cfilter", "build", tmp_path, "--network", known["network"], "--undo", "require").code == 2
     ran = run("cfilter", "build", tmp_path, "--network", known["network"])
     assert ran.code == 1
-    assert "outputs it spends are in no block given before it: add that block or its rev*.dat" in ran.err
+    assert "outputs that it spends are in no earlier given block: add those blocks, or its rev*.dat" in ran.err
 
 
 @real_block_cases()
@@ -168,14 +168,17 @@ def test_outputs_that_nobody_showed_are_an_error_of_that_block_alone(
     assert ran.code == 1
     assert [json.loads(line)["height"] for line in ran.out.splitlines()] == [1]
     assert ran.err.startswith(f"spvfilter: {tmp_path}/2.raw at byte 0, block ")
-    assert "outputs it spends are in no block given before it: add that block or its rev*.dat, or --prevouts" in ran.err
+    assert (
+        "outputs that it spends are in no earlier given block: add those blocks, or its rev*.dat, or --prevouts"
+        in ran.err
+    )
 
 
 @pytest.mark.parametrize(
     ("prevouts", "said"),
     [
-        (b"", "the block spends 42 outputs, 0 scripts were given"),
-        (bytes(8) + b"\x00", "the block spends 42 outputs, 1 scripts were given"),
+        (b"", "the block spends 42 outputs, but prevout_scripts has 0 scripts"),
+        (bytes(8) + b"\x00", "the block spends 42 outputs, but prevout_scripts has 1 scripts"),
         (bytes(8) + b"\x05abc", "prevouts: output 0: script at byte 9: truncated: 5 bytes wanted, 3 left"),
         (bytes(9) + bytes(3), "prevouts: output 1: value at byte 9: truncated: 8 bytes wanted, 3 left"),
         (bytes(8) + b"\xff" + b"\xff" * 8, "prevouts: output 0: "),
@@ -210,7 +213,7 @@ def test_the_blocks_that_a_scan_finds_are_among_those_to_look_at(
     assert [line["height"] for line in lines] == sorted(line["height"] for line in lines)
     count = len(records(filters))
     expected = count / 784_931
-    assert ran.err == f"{count} filter(s), {len(lines)} block(s) to look at; {expected:.2g} false positives expected\n"
+    assert ran.err == f"{count} filter(s), {len(lines)} block(s) to search; {expected:.2g} false positives expected\n"
 
 
 def test_filters_come_on_standard_input_too(filters: Path) -> None:
@@ -252,7 +255,7 @@ def test_match_refuses_filters_that_show_another_network(
     ran = run("cfilter", "match", filters, "--address", "12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S", "--network", "mainnet")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"spvfilter: {filters}: line 1: block 0 is ")
-    assert ran.err.endswith(f": these filters are not of mainnet{' but of regtest' if names else ''}\n")
+    assert ran.err.endswith(f": these filters are not of mainnet{', but of regtest' if names else ''}\n")
 
 
 def test_match_takes_filters_that_show_no_network(run: Any, filters: Path) -> None:
@@ -286,7 +289,7 @@ def test_what_compact_filters_cannot_find_is_named(run: Any, filters: Path, tmp_
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"filter": "00" * 20}, "the filter does not hash to filter_hash: the line is damaged"),
+        ({"filter": "00" * 20}, "the hash of the filter is not filter_hash: the line is damaged"),
         ({"filter": "zz"}, '"filter" is not hex'),
         ({"filter": 5}, 'not an object with "block" and "filter"'),
         ({"block": "22"}, "hex"),
@@ -330,7 +333,7 @@ def test_info_of_a_file_checks_that_the_headers_follow_from_each_other(run: Any,
     assert json.loads(run("cfilter", "info", filters, "--previous", "11" * 32).out)["headers_checked"] == len(lines)
     ran = run("cfilter", "info", filters, "--previous", "12" * 32)
     assert (ran.code, ran.err.count("\n")) == (2, 1)
-    assert "does not follow from the one before" in ran.err
+    assert "does not follow from the previous one" in ran.err
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -348,7 +351,7 @@ def test_info_checks_headers_in_any_order(run: Any, filters: Path, seed: int) ->
     filters.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     ran = run("cfilter", "info", filters)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.endswith("does not follow from the one before it\n")
+    assert ran.err.endswith("does not follow from the previous one\n")
 
 
 def test_info_of_one_filter(run: Any, filters: Path) -> None:

@@ -79,9 +79,9 @@ def kept(path: Path) -> set[int]:
 
 def test_what_is_exported_is_what_was_imported(run: Any, lines: list[dict[str, Any]], file: Any, db: Path) -> None:
     ran = run("cfilter", "import", file(lines), "--db", db, *NETWORK)
-    assert (ran.code, ran.out, ran.err) == (0, "", f"{COUNT} filter(s) kept\n")
+    assert (ran.code, ran.out, ran.err) == (0, "", f"{COUNT} filter(s) stored\n")
     ran = run("cfilter", "import", file(lines), "--db", db, *NETWORK)
-    assert (ran.code, ran.out, ran.err) == (0, "", f"0 filter(s) kept, {COUNT} were there before\n")
+    assert (ran.code, ran.out, ran.err) == (0, "", f"0 filter(s) stored, {COUNT} were there before\n")
     ran = run("cfilter", "export", "--db", db, *NETWORK)
     assert ran.code == 0
     assert [json.loads(line) for line in ran.out.splitlines()] == lines
@@ -99,7 +99,7 @@ def test_several_files_and_standard_input(lines: list[dict[str, Any]], file: Any
     rest = "".join(json.dumps(line) + "\n" for line in lines[9:])
     ran = process("cfilter", "import", path, "-", "--db", tmp_path / "new.db", *NETWORK, stdin=rest.encode())
     assert ran.returncode == 0
-    assert ran.stderr.decode().startswith(f"{COUNT} filter(s) kept\n{COUNT} of them wait for their filter headers")
+    assert ran.stderr.decode().startswith(f"{COUNT} filter(s) stored\n{COUNT} of them need their filter headers")
 
 
 def test_export_says_that_filters_wait_for_their_headers(
@@ -108,14 +108,14 @@ def test_export_says_that_filters_wait_for_their_headers(
     new = tmp_path / "new.db"
     assert run("cfilter", "import", file(lines), "--db", new, *NETWORK).code == 0
     ran = run("cfilter", "export", "--db", new, *NETWORK)
-    said = f"{new}: its {COUNT} filter(s) wait for their filter headers: run watch --mode compact first"
+    said = f"{new}: its {COUNT} filter(s) need their filter headers: run watch --mode compact first"
     assert (ran.code, ran.out, ran.err) == (2, "", f"spvfilter: {said}\n")
     with Store.open(db, REGTEST) as store:  # some headers are known
         store.commit(Batch(fork=COUNT - 4))
     assert run("cfilter", "import", file(lines), "--db", db, *NETWORK).code == 0
     ran = run("cfilter", "export", "--db", db, *NETWORK)
     assert (ran.code, ran.out.count("\n")) == (0, COUNT - 3)
-    assert ran.err.endswith("; 3 more wait for their filter headers\n")
+    assert ran.err.endswith("; 3 more need their filter headers\n")
 
 
 def test_export_says_which_are_missing(run: Any, lines: list[dict[str, Any]], file: Any, db: Path) -> None:
@@ -135,7 +135,7 @@ def tampered(line: dict[str, Any]) -> dict[str, Any]:
     ("change", "said"),
     [
         (lambda line: tampered(line), "the filter of block 6 {block} does not match its filter header"),
-        (lambda line: {**line, "filter": "00"}, "the filter does not hash to filter_hash: the line is damaged"),
+        (lambda line: {**line, "filter": "00"}, "the hash of the filter is not filter_hash: the line is damaged"),
         (
             lambda line: {**line, "filter_header": "11" * 32},
             "the filter header of block {block} does not follow from the one before",
@@ -155,7 +155,7 @@ def test_a_bad_line_is_named_and_what_was_before_it_stays(
     ran = run("cfilter", "import", path, "--db", db, *NETWORK)
     assert (ran.code, ran.out) == (2, "")
     first, error = ran.err.splitlines()
-    assert first == "6 filter(s) kept"
+    assert first == "6 filter(s) stored"
     assert error.startswith(f"spvfilter: {path}: line 7: ")
     assert said in error
     assert kept(db) == set(range(6))
@@ -182,7 +182,7 @@ def test_stale_blocks_are_named_and_the_exit_code_says_so(
     stale = {**tampered(lines[6]), "block": "22" * 32}
     ran = run("cfilter", "import", file([*lines[:6], stale, *lines[6:]]), "--db", db, *NETWORK)
     assert ran.code == 1
-    assert f"spvfilter: block {'22' * 32} is not on the best chain of {db}: left out\n" in ran.err
+    assert f"spvfilter: block {'22' * 32} is not on the best chain of {db}: its filter is left out\n" in ran.err
     assert kept(db) == set(range(COUNT))
     ran = run("cfilter", "import", file([stale]), "--db", db, *NETWORK)
     assert (ran.code, ran.err.splitlines()[-1]) == (2, "spvfilter: no filter of the best chain was given")
@@ -229,7 +229,10 @@ def test_nothing_to_import_or_export_is_an_error(run: Any, db: Path, tmp_path: P
         assert (ran.code, ran.err) == (2, f"spvfilter: {said}\n")
     assert not (tmp_path / "new.db").exists()
     ran = run("cfilter", "export", "--db", db, *NETWORK)
-    assert (ran.code, ran.err) == (2, f"spvfilter: {db}: no filters are kept\n")
+    assert (ran.code, ran.err) == (
+        2,
+        f"spvfilter: {db}: it has no filters: run watch --mode compact --keep-filters, or import filters\n",
+    )
 
 
 def test_an_interrupted_import_goes_on_where_it_was(lines: list[dict[str, Any]], file: Any, db: Path) -> None:

@@ -70,7 +70,7 @@ def test_other_json_is_read_too(tmp_path: Path, change: object, same: bool) -> N
 @pytest.mark.parametrize(
     ("find", "put", "message"),
     [
-        (b'"filter":"01abcd"', b'"filter":"01abce"', "the filter does not hash to filter_hash: the line is damaged"),
+        (b'"filter":"01abcd"', b'"filter":"01abce"', "the hash of the filter is not filter_hash: the line is damaged"),
         (b'"filter":"01abcd"', b'"filter":"01abc"', '"filter" is not hex'),
         (b'"filter":"01abcd"', b'"filter":"01abcx"', '"filter" is not hex'),
         (b'"filter":"01abcd"', b'"filter":7', 'not an object with "block" and "filter"'),

@@ -67,9 +67,7 @@ def test_filters_that_match_everything_or_nothing_have_rates_in_json(
 
 
 def test_flags_that_peers_mask_are_shown_as_they_came(run: Any) -> None:
-    assert (
-        facts(run("inspect", CORE_FILTER[:-2] + "f9").out)["flags"] == "all (byte 0xf9, of which peers read two bits)"
-    )
+    assert facts(run("inspect", CORE_FILTER[:-2] + "f9").out)["flags"] == "all (byte 0xf9; peers read its low two bits)"
 
 
 def test_a_transaction_agrees_with_python_bitcoinlib(run: Any) -> None:

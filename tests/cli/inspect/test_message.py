@@ -79,7 +79,7 @@ def test_a_merkleblock_is_shown_with_what_it_proves_and_what_it_does_not(run: An
     out = run("inspect", bytes(PROOF).hex()).out
     assert out.startswith("Merkleblock\n")
     assert "proof ok      yes\n" in out
-    assert "transactions  2 as the sender claims; nothing proves it\n" in out
+    assert "transactions  2, an unproven claim of the sender\n" in out
     assert f"1 transaction(s) proved\n  position  txid\n         1  {TXIDS[1][::-1].hex()}\n" in out
     broken = bytes(PROOF)[:80] + b"\0\0\0\0" + bytes(PROOF)[84:]
     assert "no: a block has at least one transaction\n" in run("inspect", broken.hex()).out
