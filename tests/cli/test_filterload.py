@@ -102,7 +102,7 @@ def test_without_decoys_the_real_rate_is_printed(run: Any) -> None:
     assert "decoy_key" not in ran.err  # a name of the library
 
 
-def test_a_full_filter_without_decoys_does_not_claim_to_hide_nothing(run: Any) -> None:
+def test_a_full_filter_without_decoys_gets_a_milder_warning(run: Any) -> None:
     assert run("filterload", *CORE, "--tweak", 0).err == NO_DECOYS
 
 

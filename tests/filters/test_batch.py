@@ -168,7 +168,7 @@ def test_a_malformed_filter_is_named_after_the_candidates_before_it(jobs: int, b
     assert isinstance(caught.value, FormatError)
     assert not threads()
     with pytest.raises(BlockFilterError):
-        list(match_filters(pairs, GcsQuery(()), jobs=jobs))  # whatever is asked
+        list(match_filters(pairs, GcsQuery(()), jobs=jobs))  # even for an empty query
 
 
 @JOBS

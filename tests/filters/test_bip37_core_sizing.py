@@ -12,8 +12,8 @@ from spvfilter.errors import ParameterError
 from spvfilter.filters.bip37 import Bip37Filter, filter_hash_funcs, filter_size
 from support.vectors import effort
 
-# The two expressions of CBloomFilter's constructor (Core bloom.cpp), integer types and order of operations as there. A
-# conversion to unsigned int of 2^32 or more is undefined, so what exceeds the cap is clamped first; both give the cap.
+# The two expressions of CBloomFilter's constructor (Core bloom.cpp), with its integer types and order of operations.
+# Larger values are first clamped to the cap, because a conversion of 2^32 or more to unsigned int is undefined.
 CORE = r"""
 #include <math.h>
 #include <stdio.h>

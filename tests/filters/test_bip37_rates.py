@@ -114,7 +114,7 @@ def test_the_mean_over_many_filters_is_the_occupancy_formulas(elements: int, rat
         measured.append(len(hits(made, range(number * probes, (number + 1) * probes))) / probes)
     exact = sizing.fp_rate_exact(8 * made.size, made.hash_funcs, elements)
     for rates in (filled, measured):
-        # between filters: what one filter's bits share, all its probes share
+        # the deviation between filters: all probes of one filter share its bits
         sigma = statistics.stdev(rates) / math.sqrt(count)
         assert abs(statistics.fmean(rates) - exact) < 3 * sigma
         assert sigma < 0.05 * exact  # or the test would say nothing

@@ -261,7 +261,7 @@ def test_a_filter_without_decoys_keeps_its_bytes_and_warns() -> None:
     assert caught[0].filename == __file__
 
 
-def test_missing_decoys_are_no_warning_from_a_tenth_of_the_rate() -> None:
+def test_missing_decoys_warn_only_below_a_tenth_of_rate() -> None:
     full = [Bip37Filter(256, 1e-4, 7) for _ in range(2)]
     for count, made in zip((190, 210), full, strict=True):
         made.update(wallet(count))

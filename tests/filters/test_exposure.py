@@ -1,6 +1,4 @@
-"""What filters tell a peer: decoys and posteriors, filters that are compared, samples, bitcoinj's sizing, and the
-report of them all.
-"""
+"""Information that filters give a peer: decoys, posteriors, several filters, samples, bitcoinj, and the report."""
 
 from __future__ import annotations
 
@@ -107,7 +105,7 @@ def test_a_sample_has_no_element_that_was_drawn_with_the_same_seed() -> None:
 
 @pytest.mark.parametrize("count", [10, 1_000])
 def test_measured_rates_of_a_report_are_those_computed(count: int) -> None:
-    """With its default seed: the stand-ins for added addresses and for bitcoinj's are strangers to the sample."""
+    """Uses the default seed: the random addresses of the sample differ from the random elements of the filters."""
     for case in privacy_report(wallet(count), 1e-4, 5, KEY, restarts=2, added=20, probes=MANY).cases:
         assert case.sampled is not None
         expected = case.exposure.fp_rate * MANY

@@ -128,7 +128,7 @@ def test_the_multisig_of_bip_67_sorts_its_keys() -> None:
             assert scripts(f"sh(sortedmulti(2,{','.join(case['keys'])}))") == [build.p2sh(hash160(redeem)).hex()]
 
 
-# What a descriptor is
+# Keychains of descriptors
 
 
 def test_a_multipath_gives_a_keychain_for_each_of_its_paths() -> None:
@@ -203,7 +203,7 @@ def without_wallycore(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wallycore", None)
 
 
-# What is refused
+# Refusals
 
 
 CAUSES = [

@@ -1,6 +1,4 @@
-"""Entries as people write them: URIs, and words for what is no address, in arguments, watch lists and files that are
-none.
-"""
+"""Entries as people write them: URIs, and error messages for text and files that are no entries."""
 
 from __future__ import annotations
 

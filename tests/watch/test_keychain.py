@@ -171,7 +171,7 @@ def test_any_use_keeps_the_window_ahead_of_it(seed: int) -> None:
             (chain,) = watch.keychains
 
 
-# What is refused
+# Refusals
 
 
 def stateful() -> Callable[[int], bytes]:

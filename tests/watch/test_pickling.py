@@ -1,4 +1,4 @@
-"""A watch list is the same in another process, with the same numbers of entries; what cannot be pickled says so."""
+"""Pickled watch lists have the same entries under the same numbers in another process."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The text file format of a watch list: what each line means, that no line is dropped, and that saving loses
-nothing.
-"""
+"""The text file format of a watch list: the meaning of each line; no line is dropped, and saving loses nothing."""
 
 from __future__ import annotations
 

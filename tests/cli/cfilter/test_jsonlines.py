@@ -1,4 +1,4 @@
-"""Lines of filters: those that `build` writes are read without a JSON parser, and mean what they mean to one."""
+"""Lines of filters: lines of `build` are read without a JSON parser, with the same result as by a parser."""
 
 from __future__ import annotations
 
