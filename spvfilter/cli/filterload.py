@@ -171,7 +171,7 @@ class _Elements(list[bytes]):
 
 
 def _from_options(args: argparse.Namespace) -> _Plan:
-    """The filter of the arguments, with decoys if there is a secret file."""
+    """Plan the filter of the arguments, with decoys if there is a secret file."""
     source = _watched(args, args.network)
     if source is None:
         raise ParameterError("nothing to watch for: give an ADDRESS, --watch FILE, --db FILE, --data or --outpoint")
@@ -184,11 +184,11 @@ def _from_options(args: argparse.Namespace) -> _Plan:
 
 
 def _from_database(args: argparse.Namespace) -> _Plan:
-    """The filter of the wallet, or of the arguments with the wallet's decoys."""
+    """Plan the filter of the wallet, or the filter of the arguments with the wallet's decoys."""
     with WalletStore.open(args.db) as wallet, wallet.moment():
         network, known, elements = wallet.network, wallet.bip37_parameters(), _Elements(wallet.bip37_elements())
     if args.network not in (MAINNET, network):
-        raise ParameterError(f"{args.db}: a wallet of {network}, not of {args.network}: leave --network out")
+        raise ParameterError(f"{args.db}: this is a wallet of {network}, not of {args.network}: leave --network out")
     if known is None:
         raise ParameterError(
             f"{args.db}: no peer of this wallet was given a BIP-37 filter yet: follow the wallet once"
@@ -200,7 +200,7 @@ def _from_database(args: argparse.Namespace) -> _Plan:
 
 
 def _capacity(source: BloomSource, fp_rate: float, known: Bip37Parameters) -> int:
-    """The number of elements that LightClient sizes this filter for."""
+    """Return the number of elements that LightClient sizes this filter for."""
     count = len(list(source.bloom_elements()))
     if fp_rate == known.fp_rate and count <= known.elements:
         return known.elements
@@ -208,7 +208,7 @@ def _capacity(source: BloomSource, fp_rate: float, known: Bip37Parameters) -> in
 
 
 def _watched(args: argparse.Namespace, network: Network) -> BloomSource | None:
-    """The watch list of the arguments; None if they watch nothing."""
+    """Return the watch list of the arguments; None if they watch nothing."""
     if not (args.addresses or args.watch is not None or args.data or args.outpoint):
         return None
     watch = watch_list(network, args.watch, args.addresses)
@@ -220,7 +220,7 @@ def _watched(args: argparse.Namespace, network: Network) -> BloomSource | None:
 
 
 def _secret(path: str) -> bytes:
-    """The secret in a file, raw or as hex digits. Raises ParameterError, OSError."""
+    """Read the secret in a file, raw or as hex digits. Raises ParameterError, OSError."""
     with pathlib.Path(path).open("rb") as file:
         data = file.read(_MAX_SECRET + 1)
     advice = f"expected a secret of {MIN_DECOY_KEY} bytes or more, such as `openssl rand -hex 32` prints"

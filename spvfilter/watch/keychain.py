@@ -82,9 +82,9 @@ class Keychain:
         self._end = 0
         self._used: set[int] = set()
         self._last_used = -1
-        self._next = 0  # no unused index is lower
+        self._next = 0  # all lower indexes are used
         self._floor = 0  # least end, from an earlier run
-        self._known: tuple[bytes, ...] = ()  # scripts of the window's last index, to notice a function that changed
+        self._known: tuple[bytes, ...] = ()  # scripts of the window's last index, to notice if the function changes
 
     def __repr__(self) -> str:
         shown = self.name if len(self.name) <= 40 else f"{self.name[:24]}…{self.name[-15:]}"
@@ -181,7 +181,9 @@ class Keychain:
             first: dict[tuple[bytes, ...], int] = {}
             for index, scripts in enumerate(new, self._end):
                 if (before := first.setdefault(scripts, index)) != index:
-                    raise KeychainError(f"{self._shown}: the same script for the indexes {before} and {index}")
+                    raise KeychainError(
+                        f"{self._shown}: the same script for the indexes {before} and {index}, expected different ones"
+                    )
 
     @property
     def _shown(self) -> str:

@@ -53,19 +53,19 @@ class WatchList:
     | outpoint | its spend | yes | if its script is known |
     | descriptor, keychain | outputs with the scripts in its window, and their spends | yes | yes |
 
-    If an output matches, the list learns its outpoint, so that the spend matches too. It keeps outpoints for ever,
-    because a reorganization may disconnect a spend. An output or input yields one match, by the first of: outpoint,
-    script, multisig key, data.
+    If an output matches, the list learns its outpoint, so that the spend matches too. It keeps the outpoint after the
+    spend, because a reorganization may disconnect the spend. An output or input yields one match, by the first of:
+    outpoint, script, multisig key, data.
 
     A public key puts the key and its hashes into a BIP-37 filter, so a peer can link them. Watch its addresses to avoid
     that. Do not change a list in several threads at once. While a LightClient runs with a list, nothing can be added:
-    WatchListInUseError. A label has no control characters, line ends or surrogates.
+    WatchListInUseError. A label has no control characters, line ends or surrogates, else ParameterError.
 
     Args:
         network: The network, or its name.
 
     Raises:
-        ParameterError: The network is unknown, or a label is invalid.
+        ParameterError: The network is unknown.
     """
 
     def __init__(self, network: Network | str = MAINNET) -> None:

@@ -176,7 +176,7 @@ def test_a_database_of_another_network_is_refused(run: Any, tmp_path: Path) -> N
     path, _ = wallet_database(tmp_path, Bip37Parameters(3, 2_048, 0.002, b"k" * 32))
     ran = run("filterload", "--db", path, "--network", "signet")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"spvfilter: {path}: a wallet of regtest, not of signet: leave --network out\n"
+    assert ran.err == f"spvfilter: {path}: this is a wallet of regtest, not of signet: leave --network out\n"
 
 
 # Arguments

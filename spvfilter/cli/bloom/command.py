@@ -376,7 +376,7 @@ def _dedupe(store: FilterStorage, args: argparse.Namespace) -> None:
     else:
         _make(store, None, args, kind, args.capacity or SEEN_CAPACITY, args.fp_rate or SEEN_FP_RATE)
     if store.asked().kind is Kind.COUNTING:
-        raise ParameterError(f"{store.name} is a counting filter, which would count repeated lines: use a plain one")
+        raise ParameterError(f"{store.name} is a counting filter, which would count repeated lines: use a plain filter")
     try:
         with _progress(keys, prints=True) as shown:
             for batch in keys.batches():
@@ -423,7 +423,7 @@ def _write(keys: list[bytes], nul: bool) -> None:
 
 @contextmanager
 def _progress(keys: Keys, *, prints: bool = False) -> Iterator[ProgressDisplay]:
-    """A progress display, unless the terminal shows lines that are typed or printed."""
+    """Show progress, unless the terminal shows lines that the user types or the command prints."""
     typed = "-" in keys.paths and sys.stdin is not None and sys.stdin.isatty()
     if typed or (prints and sys.stdout.isatty()):
         yield ProgressDisplay()

@@ -77,7 +77,7 @@ def _rates(axes: Axes, size: Size, rate: float) -> None:
     axes.set_yscale("log")
     axes.set_ylim(max(lowest / 1e3, 1e-300), 3)
     axes.set_xlim(0, _MOST_LOAD)
-    axes.set_xlabel("load: keys held / keys made for (1: full)", fontsize=11)
+    axes.set_xlabel("load: number of keys / capacity (1: full)", fontsize=11)
     axes.set_ylabel("false-positive rate", fontsize=11)
     axes.set_title(f"The same memory, {size.bits_per_key:.3g} bits a key, with other numbers of functions", fontsize=11)
     axes.grid(visible=True, alpha=0.3)

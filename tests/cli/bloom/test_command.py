@@ -196,7 +196,7 @@ def test_a_counting_filter_is_added_to_checked_and_merged_but_does_not_dedupe(
     before = path.read_bytes()
     ran = run("bloom", "dedupe", path, lines)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"spvfilter: {path} is a counting filter, which would count repeated lines: use a plain one\n"
+    assert ran.err == f"spvfilter: {path} is a counting filter, which would count repeated lines: use a plain filter\n"
     assert path.read_bytes() == before
 
 
