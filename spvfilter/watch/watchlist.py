@@ -567,8 +567,8 @@ class WatchList:
     def _check_free(self) -> None:
         if self._holders:
             raise WatchListInUseError(
-                "a running client uses this watch list and would not search for the entry: call the client's add_…"
-                " method; add keychains before you enter the client"
+                "a running client uses this watch list and would not search for the entry: call the client's own"
+                " add_… methods; add keychains before you enter the client"
             )
 
     def label(self, entry: int) -> str | None:
