@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import io
+import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn  # argparse's own types
 
 from spvfilter._public import deferred
-from spvfilter.errors import ParameterError, SourceError
+from spvfilter.errors import ParameterError, SourceError, StoreCorruptError, StoreError, StoreForeignError
 from spvfilter.network import MAINNET, NETWORKS, Network
 
 if TYPE_CHECKING:
@@ -17,61 +19,67 @@ if TYPE_CHECKING:
     import difflib
     import pathlib
 
+    from spvfilter.cli.term.page import Page
+    from spvfilter.wallet import reader
     from spvfilter.watch import entry, textfile, watchlist
     from spvfilter.watch.watchlist import WatchList
-else:  # to show --help, they are not needed
+else:  # not needed to show --help
     datetime = deferred("datetime")
     difflib = deferred("difflib")
     pathlib = deferred("pathlib")
+    reader = deferred("spvfilter.wallet.reader")
     entry = deferred("spvfilter.watch.entry")
     textfile = deferred("spvfilter.watch.textfile")
     watchlist = deferred("spvfilter.watch.watchlist")
 
-FORMATS = ("table", "jsonl", "csv")  # in which term.matches prints
+_DAY_S = 86_400
+_MAX_AHEAD_S = 7_200  # the block time that nodes accept ahead of their clock; LightClient allows it for a birthday
+_PLAIN_OPTION = re.compile(r"--[a-z][a-z-]{0,30}")
+"""An unknown option that a message may repeat: no key and no number looks like this."""
+_NUMBER = re.compile(r"[0-9][0-9.,:/_e+-]{0,19}|-[0-9][0-9.]{0,18}")
+"""A wrong value that a message may repeat: it has hardly a letter, so it is no key and no word of a seed phrase."""
 
 _HEX_TEXT = frozenset(b"0123456789abcdefABCDEF \t\r\n")
 _TEXT = frozenset(range(32, 127)) | frozenset(b"\t\r\n")
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that takes options and positional arguments in any order and raises every error as a
-    ParameterError.
+    """An ArgumentParser that takes options and positional arguments in any order.
 
-    An error is one line and never repeats a positional argument, which may be a secret.
+    Every error is a ParameterError of one line. It never repeats an argument that may be a secret, such as a key or a
+    word of a seed phrase. If the argument is nearly a valid word, the error suggests the valid word.
     """
 
     def __init__(self, **details: Any) -> None:
         super().__init__(allow_abbrev=False, **details)
         self._subcommands: argparse._SubParsersAction[Parser] | None = None
         self._is_intermixed = False
+        self._given: Sequence[str] = ()  # the arguments that are being parsed
 
     def add_action(self, name: str, help: str, description: str) -> Parser:
-        """A subcommand with arguments and --help of its own; `arguments.action` holds its name."""
+        """Add a subcommand with arguments and a --help of its own; `arguments.action` holds its name."""
         if self._subcommands is None:
             self._subcommands = self.add_subparsers(
                 title="actions", dest="action", metavar="ACTION", required=True, prog=self.prog, parser_class=Parser
             )
         return self._subcommands.add_parser(name, help=help, description=description)
 
+    def actions(self) -> dict[str, Parser]:
+        """The subcommands by name; empty if there are none."""
+        return {} if self._subcommands is None else dict(self._subcommands.choices)
+
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Parse the arguments. Raises ParameterError, and SystemExit after --help."""
-        if (
-            self._subcommands is not None
-            and argv
-            and not argv[0].startswith("-")
-            and argv[0] not in self._subcommands.choices
-        ):
-            # argparse's message repeats it
-            self.error(f"unknown action, expected one of: {', '.join(self._subcommands.choices)}")
         arguments: argparse.Namespace
         arguments, extra = self.parse_known_args(argv)
         self._refuse(extra)
         return arguments
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse like argparse, but in any order of options and positional arguments; a subcommand refuses unknown
+        """Parse like argparse, but options and positional arguments may be mixed, and a subcommand refuses unknown
         ones.
         """
+        self._given = args
         if self._subcommands is not None or self._is_intermixed:
             return super().parse_known_args(args, namespace)
         self._is_intermixed = True  # parse_known_intermixed_args calls this method again
@@ -83,30 +91,113 @@ class Parser(argparse.ArgumentParser):
         return arguments, extra
 
     def _refuse(self, extra: Sequence[str]) -> None:
-        if extra:
-            options = [item.partition("=")[0][:40] for item in extra if item.startswith("-")]
-            self.error(
-                f"unknown option {' '.join(options)}{self._meant(options)}"
-                if options
-                else f"{len(extra)} argument(s) too many"
-            )
+        """Raise ParameterError for arguments that the command does not have."""
+        if not extra:
+            return
+        options = [item.partition("=")[0] for item in extra if item.startswith("-")]
+        if not options:
+            self.error(f"{len(extra)} argument(s) too many")
+        shown = " ".join(option for option in options if _PLAIN_OPTION.fullmatch(option))
+        near = [meant for option in options if (meant := nearest(option, self._option_string_actions, 0.8))]
+        self.error(f"unknown option{shown and ' '}{shown}{': did you mean ' + ' '.join(near) + '?' if near else ''}")
 
-    def _meant(self, options: Sequence[str]) -> str:
-        """The options that unknown ones are likely to be, as a question, or nothing."""
-        near = [
-            match
-            for option in options
-            for match in difflib.get_close_matches(option, self._option_string_actions, 1, 0.8)
-        ]
-        return f": did you mean {' '.join(near)}?" if near else ""
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a value that is not among the choices, and suggest the nearest one, without repeating the value."""
+        if action.choices is None or value in action.choices:
+            return
+        known = one_of(value, action.choices)
+        if action is not self._subcommands:
+            raise argparse.ArgumentError(action, f"invalid choice{known}")
+        is_late = self._given[0].startswith("-")
+        self.error(f"the action comes before its options{known}" if is_late else f"unknown action{known}")
 
     def error(self, message: str) -> NoReturn:
+        """Raise ParameterError. Arguments that argparse quotes in `message` are left out: each may be a secret."""
+        if message.startswith("ambiguous option"):
+            message = "ambiguous option"
+        for item in self._given:
+            for part in (item, item.partition("=")[2], item[2:]):
+                if part and not _NUMBER.fullmatch(part):
+                    message = re.sub(f":? {re.escape(repr(part))}", "", message)
         raise ParameterError(f"{message} (see '{self.prog} --help')")
 
 
-def add_network(parser: argparse.ArgumentParser) -> None:
+def nearest(word: str, known: Iterable[str], likeness: float = 0.7) -> str | None:
+    """The known word that a misspelled one probably means, or None."""
+    found = difflib.get_close_matches(word[:40].lower(), list(known), 1, likeness)
+    return found[0] if found else None
+
+
+def one_of(word: str, known: Iterable[str]) -> str:
+    """The end of a message about a word that is not known: a suggestion, or all known words. It omits the word."""
+    choices = [str(each) for each in known]
+    meant = nearest(str(word), choices)
+    return f": did you mean {meant}?" if meant else f": choose from {', '.join(choices)}"
+
+
+def shown(text: str) -> str:
+    """The end of a message about a wrong number or date: `, not 0`. Nothing if the text may be a secret."""
+    return f", not {text}" if _NUMBER.fullmatch(text) else ""
+
+
+def add_network(parser: argparse.ArgumentParser, *, has_database: bool = False) -> None:
+    """Add `--network`. For a command with a database the default is None: call `network_of`."""
     names = ", ".join(known.name for known in NETWORKS)
-    parser.add_argument("--network", metavar="NAME", type=network, default=MAINNET, help=f"{names}; default mainnet")
+    default = "the network of an existing --db, else mainnet" if has_database else "mainnet"
+    parser.add_argument(
+        "--network",
+        metavar="NAME",
+        type=network,
+        default=None if has_database else MAINNET,
+        help=f"{names}; default: {default}",
+    )
+
+
+def network_of(args: argparse.Namespace) -> Network:
+    """The network of the database `args.db`, if there is one, else `args.network`, else mainnet.
+
+    Raises ParameterError if database and `args.network` contradict each other, StoreError.
+    """
+    stored = None if args.db is None else _stored_network(args)
+    if stored is not None and args.network not in (None, stored):
+        raise ParameterError(
+            f"--network {args.network} contradicts {args.db}, which is a database of {stored}: leave --network out"
+        )
+    return stored or args.network or MAINNET
+
+
+def _stored_network(args: argparse.Namespace) -> Network | None:
+    """The network that an existing database names; None if there is no database yet."""
+    rebuilds = getattr(args, "rebuild", False)
+    try:
+        with reader.WalletStore.open(args.db) as wallet:
+            return wallet.network
+    except (StoreCorruptError, StoreForeignError):
+        if not rebuilds:
+            raise
+        if args.network is None:
+            raise ParameterError(f"{args.db} does not tell its network: give --network NAME too") from None
+    except StoreError as error:
+        if type(error) is not StoreError:  # else there is no file, or it is still empty
+            raise
+    return None
+
+
+def add_format(parser: argparse.ArgumentParser, *more: str) -> None:
+    """Add `--format` with the formats table, jsonl and `more`; call `format_of` for the default."""
+    described = {"csv": "csv: the same columns with a header", "parquet": "parquet: only with --out DIR"}
+    parser.add_argument(
+        "--format",
+        choices=("table", "jsonl", *more),
+        help="; ".join(("table, or jsonl: one JSON object per line", *(described[each] for each in more)))
+        + "; default: table on a terminal, jsonl elsewhere",
+    )
+
+
+def format_of(args: argparse.Namespace, page: Page) -> str:
+    """The format that was asked for, else `table` on a terminal and `jsonl` elsewhere."""
+    chosen: str | None = args.format
+    return chosen or ("table" if page.is_terminal else "jsonl")
 
 
 def add_watch_file(parser: argparse.ArgumentParser) -> None:
@@ -200,10 +291,10 @@ def _decoded(data: bytes, limit: int, kind: str) -> bytes:
 
 def network(text: str) -> Network:
     """Argument type: a network by its name."""
-    try:
-        return Network.named(text)
-    except ParameterError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    known = {each.name: each for each in NETWORKS}
+    if text not in known:
+        raise argparse.ArgumentTypeError(f"unknown network{one_of(text, known)}")
+    return known[text]
 
 
 def day(text: str) -> int:
@@ -211,8 +302,16 @@ def day(text: str) -> int:
     try:
         date = datetime.date.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a day YYYY-MM-DD, not {text[:40]!r}") from None
+        raise argparse.ArgumentTypeError(f"expected a day YYYY-MM-DD{shown(text)}") from None
     return max(0, int(datetime.datetime.combine(date, datetime.time(), datetime.UTC).timestamp()))
+
+
+def past_day(text: str) -> int:
+    """Argument type: a day as `day`, but not one in the future."""
+    begins = day(text)
+    if begins > time.time() + _MAX_AHEAD_S:
+        raise argparse.ArgumentTypeError(f"{text} is in the future: give the day on which the wallet was made")
+    return begins
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:
@@ -224,7 +323,23 @@ def whole(least: int, most: int) -> Callable[[str], int]:
         except ValueError:  # also leading zeros
             value = -1
         if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"expected a whole number from {least} to {most}, not {text[:40]!r}")
+            raise argparse.ArgumentTypeError(f"expected a whole number from {least} to {most}{shown(text)}")
+        return value
+
+    return parse
+
+
+def seconds(least: float = 0.0) -> Callable[[str], float]:
+    """Argument type: a number of seconds, from `least` (or above 0) to a day."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text[:40])
+        except ValueError:
+            value = 0.0
+        if not (0 < value <= _DAY_S and value >= least):
+            begin = f"from {least:g} to" if least else "up to"
+            raise argparse.ArgumentTypeError(f"expected seconds {begin} {_DAY_S}{shown(text)}")
         return value
 
     return parse
@@ -237,7 +352,7 @@ def probability(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"expected a number between 0 and 1, such as 0.0001, not {text[:40]!r}")
+        raise argparse.ArgumentTypeError(f"expected a number between 0 and 1, such as 0.0001{shown(text)}")
     return value
 
 

@@ -9,7 +9,7 @@ import json
 import sys
 
 from spvfilter.address import script_to_address
-from spvfilter.cli.arguments import add_network, whole
+from spvfilter.cli.arguments import add_format, add_network, format_of, whole
 from spvfilter.cli.term.page import Align, Page
 from spvfilter.errors import ParameterError
 from spvfilter.network import Network
@@ -38,12 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="the first one; default %(default)s",
     )
-    parser.add_argument(
-        "--format",
-        choices=("table", "json"),
-        default="table" if sys.stdout.isatty() else "json",
-        help="default: table on a terminal, JSON elsewhere",
-    )
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,14 +46,11 @@ def run(args: argparse.Namespace) -> int:
     ranges = [range(args.from_index, min(each.size, args.from_index + args.count)) for each in found]
     if not any(ranges):
         raise ParameterError(f"this descriptor has one index, 0, and not {args.from_index}")
-    if args.format == "json":
-        print(
-            json.dumps(
-                [_facts(each, indexes, args.network) for each, indexes in zip(found, ranges, strict=True)], indent=2
-            )
-        )
-        return 0
     page = Page(sys.stdout)
+    if format_of(args, page) == "jsonl":
+        for each, indexes in zip(found, ranges, strict=True):
+            page.line(json.dumps(_facts(each, indexes, args.network), separators=(",", ":")))
+        return 0
     for number, (each, indexes) in enumerate(zip(found, ranges, strict=True)):
         if number:
             page.line("")

@@ -114,11 +114,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        choices=("hex", "raw", "message", "json"),
+        choices=("hex", "raw", "message", "jsonl"),
         default="hex",
         help=(
             "hex (default): the payload on one line; raw: its bytes; message: the P2P message on one line, in hex;"
-            " json: the payload and the filter's parameters"
+            " jsonl: the payload and the filter's parameters as one JSON object"
         ),
     )
 
@@ -143,7 +143,7 @@ def run(args: argparse.Namespace) -> int:
             sys.stdout.buffer.write(payload)
         case "message":
             print(encode_message(plan.network.magic, "filterload", payload).hex())
-        case "json":
+        case "jsonl":
             print(json.dumps(_facts(made, args.flags)))
         case _:
             print(payload.hex())

@@ -1,4 +1,4 @@
-"""Signals that Python would not notice while the command line waits."""
+"""Signals: an interrupt ends every wait of the command line, and SIGTERM ends a running command in order."""
 
 from __future__ import annotations
 
@@ -6,58 +6,74 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from sys import UnraisableHookArgs
+from spvfilter._public import deferred
+from spvfilter.cli.term.page import complain
 
-_NUDGE = signal.SIGURG  # without a handler it does nothing
-_PAUSE_S = 0.02
-_DROPPED = 0  # in the pipe, among the numbers of signals
+if TYPE_CHECKING:
+    import asyncio
+    from sys import UnraisableHookArgs
+else:
+    asyncio = deferred("asyncio")
+
+TERMINATED = 143  # exit code, 128 + SIGTERM
+_PAUSE_S = 0.02  # between two nudges (our choice)
+_DROPPED = 0  # a byte in the pipe that stands for a dropped interrupt; no signal has this number
 
 
 @contextmanager
 def never_lost() -> Iterator[None]:
-    """An interrupt ends the block whenever it comes.
+    """Context manager: an interrupt ends the block whenever it arrives.
 
-    Python runs the handler of a signal in the main thread, between two instructions. A signal that comes after the last
-    instruction before a system call, but before the call blocks, does not end the call: the handler waits until the
-    call returns, for a pipe perhaps for ever. So does one that another thread receives. And Python drops a
-    KeyboardInterrupt that a destructor or the callback of a weak reference raises. Here a thread is told of every
-    signal (`signal.set_wakeup_fd`) and sends SIGURG to the main thread, which ends its system call with EINTR, until a
-    handler has run there; what was dropped is sent again.
+    Without it Python can lose an interrupt in three ways:
 
-    An event loop with signal handlers of its own takes the telling over, and wakes itself. Nothing is done outside the
-    main thread and in a program that has a wakeup descriptor, or a handler of SIGURG, of its own.
+    - A signal arrives after the last bytecode before a system call, but before the call blocks. The handler then waits
+      until the call returns. For a pipe that may be never.
+    - Another thread receives the signal. The main thread's system call goes on.
+    - A destructor or the callback of a weak reference raises the KeyboardInterrupt. Python drops it.
+
+    Here a thread reads every signal from `signal.set_wakeup_fd`. It sends SIGURG to the main thread until a handler has
+    run there; SIGURG makes the system call fail with EINTR. A dropped interrupt is sent again.
+
+    An event loop with its own signal handlers replaces the wakeup descriptor and wakes up by itself. The context
+    manager does nothing outside the main thread, on systems without SIGURG, and in a program that has its own wakeup
+    descriptor or its own handler of SIGURG.
     """
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(_NUDGE) is not signal.SIG_DFL:
+    nudge = getattr(signal, "SIGURG", None)  # without a handler this signal does nothing
+    is_main = threading.current_thread() is threading.main_thread()
+    if nudge is None or not is_main or signal.getsignal(nudge) is not signal.SIG_DFL:
         yield
         return
-    with _Nudger().hearing():
+    with _Nudger(nudge).hearing():
         yield
 
 
 class _Nudger:
-    def __init__(self) -> None:
+    """A thread that makes the main thread run the handlers of signals that have arrived."""
+
+    def __init__(self, signal_number: signal.Signals) -> None:
+        self._signal = signal_number
         self._main = threading.get_ident()
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._writing, False)
-        self._noticed = False  # a plain attribute: a handler may not take a lock
+        self._noticed = False  # a plain attribute: a signal handler must not take a lock
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="spvfilter-signals", daemon=True)
         self._usual_hook = sys.unraisablehook
 
     @contextmanager
     def hearing(self) -> Iterator[None]:
+        """Context manager: the thread runs, unless the program has a wakeup descriptor of its own."""
         before = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         if before != -1:
             signal.set_wakeup_fd(before)
             self._close()
             yield
             return
-        signal.signal(_NUDGE, self._notice)
+        signal.signal(self._signal, self._notice)
         try:
             self._start()
             sys.unraisablehook = self._dropped
@@ -66,10 +82,10 @@ class _Nudger:
             sys.unraisablehook = self._usual_hook
             signal.set_wakeup_fd(-1)
             self._close()
-            signal.signal(_NUDGE, signal.SIG_DFL)
+            signal.signal(self._signal, signal.SIG_DFL)
 
     def _start(self) -> None:
-        """Start the thread, which receives no signals: those that the main thread puts off must not come through it."""
+        """Start the thread with all signals blocked, so that it does not receive those that the main thread blocks."""
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             self._thread.start()
@@ -77,34 +93,64 @@ class _Nudger:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _close(self) -> None:
+        """End the thread and close the pipe."""
         self._ended.set()
-        if self._thread.is_alive():  # as it is not in a forked child, whose pipe is its parent's
-            with suppress(BlockingIOError):  # it is full, and about to be read
-                # an end of file would not come while a forked child has the other end, too
+        if self._thread.is_alive():  # False in a forked child, which shares the pipe with its parent
+            with suppress(BlockingIOError):  # a full pipe wakes the thread anyway
+                # closing this end would not wake it while a forked child has the pipe open
                 os.write(self._writing, bytes([_DROPPED]))
             self._thread.join()
         os.close(self._writing)
         os.close(self._reading)
 
     def _notice(self, number: int, frame: object) -> None:
-        """The handler of the nudge. Python runs those of signals with lower numbers, SIGINT among them, before it."""
+        """Handle the nudge. Python runs the handlers of lower signal numbers, such as SIGINT, before this one."""
         self._noticed = True
 
     def _dropped(self, given: UnraisableHookArgs) -> None:
+        """Handle an exception that Python cannot raise: an interrupt is sent again."""
         if issubclass(given.exc_type, KeyboardInterrupt) and self._thread.is_alive():
             os.write(self._writing, bytes([_DROPPED]))
         else:
             self._usual_hook(given)
 
     def _serve(self) -> None:
+        """Read signal numbers from the pipe until the end."""
         while not self._ended.is_set():
             told = set(os.read(self._reading, 4096))
-            if _DROPPED in told and not self._ended.wait(_PAUSE_S):  # by then the destructor has ended
+            if _DROPPED in told and not self._ended.wait(_PAUSE_S):  # the destructor has returned by then
                 os.kill(os.getpid(), signal.SIGINT)
-            if told - {_DROPPED, _NUDGE}:
+            if told - {_DROPPED, self._signal}:
                 self._nudge()
 
     def _nudge(self) -> None:
+        """Send SIGURG to the main thread until its handler has run."""
         self._noticed = False
         while not self._noticed and not self._ended.wait(_PAUSE_S):
-            signal.pthread_kill(self._main, _NUDGE)
+            signal.pthread_kill(self._main, self._signal)
+
+
+async def terminable(work: Coroutine[object, object, int]) -> int:
+    """Run `work` and return its exit code. SIGTERM cancels it, with exit code 143; a second SIGTERM kills."""
+    loop, task, told = asyncio.get_running_loop(), asyncio.current_task(), asyncio.Event()
+    assert task is not None
+
+    def terminate() -> None:
+        loop.remove_signal_handler(signal.SIGTERM)
+        told.set()
+        task.cancel()
+
+    handle(signal.SIGTERM, terminate)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not told.is_set():
+            raise
+        complain("terminated")
+        return TERMINATED
+
+
+def handle(number: signal.Signals, handler: Callable[[], object]) -> None:
+    """Let the running event loop call `handler` on a signal, on systems where a loop can."""
+    with suppress(NotImplementedError):  # Windows: the signal has its usual effect
+        asyncio.get_running_loop().add_signal_handler(number, handler)

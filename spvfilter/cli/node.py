@@ -234,8 +234,8 @@ def _do(node: Node, page: Page, words: Sequence[str]) -> None:
             page.line("commands:")
             for line in _COMMANDS.splitlines():
                 page.line(f"  {line}")
-        case [word, *_]:
-            raise ParameterError(f"unknown command or wrong arguments: {word[:20]!r} (try 'help')")
+        case _:
+            raise ParameterError("unknown command or wrong arguments (try 'help')")
 
 
 def _number(text: str, least: int, most: int) -> int:

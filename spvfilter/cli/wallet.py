@@ -1,6 +1,4 @@
-"""`spvfilter wallet`: balance, coins and history from a wallet's database, without a network, also while `watch` writes
-it.
-"""
+"""`spvfilter wallet`: balance, coins and history from a wallet's database, without a network."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from spvfilter._public import deferred
-from spvfilter.cli.arguments import FORMATS, whole
+from spvfilter.cli.arguments import Parser, add_format, format_of, whole
 from spvfilter.cli.term.keychains import show_address, show_keychains
 from spvfilter.cli.term.matches import bitcoin
 from spvfilter.cli.term.page import Align, Page, complain, shorten
@@ -19,6 +17,7 @@ from spvfilter.cli.term.ranges import left_out
 from spvfilter.cli.term.rows import Fields, print_rows
 from spvfilter.errors import ParameterError
 from spvfilter.primitives import hash_to_hex
+from spvfilter.store.ledger import TxStatus
 from spvfilter.store.views import Balance, Coin, HistoryEntry
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.match import Completeness
@@ -28,90 +27,115 @@ if TYPE_CHECKING:
 else:
     datetime = deferred("datetime")
 
-_VIEWS = ("balance", "coins", "history", "tx", "address", "keychains")
 _PAGE = 500  # rows read at once
 _LABEL_SIZE = 24  # characters of a label in a table
 _DEFAULT_LIMIT = 100  # rows of a table
 Row = TypeVar("Row", Coin, HistoryEntry)
+Show = Callable[[Page, WalletStore, argparse.Namespace, str], None]
+"""A function that prints one view of a wallet, in the format that the last argument names."""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "spvfilter wallet VIEW [TXID] --db FILE [OPTION ...]"
+def configure(parser: Parser) -> None:
     parser.description = (
-        "Show what a wallet has by the database that `spvfilter watch --db FILE` keeps. No network is used, and `watch`"
-        " may run meanwhile. Tables are in BTC; JSON lines and CSV are in satoshi, with all columns. Confirmations"
-        " count from the last header in the database. Standard error names the blocks that were not searched, if there"
-        " are any."
+        "Show a wallet from the database that `spvfilter watch --db FILE` keeps. This uses no network, and `watch` may"
+        " run at the same time. Tables are in BTC; JSON lines and CSV are in satoshi and have more columns."
+        " Confirmations count from the last header in the database. If blocks were not searched, standard error names"
+        " them."
     )
-    parser.add_argument(
-        "view",
-        metavar="VIEW",
-        choices=_VIEWS,
-        help=(
-            "balance; coins: unspent outputs; history: transactions, the latest first; tx: one transaction; address:"
-            " the next unused one; keychains: whose addresses are watched, and how far they were used"
-        ),
+    balance = parser.add_action(
+        "balance", "show the balance", "Show confirmed, immature, pending and spendable amounts."
     )
-    parser.add_argument("txid", metavar="TXID", nargs="?", help="of the transaction that tx shows")
-    parser.add_argument("--db", metavar="FILE", required=True, help="the wallet's database")
-    parser.add_argument("--label", metavar="LABEL", help="only what concerns entries of the watch list with this label")
-    parser.add_argument(
-        "--keychain",
-        metavar="NAME",
-        help=(
-            "only what concerns a keychain, by its descriptor, name or label; of several with a label address takes the"
-            " first"
-        ),
+    coins = parser.add_action(
+        "coins", "list unspent outputs", "List unspent outputs, confirmed and pending, the newest first."
     )
-    parser.add_argument(
-        "--limit",
-        metavar="N",
-        type=whole(1, 1 << 62),
-        help=f"at most so many rows; default: {_DEFAULT_LIMIT} in a table, else all",
+    history = parser.add_action(
+        "history", "list transactions", "List the wallet's transactions with their status, the newest first."
     )
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        default="table" if sys.stdout.isatty() else "jsonl",
-        help="default: table on a terminal, JSON lines elsewhere",
+    tx = parser.add_action("tx", "show one transaction", "Show everything that the wallet knows of one transaction.")
+    tx.add_argument("txid", metavar="TXID", help="the transaction's id, 64 hex digits")
+    address = parser.add_action(
+        "address", "show the next unused address", "Show the lowest address of a keychain that was never paid."
     )
+    keychains = parser.add_action(
+        "keychains", "list keychains", "List the watched descriptors, and how many of their addresses were used."
+    )
+    shows: tuple[tuple[Parser, Show], ...] = (
+        (balance, _balance),
+        (coins, _coins),
+        (history, _history),
+        (tx, _tx),
+        (address, _address),
+        (keychains, _keychains),
+    )
+    for action, show in shows:
+        action.add_argument("--db", metavar="FILE", required=True, help="the wallet's database")
+        if action in (balance, coins, history):
+            action.add_argument(
+                "--label", metavar="LABEL", help="count only watched entries that have this label in the watch list"
+            )
+        if action is not tx:
+            action.add_argument(
+                "--keychain",
+                metavar="NAME",
+                help="only the keychain with this descriptor, name or label"
+                + ("; default: the first" if action is address else ""),
+            )
+        if action in (coins, history):
+            action.add_argument(
+                "--limit",
+                metavar="N",
+                type=whole(1, 1 << 62),
+                help=f"print at most N rows; default: {_DEFAULT_LIMIT} in a table, else all",
+            )
+        add_format(action, "csv")
+        action.set_defaults(show=show)
 
 
 def run(args: argparse.Namespace) -> int:
-    if (args.txid is None) == (args.view == "tx"):
-        raise ParameterError(
-            "give the TXID of the transaction: wallet tx TXID" if args.txid is None else f"{args.view} takes no TXID"
-        )
-    if args.view == "tx" and any(each is not None for each in (args.label, args.limit, args.keychain)):
-        raise ParameterError("tx shows one transaction: it takes neither --label nor --limit nor --keychain")
-    if args.view in ("address", "keychains") and (args.label is not None or args.limit is not None):
-        raise ParameterError(f"{args.view} takes neither --label nor --limit: choose with --keychain")
     page = Page(sys.stdout)
-    limit = _DEFAULT_LIMIT if args.limit is None and args.format == "table" else args.limit
-    with WalletStore.open(args.db) as wallet, wallet.moment():  # pages of one commit, whoever writes meanwhile
-        if args.view == "balance":
-            _show_balance(page, wallet.balance(args.label, keychain=args.keychain), args.format)
-        elif args.view == "address":
-            show_address(page, wallet, args.keychain, args.format)
-        elif args.view == "keychains":
-            show_keychains(page, wallet, args.keychain, args.format)
-        elif args.view == "coins":
-            coins = islice(_all(wallet.coins, args.label, args.keychain), limit)
-            if args.format == "table":
-                _coin_table(page, list(coins))
-            else:
-                print_rows(page, map(_coin_fields, coins), args.format, _COIN_COLUMNS)
-        elif args.view == "history":
-            entries = islice(_all(wallet.history, args.label, args.keychain), limit)
-            if args.format == "table":
-                _history_table(page, list(entries))
-            else:
-                print_rows(page, map(_entry_fields, entries), args.format, _ENTRY_COLUMNS)
-        else:
-            _show_tx(page, _entry(wallet, args.txid), args.format)
-        for line in left_out(wallet) if args.view != "tx" else ():
+    with WalletStore.open(args.db) as wallet, wallet.moment():  # all pages of rows belong to one commit
+        args.show(page, wallet, args, format_of(args, page))
+        for line in left_out(wallet) if args.show is not _tx else ():
             complain(line)
     return 0
+
+
+def _balance(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:
+    _show_balance(page, wallet.balance(args.label, keychain=args.keychain), chosen)
+
+
+def _coins(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:
+    coins = islice(_all(wallet.coins, args.label, args.keychain), _limit(args, chosen))
+    if chosen == "table":
+        _coin_table(page, list(coins))
+    else:
+        print_rows(page, map(_coin_fields, coins), chosen, _COIN_COLUMNS)
+
+
+def _history(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:
+    entries = islice(_all(wallet.history, args.label, args.keychain), _limit(args, chosen))
+    if chosen == "table":
+        _history_table(page, list(entries))
+    else:
+        print_rows(page, map(_entry_fields, entries), chosen, _ENTRY_COLUMNS)
+
+
+def _tx(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:
+    _show_tx(page, _entry(wallet, args.txid), chosen)
+
+
+def _address(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:
+    show_address(page, wallet, args.keychain, chosen)
+
+
+def _keychains(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen: str) -> None:
+    show_keychains(page, wallet, args.keychain, chosen)
+
+
+def _limit(args: argparse.Namespace, chosen: str) -> int | None:
+    """The largest number of rows to print; None for all."""
+    limit: int | None = args.limit
+    return _DEFAULT_LIMIT if limit is None and chosen == "table" else limit
 
 
 # Rows
@@ -131,10 +155,10 @@ def _entry(wallet: WalletStore, text: str) -> HistoryEntry:
     except ValueError:
         txid = b""
     if len(txid) != 32:
-        raise ParameterError(f"a txid has 64 hexadecimal digits: {text[:80]!r}")
+        raise ParameterError(f"a txid has 64 hex digits, and this argument has {len(text)} characters")
     entry = wallet.transaction(txid)
     if entry is None:
-        raise ParameterError(f"the wallet has no transaction {text}")
+        raise ParameterError("the wallet has no transaction with this txid")
     return entry
 
 
@@ -143,37 +167,36 @@ def _hex(digest: bytes | None) -> str | None:
 
 
 _COIN_COLUMNS = (
-    *(
-        "outpoint",
-        "value",
-        "address",
-        "script",
-        "label",
-        "keychain",
-        "keychain_index",
-        "height",
-        "coinbase",
-        "spendable",
-        "spent_by",
-    ),
-    *("time", "completeness"),
+    "outpoint",
+    "value",
+    "address",
+    "script",
+    "label",
+    "keychain",
+    "keychain_index",
+    "height",
+    "coinbase",
+    "spendable",
+    "spent_by",
+    "time",
+    "completeness",
 )
 _ENTRY_COLUMNS = (
-    *(
-        "txid",
-        "net",
-        "fee",
-        "status",
-        "height",
-        "block",
-        "time",
-        "first_seen",
-        "confirmations",
-        "rival",
-        "own",
-        "coinbase",
-    ),
-    *("labels", "raw", "completeness"),
+    "txid",
+    "net",
+    "fee",
+    "status",
+    "height",
+    "block",
+    "time",
+    "first_seen",
+    "confirmations",
+    "rival",
+    "own",
+    "coinbase",
+    "labels",
+    "raw",
+    "completeness",
 )
 
 
@@ -227,7 +250,7 @@ def _show_balance(page: Page, balance: Balance, chosen: str) -> None:
         print_rows(page, iter([{name: getattr(balance, name) for name in names}]), chosen, names)
         return
     parts = [
-        ("in blocks", bitcoin(balance.confirmed)),
+        ("confirmed", bitcoin(balance.confirmed)),
         ("immature", bitcoin(balance.immature)),
         ("pending", _signed(balance.pending_in - balance.pending_out)),
         ("total", bitcoin(balance.total)),
@@ -241,7 +264,13 @@ def _coin_table(page: Page, coins: list[Coin]) -> None:
     if not coins:
         page.line("no coins")
         return
-    columns: dict[str, Align] = {"height": "right", "BTC": "right", "outpoint": "left", "": "left", "label": "left"}
+    columns: dict[str, Align] = {
+        "height": "right",
+        "BTC": "right",
+        "outpoint": "left",
+        "state": "left",
+        "label": "left",
+    }
     rows = [
         [
             "" if coin.height is None else str(coin.height),
@@ -260,7 +289,7 @@ def _state(coin: Coin) -> str:
         return "being spent"
     if coin.height is None:
         return "pending"
-    return "" if coin.is_spendable else "immature"
+    return "spendable" if coin.is_spendable else "immature"
 
 
 def _history_table(page: Page, entries: list[HistoryEntry]) -> None:
@@ -301,8 +330,9 @@ def _show_tx(page: Page, entry: HistoryEntry, chosen: str) -> None:
         ("confirmations", f"{entry.confirmations:,}" if entry.confirmations else None),
         ("height", None if entry.height is None else str(entry.height)),
         ("block", _hex(entry.block_hash) if entry.height is not None else None),
-        ("rival", _hex(entry.rival)),
-        ("rival's block", _hex(entry.block_hash) if entry.height is None else None),
+        ("completeness", _certainty(entry.completeness)),
+        ("replaced by" if entry.status is TxStatus.REPLACED else "conflicts with", _hex(entry.rival)),
+        ("conflict's block", _hex(entry.block_hash) if entry.height is None else None),
         ("time", f"{_when(entry.time)} UTC" if entry.time is not None else None),
         ("first seen", f"{_when(entry.first_seen)} UTC" if entry.first_seen is not None else None),
         ("net", f"{_signed(entry.net)} BTC"),

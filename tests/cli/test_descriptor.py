@@ -31,7 +31,8 @@ def test_a_table_shows_checksum_type_network_and_addresses_of_every_path(run: An
 
 def test_json_has_everything_in_a_pipe(run: Any) -> None:
     ran = run("descriptor", f"combo({XPUB}/0/*)", "--count", 1, "--from-index", 0)
-    (found,) = json.loads(ran.out)
+    assert ran.out.count("\n") == 1
+    found = json.loads(ran.out)
     assert list(found) == ["descriptor", "checksum", "type", "network", "ranged", "outputs"]
     assert (found["checksum"], found["type"], found["ranged"]) == ("crc5xg57", "combo", True)
     assert [each["address"] for each in found["outputs"]] == [

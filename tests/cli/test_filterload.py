@@ -57,7 +57,7 @@ def test_message_is_the_whole_message_of_the_network_in_hex(run: Any) -> None:
 
 
 def test_json_says_what_the_filter_is(run: Any) -> None:
-    ran = run("filterload", *CORE, "--tweak", 0, "--format", "json")
+    ran = run("filterload", *CORE, "--tweak", 0, "--format", "jsonl")
     filter_bits = bytes.fromhex("614e9b")
     fill = sum(byte.bit_count() for byte in filter_bits) / 24
     assert json.loads(ran.out) == {
@@ -252,7 +252,7 @@ def test_a_rate_that_the_protocol_cannot_keep_is_a_warning(run: Any, tmp_path: P
         ([], "nothing to watch for"),
         ([ADDRESS[:-1] + "u"], "bad base58 checksum"),
         ([TESTNET_ADDRESS], "an address of testnet3, testnet4 or signet, not of mainnet"),
-        ([ADDRESS, "--elements", "0"], "argument --elements: expected a whole number from 1 to 4294967295, not '0'"),
+        ([ADDRESS, "--elements", "0"], "argument --elements: expected a whole number from 1 to 4294967295, not 0"),
         ([ADDRESS, "--elements", "1.5"], "argument --elements: expected a whole number"),
         ([ADDRESS, "--elements", "9" * 5000], "argument --elements: expected a whole number"),
         (
@@ -267,8 +267,8 @@ def test_a_rate_that_the_protocol_cannot_keep_is_a_warning(run: Any, tmp_path: P
         ([ADDRESS, "--tweak", "-1"], "argument --tweak: expected a whole number"),
         ([ADDRESS, "--tweak", "4294967296"], "argument --tweak: expected a whole number"),
         ([ADDRESS, "--tweak", "0x"], "argument --tweak: expected a whole number"),
-        ([ADDRESS, "--flags", "some"], "argument --flags: invalid choice: 'some'"),
-        ([ADDRESS, "--format", "xml"], "argument --format: invalid choice: 'xml'"),
+        ([ADDRESS, "--flags", "some"], "argument --flags: invalid choice: choose from all, none, p2pubkey-only"),
+        ([ADDRESS, "--format", "xml"], "argument --format: invalid choice: choose from hex, raw, message, jsonl"),
         (["--data", "abc"], "argument --data: expected pairs of hex digits, not these 3 characters"),
         (["--data", ""], "a data element has 1 to 520 bytes, not 0"),
         (["--data", "00" * 521], "a data element has 1 to 520 bytes, not 521"),

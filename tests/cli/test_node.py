@@ -99,14 +99,14 @@ def test_commands_are_taken_on_standard_input() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("mine 0", "expected a whole number from 1 to 100000, not '0'"),
-        ("mine many", "expected a whole number from 1 to 100000, not 'many'"),
+        ("mine 0", "expected a whole number from 1 to 100000, not 0"),
+        ("mine many", "expected a whole number from 1 to 100000"),
         ("reorg 2", "depth must be 1 to 1, the height of the tip, not 2"),
         (f"pay {ADDRESS} 5", "1005 satoshi needed, 0 can be spent: mine more blocks, coinbases mature after 100"),
         (f"pay {MAINNET_ADDRESS} 5", f"an address of mainnet, not of regtest: '{MAINNET_ADDRESS}'"),
-        ("dance", "unknown command or wrong arguments: 'dance' (try 'help')"),
-        ("mine 1 2", "unknown command or wrong arguments: 'mine' (try 'help')"),
-        ("\x1b[31m", "unknown command or wrong arguments: '\\x1b[31m' (try 'help')"),
+        ("dance", "unknown command or wrong arguments (try 'help')"),
+        ("mine 1 2", "unknown command or wrong arguments (try 'help')"),
+        ("\x1b[31m", "unknown command or wrong arguments (try 'help')"),
     ],
 )
 def test_a_command_that_cannot_be_done_is_one_line_and_it_goes_on(text: str, said: str) -> None:

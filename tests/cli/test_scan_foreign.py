@@ -28,11 +28,11 @@ def test_a_file_of_another_network_is_a_problem_and_the_assumption_is_said(
         (tmp_path / f"{name}.blk").write_bytes(raw.hex().encode() if as_hex else raw)
     ran = run("scan", tmp_path / "good.blk", *options)
     assert ran.code == 0
-    assert "1 block(s) without a network's magic, taken for mainnet's (--network names another)\n" in ran.err
+    assert "1 block(s) do not name their network: assumed mainnet (--network chooses another)\n" in ran.err
     ran = run("scan", tmp_path / "other.blk", *options)
     assert (ran.code, ran.out) == (2, "")
     assert "other.blk: the block after the genesis block of regtest, not of mainnet" in ran.err
     ran = run("scan", tmp_path, *options, "--out", tmp_path / "out")
     assert ran.code == 1
     assert "of regtest, not of mainnet" in ran.err
-    assert "taken for mainnet's" in ran.err
+    assert "assumed mainnet" in ran.err

@@ -72,7 +72,15 @@ def test_bad_standard_input_is_one_line_and_exit_code_2(stdin: bytes, said: str)
 def test_a_line_that_is_not_hex_is_named_and_the_next_ones_are_read(chain: Sequence[bytes]) -> None:
     lines = hex_lines(chain).splitlines(keepends=True)
     ran = process(
-        "scan", "-", "--address", P2PKH, "--network", "regtest", stdin=b"".join([*lines[:2], b"\nzz\n", *lines[2:]])
+        "scan",
+        "-",
+        "--address",
+        P2PKH,
+        "--network",
+        "regtest",
+        "--format",
+        "table",
+        stdin=b"".join([*lines[:2], b"\nzz\n", *lines[2:]]),
     )
     assert ran.returncode == 1
     assert b"standard input: line 4: not hex: b'zz'\n" in ran.stderr
@@ -107,11 +115,11 @@ def test_a_blk_file_and_what_is_compressed_are_read_from_standard_input(chain: S
 def test_matches_of_a_stale_block_that_came_first_are_taken_out_of_the_totals(chain: Sequence[bytes]) -> None:
     stale = fork(chain)
     stdin = hex_lines([chain[0], stale, *chain[1:]])
-    ran = process("scan", "-", "--address", P2PKH, "--network", "regtest", stdin=stdin)
+    ran = process("scan", "-", "--address", P2PKH, "--network", "regtest", "--format", "table", stdin=stdin)
     said = ran.stderr.decode()
     assert ran.returncode == 0
     assert re.search(rf"{P2PKH} +0\.50000000 +0\.50000000 +2\n", ran.stdout.decode())
-    assert "1 stale block(s), off the branch with the most work, not counted; 1 of their matches" in said
+    assert "1 stale block(s), not on the branch with the most work, not counted; 1 matches in them" in said
     assert f"  {sha256d(stale[:80])[::-1].hex()}\n" in said
 
 

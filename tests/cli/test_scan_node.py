@@ -100,12 +100,12 @@ def test_a_password_of_the_command_line_is_taken_and_shown_nowhere(core: CoreNod
     [
         (("http://alice:geheim@127.0.0.1:8332",), "a URL with a user or password in it is refused"),
         (("http://127.0.0.1:8332/wallet/geheim",), "not a URL of a node"),
-        (("http://127.0.0.1:1", "http://127.0.0.1:2"), "the URL of a node is the only PATH"),
-        (("http://127.0.0.1:1", "blocks"), "the URL of a node is the only PATH"),
+        (("http://127.0.0.1:1", "http://127.0.0.1:2"), "the URL of a node must be the only PATH"),
+        (("http://127.0.0.1:1", "blocks"), "the URL of a node must be the only PATH"),
         (("http://127.0.0.1:1", "--out", "found"), "--out is for blocks in files"),
         (("http://127.0.0.1:1", "--zmq", "tcp://127.0.0.1:2"), "it needs --follow"),
-        (("http://127.0.0.1:1", "--follow", "--to-height", "5"), "--follow has no end"),
-        (("http://127.0.0.1:1", "--cookie", "x", "--user", "y"), "two ways to say the same"),
+        (("http://127.0.0.1:1", "--follow", "--to-height", "5"), "--follow runs until it is interrupted"),
+        (("http://127.0.0.1:1", "--cookie", "x", "--user", "y"), "--cookie and --user exclude each other"),
         (("http://127.0.0.1:1", "--user", "alice"), "--user needs a password: set the variable SPVFILTER_RPC_PASSWORD"),
         (("http://127.0.0.1:1", "--cookie", "no-such-file"), "no connection"),
         (("blocks", "--follow"), "--follow is for the blocks of a node"),
@@ -173,6 +173,6 @@ def test_what_follows_is_printed_with_what_a_reorganisation_takes_away(tmp_path:
             following.send_signal(signal.SIGINT)
             _, err = following.communicate(timeout=60)
     assert following.returncode == 130
-    assert "1 block(s) were taken away by reorganisations" in err
+    assert "1 block(s) left the best chain by reorganizations" in err
     # whether it was interrupted before it was told that 115 is whole
     assert re.search("up to height 11[45]: 15 matches", err)

@@ -87,7 +87,7 @@ def test_heights_and_dates_limit_the_scan(run: Any, tmp_path: Path, source: list
     ("options", "said"),
     [
         (["--out", "OUT", "--format", "table"], "with --out, --format is one of csv, jsonl, parquet"),
-        (["--out", "OUT", "--output", "x"], "--out DIR has the output in it"),
+        (["--out", "OUT", "--output", "x"], "--out DIR and --output FILE exclude each other"),
         (["--processes", "2"], "need --out DIR"),
         (["--format", "parquet"], "need --out DIR"),
         (["--out", "OUT", "--processes", "0"], "from 1 to 256"),
@@ -109,7 +109,7 @@ def test_standard_input_has_no_parts_and_no_heights(run: Any, tmp_path: Path) ->
     options = ["--watch", tmp_path / "list", "--network", "regtest"]
     WatchList.load(_list(tmp_path), "regtest")
     assert "not on standard input" in run("scan", "-", *options, "--out", tmp_path / "out").err
-    assert "not of standard input" in run("scan", "-", *options, "--from-height", 5).err
+    assert "not for standard input" in run("scan", "-", *options, "--from-height", 5).err
 
 
 def _list(folder: Path) -> Path:
@@ -161,7 +161,8 @@ def test_a_full_disk_is_named_and_the_scan_goes_on_once_there_is_room(
         first, second = ran.err.splitlines()
         assert (ran.code, first) == (
             2,
-            f"spvfilter: no room in {out}: what was scanned is kept there, and the same command goes on once there is",
+            f"spvfilter: no room in {out}: the finished parts are kept there; free some space and run the same command"
+            " again to continue",
         )
         assert second.startswith(f"spvfilter: {out}/") and second.endswith(": No space left on device"), second
         named.add(second.removesuffix(": No space left on device").rpartition(".")[2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -13,12 +14,12 @@ from pathlib import Path
 from spvfilter.bloom.base import OnFull
 from spvfilter.bloom.fileformat import MAX_CELLS, MAX_HASH_FUNCS
 from spvfilter.bloom.hashing import FastHash, HashFamily, SipHash
-from spvfilter.cli.arguments import Parser, hex_bytes, probability, whole
+from spvfilter.cli.arguments import Parser, add_format, format_of, hex_bytes, probability, whole
 from spvfilter.cli.bloom.keys import Keys
 from spvfilter.cli.bloom.raw import read_raw, write_raw
 from spvfilter.cli.bloom.remote import RedisStorage
 from spvfilter.cli.bloom.size import configure as configure_size, show
-from spvfilter.cli.bloom.storage import FileStorage, FilterStorage, Kind, Shape, is_filter
+from spvfilter.cli.bloom.storage import Facts, FileStorage, FilterStorage, Kind, Shape, is_filter
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
 from spvfilter.errors import CapacityError, ParameterError, SourceError
@@ -116,6 +117,7 @@ def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
         "info", "describe filters", "Print size, hash functions, fill and false-positive rate of filters."
     )
     info.add_argument("filters", metavar="FILTER", nargs="+")
+    add_format(info)
 
     merge = parser.add_action(
         "merge", "unite filters", "Make a filter of the lines of several FILTERs, all made with the same options."
@@ -444,9 +446,14 @@ def _warn_past_capacity(store: FilterStorage) -> None:
 
 def _info(store: FilterStorage, args: argparse.Namespace) -> None:
     page = Page(sys.stdout)
+    as_json = format_of(args, page) == "jsonl"
     for name in args.filters:
         store.open(name)
         facts = store.facts()
+        if as_json:
+            page.line(json.dumps(_fields(store.name, facts), separators=(",", ":")))
+            _warn_past_capacity(store)
+            continue
         page.title(store.name)
         page.facts(
             [
@@ -471,6 +478,24 @@ def _info(store: FilterStorage, args: argparse.Namespace) -> None:
             ]
         )
         _warn_past_capacity(store)
+
+
+def _fields(name: str, facts: Facts) -> dict[str, object]:
+    """A filter's facts for a JSON line."""
+    return {
+        "filter": name,
+        "kind": facts.kind,
+        "hash_family": facts.family,
+        "bits": facts.bits,
+        "bytes": facts.size,
+        "hash_funcs": facts.hash_funcs,
+        "capacity": facts.capacity,
+        "slices": facts.slices or None,
+        "fp_rate_at_capacity": facts.nominal,
+        "fill": facts.fill,
+        "estimated_lines": facts.estimate if isfinite(facts.estimate) else None,
+        "fp_rate": facts.rate,
+    }
 
 
 def _merge(store: FilterStorage, args: argparse.Namespace) -> None:

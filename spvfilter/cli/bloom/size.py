@@ -11,7 +11,7 @@ from spvfilter.bloom import sizing
 from spvfilter.bloom.fileformat import MAX_CELLS, MAX_HASH_FUNCS
 from spvfilter.bloom.growth import Grown, Growth
 from spvfilter.bloom.size import Expected, Size
-from spvfilter.cli.arguments import Parser, probability, whole
+from spvfilter.cli.arguments import Parser, add_format, format_of, probability, whole
 from spvfilter.cli.term.page import Page
 from spvfilter.errors import ParameterError
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 else:
     json = deferred("json")
 
-FORMATS = ("table", "jsonl")
 _LOADS = ((1, 2, "half"), (1, 1, "full"), (2, 1, "double"))
 """Loads of a table, as fractions of the capacity (numerator, denominator), and their names."""
 _GROWN = (*_LOADS, (10, 1, "×10"), (100, 1, "×100"))
@@ -36,7 +35,7 @@ def configure(parser: Parser) -> None:
         type=whole(1, MAX_HASH_FUNCS),
         help="number of hash functions; default: the best one",
     )
-    parser.add_argument("--format", choices=FORMATS, help="default: table on a terminal, JSON elsewhere")
+    add_format(parser)
     parser.add_argument(
         "--plot",
         metavar="FILE.png",
@@ -51,7 +50,7 @@ def show(args: argparse.Namespace) -> None:
 
         draw(sizes.chosen, sizes.rate, args.plot)
     page = Page(sys.stdout)
-    if args.format == "jsonl" or (args.format is None and not page.is_terminal):
+    if format_of(args, page) == "jsonl":
         page.line(json.dumps(_fields(sizes), separators=(",", ":")))
     else:
         _tables(page, sizes)

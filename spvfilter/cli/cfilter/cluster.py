@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from hashlib import sha256
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.cli.cfilter.jsonlines import FilterRecord, read_records
-from spvfilter.cli.term.page import Page, complain
+from spvfilter.cli.term.page import complain
 from spvfilter.cli.term.progress import megabytes
 from spvfilter.errors import DirectoryInUseError, ParameterError, SourceError
 from spvfilter.files import FileHeldError, FileLock, replacing
@@ -70,10 +69,9 @@ async def _build(args: argparse.Namespace, paths: list[str], folder: Path) -> in
     problems = [*map(str, report.problems), *map(str, report.undo_problems), *files.problems]
     for problem in problems:
         complain(problem)
-    say = Page(sys.stderr).line
-    say(f"{files.count:,} filter(s), {megabytes(files.size)}, of {len(plan.parts):,} part(s) in {folder}")
+    complain(f"{files.count:,} filter(s), {megabytes(files.size)}, of {len(plan.parts):,} part(s) in {folder}")
     if report.stale:
-        say(f"{len(report.stale):,} stale block(s), not on the branch with the most work, have no filter")
+        complain(f"{len(report.stale):,} stale block(s), not on the branch with the most work, have no filter")
     return _INCOMPLETE if problems else 0
 
 

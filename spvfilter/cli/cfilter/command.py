@@ -9,7 +9,17 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from spvfilter.cli.arguments import Parser, add_network, add_watch_file, read_hex_or_bytes, watch_list, whole
+from spvfilter.cli.arguments import (
+    Parser,
+    add_format,
+    add_network,
+    add_watch_file,
+    format_of,
+    network_of,
+    read_hex_or_bytes,
+    watch_list,
+    whole,
+)
 from spvfilter.cli.cfilter.database import export_filters, import_filters
 from spvfilter.cli.cfilter.jsonlines import FilterRecord, check_network, is_of_lines, read_records
 from spvfilter.cli.cfilter.spent import SpentScripts, chain_heights, chain_order, read_prevouts
@@ -24,7 +34,6 @@ from spvfilter.protocol import BASIC_M, BASIC_P, GENESIS_PREVIOUS_FILTER_HEADER,
 from spvfilter.scan.sources import BlockFiles, BlockRef, Problem
 from spvfilter.scan.undomode import UndoMode
 
-FORMATS = ("table", "jsonl")
 _INCOMPLETE = 1
 """Exit code if filters are missing."""
 
@@ -117,9 +126,9 @@ def configure(parser: Parser) -> None:
         (exporting, _export),
     ):
         if action is not info:
-            add_network(action)
+            add_network(action, has_database=action in (importing, exporting))
         if action not in (importing, exporting):
-            action.add_argument("--format", choices=FORMATS, help="default: table on a terminal, else jsonl")
+            add_format(action)
         action.set_defaults(perform=perform)
 
 
@@ -151,15 +160,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _is_json(args: argparse.Namespace, page: Page) -> bool:
-    return args.format == "jsonl" or (args.format is None and not page.is_terminal)
+    return format_of(args, page) == "jsonl"
 
 
 def _import(args: argparse.Namespace, page: Page) -> int:
-    return import_filters(_records_of(args.filters), args.db, args.network)
+    return import_filters(_records_of(args.filters), args.db, network_of(args))
 
 
 def _export(args: argparse.Namespace, page: Page) -> int:
-    return export_filters(args.db, args.network, page)
+    return export_filters(args.db, network_of(args), page)
 
 
 # build
@@ -235,7 +244,7 @@ class _Shown:
 
     def end(self) -> None:
         if self.count and not self._json:
-            Page(sys.stderr).line(f"{self.count:,} filter(s), {megabytes(self._size)}")
+            complain(f"{self.count:,} filter(s), {megabytes(self._size)}")
 
 
 # match
@@ -272,9 +281,7 @@ def _match(args: argparse.Namespace, page: Page) -> int:
     if not filters:
         raise SourceError(f"no filter in {', '.join(args.filters)}")
     expected = filters * len(scripts) / BASIC_M
-    Page(sys.stderr).line(
-        f"{filters:,} filter(s), {found:,} block(s) to search; {expected:.2g} false positives expected"
-    )
+    complain(f"{filters:,} filter(s), {found:,} block(s) to search; {expected:.2g} false positives expected")
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -62,15 +61,14 @@ def import_filters(given: Iterator[tuple[str, FilterRecord]], db: str, network: 
 
 
 def _tell(counts: ImportCounts, db: str) -> None:
-    page = Page(sys.stderr)
     for block in counts.stale_blocks:
         complain(f"block {hash_to_hex(block)} is not on the best chain of {db}: its filter is left out")
     if counts.stale > len(counts.stale_blocks):
         complain(f"and {counts.stale - len(counts.stale_blocks):,} more")
     present = f", {counts.present:,} were there before" if counts.present else ""
-    page.line(f"{counts.kept:,} filter(s) stored{present}")
+    complain(f"{counts.kept:,} filter(s) stored{present}")
     if counts.waiting:
-        page.line(
+        complain(
             f"{counts.waiting:,} of them need their filter headers: watch fetches the headers from nodes and uses the"
             " filters that match them"
         )
@@ -104,5 +102,5 @@ def export_filters(db: str, network: Network, page: Page) -> int:
         raise SourceError(f"{db}: it has no filters: run watch --mode compact --keep-filters, or import filters")
     missing = f"; {last + 1 - count:,} of the blocks up to {last:,} have none" if count <= last else ""
     more = f"; {waiting:,} more need their filter headers" if waiting else ""
-    Page(sys.stderr).line(f"{count:,} filter(s), {megabytes(size)}{missing}{more}")
+    complain(f"{count:,} filter(s), {megabytes(size)}{missing}{more}")
     return 0

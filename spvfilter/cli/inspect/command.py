@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable
 
-from spvfilter.cli.arguments import add_network, read_hex_or_bytes
+from spvfilter.cli.arguments import add_format, add_network, format_of, read_hex_or_bytes
 from spvfilter.cli.inspect import payloads
 from spvfilter.cli.inspect.message import magic_of, message
 from spvfilter.cli.inspect.payloads import Finding
@@ -43,16 +43,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="hex digits, or a file of bytes or of hex digits; - or nothing: standard input",
     )
     add_network(parser)
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="default %(default)s")
+    add_format(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     raw = read_hex_or_bytes(args.what, _MAX_SIZE, "a message with a block")
     found = _identify(raw, args.network)
-    if args.format == "json":
-        print(json.dumps(_record(found[0])))
+    page = Page(sys.stdout)
+    if format_of(args, page) == "jsonl":
+        page.line(json.dumps(_record(found[0])))
     else:
-        _show(found[0], Page(sys.stdout))
+        _show(found[0], page)
     if others := [other.kind for other in found[1:]]:
         complain(f"warning: these bytes are also a well-formed {' and a well-formed '.join(others)}")
     return 0

@@ -8,7 +8,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
-from spvfilter.cli.arguments import Parser, add_network, add_watch_file, probability, watch_list, whole
+from spvfilter.cli.arguments import (
+    Parser,
+    add_format,
+    add_network,
+    add_watch_file,
+    format_of,
+    network_of,
+    probability,
+    watch_list,
+    whole,
+)
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.errors import ParameterError
 from spvfilter.filters.exposure import CHAIN_ADDRESSES, MAX_PROBES, SampledRate
@@ -24,8 +34,6 @@ else:
     json = deferred("json")
     random = deferred("random")
 
-FORMATS = ("table", "jsonl")
-
 
 def configure(parser: Parser) -> None:
     parser.usage = "spvfilter privacy {[ADDRESS ...] [--watch FILE] | --db FILE} [OPTION ...]"
@@ -40,7 +48,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--db", metavar="FILE", help="a wallet's database: report on the filter that its client sends to peers"
     )
-    add_network(parser)
+    add_network(parser, has_database=True)
     parser.add_argument(
         "--fp-rate",
         metavar="P",
@@ -82,7 +90,7 @@ def configure(parser: Parser) -> None:
         default=0,
         help="seed of the sample and, without a database, of the filter's tweak and decoys; default %(default)s",
     )
-    parser.add_argument("--format", choices=FORMATS, help="default: table on a terminal, JSON elsewhere")
+    add_format(parser)
     parser.add_argument("--plot", metavar="FILE.png", help="draw the decoys of each case (extra plot: matplotlib)")
 
 
@@ -101,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
 
         draw(made, args.universe, args.plot)
     page = Page(sys.stdout)
-    if args.format == "jsonl" or (args.format is None and not page.is_terminal):
+    if format_of(args, page) == "jsonl":
         page.line(json.dumps(_fields(made, args.universe), separators=(",", ":")))
     else:
         _tables(page, made, args.universe)
@@ -129,8 +137,9 @@ def _report(args: argparse.Namespace) -> PrivacyReport:
     drawn = random.Random(args.seed)  # the filter is never sent, so its secret need not be random
     tweak, key = drawn.getrandbits(32), drawn.randbytes(32)
     if args.db is None:
-        watch = watch_list(args.network, args.watch, args.addresses)
+        watch = watch_list(network_of(args), args.watch, args.addresses)
         return privacy_report(watch, args.fp_rate or DEFAULT_FP_RATE, tweak, key, **counts)
+    network_of(args)  # raises if --network contradicts the database
     with WalletStore.open(args.db) as wallet, wallet.moment():
         source, known = _Elements(wallet.bip37_elements()), wallet.bip37_parameters()
     if known is None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
-from spvfilter.cli.arguments import FORMATS, add_network, add_watch_file, day, watch_list, whole
+from spvfilter.cli.arguments import add_format, add_network, add_watch_file, day, watch_list, whole
 from spvfilter.cli.scan.nodeoptions import check_without_node, configure as configure_node, is_node_url
 from spvfilter.cli.term.page import Page
 from spvfilter.errors import ParameterError, SourceError
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from spvfilter.cli.scan import directory, files, node
     from spvfilter.cli.term import picture
     from spvfilter.scan import matcher as matchers, remote, sources
-    from spvfilter.watch.watchlist import WatchList
-else:  # to show --help, they are not needed
+else:  # not needed to show --help
     pathlib = deferred("pathlib")
     directory = deferred("spvfilter.cli.scan.directory")
     files = deferred("spvfilter.cli.scan.files")
@@ -35,29 +34,34 @@ else:  # to show --help, they are not needed
 _STDIN = "-"
 _PARQUET = "parquet"  # of scan.outputs.OutputFormat
 _MOST_HEIGHT = 0x7FFFFFFF
-_BLOCK_SUFFIXES = (".dat", ".raw", ".blk", ".hex")  # of files in a directory of blocks
+_BLOCK_SUFFIXES = (".dat", ".raw", ".blk", ".hex")  # names of block files in a directory end with these
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter scan PATH ... (--watch FILE | --address A ...) [OPTION ...]"
     parser.description = (
-        "Find every output that pays a watched entry and every input that spends one. The order of files, and of blocks"
-        " in them, does not matter. An address finds only its own script: payments to a bare public key, as in the"
-        " first years, are found by a line pubkey:HEX in the watch list."
+        "Print every output that pays a watched entry and every input that spends such an output. Files, and the blocks"
+        " in them, may come in any order. An address finds only its own script. The first years' payments to bare"
+        " public keys need a line pubkey:HEX in the watch list."
     )
     parser.add_argument(
         "paths",
         metavar="PATH",
         nargs="*",
         help=(
-            "a file of one block (raw or hex), a blk*.dat file of Bitcoin Core, a directory of either, also by URL as"
-            " s3://… (extra remote), or http://HOST:PORT of a node; - alone: blocks on standard input, one per line in"
-            " hex, or a blk*.dat, also compressed by gzip or zstd"
+            "a file of one block (raw or hex), a blk*.dat file of Bitcoin Core, or a directory of such files; a URL"
+            " such as s3://… (extra remote); http://HOST:PORT of a node. - is standard input: one block per line in"
+            " hex, or a blk*.dat file, plain or compressed with gzip or zstd"
         ),
     )
     add_watch_file(parser)
     parser.add_argument(
-        "--address", metavar="A", nargs="+", action="extend", default=[], help="addresses or descriptors; repeatable"
+        "--address",
+        metavar="A",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="addresses or descriptors to watch; repeatable",
     )
     add_network(parser)
     parser.add_argument(
@@ -65,58 +69,55 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="J",
         type=whole(1, 256),
         default=1,
-        help="threads that scan, with the compiled kernel; default %(default)s",
+        help="number of threads that scan; more than one needs the compiled kernel; default %(default)s",
     )
     parser.add_argument(
         "--undo",
         choices=list(UndoMode),
         default=UndoMode.AUTO,
         help=(
-            "use the rev*.dat beside blk*.dat, which tell what each block spends: auto (default) where there are any,"
-            " require or off. With them spends of coins from before the blocks are found, too"
+            "whether to read the rev*.dat beside each blk*.dat. It lists the outputs that each block spends, so that"
+            " spends of older coins are found too. auto (default): read it if it exists; require: fail without it; off"
         ),
     )
     parser.add_argument(
         "--check", action="store_true", help="verify each block's merkle root and witness commitment before using it"
     )
     parser.add_argument(
-        "--from-height",
-        metavar="H",
-        type=whole(0, _MOST_HEIGHT),
-        help="of the best branch, scan blocks from height H on",
+        "--from-height", metavar="H", type=whole(0, _MOST_HEIGHT), help="first height to scan, on the best branch"
     )
-    parser.add_argument("--to-height", metavar="H", type=whole(0, _MOST_HEIGHT), help="and up to height H")
+    parser.add_argument(
+        "--to-height", metavar="H", type=whole(0, _MOST_HEIGHT), help="last height to scan, on the best branch"
+    )
     parser.add_argument(
         "--from-date", metavar="YYYY-MM-DD", type=day, help="scan from the first block of that day (UTC) on"
     )
-    parser.add_argument(
-        "--format",
-        choices=[*FORMATS, _PARQUET],
-        help=(
-            "table (default), jsonl (one JSON object per line, values in satoshi) or csv (the same columns); "
-            "totals go with the table, else to a terminal on standard error. With --out csv (default), jsonl or parquet"
-        ),
-    )
-    parser.add_argument(
-        "--output", metavar="FILE", help="write there instead of to standard output; an existing FILE is overwritten"
-    )
+    add_format(parser, "csv", _PARQUET)
+    _add_output(parser)
+    configure_node(parser)
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    """Add the options for files: where results go, and how a long scan is divided."""
+    parser.add_argument("--output", metavar="FILE", help="write rows to FILE, which is overwritten if it exists")
     parser.add_argument(
         "--out",
         metavar="DIR",
         help=(
-            "scan in parts into a directory, in constant memory: the matches in chain order, totals.csv, and a file for"
-            " each part. Stopped anywhere, the same command goes on"
+            "scan in parts into a directory, in constant memory. DIR gets the matches in chain order (--format csv,"
+            " the default here, jsonl or parquet), totals.csv, and one file per part. If the scan is stopped, the same"
+            " command continues it"
         ),
     )
     parser.add_argument(
-        "--processes", metavar="N", type=whole(1, 256), help="with --out: processes that scan, in place of threads"
+        "--processes", metavar="N", type=whole(1, 256), help="with --out: scan in N processes instead of threads"
     )
     parser.add_argument(
         "--dask",
         metavar="tcp://HOST:PORT",
         help=(
-            "with --out: scan on the workers of the Dask cluster whose scheduler is there; each has to see the files by"
-            " the same paths"
+            "with --out: scan on the workers of the Dask cluster with this scheduler. Each worker must see the files"
+            " under the same paths"
         ),
     )
     parser.add_argument(
@@ -125,77 +126,87 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help=(
-            "with --dask, in place of PATHs: each worker scans the files that it has itself at PATH; repeatable."
-            " Heights that no worker has are named, and what two have is scanned once"
+            "with --dask, instead of PATHs: each worker scans its own files at PATH; repeatable. Blocks on several"
+            " workers are scanned once. Missing heights are listed"
         ),
     )
     parser.add_argument(
-        "--publish", metavar="URL", help="with --out: put matches and totals below s3://… or another URL, too"
+        "--publish", metavar="URL", help="with --out: also copy matches and totals to a URL such as s3://…"
     )
     parser.add_argument(
-        "--plot", metavar="FILE.png", help="draw the balance over time, of blocks in files (extra plot: matplotlib)"
+        "--plot",
+        metavar="FILE.png",
+        help="draw the balance over time; only for blocks in files (extra plot: matplotlib)",
     )
-    parser.add_argument("--quiet", action="store_true", help="no totals and no summary, only errors")
-    configure_node(parser)
+    parser.add_argument(
+        "--quiet",
+        action="store_true",
+        help="do not print totals and the summary; errors still go to standard error",
+    )
 
 
-def run(args: argparse.Namespace) -> int:  # noqa: C901
+def run(args: argparse.Namespace) -> int:
+    is_node = _check_paths(args)
+    _check_outputs(args, is_node=is_node)
+    watch = watch_list(args.network, args.watch, args.address, args.paths)
+    if not len(watch) and args.watch is None:
+        raise ParameterError("nothing to watch for: give --watch FILE or --address ADDRESS")
+    span = sources.BlockSpan(args.from_height, args.to_height, args.from_date)
+    if span.is_limited and args.paths == [_STDIN]:
+        raise ParameterError("--from-height, --to-height and --from-date are for files, not for standard input")
+    if args.out is not None:
+        return directory.run(args, watch, span)
+    matcher = matchers.Matcher(watch, jobs=args.jobs, check=args.check)
+    if args.output is not None and not is_node:
+        _refuse_to_overwrite_input(pathlib.Path(args.output), args.paths, args.watch)
+        _check_any_exists(args.paths)
+    with _page(args.output) as page:
+        if is_node:
+            return node.run(args, matcher, span, page)
+        return files.run(args, matcher, span, page)
+
+
+def _check_paths(args: argparse.Namespace) -> bool:
+    """Whether the only PATH is the URL of a node. Raises ParameterError for PATHs that cannot be scanned together."""
     if args.on_workers:
         if args.paths or args.dask is None or args.out is None:
             raise ParameterError(
-                "--on-workers PATH takes the place of other PATHs, and needs --dask tcp://HOST:PORT and --out DIR"
+                "--on-workers PATH replaces all other PATHs, and needs --dask tcp://HOST:PORT and --out DIR"
             )
     elif not args.paths:
         cause = ": --address takes everything up to the next option: put PATH before it" if args.address else ""
         raise ParameterError(f"no PATH of blocks given{cause} (see 'spvfilter scan --help')")
     if _STDIN in args.paths and len(args.paths) > 1:
         raise ParameterError("'-' is standard input and cannot be combined with another PATH")
-    is_node = is_node_url(args.paths)
-    if not is_node:
-        check_without_node(args)
+    if is_node_url(args.paths):
+        return True
+    check_without_node(args)
+    return False
+
+
+def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
+    """Raise ParameterError for options of the output that do not fit the input or each other; SourceError, OSError."""
     for option, name in (("--out", args.out), ("--output", args.output), ("--plot", args.plot)):
         if remote.is_url(name):
             raise ParameterError(
-                f"{option} is of this machine, not {name}: --out DIR --publish URL puts what is found elsewhere"
+                f"{option} takes a local path, not a URL: to copy results, use --out DIR --publish URL"
             )
-    watch = watch_list(args.network, args.watch, args.address, args.paths)
-    if not len(watch) and args.watch is None:
-        raise ParameterError("nothing to watch for: give --watch FILE or --address ADDRESS")
-    span = sources.BlockSpan(args.from_height, args.to_height, args.from_date)
-    if span.is_limited and args.paths == [_STDIN]:
-        raise ParameterError("a range of blocks can be taken of files, not of standard input")
-    if is_node and args.out is not None:
-        raise ParameterError("--out is for blocks in files: --output FILE keeps what is found in a node's blocks")
+    is_stream = args.paths == [_STDIN]
+    if args.out is not None:
+        if is_node:
+            raise ParameterError("--out is for blocks in files: use --output FILE for the blocks of a node")
+        if is_stream:
+            raise ParameterError("--out is for blocks in files, not on standard input")
+        if args.output is not None:
+            raise ParameterError("--out DIR and --output FILE exclude each other: give one")
+    elif args.processes is not None or args.dask is not None or args.publish is not None or args.format == _PARQUET:
+        raise ParameterError("--processes, --dask, --publish and --format parquet need --out DIR")
     if args.plot is not None:
-        if args.paths == [_STDIN]:
+        if is_stream:
             raise ParameterError("--plot is for blocks in files, not on standard input")
         if is_node:
             raise ParameterError("--plot is for blocks in files, not for those of a node")
         picture.check_picture(args.plot)
-    if args.out is not None:
-        return _run_in_parts(args, watch, span)
-    if args.processes is not None or args.dask is not None or args.publish is not None or args.format == _PARQUET:
-        raise ParameterError("--processes, --dask, --publish and --format parquet need --out DIR")
-    matcher = matchers.Matcher(watch, jobs=args.jobs, check=args.check)
-    if is_node:
-        with _page(args.output) as page:
-            return node.run(args, matcher, span, page)
-    if args.output is not None:
-        _refuse_to_overwrite_input(pathlib.Path(args.output), args.paths, args.watch)
-        if args.paths != [_STDIN] and not any(
-            remote.is_url(name) or pathlib.Path(name).exists() for name in args.paths
-        ):
-            raise SourceError(f"nothing to scan: {', '.join(args.paths)}: no such file or directory")
-    with _page(args.output) as page:
-        return files.run(args, matcher, span, page)
-
-
-def _run_in_parts(args: argparse.Namespace, watch: WatchList, span: sources.BlockSpan) -> int:
-    if args.output is not None:
-        raise ParameterError("--out DIR has the output in it: --output FILE is for a scan without it")
-    if args.paths == [_STDIN]:
-        raise ParameterError("--out is for blocks in files, not on standard input")
-    return directory.run(args, watch, span)
 
 
 def _refuse_to_overwrite_input(output: pathlib.Path, paths: list[str], watch: str | None) -> None:
@@ -207,8 +218,15 @@ def _refuse_to_overwrite_input(output: pathlib.Path, paths: list[str], watch: st
             raise ParameterError(f"{output}: this would overwrite an input")
 
 
+def _check_any_exists(paths: list[str]) -> None:
+    """Raise SourceError if no input exists: an existing output would be emptied for nothing."""
+    if paths != [_STDIN] and not any(remote.is_url(name) or pathlib.Path(name).exists() for name in paths):
+        raise SourceError(f"nothing to scan: {', '.join(paths)}: no such file or directory")
+
+
 @contextmanager
 def _page(output: str | None) -> Iterator[Page]:
+    """The page that rows are printed on: standard output, or a file."""
     if output is None:
         yield Page(sys.stdout)
         return

@@ -1,4 +1,4 @@
-"""`spvfilter scan --out DIR`: a scan in parts, which goes on where it was stopped."""
+"""`spvfilter scan --out DIR`: scan in parts, so that a later run continues a scan that was stopped."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred
+from spvfilter.cli.scan.files import assumed_network, unseen_spends
 from spvfilter.cli.term.matches import bitcoin
 from spvfilter.cli.term.page import Align, Page, complain
 from spvfilter.cli.term.progress import megabytes, progress
@@ -37,18 +38,18 @@ else:
     asyncio = deferred("asyncio")
 
 _INCOMPLETE = 1  # exit code
-_POLL_S = 0.1
-_MOST_TOTALS = 50  # rows shown; the file has all
+_POLL_S = 0.1  # between two updates of the progress display
+_MOST_TOTALS = 50  # rows shown on a terminal; totals.csv has all
 
 
 def run(args: argparse.Namespace, watch: WatchList, span: BlockSpan) -> int:
-    """Carry it out; the exit code."""
+    """Scan into the directory `args.out` and return the exit code. Raises ParameterError, SourceError, OSError."""
     if args.format == "table":
         raise ParameterError(f"with --out, --format is one of {', '.join(OutputFormat)}")
     if args.publish is not None and not is_url(args.publish):
-        raise ParameterError(f"--publish is a URL as s3://bucket/found, not {args.publish!r}")
+        raise ParameterError("--publish takes a URL such as s3://bucket/found")
     if args.dask is not None and args.processes is not None:
-        raise ParameterError("--dask or --processes, not both")
+        raise ParameterError("--dask and --processes exclude each other: give one")
     if args.on_workers:
         return asyncio.run(_scan(args, watch, _planned_on_workers(args, span, watch)))
     paths = args.paths if args.dask is None else [seen_anywhere(path) for path in args.paths]
@@ -57,14 +58,14 @@ def run(args: argparse.Namespace, watch: WatchList, span: BlockSpan) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """What is to be scanned, where, and what is known about it beforehand."""
+    """The plan of a scan, and the engine that carries it out."""
 
     plan: Plan
     engine: Engine
     assumed: int
-    """Files of one block, of which nothing says of which network it is."""
+    """Number of files that do not name their network: they hold one block each, without a magic."""
     lacking: list[str] = field(default_factory=list)
-    """Sentences about what is not there."""
+    """Messages about missing blocks."""
 
 
 @asynccontextmanager
@@ -120,27 +121,23 @@ async def _scan(args: argparse.Namespace, watch: WatchList, planning: AbstractAs
             except OSError as error:
                 if error.errno in NO_ROOM:
                     complain(
-                        f"no room in {args.out}: what was scanned is kept there, and the same command goes on once"
-                        " there is"
+                        f"no room in {args.out}: the finished parts are kept there; free some space and run the same"
+                        " command again to continue"
                     )
                 raise
             finally:
                 working.cancel()
-                with suppress(asyncio.CancelledError, Exception):  # raised above
+                with suppress(asyncio.CancelledError, Exception):  # `await working` above raises it
                     await working
     if args.publish is not None:
         for url in await asyncio.to_thread(publish, path, args.publish):
             if not args.quiet:
-                Page(sys.stderr).line(url)
+                complain(f"published {url}")
     if args.plot is not None:
         await asyncio.to_thread(_draw, scan, Path(args.plot))
     if planned.assumed and not args.quiet:
-        said = (
-            f"{planned.assumed:,} block(s) without a network's magic, taken for {watch.network}'s (--network names"
-            " another)"
-        )
-        Page(sys.stderr).line(said)
-    return _report(scan, path, planned.lacking, time.monotonic() - begun, Page(sys.stderr), quiet=args.quiet)
+        complain(assumed_network(planned.assumed, watch.network))
+    return _report(scan, path, planned.lacking, time.monotonic() - begun, quiet=args.quiet)
 
 
 def _draw(scan: PartScan, path: Path) -> None:
@@ -149,39 +146,36 @@ def _draw(scan: PartScan, path: Path) -> None:
     draw(BalanceHistory.of(block for part in scan.finished() for block in part.blocks()), path)
 
 
-def _report(scan: PartScan, path: Path, lacking: list[str], seconds: float, page: Page, *, quiet: bool) -> int:
+def _report(scan: PartScan, path: Path, lacking: list[str], seconds: float, *, quiet: bool) -> int:
+    """Print problems, totals and the summary, and return the exit code."""
     summary, planned = scan.report.summary, scan.plan.report
     problems = [*lacking, *map(str, planned.problems), *summary.problems]
     undo_problems = [*map(str, planned.undo_problems), *summary.undo_problems]
     for problem in (*problems, *undo_problems):
         complain(problem)
     if not quiet:
-        _show_totals(scan.directory / TOTALS, page)
-        say = page.line
+        _show_totals(scan.directory / TOTALS, Page(sys.stderr))
         found = f"{summary.matches:,} match{'es' if summary.matches != 1 else ''}"
         done = scan.report.parts_done or "no"
-        say(
+        complain(
             f"{summary.blocks:,} block(s), {megabytes(summary.bytes_scanned)}, {done} part(s) scanned in {seconds:.1f}"
             f" s: {found} in {path}"
         )
         if planned.duplicates:
-            say(f"{len(planned.duplicates):,} duplicate block(s), not counted")
+            complain(f"{len(planned.duplicates):,} duplicate block(s), not counted")
         if planned.stale:
-            say(f"{len(planned.stale):,} stale block(s), off the branch with the most work, not counted")
+            complain(f"{len(planned.stale):,} stale block(s), not on the branch with the most work, not counted")
         if planned.segments > 1:
-            say(f"{planned.segments:,} runs of blocks, with missing blocks between them")
+            complain(f"{planned.segments:,} runs of blocks, with missing blocks between them")
         if summary.by_undo and summary.by_outpoint:
-            say(f"{summary.by_outpoint:,} block(s) without a usable undo record, matched by outpoints")
+            complain(f"{summary.by_outpoint:,} block(s) without a usable undo record, matched by outpoints")
         if summary.unseen:
-            say(
-                f"warning: {summary.unseen:,} block(s) may spend coins from before these blocks, and such spends cannot"
-                " be seen: the blocks do not all go back to the genesis block, and rev*.dat files with what they spend"
-                " are not beside them"
-            )
+            complain(unseen_spends(summary.unseen))
     return _INCOMPLETE if problems or undo_problems else 0
 
 
 def _show_totals(path: Path, page: Page) -> None:
+    """Print the first totals as a table, if standard error is a terminal."""
     if not sys.stderr.isatty():
         return
     totals = read_totals(path)

@@ -1,4 +1,4 @@
-"""`spvfilter scan PATH ...`: a scan of blocks in files or on standard input, and its output."""
+"""`spvfilter scan PATH ...`: scan blocks in files or on standard input, and print matches, totals and a summary."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
-from spvfilter.cli.arguments import standard_input
+from spvfilter.cli.arguments import format_of, standard_input
 from spvfilter.cli.term.matches import Totals, batch_printer, printer
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
 from spvfilter.errors import FormatError, IncompleteScanError, SourceError
+from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
 from spvfilter.scan.balance import BalanceHistory
 from spvfilter.scan.batches import MatchBatch
@@ -24,12 +25,12 @@ from spvfilter.scan.streams import stream_blocks
 
 STDIN = "-"
 _INCOMPLETE = 1  # exit code
-_POLL_S = 0.1
-_HASHES_SHOWN = 20
+_POLL_S = 0.1  # between two updates of the progress display
+_HASHES_SHOWN = 20  # block hashes in a list of the summary
 
 
 def run(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, page: Page) -> int:
-    """Carry it out; the exit code."""
+    """Scan, print the results, and return the exit code. Raises SourceError, OSError."""
     return asyncio.run(_Scan(matcher, args, span, page).run())
 
 
@@ -39,7 +40,7 @@ class _Scan:
     def __init__(self, matcher: Matcher, args: argparse.Namespace, span: BlockSpan, page: Page) -> None:
         self._matcher = matcher
         self._paths: list[str] = args.paths
-        self._format = args.format or "table"
+        self._format = format_of(args, page)
         self._undo = args.undo
         self._span = span
         self._quiet = args.quiet
@@ -48,7 +49,7 @@ class _Scan:
         self._plot: str | None = args.plot
         self._history = BalanceHistory()
         self._files: BlockFiles | None = None  # None for standard input
-        self._bad: list[str] = []  # parts of standard input that are no blocks
+        self._bad: list[str] = []  # messages about parts of standard input that are not blocks
 
     async def run(self) -> int:
         start = time.monotonic()
@@ -96,12 +97,12 @@ class _Scan:
                     show(batch)
                     if self._plot is not None:
                         self._history.add(batch.block)
-        except FormatError as error:  # in a stream; malformed blocks in files are reported at the end
+        except FormatError as error:  # only standard input raises it; bad blocks in files are reported at the end
             where = f"line {error.offset}: {error.message}" if error.field == "hex line" else str(error)
             raise SourceError(f"standard input: {where}") from None
 
     def _shower(self) -> Callable[[MatchBatch], None]:
-        """What prints the matches of a block, and counts them."""
+        """A function that prints the matches of a block and counts them for the totals."""
         if self._format == "table":
             row = printer(self._page, self._format)
 
@@ -112,7 +113,7 @@ class _Scan:
 
             return show
         lines = batch_printer(self._page, self._format)
-        # blocks of a stream may turn out to be stale
+        # totals are counted for a terminal, and for a stream, whose stale blocks are subtracted at the end
         if self._quiet or not (sys.stderr.isatty() or self._paths == [STDIN]):
             return lines
 
@@ -131,40 +132,44 @@ class _Scan:
         report = self._matcher.report
         found = f"{report.matches} match{'es' if report.matches != 1 else ''}" if report.matches else "nothing found"
         size, rate = megabytes(report.bytes_scanned), megabytes(report.bytes_scanned / max(seconds, 0.001))
-        say = Page(sys.stderr).line
-        say(f"{report.blocks:,} block(s), {size} in {seconds:.1f} s ({rate}/s): {found}")
+        complain(f"{report.blocks:,} block(s), {size} in {seconds:.1f} s ({rate}/s): {found}")
         if report.duplicates:
-            say(f"{len(report.duplicates):,} duplicate block(s), not counted")
+            complain(f"{len(report.duplicates):,} duplicate block(s), not counted")
         if report.stale:
-            given = f"; {discarded} of their matches were printed before that was known" if discarded else ""
-            say(f"{len(report.stale):,} stale block(s), off the branch with the most work, not counted{given}")
-            for block in report.stale[:_HASHES_SHOWN]:
-                say(f"  {hash_to_hex(block)}")
+            given = f"; {discarded} matches in them were printed before that was known" if discarded else ""
+            complain(f"{len(report.stale):,} stale block(s), not on the branch with the most work, not counted{given}")
+            _list(report.stale)
         if report.unproven:
-            say(
-                f"{len(report.unproven):,} block(s) with a header that does not meet its own bits, damaged or made by"
-                " hand:"
+            complain(
+                f"{len(report.unproven):,} block(s) whose header hash is above the target of its bits: they are"
+                " damaged or were not mined:"
             )
-            for block in report.unproven[:_HASHES_SHOWN]:
-                say(f"  {hash_to_hex(block)}")
+            _list(report.unproven)
         if self._files is not None and (assumed := self._files.assumed):
-            say(
-                f"{assumed:,} block(s) without a network's magic, taken for {self._matcher.watch.network}'s (--network"
-                " names another)"
-            )
+            complain(assumed_network(assumed, self._matcher.watch.network))
         if report.segments > 1:
-            say(f"{report.segments:,} runs of blocks, with missing blocks between them")
-        self._say_what_is_not_seen(say)
-
-    def _say_what_is_not_seen(self, say: Callable[[str], None]) -> None:
-        report = self._matcher.report
+            complain(f"{report.segments:,} runs of blocks, with missing blocks between them")
         if report.by_undo and report.without_undo:
-            say(f"{len(report.without_undo):,} block(s) without a usable undo record, matched by outpoints:")
-            for block in report.without_undo[:_HASHES_SHOWN]:
-                say(f"  {hash_to_hex(block)}")
+            complain(f"{len(report.without_undo):,} block(s) without a usable undo record, matched by outpoints:")
+            _list(report.without_undo)
         if report.unseen:
-            say(
-                f"warning: {report.unseen:,} block(s) may spend coins from before these blocks, and such spends cannot"
-                " be seen: the blocks do not all go back to the genesis block, and rev*.dat files with what they spend"
-                " are not beside them"
-            )
+            complain(unseen_spends(report.unseen))
+
+
+def _list(blocks: Sequence[bytes]) -> None:
+    """Print the first hashes of blocks on standard error."""
+    for block in blocks[:_HASHES_SHOWN]:
+        complain(f"  {hash_to_hex(block)}")
+
+
+def assumed_network(blocks: int, network: Network) -> str:
+    """A message about blocks in files without a magic, which names a block's network."""
+    return f"{blocks:,} block(s) do not name their network: assumed {network} (--network chooses another)"
+
+
+def unseen_spends(blocks: int) -> str:
+    """A warning about blocks whose spends of older coins a scan of files cannot find."""
+    return (
+        f"warning: {blocks:,} block(s) may spend coins from before these blocks, and such spends were not found. Scan"
+        " from the genesis block on, or put the rev*.dat files beside the blk*.dat files"
+    )

@@ -1,4 +1,4 @@
-"""`spvfilter scan http://HOST:PORT`: a scan of the blocks of a running node, to its tip or on and on."""
+"""`spvfilter scan http://HOST:PORT`: scan the blocks of a running node up to its tip, or follow the tip."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from spvfilter._dataclass import dataclass
 from spvfilter._public import deferred
+from spvfilter.cli.arguments import format_of
 from spvfilter.cli.scan.nodeoptions import PASSWORD
 from spvfilter.cli.term.matches import Totals, printer, printer_of_disconnected
 from spvfilter.cli.term.page import Page, complain
@@ -39,7 +40,7 @@ _INCOMPLETE = 1  # exit code
 
 @dataclass(slots=True)
 class _Progress:
-    """What was scanned so far."""
+    """Counts of the blocks and matches so far."""
 
     page: Page
     totals: Totals
@@ -47,14 +48,15 @@ class _Progress:
     matches: int = 0
     bytes_scanned: int = 0
     first: int | None = None
-    """Height of the first block."""
+    """Height of the first block; None until it is known."""
     reached: int | None = None
-    """Height of the last one that was scanned, as far as it is told."""
+    """Height of the last block that was scanned; None before any."""
     disconnected: int = 0
+    """Blocks that a reorganization took off the best chain."""
     is_incomplete: bool = False
 
     def add(self, report: ScanReport) -> None:
-        """Count a scan that has ended, or was broken off."""
+        """Add the counts of a scan that has ended or was interrupted."""
         self.blocks += report.blocks
         self.bytes_scanned += report.bytes_scanned
         if self.first is not None and self.reached is None and report.blocks:
@@ -65,24 +67,25 @@ class _Progress:
 
 
 def run(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, page: Page) -> int:
-    """Carry it out; the exit code."""
+    """Scan, print the results, and return the exit code. Raises ParameterError, NodeError, OSError."""
     if args.zmq and not args.follow:
-        raise ParameterError("--zmq tells of new blocks: it needs --follow")
+        raise ParameterError("--zmq announces new blocks: it needs --follow")
     if args.follow and span.to_height is not None:
-        raise ParameterError("--follow has no end: leave --to-height out")
+        raise ParameterError("--follow runs until it is interrupted: leave --to-height out")
     credentials = _credentials(args)
     progress, begun = _Progress(page, Totals()), time.monotonic()
     try:
         asyncio.run(_scan(args, matcher, span, credentials, progress))
     finally:
         if not args.quiet:
-            _summarise(progress, matcher.report, time.monotonic() - begun, args.format or "table")
+            _summarise(progress, matcher.report, time.monotonic() - begun, format_of(args, page))
     return _INCOMPLETE if progress.is_incomplete else 0
 
 
 def _credentials(args: argparse.Namespace) -> Credentials | None:
+    """The credentials that the options name, or None. Raises ParameterError if a password is missing."""
     if args.cookie is not None and args.user is not None:
-        raise ParameterError("--cookie and --user are two ways to say the same: give one")
+        raise ParameterError("--cookie and --user exclude each other: give one")
     if args.cookie is not None:
         return CookieFile(args.cookie)
     if args.user is None:
@@ -92,7 +95,7 @@ def _credentials(args: argparse.Namespace) -> Credentials | None:
         found = os.environ.get(PASSWORD)
         if found is None and not sys.stdin.isatty():
             raise ParameterError(
-                f"--user needs a password: set the variable {PASSWORD}, or run on a terminal, where it is asked for"
+                f"--user needs a password: set the variable {PASSWORD}, or run on a terminal, which asks for it"
             )
         password = getpass.getpass(f"password of {name}: ") if found is None else found
     return Password(name, password)
@@ -113,7 +116,7 @@ async def _opened(
 async def _scan(
     args: argparse.Namespace, matcher: Matcher, span: BlockSpan, credentials: Credentials | None, progress: _Progress
 ) -> None:
-    chosen = args.format or "table"
+    chosen = format_of(args, progress.page)
     show = printer(progress.page, chosen)
     async with _opened(args, matcher, credentials) as (node, notices):
         listing = await NodeBlocks(node, span=span).listing()
@@ -128,7 +131,7 @@ async def _scan(
                 progress.add(matcher.report)
             return
         gone = printer_of_disconnected(progress.page, chosen)
-        report = matcher.report  # of the blocks that come now; follow() makes another for those that come later
+        report = matcher.report  # follow() replaces it by a new one for later blocks
         try:
             async with aclosing(follow(matcher, blocks, notices=notices)) as events:
                 async for event in events:
@@ -158,26 +161,25 @@ def _take(match: Match, show: Callable[[Match], None], progress: _Progress) -> N
 def _summarise(progress: _Progress, report: ScanReport, seconds: float, chosen: str) -> None:
     if chosen == "table" or sys.stderr.isatty():
         progress.totals.show(progress.page if chosen == "table" else Page(sys.stderr))
-    say = Page(sys.stderr).line
     if progress.reached is None:
-        say("no block was scanned")
+        complain("no block was scanned")
         return
     found = (
         f"{progress.matches:,} match{'es' if progress.matches != 1 else ''}" if progress.matches else "nothing found"
     )
     size, rate = megabytes(progress.bytes_scanned), megabytes(progress.bytes_scanned / max(seconds, 0.001))
-    say(
+    complain(
         f"{progress.blocks:,} block(s), {size} in {seconds:.1f} s ({rate}/s), up to height {progress.reached:,}:"
         f" {found}"
     )
     if progress.disconnected:
-        say(
-            f"{progress.disconnected:,} block(s) were taken away by reorganisations; rows of kind disconnected name"
+        complain(
+            f"{progress.disconnected:,} block(s) left the best chain by reorganizations; rows of kind disconnected name"
             " them"
         )
     if report.unseen:
-        say(
-            f"warning: {report.unseen:,} block(s) may spend coins from before these blocks, and such spends cannot be"
-            " seen: scan from the genesis block on, or by REST of Bitcoin Core 30 or later, which tells what blocks"
-            " spend"
+        complain(
+            f"warning: {report.unseen:,} block(s) may spend coins from before these blocks, and such spends were not"
+            " found. Scan from the genesis block on, or use the REST interface of Bitcoin Core 30 or later, which"
+            " serves spent outputs"
         )

@@ -13,19 +13,23 @@ _OPTIONS = ("cookie", "user", "follow", "zmq")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options of a scan of a node."""
-    of_node = parser.add_argument_group("blocks of a node, with http://HOST:PORT or https://… as the only PATH")
+    of_node = parser.add_argument_group(
+        "blocks of a node", "These options need http://HOST:PORT or https://… as the only PATH."
+    )
     of_node.add_argument(
-        "--cookie", metavar="FILE", help="the .cookie in the node's data directory; not needed if it runs with -rest=1"
+        "--cookie",
+        metavar="FILE",
+        help="the .cookie file in the node's data directory; a node that runs with -rest=1 needs none",
     )
     of_node.add_argument(
         "--user",
         metavar="NAME",
-        help=f"or its user; the password is the variable {PASSWORD}'s, or is asked for on the terminal",
+        help=f"RPC user, instead of --cookie; the password comes from the variable {PASSWORD} or the terminal",
     )
     of_node.add_argument(
         "--follow",
         action="store_true",
-        help="go on with each new block; what a reorganisation takes away is a row, too",
+        help="continue with each new block; a block that a reorganization removes is a row of kind disconnected",
     )
     of_node.add_argument(
         "--zmq",
@@ -33,28 +37,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help=(
-            "with --follow: where the node publishes rawblock or sequence (-zmqpubsequence=tcp://127.0.0.1:28332);"
-            " repeatable. Without it the node is asked every 10 seconds"
+            "with --follow: the address of the node's ZMQ notices, rawblock or sequence, as in"
+            " -zmqpubsequence=tcp://127.0.0.1:28332; repeatable. Without it the node is polled every 10 seconds"
         ),
     )
 
 
 def is_node_url(paths: list[str]) -> bool:
-    """Whether the PATHs are a node's URL. Raises ParameterError for a URL among others."""
-    # others are of files
+    """Whether the only PATH is the URL of a node. Raises ParameterError if there are other PATHs beside it."""
+    # other URLs, such as s3://…, are files
     found = [path for path in paths if is_url(path) and path.lower().startswith(("http:", "https:"))]
     if not found:
         return False
     if len(paths) > 1:
-        raise ParameterError("the URL of a node is the only PATH of a scan")
+        raise ParameterError("the URL of a node must be the only PATH of a scan")
     Endpoint.parse(paths[0])
     return True
 
 
 def check_without_node(args: argparse.Namespace) -> None:
-    """Raise ParameterError for options that only the scan of a node has."""
+    """Raise ParameterError for options that need the URL of a node."""
     for name in _OPTIONS:
         if getattr(args, name):
             raise ParameterError(
-                f"--{name} is for the blocks of a node: give its URL as PATH, as in http://127.0.0.1:8332"
+                f"--{name} is for the blocks of a node: give its URL as the only PATH, such as http://127.0.0.1:8332"
             )

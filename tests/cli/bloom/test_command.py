@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -132,7 +133,7 @@ def test_dedupe_prints_each_line_once_in_order_and_with_a_filter_remembers(made:
 
 def test_info_says_what_a_filter_holds(run: Any, made: Path) -> None:
     filter = opened(made)
-    ran = run("bloom", "info", made, made)
+    ran = run("bloom", "info", made, made, "--format", "table")
     assert (ran.code, ran.err) == (0, "")
     said = dict(line.split("  ", 1) for line in ran.out.splitlines() if "  " in line)
     assert {name: value.strip() for name, value in said.items()} == {
@@ -149,12 +150,33 @@ def test_info_says_what_a_filter_holds(run: Any, made: Path) -> None:
     assert ran.out.count("\nkind ") == 2
 
 
+def test_info_in_a_pipe_is_one_json_object_a_filter(run: Any, made: Path) -> None:
+    filter = opened(made)
+    ran = run("bloom", "info", made, made)
+    first, second = map(json.loads, ran.out.splitlines())
+    assert (ran.code, ran.err, first) == (0, "", second)
+    assert first == {
+        "filter": str(made),
+        "kind": "Bloom filter",
+        "hash_family": "fast",
+        "bits": filter.bits,
+        "bytes": -(-filter.bits // 8),
+        "hash_funcs": str(filter.hash_funcs),
+        "capacity": 1_000,
+        "slices": None,
+        "fp_rate_at_capacity": 1e-6,
+        "fill": filter.fill,
+        "estimated_lines": pytest.approx(3, abs=0.01),
+        "fp_rate": filter.current_fp_rate,
+    }
+
+
 def test_info_of_a_full_filter_of_unknown_capacity_is_not_nonsense(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "f"
     full = BloomFilter(bits=8, hash_funcs=1)
     memoryview(full.buffer).cast("B")[:] = b"\xff"
     full.save(path)
-    ran = run("bloom", "info", path)
+    ran = run("bloom", "info", path, "--format", "table")
     assert ran.code == 0
     assert all(
         f"{name}{value}\n" in ran.out
@@ -252,7 +274,7 @@ def test_a_scalable_filter_takes_any_number_of_lines(run: Any, tmp_path: Path) -
     source.write_text("".join(f"{number}\n" for number in range(4_000, 9_000)))
     assert run("bloom", "dedupe", path, source).out.split() == [str(number) for number in range(5_000, 9_000)]
     assert run("bloom", "add", path, source).err == "spvfilter: 5000 lines, 0 of them new\n"
-    ran = run("bloom", "info", path)
+    ran = run("bloom", "info", path, "--format", "table")
     assert ("scalable Bloom filter\n" in ran.out, "grows, 7 slices\n" in ran.out, ran.err) == (True, True, "")
     assert run("bloom", "dedupe", source, "--capacity", 10).out == source.read_text()
     for argv, said in (

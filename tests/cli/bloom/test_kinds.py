@@ -35,7 +35,10 @@ def test_lines_are_removed_from_a_counting_filter(run: Any, tmp_path: Path, line
     expected = CountingBloomFilter(1_000, 1e-6)
     expected.update([b"alpha", b"alpha", b"gamma"])
     assert CountingBloomFilter.open(path) == expected
-    assert run("bloom", "info", path).out.splitlines()[2].split(maxsplit=1) == ["kind", "counting Bloom filter"]
+    assert run("bloom", "info", path, "--format", "table").out.splitlines()[2].split(maxsplit=1) == [
+        "kind",
+        "counting Bloom filter",
+    ]
     assert run("bloom", "remove", path, text(tmp_path / "none")).err == "spvfilter: 0 lines, all of them removed\n"
 
 

@@ -68,7 +68,7 @@ def test_every_action_works_as_with_files(redis: Any, server: RedisServer, tmp_p
     assert redis("dedupe", "one", asked, asked) == (0, "delta\n", "")
     assert redis("create", "two", text(tmp_path, "other", "omega"), *SHAPE).code == 0
     assert redis("merge", "one", "two", "--output", "both") == (0, "", "")
-    info = redis("info", "both")
+    info = redis("info", "both", "--format", "table")
     assert (info.code, info.err) == (0, "")
     assert "Bloom filter in Redis" in info.out
     assert "estimated lines   6\n" in info.out
@@ -109,7 +109,7 @@ def test_a_filter_that_grows_takes_any_number_of_lines(redis: Any, tmp_path: Pat
     assert redis("add", "g", half, "--scalable", "--capacity", 20).err == "spvfilter: 250 lines, 0 of them new\n"
     assert redis("dedupe", "g", whole) == (0, "".join(f"{line}\n" for line in lines[250:]), "")
     assert redis("check", "g", whole).out.split() == lines
-    info = redis("info", "g")
+    info = redis("info", "g", "--format", "table")
     assert (info.code, info.err) == (0, "")
     for said in ("scalable Bloom filter in Redis", "grows, 5 slices", "16 to 19", "estimated lines   50"):
         assert said in info.out

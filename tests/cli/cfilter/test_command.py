@@ -213,7 +213,9 @@ def test_the_blocks_that_a_scan_finds_are_among_those_to_look_at(
     assert [line["height"] for line in lines] == sorted(line["height"] for line in lines)
     count = len(records(filters))
     expected = count / 784_931
-    assert ran.err == f"{count} filter(s), {len(lines)} block(s) to search; {expected:.2g} false positives expected\n"
+    assert ran.err == (
+        f"spvfilter: {count} filter(s), {len(lines)} block(s) to search; {expected:.2g} false positives expected\n"
+    )
 
 
 def test_filters_come_on_standard_input_too(filters: Path) -> None:
@@ -384,7 +386,7 @@ def test_what_is_no_filter_is_one_line_that_does_not_repeat_it(run: Any, given: 
         (["match", "x", "--previous", "11" * 32], "unknown option --previous (see 'spvfilter cfilter match --help')"),
         (["build", "x", "--block", "11" * 32], "unknown option --block"),
         (["info", "x", "--block", "11"], "argument --block: expected a hash of 64 hex digits, not these 2 characters"),
-        (["dance"], "unknown action, expected one of: build, match, info, import, export"),
+        (["dance"], "unknown action: choose from build, match, info, import, export"),
         (["info", "-", "-", "--block", "11" * 32], "a filter in hex or as bytes must be the only argument"),
         (["build", "/no/such/file"], "/no/such/file: No such file or directory"),
         (

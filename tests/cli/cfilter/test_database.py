@@ -79,13 +79,13 @@ def kept(path: Path) -> set[int]:
 
 def test_what_is_exported_is_what_was_imported(run: Any, lines: list[dict[str, Any]], file: Any, db: Path) -> None:
     ran = run("cfilter", "import", file(lines), "--db", db, *NETWORK)
-    assert (ran.code, ran.out, ran.err) == (0, "", f"{COUNT} filter(s) stored\n")
+    assert (ran.code, ran.out, ran.err) == (0, "", f"spvfilter: {COUNT} filter(s) stored\n")
     ran = run("cfilter", "import", file(lines), "--db", db, *NETWORK)
-    assert (ran.code, ran.out, ran.err) == (0, "", f"0 filter(s) stored, {COUNT} were there before\n")
+    assert (ran.code, ran.out, ran.err) == (0, "", f"spvfilter: 0 filter(s) stored, {COUNT} were there before\n")
     ran = run("cfilter", "export", "--db", db, *NETWORK)
     assert ran.code == 0
     assert [json.loads(line) for line in ran.out.splitlines()] == lines
-    assert ran.err.startswith(f"{COUNT} filter(s), ")
+    assert ran.err.startswith(f"spvfilter: {COUNT} filter(s), ")
     assert "have none" not in ran.err
 
 
@@ -99,7 +99,7 @@ def test_several_files_and_standard_input(lines: list[dict[str, Any]], file: Any
     rest = "".join(json.dumps(line) + "\n" for line in lines[9:])
     ran = process("cfilter", "import", path, "-", "--db", tmp_path / "new.db", *NETWORK, stdin=rest.encode())
     assert ran.returncode == 0
-    assert ran.stderr.decode().startswith(f"{COUNT} filter(s) stored\n{COUNT} of them need their filter headers")
+    assert ran.stderr.decode().startswith(f"spvfilter: {COUNT} filter(s) stored\nspvfilter: {COUNT} of them need their filter headers")
 
 
 def test_export_says_that_filters_wait_for_their_headers(
@@ -190,7 +190,7 @@ def test_stale_blocks_are_named_and_the_exit_code_says_so(
 
 def test_another_network_is_refused(run: Any, lines: list[dict[str, Any]], file: Any, db: Path, tmp_path: Path) -> None:
     ran = run("cfilter", "import", file(lines), "--db", db, "--network", "signet")
-    assert (ran.code, "this wallet belongs to regtest, not to signet" in ran.err) == (2, True)
+    assert (ran.code, f"--network signet contradicts {db}, which is a database of regtest" in ran.err) == (2, True)
     ran = run("cfilter", "import", file(lines), "--db", tmp_path / "new.db", "--network", "signet")
     assert ran.code == 2
     assert ran.err.endswith(": these filters are not of signet\n")

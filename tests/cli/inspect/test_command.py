@@ -19,6 +19,8 @@ from spvfilter.network import MAINNET
 from support.processes import on_terminal, process
 from support.vectors import vector_cases, vector_path
 
+TABLE = ("--format", "table")
+
 CORE_FILTER = "03614e9b050000000000000001"  # Core src/test/bloom_tests.cpp, 3 elements at 0.01
 # mainnet block 170's payment, the first there was: to a bare public key, change to the payer's
 FIRST_PAYMENT = (
@@ -38,7 +40,7 @@ def facts(out: str) -> dict[str, str]:
 
 
 def test_a_filter_is_told_by_size_functions_tweak_flags_fill_and_rate(run: Any) -> None:
-    ran = run("inspect", CORE_FILTER)
+    ran = run("inspect", CORE_FILTER, *TABLE)
     assert (ran.code, ran.err) == (0, "")
     assert facts(ran.out) == {
         "size": "3 bytes, 24 bits",
@@ -62,16 +64,17 @@ def test_a_filter_is_told_by_size_functions_tweak_flags_fill_and_rate(run: Any) 
 def test_filters_that_match_everything_or_nothing_have_rates_in_json(
     run: Any, payload: str, rate: int, elements: int | None
 ) -> None:
-    found = json.loads(run("inspect", payload, "--format", "json").out)
+    found = json.loads(run("inspect", payload, "--format", "jsonl").out)
     assert (found["kind"], found["real_fp_rate"], found["estimated_elements"]) == ("filterload", rate, elements)
 
 
 def test_flags_that_peers_mask_are_shown_as_they_came(run: Any) -> None:
-    assert facts(run("inspect", CORE_FILTER[:-2] + "f9").out)["flags"] == "all (byte 0xf9; peers read its low two bits)"
+    shown = facts(run("inspect", CORE_FILTER[:-2] + "f9", *TABLE).out)
+    assert shown["flags"] == "all (byte 0xf9; peers read its low two bits)"
 
 
 def test_a_transaction_agrees_with_python_bitcoinlib(run: Any) -> None:
-    found = json.loads(run("inspect", FIRST_PAYMENT, "--format", "json").out)
+    found = json.loads(run("inspect", FIRST_PAYMENT, "--format", "jsonl").out)
     tx = CTransaction.deserialize(bytes.fromhex(FIRST_PAYMENT))
     size = len(FIRST_PAYMENT) // 2
     assert found == {
@@ -101,7 +104,7 @@ def test_a_transaction_agrees_with_python_bitcoinlib(run: Any) -> None:
 def test_a_transactions_table_shows_amounts_and_where_they_go(run: Any, chain: Sequence[bytes]) -> None:
     payment = next(tx for tx in CBlock.deserialize(chain[1]).vtx if tx.vout[0].nValue == 50_000_000)
     raw = payment.serialize().hex()
-    out = run("inspect", raw, "--network", "regtest").out
+    out = run("inspect", raw, "--network", "regtest", *TABLE).out
     assert f"0.50000000  {wallet_addresses()['P2PKH']}\n" in out
     assert facts(out)["lock time"] == "0: none"
     assert int(facts(out)["weight"].replace(",", "")) == payment.calc_weight()
@@ -110,13 +113,13 @@ def test_a_transactions_table_shows_amounts_and_where_they_go(run: Any, chain: S
 
 def test_the_network_decides_how_addresses_are_written(run: Any, chain: Sequence[bytes]) -> None:
     payment = next(tx for tx in CBlock.deserialize(chain[1]).vtx if tx.vout[0].nValue == 110_000_000)
-    out = run("inspect", payment.serialize().hex()).out
+    out = run("inspect", payment.serialize().hex(), *TABLE).out
     assert f"  {script_to_address(bytes(payment.vout[0].scriptPubKey), MAINNET)}\n" in out
 
 
 def test_a_blocks_facts_agree_with_python_bitcoinlib(run: Any, chain: Sequence[bytes]) -> None:
     block = CBlock.deserialize(chain[5])
-    found = json.loads(run("inspect", chain[5].hex(), "--network", "regtest", "--format", "json").out)
+    found = json.loads(run("inspect", chain[5].hex(), "--network", "regtest", "--format", "jsonl").out)
     assert found == {
         "kind": "block",
         "hash": block.GetHash()[::-1].hex(),
@@ -139,7 +142,7 @@ def test_a_blocks_facts_agree_with_python_bitcoinlib(run: Any, chain: Sequence[b
 def test_a_block_with_another_merkle_root_is_said_to_be_wrong(run: Any, chain: Sequence[bytes]) -> None:
     damaged = bytearray(chain[3])
     damaged[40] ^= 1
-    shown = facts(run("inspect", damaged.hex()).out)
+    shown = facts(run("inspect", damaged.hex(), *TABLE).out)
     assert (shown["merkle root ok"], shown["commitment ok"]) == ("no: does not match the transactions", "not checked")
 
 
@@ -148,27 +151,27 @@ def test_a_block_with_another_witness_is_said_to_be_wrong(run: Any, chain: Seque
     assert witnessed.has_witness()
     damaged = bytearray(chain[3])
     damaged[-len(last.serialize()) - 10] ^= 1  # before its lock time: in its witness
-    shown = facts(run("inspect", damaged.hex()).out)
+    shown = facts(run("inspect", damaged.hex(), *TABLE).out)
     assert (shown["merkle root ok"], shown["commitment ok"]) == ("yes", "no: does not match the witnesses")
 
 
 @vector_cases("07_transactions/real_transactions.json")
 def test_real_transactions_have_their_ids_and_sizes(case: Any, run: Any) -> None:
-    found = json.loads(run("inspect", case["raw"], "--format", "json").out)
+    found = json.loads(run("inspect", case["raw"], "--format", "jsonl").out)
     assert found["kind"] == "transaction"
     assert [found[name] for name in ("txid", "wtxid", "weight")] == [case[name] for name in ("txid", "wtxid", "weight")]
 
 
 @vector_cases("07_transactions/malformed.json")
 def test_malformed_transactions_are_refused(case: Any, run: Any) -> None:
-    ran = run("inspect", case["raw"])
+    ran = run("inspect", case["raw"], *TABLE)
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
 
 
 @pytest.mark.vectors
 @pytest.mark.parametrize(("name", "height"), [("mainnet_0482683_c238240e", 482683), ("mainnet_0100002_13b8ab2c", None)])
 def test_real_blocks_are_blocks(run: Any, name: str, height: int | None) -> None:
-    found = json.loads(run("inspect", vector_path(f"03_blocks/{name}.raw"), "--format", "json").out)
+    found = json.loads(run("inspect", vector_path(f"03_blocks/{name}.raw"), "--format", "jsonl").out)
     assert (found["kind"], found["merkle_root_ok"], found["stated_height"]) == ("block", True, height)
     assert found["hash"].lstrip("0").startswith(name.split("_")[2])
 
@@ -182,9 +185,9 @@ def test_bytes_and_hex_are_read_from_files_and_standard_input(form: str, way: st
     data = {"raw": raw, "hex": digits + b"\n", "HEX": digits.upper(), "lines": lines}[form]
     (tmp_path / "tx").write_bytes(data)
     ran = {
-        "file": lambda: process("inspect", tmp_path / "tx"),
-        "-": lambda: process("inspect", "-", stdin=data),
-        "nothing": lambda: process("inspect", stdin=data),
+        "file": lambda: process("inspect", tmp_path / "tx", *TABLE),
+        "-": lambda: process("inspect", "-", *TABLE, stdin=data),
+        "nothing": lambda: process("inspect", *TABLE, stdin=data),
     }[way]()
     assert (ran.returncode, ran.stderr) == (0, b"")
     assert b"f4184fc596403b9d638783cf57adfe4c75c605f6356fbc91338530e9831e9e16" in ran.stdout
@@ -213,7 +216,7 @@ def test_bytes_and_hex_are_read_from_files_and_standard_input(form: str, way: st
     ],
 )
 def test_what_is_nothing_is_one_line_and_exit_code_2(run: Any, what: str, said: str) -> None:
-    ran = run("inspect", what)
+    ran = run("inspect", what, *TABLE)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"spvfilter: {said}")
     assert ran.err.count("\n") == 1
@@ -221,29 +224,34 @@ def test_what_is_nothing_is_one_line_and_exit_code_2(run: Any, what: str, said: 
 
 def test_text_that_is_not_hex_is_told_by_the_place_of_its_first_wrong_character(run: Any, tmp_path: Path) -> None:
     (tmp_path / "tx").write_text("0011\n22 33 4g")
-    assert run("inspect", tmp_path / "tx").err == "spvfilter: text that is not hex: character 13 is not a hex digit\n"
+    assert (
+        run("inspect", tmp_path / "tx", *TABLE).err
+        == "spvfilter: text that is not hex: character 13 is not a hex digit\n"
+    )
 
 
 def test_a_block_cut_short_is_judged_as_a_block_first(run: Any, chain: Sequence[bytes]) -> None:
-    ran = run("inspect", chain[2][:-1].hex())
+    ran = run("inspect", chain[2][:-1].hex(), *TABLE)
     assert ran.code == 2
     assert ran.err.split("; ")[1].startswith("as a block: lock time at byte")
 
 
 def test_more_than_a_block_can_have_is_refused_before_it_is_parsed(run: Any, tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(bytes(4_000_025))
-    assert run("inspect", tmp_path / "large") == (
+    assert run("inspect", tmp_path / "large", *TABLE) == (
         2,
         "",
         "spvfilter: 4000025 bytes: a message with a block has at most 4000024\n",
     )
     (tmp_path / "larger").write_bytes(b"0" * 8_200_000)
     said = "more than 8100048 bytes: a message with a block has at most 4000024, or twice as many hex digits"
-    assert run("inspect", tmp_path / "larger").err == f"spvfilter: {said}\n"
+    assert run("inspect", tmp_path / "larger", *TABLE).err == f"spvfilter: {said}\n"
 
 
 def test_bytes_that_are_two_things_are_said_to_be(run: Any) -> None:
-    ran = run("inspect", "00" * 10)  # parses as a filter without bytes and as a transaction without inputs and outputs
+    ran = run(
+        "inspect", "00" * 10, *TABLE
+    )  # parses as a filter without bytes and as a transaction without inputs and outputs
     assert ran.code == 0
     assert ran.out.startswith("BIP-37 filter")
     assert ran.err == "spvfilter: warning: these bytes are also a well-formed transaction\n"
@@ -255,10 +263,10 @@ def test_a_merkle_root_that_holds_settles_what_the_bytes_are(
     anything = Finding("filterload", "Filter", [])
     # as if it were a filterload, too
     monkeypatch.setitem(command._PARSERS, "filterload", (lambda raw, network: anything, ""))
-    assert run("inspect", chain[0].hex()).err == ""
+    assert run("inspect", chain[0].hex(), *TABLE).err == ""
     damaged = bytearray(chain[0])
     damaged[40] ^= 1
-    assert run("inspect", damaged.hex(), "--format", "json").out == '{"kind": "filterload"}\n'
+    assert run("inspect", damaged.hex(), "--format", "jsonl").out == '{"kind": "filterload"}\n'
 
 
 def test_a_transactions_ids_fit_a_terminal_of_80_columns() -> None:
@@ -268,6 +276,6 @@ def test_a_transactions_ids_fit_a_terminal_of_80_columns() -> None:
 
 
 def test_a_pipe_given_as_a_file_is_read() -> None:
-    ran = process("inspect", "/dev/stdin", stdin=CORE_FILTER.encode())
+    ran = process("inspect", "/dev/stdin", *TABLE, stdin=CORE_FILTER.encode())
     assert ran.returncode == 0
     assert io.BytesIO(ran.stdout).readline() == b"BIP-37 filter (filterload payload)\n"

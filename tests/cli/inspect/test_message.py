@@ -30,6 +30,8 @@ from spvfilter.wire.messages.table import (
 from support import build
 from support.vectors import vector_cases, vector_file
 
+TABLE = ("--format", "table")
+
 BLOCK = build.block_of(bytes(32), 7, [build.tx([build.TxIn(bytes([9] * 32), 0)], [build.TxOut(5, b"\x51" * 9)])])
 TXIDS = [
     build.txid(raw)
@@ -40,7 +42,7 @@ CHAIN = [raw[:80] for raw in build.chain_of([[], [], []])]
 
 
 def inspected(run: Any, raw: bytes) -> dict[str, Any]:
-    ran = run("inspect", raw.hex(), "--format", "json")
+    ran = run("inspect", raw.hex(), "--format", "jsonl")
     assert (ran.code, ran.err) == (0, "")
     found: dict[str, Any] = json.loads(ran.out)
     return found
@@ -57,7 +59,7 @@ def in_message(run: Any, parsed: Any) -> dict[str, Any]:
 
 @vector_cases("02_bip37/merkleblock_proofs.json", lambda case: "13b8a" in case["id"] or case["id"].startswith("b57043"))
 def test_a_published_merkleblock_is_judged_as_it_should_be(case: Any, run: Any) -> None:
-    ran = run("inspect", case["merkleblock"], "--format", "json")
+    ran = run("inspect", case["merkleblock"], "--format", "jsonl")
     if not case["valid"] and case["reason"].startswith(("eof", "trailing")):
         assert ran.code == 2
         assert "as a merkleblock: " in ran.err
@@ -76,13 +78,13 @@ def test_a_published_merkleblock_is_judged_as_it_should_be(case: Any, run: Any) 
 
 
 def test_a_merkleblock_is_shown_with_what_it_proves_and_what_it_does_not(run: Any) -> None:
-    out = run("inspect", bytes(PROOF).hex()).out
+    out = run("inspect", bytes(PROOF).hex(), *TABLE).out
     assert out.startswith("Merkleblock\n")
     assert "proof ok      yes\n" in out
     assert "transactions  2, an unproven claim of the sender\n" in out
     assert f"1 transaction(s) proved\n  position  txid\n         1  {TXIDS[1][::-1].hex()}\n" in out
     broken = bytes(PROOF)[:80] + b"\0\0\0\0" + bytes(PROOF)[84:]
-    assert "no: a block has at least one transaction\n" in run("inspect", broken.hex()).out
+    assert "no: a block has at least one transaction\n" in run("inspect", broken.hex(), *TABLE).out
 
 
 def test_a_proof_through_something_like_a_transaction_is_said_to_be_ambiguous(run: Any) -> None:
@@ -91,7 +93,7 @@ def test_a_proof_through_something_like_a_transaction_is_said_to_be_ambiguous(ru
     header = Header(4, bytes(32), build.merkle_root(halves), 1_300_000_000, 0x207FFFFF, 0)
     proof = bytes(MerkleBlock.from_txids(header, halves, [0]))
     assert inspected(run, proof)["ambiguous"] is True
-    assert "yes: an inner node parses as a transaction (CVE-2017-12842)" in run("inspect", proof.hex()).out
+    assert "yes: an inner node parses as a transaction (CVE-2017-12842)" in run("inspect", proof.hex(), *TABLE).out
     assert inspected(run, bytes(PROOF))["ambiguous"] is False
 
 
@@ -103,7 +105,10 @@ def test_headers_are_listed_and_their_links_and_work_judged(run: Any) -> None:
     assert found["headers"][2]["bits"] == "207fffff"
     swapped = inspected(run, bytes(Headers((CHAIN[0], CHAIN[2]))))
     assert (swapped["linked"], swapped["work_ok"]) == (False, True)
-    assert "no: header 1 does not follow header 0\n" in run("inspect", bytes(Headers((CHAIN[0], CHAIN[2]))).hex()).out
+    assert (
+        "no: header 1 does not follow header 0\n"
+        in run("inspect", bytes(Headers((CHAIN[0], CHAIN[2]))).hex(), *TABLE).out
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,8 +117,8 @@ def test_headers_are_listed_and_their_links_and_work_judged(run: Any) -> None:
 def test_a_header_whose_hash_does_not_meet_its_bits_is_named(run: Any, bits: str) -> None:
     lazy = CHAIN[0][:72] + bytes.fromhex(bits) + CHAIN[0][76:]
     payload = bytes(Headers((lazy,))).hex()
-    assert json.loads(run("inspect", payload, "--format", "json").out)["work_ok"] is False
-    assert "no: the hash of header 0 does not meet its bits\n" in run("inspect", payload).out
+    assert json.loads(run("inspect", payload, "--format", "jsonl").out)["work_ok"] is False
+    assert "no: the hash of header 0 does not meet its bits\n" in run("inspect", payload, *TABLE).out
 
 
 def test_no_headers_are_headers_too(run: Any) -> None:
@@ -142,14 +147,14 @@ def test_a_published_message_is_told_by_network_command_and_fields(case: Any, ru
 @pytest.mark.vectors
 def test_a_published_message_that_is_damaged_is_refused_or_said_to_be(run: Any) -> None:
     damaged = {case["id"]: case["message"] for case in vector_file("10_p2p/messages.json")["invalid"]}
-    assert run("inspect", damaged["bad_magic"]).code == 2
-    changed = json.loads(run("inspect", damaged["payload_changed"], "--format", "json").out)
+    assert run("inspect", damaged["bad_magic"], *TABLE).code == 2
+    changed = json.loads(run("inspect", damaged["payload_changed"], "--format", "jsonl").out)
     assert (changed["command"], changed["checksum_ok"]) == ("version", False)
     assert (
         "checksum ok   no: version: checksum be61b827, but the payload's is "
-        in run("inspect", damaged["payload_changed"]).out
+        in run("inspect", damaged["payload_changed"], *TABLE).out
     )
-    assert "length at byte 16: 'version' of 4294967295 bytes" in run("inspect", damaged["huge_length"]).err
+    assert "length at byte 16: 'version' of 4294967295 bytes" in run("inspect", damaged["huge_length"], *TABLE).err
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=str)
@@ -217,12 +222,12 @@ def test_addresses_of_every_network_are_told(run: Any) -> None:
 def test_a_command_that_is_not_known_keeps_its_payload(run: Any) -> None:
     raw = encode_message(MAINNET.magic, "frobnicate", bytes(range(256)) * 4)
     assert inspected(run, raw)["payload"] == {"kind": "frobnicate", "payload": (bytes(range(256)) * 4).hex()}
-    assert "frobnicate, an unknown command\npayload  1,024 bytes: 000102" in run("inspect", raw.hex()).out
-    assert max(map(len, run("inspect", raw.hex()).out.splitlines())) < 100
+    assert "frobnicate, an unknown command\npayload  1,024 bytes: 000102" in run("inspect", raw.hex(), *TABLE).out
+    assert max(map(len, run("inspect", raw.hex(), *TABLE).out.splitlines())) < 100
 
 
 def test_a_message_without_payload_is_told_by_its_envelope(run: Any) -> None:
-    out = run("inspect", encode_message(REGTEST.magic, "mempool", b"").hex()).out
+    out = run("inspect", encode_message(REGTEST.magic, "mempool", b"").hex(), *TABLE).out
     assert (
         out == "P2P message\nnetwork       regtest\ncommand       mempool\npayload size  0 bytes\nchecksum ok   yes\n"
     )
@@ -231,7 +236,7 @@ def test_a_message_without_payload_is_told_by_its_envelope(run: Any) -> None:
 @pytest.mark.parametrize("command", sorted({*LIMITS, "merkleblock"}))
 def test_a_payload_that_is_not_what_its_command_wants_is_refused(command: str, run: Any) -> None:
     raw = encode_message(MAINNET.magic, command, b"\xff" * 9)
-    ran = run("inspect", raw.hex())
+    ran = run("inspect", raw.hex(), *TABLE)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"spvfilter: 33 bytes that are not a P2P message: {command} ")
     assert ran.err.count("\n") == 1
@@ -240,16 +245,16 @@ def test_a_payload_that_is_not_what_its_command_wants_is_refused(command: str, r
 def test_a_message_cut_at_any_byte_or_with_more_behind_it_is_refused(run: Any) -> None:
     raw = encode_message(REGTEST.magic, "merkleblock", bytes(PROOF))
     for end in range(5, len(raw)):
-        ran = run("inspect", raw[:end].hex())
+        ran = run("inspect", raw[:end].hex(), *TABLE)
         assert (ran.code, ran.out) == (2, ""), end
         assert f"bytes that are not a P2P message: message at byte {24 * (end >= 24)}: truncated: " in ran.err, end
-    assert f"message at byte {len(raw)}: 1 trailing bytes" in run("inspect", (raw + b"\0").hex()).err
+    assert f"message at byte {len(raw)}: 1 trailing bytes" in run("inspect", (raw + b"\0").hex(), *TABLE).err
 
 
 def test_a_command_that_is_no_text_is_refused(run: Any) -> None:
     raw = bytearray(encode_message(REGTEST.magic, "verack", b""))
     raw[8] = 7
-    assert "not a P2P message: command at byte 4: command 76657261076b" in run("inspect", raw.hex()).err
+    assert "not a P2P message: command at byte 4: command 76657261076b" in run("inspect", raw.hex(), *TABLE).err
 
 
 def test_the_largest_block_fits_in_a_message(run: Any, tmp_path: Any) -> None:
@@ -262,5 +267,5 @@ def test_the_largest_block_fits_in_a_message(run: Any, tmp_path: Any) -> None:
     block = build.block_of(bytes(32), 7, [spam])
     assert len(block) == 4_000_000
     (tmp_path / "message").write_bytes(encode_message(REGTEST.magic, "block", block))
-    found = json.loads(run("inspect", tmp_path / "message", "--format", "json").out)
+    found = json.loads(run("inspect", tmp_path / "message", "--format", "jsonl").out)
     assert (found["payload"]["kind"], found["payload"]["merkle_root_ok"]) == ("block", True)

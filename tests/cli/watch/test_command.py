@@ -95,7 +95,7 @@ def test_a_wrong_start_is_corrected_by_a_rescan_or_by_a_lower_start(node: NodePr
         assert json.loads(shown.stdout)["confirmed"] == 1_234
         assert b"blocks 0 to 111 were never searched: watch --rescan --from-height 0 does it" in shown.stderr
         code, events, errors = once(node.place, "--db", db, *more)
-        assert (code, values(events)) == (0, [(111, 70_000), (112, 1_234)])
+        assert (code, values(events)) == (0, [(111, 70_000)])
         left = 111 if 111 in more else 0
         assert errors.count("never searched") == (1 if left else 0)
         assert process("wallet", "balance", "--db", db).stderr.count(b"blocks 0 to 110 were never searched") == (
@@ -103,14 +103,80 @@ def test_a_wrong_start_is_corrected_by_a_rescan_or_by_a_lower_start(node: NodePr
         )
 
 
-def test_a_later_run_prints_what_earlier_ones_found_and_finds_new_addresses_in_old_blocks(
+def test_a_later_run_prints_only_new_events_and_finds_new_addresses_in_old_blocks(
     node: NodeProcess, tmp_path: Path
 ) -> None:
     db = tmp_path / "wallet.db"
-    assert values(once(node.place, "--db", db, ADDRESS)[1]) == [(111, 70_000), (112, 1_234)]
+    first = once(node.place, "--db", db, ADDRESS)[1]
+    assert values(first) == [(111, 70_000), (112, 1_234)]
     assert stat.S_IMODE(db.stat().st_mode) == 0o600
-    assert values(once(node.place, "--db", db)[1]) == [(111, 70_000), (112, 1_234)]
-    assert values(once(node.place, "--db", db, OTHER)[1]) == [(111, 70_000), (112, 1_234), (112, 50_000)]
+    assert [event["event"] for event in once(node.place, "--db", db)[1]] == ["synced"]
+    assert values(once(node.place, "--db", db, OTHER)[1]) == [(112, 50_000)]
+    every = once(node.place, "--db", db, "--replay")[1]
+    assert values(every) == [(111, 70_000), (112, 1_234), (112, 50_000)]
+    assert every[:2] == first[:2]
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_each_line_of_once_has_its_events_number(node: NodeProcess, tmp_path: Path, stored: bool) -> None:
+    _, events, _ = once(node.place, ADDRESS, OTHER, *(["--db", tmp_path / "wallet.db"] if stored else []))
+    *found, synced = events
+    numbers = [event["sequence"] for event in found]
+    assert [event["event"] for event in events] == ["found"] * 3 + ["synced"]
+    assert numbers == sorted(set(numbers))  # a consumer may drop lines whose number it has seen
+    assert synced["sequence"] >= numbers[-1] > 0
+
+
+def test_a_table_of_a_later_run_has_every_match(node: NodeProcess, tmp_path: Path) -> None:
+    argv = ("watch", "--connect", node.place, "--once", "--format", "table", "--db", tmp_path / "wallet.db")
+    for more in (("--network", "regtest", ADDRESS), ()):  # the second run takes the network from the database
+        ran = process(*argv, *more)
+        assert (ran.returncode, ran.stdout.count(b"received")) == (0, 2)
+        assert ran.stderr == b"spvfilter: synced to height 124: 2 matches\n"
+
+
+def test_the_network_comes_from_the_database(node: NodeProcess, tmp_path: Path) -> None:
+    db = tmp_path / "wallet.db"
+    once(node.place, "--db", db, ADDRESS)
+    ran = process("watch", "--connect", node.place, "--once", "--db", db, OTHER)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert values([json.loads(line) for line in ran.stdout.splitlines()]) == [(112, 50_000)]
+    ran = process("watch", "--network", "signet", "--connect", node.place, "--once", "--db", db, OTHER)
+    said = f"spvfilter: --network signet contradicts {db}, which is a database of regtest: leave --network out\n"
+    assert (ran.returncode, ran.stdout, ran.stderr.decode()) == (2, b"", said)
+
+
+def test_a_rebuild_needs_the_network_if_the_database_cannot_tell_it(node: NodeProcess, tmp_path: Path) -> None:
+    db = tmp_path / "wallet.db"
+    db.write_bytes(b"garbage" * 1_000)
+    ran = process("watch", "--connect", node.place, "--db", db, "--rebuild", "--once", ADDRESS)
+    said = f"spvfilter: {db} does not tell its network: give --network NAME too\n"
+    assert (ran.returncode, ran.stdout, ran.stderr.decode()) == (2, b"", said)
+    assert db.read_bytes() == b"garbage" * 1_000
+
+
+def test_events_that_are_gone_are_replaced_by_matches_without_a_number(node: NodeProcess, tmp_path: Path) -> None:
+    db = tmp_path / "wallet.db"
+    first = once(node.place, "--db", db, ADDRESS)[1]
+    with closing(sqlite3.connect(db)) as connection:
+        names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    assert "events" in names
+    gap = (
+        "from spvfilter.errors import EventGapError; from spvfilter.light import stream; "
+        "usual = stream.EventHub.earlier; calls = []\n"
+        "async def earlier(self, at):\n"
+        "    calls.append(at)\n"
+        "    if len(calls) == 1: raise EventGapError(at.sequence, at.sequence + 2)\n"
+        "    return await usual(self, at)\n"
+        "stream.EventHub.earlier = earlier\n"
+    )
+    _, events, _ = once(node.place, "--db", db, "--replay", code=gap + WITH_SIGINT)
+    dropped, *found, synced = events
+    assert (dropped["event"], dropped["first"], dropped["last"]) == ("dropped", 1, 1)
+    assert dropped["sequence"] >= first[-1]["sequence"]
+    assert [event["sequence"] for event in found] == [None, None]
+    assert values(found) == values(first)
+    assert synced["sequence"] >= dropped["sequence"]
 
 
 def test_payments_are_told_as_they_come_and_go() -> None:
@@ -174,8 +240,6 @@ def test_filters_kept_find_new_addresses_and_what_compact_filters_cannot_find_go
     db = tmp_path / "wallet.db"
     assert values(once(node.place, "--db", db, "--keep-filters", ADDRESS)[1]) == [(111, 70_000), (112, 1_234)]
     assert values(once(node.place, "--db", db, "--keep-filters", OTHER)[1]) == [
-        (111, 70_000),
-        (112, 1_234),
         (112, 50_000),
     ]
     (tmp_path / "list.txt").write_text(f"data:{'c0ffee' * 3}\n")
@@ -197,12 +261,13 @@ def test_a_signal_ends_it_cleanly_and_the_database_is_free(
         events_until(child, "synced")
         second = process(*argv)
         assert (second.returncode, second.stdout, second.stderr.count(b"\n")) == (2, b"", 1)
-        assert b"wallet.db: " in second.stderr
+        assert f"wallet.db: in use by process {child.pid} (".encode() in second.stderr
+        assert f" {ADDRESS}): stop it, ".encode() in second.stderr  # the end of the other process's command line
         child.send_signal(number)
         assert child.wait(timeout=20) == code
         assert child.stderr is not None
         assert child.stderr.read().decode() == f"spvfilter: {said}\n"
-    assert values(once(node.place, "--db", tmp_path / "wallet.db")[1]) == [(111, 70_000), (112, 1_234)]
+    assert values(once(node.place, "--db", tmp_path / "wallet.db", "--replay")[1]) == [(111, 70_000), (112, 1_234)]
 
 
 def test_a_signal_ends_the_wait_for_a_node() -> None:
@@ -214,13 +279,6 @@ def test_a_signal_ends_the_wait_for_a_node() -> None:
             assert child.wait(timeout=20) == 143
 
 
-def test_a_database_of_another_network_is_refused(node: NodeProcess, tmp_path: Path) -> None:
-    once(node.place, "--db", tmp_path / "wallet.db", ADDRESS)
-    ran = process("watch", "--network", "signet", "--connect", node.place, "--db", tmp_path / "wallet.db", "--once")
-    assert (ran.returncode, ran.stdout, ran.stderr.count(b"\n")) == (2, b"", 1)
-    assert ran.stderr.endswith(b"wallet.db: this wallet belongs to regtest, not to signet\n")
-
-
 def test_a_damaged_database_is_refused_and_rebuilt_when_asked(node: NodeProcess, tmp_path: Path) -> None:
     db = tmp_path / "wallet.db"
     once(node.place, "--db", db, ADDRESS)
@@ -230,7 +288,7 @@ def test_a_damaged_database_is_refused_and_rebuilt_when_asked(node: NodeProcess,
     code, events, errors = once(node.place, "--db", db, ADDRESS, "--rebuild")
     assert (code, values(events)) == (0, [(111, 70_000), (112, 1_234)])
     assert (
-        errors == f"spvfilter: {db} was rebuilt, headers and matches are fetched again; the old one is {db}.damaged\n"
+        errors == f"spvfilter: {db} was rebuilt, headers and matches are fetched again; the old file is {db}.damaged\n"
     )
     assert (tmp_path / "wallet.db.damaged").is_file()
 
@@ -255,10 +313,9 @@ def test_the_database_of_another_program_is_not_rebuilt(node: NodeProcess, tmp_p
 
 
 def test_what_a_filter_cannot_do_is_said_once_a_run(node: NodeProcess, tmp_path: Path) -> None:
-    for _ in range(2):  # the filter is made several times in the first run
-        code, events, errors = once(
-            node.place, ADDRESS, "--mode", "bip37", "--fp-rate", "1e-300", "--db", tmp_path / "wallet.db"
-        )
+    db = tmp_path / "wallet.db"
+    for more in ([], ["--replay"]):  # the filter is made several times in the first run
+        code, events, errors = once(node.place, ADDRESS, "--mode", "bip37", "--fp-rate", "1e-300", "--db", db, *more)
         assert (code, len(values(events)), errors.count("\n")) == (0, 2, 1)
         assert errors.startswith(
             "spvfilter: warning: 200 elements in the 36000 bytes and 50 functions that BIP-37 allows: "
@@ -389,5 +446,3 @@ def test_a_restart_goes_on_behind_the_last_line_and_a_replay_prints_all_again(tm
             assert [line for line in events_until(child, "synced") if line["event"] != "synced"] == told
             child.send_signal(signal.SIGTERM)
             child.wait(timeout=20)
-    refused = process(*argv, "--replay", "--once")
-    assert (refused.returncode, b"--replay is for a run that goes on" in refused.stderr) == (2, True)

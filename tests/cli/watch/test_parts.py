@@ -39,7 +39,7 @@ def test_the_mode_is_the_light_client_s_unless_one_is_named() -> None:
     ("argv", "said"),
     [
         (HERE, "nothing to watch for: give addresses, --watch FILE or a --db of an earlier run"),
-        ([ADDRESS], "no node to ask: give --connect HOST:PORT, or --discover"),
+        ([ADDRESS], "no node to connect to: give --connect HOST:PORT, or --discover"),
         (
             [ADDRESS, "--connect", ""],
             "argument --connect: expected HOST or HOST:PORT (1 to 65535), not these 0 characters",
@@ -48,7 +48,7 @@ def test_the_mode_is_the_light_client_s_unless_one_is_named() -> None:
             [ADDRESS, "--connect", "host:99999"],
             "argument --connect: expected HOST or HOST:PORT (1 to 65535), not these 10 characters",
         ),
-        ([ADDRESS, *HERE, "--mode", "bip73"], "argument --mode: invalid choice: 'bip73' (choose from "),
+        ([ADDRESS, *HERE, "--mode", "bip73"], "argument --mode: invalid choice: did you mean bip37?"),
         (
             [ADDRESS, "--connect", OTHER],
             "argument --connect: expected HOST or HOST:PORT (1 to 65535), not these 64 characters",
@@ -80,13 +80,21 @@ def test_the_mode_is_the_light_client_s_unless_one_is_named() -> None:
         ([ADDRESS, *HERE, "--mode", "fast"], "argument --mode: "),
         (
             [ADDRESS, *HERE, "--birthday", "yesterday"],
-            "argument --birthday: expected a day YYYY-MM-DD, not 'yesterday'",
+            "argument --birthday: expected a day YYYY-MM-DD (see",
+        ),
+        (
+            [ADDRESS, *HERE, "--birthday", "2130-01-31"],
+            "argument --birthday: 2130-01-31 is in the future: give the day on which the wallet was made",
+        ),
+        (
+            [ADDRESS, *HERE, "--birthday", "2020-13-01"],
+            "argument --birthday: expected a day YYYY-MM-DD, not 2020-13-01",
         ),
         (
             [ADDRESS, *HERE, "--birthday", "2020-01-01", "--from-height", "5"],
             "argument --from-height: not allowed with argument",
         ),
-        ([ADDRESS, *HERE, "--timeout", "0"], "argument --timeout: expected seconds up to 86400, not '0'"),
+        ([ADDRESS, *HERE, "--timeout", "0"], "argument --timeout: expected seconds up to 86400, not 0"),
         ([ADDRESS, *HERE, "--fp-rate", "1"], "argument --fp-rate: expected a number between 0 and 1"),
         ([ADDRESS, *HERE, "--network", "signet"], "an address of regtest, not of signet"),
         ([ADDRESS, *HERE, "--db", "/no/such/folder/wallet.db", "--network", "regtest"], "/no/such/folder/wallet.db: "),

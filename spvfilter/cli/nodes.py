@@ -1,0 +1,138 @@
+"""Options of commands that connect to full nodes (`watch`, `broadcast`), and messages about those nodes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from pathlib import Path
+
+from spvfilter.cli.arguments import seconds
+from spvfilter.cli.term.page import shorten
+from spvfilter.errors import ParameterError, StoreLockedError
+from spvfilter.light.events import Mode, PeerWarning
+from spvfilter.p2p.address import Address
+from spvfilter.p2p.proxy import Proxy
+from spvfilter.store.lock import SUFFIX
+
+_LONGEST_NAME = 25
+"""Characters of a host name without a dot (our choice). A longer one is probably an address or a key, and is not looked
+up: a resolver must not see it.
+"""
+_LONGEST_COMMAND = 200  # characters of another process's command line in a message
+_CREDENTIALS = re.compile(r"(?<=//)[^/@\s]*@")  # USER:PASSWORD@ in a URL
+
+
+def add_nodes(parser: argparse.ArgumentParser) -> None:
+    """Add --connect, --discover, --proxy and --mode."""
+    parser.add_argument(
+        "--connect",
+        metavar="HOST:PORT",
+        type=_peer,
+        action="append",
+        default=[],
+        help="a full node; without :PORT the network's default port; repeatable",
+    )
+    parser.add_argument(
+        "--discover",
+        action="store_true",
+        help=(
+            "find more nodes: ask DNS seeds, which learn that you use Bitcoin, and other nodes; --db keeps their"
+            " addresses"
+        ),
+    )
+    parser.add_argument(
+        "--proxy",
+        metavar="URL",
+        type=_proxy,
+        help="socks5://[USER:PASSWORD@]HOST:PORT, such as Tor's; it also resolves host names",
+    )
+    parser.add_argument(
+        "--mode",
+        choices=[str(mode) for mode in Mode],
+        default=Mode.AUTO,
+        help=(
+            "compact: nodes learn only which blocks are fetched; bip37: nodes get a filter that matches the wallet;"
+            " auto (default): compact if a node serves compact filters and they can find every watched entry, else"
+            " bip37"
+        ),
+    )
+
+
+def add_timeout(parser: argparse.ArgumentParser, default: float, help: str) -> None:
+    parser.add_argument("--timeout", metavar="SECONDS", type=seconds(), default=default, help=help)
+
+
+def check_nodes(args: argparse.Namespace) -> None:
+    """Raise ParameterError if no node is named or to be found."""
+    if not args.connect and not args.discover:
+        raise ParameterError("no node to connect to: give --connect HOST:PORT, or --discover")
+
+
+def _peer(text: str) -> str:
+    """Argument type: HOST or HOST:PORT. An error does not repeat the text, which may be a key."""
+    try:
+        host = Address.parse(text, 1).host
+    except ParameterError:
+        host = ""
+    if not host or (len(host) > _LONGEST_NAME and not {".", ":"} & set(host)):
+        raise argparse.ArgumentTypeError(f"expected HOST or HOST:PORT (1 to 65535), not these {len(text)} characters")
+    return text
+
+
+def _proxy(text: str) -> str:
+    """Argument type: the URL of a SOCKS5 proxy."""
+    try:
+        Proxy.parse(text)
+    except ParameterError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
+class PeerMessages:
+    """Turns warnings about peers into messages; a peer's repeated warning gives one message."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, str] = {}  # by address: the last warning, without its numbers
+
+    def connected(self, address: str) -> None:
+        """The peer is connected: its next warning is told even if it is the same as the last."""
+        self._last.pop(address, None)
+
+    def of(self, event: PeerWarning) -> str | None:
+        """The message for a warning; None if it repeats the last one of this peer."""
+        kind = re.sub(r"[0-9.]+", "#", event.cause)
+        if self._last.get(event.address) == kind:
+            return None
+        self._last[event.address] = kind
+        end = "banned for a day" if event.banned else "it will be retried"
+        return f"{event.address}: {event.cause}; {end}"
+
+
+def in_use(error: StoreLockedError, db: str, advice: str) -> StoreLockedError:
+    """The error of a database that another process holds, with that process's command line if the system tells it."""
+    process = _holder(db)
+    if process is None or process == os.getpid():
+        return error
+    command = _command_line(process)
+    named = f"process {process}{f' ({command})' if command else ''}"
+    return StoreLockedError(f"{db}: in use by {named}: {advice}")
+
+
+def _holder(db: str) -> int | None:
+    """The id of the process that holds a database, from the lock file beside it; None if it is unknown."""
+    try:
+        text = Path(os.path.realpath(db) + SUFFIX).read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def _command_line(process: int) -> str:
+    """The command line of a process without passwords; empty on systems without /proc."""
+    try:
+        raw = Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return ""
+    words = raw.decode("utf-8", "replace").replace("\0", " ").strip()
+    return shorten(_CREDENTIALS.sub("", words), _LONGEST_COMMAND)
