@@ -13,61 +13,80 @@ from importlib import import_module
 from spvfilter._version import __version__
 from spvfilter.cli.interrupts import never_lost
 from spvfilter.cli.term.page import complain
-from spvfilter.errors import ParameterError, SpvFilterError, SpvFilterWarning, WatchFileError
+from spvfilter.errors import SpvFilterError, SpvFilterWarning, WatchFileError
 
-OK, ERROR, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141  # a command may also end with 1: see HELP
+OK, ERROR, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141  # exit codes; HELP lists all
 
-HELP = """\
-usage: spvfilter COMMAND [ARGUMENT ...]
-       spvfilter COMMAND --help
-       spvfilter --version
-
-Which of these transactions concern my wallet?
-
-  filterload  make a BIP-37 filter of addresses, keys, data and outpoints
-  inspect     show what a filterload payload, a transaction or a block holds
-  scan        find a wallet's payments in blocks
-  watch       follow a wallet live through full nodes
-  wallet      show a wallet's balance, coins and history from its database
-  descriptor  show the checksum, type and addresses of a descriptor
-  privacy     show what a wallet's BIP-37 filter tells a peer
-  cfilter     compact filters in files: build, match, info, import, export
-  bloom       generic Bloom filters of lines: make, add, check, dedupe, merge
-  node        run a regtest full node to try a wallet against
-  demo        show all of this on a small chain
-
-Exit codes: 0 done (also when nothing was found), 1 done except for input that
-could not be read or used, 2 an error, 130 interrupted, 143 terminated.
-"""
-COMMANDS = {  # the module of each
+COMMANDS = {
     "filterload": "filterload",
     "inspect": "inspect.command",
     "scan": "scan.command",
     "watch": "watch.command",
     "wallet": "wallet",
+    "broadcast": "broadcast",
     "descriptor": "descriptor",
     "privacy": "privacy.command",
     "cfilter": "cfilter.command",
     "bloom": "bloom.command",
     "node": "node",
     "demo": "demo.command",
+    "completion": "completion",
+    "help": "help",
 }
+"""The module of each command, below spvfilter.cli."""
+SUMMARIES = {
+    "filterload": "make a BIP-37 filter of addresses, keys, data and outpoints",
+    "inspect": "show what a filterload payload, a transaction or a block holds",
+    "scan": "find a wallet's payments in blocks",
+    "watch": "follow a wallet live through full nodes",
+    "wallet": "show a wallet's balance, coins and history from its database",
+    "broadcast": "send a transaction to full nodes",
+    "descriptor": "show the checksum, type and addresses of a descriptor",
+    "privacy": "show what a wallet's BIP-37 filter tells a peer",
+    "cfilter": "compact filters in files: build, match, info, import, export",
+    "bloom": "generic Bloom filters of lines: create, add, check, dedupe, merge",
+    "node": "run a regtest full node to try a wallet against",
+    "demo": "show filters, matches and a reorganization on a small chain",
+    "completion": "print a script that completes commands in a shell",
+    "help": "show the help of a command",
+}
+"""What each command does, in one line."""
+_LINES = "\n".join(f"  {name:<10}  {summary}" for name, summary in SUMMARIES.items())
+HELP = f"""\
+usage: spvfilter COMMAND [ARGUMENT ...]
+       spvfilter help COMMAND, or spvfilter COMMAND --help
+       spvfilter -V, or spvfilter --version
+
+Which of these transactions concern my wallet?
+
+{_LINES}
+
+Rows are a table on a terminal and JSON lines elsewhere; --format chooses.
+
+Exit codes:
+  0    done, also if nothing was found
+  1    done, but some input could not be used, or no node accepted a transaction
+  2    an error
+  130  interrupted by Ctrl-C
+  141  the reader of standard output is gone (a closed pipe)
+  143  terminated by SIGTERM
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `spvfilter` with these arguments, by default those of the process, and return its exit code."""
     if sys.stderr is None:  # the shell closed it
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123  as long as the process
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123  it stays open until the process ends
     if sys.stdout is None:
         complain("standard output is closed")
         return ERROR
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # what the locale cannot write is escaped, as on standard error
+        # characters that the locale cannot write are escaped, as on standard error
         sys.stdout.reconfigure(errors="backslashreplace")
     code = _guarded(sys.argv[1:] if argv is None else list(argv))
     try:
         sys.stdout.flush()
-    except OSError:  # reported already; without this the interpreter's own flush at exit would fail again
+    except OSError:  # reported already; the interpreter's own flush at exit must not fail again
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
@@ -102,12 +121,10 @@ def _guarded(argv: list[str]) -> int:
 def _run(argv: list[str]) -> int:
     """Run the command that the first argument names with the other arguments."""
     match argv[:1]:
-        case []:
-            raise ParameterError(f"no command given: {', '.join(COMMANDS)} (see 'spvfilter --help')")
-        case ["-h" | "--help"]:
+        case [] | ["-h" | "--help"]:
             print(HELP, end="")
             return OK
-        case ["--version"]:
+        case ["-V" | "--version"]:
             from spvfilter.kernel import BACKEND
             from spvfilter.kernel.backend import advice
 
@@ -115,38 +132,21 @@ def _run(argv: list[str]) -> int:
             if said := advice():
                 print(said)
             return OK
-        case [command] if command in COMMANDS:
-            return _run_command(command, argv[1:])
-        case [other]:  # not shown when long: it may be a key
-            from difflib import get_close_matches
+    from spvfilter.cli.help import parser_of
 
-            shown = f" {other!r}" if len(other) <= 20 else ""
-            near = get_close_matches(other[:20], COMMANDS, 1, 0.75)
-            raise ParameterError(
-                f"unknown command{shown}: {f'did you mean {near[0]}?' if near else ', '.join(COMMANDS)} (see 'spvfilter"
-                " --help')"
-            )
-    raise AssertionError(argv)
-
-
-def _run_command(command: str, argv: list[str]) -> int:
-    from spvfilter.cli.arguments import Parser
-
-    module = import_module(f"spvfilter.cli.{COMMANDS[command]}")
-    parser = Parser(prog=f"spvfilter {command}")
-    module.configure(parser)
+    parser = parser_of(argv[0])
     try:
-        arguments = parser.parse(argv)
+        arguments = parser.parse(argv[1:])
     except SystemExit:  # --help, which argparse has printed
         return OK
-    return int(module.run(arguments))
+    return int(import_module(f"spvfilter.cli.{COMMANDS[argv[0]]}").run(arguments))
 
 
 class _Warnings:
-    """The warnings of one run. One that differs from an earlier one only in its numbers is not shown again."""
+    """Prints warnings on standard error. A warning that differs from an earlier one only in numbers is left out."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._told: set[str] = set()  # warnings without their numbers
 
     def show(
         self,

@@ -92,16 +92,25 @@ def test_it_runs_as_a_module() -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        ([], "no command given: filterload, inspect, scan, "),
-        (["frobnicate"], "unknown command 'frobnicate': filterload, inspect, scan, "),
+        (["frobnicate"], "unknown command: choose from filterload, inspect, scan, "),
         (["demo", "--nonsense"], "unknown option --nonsense (see 'spvfilter demo --help')"),
         (
             ["watch", "--conect", "127.0.0.1"],
             "unknown option --conect: did you mean --connect? (see 'spvfilter watch --help')",
         ),
-        (["wacth"], "unknown command 'wacth': did you mean watch? (see 'spvfilter --help')"),
+        (["wacth"], "unknown command: did you mean watch? (see 'spvfilter --help')"),
         (["demo", "extra"], "1 argument(s) too many"),
-        (["scan", "x", "--network", "mars"], "argument --network: unknown network 'mars'"),
+        (
+            ["scan", "x", "--network", "mars"],
+            "argument --network: unknown network: choose from mainnet, testnet3, testnet4, ",
+        ),
+        (["watch", "--network", "regtets"], "argument --network: unknown network: did you mean regtest? (see"),
+        (["scan", "x", "--format", "json"], "argument --format: invalid choice: did you mean jsonl? (see"),
+        (["wallet", "ballance"], "unknown action: did you mean balance? (see 'spvfilter wallet --help')"),
+        (["wallet", "--db", "w.db", "balance"], "the action comes before its options: choose from balance, coins, "),
+        (["help", "wacth"], "unknown command: did you mean watch?"),
+        (["help", "wallet", "ballance"], "unknown action: did you mean balance?"),
+        (["help", "demo", "balance"], "spvfilter demo has no actions"),
         (["filterload", "--tweak"], "argument --tweak: expected one argument"),
     ],
 )
@@ -288,7 +297,7 @@ def test_a_child_that_was_forked_and_goes_on_interrupts_nobody() -> None:
 def test_a_label_that_the_locale_cannot_write_is_escaped(block_file: Path, watch_file: Path) -> None:
     watch_file.write_text(watch_file.read_text().replace("P2TR", "Spar\u2011Büchse"), encoding="utf-8")
     ascii_only = environment(PYTHONIOENCODING="ascii")
-    argv = command("scan", block_file, "--watch", watch_file, "--network", "regtest")
+    argv = command("scan", block_file, "--watch", watch_file, "--network", "regtest", "--format", "table")
     child = subprocess.run(argv, capture_output=True, env=ascii_only, timeout=60)
     assert child.returncode == 0
     assert b"Spar\\u2011B\\xfcchse\n" in child.stdout

@@ -1,0 +1,252 @@
+"""`spvfilter broadcast`: send a transaction to full nodes and print whether one of them accepts it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from spvfilter.cli.arguments import add_format, add_network, format_of, network_of, read_hex_or_bytes
+from spvfilter.cli.interrupts import terminable
+from spvfilter.cli.nodes import PeerMessages, add_nodes, add_timeout, check_nodes, in_use
+from spvfilter.cli.term.page import Page, complain
+from spvfilter.cli.watch.command import sending
+from spvfilter.errors import (
+    FormatError,
+    ParameterError,
+    StoreLockedError,
+    TxConflictError,
+    TxRefusedError,
+    UselessPeerError,
+)
+from spvfilter.light.client import LightClient
+from spvfilter.light.events import (
+    Broadcast,
+    BroadcastProgress,
+    BroadcastStep,
+    Event,
+    FeeWarning,
+    Mode,
+    PeerChanged,
+    PeerWarning,
+)
+from spvfilter.p2p.address import Address
+from spvfilter.primitives import hash_to_hex
+from spvfilter.protocol import MAX_BLOCK_SIZE
+from spvfilter.transaction import Transaction
+from spvfilter.watch.watchlist import WatchList
+
+ACCEPTED, NOT_ACCEPTED = 0, 1  # exit codes
+_TIMEOUT_S = 150.0
+"""Default of --timeout: LightClient itself gives up after as long."""
+_PRIVATE_TIMEOUT_S = 300.0
+"""Default with --private: other nodes announce the transaction within two to four minutes."""
+_MAX_PEERS = 8  # LightClient's default
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "spvfilter broadcast TX --db FILE --connect HOST:PORT [OPTION ...]"
+    parser.description = (
+        "Send a signed transaction to full nodes and wait until one of them accepts it. The wallet's database then"
+        " counts the transaction, and every later `spvfilter watch --db FILE` sends it again until it is confirmed,"
+        " replaced or 336 hours old. Exit codes: 0 a node accepted it, 1 all nodes refused it or none confirmed that it"
+        " has it, 2 an error."
+    )
+    parser.add_argument("tx", metavar="TX", help="the transaction: hex digits, a file of hex or bytes, or - for input")
+    parser.add_argument("--db", metavar="FILE", required=True, help="the wallet's database, made by spvfilter watch")
+    add_nodes(parser)
+    add_network(parser, has_database=True)
+    parser.add_argument(
+        "--private",
+        action="store_true",
+        help=(
+            "send it to one node only, over a connection made for it, through --proxy if there is one. It is accepted"
+            " once another node announces it. Needs two nodes and, unless given, --mode compact"
+        ),
+    )
+    add_timeout(
+        parser,
+        0.0,
+        f"give up after this long without an answer; default {_TIMEOUT_S:g}, with --private {_PRIVATE_TIMEOUT_S:g}",
+    )
+    add_format(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    tx = _transaction(args.tx)
+    check_nodes(args)
+    hosts = {Address.parse(peer, 1).host for peer in args.connect}
+    if args.private and not args.discover and len(hosts) < 2:
+        raise ParameterError(
+            "--private needs a node on a second host, which confirms the first: give another --connect"
+        )
+    if not Path(args.db).is_file():
+        raise ParameterError(f"{args.db}: there is no such database: make one with spvfilter watch --db {args.db}")
+    # one host is left unconnected, so that the private connection can go there
+    most = len(hosts) - 1 if args.private and not args.discover else _MAX_PEERS
+    client = LightClient(
+        WatchList(network_of(args)),
+        peers=args.connect,
+        store=args.db,
+        mode=_mode(args),
+        proxy=args.proxy,
+        discover=args.discover,
+        max_peers=min(most, _MAX_PEERS),
+    )
+    return asyncio.run(terminable(_Sending(client, tx, Page(sys.stdout), args).run()))
+
+
+def _transaction(text: str) -> Transaction:
+    """The transaction in the argument TX. Raises ParameterError, SourceError, OSError."""
+    raw = read_hex_or_bytes(text, MAX_BLOCK_SIZE, "a transaction")
+    try:
+        return Transaction.parse(raw)
+    except FormatError as error:
+        raise ParameterError(f"TX is not a transaction: {error}") from None
+
+
+def _mode(args: argparse.Namespace) -> Mode:
+    """The mode that was asked for; with --private compact instead of auto, in which peers may get a filter."""
+    mode = Mode(args.mode)
+    return Mode.COMPACT if args.private and mode is Mode.AUTO else mode
+
+
+class _Sending:
+    """One transaction that is sent, and its output."""
+
+    def __init__(self, client: LightClient, tx: Transaction, page: Page, args: argparse.Namespace) -> None:
+        self._client = client
+        self._tx = tx
+        self._page = page
+        self._db: str = args.db
+        self._private: bool = args.private
+        self._timeout_s: float = args.timeout or (_PRIVATE_TIMEOUT_S if args.private else _TIMEOUT_S)
+        self._json = format_of(args, page) == "jsonl"
+        self._messages = PeerMessages()
+        self._peers: dict[BroadcastStep, dict[str, str]] = {step: {} for step in BroadcastStep}
+        """Peers by what they did with the transaction, each with the reason of a refusal or an empty text."""
+
+    async def run(self) -> int:
+        """Send the transaction, print what peers do with it and the result, and return the exit code."""
+        try:
+            async with self._client:
+                return await self._send()
+        except StoreLockedError as error:
+            raise in_use(error, self._db, "stop it, then send the transaction") from None
+
+    async def _send(self) -> int:
+        try:
+            async with asyncio.timeout(self._timeout_s) as timeout:
+                await self._until_accepted()
+        except TimeoutError:
+            if not timeout.expired():
+                raise
+            reason = f"no node has confirmed within {self._timeout_s:g} s that it has it"
+            if await self._client.transaction(self._tx.txid) is not None:
+                reason += "; the wallet counts it, and spvfilter watch --db sends it again"
+            return self._failed("unconfirmed", reason)
+        except UselessPeerError as error:
+            return self._failed("unconfirmed", str(error))
+        except TxRefusedError as error:
+            for peer, reason in error.refusals:
+                self._step(BroadcastStep.REFUSED, peer, reason)  # its event may not have been read yet
+            return self._failed("refused", str(error))
+        except TxConflictError as error:
+            return self._failed("conflicted", str(error))
+        return ACCEPTED
+
+    async def _until_accepted(self) -> None:
+        """Wait until a node accepts the transaction, and print the result.
+
+        Raises TxRefusedError, TxConflictError, UselessPeerError, and ParameterError for an impossible transaction.
+        """
+        sending = asyncio.ensure_future(self._client.broadcast(self._tx.raw, private=self._private))
+        events = self._client.events()
+        reading = asyncio.ensure_future(anext(events))
+        try:
+            while not self._is_accepted(sending):
+                if sending.done() and (height := await self._confirmed_at()) is not None:
+                    self._result("confirmed", height=height)
+                    return
+                waiting = {reading} if sending.done() else {reading, sending}
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                if reading.done():
+                    self._take(reading.result())
+                    reading = asyncio.ensure_future(anext(events))
+        finally:
+            for task in (sending, reading):
+                task.cancel()
+            await asyncio.gather(sending, reading, return_exceptions=True)
+        self._result("accepted")
+
+    def _is_accepted(self, sending: asyncio.Future[Broadcast]) -> bool:
+        """Whether a node has the transaction; with --private, a node that did not get it from this client."""
+        if not sending.done():
+            return False
+        known = sending.result()
+        for step, peers in ((BroadcastStep.SENT, known.sent), (BroadcastStep.ECHOED, known.echoed)):
+            for peer in peers:
+                self._step(step, peer)  # its event may not have been read yet
+        return bool(self._peers[BroadcastStep.ECHOED] or (self._peers[BroadcastStep.SENT] and not self._private))
+
+    async def _confirmed_at(self) -> int | None:
+        """The height of the block that has the transaction, or None."""
+        entry = await self._client.transaction(self._tx.txid)
+        return None if entry is None else entry.height
+
+    def _take(self, event: Event) -> None:
+        match event:
+            case BroadcastProgress(txid, peer, step, reason) if txid == self._tx.txid:
+                self._step(step, peer, reason)
+            case FeeWarning(txid, rate, floor) if txid == self._tx.txid:
+                complain(
+                    f"warning: fee rate {rate}, in satoshi per 1,000 vbytes, is below {floor.rate}, the least that half"
+                    f" of {floor.peers} node(s) relay"
+                )
+            case PeerChanged(address) if address is not None:
+                self._messages.connected(address)
+            case PeerWarning():
+                if (message := self._messages.of(event)) is not None:
+                    complain(message)
+            case _:
+                pass
+
+    def _step(self, step: BroadcastStep, peer: str, reason: str = "") -> None:
+        """Print what a peer did with the transaction, once."""
+        if peer in self._peers[step]:
+            return
+        self._peers[step][peer] = reason
+        if self._json:
+            self._line(sending(BroadcastProgress(self._tx.txid, peer, step, reason)))
+        else:
+            self._page.line(f"{_DONE[step]} {peer}{f': {reason}' if reason else ''}")
+
+    def _failed(self, status: str, reason: str) -> int:
+        """Print the result of a transaction that no node accepted, and return the exit code."""
+        self._result(status, reason=reason)
+        complain(f"not accepted: {reason}")
+        return NOT_ACCEPTED
+
+    def _result(self, status: str, **more: object) -> None:
+        """Print the last line, or table, about the transaction."""
+        txid = hash_to_hex(self._tx.txid)
+        if self._json:
+            sent, echoed, refused = (self._peers[step] for step in BroadcastStep)
+            refusals = [{"peer": peer, "reason": reason} for peer, reason in refused.items()]
+            peers = {"sent": list(sent), "echoed": list(echoed), "refused": refusals}
+            self._line({"event": "result", "txid": txid, "status": status, **peers, **more})
+            return
+        facts = [("txid", txid), ("status", status)]
+        facts += [(_DONE[step], ", ".join(peers)) for step, peers in self._peers.items() if peers]
+        facts += [(name, str(value)) for name, value in more.items() if name != "reason"]
+        self._page.line()
+        self._page.facts(facts)
+
+    def _line(self, fields: dict[str, object]) -> None:
+        self._page.line(json.dumps(fields, separators=(",", ":")))
+
+
+_DONE = {BroadcastStep.SENT: "sent to", BroadcastStep.ECHOED: "announced by", BroadcastStep.REFUSED: "refused by"}
+"""What a peer did with the transaction, in words."""

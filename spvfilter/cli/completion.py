@@ -1,0 +1,58 @@
+"""`spvfilter completion`: a script that completes commands and options in a shell."""
+
+from __future__ import annotations
+
+import argparse
+
+from spvfilter.cli import SUMMARIES
+from spvfilter.cli.arguments import Parser
+from spvfilter.cli.help import configure_command
+from spvfilter.errors import ParameterError
+from spvfilter.network import NETWORKS
+
+SHELLS = ("bash", "zsh", "tcsh")
+_FILES = ("FILE", "FILE.png", "PATH", "INPUT", "FILTER", "FILTERS", "BLOCKS", "RAW", "TX", "HEX|FILE|-")
+"""Names of values that are files."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "spvfilter completion SHELL"
+    parser.description = (
+        "Print a script that completes commands, options and file names in a shell (extra cli: shtab). For bash, put it"
+        ' into your ~/.bashrc: eval "$(spvfilter completion bash)". For zsh, write it to a file _spvfilter in a folder'
+        " of $fpath. For tcsh, write it to a file and source that in your ~/.tcshrc."
+    )
+    parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        import shtab
+    except ImportError:
+        raise ParameterError("completion needs shtab: pip install 'spvfilter[cli]'") from None
+    print(shtab.complete(whole_parser(shtab.FILE, shtab.DIRECTORY), args.shell))
+    return 0
+
+
+def whole_parser(file: object, directory: object) -> argparse.ArgumentParser:
+    """A parser of the whole command line; values that are files or directories get these completions."""
+    parser = Parser(prog="spvfilter", description="Which of these transactions concern my wallet?")
+    parser.add_argument("-V", "--version", action="store_true", help="print the version")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    for name, summary in SUMMARIES.items():
+        made = commands.add_parser(name, help=summary)
+        configure_command(name, made)
+        for each in (made, *made.actions().values()):
+            _add_completions(each, file, directory)
+    return parser
+
+
+def _add_completions(parser: argparse.ArgumentParser, file: object, directory: object) -> None:
+    """Let shtab complete the names of networks, files and directories."""
+    for action in parser._actions:
+        if action.dest == "network":
+            action.choices = [network.name for network in NETWORKS]
+        elif action.metavar in _FILES:
+            action.complete = file  # type: ignore[attr-defined]  # shtab reads it
+        elif action.metavar == "DIR":
+            action.complete = directory  # type: ignore[attr-defined]

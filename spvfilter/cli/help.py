@@ -1,0 +1,45 @@
+"""`spvfilter help`: the help of a command."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+
+from spvfilter.cli import COMMANDS, HELP
+from spvfilter.cli.arguments import Parser, one_of
+from spvfilter.errors import ParameterError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "spvfilter help [COMMAND [ACTION]]"
+    parser.description = "Show all commands, or the help of one command or of one of its actions."
+    parser.add_argument("words", metavar="COMMAND", nargs="*", help="a command, such as scan, or wallet balance")
+
+
+def run(args: argparse.Namespace) -> int:
+    if not args.words:
+        print(HELP, end="")
+        return 0
+    command, *actions = args.words
+    parser = parser_of(command)
+    for action in actions:
+        known = parser.actions()
+        if action not in known:
+            raise ParameterError(f"unknown action{one_of(action, known)}" if known else f"{parser.prog} has no actions")
+        parser = known[action]
+    parser.print_help()
+    return 0
+
+
+def parser_of(command: str) -> Parser:
+    """The parser of a command. Raises ParameterError for an unknown command, without repeating it."""
+    if command not in COMMANDS:
+        raise ParameterError(f"unknown command{one_of(command, COMMANDS)} (see 'spvfilter --help')")
+    parser = Parser(prog=f"spvfilter {command}")
+    configure_command(command, parser)
+    return parser
+
+
+def configure_command(command: str, parser: Parser) -> None:
+    """Add the arguments and the help texts of a command."""
+    import_module(f"spvfilter.cli.{COMMANDS[command]}").configure(parser)

@@ -1,0 +1,240 @@
+"""`broadcast`: what nodes do with a transaction, the result, and the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spvfilter.address import address_to_script
+from spvfilter.network import REGTEST
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.server import Node
+from spvfilter.primitives import TxOut as PaidOut
+from spvfilter.transaction import Transaction
+from support.build import TxIn, TxOut, p2wpkh, tx, txid
+from support.nodeprocess import ADDRESS, NodeProcess, events_until, node_process, running
+from support.processes import process
+
+ELSEWHERE = p2wpkh(b"\xee" * 20)
+QUICK = (
+    "import sys, spvfilter.light.engine.outcomes as o; o.KEEP_S = 1.5; from spvfilter.cli import main; sys.exit(main())"
+)
+WIF = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn"  # of the private key 1
+
+
+def spend(found: dict[str, Any], value: int = 60_000) -> bytes:
+    """A transaction that spends a match of `watch`; the node does not check signatures."""
+    of, index = found["outpoint"].split(":")
+    return tx([TxIn(bytes.fromhex(of)[::-1], int(index))], [TxOut(value, ELSEWHERE)])
+
+
+def shown(raw: bytes) -> str:
+    return txid(raw)[::-1].hex()
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[NodeProcess]:
+    with node_process("--blocks", 110) as made:
+        yield made
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "wallet.db"
+
+
+def paid(node: NodeProcess, db: Path) -> dict[str, Any]:
+    """Pay the wallet in a block, and let `watch` find the payment."""
+    node.do(f"pay {ADDRESS} 70000", "mine")
+    ran = process("watch", "--network", "regtest", "--connect", node.place, "--once", "--db", db, ADDRESS)
+    *_, found, _ = map(json.loads, ran.stdout.splitlines())
+    return dict(found)
+
+
+def send(node: NodeProcess, db: Path, what: object, *argv: object, **how: Any) -> tuple[int, list[dict[str, Any]], str]:
+    """Exit code, JSON lines and standard error."""
+    ran = process("broadcast", what, "--db", db, "--connect", node.place, *argv, **how)
+    return ran.returncode, [json.loads(line) for line in ran.stdout.splitlines()], ran.stderr.decode()
+
+
+def test_an_accepted_transaction_is_in_the_mempool_and_in_the_wallet(node: NodeProcess, db: Path) -> None:
+    raw = spend(paid(node, db))
+    code, (sent, result), errors = send(node, db, raw.hex())
+    assert (code, errors) == (0, "")
+    assert sent == {"event": "sent", "txid": shown(raw), "peer": node.place}
+    lists = {"sent": [node.place], "echoed": [], "refused": []}
+    assert result == {"event": "result", "txid": shown(raw), "status": "accepted", **lists}
+    assert node.do() == [f"mempool {shown(raw)}"]
+    entry = json.loads(process("wallet", "tx", shown(raw), "--db", db).stdout)
+    assert (entry["status"], entry["own"], entry["net"]) == ("pending", True, -70_000)
+
+
+def test_a_transaction_may_come_from_a_file_and_from_standard_input(
+    node: NodeProcess, db: Path, tmp_path: Path
+) -> None:
+    raw = spend(paid(node, db), 50_000)
+    (tmp_path / "tx.raw").write_bytes(raw)
+    ran = process("broadcast", tmp_path / "tx.raw", "--db", db, "--connect", node.place, "--format", "table")
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert ran.stdout.decode().splitlines() == [
+        f"sent to {node.place}",
+        "",
+        f"txid     {shown(raw)}",
+        "status   accepted",
+        f"sent to  {node.place}",
+    ]
+    code, events, _ = send(node, db, "-", stdin=raw.hex().encode())
+    assert (code, events[-1]["status"], events[-1]["echoed"]) == (0, "accepted", [node.place])  # it has it already
+    node.do("mine")
+    process("watch", "--connect", node.place, "--once", "--db", db)
+    code, (result,), _ = send(node, db, raw.hex())
+    assert (code, result["status"]) == (0, "confirmed")
+    assert result["height"] == json.loads(process("wallet", "tx", shown(raw), "--db", db).stdout)["height"]
+
+
+def test_a_refused_transaction_is_exit_code_1_with_the_reason(node: NodeProcess, db: Path) -> None:
+    paid(node, db)
+    raw = tx([TxIn(b"\x01" * 32, 0)], [TxOut(60_000, ELSEWHERE)])  # spends an output that does not exist
+    code, (sent, refused, result), errors = send(node, db, raw.hex(), code=QUICK)
+    assert (code, sent["event"], refused["event"], result["status"]) == (1, "sent", "refused", "refused")
+    assert result["refused"] == [{"peer": node.place, "reason": refused["reason"]}] != []
+    assert errors == f"spvfilter: not accepted: {result['reason']}\n"
+    assert node.place in result["reason"]
+
+
+def test_a_transaction_that_conflicts_with_a_block_is_exit_code_1(node: NodeProcess, db: Path) -> None:
+    found = paid(node, db)
+    assert send(node, db, spend(found).hex())[0] == 0
+    node.do("mine")
+    process("watch", "--connect", node.place, "--once", "--db", db)
+    code, (result,), errors = send(node, db, spend(found, 40_000).hex())
+    assert (code, result["status"]) == (1, "conflicted")
+    assert errors == f"spvfilter: not accepted: {result['reason']}\n"
+    assert shown(spend(found)) in errors
+
+
+def test_without_an_answer_it_gives_up_after_the_timeout(node: NodeProcess, db: Path) -> None:
+    raw = spend(paid(node, db))
+    ran = process("broadcast", raw.hex(), "--db", db, "--connect", "127.0.0.1:1", "--timeout", 0.5)
+    (result,) = map(json.loads, ran.stdout.splitlines())
+    assert (ran.returncode, result["status"], result["sent"]) == (1, "unconfirmed", [])
+    assert ran.stderr.decode().splitlines() == [
+        "spvfilter: 127.0.0.1:1: connection refused; it will be retried",
+        "spvfilter: not accepted: no node has confirmed within 0.5 s that it has it",
+    ]
+
+
+def test_a_database_in_use_is_exit_code_2_and_names_the_process(node: NodeProcess, db: Path) -> None:
+    raw = spend(paid(node, db))
+    with running("watch", "--connect", node.place, "--db", db) as child:
+        events_until(child, "synced")
+        ran = process("broadcast", raw.hex(), "--db", db, "--connect", node.place)
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    said = ran.stderr.decode()
+    assert said.startswith(f"spvfilter: {db}: in use by process {child.pid}")
+    assert said.endswith("stop it, then send the transaction\n")
+    assert f"{db}): stop it" in said or not Path("/proc/self/cmdline").exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["00", "--connect", "h:1"], "TX is not a transaction: version at byte 0: truncated"),
+        (["zz", "--connect", "h:1"], "the argument, 2 characters, is neither an existing file nor hex digits"),
+        ([WIF, "--connect", "h:1"], "the argument, 52 characters, is neither an existing file nor hex digits"),
+        (["TX"], "no node to connect to: give --connect HOST:PORT, or --discover"),
+        (["TX", "--connect", "h:1", "--private"], "--private needs a node on a second host, which confirms the first"),
+        (["TX", "--connect", "h:1"], "w.db: there is no such database: make one with spvfilter watch --db w.db"),
+        (["TX", "--connect", "h:1", "--timeout", "0"], "argument --timeout: expected seconds up to 86400, not 0"),
+    ],
+)
+def test_arguments_that_cannot_be_met_are_one_line_and_exit_code_2(
+    run: Any, argv: Sequence[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    raw = tx([TxIn(b"\x01" * 32, 0)], [TxOut(60_000, ELSEWHERE)]).hex()
+    ran = run("broadcast", *[raw if word == "TX" else word for word in argv], "--db", "w.db")
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    assert said in ran.err
+    assert WIF not in ran.err
+
+
+class _Relaying:
+    """Passes each transaction of one chain's mempool to another chain's, as linked nodes do."""
+
+    def __init__(self, other: Regtest) -> None:
+        self._other = other
+
+    def on_tip(self, change: object) -> None:
+        """Blocks are not passed on."""
+
+    def on_tx(self, tx: Transaction) -> None:
+        with suppress(Exception):  # the other node has it already
+            self._other.submit_tx(tx.raw)
+
+
+@contextmanager
+def linked_nodes() -> Iterator[tuple[Regtest, list[str]]]:
+    """Two nodes with the same chain that pass transactions to each other, in a thread."""
+    first, second = Regtest(), Regtest()
+    first.mine(110)
+    first.pay(PaidOut(70_000, address_to_script(ADDRESS, REGTEST)))
+    first.mine()
+    for block in first.chain.active[1:]:
+        second.submit_block(block.raw)
+    ready, places, loop = threading.Event(), list[str](), asyncio.new_event_loop()
+
+    async def serve() -> None:
+        async with Node(first) as one, Node(second, "127.0.0.2") as two:
+            first.listeners.append(_Relaying(second))
+            second.listeners.append(_Relaying(first))
+            places.extend(f"{node.host}:{node.port}" for node in (one, two))
+            ready.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(task := loop.create_task(serve()),))
+    thread.start()
+    try:
+        assert ready.wait(20)
+        yield first, places
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+        loop.close()
+
+
+def test_a_private_transaction_is_accepted_once_another_node_announces_it(run: Any, db: Path) -> None:
+    with linked_nodes() as (chain, places):
+        both = [word for place in places for word in ("--connect", place)]
+        watched = run("watch", "--network", "regtest", *both, "--once", "--mode", "compact", "--db", db, ADDRESS)
+        raw = spend(json.loads(watched.out.splitlines()[0]))
+        ran = run("broadcast", raw.hex(), "--db", db, *both, "--private", "--timeout", 60)
+        assert (ran.code, ran.err) == (0, "")
+        result = json.loads(ran.out.splitlines()[-1])
+        assert (result["status"], len(result["sent"]), len(result["echoed"])) == ("accepted", 1, 1)
+        assert {*result["sent"], *result["echoed"]} == set(places)
+        assert chain.find_tx(txid(raw)) is not None
+
+
+def test_a_private_transaction_that_no_other_node_announces_is_exit_code_1(
+    run: Any, node: NodeProcess, db: Path
+) -> None:
+    with node_process(
+        "--blocks", 110, "--host", "127.0.0.2"
+    ) as alone:  # it has another chain, and is not linked to the first node
+        found = paid(node, db)
+        both = ("--connect", node.place, "--connect", f"127.0.0.2:{alone.port}")
+        ran = run("broadcast", spend(found, 30_000).hex(), "--db", db, *both, "--private", "--timeout", 3)
+    assert (ran.code, json.loads(ran.out.splitlines()[-1])["status"]) == (1, "unconfirmed")
+    assert ran.err.splitlines()[-1] == (
+        "spvfilter: not accepted: no node has confirmed within 3 s that it has it; the wallet counts it, and spvfilter"
+        " watch --db sends it again"
+    )
