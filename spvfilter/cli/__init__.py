@@ -12,7 +12,8 @@ from importlib import import_module
 
 from spvfilter._version import __version__
 from spvfilter.cli.interrupts import never_lost
-from spvfilter.cli.term.page import complain
+from spvfilter.cli.secrets import Secrets
+from spvfilter.cli.term.page import complain, hiding
 from spvfilter.errors import SpvFilterError, SpvFilterWarning, WatchFileError
 
 OK, ERROR, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141  # exit codes; HELP lists all
@@ -83,7 +84,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # characters that the locale cannot write are escaped, as on standard error
         sys.stdout.reconfigure(errors="backslashreplace")
-    code = _guarded(sys.argv[1:] if argv is None else list(argv))
+    given = sys.argv[1:] if argv is None else list(argv)
+    with hiding(Secrets(given).hide):
+        code = _guarded(given)
     try:
         sys.stdout.flush()
     except OSError:  # reported already; the interpreter's own flush at exit must not fail again
@@ -129,8 +132,8 @@ def _run(argv: list[str]) -> int:
             from spvfilter.kernel.backend import advice
 
             print(f"spvfilter {__version__} (kernel: {BACKEND})")
-            if said := advice():
-                print(said)
+            if (text := advice()) is not None:
+                print(text)
             return OK
     from spvfilter.cli.help import parser_of
 

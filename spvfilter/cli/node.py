@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
 
 from spvfilter.address import address_to_script, script_to_address
-from spvfilter.cli.arguments import standard_input, whole
+from spvfilter.cli.arguments import seconds, standard_input, whole
 from spvfilter.cli.term.matches import bitcoin
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.errors import ParameterError, SpvFilterError
@@ -62,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="blocks to mine at the start, default %(default)s",
     )
     parser.add_argument(
-        "--interval", metavar="SECONDS", type=_seconds, help="mine a block every SECONDS; default: only on command"
+        "--interval", metavar="SECONDS", type=seconds(0.01), help="mine a block every SECONDS; default: only on command"
     )
     parser.add_argument(
         "--pay",
@@ -90,16 +90,6 @@ def _indented(text: str) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines())
 
 
-def _seconds(text: str) -> float:
-    try:
-        value = float(text[:40])
-    except ValueError:
-        value = 0.0
-    if not 0.01 <= value <= 86_400:
-        raise argparse.ArgumentTypeError(f"expected seconds from 0.01 to 86400, not {text[:40]!r}")
-    return value
-
-
 async def _serve(args: argparse.Namespace, payments: Sequence[TxOut], page: Page) -> None:
     """Run the node until a signal, `quit` or an error."""
     stopped = asyncio.Event()
@@ -114,6 +104,8 @@ async def _serve(args: argparse.Namespace, payments: Sequence[TxOut], page: Page
     async with AsyncExitStack() as stack:
         try:
             await stack.enter_async_context(node)
+        except UnicodeError:
+            raise ParameterError("--host is not a host name or an address") from None
         except OSError as error:
             why = (error.strerror or str(error)).rpartition(": ")[2]
             why = why.removeprefix(f"[errno {error.errno}] ")  # which asyncio says from 3.13 on

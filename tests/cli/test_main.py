@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,9 @@ import pytest
 
 from spvfilter import __version__
 from spvfilter.cli import COMMANDS
+from spvfilter.cli.arguments import Parser
+from spvfilter.cli.help import parser_of
+from spvfilter.errors import ParameterError
 from spvfilter.kernel import BACKEND
 from support.processes import (
     WITH_SIGINT,
@@ -27,6 +33,7 @@ SEED = "abandon " * 11 + "about"
 ACTIONS = {
     "bloom": ("create", "add", "remove", "check", "dedupe", "info", "merge", "dump", "load", "size"),
     "cfilter": ("build", "match", "info", "import", "export"),
+    "wallet": ("balance", "coins", "history", "tx", "address", "keychains"),
 }
 
 
@@ -79,6 +86,7 @@ def test_an_option_that_an_action_does_not_have_is_refused_wherever_it_stands(ru
 
 def test_the_version_names_the_kernel(run: Any) -> None:
     ran = run("--version")
+    assert ran == run("-V")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines()[0] == f"spvfilter {__version__} (kernel: {BACKEND})"
 
@@ -140,12 +148,161 @@ def test_a_usage_error_is_one_line_and_exit_code_2(run: Any, argv: list[str], sa
         ["bloom", WIF],
         ["cfilter", WIF],
         ["cfilter", SEED],
+        SEED.split(),
+        ["help", *SEED.split()],
+        ["wallet", *SEED.split()],
+        ["scan", *SEED.split(), "--address", "1BoatSLRHtKNngkdXEeobR76b53LETtpyT"],
+        ["filterload", *SEED.split()],
+        ["filterload", f"wpkh({WIF})"],
+        ["wallet", "balance", "--db", WIF],
     ],
 )
 def test_what_may_be_a_secret_is_never_repeated(run: Any, argv: list[str]) -> None:
     ran = run(*argv)
     assert ran.code == 2
     assert not any(secret in ran.out + ran.err for secret in (WIF, WIF[:12], "abandon", "about", "1111"))
+
+
+WORDS = [
+    "zebra",
+    "yellow",
+    "wagon",
+    "vacuum",
+    "umbrella",
+    "tackle",
+    "sadness",
+    "raccoon",
+    "quantum",
+    "padlock",
+    "oblige",
+    "nasty",
+]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        (name, *action)
+        for name in COMMANDS
+        for action in [(), *((each,) for each in parser_of(name).actions())]
+        if name != "demo"
+    ],
+    ids=" ".join,
+)
+def test_no_position_of_the_command_line_repeats_a_secret(
+    run: Any, path: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", None)
+    parser = parser_of(path[0])
+    if len(path) > 1:
+        parser = parser.actions()[path[1]]
+    options = [names[-1] for names in (action.option_strings for action in parser._actions) if names]
+    for secret in ([WIF], WORDS, [" ".join(WORDS)]):
+        first, *rest = secret
+        for argv in (
+            secret,
+            *([option, *secret] for option in options),
+            *([f"{each}={first}", *rest] for each in options),
+        ):
+            if "--help" in argv:
+                continue
+            ran = run(*path, *argv)
+            assert ran.code == 2, argv
+            assert all(line.startswith("spvfilter: ") for line in ran.err.splitlines()), argv
+            assert not re.search(rf"{WIF[:10]}|\b({'|'.join(WORDS)})\b", ran.err), argv
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["-key"], "ambiguous option"),
+        (["--flag=abandon"], "argument --flag: ignored explicit argument"),
+        (["-habandon"], "argument -h/--help: ignored explicit argument"),
+        (["--number", "abandon"], "argument --number: invalid int value"),
+        (["--choice", "abandon"], "argument --choice: invalid choice: choose from one, two"),
+        (["--choice", "onee"], "argument --choice: invalid choice: did you mean one?"),
+        ([f"--{WIF}"], "unknown option"),
+        ([f"-{WIF}"], "unknown option"),
+        (["--secret=abandon"], "unknown option --secret"),
+        (["abandon", "abandon"], "2 argument(s) too many"),
+    ],
+)
+def test_errors_of_the_parser_leave_arguments_out(argv: list[str], said: str) -> None:
+    parser = Parser(prog="spvfilter try")
+    parser.add_argument("-keyA")
+    parser.add_argument("-keyB")
+    parser.add_argument("--flag", action="store_true")
+    parser.add_argument("--number", type=int)
+    parser.add_argument("--choice", choices=["one", "two"])
+    with pytest.raises(ParameterError) as raised:
+        parser.parse(argv)
+    assert str(raised.value) == f"{said} (see 'spvfilter try --help')"
+
+
+def test_a_long_number_that_is_wrong_is_not_repeated_either(run: Any) -> None:
+    assert "5" * 21 not in run("scan", "x", "--jobs", "5" * 21).err
+
+
+@pytest.mark.parametrize("argv", [[], ["help"], ["--help"], ["-h"]])
+def test_help_lists_commands_and_exit_codes(run: Any, argv: list[str]) -> None:
+    ran = run(*argv)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith("usage: spvfilter COMMAND ")
+    assert [line.split()[0] for line in ran.out.splitlines() if line[:2] == "  " and line[2].islower()] == list(
+        COMMANDS
+    )
+    assert [line.split()[0] for line in ran.out.splitlines() if line[2:3].isdigit()] == [
+        "0",
+        "1",
+        "2",
+        "130",
+        "141",
+        "143",
+    ]
+    assert max(map(len, ran.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("words", [["scan"], ["wallet"], ["wallet", "balance"], ["cfilter", "import"], ["help"]])
+def test_help_of_a_command_is_that_of_its_option(run: Any, words: list[str]) -> None:
+    assert run("help", *words) == run(*words, "--help")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion_knows_commands_actions_options_and_choices(run: Any, shell: str) -> None:
+    ran = run("completion", shell)
+    assert (ran.code, ran.err) == (0, "")
+    options = ("--keep-filters", "regtest", "jsonl") if shell != "tcsh" else ()  # shtab completes only commands there
+    for word in ("broadcast", "keychains", *options):
+        assert word in ran.out
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("spvfilter wa", {"watch", "wallet"}),
+        ("spvfilter wallet b", {"balance"}),
+        ("spvfilter watch --network reg", {"regtest"}),
+        ("spvfilter scan --fo", {"--follow", "--format"}),
+    ],
+)
+def test_bash_completes_what_is_typed(run: Any, tmp_path: Path, typed: str, expected: set[str]) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("needs bash")
+    (tmp_path / "completion").write_text(run("completion", "bash").out)
+    words = typed.split()
+    script = (
+        f"source {tmp_path}/completion; COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; COMP_LINE='{typed}'; "
+        f"COMP_POINT={len(typed)}; _shtab_spvfilter spvfilter {words[-1]} {words[-2]}; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    )
+    done = subprocess.run([bash, "-c", script], capture_output=True, text=True, check=True)
+    assert {word.strip() for word in done.stdout.splitlines()} == expected
+
+
+def test_completion_without_shtab_names_the_extra(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert run("completion", "bash") == (2, "", "spvfilter: completion needs shtab: pip install 'spvfilter[cli]'\n")
 
 
 def test_an_error_with_control_characters_is_escaped(run: Any, tmp_path: Path) -> None:

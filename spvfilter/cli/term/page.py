@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Literal, TextIO
 
 if TYPE_CHECKING:
@@ -20,9 +22,27 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
+_hide: ContextVar[Callable[[str], str]] = ContextVar("hide", default=lambda message: message)
+
+
+@contextmanager
+def hiding(hide: Callable[[str], str]) -> Iterator[None]:
+    """Context manager: every message passes through `hide`, which removes secrets."""
+    token = _hide.set(hide)
+    try:
+        yield
+    finally:
+        _hide.reset(token)
+
+
+def said(message: str) -> str:
+    """A message as it is printed: it names the program, and is escaped."""
+    return f"spvfilter: {printable(_hide.get()(message))}"
+
+
 def complain(message: str) -> None:
     """Print one line on standard error."""
-    print(f"spvfilter: {printable(message)}", file=sys.stderr)
+    print(said(message), file=sys.stderr)
 
 
 def shorten(text: str, width: int) -> str:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spvfilter.cli.term.balances import Balances
-from spvfilter.cli.term.page import complain, printable, rich_console, shorten
+from spvfilter.cli.term.page import complain, printable, rich_console, said, shorten
 from spvfilter.cli.term.progress import clock
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class RichStatus(Status):
 
     def complain(self, message: str) -> None:
         if sys.stderr.isatty():
-            self.live.console.print(f"spvfilter: {printable(message)}", style="yellow", soft_wrap=True)
+            self.live.console.print(said(message), style="yellow", soft_wrap=True)
         else:
             complain(message)
 
