@@ -1,4 +1,4 @@
-"""The command line: the table of commands, error messages and exit codes."""
+"""The command line: it runs a command, prints errors and warnings, and returns exit codes."""
 
 from __future__ import annotations
 
@@ -11,67 +11,12 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from spvfilter._version import __version__
-from spvfilter.cli.interrupts import never_lost
-from spvfilter.cli.secrets import Secrets
+from spvfilter.cli.commands import COMMANDS, HELP
 from spvfilter.cli.term.page import complain, hiding
 from spvfilter.errors import SpvFilterError, SpvFilterWarning, WatchFileError
 
 OK, ERROR, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141  # exit codes; HELP lists all
-
-COMMANDS = {
-    "filterload": "filterload",
-    "inspect": "inspect.command",
-    "scan": "scan.command",
-    "watch": "watch.command",
-    "wallet": "wallet",
-    "broadcast": "broadcast",
-    "descriptor": "descriptor",
-    "privacy": "privacy.command",
-    "cfilter": "cfilter.command",
-    "bloom": "bloom.command",
-    "node": "node",
-    "demo": "demo.command",
-    "completion": "completion",
-    "help": "help",
-}
-"""The module of each command, below spvfilter.cli."""
-SUMMARIES = {
-    "filterload": "make a BIP-37 filter of addresses, keys, data and outpoints",
-    "inspect": "show what a filterload payload, a transaction or a block holds",
-    "scan": "find a wallet's payments in blocks",
-    "watch": "follow a wallet live through full nodes",
-    "wallet": "show a wallet's balance, coins and history from its database",
-    "broadcast": "send a transaction to full nodes",
-    "descriptor": "show the checksum, type and addresses of a descriptor",
-    "privacy": "show what a wallet's BIP-37 filter tells a peer",
-    "cfilter": "compact filters in files: build, match, info, import, export",
-    "bloom": "generic Bloom filters of lines: create, add, check, dedupe, merge",
-    "node": "run a regtest full node to try a wallet against",
-    "demo": "show filters, matches and a reorganization on a small chain",
-    "completion": "print a script that completes commands in a shell",
-    "help": "show the help of a command",
-}
-"""What each command does, in one line."""
-_LINES = "\n".join(f"  {name:<10}  {summary}" for name, summary in SUMMARIES.items())
-HELP = f"""\
-usage: spvfilter COMMAND [ARGUMENT ...]
-       spvfilter help COMMAND, or spvfilter COMMAND --help
-       spvfilter -V, or spvfilter --version
-
-Which of these transactions concern my wallet?
-
-{_LINES}
-
-Rows are a table on a terminal and JSON lines elsewhere; --format chooses.
-
-Exit codes:
-  0    done, also if nothing was found
-  1    done, but some input could not be used, or no node accepted a transaction
-  2    an error
-  130  interrupted by Ctrl-C
-  141  the reader of standard output is gone (a closed pipe)
-  143  terminated by SIGTERM
-"""
+__all__ = ["COMMANDS", "main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -84,6 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # characters that the locale cannot write are escaped, as on standard error
         sys.stdout.reconfigure(errors="backslashreplace")
+    from spvfilter.cli.secrets import Secrets
+
     given = sys.argv[1:] if argv is None else list(argv)
     with hiding(Secrets(given).hide):
         code = _guarded(given)
@@ -97,6 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _guarded(argv: list[str]) -> int:
+    """Run a command, print its error, if any, in one line, and return the exit code."""
+    from spvfilter.cli.interrupts import never_lost
+
     try:
         with never_lost():
             with warnings.catch_warnings():

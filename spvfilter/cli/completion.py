@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from spvfilter.cli import SUMMARIES
 from spvfilter.cli.arguments import Parser
+from spvfilter.cli.commands import SUMMARIES
 from spvfilter.cli.help import configure_command
 from spvfilter.errors import ParameterError
 from spvfilter.network import NETWORKS

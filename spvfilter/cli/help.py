@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from importlib import import_module
 
-from spvfilter.cli import COMMANDS, HELP
 from spvfilter.cli.arguments import Parser, one_of
+from spvfilter.cli.commands import COMMANDS, HELP
 from spvfilter.errors import ParameterError
 
 

@@ -163,20 +163,7 @@ def test_what_may_be_a_secret_is_never_repeated(run: Any, argv: list[str]) -> No
     assert not any(secret in ran.out + ran.err for secret in (WIF, WIF[:12], "abandon", "about", "1111"))
 
 
-WORDS = [
-    "zebra",
-    "yellow",
-    "wagon",
-    "vacuum",
-    "umbrella",
-    "tackle",
-    "sadness",
-    "raccoon",
-    "quantum",
-    "padlock",
-    "oblige",
-    "nasty",
-]
+WORDS = "zebra yellow wagon vacuum umbrella tackle sadness raccoon quantum padlock oblige nasty".split()  # noqa: SIM905
 
 
 @pytest.mark.parametrize(
@@ -294,7 +281,8 @@ def test_bash_completes_what_is_typed(run: Any, tmp_path: Path, typed: str, expe
     words = typed.split()
     script = (
         f"source {tmp_path}/completion; COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; COMP_LINE='{typed}'; "
-        f"COMP_POINT={len(typed)}; _shtab_spvfilter spvfilter {words[-1]} {words[-2]}; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        f"COMP_POINT={len(typed)}; _shtab_spvfilter spvfilter {words[-1]} {words[-2]}; "
+        "printf '%s\\n' \"${COMPREPLY[@]}\""
     )
     done = subprocess.run([bash, "-c", script], capture_output=True, text=True, check=True)
     assert {word.strip() for word in done.stdout.splitlines()} == expected

@@ -1,0 +1,58 @@
+"""The table of commands, and the help that `spvfilter --help` prints."""
+
+from __future__ import annotations
+
+COMMANDS = {
+    "filterload": "filterload",
+    "inspect": "inspect.command",
+    "scan": "scan.command",
+    "watch": "watch.command",
+    "wallet": "wallet",
+    "broadcast": "broadcast",
+    "descriptor": "descriptor",
+    "privacy": "privacy.command",
+    "cfilter": "cfilter.command",
+    "bloom": "bloom.command",
+    "node": "node",
+    "demo": "demo.command",
+    "completion": "completion",
+    "help": "help",
+}
+"""The module of each command, below spvfilter.cli."""
+SUMMARIES = {
+    "filterload": "make a BIP-37 filter of addresses, keys, data and outpoints",
+    "inspect": "show what a filterload payload, a transaction or a block holds",
+    "scan": "find a wallet's payments in blocks",
+    "watch": "follow a wallet live through full nodes",
+    "wallet": "show a wallet's balance, coins and history from its database",
+    "broadcast": "send a transaction to full nodes",
+    "descriptor": "show the checksum, type and addresses of a descriptor",
+    "privacy": "show what a wallet's BIP-37 filter tells a peer",
+    "cfilter": "compact filters in files: build, match, info, import, export",
+    "bloom": "generic Bloom filters of lines: create, add, check, dedupe, merge",
+    "node": "run a regtest full node to try a wallet against",
+    "demo": "show filters, matches and a reorganization on a small chain",
+    "completion": "print a script that completes commands in a shell",
+    "help": "show the help of a command",
+}
+"""What each command does, in one line."""
+_LINES = "\n".join(f"  {name:<10}  {summary}" for name, summary in SUMMARIES.items())
+HELP = f"""\
+usage: spvfilter COMMAND [ARGUMENT ...]
+       spvfilter help COMMAND, or spvfilter COMMAND --help
+       spvfilter -V, or spvfilter --version
+
+Which of these transactions concern my wallet?
+
+{_LINES}
+
+Rows are a table on a terminal and JSON lines elsewhere; --format chooses.
+
+Exit codes:
+  0    done, also if nothing was found
+  1    done, but some input could not be used, or no node accepted a transaction
+  2    an error
+  130  interrupted by Ctrl-C
+  141  the reader of standard output is gone (a closed pipe)
+  143  terminated by SIGTERM
+"""
