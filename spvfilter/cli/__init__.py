@@ -78,8 +78,10 @@ def _run(argv: list[str]) -> int:
             print(HELP, end="")
             return OK
         case ["-V" | "--version"]:
-            from spvfilter.kernel import BACKEND
-            from spvfilter.kernel.backend import advice
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the advice below says the same
+                from spvfilter.kernel import BACKEND
+                from spvfilter.kernel.backend import advice
 
             print(f"spvfilter {__version__} (kernel: {BACKEND})")
             if (text := advice()) is not None:

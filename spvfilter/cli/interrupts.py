@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
@@ -20,8 +21,19 @@ else:
     asyncio = deferred("asyncio")
 
 TERMINATED = 143  # exit code, 128 + SIGTERM
+_NUDGE: int = getattr(signal, "SIGURG", 0)  # without a handler it does nothing; Windows lacks it
 _PAUSE_S = 0.02  # between two nudges (our choice)
 _DROPPED = 0  # a byte in the pipe that stands for a dropped interrupt; no signal has this number
+
+
+def on_signal(number: int, react: Callable[[], object]) -> Callable[[], object]:
+    """Call `react` in the running event loop at each signal of this number, until the returned function is called."""
+    loop = asyncio.get_running_loop()
+    if sys.platform == "win32":  # its loop has no signal handlers, but every signal wakes it
+        before = signal.signal(number, lambda *_: loop.call_soon_threadsafe(react))
+        return partial(signal.signal, number, before)
+    loop.add_signal_handler(number, react)
+    return partial(loop.remove_signal_handler, number)
 
 
 @contextmanager
@@ -39,26 +51,26 @@ def never_lost() -> Iterator[None]:
     run there; SIGURG makes the system call fail with EINTR. A dropped interrupt is sent again.
 
     An event loop with its own signal handlers replaces the wakeup descriptor and wakes up by itself. The context
-    manager does nothing outside the main thread, on systems without SIGURG, and in a program that has its own wakeup
+    manager does nothing outside the main thread, on Windows, and in a program that has its own wakeup
     descriptor or its own handler of SIGURG.
     """
-    nudge = getattr(signal, "SIGURG", None)  # without a handler this signal does nothing
-    is_main = threading.current_thread() is threading.main_thread()
-    if nudge is None or not is_main or signal.getsignal(nudge) is not signal.SIG_DFL:
+    if sys.platform == "win32":  # its signals do not end a system call
         yield
         return
-    with _Nudger(nudge).hearing():
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(_NUDGE) is not signal.SIG_DFL:
+        yield
+        return
+    with _Nudger().hearing():
         yield
 
 
 class _Nudger:
     """A thread that makes the main thread run the handlers of signals that have arrived."""
 
-    def __init__(self, signal_number: signal.Signals) -> None:
-        self._signal = signal_number
+    def __init__(self) -> None:
         self._main = threading.get_ident()
         self._reading, self._writing = os.pipe()
-        os.set_blocking(self._writing, False)
+        os.set_blocking(self._writing, False)  # type: ignore[attr-defined, unused-ignore]
         self._noticed = False  # a plain attribute: a signal handler must not take a lock
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="spvfilter-signals", daemon=True)
@@ -73,7 +85,7 @@ class _Nudger:
             self._close()
             yield
             return
-        signal.signal(self._signal, self._notice)
+        signal.signal(_NUDGE, self._notice)
         try:
             self._start()
             sys.unraisablehook = self._dropped
@@ -82,15 +94,15 @@ class _Nudger:
             sys.unraisablehook = self._usual_hook
             signal.set_wakeup_fd(-1)
             self._close()
-            signal.signal(self._signal, signal.SIG_DFL)
+            signal.signal(_NUDGE, signal.SIG_DFL)
 
     def _start(self) -> None:
         """Start the thread with all signals blocked, so that it does not receive those that the main thread blocks."""
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # type: ignore[attr-defined, unused-ignore]
         try:
             self._thread.start()
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)  # type: ignore[attr-defined, unused-ignore]
 
     def _close(self) -> None:
         """End the thread and close the pipe."""
@@ -120,27 +132,27 @@ class _Nudger:
             told = set(os.read(self._reading, 4096))
             if _DROPPED in told and not self._ended.wait(_PAUSE_S):  # the destructor has returned by then
                 os.kill(os.getpid(), signal.SIGINT)
-            if told - {_DROPPED, self._signal}:
+            if told - {_DROPPED, _NUDGE}:
                 self._nudge()
 
     def _nudge(self) -> None:
         """Send SIGURG to the main thread until its handler has run."""
         self._noticed = False
         while not self._noticed and not self._ended.wait(_PAUSE_S):
-            signal.pthread_kill(self._main, self._signal)
+            signal.pthread_kill(self._main, _NUDGE)  # type: ignore[attr-defined, unused-ignore]
 
 
 async def terminable(work: Coroutine[object, object, int]) -> int:
     """Run `work` and return its exit code. SIGTERM cancels it, with exit code 143; a second SIGTERM kills."""
-    loop, task, told = asyncio.get_running_loop(), asyncio.current_task(), asyncio.Event()
+    task, told = asyncio.current_task(), asyncio.Event()
     assert task is not None
 
     def terminate() -> None:
-        loop.remove_signal_handler(signal.SIGTERM)
+        forget()
         told.set()
         task.cancel()
 
-    handle(signal.SIGTERM, terminate)
+    forget = on_signal(signal.SIGTERM, terminate)
     try:
         return await work
     except asyncio.CancelledError:
@@ -148,9 +160,3 @@ async def terminable(work: Coroutine[object, object, int]) -> int:
             raise
         complain("terminated")
         return TERMINATED
-
-
-def handle(number: signal.Signals, handler: Callable[[], object]) -> None:
-    """Let the running event loop call `handler` on a signal, on systems where a loop can."""
-    with suppress(NotImplementedError):  # Windows: the signal has its usual effect
-        asyncio.get_running_loop().add_signal_handler(number, handler)

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, suppress
 
 from spvfilter.address import address_to_script, script_to_address
 from spvfilter.cli.arguments import seconds, standard_input, whole
+from spvfilter.cli.interrupts import on_signal
 from spvfilter.cli.term.matches import bitcoin
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.errors import ParameterError, SpvFilterError
@@ -93,8 +94,7 @@ def _indented(text: str) -> str:
 async def _serve(args: argparse.Namespace, payments: Sequence[TxOut], page: Page) -> None:
     """Run the node until a signal, `quit` or an error."""
     stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    forgets = [on_signal(number, stopped.set) for number in (signal.SIGINT, signal.SIGTERM)]
     regtest = Regtest()
     regtest.mine(args.blocks)
     if payments:
@@ -102,6 +102,8 @@ async def _serve(args: argparse.Namespace, payments: Sequence[TxOut], page: Page
         regtest.mine()
     node = Node(regtest, args.host, args.port)
     async with AsyncExitStack() as stack:
+        for forget in forgets:
+            stack.callback(forget)
         try:
             await stack.enter_async_context(node)
         except UnicodeError:
@@ -186,9 +188,10 @@ def _command_lines() -> Iterable[bytes]:
     """
     if sys.stdin is None:
         return ()
-    with suppress(OSError):
-        if os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
-            return ()
+    if sys.platform != "win32":
+        with suppress(OSError):
+            if os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
+                return ()
     return standard_input()
 
 
