@@ -6,6 +6,7 @@ import argparse
 import io
 import re
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn  # argparse's own types
@@ -43,6 +44,26 @@ _HEX_TEXT = frozenset(b"0123456789abcdefABCDEF \t\r\n")
 _TEXT = frozenset(range(32, 127)) | frozenset(b"\t\r\n")
 
 
+class HelpFormatter(argparse.HelpFormatter):
+    """Formats help texts without breaking a line inside a name such as --keep-filters."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines = textwrap.wrap(
+            " ".join(text.split()), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+        )
+        return "\n".join(lines)
+
+    def add_argument(self, action: argparse.Action) -> None:
+        super().add_argument(action)
+        if isinstance(action, argparse._SubParsersAction):  # argparse forgets that subcommands are indented further
+            self._action_max_length = max(
+                self._action_max_length, self._current_indent + 2 + max(map(len, action.choices), default=0)
+            )
+
+
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser that takes options and positional arguments in any order.
 
@@ -51,7 +72,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, **details: Any) -> None:
-        super().__init__(allow_abbrev=False, **details)
+        super().__init__(**{"allow_abbrev": False, "formatter_class": HelpFormatter, **details})
         self._subcommands: argparse._SubParsersAction[Parser] | None = None
         self._is_intermixed = False
         self._given: Sequence[str] = ()  # the arguments that are being parsed
@@ -185,12 +206,12 @@ def _stored_network(args: argparse.Namespace) -> Network | None:
 
 def add_format(parser: argparse.ArgumentParser, *more: str) -> None:
     """Add `--format` with the formats table, jsonl and `more`; call `format_of` for the default."""
-    described = {"csv": "csv: the same columns with a header", "parquet": "parquet: only with --out DIR"}
+    described = {"csv": "csv (the same columns and a header)", "parquet": "parquet (only with --out DIR)"}
+    formats = ", ".join(("table", "jsonl (one JSON object per line)", *(described[each] for each in more)))
     parser.add_argument(
         "--format",
         choices=("table", "jsonl", *more),
-        help="; ".join(("table, or jsonl: one JSON object per line", *(described[each] for each in more)))
-        + "; default: table on a terminal, jsonl elsewhere",
+        help=f"{formats}; default: table on a terminal, jsonl elsewhere",
     )
 
 
@@ -204,8 +225,8 @@ def add_watch_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--watch",
         metavar="FILE",
-        help="watch list, never written: one ADDRESS, descriptor, script:HEX, pubkey:HEX, data:HEX or "
-        "outpoint:TXID:N per line, optionally followed by ,LABEL; # starts a comment; - is standard input",
+        help="a watch list, which is only read. Each line is an ADDRESS, a descriptor, script:HEX, pubkey:HEX, data:HEX"
+        " or outpoint:TXID:N, and optionally ,LABEL. # starts a comment. - is standard input",
     )
 
 

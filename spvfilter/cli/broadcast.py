@@ -54,7 +54,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         " replaced or 336 hours old. Exit codes: 0 a node accepted it, 1 all nodes refused it or none confirmed that it"
         " has it, 2 an error."
     )
-    parser.add_argument("tx", metavar="TX", help="the transaction: hex digits, a file of hex or bytes, or - for input")
+    parser.add_argument(
+        "tx", metavar="TX", help="the transaction: hex digits, a file of hex or bytes, or - for standard input"
+    )
     parser.add_argument("--db", metavar="FILE", required=True, help="the wallet's database, made by spvfilter watch")
     add_nodes(parser)
     add_network(parser, has_database=True)
@@ -62,8 +64,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--private",
         action="store_true",
         help=(
-            "send it to one node only, over a connection made for it, through --proxy if there is one. It is accepted"
-            " once another node announces it. Needs two nodes and, unless given, --mode compact"
+            "send it to one node only, over a new connection, through --proxy if there is one. It is accepted once"
+            " another node announces it. Needs nodes on two hosts, and changes --mode auto to compact"
         ),
     )
     add_timeout(

@@ -1,6 +1,4 @@
-"""`spvfilter descriptor`: what an output descriptor or an extended public key stands for: checksum, type and first
-addresses.
-"""
+"""`spvfilter descriptor`: the checksum, type and first addresses of an output descriptor or extended public key."""
 
 from __future__ import annotations
 
@@ -16,27 +14,31 @@ from spvfilter.network import Network
 from spvfilter.watch.descriptor.descriptor import Descriptor, parse_descriptor
 from spvfilter.watch.keychain import MAX_INDEXES
 
-_MOST = 100_000  # addresses
+_MOST = 100_000  # addresses that --count may ask for (our choice)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter descriptor TEXT [OPTION ...]"
     parser.description = (
-        "Show what an output descriptor (wpkh(…), tr(…), wsh(…) and others), or an extended public key whose prefix"
-        " names a script type (ypub, zpub, upub, vpub), stands for. Quote it, since shells read brackets. Private keys"
-        " are refused and never repeated."
+        "Show the checksum, type and first addresses of an output descriptor (wpkh(…), tr(…), wsh(…) and others), or of"
+        " an extended public key whose prefix names a script type (ypub, zpub, upub, vpub). Put it in quotes, since"
+        " shells interpret brackets. Private keys are refused and never repeated."
     )
-    parser.add_argument("text", metavar="TEXT", help="the descriptor or key; the checksum may be left away")
+    parser.add_argument("text", metavar="TEXT", help="the descriptor or key; the checksum may be omitted")
     add_network(parser)
     parser.add_argument(
-        "--count", metavar="N", type=whole(1, _MOST), default=5, help="addresses of each keychain; default %(default)s"
+        "--count",
+        metavar="N",
+        type=whole(1, _MOST),
+        default=5,
+        help="number of addresses to show of each keychain; default %(default)s",
     )
     parser.add_argument(
         "--from-index",
         metavar="I",
         type=whole(0, MAX_INDEXES - 1),
         default=0,
-        help="the first one; default %(default)s",
+        help="index of the first address to show; default %(default)s",
     )
     add_format(parser)
 
@@ -45,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     found = parse_descriptor(args.text, args.network)
     ranges = [range(args.from_index, min(each.size, args.from_index + args.count)) for each in found]
     if not any(ranges):
-        raise ParameterError(f"this descriptor has one index, 0, and not {args.from_index}")
+        raise ParameterError(f"this descriptor has only index 0, so --from-index {args.from_index} shows nothing")
     page = Page(sys.stdout)
     if format_of(args, page) == "jsonl":
         for each, indexes in zip(found, ranges, strict=True):
@@ -59,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _outputs(each: Descriptor, indexes: range, network: Network) -> list[tuple[int, str | None, str]]:
-    """Index, address and script in hex of everything that pays the descriptor there."""
+    """Index, address and script in hex of each script of a descriptor in a range of indexes."""
     return [
         (index, script_to_address(script, network), script.hex()) for index in indexes for script in each.scripts(index)
     ]
@@ -80,6 +82,6 @@ def _facts(each: Descriptor, indexes: range, network: Network) -> dict[str, obje
 def _show(page: Page, each: Descriptor, indexes: range, network: Network) -> None:
     text, _, checksum = each.text.partition("#")
     page.facts([("descriptor", text), ("checksum", checksum), ("type", each.kind), ("network", network.name)])
-    columns: dict[str, Align] = {"index": "right", "address, or script": "left"}
+    columns: dict[str, Align] = {"index": "right", "address or script": "left"}
     rows = [[str(index), address or script] for index, address, script in _outputs(each, indexes, network)]
-    page.table(columns, rows, shrink="address, or script")
+    page.table(columns, rows, shrink="address or script")

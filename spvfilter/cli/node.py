@@ -1,6 +1,4 @@
-"""`spvfilter node`: a regtest full node to try a wallet against, controlled by options and commands on standard
-input.
-"""
+"""`spvfilter node`: a regtest full node for experiments, controlled by options and by commands on standard input."""
 
 from __future__ import annotations
 
@@ -27,15 +25,15 @@ from spvfilter.protocol import COINBASE_MATURITY
 from spvfilter.scan.pull import pull
 from spvfilter.transaction import Transaction
 
-_BLOCKS = COINBASE_MATURITY + 10
-_AMOUNT = 100_000  # satoshi
-_MOST = 100_000  # blocks at once
+_BLOCKS = COINBASE_MATURITY + 10  # mined at the start: ten coinbases can be spent
+_AMOUNT = 100_000  # satoshi, of each payment
+_MOST = 100_000  # blocks that one command may mine or replace (our choice)
 
 _COMMANDS = """\
-mine [N]              mine N blocks, by default one
-pay ADDRESS SATOSHI   put a payment into the mempool
+mine [N]              mine N blocks; default: one
+pay ADDRESS SATOSHI   add a payment to the mempool
 reorg DEPTH           replace the last DEPTH blocks by a longer branch
-status                height, mempool, connections
+status                show the height and count transactions and connections
 quit                  stop the node"""
 
 
@@ -43,41 +41,44 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Run a regtest full node in memory that serves compact and BIP-37 filters. It\n"
-        "mines real proof of work and checks everything but scripts and signatures: it\n"
-        "is for trying things out, never for money. Ctrl-C or SIGTERM ends it."
+        "mines with real proof of work and checks everything except scripts and\n"
+        "signatures. Use it for experiments, never for money. Ctrl-C or SIGTERM ends it."
     )
     parser.epilog = f"commands, one per line on standard input:\n{_indented(_COMMANDS)}"
-    parser.add_argument("--host", metavar="HOST", default="127.0.0.1", help="where to listen, default %(default)s")
+    parser.add_argument("--host", metavar="HOST", default="127.0.0.1", help="address to listen on; default %(default)s")
     parser.add_argument(
         "--port",
         metavar="N",
         type=whole(0, 65_535),
         default=REGTEST.default_port,
-        help="default %(default)s; 0: a free one",
+        help="port to listen on; 0 chooses a free one; default %(default)s",
     )
     parser.add_argument(
         "--blocks",
         metavar="N",
         type=whole(0, _MOST),
         default=_BLOCKS,
-        help="blocks to mine at the start, default %(default)s",
+        help="number of blocks to mine at the start; default %(default)s",
     )
     parser.add_argument(
-        "--interval", metavar="SECONDS", type=seconds(0.01), help="mine a block every SECONDS; default: only on command"
+        "--interval",
+        metavar="SECONDS",
+        type=seconds(0.01),
+        help="mine a block every SECONDS; default: mine only on command",
     )
     parser.add_argument(
         "--pay",
         metavar="ADDRESS",
         action="append",
         default=[],
-        help="pay it at the start and in every block of --interval; repeatable",
+        help="pay this address at the start and in every block of --interval; repeatable",
     )
     parser.add_argument(
         "--amount",
         metavar="SATOSHI",
         type=whole(1, 10**15),
         default=_AMOUNT,
-        help="amount of each payment, default %(default)s",
+        help="amount of each payment; default %(default)s",
     )
 
 
@@ -110,7 +111,7 @@ async def _serve(args: argparse.Namespace, payments: Sequence[TxOut], page: Page
             raise ParameterError("--host is not a host name or an address") from None
         except OSError as error:
             why = (error.strerror or str(error)).rpartition(": ")[2]
-            why = why.removeprefix(f"[errno {error.errno}] ")  # which asyncio says from 3.13 on
+            why = why.removeprefix(f"[errno {error.errno}] ")  # asyncio adds it from Python 3.13 on
             raise ParameterError(f"cannot listen on {args.host} port {args.port}: {why}") from error
         page.line(
             f"regtest node on {node.host} port {node.port}, height {regtest.height}; scripts and signatures are not"
@@ -121,13 +122,13 @@ async def _serve(args: argparse.Namespace, payments: Sequence[TxOut], page: Page
                 f"paid {bitcoin(out.value)} BTC to {script_to_address(out.script_pubkey, REGTEST)} in block"
                 f" {regtest.height}"
             )
-        teller = _Teller(page, stopped)
-        regtest.listeners.append(teller)
+        printer = _EventPrinter(page, stopped)
+        regtest.listeners.append(printer)
         await _until_one_ends(
-            stopped.wait(), _obey(node, page, _command_lines()), _mine_every(args.interval, regtest, payments)
+            stopped.wait(), _execute(node, page, _command_lines()), _mine_every(args.interval, regtest, payments)
         )
-    if teller.error is not None:
-        raise teller.error
+    if printer.error is not None:
+        raise printer.error
     page.line("stopped")
 
 
@@ -144,10 +145,10 @@ async def _until_one_ends(*jobs: Coroutine[object, object, object]) -> None:
         task.result()
 
 
-class _Teller:
-    """Prints what happens on the chain and in the mempool.
+class _EventPrinter:
+    """Prints changes of the chain and the mempool.
 
-    If it cannot, it stops the node: raising would blame a peer.
+    If printing fails, it stops the node. It does not raise: the node would ban the peer that sent the block.
     """
 
     def __init__(self, page: Page, stopped: asyncio.Event) -> None:
@@ -157,16 +158,16 @@ class _Teller:
 
     def on_tip(self, change: TipChange) -> None:
         if change.disconnected:
-            self._tell(
-                f"reorganisation: {len(change.disconnected)} blocks disconnected, {len(change.connected)} connected"
+            self._print(
+                f"reorganization: {len(change.disconnected)} blocks disconnected, {len(change.connected)} connected"
             )
         for block in change.connected:
-            self._tell(f"block {block.height} {hash_to_hex(block.hash)}, {len(block.txids)} tx")
+            self._print(f"block {block.height} {hash_to_hex(block.hash)}, {len(block.txids)} tx")
 
     def on_tx(self, tx: Transaction) -> None:
-        self._tell(f"mempool {hash_to_hex(tx.txid)}")
+        self._print(f"mempool {hash_to_hex(tx.txid)}")
 
-    def _tell(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         try:
             self._page.line(text)
         except OSError as error:
@@ -183,9 +184,7 @@ async def _mine_every(interval: float | None, regtest: Regtest, payments: Sequen
 
 
 def _command_lines() -> Iterable[bytes]:
-    """Lines of standard input; none if it is a terminal and this process is in its background, where reading would stop
-    it.
-    """
+    """Lines of standard input; none if a read would stop this process, which is in the background of its terminal."""
     if sys.stdin is None:
         return ()
     if sys.platform != "win32":
@@ -195,8 +194,8 @@ def _command_lines() -> Iterable[bytes]:
     return standard_input()
 
 
-async def _obey(node: Node, page: Page, lines: Iterable[bytes]) -> None:
-    """Execute commands; returns only at `quit`."""
+async def _execute(node: Node, page: Page, lines: Iterable[bytes]) -> None:
+    """Execute commands until `quit`; at the end of the input wait for ever."""
     async for line in pull(lines):
         words = line.decode("utf-8", "replace").split()
         try:

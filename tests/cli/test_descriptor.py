@@ -49,7 +49,7 @@ def test_json_has_everything_in_a_pipe(run: Any) -> None:
         ((f"wpkh({XPUB}/0/*)", "--network", "signet"), "is of mainnet, not of signet"),
         ((f"wpkh({WIF})",), "looks like a private key (WIF), which was not kept"),
         ((XPUB,), "does not name a type of addresses"),
-        (("raw(51)", "--from-index", 3), "this descriptor has one index, 0, and not 3"),
+        (("raw(51)", "--from-index", 3), "this descriptor has only index 0, so --from-index 3 shows nothing"),
         (("nonsense",), "expected an output descriptor, which starts with"),
     ],
 )

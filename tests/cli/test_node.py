@@ -83,7 +83,7 @@ def test_commands_are_taken_on_standard_input() -> None:
         "mempool",
         "height",
         "block",
-        "reorganisation:",
+        "reorganization:",
         "block",
         "block",
         "height",
@@ -92,7 +92,7 @@ def test_commands_are_taken_on_standard_input() -> None:
     assert said[0].startswith("block 102 ")
     assert said[3] == "height 103, 1 transactions in the mempool, 0 connections"
     assert said[4].endswith(", 2 tx")
-    assert said[5] == "reorganisation: 1 blocks disconnected, 2 connected"
+    assert said[5] == "reorganization: 1 blocks disconnected, 2 connected"
     assert said[8] == "height 105, 1 transactions in the mempool, 0 connections"
 
 

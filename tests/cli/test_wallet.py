@@ -186,9 +186,9 @@ def test_what_was_not_searched_is_named_on_standard_error(run: Any, tmp_path: Pa
         assert run("wallet", view, "--db", path).err.splitlines() == [
             (
                 "spvfilter: blocks 0 to 7 were never searched for 1 of 3 watched entries: watch --rescan --from-height"
-                " 0 does it"
+                " 0 searches them"
             ),
-            "spvfilter: blocks 8 to 12 were not searched yet: watch goes on there",
+            "spvfilter: blocks 8 to 12 were not searched yet: watch continues there",
         ]
 
 

@@ -1,1 +1,1 @@
-"""`spvfilter demo`: the tour of a small chain made in memory."""
+"""`spvfilter demo`: filters, matches and a reorganization on a small chain."""

@@ -1,6 +1,4 @@
-"""The demo's regtest chain in memory: mined, with valid merkle roots and witness commitments; its signatures are made
-up.
-"""
+"""The demo's regtest chain: valid proof of work, merkle roots and witness commitments, invented signatures."""
 
 from __future__ import annotations
 
@@ -20,12 +18,12 @@ from spvfilter.protocol import HEADER_SIZE
 from spvfilter.transaction import Transaction
 
 NETWORK = REGTEST
-STRANGERS = 40  # transactions of others in each block
-_START = 1_700_000_000  # time of the first block
+FOREIGN_TXS = 40  # foreign transactions in each block
+_START = 1_700_000_000  # seconds since 1970; the first block is 600 seconds later
 
 
 def _locks(owner: str) -> dict[str, Lock]:
-    """A lock of each kind, for keys that nobody has."""
+    """A lock of each kind, for public keys without a known private key."""
 
     def key(kind: str) -> bytes:
         return sha256(f"spvfilter demo: {owner} {kind}".encode()).digest()
@@ -40,31 +38,31 @@ def _locks(owner: str) -> dict[str, Lock]:
 
 
 def wallet_addresses() -> dict[str, str]:
-    """The demo wallet: an address of each kind."""
+    """The addresses of the demo's wallet: one of each kind."""
     addresses = {kind: script_to_address(lock.script_pubkey, NETWORK) for kind, lock in _locks("wallet").items()}
     return {kind: address for kind, address in addresses.items() if address is not None}
 
 
 def _spends(raw: bytes, locks: Sequence[Lock]) -> list[TxIn]:
-    """Inputs that spend a transaction's first outputs, which have these locks."""
+    """Inputs that spend the first outputs of a transaction, whose locks are given."""
     txid = Transaction.parse(raw).txid
     return [lock.spends(OutPoint(txid, index)) for index, lock in enumerate(locks)]
 
 
 class DemoChain:
-    """Blocks on regtest's genesis: coins for strangers, payments to every kind of address, spends, and a block without
-    the wallet.
+    """A chain on regtest's genesis block with payments to the wallet, spends, and a block without the wallet.
 
-    `empty` blocks without transactions follow the first: with COINBASE_MATURITY of them a node accepts the chain.
+    Each block has foreign transactions, too. `empty` blocks without transactions follow the first block. A node accepts
+    the chain if there are COINBASE_MATURITY of them.
     """
 
     def __init__(self, empty: int = 0) -> None:
         self.blocks: list[bytes] = []
         self._tip = NETWORK.genesis_hash
         self._names = count()
-        self._coins: deque[tuple[TxIn, int]] = deque()  # what strangers can spend, with its value
-        self._pending: list[bytes] = []  # transactions of the next block, but for the coinbase
-        self._mine(coins=STRANGERS)
+        self._coins: deque[tuple[TxIn, int]] = deque()  # coins for foreign transactions, with their values
+        self._pending: list[bytes] = []  # transactions of the next block, without the coinbase
+        self._mine(coins=FOREIGN_TXS)
         for _ in range(empty):
             self._mine()
         wallet = _locks("wallet")
@@ -76,7 +74,7 @@ class DemoChain:
         self._trade_and_mine()
         wsh = self._spend([pkh], 20_000_000, wallet["P2WSH"], 29_990_000)
         self._trade_and_mine()
-        self._trade_and_mine()  # strangers only
+        self._trade_and_mine()  # a block without the wallet
         change = self._spend([wpkh, tr], 90_000_000, wallet["P2WPKH"], 49_980_000)
         self._spend([change], 9_000_000, wallet["P2WPKH"], 40_970_000)  # in the same block
         self._trade_and_mine()
@@ -88,16 +86,15 @@ class DemoChain:
         return _START + 600 * (len(self.blocks) + 1)
 
     def next_payments(self) -> tuple[bytes, bytes]:
-        """Two transactions in no block: a stranger pays the wallet's P2TR address, and the wallet passes most of it
-        on.
-        """
+        """Two transactions in no block: a payment to the wallet's P2TR address, and a spend of this payment."""
         wallet, self._pending = _locks("wallet"), []
         received = self._receive(wallet["P2TR"], 12_500_000)
         self._spend([received], 10_000_000, wallet["P2WPKH"], 2_490_000)
         payment, spend = self._pending
         return payment, spend
 
-    def _stranger(self) -> Lock:
+    def _foreign_lock(self) -> Lock:
+        """A new lock that does not belong to the wallet."""
         number = next(self._names)
         kinds = list(_locks(f"stranger {number}").values())
         return kinds[number % len(kinds)]
@@ -109,39 +106,37 @@ class DemoChain:
         return _spends(raw, [lock for lock, _ in paid])
 
     def _receive(self, lock: Lock, value: int) -> TxIn:
-        """Let a stranger pay the wallet; returns the input that spends the payment."""
+        """Pay the wallet, and return the input that spends the payment."""
         coin, worth = self._coins.popleft()
-        received, change = self._add([coin], (lock, value), (self._stranger(), worth - value))
+        received, change = self._add([coin], (lock, value), (self._foreign_lock(), worth - value))
         self._coins.append((change, worth - value))
         return received
 
     def _spend(self, coins: Sequence[TxIn], value: int, lock: Lock, change: int) -> TxIn:
-        """Let the wallet pay a stranger; returns the input that spends the change."""
-        paid, kept = self._add(coins, (self._stranger(), value), (lock, change))
+        """Let the wallet pay a foreign address, and return the input that spends the change."""
+        paid, kept = self._add(coins, (self._foreign_lock(), value), (lock, change))
         self._coins.append((paid, value))
         return kept
 
     def _trade_and_mine(self) -> None:
-        """Mine a block in which strangers pay each other, half of them before the wallet's transactions and half
-        after.
-        """
+        """Mine a block with the wallet's transactions, and foreign ones before and after them."""
         wallets, self._pending = self._pending, []
-        for number in range(STRANGERS):
-            if number == STRANGERS // 2:
+        for number in range(FOREIGN_TXS):
+            if number == FOREIGN_TXS // 2:
                 self._pending += wallets
             coin, worth = self._coins.popleft()
             values = (worth // 2, worth - worth // 2)
             self._coins.extend(
-                zip(self._add([coin], *((self._stranger(), value) for value in values)), values, strict=True)
+                zip(self._add([coin], *((self._foreign_lock(), value) for value in values)), values, strict=True)
             )
         self._mine()
 
     def _mine(self, coins: int = 1) -> None:
-        """Mine a block of what is pending; its coinbase pays `coins` equal outputs."""
+        """Mine a block of the pending transactions. Its coinbase pays `coins` equal outputs."""
         height = len(self.blocks) + 1
-        locks, value = [self._stranger() for _ in range(coins)], subsidy(height) // coins
+        locks, value = [self._foreign_lock() for _ in range(coins)], subsidy(height) // coins
         coinbase = build_coinbase(height, [lock.pays(value) for lock in locks], self._pending)
-        if height == 1:  # the others are not mature before the end
+        if height == 1:  # later coinbases do not mature within this chain
             self._coins.extend((coin, value) for coin in _spends(coinbase, locks))
         self.blocks.append(build_block(self._tip, _START + 600 * height, [coinbase, *self._pending]))
         self._tip = sha256d(self.blocks[-1][:HEADER_SIZE])

@@ -1,4 +1,4 @@
-"""`spvfilter demo`: show a wallet's filter, then follow the wallet through a local node, a reorganisation included."""
+"""`spvfilter demo`: show a wallet's filter, then follow the wallet through a local node and a reorganization."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from spvfilter.cli.demo.chain import NETWORK, DemoChain, wallet_addresses
-from spvfilter.cli.demo.node import DemoNode, WatchfulResponder
+from spvfilter.cli.demo.node import DemoNode, RecordingResponder
 from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.term.matches import printer
 from spvfilter.cli.term.page import Page
@@ -27,11 +27,11 @@ from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 
-_FP_RATE = 0.005  # high, so that a chain this small shows false positives
-_TWEAK = 0x5EED  # a wallet's is random; here every run shall look the same
-_DECOY_KEY = b"the demo's, no secret at all"
-_HEX_COLUMNS = 64
-_TIMEOUT_S = 60.0  # for the whole demo, which takes two seconds
+_FP_RATE = 0.005  # high, so that a small chain shows false positives
+_TWEAK = 0x5EED  # a wallet draws it at random; here every run looks the same
+_DECOY_KEY = b"the demo's, no secret at all"  # a wallet draws it at random and keeps it secret
+_HEX_COLUMNS = 64  # digits in a line
+_TIMEOUT_S = 60.0  # for the whole demo, which usually takes two seconds
 
 _YOUR_OWN = """\
 Put your addresses into a file, one per line, optionally followed by ,LABEL:
@@ -41,16 +41,15 @@ Put your addresses into a file, one per line, optionally followed by ,LABEL:
   spvfilter filterload --watch wallet.txt
   spvfilter node
 
-The first follows them live through a full node and remembers, the second
-looks through the blocks of your own node, the third prints the filterload
-payload, the fourth is a node like the demo's, to try things out. All take
---help."""
+watch follows the wallet live through a full node and keeps its state in
+wallet.db. scan searches the blocks of your own node. filterload prints the
+filterload payload. node runs a node like the demo's, for experiments. Each
+command has a --help."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Serve a small chain from a node on this machine and show a wallet's filter, its matches, and what a reorg"
-        " does."
+        "Serve a small chain from a node on this machine. Show a wallet's filter, its matches, and a reorganization."
     )
 
 
@@ -70,8 +69,8 @@ def run(args: argparse.Namespace) -> int:
 
     page.title("3. A light client asks a node on this machine, over a socket")
     chain = DemoChain(COINBASE_MATURITY)
-    page.line(f"  It serves a {NETWORK} chain of {len(chain.blocks)} blocks, the same on every run: true proof")
-    page.line("  of work, merkle roots and witness commitments, made-up signatures.")
+    page.line(f"  It serves a {NETWORK} chain of {len(chain.blocks)} blocks, the same on every run. Proof of work,")
+    page.line("  merkle roots and witness commitments are valid; signatures are invented.")
     page.line()
     asyncio.run(_live(watch, chain, page))
 
@@ -87,11 +86,11 @@ def _wallet() -> WatchList:
 
 def _filter_facts(made: Bip37Filter, watched: int) -> list[tuple[str, str]]:
     return [
-        ("elements", f"{watched}, in a filter for {made.capacity} filled up with decoys"),
+        ("elements", f"{watched} of the wallet, and decoys up to {made.capacity}"),
         ("size", f"{made.size} bytes"),
         ("hash functions", str(made.hash_funcs)),
         ("tweak", str(made.tweak)),
-        ("flags", "all: the node adds the outpoints of what it matches"),
+        ("flags", "all: the node adds the outpoint of each matching output"),
         ("requested fp rate", f"{made.nominal_fp_rate:.3%}"),
         ("current fp rate", f"{made.current_fp_rate:.3%}"),
     ]
@@ -108,15 +107,15 @@ async def _live(watch: WatchList, chain: DemoChain, page: Page) -> None:
                 story = _Story(client.events(), page)
                 await story.until(Synced)
                 _show_traffic(page, node.seen[0], {match.txid for match in story.matches})
-                page.title("4. And then, live")
-                await _happenings(client, node, chain, story, page)
+                page.title("4. Live")
+                await _show_live(client, node, chain, story, page)
                 story.balances.show(page)
-            page.title("5. The same wallet fetches everything again, in both modes")
+            page.title("5. The same wallet in both modes, from an empty database")
             await _show_modes(node, _prepared(Path(folder) / "another.db", _wallet()), clock, page)
 
 
 def _prepared(path: Path, watch: WatchList) -> Path:
-    """A database whose filter is the one shown, not a random one."""
+    """Make a database whose filter is the filter that the demo shows, not a random one."""
     made = Bip37Filter.for_watchlist(watch, _FP_RATE, _TWEAK, decoy_key=_DECOY_KEY)
     assert made.capacity is not None
     store = Store.open(path, NETWORK)
@@ -132,7 +131,7 @@ def _prepared(path: Path, watch: WatchList) -> Path:
 
 
 class _Story:
-    """Prints the client's events."""
+    """Prints the matches of a client, and keeps the balances."""
 
     def __init__(self, events: AsyncIterator[Event], page: Page) -> None:
         self.matches: list[Match] = []
@@ -142,7 +141,7 @@ class _Story:
         self._show: Callable[[Match], None] = printer(page, "table")
 
     async def until(self, kind: type[Event], count: int = 1) -> None:
-        """Print events until `count` of one kind have come."""
+        """Print matches until `count` events of one kind have come. Raises the error of a warning about a peer."""
         async for event in self._events:
             match event:
                 case MatchWithdrawn(match):
@@ -158,35 +157,37 @@ class _Story:
                 return
 
 
-def _show_traffic(page: Page, responder: WatchfulResponder, ours: set[bytes]) -> None:
-    blocks, foreign = responder.sent["merkleblock"], responder.sent["tx"] - len(ours)
-    page.line(f"  {blocks} filtered blocks, {megabytes(responder.size)}: {len(ours)} transactions of the wallet,")
-    page.line(f"  {foreign} false positives, every one proved to be in its block.")
+def _show_traffic(page: Page, responder: RecordingResponder, own: set[bytes]) -> None:
+    """Show how much the node sent; `own` has the txids of the wallet's transactions."""
+    blocks, foreign = responder.sent["merkleblock"], responder.sent["tx"] - len(own)
+    page.line(f"  {blocks} filtered blocks, {megabytes(responder.size)}: {len(own)} transactions of the wallet,")
+    page.line(f"  {foreign} false positives. Each is proved to be in its block.")
 
 
-async def _happenings(client: LightClient, node: DemoNode, chain: DemoChain, story: _Story, page: Page) -> None:
+async def _show_live(client: LightClient, node: DemoNode, chain: DemoChain, story: _Story, page: Page) -> None:
     payment, spend = chain.next_payments()
-    page.line("  Someone pays the wallet:")
+    page.line("  A payment to the wallet arrives in the mempool:")
     node.regtest.submit_tx(payment)
     await story.until(MatchFound)
-    page.line("  The wallet broadcasts a transaction that passes it on, the rest is change:")
+    page.line("  The wallet broadcasts a transaction that spends it; the rest is change:")
     await client.broadcast(spend)
     await story.until(MatchFound, 2)
-    page.line("  A block confirms both:")
+    page.line("  A block confirms both transactions:")
     node.regtest.mine()
     await story.until(MatchConfirmed, 3)
-    page.line("  A longer branch without them takes over: withdrawn, and waiting again:")
+    page.line("  A longer branch replaces the block: both transactions are withdrawn,")
+    page.line("  and found again in the mempool:")
     node.regtest.reorg(1)
     await story.until(MatchWithdrawn, 3)
     await story.until(MatchFound, 3)
-    page.line("  The next block confirms them for good:")
+    page.line("  The next block confirms them again:")
     node.regtest.mine()
     await story.until(MatchConfirmed, 3)
 
 
 async def _show_modes(node: DemoNode, store: Path, clock: Clock, page: Page) -> None:
-    """Show what each mode costs and gives away."""
-    ours: set[bytes] = set()
+    """Show how much each mode fetches and reveals."""
+    own: set[bytes] = set()
     sessions = []
     for mode, path in ((Mode.BIP37, store), (Mode.COMPACT, None)):
         async with LightClient(
@@ -195,7 +196,7 @@ async def _show_modes(node: DemoNode, store: Path, clock: Clock, page: Page) -> 
             async for event in client.events():
                 if isinstance(event, Synced):
                     break
-            ours |= {found.match.txid for found in await client.matches()}
+            own |= {found.match.txid for found in await client.matches()}
         sessions.append(node.seen[-1])
     bloom, compact = sessions
     assert bloom.told is not None
@@ -205,12 +206,11 @@ async def _show_modes(node: DemoNode, store: Path, clock: Clock, page: Page) -> 
         ["traffic", megabytes(bloom.size), megabytes(compact.size)],
         ["for each block", "proof and transactions", "its filter"],
         ["whole blocks fetched", str(bloom.sent["block"]), str(blocks)],
-        ["unneeded transactions", str(bloom.sent["tx"] - len(ours)), "the others in these blocks"],
+        ["foreign transactions", str(bloom.sent["tx"] - len(own)), "all others in these blocks"],
         ["the node learned", f"{suspects} of {scripts} scripts", f"{blocks} blocks of {node.regtest.height + 1}"],
     ]
     page.table({"": "left", "BIP-37": "left", "compact filters": "left"}, rows)
     page.line(
-        f"  The {suspects} scripts are the wallet's {len(wallet_addresses())} and those that its filter matches by"
-        " chance."
+        f"  The filter matches {suspects} scripts: {len(wallet_addresses())} of the wallet, the others by chance."
     )
     page.line("  With compact filters a node learns only which blocks are fetched.")

@@ -1,4 +1,4 @@
-"""The demo's node: serves a chain on a real socket, and counts what each connection sends and reveals."""
+"""The demo's node: it serves a chain on a socket, and records the traffic and the filter of each connection."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from spvfilter.wire.messages.table import Message, command_of
 from spvfilter.wire.session import Session
 
 
-class WatchfulResponder(Responder):
-    """A responder that counts what it sends and keeps the first filter it is sent."""
+class RecordingResponder(Responder):
+    """A responder that counts the messages it sends and keeps the first filter that it receives."""
 
     def __init__(self, regtest: Regtest, session: Session) -> None:
         super().__init__(regtest, session)
         self.sent: Counter[str] = Counter()  # messages by command
         self.size = 0  # bytes sent
-        self.told: Bip37Filter | None = None  # the first filter loaded
+        self.told: Bip37Filter | None = None  # the first filter of a filterload message
 
     def send(self, message: Message) -> None:
         self.sent[command_of(message)] += 1
@@ -41,13 +41,13 @@ class DemoNode(Node):
     """A node that keeps its responders after their connections end."""
 
     def __init__(self, blocks: Iterable[bytes], clock: Callable[[], float]) -> None:
-        self.seen: list[WatchfulResponder] = []
-        super().__init__(Regtest(clock=clock), responder=self._watchful)
+        self.seen: list[RecordingResponder] = []
+        super().__init__(Regtest(clock=clock), responder=self._recording)
         for block in blocks:
             self.regtest.submit_block(block)
 
-    def _watchful(self, regtest: Regtest, session: Session) -> WatchfulResponder:
-        self.seen.append(responder := WatchfulResponder(regtest, session))
+    def _recording(self, regtest: Regtest, session: Session) -> RecordingResponder:
+        self.seen.append(responder := RecordingResponder(regtest, session))
         return responder
 
     @property
@@ -55,8 +55,9 @@ class DemoNode(Node):
         return f"{self.host}:{self.port}"
 
     def suspects(self, told: Bip37Filter) -> tuple[int, int]:
-        """The number of scripts paid on the chain that a filter matches, any of which may be the wallet's, and the
-        number of scripts.
+        """The number of scripts on the chain that a filter matches, and the number of all scripts on the chain.
+
+        To the node, each matching script may belong to the wallet.
         """
         scripts = {
             block.raw[start:end]

@@ -1,1 +1,1 @@
-"""`spvfilter cfilter`: compact block filters in files."""
+"""`spvfilter scan`: find a wallet's payments in blocks."""

@@ -41,8 +41,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter scan PATH ... (--watch FILE | --address A ...) [OPTION ...]"
     parser.description = (
         "Print every output that pays a watched entry and every input that spends such an output. Files, and the blocks"
-        " in them, may come in any order. An address finds only its own script. The first years' payments to bare"
-        " public keys need a line pubkey:HEX in the watch list."
+        " in them, may come in any order. An address finds only its own script: early payments to bare"
+        " public keys are found only by a line pubkey:HEX in the watch list."
     )
     parser.add_argument(
         "paths",

@@ -40,7 +40,7 @@ _INCOMPLETE = 1  # exit code
 
 @dataclass(slots=True)
 class _Progress:
-    """Counts of the blocks and matches so far."""
+    """The counts of blocks and matches so far."""
 
     page: Page
     totals: Totals

@@ -1,4 +1,4 @@
-"""The picture of `scan --plot`: the balance of what is watched, over time."""
+"""The picture of `scan --plot`: the balance of the watched entries over time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from spvfilter.cli.term.picture import save_picture
 from spvfilter.scan.balance import BalanceHistory
 
-_SATOSHI = 100_000_000  # in a bitcoin
-_STEPS = 2_000  # of time, within each of which the least, the largest and the last balance are drawn
+_SATOSHI = 100_000_000  # satoshi in a bitcoin
+_STEPS = 2_000  # intervals of time; at most four balances of each are drawn, see `thinned`
 _BLUE, _GREY = "#0072B2", "0.4"
 
 
@@ -24,7 +24,7 @@ def draw(history: BalanceHistory, path: Path) -> None:
     axes = figure.add_subplot()
     points = thinned(list(history.points()))
     if points:
-        # matplotlib's
+        # matplotlib has no types here
         times: list[float] = [date2num(datetime.fromtimestamp(time, UTC)) for time, _ in points]  # type: ignore[no-untyped-call]
         balances = [balance / _SATOSHI for _, balance in points]
         axes.step(times, balances, where="post", color=_BLUE, linewidth=1.8)
@@ -53,12 +53,10 @@ def draw(history: BalanceHistory, path: Path) -> None:
     axes.grid(axis="y", color="0.9")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_title(
-        "Balance of what is watched, by the time of blocks (UTC)", fontsize=14, fontweight="bold", loc="left"
-    )
+    axes.set_title("Balance of the watched entries by block time (UTC)", fontsize=14, fontweight="bold", loc="left")
     if history.unknown:
         axes.set_xlabel(
-            f"{history.unknown:,} spend(s) of unknown value are not in it: the balance is too high",
+            f"{history.unknown:,} spend(s) of unknown value are not subtracted: the balance is too high",
             color="#D55E00",
             fontsize=11,
         )
@@ -66,7 +64,7 @@ def draw(history: BalanceHistory, path: Path) -> None:
 
 
 def thinned(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The points that can be seen: of each step of time the first, the least, the largest and the last."""
+    """The points that are visible: the first, the least, the largest and the last of each interval of time."""
     if len(points) <= 4 * _STEPS:
         return points
     begin, end = points[0][0], points[-1][0]

@@ -1,4 +1,4 @@
-"""The balances of a watched wallet by address, updated as matches come and go."""
+"""The balances of a wallet by address, updated with each match that is found, confirmed or withdrawn."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ from spvfilter.cli.term.matches import bitcoin, name_of
 from spvfilter.cli.term.page import Align, Page, shorten
 from spvfilter.watch.match import Match, MatchKind
 
-_NAME_SIZE = 64  # characters
+_NAME_SIZE = 64  # characters; longer names are shortened
 
 
 @dataclass(slots=True)
 class _Sum:
+    """The sum of some matches."""
+
     confirmed: int = 0
-    """Satoshi in blocks."""
-    waiting: int = 0
-    """Satoshi that the mempool adds or takes."""
+    """Satoshi of confirmed outputs, less confirmed spends."""
+    pending: int = 0
+    """Satoshi of unconfirmed outputs, less unconfirmed spends."""
     unknown: int = 0
-    """Spends of outputs never seen."""
+    """Number of spends whose value is unknown, because the spent output was never seen."""
     matches: int = 0
+    """Number of matches."""
 
     def add(self, match: Match, times: int) -> None:
         value = times * (match.value or 0) * (1 if match.kind is MatchKind.OUTPUT else -1)
         if match.height is None:
-            self.waiting += value
+            self.pending += value
         else:
             self.confirmed += value
         self.unknown += times if match.value is None else 0
@@ -31,12 +34,12 @@ class _Sum:
 
     def cells(self) -> list[str]:
         unknown = f" - {self.unknown} unknown" if self.unknown else ""
-        waiting = f"{'+' if self.waiting > 0 else ''}{bitcoin(self.waiting)}" if self.waiting else ""
-        return [bitcoin(self.confirmed) + unknown, waiting, str(self.matches)]
+        pending = f"{'+' if self.pending > 0 else ''}{bitcoin(self.pending)}" if self.pending else ""
+        return [bitcoin(self.confirmed) + unknown, pending, str(self.matches)]
 
 
 class Balances:
-    """Matches by identity, so that confirming or withdrawing one counts it once."""
+    """Sums of matches by address. A match counts once, whether it is unconfirmed or confirmed."""
 
     def __init__(self) -> None:
         self._matches: dict[tuple[MatchKind, bytes, int], Match] = {}
@@ -44,7 +47,7 @@ class Balances:
         self._all = _Sum()
 
     def put(self, match: Match) -> bool:
-        """Count a match in place of its earlier state; False if nothing changed."""
+        """Count a match instead of its earlier state. Returns False if nothing changed."""
         if self._matches.get(_identity(match)) == match:
             return False
         self.remove(match)
@@ -53,7 +56,7 @@ class Balances:
         return True
 
     def remove(self, match: Match) -> bool:
-        """Stop counting a match; False if it was not counted."""
+        """Stop counting a match. Returns False if it was not counted."""
         known = self._matches.pop(_identity(match), None)
         if known is not None:
             self._count(known, -1)
@@ -71,9 +74,7 @@ class Balances:
         return len(self._matches)
 
     def table(self, most: int | None = None) -> tuple[dict[str, Align], list[list[str]]]:
-        """Columns and at most `most` rows: one per address, the latest change last, and the sum if there are several
-        addresses.
-        """
+        """Columns and at most `most` rows: the addresses, the newest last, and the sum of several addresses."""
         keys = list(self._sums)
         if most is not None and len(keys) + 1 > most:
             keys = keys[1 - most :]
@@ -81,7 +82,7 @@ class Balances:
         if len(self._sums) > 1:
             rows.append([f"all {len(self._sums):,}", "", *self._all.cells()])
         columns = dict(COLUMNS)
-        for name in ("in the mempool", "label"):  # columns that would be empty
+        for name in ("pending", "label"):  # empty columns are left out
             at = list(columns).index(name)
             if not any(row[at] for row in rows):
                 del columns[name]
@@ -99,11 +100,12 @@ class Balances:
 COLUMNS: dict[str, Align] = {
     "address": "left",
     "label": "left",
-    "in blocks": "right",
-    "in the mempool": "right",
+    "confirmed": "right",
+    "pending": "right",
     "matches": "right",
 }
 
 
 def _identity(match: Match) -> tuple[MatchKind, bytes, int]:
+    """The fields that identify a match, confirmed or not."""
     return match.kind, match.txid, match.index

@@ -1,4 +1,4 @@
-"""Keychains of a wallet's database, and the next address of one, for people and for programs."""
+"""Output of `wallet keychains` and `wallet address`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _COLUMNS = ("keychain", "label", "descriptor", "lookahead", "window", "used", "l
 
 
 def show_address(page: Page, wallet: WalletStore, name: str | None, form: str) -> None:
-    """The next address that was never used. Raises ParameterError if there is none, StoreError."""
+    """Print the lowest address that was never used. Raises ParameterError if there is none, StoreError."""
     address = wallet.next_address(name)
     if form == "table":
         page.line(address)
@@ -23,7 +23,7 @@ def show_address(page: Page, wallet: WalletStore, name: str | None, form: str) -
 
 
 def show_keychains(page: Page, wallet: WalletStore, name: str | None, form: str) -> None:
-    """Every keychain, or those of a name or label. Raises ParameterError for an unknown one, StoreError."""
+    """Print all keychains, or only those with a name or label. Raises ParameterError if there is none, StoreError."""
     found = _known(wallet, name)
     if form != "table":
         print_rows(page, map(_fields, found), form, _COLUMNS)
@@ -45,11 +45,13 @@ def show_keychains(page: Page, wallet: WalletStore, name: str | None, form: str)
 
 
 def _known(wallet: WalletStore, name: str | None) -> list[KeychainStatus]:
+    """All keychains, or those with a name or label."""
     known = wallet.keychains()
     return list(known) if name is None else [each for _, each in chosen(list(enumerate(known)), name)]
 
 
 def _fields(each: KeychainStatus) -> Fields:
+    """The row of a keychain in JSON lines and CSV."""
     window = (each.lookahead, each.window, len(each.used), each.used[-1] if each.used else None)
     return dict(
         zip(

@@ -40,8 +40,8 @@ _COLUMNS = (
     "coinbase",
     "fee",
 )
-_LEAST_ADDRESS = 9  # characters: 4 of each end still tell one address from another
-_NAME_SIZE = 64  # characters of the longest address, P2TR or P2WSH on regtest; scripts are shortened to it
+_LEAST_ADDRESS = 9  # characters of a shortened address: four at each end still identify it
+_NAME_SIZE = 64  # characters of the longest address (P2TR or P2WSH on regtest); scripts are shortened to it
 _GREEN, _RED = "green", "red"
 
 
@@ -52,9 +52,7 @@ def bitcoin(value: int) -> str:
 
 
 def row(match: Match) -> dict[str, str | int | None]:
-    """A match by the columns of a scan: hashes in display order, value and fee in satoshi, the block's time in seconds
-    since 1970.
-    """
+    """A match by the columns of `scan`: hashes in display order, amounts in satoshi, time in seconds since 1970."""
     return {
         "kind": match.kind.value,
         "block_hash": None if match.block_hash is None else hash_to_hex(match.block_hash),
@@ -74,7 +72,7 @@ def row(match: Match) -> dict[str, str | int | None]:
 
 
 def record(match: Match) -> dict[str, str | int | None]:
-    """A match by the names in a JSON line of `watch`; values as in `row`."""
+    """A match by the names in a JSON line of `watch`. Its values are those of `row`."""
     return {
         "kind": match.kind.value,
         "block": None if match.block_hash is None else hash_to_hex(match.block_hash),
@@ -92,9 +90,9 @@ def record(match: Match) -> dict[str, str | int | None]:
 
 
 def printer(page: Page, chosen: str) -> Callable[[Match], None]:
-    """A function that prints one match in one of FORMATS.
+    """Return a function that prints one match in a format: table, jsonl or csv.
 
-    A CSV's header is printed at once, a table's with its first row.
+    The header of a CSV is printed at once, the header of a table with its first row.
     """
     if chosen == "jsonl":
         return lambda match: page.line(json.dumps(row(match), separators=(",", ":")))
@@ -105,8 +103,9 @@ def printer(page: Page, chosen: str) -> Callable[[Match], None]:
 
 
 def batch_printer(page: Page, chosen: str) -> Callable[[MatchBatch], None]:
-    """A function that prints the matches of a block as jsonl or csv: what `printer` prints, without an object for
-    each.
+    """Return a function that prints the matches of a block as jsonl or csv.
+
+    It prints the same as `printer`, but faster: it makes no object for each match.
     """
     if chosen == "jsonl":
         return lambda batch: page.lines(batch.lines("jsonl").decode())
@@ -119,9 +118,7 @@ def _csv_label(label: str) -> bytes:
 
 
 def printer_of_disconnected(page: Page, chosen: str) -> Callable[[int, bytes], None]:
-    """A function that prints in one of FORMATS that a block, by its height and hash, has left the best chain: a row of
-    that kind.
-    """
+    """Return a function that prints a row of kind `disconnected`: a block, by height and hash, left the best chain."""
 
     def show(height: int, digest: bytes) -> None:
         cells = dict.fromkeys(_COLUMNS) | {"kind": "disconnected", "block_hash": hash_to_hex(digest), "height": height}
@@ -130,12 +127,13 @@ def printer_of_disconnected(page: Page, chosen: str) -> Callable[[int, bytes], N
         elif chosen == "csv":
             page.line(_csv_line(cells.values()))
         else:
-            page.line(f"  {height:>7}  disconnected: block {hash_to_hex(digest)}; its rows do not count any more", _RED)
+            page.line(f"  {height:>7}  disconnected: block {hash_to_hex(digest)}; its rows no longer count", _RED)
 
     return show
 
 
 def _cell(value: str | int | None) -> str | int | None:
+    """A value as it is written in CSV: booleans in lower case."""
     return str(value).lower() if isinstance(value, bool) else value
 
 
@@ -146,7 +144,7 @@ def _csv_line(cells: Iterable[object]) -> str:
 
 
 class _Table:
-    """A table printed row by row in columns of fixed width; ids and addresses are shortened only to fit a terminal."""
+    """A table of matches, printed row by row. Ids and addresses are shortened only if a terminal is too narrow."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -164,7 +162,7 @@ class _Table:
     def row(self, match: Match) -> None:
         if not self._begun:
             self._begun = True
-            head = self._cells("height", "", "BTC", "txid:n".ljust(self._id_width), "address, label")
+            head = self._cells("height", "kind", "BTC", "txid:n".ljust(self._id_width), "address, label")
             self._page.line(head, "cyan")
         received = match.kind is MatchKind.OUTPUT
         value = "?" if match.value is None else f"{'+' if received else '-'}{bitcoin(match.value)}"
@@ -190,7 +188,7 @@ class _Table:
 
 
 def name_of(match: Match) -> str:
-    """The address of a match, or what is known in its place."""
+    """The address of a match, else its script in hex, else `(output not seen)`."""
     if match.address is not None:
         return match.address
     return "(output not seen)" if match.script_pubkey is None else f"script {match.script_pubkey.hex()}"
@@ -198,12 +196,16 @@ def name_of(match: Match) -> str:
 
 @dataclass(slots=True)
 class _Total:
+    """The sum of some matches."""
+
     received: int = 0
-    """Satoshi."""
+    """Satoshi of outputs that pay the wallet."""
     spent: int = 0
+    """Satoshi of inputs that spend from the wallet."""
     unknown: int = 0
-    """Spends of outputs never seen."""
+    """Number of spends whose value is unknown, because the spent output was never seen."""
     matches: int = 0
+    """Number of matches."""
 
     def add(self, other: _Total) -> None:
         self.received += other.received
@@ -217,9 +219,9 @@ class _Total:
 
 
 class Totals:
-    """What was received and spent, by address and label.
+    """Received and spent amounts by address and label.
 
-    Blocks can be taken out again: in a stream some turn out to be stale.
+    The matches of a block can be subtracted again: a block in a stream may turn out to be stale.
     """
 
     def __init__(self) -> None:
@@ -260,7 +262,7 @@ class Totals:
         return self._names[entry]
 
     def discard(self, blocks: Iterable[bytes]) -> int:
-        """Take the matches of these blocks out again and return how many there were."""
+        """Subtract the matches of these blocks and return how many there were."""
         gone = [self._by_block.pop(block, {}) for block in blocks]
         return sum(total.matches for of_block in gone for total in of_block.values())
 

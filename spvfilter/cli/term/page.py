@@ -1,4 +1,4 @@
-"""Terminal output: facts, tables and lines, with rich where it is installed, else plain."""
+"""Terminal output: lines, facts and tables, drawn by rich if it is installed, else plain."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Literal, TextIO
 if TYPE_CHECKING:
     from rich.console import Console
 
-_LEAST_SHRUNK = 12  # columns
+_LEAST_SHRUNK = 12  # columns to which a cell may be shortened
 Align = Literal["left", "right"]
 
 
 def printable(text: str) -> str:
-    """Escape every character that could move the cursor, end the line or change the direction of writing."""
+    """Escape every character that could move the cursor, end the line or change the writing direction."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
@@ -46,7 +46,7 @@ def complain(message: str) -> None:
 
 
 def shorten(text: str, width: int) -> str:
-    """Shorten the text to at most `width` ≥ 5 characters by leaving out its middle: people compare the ends."""
+    """Shorten the text to at most `width` ≥ 5 characters. The middle is left out, since people compare the ends."""
     if len(text) <= width:
         return text
     tail = (width - 1) // 2
@@ -54,7 +54,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def rich_console(stream: TextIO) -> Console | None:
-    """rich's console for a terminal; None if the stream is not one, or rich is not installed."""
+    """The console of rich for a terminal. None if the stream is no terminal, or rich is not installed."""
     if not stream.isatty():
         return None
     try:
@@ -65,7 +65,7 @@ def rich_console(stream: TextIO) -> Console | None:
 
 
 class Page:
-    """Text output to a stream; `console` is rich's if the stream is a terminal. Everything printed is escaped."""
+    """Text output to a stream, with control characters escaped. `console` is rich's console if there is one."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -74,7 +74,7 @@ class Page:
 
     @property
     def width(self) -> int | None:
-        """Columns of the terminal; None if lines may have any length."""
+        """Columns of the terminal. None if the stream is no terminal: lines may then have any length."""
         if not self.is_terminal:
             return None
         if self.console is not None:
@@ -84,14 +84,14 @@ class Page:
         return get_terminal_size().columns
 
     def line(self, text: str = "", style: str = "") -> None:
-        """Print one line at once. It is never wrapped here, so that it can be copied whole."""
+        """Print one line at once. It is never wrapped, so that a user can copy it whole."""
         if self.console is None:
             print(printable(text), file=self.stream, flush=self.stream is sys.stdout)
         else:
             self.console.print(printable(text), style=style or None, soft_wrap=True)
 
     def lines(self, text: str) -> None:
-        r"""Print whole lines at once, each with \n at its end, in which nothing has to be escaped."""
+        r"""Print lines at once. Each ends with \n, and none needs escaping."""
         if self.console is not None:
             self.console.print(text, soft_wrap=True, end="")
             return
@@ -100,6 +100,7 @@ class Page:
             self.stream.flush()
 
     def title(self, text: str) -> None:
+        """Print an empty line and a title."""
         self.line()
         self.line(text, "bold")
 
@@ -121,7 +122,7 @@ class Page:
         self.console.print(grid)
 
     def table(self, columns: Mapping[str, Align], rows: Sequence[Sequence[str]], shrink: str = "") -> None:
-        """Print a table with a header; the cells of the column `shrink` are shortened if the terminal is too narrow."""
+        """Print a table with a header. Cells of the column `shrink` are shortened if the terminal is too narrow."""
         cells = [[printable(cell) for cell in row] for row in rows]
         if shrink and self.width is not None:
             widths = [max(map(len, column)) + 3 for column in zip(columns, *cells, strict=True)]

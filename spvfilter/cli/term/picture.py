@@ -1,4 +1,4 @@
-"""Pictures that commands draw with matplotlib, the extra `plot`: only a PNG file is ever replaced."""
+"""PNG pictures drawn with matplotlib (extra `plot`). A file that is no PNG picture is never replaced."""
 
 from __future__ import annotations
 
@@ -13,29 +13,32 @@ from spvfilter.files import replacing
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_PNG = b"\x89PNG\r\n\x1a\n"  # the start of every PNG file
+_PNG = b"\x89PNG\r\n\x1a\n"  # every PNG file begins with these bytes
 
 
 def check_picture(name: str) -> Path:
-    """The path of a picture that can be drawn. Raises ParameterError, also without matplotlib; SourceError, OSError."""
+    """Check that a picture can be written to a path, and return the path.
+
+    Raises ParameterError for another name than *.png or if matplotlib is missing, SourceError, OSError.
+    """
     path = Path(name)
     if path.suffix.lower() != ".png":
-        raise ParameterError(f"--plot makes a PNG picture: give a name that ends with .png, not {name!r}")
+        raise ParameterError("--plot writes a PNG picture: give a name that ends with .png")
     if path.exists():
         with path.open("rb") as file:
             if file.read(len(_PNG)) != _PNG:
-                raise SourceError(f"{name} exists and is not a PNG picture")
+                raise SourceError(f"{name} exists and is not a PNG picture: choose another name")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise SourceError(f"{name}: {path.parent} is not a writable directory")
     try:
-        import matplotlib.figure  # noqa: F401  only whether it is there
+        import matplotlib.figure  # noqa: F401  checks only that it is installed
     except ImportError:
         raise ParameterError("--plot needs matplotlib: pip install 'spvfilter[plot]'") from None
     return path
 
 
 def save_picture(figure: Figure, path: Path) -> None:
-    """Write a figure in place of an earlier picture. Raises OSError."""
+    """Write a figure as PNG; an earlier picture is replaced. Raises OSError."""
     picture = io.BytesIO()
     figure.savefig(picture, format="png")
     with replacing(path) as file:

@@ -1,4 +1,4 @@
-"""Progress of a scan on standard error, if that is a terminal."""
+"""Progress of a scan on standard error, if standard error is a terminal."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class ProgressDisplay:
     """A display that shows nothing, for a standard error that is not a terminal."""
 
     def update(self, done: int, total: int | None) -> None:
-        """`done` of `total` bytes are done; the total may be unknown at first."""
+        """Show that `done` of `total` bytes are done. The total may be unknown at first."""
 
     def clear(self) -> None:
         """Clear the display before another line is printed on the same terminal."""
 
 
 class LineProgress(ProgressDisplay):
-    """One line that overwrites itself."""
+    """Progress on one line, which is overwritten at each update."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
@@ -47,7 +47,7 @@ class LineProgress(ProgressDisplay):
 
 
 class RichProgress(ProgressDisplay):
-    """rich's progress bar, which redraws itself around lines printed on its console."""
+    """The progress bar of rich, which is redrawn below each line that is printed on its console."""
 
     def __init__(self, console: Console) -> None:
         from rich.progress import (
@@ -69,7 +69,7 @@ class RichProgress(ProgressDisplay):
 
 @contextmanager
 def progress(console: Console | None) -> Iterator[ProgressDisplay]:
-    """A progress display; `console` is the terminal on which lines are printed meanwhile, if any."""
+    """Context manager: a progress display. `console` is the terminal on which lines are printed meanwhile, if any."""
     if not sys.stderr.isatty():
         yield ProgressDisplay()
         return
@@ -87,11 +87,11 @@ def progress(console: Console | None) -> Iterator[ProgressDisplay]:
 
 
 def megabytes(size: float) -> str:
-    """A number of bytes as readable text, in megabytes of 1,000,000."""
+    """A number of bytes as text, in MB (1,000,000 bytes) or kB (1,000 bytes)."""
     return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.1f} kB"
 
 
 def clock(seconds: float) -> str:
-    """A duration as minutes and seconds, with hours if there are any."""
+    """A duration in seconds as M:SS, or H:MM:SS from one hour on."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"

@@ -1,4 +1,4 @@
-"""Ranges of blocks in words, and what a wallet's search has left out."""
+"""Ranges of blocks in words, and warnings about blocks that were not searched for a wallet."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from spvfilter.store.searched import join
 from spvfilter.store.views import Views
 
-_MOST = 3  # ranges that are named
+_MOST = 3  # ranges that a message names
 
 
 def blocks(ranges: Iterable[tuple[int, int]]) -> str:
-    """The ranges in words, as "blocks 0 to 499 and block 700"."""
+    """The ranges in words, such as "blocks 0 to 499 and block 700"."""
     named = [f"block {first}" if first == last else f"blocks {first} to {last}" for first, last in ranges]
     if len(named) > _MOST:
         named[_MOST - 1 :] = [f"{len(named) - _MOST + 1} more ranges"]
@@ -19,12 +19,12 @@ def blocks(ranges: Iterable[tuple[int, int]]) -> str:
 
 
 def never_searched(ranges: Sequence[tuple[int, int]]) -> str:
-    """A warning about blocks that the search began above."""
-    return f"{blocks(ranges)} {_were(ranges)} never searched: watch --rescan --from-height {ranges[0][0]} does it"
+    """A warning about blocks below the start of the search."""
+    return f"{blocks(ranges)} {_were(ranges)} never searched: watch --rescan --from-height {ranges[0][0]} searches them"
 
 
 def left_out(wallet: Views) -> list[str]:
-    """What the search of a wallet's database has left out, each in a line; nothing if nothing."""
+    """Warnings about blocks that were not searched for a wallet, one line each; empty if all were searched."""
     groups, tip, searched = wallet.searched(), wallet.tip(), wallet.searched_height()
     total = sum(each.entries for each in groups)
     lines = []
@@ -33,16 +33,16 @@ def left_out(wallet: Views) -> list[str]:
         whom = "" if number == total else f" for {number:,} of {total:,} watched entries"
         lines.append(
             f"{blocks(skipped)} {_were(skipped)} never searched{whom}: watch --rescan --from-height {skipped[0].first}"
-            " does it"
+            " searches them"
         )
     if len(lines) > _MOST:
         lines = [
             never_searched(join(gap for each in groups for gap in each.skipped))
-            + " (not every entry lacks all of them)"
+            + " (for some entries only a part of these blocks)"
         ]
     if searched < tip:
         lines.append(
-            f"{blocks([(searched + 1, tip)])} {_were([(searched + 1, tip)])} not searched yet: watch goes on there"
+            f"{blocks([(searched + 1, tip)])} {_were([(searched + 1, tip)])} not searched yet: watch continues there"
         )
     return lines
 

@@ -1,4 +1,4 @@
-"""Rows of a view for programs: JSON lines or CSV."""
+"""Rows as JSON lines or CSV."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Fields = dict[str, str | int | bool | None]
 def print_rows(
     page: Page, rows: Iterator[Fields] | Iterator[dict[str, object]], chosen: str, columns: tuple[str, ...]
 ) -> None:
-    """Print rows as JSON lines, or as CSV with a header; a list there is separated by semicolons."""
+    """Print rows as JSON lines, or as CSV with a header. CSV separates the items of a list by semicolons."""
     if chosen == "jsonl":
         for row in rows:
             page.line(json.dumps(row, separators=(",", ":")))

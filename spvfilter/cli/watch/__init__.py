@@ -1,1 +1,1 @@
-"""`spvfilter watch`: a wallet followed live through full nodes."""
+"""`spvfilter watch`: follow a wallet live through full nodes."""

@@ -1,4 +1,4 @@
-"""How far `spvfilter watch` has told a wallet's events, kept in the database: after a restart it goes on from there."""
+"""The position of `spvfilter watch` in a wallet's events, kept in the database for the next run."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import suppress
 from spvfilter.errors import SpvFilterError
 from spvfilter.light.client import LightClient
 
-READER = "watch"
-_PAUSE_S = 0.5  # between two writes: a commit takes a disk its time
+READER = "watch"  # name of the bookmark in the database
+_PAUSE_S = 0.5  # between two writes, because each is flushed to the disk (our choice)
 
 
 class Place:
     """The number of the last event whose line was written to standard output.
 
-    It is kept after the line, so that none is left out.
+    It is stored after the line is written, so that no event is lost.
     """
 
     def __init__(self, client: LightClient) -> None:
@@ -24,27 +24,27 @@ class Place:
         self._changed = asyncio.Event()
 
     async def begin(self) -> int:
-        """Number of the last event that an earlier run told; 0 for none."""
+        """Return the number of the last event that an earlier run printed; 0 for none."""
         self._told = self._kept = await self._client.bookmark(READER) or 0
         return self._told
 
     def told(self, sequence: int) -> None:
-        """The lines of all events up to this one are written."""
+        """Note that the lines of all events up to this one are written."""
         if sequence > self._told:
             self._told = sequence
             self._changed.set()
 
     async def keep(self) -> None:
-        """Keep it, now and then, until cancelled."""
+        """Store the position from time to time, until cancelled."""
         while True:
             await self._changed.wait()
             self._changed.clear()
-            with suppress(SpvFilterError):  # why the client has ended its events say
+            with suppress(SpvFilterError):  # the stream of events raises the error that ended the client
                 await self._write()
             await asyncio.sleep(_PAUSE_S)
 
     async def end(self) -> None:
-        """Keep it for the last time. Where the client has ended, what was told since the last time is told again."""
+        """Store the position a last time. If the client has ended, the next run prints some events again."""
         with suppress(SpvFilterError):
             await self._write()
 

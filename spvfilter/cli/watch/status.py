@@ -1,4 +1,4 @@
-"""Status lines of `spvfilter watch` on a terminal: balances, phase, peer."""
+"""The status of `spvfilter watch` on a terminal: balances, phase and peer."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from spvfilter.cli.term.progress import clock
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
-TICK_S = 0.2
-_SURE_S = 2.0  # of a phase before the time left is estimated
-_LEAST_NAME = 12  # columns
+TICK_S = 0.2  # between two updates of the display
+_SURE_S = 2.0  # seconds of a phase before its remaining time is estimated
+_LEAST_NAME = 12  # columns of an address
 
 
 class Status:
@@ -26,12 +26,12 @@ class Status:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._phase = "connecting"
-        self._doing = ""  # the phase under way
-        self._begun = (0.0, 0)  # the time of its first progress, and how much was done then
+        self._doing = ""  # the current phase
+        self._begun = (0.0, 0)  # the time of its first progress, and the number done at that time
         self._peer = ""
 
     def progress(self, phase: str, done: int, total: int) -> None:
-        """`done` of `total` headers or blocks of a phase are done."""
+        """Show that `done` of `total` headers or blocks of a phase are done."""
         if phase != self._doing:
             self._doing, self._begun = phase, (self._now(), done)
         self._phase = f"{phase}: {done:,} of {total:,}"
@@ -53,7 +53,9 @@ class Status:
         self.changed()
 
     def peer(self, address: str | None, agent: str) -> None:
-        self._peer = f"{address} {shorten(printable(agent), 40) if agent else ''}".rstrip() if address else "no peer"
+        self._peer = (
+            f"peer {address} {shorten(printable(agent), 40) if agent else ''}".rstrip() if address else "no peer"
+        )
         self.changed()
 
     def changed(self) -> None:
@@ -76,7 +78,7 @@ class Status:
 
 
 class LineStatus(Status):
-    """One line on standard error that overwrites itself."""
+    """A status on one line of standard error, which is overwritten at each update."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__(now)
@@ -96,7 +98,7 @@ class LineStatus(Status):
 
 
 class RichStatus(Status):
-    """Balances above the status line, drawn by rich, which redraws them around lines printed on its console."""
+    """Balances and a status line, drawn by rich and redrawn below each line that is printed on its console."""
 
     def __init__(self, console: Console, balances: Balances) -> None:
         super().__init__()
@@ -145,7 +147,7 @@ class RichStatus(Status):
 
 @contextmanager
 def status(console: Console | None, balances: Balances) -> Iterator[Status]:
-    """A status display; `console` is the terminal that matches are printed on, None if they go elsewhere."""
+    """Context manager: a status display. `console` is the terminal on which matches are printed, or None."""
     if console is not None:
         shown = RichStatus(console, balances)
         with shown.live:

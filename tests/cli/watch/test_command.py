@@ -73,7 +73,7 @@ def test_addresses_may_come_on_standard_input(node: NodeProcess) -> None:
 def test_blocks_below_the_first_one_asked_for_are_not_searched(node: NodeProcess) -> None:
     code, events, errors = once(node.place, ADDRESS, "--from-height", 112)
     assert (code, values(events), events[-1]["skipped"]) == (0, [(112, 1_234)], [[0, 111]])
-    assert errors == "spvfilter: blocks 0 to 111 were never searched: watch --rescan --from-height 0 does it\n"
+    assert errors == "spvfilter: blocks 0 to 111 were never searched: watch --rescan --from-height 0 searches them\n"
     assert values(once(node.place, ADDRESS, "--from-height", 0xFFFFFFFF)[1]) == []
     code, events, errors = once(node.place, ADDRESS, "--birthday", "2100-01-01")
     assert (code, events, errors.count("\n")) == (2, [], 1)
@@ -93,7 +93,7 @@ def test_a_wrong_start_is_corrected_by_a_rescan_or_by_a_lower_start(node: NodePr
         assert (values(events), errors.count("never searched")) == ([(112, 1_234)], 1)
         shown = process("wallet", "balance", "--db", db)
         assert json.loads(shown.stdout)["confirmed"] == 1_234
-        assert b"blocks 0 to 111 were never searched: watch --rescan --from-height 0 does it" in shown.stderr
+        assert b"blocks 0 to 111 were never searched: watch --rescan --from-height 0 searches them" in shown.stderr
         code, events, errors = once(node.place, "--db", db, *more)
         assert (code, values(events)) == (0, [(111, 70_000)])
         left = 111 if 111 in more else 0

@@ -240,7 +240,7 @@ def test_what_a_terminal_has_no_room_for_is_in_the_sum_of_all() -> None:
     for number in range(10):
         balances.put(a_match(value=number, index=number, address=f"address {number}"))
     names, rows = balances.table(4)
-    assert list(names) == ["address", "in blocks", "matches"]
+    assert list(names) == ["address", "confirmed", "matches"]
     assert [row[0] for row in rows] == ["address 7", "address 8", "address 9", "all 10"]
     assert rows[-1][1:] == ["0.00000045", "10"]
 
@@ -262,7 +262,7 @@ def test_progress_is_never_rounded_up_and_says_what_is_left_once_it_can_tell() -
     assert status.line == "blocks: 100,000 of 100,000"
     status.peer("127.0.0.1:1", "/a\x1b[2J/")
     status.synced(100_000)
-    assert status.line == "up to date, height 100,000 · 127.0.0.1:1 /a\\x1b[2J/"
+    assert status.line == "up to date, height 100,000 · peer 127.0.0.1:1 /a\\x1b[2J/"
 
 
 def test_each_phase_is_timed_on_its_own() -> None:
