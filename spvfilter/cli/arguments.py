@@ -33,15 +33,15 @@ else:  # not needed to show --help
     textfile = deferred("spvfilter.watch.textfile")
     watchlist = deferred("spvfilter.watch.watchlist")
 
-_DAY_S = 86_400
+_DAY_S = 86_400  # seconds
 _MAX_AHEAD_S = 7_200  # the block time that nodes accept ahead of their clock; LightClient allows it for a birthday
 _PLAIN_OPTION = re.compile(r"--[a-z][a-z-]{0,30}")
 """An unknown option that a message may repeat: no key and no number looks like this."""
 _NUMBER = re.compile(r"[0-9][0-9.,:/_e+-]{0,19}|-[0-9][0-9.]{0,18}")
-"""A wrong value that a message may repeat: it has hardly a letter, so it is no key and no word of a seed phrase."""
+"""A wrong number or date that a message may repeat: it is no key and no word of a seed phrase."""
 
-_HEX_TEXT = frozenset(b"0123456789abcdefABCDEF \t\r\n")
-_TEXT = frozenset(range(32, 127)) | frozenset(b"\t\r\n")
+_HEX_TEXT = frozenset(b"0123456789abcdefABCDEF \t\r\n")  # characters of hex digits in lines
+_TEXT = frozenset(range(32, 127)) | frozenset(b"\t\r\n")  # characters of ASCII text
 
 
 class HelpFormatter(argparse.HelpFormatter):
@@ -177,7 +177,7 @@ def add_network(parser: argparse.ArgumentParser, *, has_database: bool = False) 
 def network_of(args: argparse.Namespace) -> Network:
     """The network of the database `args.db`, if there is one, else `args.network`, else mainnet.
 
-    Raises ParameterError if database and `args.network` contradict each other, StoreError.
+    Raises ParameterError if the two contradict each other, StoreError if the database cannot be read.
     """
     stored = None if args.db is None else _stored_network(args)
     if stored is not None and args.network not in (None, stored):
@@ -231,11 +231,18 @@ def add_watch_file(parser: argparse.ArgumentParser) -> None:
 
 
 def watch_list(network: Network, path: str | None, addresses: Iterable[str], others: Iterable[str] = ()) -> WatchList:
-    """The watch list of the file `path` (None for no file, `-` for standard input) and the addresses, descriptors, keys
-    and URIs.
+    """The watch list of a file and of arguments.
 
-    `others` are the paths that the command itself reads: only one of all may be standard input. Raises ParameterError,
-    WatchFileError, AddressError, OSError.
+    Args:
+        network: The network of the addresses.
+        path: The file; None for no file, `-` for standard input.
+        addresses: Addresses, descriptors, extended public keys and URIs.
+        others: Paths that the command itself reads. Only one of all paths may be standard input.
+
+    Raises:
+        ParameterError: `path` and one of `others` are standard input, or an entry is invalid.
+        WatchFileError: The file has invalid lines.
+        OSError: The file cannot be read.
     """
     if path == "-":
         if "-" in others:
@@ -250,8 +257,9 @@ def watch_list(network: Network, path: str | None, addresses: Iterable[str], oth
 
 
 def standard_input() -> BinaryIO:
-    """Standard input as bytes, from a separate reader: at exit the interpreter takes sys.stdin's lock, which a pending
-    read may hold.
+    """Standard input as bytes. Raises SourceError if it is closed.
+
+    It is read by a separate reader: at exit the interpreter takes the lock of sys.stdin, which a pending read may hold.
     """
     if sys.stdin is None:  # the shell closed it
         raise SourceError("standard input is closed")
@@ -261,7 +269,7 @@ def standard_input() -> BinaryIO:
 def read_hex_or_bytes(what: str, limit: int, kind: str) -> bytes:
     """Read at most `limit` bytes given as hex digits, in a file of hex digits or raw bytes, or on standard input (`-`).
 
-    `kind` names them in errors, which never repeat `what`: it may be a key. Raises ParameterError, SourceError,
+    `kind` names the bytes in errors. No error repeats `what`, which may be a key. Raises ParameterError, SourceError,
     OSError.
     """
     if what == "-":
@@ -279,10 +287,7 @@ def read_hex_or_bytes(what: str, limit: int, kind: str) -> bytes:
 
 
 def _bounded(file: BinaryIO, limit: int, kind: str) -> bytes:
-    """The whole of a file.
-
-    Raises ParameterError if it is longer than `limit` bytes can be as hex digits with line ends.
-    """
+    """Read a whole file. Raises ParameterError if it is too long for `limit` bytes in hex with line ends."""
     most = 2 * limit + 100_000
     data = file.read(most + 1)
     if len(data) > most:
@@ -291,9 +296,9 @@ def _bounded(file: BinaryIO, limit: int, kind: str) -> bytes:
 
 
 def _decoded(data: bytes, limit: int, kind: str) -> bytes:
-    """Decode hex digits, with or without blanks and line ends; other bytes are returned as they are.
+    """Decode hex digits, with or without blanks and line ends. Other bytes are returned unchanged.
 
-    Raises ParameterError.
+    Raises ParameterError for an odd number of digits, for other text, and for more than `limit` bytes.
     """
     if not data.strip():
         raise ParameterError("the input is empty")

@@ -110,7 +110,7 @@ def _transaction(text: str) -> Transaction:
 
 
 def _mode(args: argparse.Namespace) -> Mode:
-    """The mode that was asked for; with --private compact instead of auto, in which peers may get a filter."""
+    """The mode of --mode. With --private, auto becomes compact: in mode auto, peers may get a filter."""
     mode = Mode(args.mode)
     return Mode.COMPACT if args.private and mode is Mode.AUTO else mode
 
@@ -128,7 +128,7 @@ class _Sending:
         self._json = format_of(args, page) == "jsonl"
         self._messages = PeerMessages()
         self._peers: dict[BroadcastStep, dict[str, str]] = {step: {} for step in BroadcastStep}
-        """Peers by what they did with the transaction, each with the reason of a refusal or an empty text."""
+        """For each step, its peers with the reason of a refusal, or an empty text."""
 
     async def run(self) -> int:
         """Send the transaction, print what peers do with it and the result, and return the exit code."""
@@ -251,4 +251,4 @@ class _Sending:
 
 
 _DONE = {BroadcastStep.SENT: "sent to", BroadcastStep.ECHOED: "announced by", BroadcastStep.REFUSED: "refused by"}
-"""What a peer did with the transaction, in words."""
+"""Words for each step of a peer."""

@@ -35,7 +35,16 @@ SUMMARIES = {
     "completion": "print a script that completes commands in a shell",
     "help": "show the help of a command",
 }
-"""What each command does, in one line."""
+"""The purpose of each command, in one line."""
+_EXIT_CODES = {
+    0: "done, also if nothing was found",
+    1: "done, but some input could not be used, or no node accepted a transaction",
+    2: "an error",
+    130: "interrupted by Ctrl-C",
+    141: "the reader of standard output is gone (a closed pipe)",
+    143: "terminated by SIGTERM",
+}
+_CODES = "\n".join(f"  {code:<3}  {meaning}" for code, meaning in _EXIT_CODES.items())
 _LINES = "\n".join(f"  {name:<10}  {summary}" for name, summary in SUMMARIES.items())
 HELP = f"""\
 usage: spvfilter COMMAND [ARGUMENT ...]
@@ -49,10 +58,5 @@ Which of these transactions concern my wallet?
 Rows are a table on a terminal and JSON lines elsewhere; --format chooses.
 
 Exit codes:
-  0    done, also if nothing was found
-  1    done, but some input could not be used, or no node accepted a transaction
-  2    an error
-  130  interrupted by Ctrl-C
-  141  the reader of standard output is gone (a closed pipe)
-  143  terminated by SIGTERM
+{_CODES}
 """

@@ -20,9 +20,9 @@ _MOST = 100_000  # addresses that --count may ask for (our choice)
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter descriptor TEXT [OPTION ...]"
     parser.description = (
-        "Show the checksum, type and first addresses of an output descriptor (wpkh(…), tr(…), wsh(…) and others), or of"
-        " an extended public key whose prefix names a script type (ypub, zpub, upub, vpub). Put it in quotes, since"
-        " shells interpret brackets. Private keys are refused and never repeated."
+        "Show the checksum, type and first addresses of an output descriptor, such as wpkh(…), tr(…) or wsh(…). TEXT"
+        " may also be an extended public key whose prefix names a script type: ypub, zpub, upub or vpub. Put it in"
+        " quotes, since shells interpret brackets. Private keys are refused and never repeated."
     )
     parser.add_argument("text", metavar="TEXT", help="the descriptor or key; the checksum may be omitted")
     add_network(parser)

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 else:
     asyncio = deferred("asyncio")
 
-TERMINATED = 143  # exit code, 128 + SIGTERM
-_NUDGE: int = getattr(signal, "SIGURG", 0)  # without a handler it does nothing; Windows lacks it
+TERMINATED = 143
+"""Exit code, 128 + SIGTERM."""
+_NUDGE: int = getattr(signal, "SIGURG", 0)
+"""A signal that does nothing without a handler. Windows lacks it."""
 _PAUSE_S = 0.02  # between two nudges (our choice)
-_DROPPED = 0  # a byte in the pipe that stands for a dropped interrupt; no signal has this number
+_DROPPED = 0
+"""A byte in the pipe for a dropped interrupt. No signal has this number."""
 
 
 def on_signal(number: int, react: Callable[[], object]) -> Callable[[], object]:
@@ -97,7 +100,7 @@ class _Nudger:
             signal.signal(_NUDGE, signal.SIG_DFL)
 
     def _start(self) -> None:
-        """Start the thread with all signals blocked, so that it does not receive those that the main thread blocks."""
+        """Start the thread with all signals blocked: it must not receive a signal that the main thread blocks."""
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # type: ignore[attr-defined, unused-ignore]
         try:
             self._thread.start()
@@ -107,9 +110,9 @@ class _Nudger:
     def _close(self) -> None:
         """End the thread and close the pipe."""
         self._ended.set()
-        if self._thread.is_alive():  # False in a forked child, which shares the pipe with its parent
-            with suppress(BlockingIOError):  # a full pipe wakes the thread anyway
-                # closing this end would not wake it while a forked child has the pipe open
+        if self._thread.is_alive():  # False in a forked child, which shares the pipe with its parent.
+            # A byte wakes the thread; closing the pipe would not while a forked child has it open.
+            with suppress(BlockingIOError):  # A full pipe wakes the thread, too.
                 os.write(self._writing, bytes([_DROPPED]))
             self._thread.join()
         os.close(self._writing)

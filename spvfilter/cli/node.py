@@ -29,12 +29,14 @@ _BLOCKS = COINBASE_MATURITY + 10  # mined at the start: ten coinbases can be spe
 _AMOUNT = 100_000  # satoshi, of each payment
 _MOST = 100_000  # blocks that one command may mine or replace (our choice)
 
-_COMMANDS = """\
-mine [N]              mine N blocks; default: one
-pay ADDRESS SATOSHI   add a payment to the mempool
-reorg DEPTH           replace the last DEPTH blocks by a longer branch
-status                show the height and count transactions and connections
-quit                  stop the node"""
+_COMMANDS = {
+    "mine [N]": "mine N blocks; default: one",
+    "pay ADDRESS SATOSHI": "add a payment to the mempool",
+    "reorg DEPTH": "replace the last DEPTH blocks by a longer branch",
+    "status": "show the height and count transactions and connections",
+    "quit": "stop the node",
+}
+_COMMAND_LINES = [f"  {command:<20}  {purpose}" for command, purpose in _COMMANDS.items()]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "mines with real proof of work and checks everything except scripts and\n"
         "signatures. Use it for experiments, never for money. Ctrl-C or SIGTERM ends it."
     )
-    parser.epilog = f"commands, one per line on standard input:\n{_indented(_COMMANDS)}"
+    parser.epilog = "\n".join(["commands, one per line on standard input:", *_COMMAND_LINES])
     parser.add_argument("--host", metavar="HOST", default="127.0.0.1", help="address to listen on; default %(default)s")
     parser.add_argument(
         "--port",
@@ -86,10 +88,6 @@ def run(args: argparse.Namespace) -> int:
     payments = [TxOut(args.amount, address_to_script(address, REGTEST)) for address in args.pay]
     asyncio.run(_serve(args, payments, Page(sys.stdout)))
     return 0
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())
 
 
 async def _serve(args: argparse.Namespace, payments: Sequence[TxOut], page: Page) -> None:
@@ -226,8 +224,8 @@ def _do(node: Node, page: Page, words: Sequence[str]) -> None:
             )
         case ["help"]:
             page.line("commands:")
-            for line in _COMMANDS.splitlines():
-                page.line(f"  {line}")
+            for line in _COMMAND_LINES:
+                page.line(line)
         case _:
             raise ParameterError("unknown command or wrong arguments (try 'help')")
 

@@ -52,9 +52,9 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
         choices=[str(mode) for mode in Mode],
         default=Mode.AUTO,
         help=(
-            "compact: nodes learn only which blocks are fetched; bip37: nodes get a filter that matches the wallet;"
-            " auto (default): compact if a node serves compact filters and they can find every watched entry, else"
-            " bip37"
+            "With compact, nodes learn only which blocks are fetched. With bip37, nodes get a filter that matches the"
+            " wallet. auto (default) is compact if a node serves compact filters that can find every watched entry,"
+            " else bip37"
         ),
     )
 

@@ -11,8 +11,8 @@ _KEY = re.compile(rf"[5KLc9][{_BASE58}]{{50,51}}|[a-zA-Z]prv[{_BASE58}]{{50,}}")
 """A private key in Wallet Import Format, or an extended private key."""
 _WORD = re.compile(r"[^\W\d_]{2,9}")
 """A word that may be one of BIP-39's, in any language: two to nine letters."""
-_LEAST_WORDS = 8  # so many words look like a seed phrase (our choice: the shortest phrase has 12)
-_LEAST_SHOWN = 8  # characters of a key's beginning that are hidden, too: messages may shorten a text
+_LEAST_WORDS = 8  # words that look like a seed phrase (our choice: the shortest phrase has 12)
+_LEAST_HIDDEN = 8  # a shortened key is hidden from this number of characters on
 
 
 class Secrets:
@@ -28,7 +28,7 @@ class Secrets:
     def hide(self, message: str) -> str:
         """The message without secrets; another message if this one repeats a word of a seed phrase."""
         for text in self._texts:
-            start = re.escape(text[:_LEAST_SHOWN])
+            start = re.escape(text[:_LEAST_HIDDEN])
             message = re.sub(rf"{start}[^'\"]*" if " " in text else rf"{start}\w*", "(not shown)", message)
         if any(re.search(rf"\b{word}\b", message) for word in self._words):
             return (

@@ -1,6 +1,4 @@
-"""Fixtures: running the command line in this process; files with the demo's chain and wallet, lines, and a filter of
-them.
-"""
+"""Fixtures: the command line in this process, the demo's chain and wallet, a file of lines, and a filter of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`broadcast`: what nodes do with a transaction, the result, and the exit code."""
+"""`broadcast`: progress lines, results and exit codes against regtest nodes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def send(node: NodeProcess, db: Path, what: object, *argv: object, **how: Any) -
     return ran.returncode, [json.loads(line) for line in ran.stdout.splitlines()], ran.stderr.decode()
 
 
-def test_an_accepted_transaction_is_in_the_mempool_and_in_the_wallet(node: NodeProcess, db: Path) -> None:
+def test_accepted_transaction_reaches_mempool_and_wallet(node: NodeProcess, db: Path) -> None:
     raw = spend(paid(node, db))
     code, (sent, result), errors = send(node, db, raw.hex())
     assert (code, errors) == (0, "")
@@ -76,9 +76,7 @@ def test_an_accepted_transaction_is_in_the_mempool_and_in_the_wallet(node: NodeP
     assert (entry["status"], entry["own"], entry["net"]) == ("pending", True, -70_000)
 
 
-def test_a_transaction_may_come_from_a_file_and_from_standard_input(
-    node: NodeProcess, db: Path, tmp_path: Path
-) -> None:
+def test_transaction_is_read_from_file_and_standard_input(node: NodeProcess, db: Path, tmp_path: Path) -> None:
     raw = spend(paid(node, db), 50_000)
     (tmp_path / "tx.raw").write_bytes(raw)
     ran = process("broadcast", tmp_path / "tx.raw", "--db", db, "--connect", node.place, "--format", "table")
@@ -99,7 +97,7 @@ def test_a_transaction_may_come_from_a_file_and_from_standard_input(
     assert result["height"] == json.loads(process("wallet", "tx", shown(raw), "--db", db).stdout)["height"]
 
 
-def test_a_refused_transaction_is_exit_code_1_with_the_reason(node: NodeProcess, db: Path) -> None:
+def test_refused_transaction_is_exit_code_1_with_reason(node: NodeProcess, db: Path) -> None:
     paid(node, db)
     raw = tx([TxIn(b"\x01" * 32, 0)], [TxOut(60_000, ELSEWHERE)])  # spends an output that does not exist
     code, (sent, refused, result), errors = send(node, db, raw.hex(), code=QUICK)
@@ -109,7 +107,7 @@ def test_a_refused_transaction_is_exit_code_1_with_the_reason(node: NodeProcess,
     assert node.place in result["reason"]
 
 
-def test_a_transaction_that_conflicts_with_a_block_is_exit_code_1(node: NodeProcess, db: Path) -> None:
+def test_transaction_in_conflict_with_a_block_is_exit_code_1(node: NodeProcess, db: Path) -> None:
     found = paid(node, db)
     assert send(node, db, spend(found).hex())[0] == 0
     node.do("mine")
@@ -120,7 +118,7 @@ def test_a_transaction_that_conflicts_with_a_block_is_exit_code_1(node: NodeProc
     assert shown(spend(found)) in errors
 
 
-def test_without_an_answer_it_gives_up_after_the_timeout(node: NodeProcess, db: Path) -> None:
+def test_broadcast_without_answer_ends_after_timeout(node: NodeProcess, db: Path) -> None:
     raw = spend(paid(node, db))
     ran = process("broadcast", raw.hex(), "--db", db, "--connect", "127.0.0.1:1", "--timeout", 0.5)
     (result,) = map(json.loads, ran.stdout.splitlines())
@@ -131,7 +129,7 @@ def test_without_an_answer_it_gives_up_after_the_timeout(node: NodeProcess, db: 
     ]
 
 
-def test_a_database_in_use_is_exit_code_2_and_names_the_process(node: NodeProcess, db: Path) -> None:
+def test_database_in_use_names_the_process(node: NodeProcess, db: Path) -> None:
     raw = spend(paid(node, db))
     with running("watch", "--connect", node.place, "--db", db) as child:
         events_until(child, "synced")
@@ -155,7 +153,7 @@ def test_a_database_in_use_is_exit_code_2_and_names_the_process(node: NodeProces
         (["TX", "--connect", "h:1", "--timeout", "0"], "argument --timeout: expected seconds up to 86400, not 0"),
     ],
 )
-def test_arguments_that_cannot_be_met_are_one_line_and_exit_code_2(
+def test_invalid_arguments_are_one_line_and_exit_code_2(
     run: Any, argv: Sequence[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -211,7 +209,7 @@ def linked_nodes() -> Iterator[tuple[Regtest, list[str]]]:
         loop.close()
 
 
-def test_a_private_transaction_is_accepted_once_another_node_announces_it(run: Any, db: Path) -> None:
+def test_private_transaction_is_accepted_when_another_node_announces_it(run: Any, db: Path) -> None:
     with linked_nodes() as (chain, places):
         both = [word for place in places for word in ("--connect", place)]
         watched = run("watch", "--network", "regtest", *both, "--once", "--mode", "compact", "--db", db, ADDRESS)
@@ -224,9 +222,7 @@ def test_a_private_transaction_is_accepted_once_another_node_announces_it(run: A
         assert chain.find_tx(txid(raw)) is not None
 
 
-def test_a_private_transaction_that_no_other_node_announces_is_exit_code_1(
-    run: Any, node: NodeProcess, db: Path
-) -> None:
+def test_private_transaction_without_announcement_is_exit_code_1(run: Any, node: NodeProcess, db: Path) -> None:
     with node_process(
         "--blocks", 110, "--host", "127.0.0.2"
     ) as alone:  # it has another chain, and is not linked to the first node

@@ -24,7 +24,7 @@ from spvfilter.protocol import COINBASE_MATURITY
 from support.processes import on_terminal, process
 
 
-def test_the_chain_is_linked_from_regtests_genesis_and_its_merkle_roots_hold(chain: Sequence[bytes]) -> None:
+def test_chain_links_to_genesis_and_merkle_roots_hold(chain: Sequence[bytes]) -> None:
     tip = NETWORK.genesis_hash
     for raw in chain:
         block = CBlock.deserialize(raw)
@@ -34,7 +34,7 @@ def test_the_chain_is_linked_from_regtests_genesis_and_its_merkle_roots_hold(cha
         tip = block.GetHash()
 
 
-def test_its_strangers_spend_only_what_exists_and_create_no_value(chain: Sequence[bytes]) -> None:
+def test_foreign_transactions_spend_existing_coins_only(chain: Sequence[bytes]) -> None:
     coins: dict[tuple[bytes, int], int] = {}
     for raw in chain:
         for number, tx in enumerate(CBlock.deserialize(raw).vtx):
@@ -72,17 +72,17 @@ def shown() -> str:
     return ran.stdout.decode()
 
 
-def test_the_live_client_shows_every_match_of_the_chain_and_nothing_else(shown: str) -> None:
+def test_live_client_shows_exactly_the_matches_of_the_chain(shown: str) -> None:
     blocks = DemoChain(COINBASE_MATURITY).blocks
     events = wallet_events(blocks)
     assert rows(shown.partition("\n4. ")[0]) == [(str(height), value) for height, value in events]
-    # one block has only strangers' transactions
+    # one block has only foreign transactions
     assert len({height for height, _ in events}) < len(blocks) - COINBASE_MATURITY - 1
     assert f"  {1 + len(blocks)} filtered blocks, " in shown  # the genesis block too
     assert ": 8 transactions of the wallet,\n" in shown
 
 
-def test_payments_live_go_from_the_mempool_into_a_block_out_of_it_and_into_another(shown: str) -> None:
+def test_live_payments_survive_a_reorganization(shown: str) -> None:
     seen = rows(shown.partition("\n4. ")[2])
     values = [12_500_000, -12_500_000, 2_490_000]
     places = ["mempool", "108", "mempool", "110"]
@@ -90,7 +90,7 @@ def test_payments_live_go_from_the_mempool_into_a_block_out_of_it_and_into_anoth
     assert shown.partition("Balances, BTC")[2].partition("\n\n")[0].split()[-2:] == ["0.51960000", "16"]
 
 
-def test_both_ways_are_compared_and_the_filter_matches_more_than_the_wallet(shown: str) -> None:
+def test_modes_are_compared_and_filter_has_false_positives(shown: str) -> None:
     table = shown.partition("\n5. ")[2].partition("\n6. ")[0]
     said = {cells[0]: cells[1:] for cells in (re.split("  +", line.strip()) for line in table.splitlines())}
     assert said["whole blocks fetched"] == ["0", "6"]  # 102, 103, 104, 106, 107 and 110
@@ -100,7 +100,7 @@ def test_both_ways_are_compared_and_the_filter_matches_more_than_the_wallet(show
     assert learned[1] == "6 blocks of 111"
 
 
-def test_it_prints_the_payload_that_finds_the_wallet_and_says_how_to_go_on(shown: str) -> None:
+def test_demo_prints_payload_and_next_commands(shown: str) -> None:
     lines = shown.split("The filterload payload\n")[1].split("\n\n")[0].splitlines()
     made = Bip37Filter.parse(bytes.fromhex("".join(lines)))
     hashes = [address_to_script(address, NETWORK) for address in wallet_addresses().values()]
@@ -116,7 +116,7 @@ def test_it_prints_the_payload_that_finds_the_wallet_and_says_how_to_go_on(shown
         assert f"spvfilter {line}" in shown
 
 
-def test_the_filter_that_the_node_is_told_is_the_one_shown(shown: str) -> None:
+def test_node_receives_the_shown_filter(shown: str) -> None:
     lines = shown.split("The filterload payload\n")[1].split("\n\n")[0].splitlines()
 
     async def told(folder: Path) -> bytes:

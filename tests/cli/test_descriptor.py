@@ -1,4 +1,4 @@
-"""`descriptor`: what it shows of a descriptor or key; and descriptors as arguments of the other commands."""
+"""`descriptor`: its output for descriptors and keys. Descriptors as arguments of other commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TPUB = "tpubD6NzVbkrYhZ4WaWSyoBvQwbpLkojyoTZPRsgXELWz3Popb3qkjcJyJUGLnL4qHHoQvao
 WIF = "L4rK1yDtCWekvXuE6oXD9jCYfFNV2cWRpVuPLBcCU2z8TrisoyY1"
 
 
-def test_a_table_shows_checksum_type_network_and_addresses_of_every_path(run: Any) -> None:
+def test_table_shows_facts_and_addresses_of_each_path(run: Any) -> None:
     ran = run("descriptor", f"wpkh({XPUB}/<0;1>/*)", "--format", "table", "--count", 2)
     lines = ran.out.splitlines()
     assert (ran.code, ran.err) == (0, "")
@@ -53,7 +53,7 @@ def test_json_has_everything_in_a_pipe(run: Any) -> None:
         (("nonsense",), "expected an output descriptor, which starts with"),
     ],
 )
-def test_what_is_no_descriptor_is_an_error_of_one_line(run: Any, arguments: tuple[object, ...], cause: str) -> None:
+def test_invalid_descriptor_is_one_line(run: Any, arguments: tuple[object, ...], cause: str) -> None:
     ran = run("descriptor", *arguments)
     assert (ran.code, ran.out) == (2, "")
     assert cause in ran.err

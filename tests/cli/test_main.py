@@ -78,7 +78,7 @@ def test_a_command_lists_its_actions(run: Any, name: str, actions: tuple[str, ..
 @pytest.mark.parametrize(
     "argv", [["--force", "create", "x"], ["create", "x", "--nonsense"], ["create", "--nonsense", "x", "y"]]
 )
-def test_an_option_that_an_action_does_not_have_is_refused_wherever_it_stands(run: Any, argv: list[str]) -> None:
+def test_unknown_option_of_an_action_is_refused_in_every_position(run: Any, argv: list[str]) -> None:
     ran = run("bloom", *argv, *("--capacity", "5", "--fp-rate", "0.1"))
     assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
     assert ran.err.startswith("spvfilter: unknown option --")
@@ -157,7 +157,7 @@ def test_a_usage_error_is_one_line_and_exit_code_2(run: Any, argv: list[str], sa
         ["wallet", "balance", "--db", WIF],
     ],
 )
-def test_what_may_be_a_secret_is_never_repeated(run: Any, argv: list[str]) -> None:
+def test_secrets_are_never_repeated(run: Any, argv: list[str]) -> None:
     ran = run(*argv)
     assert ran.code == 2
     assert not any(secret in ran.out + ran.err for secret in (WIF, WIF[:12], "abandon", "about", "1111"))
@@ -353,8 +353,9 @@ def test_another_error_in_a_destructor_is_told() -> None:
 
 
 def _interrupted(reading: str, code: str = WITH_SIGINT, *, sends: bool = True) -> tuple[int, bytes]:
-    """Exit code and standard error of an `inspect` that waits for standard input, where `reading` is what reads it and
-    says "ready".
+    """Exit code and standard error of an interrupted `inspect`.
+
+    `reading` is an expression that prints "ready" and then waits for standard input.
     """
     wrap = (
         "import os, spvfilter.cli.arguments as module; read = module._bounded; module._bounded = lambda *given:"
@@ -397,7 +398,7 @@ assert codes == [0, 0, 0]
 """
 
 
-def test_a_program_that_runs_a_command_keeps_its_signals_and_threads() -> None:
+def test_embedding_program_keeps_its_signals_and_threads() -> None:
     ran = process(code=EMBEDDED)
     assert (ran.returncode, ran.stderr) == (0, b"")
 
@@ -416,7 +417,7 @@ print("ended")
 """
 
 
-def test_a_child_that_was_forked_and_lives_on_does_not_keep_a_command_from_its_end() -> None:
+def test_living_forked_child_does_not_block_the_end() -> None:
     ran = process(code=FORKING)
     assert (ran.returncode, ran.stdout) == (0, b"ended\n")
 
@@ -434,7 +435,7 @@ print("left")
 """
 
 
-def test_a_child_that_was_forked_and_goes_on_interrupts_nobody() -> None:
+def test_forked_child_interrupts_no_process() -> None:
     ran = process(code=LEAVING)
     assert (ran.returncode, ran.stdout) == (0, b"left\nleft\n")
 

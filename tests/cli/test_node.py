@@ -51,7 +51,7 @@ def port_of(greeting: str) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_says_where_it_listens_and_a_signal_ends_it_cleanly(number: signal.Signals) -> None:
+def test_node_prints_its_address_and_ends_by_signal(number: signal.Signals) -> None:
     with node("--blocks", 3) as child:
         said = line(child)
         assert said.startswith("regtest node on 127.0.0.1 port ")
@@ -109,7 +109,7 @@ def test_commands_are_taken_on_standard_input() -> None:
         ("\x1b[31m", "unknown command or wrong arguments (try 'help')"),
     ],
 )
-def test_a_command_that_cannot_be_done_is_one_line_and_it_goes_on(text: str, said: str) -> None:
+def test_failed_command_is_one_line_and_node_continues(text: str, said: str) -> None:
     ran = process("node", "--port", 0, "--blocks", 1, stdin=f"{text}\nstatus\nquit\n".encode())
     assert ran.returncode == 0
     assert ran.stderr.decode() == f"spvfilter: {said}\n"
@@ -140,7 +140,7 @@ def test_the_end_of_standard_input_does_not_end_it() -> None:
         assert child.wait(timeout=20) == 0
 
 
-def test_addresses_are_paid_at_the_start_and_in_every_block_of_the_interval() -> None:
+def test_addresses_are_paid_at_start_and_in_each_block() -> None:
     with node("--pay", ADDRESS, "--pay", ADDRESS, "--amount", 70_000, "--interval", 0.05) as child:
         assert ", height 111; " in line(child)
         assert [line(child) for _ in range(2)] == [f"paid 0.00070000 BTC to {ADDRESS} in block 111"] * 2
@@ -161,7 +161,7 @@ def test_addresses_are_paid_at_the_start_and_in_every_block_of_the_interval() ->
         (["--host", "no.such.host.invalid", "--blocks", 0], "cannot listen on no.such.host.invalid port 0: "),
     ],
 )
-def test_options_that_cannot_be_met_are_one_line_and_exit_code_2(argv: list[object], said: str) -> None:
+def test_invalid_options_are_one_line_and_exit_code_2(argv: list[object], said: str) -> None:
     ran = process("node", "--port", 0, *argv)
     assert (ran.returncode, ran.stdout) == (2, b"")
     assert ran.stderr.decode().startswith(f"spvfilter: {said}")

@@ -81,9 +81,7 @@ def test_a_json_line_has_exactly_these_keys_in_this_order(run: Any, block_file: 
     assert lines == p2pkh_events(chain)
 
 
-def test_jsonl_and_csv_leave_standard_output_clean_and_say_the_totals_only_to_a_terminal(
-    run: Any, block_file: Path
-) -> None:
+def test_jsonl_and_csv_print_totals_only_on_a_terminal(run: Any, block_file: Path) -> None:
     for chosen in ("jsonl", "csv"):
         ran = run("scan", block_file, "--address", P2PKH, "--network", "regtest", "--format", chosen)
         assert "Totals" not in ran.out + ran.err
@@ -109,9 +107,7 @@ def test_csv_has_its_head_when_nothing_is_found(run: Any, block_file: Path) -> N
     assert (ran.code, ran.out) == (0, ",".join(KEYS) + "\n")
 
 
-def test_the_table_is_plain_when_piped_with_whole_ids_and_the_totals_below(
-    run: Any, block_file: Path, chain: Sequence[bytes]
-) -> None:
+def test_piped_table_is_plain_with_whole_ids_and_totals(run: Any, block_file: Path, chain: Sequence[bytes]) -> None:
     ran = run("scan", block_file, "--address", P2PKH, "--network", "regtest", "--format", "table")
     received, spent = p2pkh_events(chain)
     assert re.search(rf"^ +2  received +\+0\.50000000  {received['txid']}:0 +{P2PKH}$", ran.out, re.MULTILINE)
@@ -151,9 +147,7 @@ def test_nothing_found_is_no_error_and_is_said(run: Any, block_file: Path) -> No
     assert ran.err.endswith(": nothing found\n")
 
 
-def test_watch_file_and_addresses_go_together_and_the_file_stays_as_it_is(
-    run: Any, block_file: Path, tmp_path: Path
-) -> None:
+def test_watch_file_and_addresses_combine_without_changing_the_file(run: Any, block_file: Path, tmp_path: Path) -> None:
     watch = tmp_path / "w"
     watch.write_text(f"{wallet_addresses()['P2SH']}\n")
     before = watch.read_bytes(), watch.stat().st_mtime_ns
@@ -188,9 +182,7 @@ def test_order_jobs_and_checks_change_nothing(
     assert run("scan", directory, *options, "--jobs", jobs, "--check").out == run("scan", block_file, *options).out
 
 
-def test_what_cannot_be_read_is_told_the_rest_is_scanned_and_the_exit_code_is_1(
-    run: Any, block_file: Path, tmp_path: Path
-) -> None:
+def test_unreadable_files_are_named_and_exit_code_is_1(run: Any, block_file: Path, tmp_path: Path) -> None:
     (tmp_path / "empty.raw").write_bytes(b"")
     (tmp_path / "foreign.dat").write_bytes(bytes.fromhex("f9beb4d9") + bytes(200))
     missing = tmp_path / "missing"
@@ -267,9 +259,7 @@ def test_a_bad_argument_is_one_line_and_exit_code_2(run: Any, argv: list[str], s
     assert ran.err.count("\n") == 1
 
 
-def test_output_goes_to_the_named_file_in_place_of_what_it_held(
-    run: Any, block_file: Path, tmp_path: Path, chain: Sequence[bytes]
-) -> None:
+def test_output_replaces_the_named_file(run: Any, block_file: Path, tmp_path: Path, chain: Sequence[bytes]) -> None:
     output = tmp_path / "matches.jsonl"
     output.write_text("x" * 10_000)
     ran = run("scan", block_file, "--address", P2PKH, "--network", "regtest", "--format", "jsonl", "--output", output)
@@ -317,7 +307,7 @@ def test_gaps_between_blocks_are_said(run: Any, tmp_path: Path, chain: Sequence[
 
 
 @pytest.mark.vectors
-def test_the_first_payment_ever_is_found_in_the_first_256_blocks(run: Any, tmp_path: Path) -> None:
+def test_first_payment_is_found_in_the_first_256_blocks(run: Any, tmp_path: Path) -> None:
     watch = tmp_path / "w"
     watch.write_text(f"pubkey:{SATOSHI},to Hal\n")
     ran = run(
@@ -361,9 +351,7 @@ def fees_of(raws: list[bytes], first: int) -> dict[str, int]:
 
 @pytest.mark.vectors
 @pytest.mark.parametrize("chosen", ["csv", "jsonl"])
-def test_undo_files_show_the_spends_of_coins_from_before_and_their_lack_is_said(
-    run: Any, tmp_path: Path, chosen: str
-) -> None:
+def test_undo_files_show_spends_of_older_coins(run: Any, tmp_path: Path, chosen: str) -> None:
     (chain,) = [blocks for entry, blocks in runs() if entry["file"] == "testnet3_000000_000459.blk"]
     raws = [block.raw for block in chain]
     spent = spent_of(raws)

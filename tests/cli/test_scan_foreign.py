@@ -1,4 +1,4 @@
-"""`spvfilter scan` of single blocks, of which nothing says of which network they are."""
+"""`spvfilter scan` of files that do not name the network of their blocks."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ def with_bits(raw: bytes, bits: int) -> bytes:
 
 
 @pytest.mark.parametrize("as_hex", [False, True])
-def test_a_file_of_another_network_is_a_problem_and_the_assumption_is_said(
-    run: Any, tmp_path: Path, as_hex: bool
-) -> None:
+def test_file_of_another_network_is_a_problem(run: Any, tmp_path: Path, as_hex: bool) -> None:
     options = ["--address", "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa"]
     good = with_bits(block_of(bytes(range(32)), 5), HARD)
     for name, raw in (("good", good), ("other", AFTER)):

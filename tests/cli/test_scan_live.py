@@ -22,7 +22,7 @@ from support.chains import record
 from support.processes import WITH_SIGINT, WITHOUT_RICH, command, environment, on_terminal, process
 
 P2PKH = wallet_addresses()["P2PKH"]
-# what is said of a cut stream: from Python 3.14 on the standard library reads zstd
+# the message about a truncated stream; from Python 3.14 on the standard library reads zstd
 CUT_ZSTD = (
     "compressed by zstd: pip install zstandard" if sys.version_info < (3, 14) else "the compressed stream is damaged"
 )
@@ -69,7 +69,7 @@ def test_bad_standard_input_is_one_line_and_exit_code_2(stdin: bytes, said: str)
     assert ran.stderr.count(b"\n") == 1
 
 
-def test_a_line_that_is_not_hex_is_named_and_the_next_ones_are_read(chain: Sequence[bytes]) -> None:
+def test_line_without_hex_is_named_and_skipped(chain: Sequence[bytes]) -> None:
     lines = hex_lines(chain).splitlines(keepends=True)
     ran = process(
         "scan",
@@ -91,7 +91,7 @@ def test_a_line_that_is_not_hex_is_named_and_the_next_ones_are_read(chain: Seque
 
 
 @pytest.mark.parametrize("form", ["records", "gzip", "twice", "padded", "hex gzip"])
-def test_a_blk_file_and_what_is_compressed_are_read_from_standard_input(chain: Sequence[bytes], form: str) -> None:
+def test_blk_files_and_compressed_input_are_read(chain: Sequence[bytes], form: str) -> None:
     plain = b"".join(map(record, chain))
     stdin = {
         "records": plain,
@@ -112,7 +112,7 @@ def test_a_blk_file_and_what_is_compressed_are_read_from_standard_input(chain: S
     assert b"cut off" in cut.stderr
 
 
-def test_matches_of_a_stale_block_that_came_first_are_taken_out_of_the_totals(chain: Sequence[bytes]) -> None:
+def test_matches_of_stale_blocks_leave_the_totals(chain: Sequence[bytes]) -> None:
     stale = fork(chain)
     stdin = hex_lines([chain[0], stale, *chain[1:]])
     ran = process("scan", "-", "--address", P2PKH, "--network", "regtest", "--format", "table", stdin=stdin)
@@ -123,7 +123,7 @@ def test_matches_of_a_stale_block_that_came_first_are_taken_out_of_the_totals(ch
     assert f"  {sha256d(stale[:80])[::-1].hex()}\n" in said
 
 
-def test_an_interrupt_while_waiting_for_standard_input_ends_it_at_once(chain: Sequence[bytes]) -> None:
+def test_interrupt_ends_the_wait_for_input_at_once(chain: Sequence[bytes]) -> None:
     argv = command("scan", "-", "--address", P2PKH, "--network", "regtest", "--format", "jsonl", code=WITH_SIGINT)
     with subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
@@ -161,7 +161,7 @@ def test_a_terminal_shows_progress_and_rows_of_80_columns(code: str, block_file:
     assert ended == 0
     assert "100%" in screen
     lines = [line.rpartition("\r")[2] for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen).split("\n")]
-    assert any(line.startswith("   height   ") for line in lines)  # the progress line was cleared
+    assert any(line.startswith("   height  kind ") for line in lines)  # the progress line was cleared
     rows = [line for line in lines if "received  " in line and "+" in line]
     assert len(rows) == 8
     assert max(map(len, rows)) <= 80
@@ -210,7 +210,7 @@ def test_a_watch_list_may_come_on_standard_input(
 
 
 @pytest.mark.parametrize("command", [("scan", "-"), ("cfilter", "match", "-"), ("cfilter", "match", "x", "-")])
-def test_standard_input_is_not_both_watch_list_and_what_is_searched(run: Any, command: tuple[str, ...]) -> None:
+def test_standard_input_cannot_be_watch_list_and_blocks(run: Any, command: tuple[str, ...]) -> None:
     ran = run(*command, "--watch", "-")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == "spvfilter: '-' is standard input: --watch and the input to search cannot both be '-'\n"

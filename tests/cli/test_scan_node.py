@@ -1,6 +1,4 @@
-"""`scan` of a node: the same rows as of its files, what is refused, what the end says, and rows of what reorganisations
-take away.
-"""
+"""`scan` of a node: rows, refused options, the summary, and rows of disconnected blocks."""
 
 from __future__ import annotations
 
@@ -75,7 +73,7 @@ def test_output_goes_to_a_file_and_quiet_says_nothing(core: CoreNode, run: Calla
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 12
 
 
-def test_the_end_of_a_scan_that_fails_says_how_far_it_came(core: CoreNode, run: Callable[..., Any]) -> None:
+def test_failed_scan_says_how_far_it_came(core: CoreNode, run: Callable[..., Any]) -> None:
     core.pruned_below = 0
     del core.known[core.hashes[106]]
     ran = run("scan", core.url, *WATCHED, "--format", "jsonl")
@@ -86,7 +84,7 @@ def test_the_end_of_a_scan_that_fails_says_how_far_it_came(core: CoreNode, run: 
     assert f"does not have block {core.hashes[106][::-1].hex()}" in ran.err
 
 
-def test_a_password_of_the_command_line_is_taken_and_shown_nowhere(core: CoreNode, run: Callable[..., Any]) -> None:
+def test_password_of_the_command_line_is_never_shown(core: CoreNode, run: Callable[..., Any]) -> None:
     core.rest = False
     assert run("scan", core.url, "--user", f"{USER}:{PASSWORD}", *WATCHED, "--quiet").code == 0
     ran = run("scan", core.url, "--user", f"{USER}:geheim-geheim", *WATCHED)
@@ -112,7 +110,7 @@ def test_a_password_of_the_command_line_is_taken_and_shown_nowhere(core: CoreNod
         (("blocks", "--cookie", "x"), "--cookie is for the blocks of a node"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_contradicting_options_are_refused(
     run: Callable[..., Any], arguments: tuple[str, ...], cause: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SPVFILTER_RPC_PASSWORD", raising=False)
@@ -135,7 +133,7 @@ def test_the_extra_is_named(core: CoreNode, run: Callable[..., Any], monkeypatch
     assert (ran.code, "pip install 'spvfilter[rpc]'" in ran.err) == (2, True)
 
 
-def test_what_follows_is_printed_with_what_a_reorganisation_takes_away(tmp_path: Path) -> None:
+def test_following_prints_new_and_disconnected_blocks(tmp_path: Path) -> None:
     """In a process of its own, woken by ZMQ, until it is interrupted."""
     regtest = paid_regtest()
     core = CoreNode(chain_of(regtest))

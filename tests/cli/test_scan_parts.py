@@ -1,6 +1,4 @@
-"""`spvfilter scan --out`: what is in the directory, and that a scan which was killed anywhere goes on to the same
-bytes.
-"""
+"""`spvfilter scan --out`: the files in the directory. A killed scan continues to the same bytes."""
 
 from __future__ import annotations
 
@@ -118,9 +116,7 @@ def _list(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("seed", range(effort(1, 2, 10)))
-def test_a_scan_that_is_killed_at_any_moment_goes_on_to_the_same_bytes(
-    run: Any, tmp_path: Path, source: list[object], seed: int
-) -> None:
+def test_killed_scan_continues_to_the_same_bytes(run: Any, tmp_path: Path, source: list[object], seed: int) -> None:
     rng = random.Random(seed)
     assert run(*source, "--out", tmp_path / "whole").code == 0
     command = [sys.executable, "-m", "spvfilter", *map(str, source), "--out", str(tmp_path / "out"), "--processes", "2"]
@@ -135,7 +131,7 @@ def test_a_scan_that_is_killed_at_any_moment_goes_on_to_the_same_bytes(
     assert files(tmp_path / "out") == files(tmp_path / "whole")
 
 
-def test_a_full_disk_is_named_and_the_scan_goes_on_once_there_is_room(
+def test_scan_continues_after_a_full_disk(
     run: Any, tmp_path: Path, source: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Full at each of the files that are written, one after the other."""

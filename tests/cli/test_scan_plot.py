@@ -1,4 +1,4 @@
-"""The balance over time: what the matches come to, block by block, and a picture of it."""
+"""The balance over time: sums of matches, block by block, and their picture."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_picture_is_drawn(run: Any, tmp_path: Path, blocks: Path, form: str, o
 
 
 @pytest.mark.plot
-def test_thousands_of_blocks_are_thinned_to_what_is_seen() -> None:
+def test_thousands_of_points_are_thinned_to_visible_ones() -> None:
     from spvfilter.cli.scan.plot import thinned
 
     rng = random.Random(1)
@@ -99,7 +99,7 @@ def test_thousands_of_blocks_are_thinned_to_what_is_seen() -> None:
         (["BLOCKS", "--plot", "TEXT"], "exists and is not a PNG picture"),
     ],
 )
-def test_a_picture_that_cannot_be_drawn_is_said_before_the_scan(
+def test_impossible_picture_is_refused_before_the_scan(
     run: Any, tmp_path: Path, blocks: Path, options: list[str], said: str
 ) -> None:
     (tmp_path / "text.png").write_text("mine")

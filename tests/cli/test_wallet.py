@@ -136,7 +136,7 @@ def test_a_transaction_by_its_txid(run: Any, path: Path) -> None:
         (["sums"], "unknown action: choose from balance, coins, "),
     ],
 )
-def test_what_is_wrong_is_said(arguments: list[str], said: str, run: Any, path: Path) -> None:
+def test_invalid_arguments_are_named(arguments: list[str], said: str, run: Any, path: Path) -> None:
     code, out, err = run("wallet", *arguments, "--db", path)
     assert (code, out) == (2, "")
     assert said in err
@@ -172,7 +172,7 @@ def test_a_history_of_many_pages_is_whole(run: Any, tmp_path: Path) -> None:
     assert [row["txid"] for row in rows] == [shown(raw) for raw in raws[::-1]]
 
 
-def test_what_was_not_searched_is_named_on_standard_error(run: Any, tmp_path: Path) -> None:
+def test_unsearched_blocks_are_named_on_standard_error(run: Any, tmp_path: Path) -> None:
     path = tmp_path / "wallet.db"
     ledger = Ledger(path)
     ledger.mine(12)

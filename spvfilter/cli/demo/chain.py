@@ -1,4 +1,4 @@
-"""The demo's regtest chain: valid proof of work, merkle roots and witness commitments, invented signatures."""
+"""The demo's regtest chain: valid proof of work, merkle roots and witness commitments, fake signatures."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def _spends(raw: bytes, locks: Sequence[Lock]) -> list[TxIn]:
 class DemoChain:
     """A chain on regtest's genesis block with payments to the wallet, spends, and a block without the wallet.
 
-    Each block has foreign transactions, too. `empty` blocks without transactions follow the first block. A node accepts
-    the chain if there are COINBASE_MATURITY of them.
+    Most blocks have foreign transactions, too. After the first block follow `empty` blocks without transactions: with
+    COINBASE_MATURITY of them the first coinbase is mature, and a node accepts the chain.
     """
 
     def __init__(self, empty: int = 0) -> None:

@@ -27,9 +27,12 @@ from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 
-_FP_RATE = 0.005  # high, so that a small chain shows false positives
-_TWEAK = 0x5EED  # a wallet draws it at random; here every run looks the same
-_DECOY_KEY = b"the demo's, no secret at all"  # a wallet draws it at random and keeps it secret
+_FP_RATE = 0.005
+"""A high rate, so that a small chain shows false positives."""
+_TWEAK = 0x5EED
+"""A fixed tweak, so that every run prints the same. A wallet draws its tweak at random."""
+_DECOY_KEY = b"the demo's, no secret at all"
+"""A fixed key. A wallet draws its key at random and keeps it secret."""
 _HEX_COLUMNS = 64  # digits in a line
 _TIMEOUT_S = 60.0  # for the whole demo, which usually takes two seconds
 
@@ -70,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     page.title("3. A light client asks a node on this machine, over a socket")
     chain = DemoChain(COINBASE_MATURITY)
     page.line(f"  It serves a {NETWORK} chain of {len(chain.blocks)} blocks, the same on every run. Proof of work,")
-    page.line("  merkle roots and witness commitments are valid; signatures are invented.")
+    page.line("  merkle roots and witness commitments are valid; signatures are not.")
     page.line()
     asyncio.run(_live(watch, chain, page))
 

@@ -49,9 +49,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         nargs="*",
         help=(
-            "a file of one block (raw or hex), a blk*.dat file of Bitcoin Core, or a directory of such files; a URL"
-            " such as s3://… (extra remote); http://HOST:PORT of a node. - is standard input: one block per line in"
-            " hex, or a blk*.dat file, plain or compressed with gzip or zstd"
+            "a file of one block (raw or hex), a blk*.dat file of Bitcoin Core, or a directory of such files. Also a"
+            " URL such as s3://… (extra remote), or http://HOST:PORT of a node. Standard input (-) has one block per"
+            " line in hex, or is a blk*.dat file; it may be compressed with gzip or zstd"
         ),
     )
     add_watch_file(parser)

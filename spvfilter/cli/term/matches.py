@@ -253,7 +253,7 @@ class Totals:
             of_block.setdefault(key, _Total()).add(_Total(received, spent, unknown, matches))
 
     def _name(self, entry: int, watch: WatchList) -> tuple[str, str] | None:
-        """The address or script, and the label, of an entry that is a script; None for another one."""
+        """The address or script, and the label, of an entry that is a script; None for an entry of another kind."""
         if entry not in self._names:
             kind, value = watch.table.entry(entry)
             is_script = kind == EntryKind.SCRIPT

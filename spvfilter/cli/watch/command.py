@@ -60,7 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "addresses",
         metavar="ADDRESS",
         nargs="*",
-        help="an address or a descriptor to watch, in addition to those that --db remembers from earlier runs",
+        help="an address or a descriptor to watch; --db keeps it for later runs",
     )
     add_watch_file(parser)
     add_nodes(parser)
@@ -176,10 +176,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Patience:
-    """Lets `timeout` expire after `seconds` without a usable node.
-
-    The seconds are the sum of all such times since the last progress.
-    """
+    """Lets `timeout` expire after `seconds` without a usable node, added up since the last progress."""
 
     def __init__(self, timeout: asyncio.Timeout, seconds: float) -> None:
         self._timeout = timeout

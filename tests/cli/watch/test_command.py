@@ -80,7 +80,7 @@ def test_blocks_below_the_first_one_asked_for_are_not_searched(node: NodeProcess
     assert "is in the future" in errors
 
 
-def test_a_wrong_start_is_corrected_by_a_rescan_or_by_a_lower_start(node: NodeProcess, tmp_path: Path) -> None:
+def test_wrong_start_is_corrected_by_rescan_or_lower_start(node: NodeProcess, tmp_path: Path) -> None:
     ways: list[tuple[object, ...]] = [
         ("--rescan",),
         ("--rescan", "--from-height", 111),
@@ -103,9 +103,7 @@ def test_a_wrong_start_is_corrected_by_a_rescan_or_by_a_lower_start(node: NodePr
         )
 
 
-def test_a_later_run_prints_only_new_events_and_finds_new_addresses_in_old_blocks(
-    node: NodeProcess, tmp_path: Path
-) -> None:
+def test_later_run_prints_only_new_events(node: NodeProcess, tmp_path: Path) -> None:
     db = tmp_path / "wallet.db"
     first = once(node.place, "--db", db, ADDRESS)[1]
     assert values(first) == [(111, 70_000), (112, 1_234)]
@@ -146,7 +144,7 @@ def test_the_network_comes_from_the_database(node: NodeProcess, tmp_path: Path) 
     assert (ran.returncode, ran.stdout, ran.stderr.decode()) == (2, b"", said)
 
 
-def test_a_rebuild_needs_the_network_if_the_database_cannot_tell_it(node: NodeProcess, tmp_path: Path) -> None:
+def test_rebuild_of_an_unreadable_database_needs_the_network(node: NodeProcess, tmp_path: Path) -> None:
     db = tmp_path / "wallet.db"
     db.write_bytes(b"garbage" * 1_000)
     ran = process("watch", "--connect", node.place, "--db", db, "--rebuild", "--once", ADDRESS)
@@ -155,7 +153,7 @@ def test_a_rebuild_needs_the_network_if_the_database_cannot_tell_it(node: NodePr
     assert db.read_bytes() == b"garbage" * 1_000
 
 
-def test_events_that_are_gone_are_replaced_by_matches_without_a_number(node: NodeProcess, tmp_path: Path) -> None:
+def test_dropped_events_are_replaced_by_matches_without_number(node: NodeProcess, tmp_path: Path) -> None:
     db = tmp_path / "wallet.db"
     first = once(node.place, "--db", db, ADDRESS)[1]
     with closing(sqlite3.connect(db)) as connection:
@@ -209,7 +207,7 @@ def test_payments_are_told_as_they_come_and_go() -> None:
             assert child.wait(timeout=20) == 143
 
 
-def test_one_node_under_two_names_agrees_with_nobody(node: NodeProcess) -> None:
+def test_one_node_under_two_names_is_one_peer(node: NodeProcess) -> None:
     events = once(node.place, "--connect", f"localhost:{node.port}", ADDRESS, "--mode", "compact")[1]
     assert values(events) == [(111, 70_000), (112, 1_234)]
     assert {event["completeness"] for event in events[:-1]} == {"1 peer"}
@@ -234,9 +232,7 @@ def test_compact_filters_tell_of_blocks_as_they_come_and_go() -> None:
             assert child.wait(timeout=20) == 143
 
 
-def test_filters_kept_find_new_addresses_and_what_compact_filters_cannot_find_goes_by_bip37(
-    node: NodeProcess, tmp_path: Path
-) -> None:
+def test_kept_filters_find_new_addresses(node: NodeProcess, tmp_path: Path) -> None:
     db = tmp_path / "wallet.db"
     assert values(once(node.place, "--db", db, "--keep-filters", ADDRESS)[1]) == [(111, 70_000), (112, 1_234)]
     assert values(once(node.place, "--db", db, "--keep-filters", OTHER)[1]) == [
@@ -293,7 +289,7 @@ def test_a_damaged_database_is_refused_and_rebuilt_when_asked(node: NodeProcess,
     assert (tmp_path / "wallet.db.damaged").is_file()
 
 
-def test_a_rebuild_is_told_of_even_where_the_run_ends_at_once(node: NodeProcess, tmp_path: Path) -> None:
+def test_rebuild_is_reported_even_if_the_run_fails(node: NodeProcess, tmp_path: Path) -> None:
     db = tmp_path / "wallet.db"
     db.write_bytes(b"garbage" * 1_000)
     code, events, errors = once(node.place, "--db", db, "--rebuild")
@@ -312,7 +308,7 @@ def test_the_database_of_another_program_is_not_rebuilt(node: NodeProcess, tmp_p
     assert (db.read_bytes(), [each.name for each in tmp_path.iterdir()]) == (before, ["other.db"])
 
 
-def test_what_a_filter_cannot_do_is_said_once_a_run(node: NodeProcess, tmp_path: Path) -> None:
+def test_filter_warning_is_printed_once_a_run(node: NodeProcess, tmp_path: Path) -> None:
     db = tmp_path / "wallet.db"
     for more in ([], ["--replay"]):  # the filter is made several times in the first run
         code, events, errors = once(node.place, ADDRESS, "--mode", "bip37", "--fp-rate", "1e-300", "--db", db, *more)
@@ -322,7 +318,7 @@ def test_what_a_filter_cannot_do_is_said_once_a_run(node: NodeProcess, tmp_path:
         )
 
 
-def test_a_height_above_the_tip_is_where_the_next_block_is_searched() -> None:
+def test_height_above_the_tip_starts_at_the_next_block() -> None:
     with node_process("--blocks", 110) as node:
         node.do(f"pay {ADDRESS} 70000", "mine")
         argv = (
@@ -342,7 +338,7 @@ def test_a_height_above_the_tip_is_where_the_next_block_is_searched() -> None:
             assert [event["event"] for event in events_until(child, "synced")] == ["found", "synced"]
 
 
-def test_a_disk_without_room_is_one_line_and_exit_code_2_and_nothing_is_lost(node: NodeProcess, tmp_path: Path) -> None:
+def test_full_disk_is_one_line_and_loses_nothing(node: NodeProcess, tmp_path: Path) -> None:
     db = tmp_path / "wallet.db"
     for room in (30_000, 70_000):  # bytes of a file
         code = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, -1)); " + WITH_SIGINT
@@ -352,7 +348,7 @@ def test_a_disk_without_room_is_one_line_and_exit_code_2_and_nothing_is_lost(nod
     assert values(once(node.place, "--db", db, "--keep-filters", ADDRESS)[1]) == [(111, 70_000), (112, 1_234)]
 
 
-def test_once_gives_up_where_no_node_answers_and_tells_each_failure_once() -> None:
+def test_once_gives_up_without_a_node() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = f"127.0.0.1:{taken.getsockname()[1]}"
     code, events, errors = once(place, ADDRESS, "--timeout", 2.5)
@@ -388,7 +384,7 @@ def test_a_node_without_filters_is_of_no_use() -> None:
 
 
 @pytest.mark.parametrize("code", ["", WITHOUT_RICH])
-def test_a_terminal_shows_rows_and_balances_and_gets_its_cursor_back(node: NodeProcess, code: str) -> None:
+def test_terminal_shows_rows_balances_and_its_cursor(node: NodeProcess, code: str) -> None:
     ended, shown = on_terminal(
         "watch", "--network", "regtest", "--connect", node.place, "--once", ADDRESS, OTHER, code=code
     )
@@ -419,7 +415,7 @@ def test_a_pipe_that_breaks_ends_it_quietly() -> None:
         assert child.stderr.read() == b""
 
 
-def test_a_restart_goes_on_behind_the_last_line_and_a_replay_prints_all_again(tmp_path: Path) -> None:
+def test_restart_continues_and_replay_prints_all_events(tmp_path: Path) -> None:
     with node_process("--blocks", 110) as node:
         argv = ("watch", "--network", "regtest", "--connect", node.place, "--db", tmp_path / "w.db", ADDRESS)
         told: list[dict[str, Any]] = []
@@ -434,7 +430,7 @@ def test_a_restart_goes_on_behind_the_last_line_and_a_replay_prints_all_again(tm
                 for line in lines
                 if line["event"] != "synced" and told and line["sequence"] <= told[-1]["sequence"]
             ]
-            assert all(line in told for line in again)  # what a kill kept from being noted
+            assert all(line in told for line in again)  # the kill came before their position was stored
             fresh = [line for line in lines if line not in again and line["event"] != "synced"]
             assert [line["event"] for line in fresh] in (["found"], ["found", "confirmed"])
             assert not again or end is signal.SIGTERM

@@ -29,7 +29,7 @@ SEED = "abandon " * 11 + "about"
 HERE = ["--connect", "127.0.0.1:1"]
 
 
-def test_the_mode_is_the_light_client_s_unless_one_is_named() -> None:
+def test_default_mode_is_that_of_the_light_client() -> None:
     parser = Parser(prog="spvfilter watch")
     command.configure(parser)
     assert parser.get_default("mode") is inspect.signature(LightClient).parameters["mode"].default is Mode.AUTO
@@ -100,7 +100,7 @@ def test_the_mode_is_the_light_client_s_unless_one_is_named() -> None:
         ([ADDRESS, *HERE, "--db", "/no/such/folder/wallet.db", "--network", "regtest"], "/no/such/folder/wallet.db: "),
     ],
 )
-def test_arguments_that_cannot_be_met_are_one_line_and_exit_code_2(run: Any, argv: list[str], said: str) -> None:
+def test_invalid_arguments_are_one_line_and_exit_code_2(run: Any, argv: list[str], said: str) -> None:
     network = [] if "--network" in argv else ["--network", "regtest"]
     ran = run("watch", *argv, *network)
     assert (ran.code, ran.out) == (2, "")
@@ -120,9 +120,7 @@ def test_arguments_that_cannot_be_met_are_one_line_and_exit_code_2(run: Any, arg
         [ADDRESS, *HERE, "--proxy", f"socks5://user:{WIF}@127.0.0.1"],
     ],
 )
-def test_what_may_be_a_secret_is_never_repeated_nor_looked_up(
-    run: Any, argv: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_secrets_are_neither_repeated_nor_looked_up(run: Any, argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", None)
     ran = run("watch", "--network", "regtest", *argv)
     assert ran.code == 2
@@ -178,7 +176,7 @@ def test_help_fits_80_columns(run: Any, monkeypatch: pytest.MonkeyPatch) -> None
     assert max(map(len, ran.out.splitlines())) <= 80
 
 
-def test_what_happens_to_own_transactions_is_a_line() -> None:
+def test_own_transactions_are_json_lines() -> None:
     txid, by = bytes(range(32)), bytes(32)
     said = {"txid": txid[::-1].hex(), "peer": "127.0.0.1:1"}
     assert command.sending(BroadcastProgress(txid, "127.0.0.1:1", BroadcastStep.SENT)) == {"event": "sent", **said}
@@ -213,7 +211,7 @@ def cells(balances: Balances) -> list[list[str]]:
     return balances.table()[1]
 
 
-def test_a_match_counts_once_from_the_mempool_into_a_block_and_out_of_it() -> None:
+def test_match_counts_once_in_mempool_and_block() -> None:
     balances = Balances()
     assert balances.put(a_match(height=None))
     assert cells(balances) == [[ADDRESS, "0.00000000", "+0.00070000", "1"]]
@@ -226,7 +224,7 @@ def test_a_match_counts_once_from_the_mempool_into_a_block_and_out_of_it() -> No
     assert len(balances) == 0
 
 
-def test_spends_are_taken_off_and_those_of_unknown_value_are_said() -> None:
+def test_spends_are_subtracted_and_unknown_values_counted() -> None:
     balances = Balances()
     balances.put(a_match())
     balances.put(a_match(value=30_000, kind=MatchKind.INPUT))
@@ -235,7 +233,7 @@ def test_spends_are_taken_off_and_those_of_unknown_value_are_said() -> None:
     assert cells(balances) == [[ADDRESS, "0.00040000 - 1 unknown", "-0.00020000", "4"]]
 
 
-def test_what_a_terminal_has_no_room_for_is_in_the_sum_of_all() -> None:
+def test_hidden_rows_count_in_the_sum_of_all() -> None:
     balances = Balances()
     for number in range(10):
         balances.put(a_match(value=number, index=number, address=f"address {number}"))
@@ -248,7 +246,7 @@ def test_what_a_terminal_has_no_room_for_is_in_the_sum_of_all() -> None:
 # Progress
 
 
-def test_progress_is_never_rounded_up_and_says_what_is_left_once_it_can_tell() -> None:
+def test_progress_is_rounded_down_with_remaining_time() -> None:
     now = 0.0
     status = Status(lambda: now)
     status.progress("blocks", 0, 100_000)
