@@ -99,7 +99,9 @@ def test_several_files_and_standard_input(lines: list[dict[str, Any]], file: Any
     rest = "".join(json.dumps(line) + "\n" for line in lines[9:])
     ran = process("cfilter", "import", path, "-", "--db", tmp_path / "new.db", *NETWORK, stdin=rest.encode())
     assert ran.returncode == 0
-    assert ran.stderr.decode().startswith(f"spvfilter: {COUNT} filter(s) stored\nspvfilter: {COUNT} of them need their filter headers")
+    assert ran.stderr.decode().startswith(
+        f"spvfilter: {COUNT} filter(s) stored\nspvfilter: {COUNT} of them need their filter headers"
+    )
 
 
 def test_export_says_that_filters_wait_for_their_headers(
@@ -155,7 +157,7 @@ def test_a_bad_line_is_named_and_what_was_before_it_stays(
     ran = run("cfilter", "import", path, "--db", db, *NETWORK)
     assert (ran.code, ran.out) == (2, "")
     first, error = ran.err.splitlines()
-    assert first == "6 filter(s) stored"
+    assert first == "spvfilter: 6 filter(s) stored"
     assert error.startswith(f"spvfilter: {path}: line 7: ")
     assert said in error
     assert kept(db) == set(range(6))
