@@ -71,9 +71,7 @@ class Wheel(bdist_wheel):
 
 
 class SourceArchive(sdist):
-    """A source archive that depends on its files and SOURCE_DATE_EPOCH alone: not on who packs it, when, where or under
-    which umask.
-    """
+    """A reproducible source archive: its bytes depend only on its files and SOURCE_DATE_EPOCH."""
 
     def make_archive(
         self,

@@ -31,7 +31,7 @@ class TxMempool:
         chain: The chain whose unspent outputs may be spent.
         max_size: Limit for all serialized transactions together, in bytes.
         replace_by_fee: True if a transaction with a higher fee replaces the transactions that it conflicts with, as in
-            Core 28 and 29. The rules are in `replacement.py`.
+            Core 28 and 29. The rules are Core's.
 
     Raises:
         ParameterError: `max_size` is negative.

@@ -62,7 +62,7 @@ class NodeApi(Protocol):
         """Ask for a block, which is not checked here. Raises NodePrunedError if the node has only its header."""
 
     async def spent(self, digest: bytes) -> bytes | None:
-        """Ask for the outputs that a block spends, in the format of `spvfilter.rpc.spent`.
+        """Ask for the outputs that a block spends, in the format of Core's REST call spenttxouts.
 
         None means that the node does not answer this.
         """
@@ -103,9 +103,9 @@ def parsed_hash(text: object, endpoint: Endpoint) -> bytes:
 
 
 def parsed_txids(found: object, endpoint: Endpoint) -> list[bytes]:
-    """From the array or the object that getrawmempool gives. Raises NodeAnswerError."""
+    """Parse the array or the object that getrawmempool returns. Raises NodeAnswerError if it is malformed."""
     if not isinstance(found, Iterable) or isinstance(found, str):
-        raise NodeAnswerError(f"{endpoint}: what it says of its mempool is no list of txids")
+        raise NodeAnswerError(f"{endpoint}: its list of the mempool is not a JSON array or object of txids")
     return [parsed_hash(each, endpoint) for each in found]
 
 

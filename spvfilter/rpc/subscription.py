@@ -1,4 +1,4 @@
-"""A subscription to what Bitcoin Core publishes by ZMQ (doc/zmq.md).
+"""A subscription to the messages that Bitcoin Core publishes by ZMQ (doc/zmq.md).
 
 A message has three parts: topic, body, and a counter of the topic's messages, u32 LE.
 """

@@ -40,7 +40,7 @@ class MatchBatch:
 
     | to get | use |
     |---|---|
-    | packed bytes, 65 or more for each match; `kernel.unpack_hits` unpacks them | `block.packed` |
+    | packed bytes, 65 or more for each match (spvfilter.kernel.unpack_hits) | `block.packed` |
     | bytes of lines, with the columns of `spvfilter scan` | `lines("csv")`, `lines("jsonl")` |
     | sums for each entry of the watch list | `sums()` |
     | an Arrow table | `to_arrow()` |

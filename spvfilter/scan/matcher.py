@@ -94,8 +94,8 @@ class Matcher:
         """Yield the transactions of a source that concern the watch list, in the order of arrival.
 
         Matching outputs are learned, so that a later spend is found. A spend that arrives before its parent is yielded
-        when the parent arrives: the latest transactions are remembered. The stream judges no conflicts: it yields both
-        of two transactions that spend the same outpoint. Books do that: see `LightClient` and `spvfilter.wallet`.
+        when the parent arrives: the latest transactions are remembered. The stream judges no conflicts: if two
+        transactions spend one outpoint, it yields both. The books of a `LightClient` judge conflicts.
 
         The next transaction is taken from the source when the caller asks for the next result. The event loop runs
         at least once in each millisecond of work.
@@ -138,7 +138,7 @@ class Matcher:
         - Files and sequences are put in chain order first. Only the branch with the most work counts.
         - Blocks of an iterable are matched as they arrive and spooled to disk. At its end they are searched again for
           spends that arrived before their outputs. A second branch is matched at the end if it has more work:
-          `report.stale` then names the blocks of the first branch, whose matches were already yielded.
+          `ScanReport.stale` then names the blocks of the first branch, whose matches were already yielded.
         - Stale blocks give no matches, but their outputs are learned.
         - If a use moves the window of a keychain beyond twice its lookahead, all blocks are searched again for the new
           scripts. Threads call `script_at` of keychains one at a time.
@@ -149,7 +149,7 @@ class Matcher:
             blocks: Files (BlockFiles), a node (NodeBlocks), a sequence, or an iterable of raw blocks, asynchronous or
                 not.
             in_order: True for an endless stream in chain order. Nothing is spooled or searched again.
-                `report.late_scripts` counts the scripts that earlier blocks were not searched for.
+                `ScanReport.late_scripts` counts the scripts that earlier blocks were not searched for.
 
         Raises:
             ParameterError: `in_order` is True for files or a node, or the node is of another network.

@@ -65,7 +65,7 @@ class BlockHits(NamedTuple):
     time: int
     """Time of the block's header, seconds since 1970."""
     packed: bytes
-    """The hits as the kernel packs them: `kernel.unpack_hits` unpacks them."""
+    """The hits as the kernel packs them (spvfilter.kernel.unpack_hits)."""
 
 
 @public

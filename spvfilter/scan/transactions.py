@@ -148,7 +148,7 @@ class TxStream:
                             yield each
 
     async def _found(self, tx: _Arrived) -> AsyncGenerator[TxMatches]:
-        """Yield the new matches of a transaction, and of remembered ones that match because of them."""
+        """Yield the new matches of a transaction, and of remembered transactions that match because of it."""
         queue, table = deque([tx]), self._watch.table
         while queue:
             tx = queue.popleft()

@@ -82,7 +82,10 @@ def main() -> int:
         "--rows", metavar="FILE", type=Path, nargs="+", help="make the report of what --json wrote, measuring nothing"
     )
     parser.add_argument(
-        "--note", metavar="TEXT", default="", help="what the report says of the circumstances, such as other load"
+        "--note",
+        metavar="TEXT",
+        default="",
+        help="a sentence of the report about the circumstances, such as other load",
     )
     arguments = parser.parse_args()
     chosen = arguments.suite or list(SUITES)

@@ -31,7 +31,7 @@ class Kind:
 
 
 class Text(NamedTuple):
-    """A text, the line that it begins on, and what it is. `is_public` is True for a docstring that the site shows."""
+    """A text, its first line and its kind. `is_public` is True for a docstring that the site shows."""
 
     line: int
     kind: str

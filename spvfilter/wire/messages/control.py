@@ -288,7 +288,7 @@ class Reject:
     code: int
     """Code of the reason (u8)."""
     reason: bytes
-    """Reason, at most 1,000 bytes. It is not escaped: to print it, use `fields.printable`."""
+    """Reason, at most 1,000 bytes. It is not escaped: escape it before you print it."""
     data: bytes = b""
     """Hash of the rejected transaction or block, 32 bytes; empty if the message has none."""
 

@@ -215,7 +215,7 @@ class Headers:
     """
 
     headers: tuple[bytes, ...]
-    """Headers, 80 bytes each. `primitives.Header.parse` parses one of them."""
+    """Headers, 80 bytes each. `Header.parse` parses one of them."""
 
     def __post_init__(self) -> None:
         check_most(self.headers, MAX_HEADERS, "headers")
@@ -280,7 +280,7 @@ class Block:
     | 1 to 9 | number of transactions, CompactSize, at least 1 |
     | the rest | transactions |
 
-    `parse` does not parse the transactions, which may take long. `kernel.walk_block` and `kernel.check_block` do.
+    `parse` does not parse the transactions, which may take long (spvfilter.kernel.walk_block and check_block do).
     """
 
     raw: bytes
