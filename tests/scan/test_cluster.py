@@ -373,4 +373,4 @@ def test_dask_that_is_missing_is_named(
     assert cli.main(argv) == 2
     assert "pip install 'spvfilter[dask]'" in capsys.readouterr().err
     assert cli.main([*argv, "--processes", "2"]) == 2
-    assert "--dask or --processes, not both" in capsys.readouterr().err
+    assert "--dask and --processes exclude each other: give one" in capsys.readouterr().err

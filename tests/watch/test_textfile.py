@@ -109,7 +109,7 @@ BAD = [
     (f"outpoint:{TXID}:7:", "not 4 parts"),
     (f"outpoint:{TXID}:7:1:51:", "not 6 parts"),
     (f"outpoint:{TXID}:-1", "an outpoint is TXID:INDEX"),
-    (f"outpoint:{TXID}:4294967296", "out of range"),
+    (f"outpoint:{TXID}:4294967296", "an output index is from 0 to 4294967295"),
     (f"outpoint:{TXID[2:]}:7", "64 hex digits"),
     (f"outpoint:{TXID}:7:-5:", "the value of an outpoint is a whole number"),
     (f"outpoint:{TXID}:7:1.5:", "the value of an outpoint is a whole number"),
