@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING
 
-from spvfilter._dataclass import dataclass, field
-from spvfilter._public import deferred
 from spvfilter.errors import ParameterError
-
-if TYPE_CHECKING:
-    import dataclasses
-else:
-    dataclasses = deferred("dataclasses")
 
 __all__ = [
     "MAINNET",
@@ -91,7 +84,7 @@ class Network:
     def __reduce__(self) -> tuple[object, ...]:
         if _BY_NAME.get(self.name) is self:
             return Network.named, (self.name,)
-        return partial(Network, **{known.name: getattr(self, known.name) for known in dataclasses.fields(self)}), ()
+        return partial(Network, **{known.name: getattr(self, known.name) for known in fields(self)}), ()
 
 
 def _hash(display: str) -> bytes:

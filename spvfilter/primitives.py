@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Protocol, SupportsBytes
 
-from spvfilter._dataclass import dataclass
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.hashes import sha256d
 from spvfilter.protocol import HEADER_SIZE, MAX_COMPACT_SIZE

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Self
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter.kernel import TxSpan, parse_tx, strip_witness, txid, wtxid
 from spvfilter.primitives import TxOut, hash_to_hex
 from spvfilter.protocol import OUTPOINT_SIZE

@@ -21,7 +21,7 @@ PACKAGE = Path(spvfilter.__file__).parent
 # Higher floors may import lower ones. Rooms of one floor never import each other, but for the ground, where the order
 # below holds.
 FLOORS = [
-    ["_public", "_dataclass", "errors", "protocol", "hashes", "network", "primitives", "files"],
+    ["_public", "errors", "protocol", "hashes", "network", "primitives", "files"],
     ["kernel"],
     ["transaction"],
     ["bloom", "wire", "chain", "address"],
@@ -300,11 +300,9 @@ DEFERRED = {
     "asyncio",
     "argparse",
     "csv",
-    "dataclasses",
     "datetime",
     "decimal",
     "httpx",
-    "inspect",
     "ipaddress",
     "json",
     "mmap",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.protocol import HEADER_SIZE
 

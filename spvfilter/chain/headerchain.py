@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import count as count_from
 from typing import NamedTuple
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.chain.difficulty import PERIOD, total_work, work
 from spvfilter.chain.forks import MAX_FORK_HEADERS, Fork, Forks

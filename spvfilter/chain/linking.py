@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter._public import public
 from spvfilter.chain.difficulty import target, work
 from spvfilter.network import Network

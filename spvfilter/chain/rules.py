@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
-from spvfilter._dataclass import dataclass
-from spvfilter._public import deferred, public
+from spvfilter._public import public
 from spvfilter.chain.difficulty import PERIOD, SPACING, decode_bits, retarget, target, work
 from spvfilter.errors import (
     CheckpointError,
@@ -24,11 +23,6 @@ from spvfilter.kernel import judge_headers, linked_headers
 from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HEADER_SIZE, MAX_FUTURE_BLOCK_TIME, MAX_TIMEWARP
-
-if TYPE_CHECKING:
-    import dataclasses
-else:
-    dataclasses = deferred("dataclasses")
 
 MEDIAN_SPAN = 11  # headers whose median time the next header must exceed; Core chain.h nMedianTimeSpan
 
@@ -69,7 +63,7 @@ class Tip:
 
     def copy(self) -> Tip:
         """A copy that can be advanced independently."""
-        return dataclasses.replace(self, times=list(self.times))
+        return replace(self, times=list(self.times))
 
     def next_bits(self, time: int) -> int:
         """The compact bits that the next header must have if it has this time (Core GetNextWorkRequired)."""

@@ -12,9 +12,9 @@ A branch off the best chain is stored only when it has more work than the best c
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter._public import public
 from spvfilter.chain.headerchain import HeaderChain, Update
 from spvfilter.chain.rules import Tip, check_links, check_proofs

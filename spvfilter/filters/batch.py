@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred, public
 from spvfilter.errors import BlockFilterError, FormatError, ParameterError
 from spvfilter.filters.bip158 import BasicFilter

@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError
 from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError
 from spvfilter.filters.bip37 import Bip37Filter, BloomSource, wallet_capacity

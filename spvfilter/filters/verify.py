@@ -11,10 +11,10 @@ unknown, a filter can be refuted but not proven.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
 
-from spvfilter._dataclass import dataclass
 from spvfilter.errors import FormatError
 from spvfilter.filters.bip158 import BasicFilter, basic_data, filter_elements
 from spvfilter.hashes import hash160

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -35,7 +36,6 @@ from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
     import asyncio
-    import dataclasses
     from concurrent import futures
 
     from spvfilter.light import running as runs
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from spvfilter.p2p import proxy as proxies
 else:
     asyncio = deferred("asyncio")
-    dataclasses = deferred("dataclasses")
     futures = deferred("concurrent.futures")
     runs = deferred("spvfilter.light.running")  # the engine, the wire and the database: half of the package
     proxies = deferred("spvfilter.p2p.proxy")
@@ -716,7 +715,7 @@ class LightClient:
         begun, given = running.engine.books.blocks.start, self._options.from_height
         lowest = given if self._options.birthday is None or begun is None else begun
         if self._path == MEMORY and lowest is not None and first < lowest:
-            self._options = dataclasses.replace(self._options, from_height=first, birthday=None)
+            self._options = replace(self._options, from_height=first, birthday=None)
         return first
 
     async def status(self) -> ClientStatus:

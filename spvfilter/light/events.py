@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.store.ledger import TxStatus
 from spvfilter.wallet.events import WalletEvent

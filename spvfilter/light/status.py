@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from spvfilter._dataclass import dataclass
+from dataclasses import dataclass
+
 from spvfilter._public import public
 from spvfilter.light.events import Mode
 from spvfilter.store.searched import BlockRange, join

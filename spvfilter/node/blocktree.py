@@ -6,8 +6,8 @@ Scripts are not checked.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.chain import HeaderChain, Tip
 from spvfilter.errors import RefusedError, UnconnectedHeadersError

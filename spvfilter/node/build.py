@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import merkle_root

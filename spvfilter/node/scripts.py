@@ -6,9 +6,9 @@ The embedded node does not check scripts.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.hashes import hash160

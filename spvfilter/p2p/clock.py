@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 
 

@@ -6,11 +6,11 @@ The proxy resolves the host names of peers. A look-up by this machine would reve
 from __future__ import annotations
 
 import socket
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter._public import public
 from spvfilter.errors import ParameterError
 

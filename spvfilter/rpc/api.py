@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.errors import NodeAnswerError
 from spvfilter.primitives import hash_to_hex

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.errors import ParameterError
 

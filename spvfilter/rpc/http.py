@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import deferred, public
 from spvfilter.errors import (
     NodeAnswerError,

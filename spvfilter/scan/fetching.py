@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import deferred, public
 from spvfilter.errors import NodeAnswerError, ParameterError, SourceError
 from spvfilter.kernel import Place

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.errors import NodeChainError, NodeError, NodePrunedError, ParameterError, SourceError
 from spvfilter.primitives import hash_to_hex

@@ -6,9 +6,9 @@ import os
 from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred
 from spvfilter.network import Network
 from spvfilter.protocol import HASH_SIZE

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.files import replacing
 from spvfilter.kernel import WatchTable

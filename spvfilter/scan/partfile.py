@@ -26,11 +26,11 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred, public
 from spvfilter.errors import SourceError
 from spvfilter.files import replacing

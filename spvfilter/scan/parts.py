@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.chain import is_proven
 from spvfilter.errors import FormatError, SourceError, UndoError

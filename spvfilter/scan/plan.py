@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from hashlib import sha256
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.network import Network

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter.chain import is_proven, work
 from spvfilter.network import Network
 from spvfilter.protocol import HASH_SIZE

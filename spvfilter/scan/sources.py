@@ -11,10 +11,10 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred, public
 from spvfilter.chain import coinbase_height
 from spvfilter.errors import FormatError, ParameterError, SourceError

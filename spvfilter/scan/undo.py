@@ -24,11 +24,11 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import chain, islice
 from typing import NamedTuple
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter._public import public
 from spvfilter.errors import FormatError, SourceError, UndoError
 from spvfilter.hashes import hash160, sha256d

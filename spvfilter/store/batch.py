@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter._public import public
 from spvfilter.kernel import EntryKind
 from spvfilter.store.addresses import KnownAddress

@@ -10,10 +10,10 @@ damaged or stale filter is never used. A filter that was stored before its heade
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError, StoreCorruptError
 from spvfilter.filters.bip158 import filter_hash

@@ -6,7 +6,8 @@ filters.py). The checks here report a wrong file at once.
 
 from __future__ import annotations
 
-from spvfilter._dataclass import dataclass, field
+from dataclasses import dataclass, field
+
 from spvfilter._public import public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import BlockFilterError, FalseFilterError, FormatError, SourceError

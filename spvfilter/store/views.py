@@ -5,10 +5,10 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Self, TypeVar  # rows are as SQLite gives them
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred, public
 from spvfilter.address import address_to_script, script_to_address
 from spvfilter.errors import ParameterError, StoreCorruptError

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any  # rows are as SQLite gives them
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter._public import public
 from spvfilter.watch.match import Completeness, Match
 

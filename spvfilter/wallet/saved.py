@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter.kernel import Hit
 from spvfilter.store.ledger import Ended, StoredMatch, StoredTx
 from spvfilter.store.searched import Searched

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from spvfilter._dataclass import dataclass
 from spvfilter.kernel import Hit, WatchTable, walk_block
 from spvfilter.protocol import OUTPOINT_SIZE
 from spvfilter.transaction import Transaction

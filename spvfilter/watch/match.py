@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import zip_longest
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter._public import public
 from spvfilter.primitives import OutPoint, hash_to_hex
 

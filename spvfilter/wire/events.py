@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum, IntFlag, StrEnum
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter._version import __version__
 from spvfilter.errors import ParameterError, PeerError

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from spvfilter._dataclass import dataclass
+from dataclasses import dataclass
+
 from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import Family

@@ -7,11 +7,11 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred
 from spvfilter.cli.scan.files import assumed_network, unseen_spends
 from spvfilter.cli.term.matches import bitcoin

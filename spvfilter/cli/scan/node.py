@@ -9,9 +9,9 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import deferred
 from spvfilter.cli.arguments import format_of
 from spvfilter.cli.scan.nodeoptions import PASSWORD

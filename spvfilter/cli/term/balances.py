@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from spvfilter._dataclass import dataclass
+from dataclasses import dataclass
+
 from spvfilter.cli.term.matches import bitcoin, name_of
 from spvfilter.cli.term.page import Align, Page, shorten
 from spvfilter.watch.match import Match, MatchKind

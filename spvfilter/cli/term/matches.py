@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import deferred
 from spvfilter.address import script_to_address
 from spvfilter.cli.term.page import Align, Page, printable, shorten

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from spvfilter._dataclass import dataclass
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import SessionError
 from spvfilter.light.engine.addressbook import AddressBook

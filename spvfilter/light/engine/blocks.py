@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import partial
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import FormatError, LieError, UselessPeerError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import check_block, txid, walk_block

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import LieError, UselessPeerError
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.light.lies import Lie

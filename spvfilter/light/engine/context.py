@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from spvfilter._dataclass import dataclass
 from spvfilter.chain import HeaderChain
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.inputs import Instant

@@ -10,9 +10,9 @@ are asked when they come: also another of the same group, which proves nothing b
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple  # JSON
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred
 from spvfilter.light.engine.netgroups import host_of
 from spvfilter.store.searched import BlockRange, Ranges, join

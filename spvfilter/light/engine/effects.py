@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from spvfilter._dataclass import dataclass
 from spvfilter.light.events import Broadcast, Event
 from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store

@@ -13,9 +13,9 @@ block does not hide a payment in another.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
-from spvfilter._dataclass import dataclass
 from spvfilter.chain.difficulty import PERIOD as _PERIOD
 from spvfilter.errors import LieError, UselessPeerError
 from spvfilter.filters.bip158 import filter_headers

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import count, repeat
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import LieError
 from spvfilter.kernel import filter_hashes
 from spvfilter.light.engine.context import Context

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import BlockFilterError, LieError
 from spvfilter.filters.batch import match_filters
 from spvfilter.kernel import Hit, WatchTable

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from spvfilter._dataclass import dataclass
 from spvfilter.chain import HeaderSync, SyncPhase, Update
 from spvfilter.errors import FutureHeaderError, LowWorkError, PeerError, UnconnectedHeadersError, UselessPeerError
 from spvfilter.hashes import sha256d

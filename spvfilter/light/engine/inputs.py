@@ -6,9 +6,9 @@ Values only; `peer` is the number that the engine gave in Connect.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from spvfilter._dataclass import dataclass
 from spvfilter.light.engine.requests import Request
 from spvfilter.wire import events as wire
 from spvfilter.wire.messages.merkleblock import MerkleBlock

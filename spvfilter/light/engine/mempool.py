@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import LieError
 from spvfilter.light.engine.bloomsearch import BloomSearch
 from spvfilter.light.engine.context import Context

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import Enum
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
 from spvfilter.light.events import Mode
 

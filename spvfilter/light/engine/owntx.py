@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter.light.engine.peers import Peer
 from spvfilter.light.events import Broadcast, Refusal
 from spvfilter.store.ledger import TxStatus

@@ -5,9 +5,9 @@ long.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter.errors import UselessPeerError
 from spvfilter.light.engine.addresses import Discovery, DismissedError, IdleError, Neighbour, Purpose
 from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from spvfilter._dataclass import dataclass
 from spvfilter.light.engine.inputs import Instant
 from spvfilter.light.engine.options import Patience
 

@@ -11,10 +11,10 @@ from everybody.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter._public import deferred
 from spvfilter.errors import PrivacyError, UselessPeerError
 from spvfilter.light.engine.context import Context

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from spvfilter._dataclass import dataclass
 from spvfilter.kernel import EntryKind
 from spvfilter.light.engine.start import StartHeight
 from spvfilter.light.events import Mode

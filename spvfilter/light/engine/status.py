@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
 
-from spvfilter._dataclass import dataclass
 from spvfilter.errors import UselessPeerError
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import Coverage

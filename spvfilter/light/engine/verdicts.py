@@ -8,11 +8,11 @@ both remain possible, and nobody is condemned; so it is where no connected peer 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from math import inf
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter.filters.verify import Verdict, verify_filter
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 
-from spvfilter._dataclass import dataclass, field
 from spvfilter._public import public
 from spvfilter.address import address_to_script
 from spvfilter.errors import DescriptorError

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import ipaddress
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Self
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.primitives import compact_size

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Self
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.protocol import MAX_USER_AGENT_SIZE

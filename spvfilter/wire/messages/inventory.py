@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 from typing import NamedTuple, Self
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import parse_tx

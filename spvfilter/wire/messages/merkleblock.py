@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from spvfilter._dataclass import dataclass
 from spvfilter._public import public
 from spvfilter.errors import ParameterError
 from spvfilter.hashes import sha256d
