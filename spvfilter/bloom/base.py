@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -595,7 +596,8 @@ def _renew_lock() -> None:
     _counting = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_renew_lock)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def share_of(left: float, capacity: int) -> float:
@@ -608,12 +610,15 @@ def share_of(left: float, capacity: int) -> float:
 
 def allocate(size: int) -> Buffer:
     """Return a buffer of `size` zero bytes. Raises TooLargeError if the machine does not have that much memory."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if size > memory:
-        raise TooLargeError(f"a filter of {size} bytes does not fit into this machine's {memory} bytes of memory")
+    if sys.platform != "win32":  # Windows itself refuses memory that it does not have
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if size > memory:
+            raise TooLargeError(f"a filter of {size} bytes does not fit into this machine's {memory} bytes of memory")
     try:
         if size < _MAPPED:
             return bytearray(size)
+        if sys.platform == "win32":
+            return mmap.mmap(-1, size)
         mapped = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE)  # private: not shared with forked processes
     except (OSError, MemoryError) as error:
         raise TooLargeError(f"no memory for a filter of {size} bytes: {error}") from None

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from importlib import import_module
 
-from spvfilter.errors import BackendError, ParameterError, SpvFilterWarning
+from spvfilter.errors import BackendError, BackendWarning, ParameterError
 
 VARIABLE = "SPVFILTER_BACKEND"  # The environment variable that chooses the backend.
 _NATIVE = "spvfilter.kernel.native"
-_HOW_TO_COMPILE = (
-    "install a C compiler and Python's headers (Debian: apt install gcc python3-dev), then spvfilter again "
-    "with pip's --force-reinstall --no-cache-dir"
-)
+_KERNEL = os.path.dirname(__file__)  # noqa: PTH120  pathlib takes long to import
+_PACKAGE = os.path.dirname(_KERNEL)  # noqa: PTH120
+_COMPILER = "install a C compiler and Python's headers (Debian: apt install gcc python3-dev)"
 
 # The names that both backends define, by the module of the reference.
 _REFERENCE = {
@@ -86,8 +86,8 @@ def choose() -> tuple[str, dict[str, object]]:
         except ImportError as error:
             if wanted == "native":
                 raise BackendError(f"{VARIABLE}=native, but {_complaint(error)}") from error
-            if not _is_missing(error):  # installed but does not load: the user did not choose that
-                warnings.warn(f"running the pure kernel, as {_complaint(error)}", SpvFilterWarning, stacklevel=2)
+            if sys.platform != "win32" and not _is_worker():
+                _warn(_complaint(error))
     return "pure", reference()
 
 
@@ -105,11 +105,60 @@ def advice() -> str | None:
     return None
 
 
+def _warn(complaint: str) -> None:
+    """Warn once, in the name of the program's own line that imported the package."""
+    level, frame = 1, sys._getframe().f_back
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith("<frozen importlib"):  # which warnings.warn does not count
+            level += 1
+            if not file.startswith((_PACKAGE + os.sep, import_module.__code__.co_filename)):
+                break
+        frame = frame.f_back
+    warnings.warn(
+        "spvfilter runs with the pure Python kernel, which is 10 to 100 times slower. "
+        f"{complaint[0].upper()}{complaint[1:]}. {VARIABLE}=pure hides this warning.",
+        BackendWarning,
+        stacklevel=level,
+    )
+
+
+def _is_worker() -> bool:
+    """Whether this process was started by `multiprocessing`, by a program that has warned already."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and process.current_process().name != "MainProcess"
+
+
 def _is_missing(error: ImportError) -> bool:
     """Return True if the compiled kernel is not installed; False if it is installed but does not load."""
     return isinstance(error, ModuleNotFoundError) and error.name == _NATIVE
 
 
 def _complaint(error: ImportError) -> str:
-    what = "is not installed" if _is_missing(error) else f"does not load ({error})"
-    return f"the compiled kernel {what}: {_HOW_TO_COMPILE}"
+    """Why the compiled kernel does not run, and what the user can do."""
+    if sys.platform == "win32":
+        return "there is no compiled kernel for Windows"
+    if _is_missing(error) and (other := _hidden()) is not None:
+        return (
+            f"Python imports the uncompiled package in {_PACKAGE} instead of the compiled one in {other}: "
+            "run the program from another folder, or with python -P"
+        )
+    found = "is not installed" if _is_missing(error) else f"does not load ({error})"
+    if os.path.isdir(os.path.join(_KERNEL, "csrc")):  # noqa: PTH112, PTH118
+        root = os.path.dirname(_PACKAGE)  # noqa: PTH120
+        return f"the compiled kernel {found}: {_COMPILER}, then run pip install -e {root}"
+    return f"the compiled kernel {found}: {_COMPILER}, then spvfilter again with pip's --force-reinstall --no-cache-dir"
+
+
+def _hidden() -> str | None:
+    """The folder of a compiled package that is installed, but found later on `sys.path` than this one."""
+    from importlib.machinery import PathFinder
+
+    for entry in sys.path:
+        package = os.path.join(os.path.abspath(entry), "spvfilter")  # noqa: PTH100, PTH118
+        folder = os.path.join(package, "kernel")  # noqa: PTH118
+        if os.path.realpath(folder) == os.path.realpath(_KERNEL):
+            continue
+        if PathFinder.find_spec(_NATIVE, [folder]) is not None:
+            return package
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -233,6 +234,9 @@ def _written(table: WatchTable) -> Path:
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
     """Block SIGINT. Processes that are started meanwhile never see it; for this process it is delivered later."""
+    if sys.platform == "win32":  # Windows has no signal masks: the processes ignore SIGINT once they run
+        yield
+        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

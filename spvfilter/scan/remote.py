@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias  # Any: fsspec has no types
 
+from spvfilter import _system
 from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError, RemoteFileError, SourceError
 from spvfilter.kernel import read_at
@@ -167,7 +169,11 @@ def is_url(name: object) -> bool:
 def located(name: str | os.PathLike[str]) -> FilePath:
     """The path of a name, or the file that a URL names. A file:// URL is a path."""
     if isinstance(name, str) and is_url(name):
-        return Path(name.removeprefix("file://")) if name.startswith("file://") else RemoteFile(name)
+        if not name.startswith("file://"):
+            return RemoteFile(name)
+        path = name.removeprefix("file://")
+        # file:///C:/blocks
+        return Path(path.removeprefix("/") if sys.platform == "win32" else path)
     return Path(name)
 
 
@@ -200,7 +206,7 @@ class _Local:
         self.size = status.st_size
 
     def at(self, offset: int, size: int, key: bytes = b"") -> bytes:
-        raw = read_at(self._descriptor, offset, size, key) if key else os.pread(self._descriptor, size, offset)
+        raw = read_at(self._descriptor, offset, size, key) if key else _system.read_at(self._descriptor, size, offset)
         if len(raw) < min(size, self.size - offset):  # missing bytes must not pass for padding
             raise SourceError("the file has become shorter while it was read")
         return raw
@@ -251,7 +257,7 @@ def opened(path: FilePath) -> Iterator[OpenFile]:
     if isinstance(path, RemoteFile):
         yield _Remote(path)
         return
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe without a writer would block
+    descriptor = _system.open_to_read(path)
     try:
         yield _Local(descriptor)
     finally:
@@ -269,7 +275,7 @@ def fetched(file: RemoteFile, ranges: Sequence[tuple[int, int]]) -> int:
             raw = file.read(begin, end - begin)
             if len(raw) != end - begin and len(raw) != max(file.size() - begin, 0):
                 raise _partial(file, begin, end - begin, len(raw))
-            if os.pwrite(descriptor, raw, begin) != len(raw):
+            if _system.write_at(descriptor, raw, begin) != len(raw):
                 raise OSError("no memory for the bytes that were read")
     except BaseException:
         os.close(descriptor)
@@ -279,7 +285,7 @@ def fetched(file: RemoteFile, ranges: Sequence[tuple[int, int]]) -> int:
 
 def _nameless() -> int:
     """A descriptor of a new file without a name, in memory if the system can do that."""
-    if hasattr(os, "memfd_create"):
+    if sys.platform == "linux" and hasattr(os, "memfd_create"):
         return os.memfd_create("spvfilter")
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from spvfilter import _system
 from spvfilter._public import deferred, public
 from spvfilter.chain import coinbase_height
 from spvfilter.errors import FormatError, ParameterError, SourceError
@@ -474,7 +475,7 @@ def _descriptors(wanted: Sequence[tuple[int, FilePath, int, int]]) -> Iterator[d
             for number, path, *_ in wanted:
                 if number not in descriptors:
                     descriptors[number] = (
-                        fetched(path, ranges[number]) if isinstance(path, RemoteFile) else os.open(path, os.O_RDONLY)
+                        fetched(path, ranges[number]) if isinstance(path, RemoteFile) else _system.open_to_read(path)
                     )
             whole = True
         except OSError:

@@ -243,6 +243,7 @@ def add_from_another_process(name: str) -> None:
     memory.close()
 
 
+@pytest.mark.posix
 def test_bits_in_shared_memory_are_one_filter_of_two_processes() -> None:
     memory = SharedMemory(create=True, size=1024)
     try:
@@ -260,6 +261,7 @@ def test_bits_in_shared_memory_are_one_filter_of_two_processes() -> None:
         memory.unlink()
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("bits", [256, 1 << 24])
 def test_a_forked_child_changes_its_own_copy(bits: int) -> None:
     made = BloomFilter(bits=bits, hash_funcs=4)
@@ -270,6 +272,7 @@ def test_a_forked_child_changes_its_own_copy(bits: int) -> None:
     assert b"key" not in made
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize(("hashing", "partitioned"), [(FastHash(), False), (SipHash(bytes(16)), True)])
 def test_keys_land_beyond_2_to_the_32_bits(tmp_path: Path, hashing: HashFamily, partitioned: bool) -> None:
     bits, keys = (1 << 33) + 8 * 7, random_keys(33, 100)

@@ -214,6 +214,7 @@ def test_a_forged_header_with_a_good_crc_is_a_filter_or_an_error(
     repr(made)
 
 
+@pytest.mark.posix
 def test_more_than_the_machine_has_is_refused_unless_it_is_mapped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,6 +123,7 @@ def test_arguments_that_make_no_filter_raise_with_the_offending_value(arguments:
     assert str(caught.value) == message
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("arguments", [{"bits": 2**56, "hash_funcs": 1}, {"capacity": 10**15, "fp_rate": 0.01}])
 def test_more_than_the_machine_has_raises_before_anything_is_allocated(arguments: dict[str, Any]) -> None:
     tracemalloc.start()

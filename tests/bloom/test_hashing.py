@@ -109,6 +109,7 @@ def positions(data: bytes, hash_funcs: int, plane: int, planes: bool, hashing: H
     return made.positions(data), cells
 
 
+@pytest.mark.posix
 @shapes
 def test_fast_positions_are_the_documented_ones(
     data: bytes, hash_funcs: int, plane: int, planes: bool, seed: int
@@ -117,6 +118,7 @@ def test_fast_positions_are_the_documented_ones(
     assert found == remixed(*murmur3_x64_128(data, seed), cells, hash_funcs, planes)
 
 
+@pytest.mark.posix
 @shapes
 def test_siphash_positions_are_the_documented_ones(
     data: bytes, hash_funcs: int, plane: int, planes: bool, seed: int
@@ -127,6 +129,7 @@ def test_siphash_positions_are_the_documented_ones(
     assert found == remixed(first, first * REMIX % 2**64, cells, hash_funcs, planes)
 
 
+@pytest.mark.posix
 @shapes
 def test_bip37_positions_are_the_bips(data: bytes, hash_funcs: int, plane: int, planes: bool, tweak: int) -> None:
     plane = min(plane, 2**32 // hash_funcs)

@@ -288,6 +288,7 @@ def test_cells_and_shapes_that_do_not_fit_are_refused(load: Callable[[], object]
         load()
 
 
+@pytest.mark.posix
 def test_cells_that_do_not_fit_into_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sysconf", lambda name: 1)
     with pytest.raises(TooLargeError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import spvfilter
 from spvfilter import errors
 from spvfilter.cli import main
 from spvfilter.kernel import backend
@@ -70,9 +72,106 @@ def test_pure_is_pure_also_where_a_compiled_kernel_is(wanted: Any, there: Module
 
 
 @pytest.mark.usefixtures("missing")
-def test_auto_is_pure_without_a_word_where_no_compiled_kernel_is(wanted: Any) -> None:
+def test_pure_kernel_warns_unless_it_was_chosen(wanted: Any) -> None:
     wanted("auto")
+    with pytest.warns(
+        errors.BackendWarning, match="^spvfilter runs with the pure Python kernel, .* 10 to 100"
+    ) as caught:
+        assert backend.choose() == ("pure", backend.reference())
+    assert len(caught) == 1
+    assert issubclass(errors.BackendWarning, RuntimeWarning)
+    wanted("pure")
     assert backend.choose() == ("pure", backend.reference())
+
+
+@pytest.mark.usefixtures("missing")
+def test_pure_kernel_does_not_warn_on_windows(wanted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted("auto")
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert backend.choose() == ("pure", backend.reference())
+    assert backend.advice() == "there is no compiled kernel for Windows"
+
+
+PROGRAM = """
+import sys
+from spvfilter import WatchList
+print(len(WatchList()), sys.modules["spvfilter.kernel"].BACKEND)
+"""
+POOL = """
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from spvfilter import WatchList
+
+def size(count):
+    return len(WatchList()) + count
+
+if __name__ == "__main__":
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        print(*pool.map(size, [len(WatchList()), 1]))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the package, but without the compiled kernel and its sources."""
+    ignored = shutil.ignore_patterns("__pycache__", "*.so", "csrc")
+    shutil.copytree(Path(spvfilter.__file__).parent, tmp_path / "checkout" / "spvfilter", ignore=ignored)
+    return tmp_path / "checkout"
+
+
+def ran_in(folder: Path, program: str, **variables: str) -> tuple[str, list[str]]:
+    """Run a program that lies beside the package; what it writes and the lines of its warnings."""
+    (folder / "program.py").write_text(program, encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SPVFILTER"))}
+    ran = subprocess.run(
+        [sys.executable, "-S", "program.py"],
+        cwd=folder,
+        env=environment | {"PYTHONPATH": os.pathsep.join(sys.path)} | variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return ran.stdout, ran.stderr.splitlines()
+
+
+@pytest.mark.native
+def test_package_that_hides_a_compiled_one_warns_once(folder: Path) -> None:
+    native = importlib.import_module(NATIVE).__file__
+    assert native is not None
+    kernel = folder.parent / "installed" / "spvfilter" / "kernel"
+    kernel.mkdir(parents=True)
+    (kernel / Path(native).name).symlink_to(native)
+    printed, (warning, line) = ran_in(folder, PROGRAM, PYTHONPATH=os.pathsep.join([str(kernel.parents[1]), *sys.path]))
+    assert printed == "0 pure\n"
+    assert line.strip() == "from spvfilter import WatchList"
+    assert warning == (
+        f"{folder / 'program.py'}:3: BackendWarning: spvfilter runs with the pure Python kernel, which is 10 to 100"
+        f" times slower. Python imports the uncompiled package in {folder / 'spvfilter'} instead of the compiled one in"
+        f" {kernel.parent}: run the program from another folder, or with python -P. SPVFILTER_BACKEND=pure hides this"
+        " warning."
+    )
+
+
+@pytest.mark.parametrize("is_checkout", [True, False])
+def test_package_that_could_be_compiled_warns_once(folder: Path, is_checkout: bool) -> None:
+    if is_checkout:
+        (folder / "spvfilter" / "kernel" / "csrc").mkdir()
+    libraries = os.pathsep.join(entry for entry in sys.path if not (Path(entry) / "spvfilter").exists())
+    printed, (warning, _) = ran_in(folder, PROGRAM, PYTHONPATH=libraries)
+    assert printed == "0 pure\n"
+    then = f"run pip install -e {folder}" if is_checkout else "spvfilter again with pip's --force-reinstall"
+    assert f"The compiled kernel is not installed: {HINT}, then {then}" in warning
+
+
+def test_pure_kernel_by_choice_never_warns(folder: Path) -> None:
+    assert ran_in(folder, PROGRAM, SPVFILTER_BACKEND="pure") == ("0 pure\n", [])
+
+
+def test_worker_processes_do_not_repeat_the_warning(folder: Path) -> None:
+    printed, warnings = ran_in(folder, POOL)
+    assert printed == "0 1\n"
+    assert sum("BackendWarning" in line for line in warnings) == 1
 
 
 @pytest.mark.usefixtures("missing")
@@ -97,7 +196,7 @@ def test_a_compiled_kernel_of_other_sources_is_not_taken(wanted: Any, there: Mod
 def test_a_compiled_kernel_that_does_not_load_is_never_ignored_silently(wanted: Any) -> None:
     wanted("auto")
     with pytest.warns(
-        errors.SpvFilterWarning, match="running the pure kernel, as .* does not load .undefined symbol: spv_nothing"
+        errors.BackendWarning, match="runs with the pure Python kernel, .* does not load .undefined symbol: spv_nothing"
     ):
         assert backend.choose() == ("pure", backend.reference())
     wanted("native")

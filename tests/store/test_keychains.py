@@ -304,6 +304,7 @@ def test_a_full_disk_takes_a_move_of_a_window_whole_or_not_at_all(room: int, tmp
     assert (chain.end, len(again), sorted(chain.used)) == (end, end, list(range(end - 20)))
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("seed", range(effort(2, 6, 100)))
 def test_a_process_that_is_killed_leaves_windows_entries_and_uses_of_one_commit(seed: int, tmp_path: Path) -> None:
     path = tmp_path / "w.db"

@@ -225,6 +225,7 @@ def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
         Store.open(tmp_path, REGTEST)
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("suffix", ["", "-wal"])
 @pytest.mark.parametrize("again", [False, True])
 def test_what_would_go_to_a_file_that_is_gone_is_not_committed(tmp_path: Path, suffix: str, again: bool) -> None:

@@ -309,6 +309,7 @@ def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(
     assert [file.name for file in tmp_path.iterdir()] == ["watch"]
 
 
+@pytest.mark.posix
 def test_a_reader_of_the_old_file_is_not_disturbed(tmp_path: Path) -> None:
     path = tmp_path / "watch"
     everything().save(path)

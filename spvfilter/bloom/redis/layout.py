@@ -18,6 +18,7 @@ import mmap
 import re
 import secrets
 import struct
+import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,10 @@ class Shape(BloomFilter):
     ) -> None:
         size = body_size(KIND_BITS, cells)
         try:
-            untouched = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)
+            if sys.platform == "win32":
+                untouched = mmap.mmap(-1, size, access=mmap.ACCESS_READ)
+            else:
+                untouched = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ)
         except (OSError, OverflowError) as error:
             raise TooLargeError(f"{size} bytes cannot be addressed: {error}") from None
         super()._set_up(cells, *shape, buffer=untouched, private=private, on_full=on_full, empty=empty)

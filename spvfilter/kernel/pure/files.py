@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
+from spvfilter import _system
 from spvfilter.errors import ParameterError
 from spvfilter.kernel.pure.arguments import snapshot, whole
 from spvfilter.protocol import MAX_BLOCK_SIZE
@@ -51,7 +52,7 @@ def read_at(descriptor: int, offset: int, size: int, key: bytes, /) -> bytes:
         OSError: The file cannot be read.
     """
     descriptor, offset, size, key = checked(descriptor, offset, size, key)
-    return xored(os.pread(descriptor, size, offset), offset, key)
+    return xored(_system.read_at(descriptor, size, offset), offset, key)
 
 
 def checked(

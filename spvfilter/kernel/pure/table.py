@@ -6,10 +6,10 @@ The readable reference.
 from __future__ import annotations
 
 import operator
-import os
 from collections.abc import Iterable, Iterator
 from typing import Literal, TypeVar, overload
 
+from spvfilter import _system
 from spvfilter.errors import FormatError, ParameterError, UndoError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel.pure import blocks
@@ -518,7 +518,7 @@ def _record_at(place: Place, raw: bytes) -> bytes:
     Raises UndoError if it cannot be read, or if the block does not follow the block that the place names.
     """
     try:
-        record = xored(os.pread(place.descriptor, place.size, place.offset), place.offset, place.key)
+        record = xored(_system.read_at(place.descriptor, place.size, place.offset), place.offset, place.key)
     except OSError:
         record = b""
     if len(record) != place.size:

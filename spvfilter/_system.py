@@ -1,0 +1,80 @@
+"""Functions of the operating system under one name on Linux, macOS and Windows: file locks, and reads at an offset.
+
+Windows has no `fcntl`, `os.pread` or `os.pwrite`, and opens files as text unless a flag says otherwise.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+if sys.platform == "win32":
+    import msvcrt
+    import threading
+
+    _moving = threading.Lock()  # held from setting the position of a descriptor to using it
+    # offset, behind the text of a lock file: Windows lets no other process read a locked byte
+    _LOCKED_BYTE = 1 << 30
+
+    _READ = os.O_RDONLY | os.O_BINARY
+    _CREATE = os.O_RDWR | os.O_CREAT | os.O_BINARY
+
+    def read_at(descriptor: int, size: int, offset: int) -> bytes:
+        """Read up to `size` bytes of an open file from `offset` on. Raises OSError."""
+        with _moving:
+            os.lseek(descriptor, offset, os.SEEK_SET)
+            return os.read(descriptor, size)
+
+    def write_at(descriptor: int, data: bytes, offset: int) -> int:
+        """Write `data` to an open file at `offset` and return the number of bytes written. Raises OSError."""
+        with _moving:
+            os.lseek(descriptor, offset, os.SEEK_SET)
+            return os.write(descriptor, data)
+
+    def lock(descriptor: int) -> None:
+        """Lock an open file without waiting. Raises BlockingIOError if it is locked already, OSError."""
+        with _moving:
+            os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
+            try:
+                msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            except PermissionError as error:
+                raise BlockingIOError(error.errno, error.strerror) from None
+
+    def sync_directory(path: str | os.PathLike[str]) -> None:
+        """Do nothing: Windows cannot open a directory, and NTFS writes the change of a name to its journal."""
+
+else:
+    import fcntl
+
+    _READ = os.O_RDONLY | os.O_NONBLOCK  # opening a pipe without a writer would block
+    _CREATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+
+    def read_at(descriptor: int, size: int, offset: int) -> bytes:
+        """Read up to `size` bytes of an open file from `offset` on. Raises OSError."""
+        return os.pread(descriptor, size, offset)
+
+    def write_at(descriptor: int, data: bytes, offset: int) -> int:
+        """Write `data` to an open file at `offset` and return the number of bytes written. Raises OSError."""
+        return os.pwrite(descriptor, data, offset)
+
+    def lock(descriptor: int) -> None:
+        """Lock an open file without waiting. Raises BlockingIOError if it is locked already, OSError."""
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def sync_directory(path: str | os.PathLike[str]) -> None:
+        """Write the names in a directory to disk. Raises OSError."""
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def open_to_read(path: str | os.PathLike[str]) -> int:
+    """Open a file for reading and return its descriptor. Raises OSError."""
+    return os.open(path, _READ)
+
+
+def open_to_lock(path: str | os.PathLike[str]) -> int:
+    """Open a file, which is created with mode 0600, and return its descriptor. Raises OSError."""
+    return os.open(path, _CREATE, 0o600)
