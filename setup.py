@@ -5,6 +5,7 @@ pyproject.toml.
 from __future__ import annotations
 
 import os
+import sys
 import sysconfig
 import tarfile
 import time
@@ -101,18 +102,22 @@ class SourceArchive(sdist):
         return str(path)
 
 
+def kernel() -> Extension:
+    """The compiled kernel."""
+    return Extension(
+        KERNEL,
+        sources=sorted(map(str, CSRC.rglob("*.c"))),
+        include_dirs=[str(CSRC)],
+        depends=["setup.py", *sorted(map(str, CSRC.rglob("*.h")))],
+        extra_compile_args=["-std=c11", "-O3", "-g0", "-pthread", "-fvisibility=hidden"],
+        extra_link_args=["-pthread"],
+        py_limited_api=STABLE_ABI,
+    )
+
+
 setup(
     cmdclass={"build_ext": BuildKernel, "bdist_wheel": Wheel, "sdist": SourceArchive},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE_ABI else {},
-    ext_modules=[
-        Extension(
-            KERNEL,
-            sources=sorted(map(str, CSRC.rglob("*.c"))),
-            include_dirs=[str(CSRC)],
-            depends=["setup.py", *sorted(map(str, CSRC.rglob("*.h")))],
-            extra_compile_args=["-std=c11", "-O3", "-g0", "-pthread", "-fvisibility=hidden"],
-            extra_link_args=["-pthread"],
-            py_limited_api=STABLE_ABI,
-        )
-    ],
+    # the kernel calls functions of POSIX that Windows lacks: there the package is pure
+    ext_modules=[] if sys.platform == "win32" else [kernel()],
 )

@@ -9,6 +9,7 @@ import os
 import sys
 
 if sys.platform == "win32":
+    import errno
     import msvcrt
     import threading
 
@@ -17,7 +18,6 @@ if sys.platform == "win32":
     _LOCKED_BYTE = 1 << 30
 
     _READ = os.O_RDONLY | os.O_BINARY
-    _CREATE = os.O_RDWR | os.O_CREAT | os.O_BINARY
 
     def read_at(descriptor: int, size: int, offset: int) -> bytes:
         """Read up to `size` bytes of an open file from `offset` on. Raises OSError."""
@@ -40,6 +40,12 @@ if sys.platform == "win32":
             except PermissionError as error:
                 raise BlockingIOError(error.errno, error.strerror) from None
 
+    def open_to_lock(path: str | os.PathLike[str]) -> int:
+        """Open or create a file and return its descriptor. Raises OSError, also for a symbolic link."""
+        if os.path.islink(path):  # noqa: PTH114
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_BINARY, 0o600)
+
     def sync_directory(path: str | os.PathLike[str]) -> None:
         """Do nothing: Windows cannot open a directory, and NTFS writes the change of a name to its journal."""
 
@@ -47,7 +53,6 @@ else:
     import fcntl
 
     _READ = os.O_RDONLY | os.O_NONBLOCK  # opening a pipe without a writer would block
-    _CREATE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
 
     def read_at(descriptor: int, size: int, offset: int) -> bytes:
         """Read up to `size` bytes of an open file from `offset` on. Raises OSError."""
@@ -61,6 +66,10 @@ else:
         """Lock an open file without waiting. Raises BlockingIOError if it is locked already, OSError."""
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
+    def open_to_lock(path: str | os.PathLike[str]) -> int:
+        """Open or create a file and return its descriptor. Raises OSError, also for a symbolic link."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+
     def sync_directory(path: str | os.PathLike[str]) -> None:
         """Write the names in a directory to disk. Raises OSError."""
         descriptor = os.open(path, os.O_RDONLY)
@@ -73,8 +82,3 @@ else:
 def open_to_read(path: str | os.PathLike[str]) -> int:
     """Open a file for reading and return its descriptor. Raises OSError."""
     return os.open(path, _READ)
-
-
-def open_to_lock(path: str | os.PathLike[str]) -> int:
-    """Open a file, which is created with mode 0600, and return its descriptor. Raises OSError."""
-    return os.open(path, _CREATE, 0o600)

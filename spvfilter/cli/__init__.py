@@ -22,7 +22,7 @@ __all__ = ["COMMANDS", "main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `spvfilter` with these arguments, by default those of the process, and return its exit code."""
     if sys.stderr is None:  # the shell closed it
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115, PTH123  it stays open until the process ends
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123  open until the process ends
     if sys.stdout is None:
         complain("standard output is closed")
         return ERROR

@@ -70,10 +70,10 @@ class _Latest:
             if self._key != key:
                 table = _unpacked(shared.table)
                 if shared.coins is not None:
-                    with tempfile.NamedTemporaryFile(prefix="spvfilter-") as file:
-                        file.write(shared.coins)
-                        file.flush()
-                        table = table_with_coins(table, Path(file.name))
+                    with tempfile.TemporaryDirectory(prefix="spvfilter-") as folder:
+                        file = Path(folder, "coins")
+                        file.write_bytes(shared.coins)
+                        table = table_with_coins(table, file)
                 self._key, self._table = key, table
             return self._table
 

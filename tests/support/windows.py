@@ -1,7 +1,6 @@
-"""Windows, as far as Linux can show it: functions that Windows lacks are missing, and it refuses what Windows refuses.
+"""A process on Linux that pretends to be on Windows: it lacks functions of POSIX, and cannot remove open files.
 
-`pretend` changes the process for good. As a plugin of pytest (`-p support.windows --capture=sys`), this module does so
-before anything imports the package.
+`pretend` changes the process until its end. `pytest -p support.windows --capture=sys` runs tests in such a process.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ import asyncio.unix_events
 import concurrent.futures.process
 import ctypes
 import errno
-import importlib.metadata
-import importlib.util
+import importlib
 import logging.handlers
 import mmap
 import multiprocessing.popen_spawn_posix
@@ -35,6 +33,8 @@ from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 # Modules that choose between systems when they are imported: here they choose Linux, before the pretence begins.
 _STANDARD = [concurrent.futures.process, ctypes, logging.handlers, multiprocessing.popen_spawn_posix, platform, random]
 _STANDARD += [shutil, socket, sqlite3, ssl, subprocess, tempfile, urllib.request, uuid]
@@ -45,9 +45,9 @@ MISSING: dict[ModuleType, str] = {
     os: (
         "fork forkpty register_at_fork wait3 wait4 waitid killpg setsid getpgrp getpgid tcgetpgrp "
         "getuid geteuid getgid getegid getgroups setuid setgid chown fchown lchown nice "
-        "pread pwrite preadv pwritev posix_fadvise posix_fallocate sendfile mkfifo mknod memfd_create fchmod fchdir "
+        "pread pwrite preadv pwritev posix_fadvise posix_fallocate mkfifo mknod memfd_create fchmod fchdir "
         "sysconf getloadavg sched_getaffinity sched_setaffinity sched_yield statvfs fstatvfs set_blocking "
-        "O_NOFOLLOW O_NONBLOCK O_CLOEXEC O_DIRECTORY O_SYNC O_DSYNC O_NOCTTY O_PATH O_TMPFILE"
+        "O_NOFOLLOW O_NONBLOCK O_CLOEXEC O_DIRECTORY O_SYNC O_DSYNC O_NOCTTY O_PATH"
     ),
     signal: (
         "SIGHUP SIGQUIT SIGKILL SIGPIPE SIGALRM SIGUSR1 SIGUSR2 SIGURG SIGSTOP SIGTSTP SIGCONT SIGCHLD SIGWINCH "
@@ -71,9 +71,6 @@ class Mapping(mmap.mmap):
 
 def pretend() -> None:
     """Turn this process into one on Windows."""
-    for plugin in importlib.metadata.entry_points(group="pytest11"):
-        with suppress(ImportError):
-            plugin.load()
     for name in _PACKAGES:
         with suppress(ImportError):
             importlib.import_module(name)
@@ -89,6 +86,7 @@ def pretend() -> None:
     mmap.mmap = Mapping  # type: ignore[misc]
     shutil.which = lambda *_, **__: None  # type: ignore[assignment]  # it would ask the registry of Windows
     shutil._use_fd_functions = False  # type: ignore[attr-defined]
+    multiprocessing.resource_tracker._HAVE_SIGMASK = False  # type: ignore[attr-defined]
     for change in ("add_signal_handler", "remove_signal_handler"):
         setattr(asyncio.unix_events._UnixSelectorEventLoop, change, _unsupported)
     sys.platform = "win32"
@@ -150,5 +148,7 @@ def _is_open(path: object) -> bool:
     return False
 
 
-if "pytest" in sys.argv[0]:
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests() -> None:
+    """Where this module is a plugin: pretend before anything imports the package."""
     pretend()

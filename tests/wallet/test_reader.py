@@ -118,6 +118,7 @@ def test_another_name_of_the_file_is_locked_as_well(tmp_path: Path) -> None:
             Store.open(tmp_path / "link.db", REGTEST)
 
 
+@pytest.mark.posix
 def test_of_two_writers_that_no_lock_keeps_apart_one_is_stopped_before_it_writes(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     first = opened(path)

@@ -1,0 +1,104 @@
+"""The package and a part of the suite run where POSIX is missing: see support.windows for what that can show."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import spvfilter
+from support import windows
+from support.installed import ROOT
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux pretends to be Windows")
+
+PACKAGE = Path(spvfilter.__file__).parent
+TESTS = ROOT / "tests"
+IMPORT_ALL = """
+from importlib import import_module
+from support.windows import pretend
+pretend()
+for name in {names}:
+    import_module(name)
+"""
+RUN_COMMANDS = """
+import os
+from support.windows import pretend
+pretend()
+from spvfilter.cli import main
+reading, writing = os.pipe()
+os.write(writing, b"mine 2\\nstatus\\nquit\\n")
+os.close(writing)
+os.dup2(reading, 0)
+assert main(["node", "--port", "0"]) == 0
+assert main(["demo"]) == 0
+"""
+SELECTION = {
+    "bloom": "test_filter.py test_fileformat.py",
+    "chain": "test_rules.py test_headerchain.py",
+    "filters": "test_bip37.py test_gcs.py",
+    "store": "test_store.py test_rows.py",
+    "wallet": "test_reader.py",
+    "watch": "test_textfile.py test_watchlist.py",
+    "wire": "test_codec.py test_session.py",
+}
+
+
+def environment() -> dict[str, str]:
+    paths = [str(TESTS), str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "SPVFILTER_BACKEND": "pure",
+        "SPVFILTER_EFFORT": "quick",
+        "SPVFILTER_REQUIRE": "",
+    }
+
+
+def python(*arguments: str) -> str:
+    command = [sys.executable, "-W", "error", *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment(), cwd=ROOT, timeout=300)
+    assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
+    return ran.stdout
+
+
+def test_every_module_is_imported_without_posix() -> None:
+    paths = [path.relative_to(PACKAGE.parent).with_suffix("") for path in PACKAGE.rglob("*.py")]
+    names = sorted(".".join(path.parts).removesuffix(".__init__") for path in paths if path.stem != "__main__")
+    assert len(names) > 300
+    python("-c", IMPORT_ALL.format(names=names))
+
+
+def test_commands_run_without_posix() -> None:
+    printed = python("-c", RUN_COMMANDS)
+    assert "height 112, 0 transactions in the mempool" in printed
+    assert "--help." in printed.splitlines()[-1]
+
+
+@pytest.mark.parametrize("room", SELECTION)
+def test_tests_of_a_room_pass_without_posix(room: str) -> None:
+    files = [str(TESTS / room / name) for name in SELECTION[room].split()]
+    plugins = ["-p", "support.windows", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"]
+    printed = python("-m", "pytest", *plugins, "--capture=sys", *files)
+    assert " passed" in printed
+    if room in ("bloom", "store", "wallet", "watch"):
+        assert "they need posix: run on Linux or macOS" in printed
+
+
+def test_modules_of_posix_are_imported_in_one_place() -> None:
+    """The type checker finds names that Windows lacks, but not modules: to it they are there and empty."""
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+            assert not set(names) & {*windows.MODULES, "msvcrt"} or path.name == "_system.py", path
+
+
+def test_text_files_have_an_encoding() -> None:
+    """The default encoding of Windows is not UTF-8."""
+    python(
+        "-X", "warn_default_encoding", "-c", RUN_COMMANDS.replace("from support.windows import pretend\npretend()", "")
+    )
