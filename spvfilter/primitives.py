@@ -130,8 +130,8 @@ class Reader:
     __slots__ = ("at", "raw")
 
     def __init__(self, raw: bytes, at: int = 0) -> None:
-        self.raw = raw
-        self.at = at
+        self.raw: bytes = raw
+        self.at: int = at
 
     def take(self, size: int, field: str) -> bytes:
         """Return the next `size` bytes."""

@@ -19,8 +19,8 @@ from typing import Protocol, TypeVar
 
 try:
     import pytest
-except ImportError as error:
-    raise ImportError("spvfilter.testing needs pytest: pip install 'spvfilter[testing]'") from error
+except ImportError as _error:
+    raise ImportError("spvfilter.testing needs pytest: pip install 'spvfilter[testing]'") from _error
 
 from spvfilter.address import address_to_script
 from spvfilter.light.blocking import SyncLightClient

@@ -511,7 +511,7 @@ class GenericFilter:
         mine, theirs = (of.header()._replace(capacity=0, fp_rate=0.0) for of in (self, other))
         return mine == theirs and self.body == other.body
 
-    __hash__ = None  # type: ignore[assignment]  # a filter can change, so it has no hash
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # a filter can change, so it has no hash
 
     def __reduce__(self) -> tuple[object, ...]:
         own = self.hashing if self.family == Family.CUSTOM else None

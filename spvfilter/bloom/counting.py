@@ -44,7 +44,7 @@ class CountingBloomFilter(GenericFilter, CounterCore):
 
     __slots__ = SLOTS
 
-    KIND = KIND_COUNTERS
+    KIND: int = KIND_COUNTERS
     _init_core = CounterCore.__init__
 
     def __or__(self, other: CountingBloomFilter) -> Self:

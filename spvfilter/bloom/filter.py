@@ -206,7 +206,7 @@ class BloomFilter(GenericFilter, BloomBits):
 
     __slots__ = SLOTS
 
-    KIND = KIND_BITS
+    KIND: int = KIND_BITS
     _init_core = BitCore.__init__
 
     @classmethod

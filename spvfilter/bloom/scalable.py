@@ -6,7 +6,7 @@ import math
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import TYPE_CHECKING, ClassVar, Final, NoReturn, Self
 
 from spvfilter._public import public
 from spvfilter.bloom import seriesformat
@@ -83,11 +83,11 @@ class ScalableBloomFilter(SeriesCore):
 
     def _set_up(self, plan: Growth, slices: list[BloomFilter]) -> None:
         super().__init__(slices)
-        self.initial_capacity = plan.capacity
-        self.nominal_fp_rate = plan.fp_rate
-        self.growth = plan.growth
-        self.tightening = plan.tightening
-        self.hashing = slices[0].hashing
+        self.initial_capacity: int = plan.capacity
+        self.nominal_fp_rate: float = plan.fp_rate
+        self.growth: int = plan.growth
+        self.tightening: float = plan.tightening
+        self.hashing: HashFamily = slices[0].hashing
         self._encode_with = slices[0]._encode_with
 
     @property
@@ -274,9 +274,15 @@ class ScalableBloomFilter(SeriesCore):
             return NotImplemented
         raise MismatchError("a scalable filter has no operations with other filters: their slices do not correspond")
 
-    __ror__ = __and__ = __rand__ = __ior__ = __iand__ = __le__ = __ge__ = __or__
+    __ror__: Final = __or__
+    __and__: Final = __or__
+    __rand__: Final = __or__
+    __ior__: Final = __or__
+    __iand__: Final = __or__
+    __le__: Final = __or__
+    __ge__: Final = __or__
 
-    __hash__ = None  # type: ignore[assignment]  # a filter can change, so it has no hash
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # a filter can change, so it has no hash
 
     def __reduce__(self) -> tuple[object, ...]:
         own = self.hashing if self.family == Family.CUSTOM else None

@@ -128,7 +128,7 @@ class HeaderChain:
         """Create a chain. Raises FormatError, HeaderError or ParameterError for an invalid `start`."""
         self.network = network
         """The network whose rules the headers follow."""
-        self.start = start or Start(0, network.genesis, total_work(network.genesis))
+        self.start: Start = start or Start(0, network.genesis, total_work(network.genesis))
         """The headers that the chain starts with: the genesis block, or trusted headers."""
         hashes = header_hashes(self.start.headers)
         check_proofs(self.start.headers, hashes, network)

@@ -33,9 +33,11 @@ class PackedHeaders:
             tip_hash: Block hash of the last header.
             chain_work: Expected number of hashes of the chain up to and including the last header.
         """
-        self.first = first
-        self.work = chain_work - total_work(headers)  # of the chain up to the tip; `append` adds the work of `headers`
-        self.tip_hash = b""
+        self.first: int = first
+        self.work: int = chain_work - total_work(
+            headers
+        )  # of the chain up to the tip; `append` adds the work of `headers`
+        self.tip_hash: bytes = b""
         self._raw = bytearray()
         self._sums: list[int] = []
         self._indexes: tuple[bytes, ...] = ()

@@ -85,7 +85,7 @@ class HeaderSync:
             raise ParameterError(f"a salt has at least {MIN_SALT_SIZE} bytes, not {len(salt)}")
         self.chain = chain
         """The chain to which headers are added."""
-        self.wants_more = True
+        self.wants_more: bool = True
         """True if the peer seems to have more headers."""
         self._salt = salt
         self._offset = int.from_bytes(sha256d(salt)[:4], "little") % COMMITMENT_PERIOD

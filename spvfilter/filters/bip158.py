@@ -39,7 +39,7 @@ class BasicFilter(GolombCodedSet):
         if len(block_hash) != 32:
             raise ParameterError(f"a block hash has 32 bytes, not {len(block_hash)}")
         super().__init__(data, block_hash[:16], BASIC_P, BASIC_M)
-        self.block_hash = block_hash
+        self.block_hash: bytes = block_hash
 
     @classmethod
     # the arguments are a block's, not a set's

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
 
 from spvfilter._public import deferred, public
 from spvfilter.bloom.filter import BloomBits
@@ -329,7 +329,7 @@ class Bip37Filter(BloomBits):
             return NotImplemented
         return bytes(self) == bytes(other)
 
-    __hash__ = None  # type: ignore[assignment]  # a filter changes
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # a filter changes
 
     def __repr__(self) -> str:
         return (

@@ -37,11 +37,11 @@ class GolombCodedSet:
             raise ParameterError(f"a SipHash key has 16 bytes, not {len(key)}")
         if not 1 <= m < 1 << 32:
             raise ParameterError(f"M must be from 1 to 2^32 - 1: {m}")
-        self.n = gcs_check(data, p)
+        self.n: int = gcs_check(data, p)
         self._data = data
-        self.key = key
-        self.p = p
-        self.m = m
+        self.key: bytes = key
+        self.p: int = p
+        self.m: int = m
 
     @classmethod
     def build(cls, items: Iterable[bytes], key: bytes, p: int, m: int) -> Self:

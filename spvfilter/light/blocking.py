@@ -10,12 +10,25 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload  # Any: the send type of a coroutine
+from typing import (
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    ParamSpec,
+    Self,
+    TypeVar,
+    overload,
+)  # Any: the send type of a coroutine
 
 from spvfilter._public import public
+from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.light.client import LightClient
+from spvfilter.light.events import Mode
 from spvfilter.light.thread import ClientThread
+from spvfilter.network import Network
+from spvfilter.watch.watchlist import WatchList
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -130,9 +143,9 @@ class SyncLightClient:
     @_of(LightClient)
     def __init__(self, client: LightClient) -> None:
         self._client = client
-        self.network = client.network
+        self.network: Network = client.network
         """Network of the watch list."""
-        self.mode = client.mode
+        self.mode: Mode = client.mode
         """Mode that the user chose."""
         self._entering = threading.Lock()
         self._thread: ClientThread | None = None
@@ -215,37 +228,37 @@ class SyncLightClient:
 
     # Members of LightClient, in the same order
 
-    watch = _Reads(LightClient.watch, at_any_time=True)
-    chain = _Reads(LightClient.chain)
-    events = _iterates(LightClient.events)
-    bookmark = _awaits(LightClient.bookmark)
-    set_bookmark = _awaits(LightClient.set_bookmark)
-    matches = _awaits(LightClient.matches)
-    wait_synced = _awaits(LightClient.wait_synced)
-    wait_confirmed = _awaits(LightClient.wait_confirmed)
-    balance = _awaits(LightClient.balance)
-    coins = _awaits(LightClient.coins)
-    history = _awaits(LightClient.history)
-    keychains = _awaits(LightClient.keychains)
-    next_address = _awaits(LightClient.next_address)
-    is_used = _awaits(LightClient.is_used)
-    transaction = _awaits(LightClient.transaction)
-    tip_height = _Reads(LightClient.tip_height)
-    searched_height = _Reads(LightClient.searched_height)
-    observed_fp_rate = _Reads(LightClient.observed_fp_rate)
-    fee_floor = _calls(LightClient.fee_floor)
-    broadcast = _awaits(LightClient.broadcast)
-    abandon = _awaits(LightClient.abandon)
-    add_address = _awaits(LightClient.add_address)
-    add_addresses = _awaits(LightClient.add_addresses)
-    add_script = _awaits(LightClient.add_script)
-    add_pubkey = _awaits(LightClient.add_pubkey)
-    add_outpoint = _awaits(LightClient.add_outpoint)
-    remove = _awaits(LightClient.remove)
-    relabel = _awaits(LightClient.relabel)
-    rescan = _awaits(LightClient.rescan)
-    status = _awaits(LightClient.status)
-    searched_for = _awaits(LightClient.searched_for)
+    watch: _Reads[WatchList] = _Reads(LightClient.watch, at_any_time=True)
+    chain: _Reads[HeaderChain] = _Reads(LightClient.chain)
+    events: Final = _iterates(LightClient.events)
+    bookmark: Final = _awaits(LightClient.bookmark)
+    set_bookmark: Final = _awaits(LightClient.set_bookmark)
+    matches: Final = _awaits(LightClient.matches)
+    wait_synced: Final = _awaits(LightClient.wait_synced)
+    wait_confirmed: Final = _awaits(LightClient.wait_confirmed)
+    balance: Final = _awaits(LightClient.balance)
+    coins: Final = _awaits(LightClient.coins)
+    history: Final = _awaits(LightClient.history)
+    keychains: Final = _awaits(LightClient.keychains)
+    next_address: Final = _awaits(LightClient.next_address)
+    is_used: Final = _awaits(LightClient.is_used)
+    transaction: Final = _awaits(LightClient.transaction)
+    tip_height: _Reads[int] = _Reads(LightClient.tip_height)
+    searched_height: _Reads[int] = _Reads(LightClient.searched_height)
+    observed_fp_rate: _Reads[float] = _Reads(LightClient.observed_fp_rate)
+    fee_floor: Final = _calls(LightClient.fee_floor)
+    broadcast: Final = _awaits(LightClient.broadcast)
+    abandon: Final = _awaits(LightClient.abandon)
+    add_address: Final = _awaits(LightClient.add_address)
+    add_addresses: Final = _awaits(LightClient.add_addresses)
+    add_script: Final = _awaits(LightClient.add_script)
+    add_pubkey: Final = _awaits(LightClient.add_pubkey)
+    add_outpoint: Final = _awaits(LightClient.add_outpoint)
+    remove: Final = _awaits(LightClient.remove)
+    relabel: Final = _awaits(LightClient.relabel)
+    rescan: Final = _awaits(LightClient.rescan)
+    status: Final = _awaits(LightClient.status)
+    searched_for: Final = _awaits(LightClient.searched_for)
 
 
 @public

@@ -120,7 +120,7 @@ class LightClient:
         clock: Clock | None = None,
     ) -> None:
         _check_watch(watch)
-        self.network = (
+        self.network: Network = (
             watch.network if network is None else Network.named(network) if isinstance(network, str) else network
         )
         """Network of the watch list."""
@@ -136,7 +136,7 @@ class LightClient:
         self._rebuild = rebuild
         self._proxy = None if proxy is None else proxies.Proxy.parse(proxy)
         self._limits = limits or Limits()
-        self.mode = Mode(mode)
+        self.mode: Mode = Mode(mode)
         """Mode that the user chose."""
         reach = Reach.NAMED if not discover else Reach.DIRECT if proxy is None else Reach.PROXIED
         self._options = Options(

@@ -96,9 +96,9 @@ class Running:
         limits: Limits,
         clock: Clock,
     ) -> None:
-        self.engine = Engine(options, watch, saved, addresses, random.Random(secrets.randbits(256)))
-        self.hub = EventHub(saved.events.last, self._stored)
-        self.is_left = False
+        self.engine: Engine = Engine(options, watch, saved, addresses, random.Random(secrets.randbits(256)))
+        self.hub: EventHub = EventHub(saved.events.last, self._stored)
+        self.is_left: bool = False
         self._limits = limits
         self._clock = clock
         self._store = store

@@ -71,17 +71,17 @@ class EventHub:
     def __init__(self, sequence: int, load: Load) -> None:
         """`sequence` is the number of the last event before this run."""
         self.error: Exception | None = None  # the reason if the client ended by itself
-        self.has_ended = False
+        self.has_ended: bool = False
         self._trace: TracebackType | None = None
-        self.sequence = sequence
+        self.sequence: int = sequence
         """Number of the last event."""
         self.synced: Synced | None = None
         """The last `Synced` event."""
-        self.outcomes = 0
+        self.outcomes: int = 0
         """Number of `BroadcastChanged` events, as such a change may cause no wallet event."""
-        self.given = Position(sequence)
+        self.given: Position = Position(sequence)
         """Position after the last event that a stream without `since` yielded."""
-        self.changed = asyncio.Event()
+        self.changed: asyncio.Event = asyncio.Event()
         """Set and replaced by a new one at each event, and at the end."""
         self._load = load
         self._held: deque[Told] = deque()  # the latest events

@@ -105,8 +105,8 @@ class BlockTree:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         genesis = _genesis()
-        self.blocks = {genesis.hash: genesis}
-        self.active = [genesis]  # blocks of the best chain, by height
+        self.blocks: dict[bytes, TreeBlock] = {genesis.hash: genesis}
+        self.active: list[TreeBlock] = [genesis]  # blocks of the best chain, by height
         # unspent outputs by outpoint, without the genesis coinbase, as in Core
         self.coins: dict[bytes, UnspentOutput] = {}
         self._clock = clock

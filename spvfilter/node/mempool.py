@@ -40,7 +40,7 @@ class TxMempool:
     def __init__(self, chain: BlockTree, max_size: int, *, replace_by_fee: bool = True) -> None:
         if max_size < 0:
             raise ParameterError(f"max_size must not be negative: {max_size}")
-        self.size = 0  # bytes
+        self.size: int = 0  # bytes
         self.fees: dict[bytes, int] = {}  # satoshi by txid
         self._chain = chain
         self._max_size = max_size

@@ -70,9 +70,9 @@ class Regtest:
         max_mempool: int = MAX_MEMPOOL,
         replace_by_fee: bool = True,
     ) -> None:
-        self.chain = BlockTree(clock)
-        self.filters = FilterIndex(self.chain)
-        self.mempool = TxMempool(self.chain, max_mempool, replace_by_fee=replace_by_fee)
+        self.chain: BlockTree = BlockTree(clock)
+        self.filters: FilterIndex = FilterIndex(self.chain)
+        self.mempool: TxMempool = TxMempool(self.chain, max_mempool, replace_by_fee=replace_by_fee)
         self.lock = lock
         self.listeners: list[ChainListener] = []
         self._clock = clock

@@ -15,7 +15,7 @@ from spvfilter.errors import MessageError, PeerError, RefusedError
 from spvfilter.filters.bip37 import Bip37Filter, MatchedTx
 from spvfilter.kernel import strip_witness, walk_block
 from spvfilter.node.blocktree import TipChange, TreeBlock
-from spvfilter.node.filterindex import FilterRequest
+from spvfilter.node.filterindex import FilterIndex, FilterRequest
 from spvfilter.node.regtest import Regtest
 from spvfilter.primitives import compact_size
 from spvfilter.protocol import (
@@ -39,7 +39,7 @@ _BLOCK_KINDS = (InvType.BLOCK, InvType.FILTERED_BLOCK, InvType.COMPACT_BLOCK, In
 
 _REJECT_INVALID = 0x10  # code of a reject message (BIP-61)
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 @public
@@ -61,11 +61,11 @@ class Responder:
         self.session = session
         self.over: Disconnected | None = None  # The last event, with the reason; None while connected.
         self.filter: Bip37Filter | None = None  # The peer's BIP-37 filter.
-        self.relay = False  # True if transactions are announced to the peer.
-        self.prefers_headers = False  # True if blocks are announced by headers messages (BIP-130).
+        self.relay: bool = False  # True if transactions are announced to the peer.
+        self.prefers_headers: bool = False  # True if blocks are announced by headers messages (BIP-130).
         # Satoshi per 1,000 virtual bytes. Transactions that pay less are not announced (BIP-133).
-        self.feerate = 0
-        self.filters = regtest.filters
+        self.feerate: int = 0
+        self.filters: FilterIndex = regtest.filters
         self._requests: deque[InvItem] = deque()  # Unanswered items of the last getdata message.
         self._answers: Iterator[Message | None] = iter(())  # Answers to the last request for compact filters.
         self._continuation: bytes | None = None  # Hash of the last block of a full answer to getblocks.

@@ -30,7 +30,7 @@ STALL_S = 60.0  # Seconds that a peer may leave 1 MB unread (our choice).
 _TURN_S = 0.001  # Seconds of work for one connection before the others get their turn.
 _TURN_SIZE = 1 << 15  # Bytes sent to one connection before the others get their turn.
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 @public
@@ -72,9 +72,9 @@ class Node:
     ) -> None:
         if max_connections < 1:
             raise ParameterError(f"max_connections is at least 1, not {max_connections}")
-        self.regtest = regtest or Regtest()
+        self.regtest: Regtest = regtest or Regtest()
         self.host = host
-        self.port = port  # once the node listens, the port that it listens on
+        self.port: int = port  # once the node listens, the port that it listens on
         self.settings = settings
         self.max_connections = max_connections
         self.stall_s = stall_s

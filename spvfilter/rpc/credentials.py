@@ -51,7 +51,7 @@ class CookieFile:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
 
     def secret(self) -> str:
         """Read the file. Raises NodeRefusedError if it is missing or is not a cookie file."""

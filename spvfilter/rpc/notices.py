@@ -36,9 +36,9 @@ class TipNotices:
     """Notices of a node that its chain has changed, or that messages were lost. `TipNotices.subscribed` makes one."""
 
     def __init__(self) -> None:
-        self.received = 0  # number of well-formed messages
-        self.lost = 0  # number of messages that are missing, by the counters
-        self.malformed = 0  # number of malformed messages
+        self.received: int = 0  # number of well-formed messages
+        self.lost: int = 0  # number of messages that are missing, by the counters
+        self.malformed: int = 0  # number of malformed messages
         self._last: dict[bytes, int] = {}  # the last counter of each topic
         self._blocks: OrderedDict[bytes, bytes] = OrderedDict()
         self._news = asyncio.Event()

@@ -51,7 +51,7 @@ class Rest:
         self._http = http
         self._endpoint = http.endpoint
         self._by_old_path = False  # True if the node needs the path of Core before version 24
-        self.tells_spent = True
+        self.tells_spent: bool = True
 
     async def info(self) -> ChainInfo:
         reply = await self._http.get("/rest/chaininfo.json", SMALL_ANSWER_SIZE)

@@ -18,7 +18,7 @@ class BalanceHistory:
     def __init__(self) -> None:
         self._times = array("q")  # time of each block that changes the balance, seconds since 1970
         self._changes = array("q")  # change of the balance in each of these blocks, satoshi
-        self.unknown = 0
+        self.unknown: int = 0
         """Number of spends of unknown value."""
 
     def __len__(self) -> int:

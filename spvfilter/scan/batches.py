@@ -50,7 +50,7 @@ class MatchBatch:
     __slots__ = ("_labels", "_sums", "_watch", "block")
 
     def __init__(self, block: BlockHits, watch: WatchList, labels: Labels | None = None) -> None:
-        self.block = block
+        self.block: BlockHits = block
         """The packed matches, and the block's hash, height and time."""
         self._watch = watch
         self._labels = Labels() if labels is None else labels  # the batches of a scan share it

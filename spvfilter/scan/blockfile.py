@@ -61,11 +61,11 @@ class BlockFile:
 
     def __init__(self, path: FilePath, key: bytes = b"", *, is_hex: bool = False) -> None:
         self.path = path
-        self.key = key
+        self.key: bytes = key
         """8 bytes that the file is XORed with, or empty."""
-        self.is_hex = is_hex
+        self.is_hex: bool = is_hex
         """True if the file is one block in hex digits."""
-        self.is_assumed = False
+        self.is_assumed: bool = False
         """True if nothing in the file tells the network of its block."""
 
     def records(self, network: Network, prefix_size: int) -> Iterator[Record | str]:

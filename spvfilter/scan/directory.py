@@ -107,13 +107,13 @@ class PartScan:
             raise ParameterError("nothing to watch for: the watch list is empty")
         if watch.network != plan.network:
             raise ParameterError(f"the watch list is of {watch.network}, and the blocks are of {plan.network}")
-        self.directory = Path(directory)
+        self.directory: Path = Path(directory)
         """The directory."""
         self.plan = plan
         """The blocks."""
         self.check = check
         """True if each block is verified."""
-        self.report = PartsReport()
+        self.report: PartsReport = PartsReport()
         """The progress of the scan."""
         self._given = watch.copy()
         self._watch = self._given

@@ -126,7 +126,7 @@ class Threads(Engine):
     """
 
     def __init__(self, jobs: int = 1) -> None:
-        self.width = 1 if BACKEND == "pure" else _checked(jobs)
+        self.width: int = 1 if BACKEND == "pure" else _checked(jobs)
         self._threads = futures.ThreadPoolExecutor(self.width, "spvfilter-part")
         self._tables = _Tables(WatchTable())
         self._is_stopped = False
@@ -166,7 +166,7 @@ class Processes(Engine):
     """
 
     def __init__(self, count: int) -> None:
-        self.width = _checked(count)
+        self.width: int = _checked(count)
         # A file with the pickled table: the arguments that a process starts with have to fit into a pipe.
         self._state: Path | None = None
         self._pool: futures.ProcessPoolExecutor | None = None

@@ -71,9 +71,9 @@ class NodeBlocks:
             raise ParameterError("give either a listing or a span: a listing is scanned whole")
         self.node = node
         """The node."""
-        self.mode = UndoMode(undo)
+        self.mode: UndoMode = UndoMode(undo)
         """Whether undo records are used."""
-        self.span = span or BlockSpan()
+        self.span: BlockSpan = span or BlockSpan()
         """The range of blocks to scan."""
         self.ahead = ahead
         """Blocks that are fetched before they are scanned."""

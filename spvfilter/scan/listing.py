@@ -147,9 +147,9 @@ class LocalFiles:
 
     def __init__(self, files: BlockFiles) -> None:
         self._files = files
-        self.span = files.span
-        self.mode = files.mode
-        self.missing = files.missing
+        self.span: BlockSpan = files.span
+        self.mode: UndoMode = files.mode
+        self.missing: Sequence[Problem] = files.missing
 
     def __len__(self) -> int:
         return len(self._files)

@@ -62,7 +62,7 @@ class Matcher:
         """Threads that scan in parallel."""
         self.check = check
         """True if each block is verified first."""
-        self.report = ScanReport()
+        self.report: ScanReport = ScanReport()
         """The report of the running or last scan."""
         self._learning = asyncio.Lock()  # held while the watch list changes
 

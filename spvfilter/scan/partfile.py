@@ -165,9 +165,9 @@ class PartFile:
                 raise self._damaged()
         self.size = size
         """Size in bytes."""
-        self.key = head[len(_MAGIC) :]
+        self.key: bytes = head[len(_MAGIC) :]
         """Hash of the part, the watch list and the options of the scan, 32 bytes."""
-        self.digest = tail[:HASH_SIZE]
+        self.digest: bytes = tail[:HASH_SIZE]
         """SHA-256 of all bytes before it, as the file states it."""
 
     def _damaged(self) -> SourceError:

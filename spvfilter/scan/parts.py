@@ -68,7 +68,7 @@ class PartBlocks(FileBlocks):
         self._network = Network.named(part.network)
         self._again: dict[int, BlockFiles] = {}  # by file: its blocks and undo records, listed again
         self._undo: dict[bytes, UndoPlace] = {}
-        self.mode = UndoMode(mode)
+        self.mode: UndoMode = UndoMode(mode)
 
     def plan_undo(self, block: PlannedBlock) -> None:
         """Note the place of a block's undo record, as the plan says it."""

@@ -52,7 +52,7 @@ class Pipeline(Generic[B, R]):
         self._results: deque[R | BaseException | None] = deque()  # Results; None marks the end.
         self._loop = asyncio.get_running_loop()
         self._more = asyncio.Event()  # Set when there may be results.
-        self.closing = False
+        self.closing: bool = False
         self._threads = futures.ThreadPoolExecutor(jobs, "spvfilter-scan")
         for _ in range(jobs):
             self._threads.submit(self._run)

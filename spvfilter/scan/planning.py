@@ -53,7 +53,7 @@ class Planning:
     """
 
     def __init__(self, files: ListedFiles, network: Network) -> None:
-        self.report = ScanReport()
+        self.report: ScanReport = ScanReport()
         self.undo: dict[int, UndoFile] = {}  # by number of a file: the undo file beside it
         self._files = files
         links, self._spares = self._read(network)
@@ -68,7 +68,7 @@ class Planning:
                 for depth, row in enumerate(run.rows):
                     rows.set_height(row, run.height + depth)
         runs = _within(order.runs, files.span, rows) if files.span.is_limited and order.runs else order.runs
-        self.placed = sum(len(run.rows) for run in runs)
+        self.placed: int = sum(len(run.rows) for run in runs)
         report.blocks = self.placed
         report.bytes_total = sum(rows.place(row)[2] for run in runs for row in run.rows)
         if files.mode is UndoMode.REQUIRE:

@@ -32,7 +32,7 @@ class RowLinker:
     """Links rows. They may be added in any order."""
 
     def __init__(self) -> None:
-        self.links = RowLinks(Rows())
+        self.links: RowLinks = RowLinks(Rows())
         self._by_hash = RowsByHash(self.links.rows)
 
     def find(self, block: bytes) -> int:

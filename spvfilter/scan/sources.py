@@ -221,7 +221,7 @@ class Readable(ABC):
 class BlockSource(Readable):
     """Blocks whose headers can be listed before the blocks are read."""
 
-    span = BlockSpan()
+    span: BlockSpan = BlockSpan()
     """The range of blocks on the best branches that are scanned."""
 
     def undo_problems(self) -> list[Problem]:
@@ -272,7 +272,7 @@ class Spool(Readable):
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=_SPOOL_IN_MEMORY)
         self._lock = threading.Lock()
-        self.size = 0  # bytes: the offset of the next block
+        self.size: int = 0  # bytes: the offset of the next block
 
     def put(self, raw: bytes) -> None:
         with self._lock:
@@ -372,8 +372,8 @@ class BlockFiles(FileBlocks, BlockSource):
             raise ParameterError("no file of blocks named: give at least one path")
         if undo not in list(UndoMode):
             raise ParameterError(f"undo is one of {', '.join(UndoMode)}, not {undo!r}")
-        self.mode = UndoMode(undo)
-        self.span = span or BlockSpan()
+        self.mode: UndoMode = UndoMode(undo)
+        self.span: BlockSpan = span or BlockSpan()
         self._missing: list[Problem] = []
         files = [file for name in named for file in self._expand(located(name))]
         self._files = [BlockFile(file) for file in {_identity(file): file for file in files}.values()]

@@ -104,7 +104,7 @@ class UndoFile:
 
     def __init__(self, path: FilePath) -> None:
         self.path = path
-        self.key = b""  # 8 bytes that the file is XORed with, or empty
+        self.key: bytes = b""  # 8 bytes that the file is XORed with, or empty
 
     @classmethod
     def beside(cls, blocks: FilePath) -> UndoFile | None:

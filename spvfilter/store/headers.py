@@ -34,7 +34,7 @@ class HeaderRows:
         self._db = db
         self._rows = rows
         self._path = path
-        self.tip = -1  # height of the last header; -1 for none
+        self.tip: int = -1  # height of the last header; -1 for none
 
     def verify(self) -> None:
         """Read and check all headers. Raises StoreCorruptError if a header was changed or is missing."""

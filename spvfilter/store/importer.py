@@ -51,7 +51,7 @@ class FilterImport:
         """Prepare an import into a database. Raises StoreError."""
         if store.tip < 0:
             store.commit(Batch(headers=store.network.genesis))
-        self.counts = ImportCounts()
+        self.counts: ImportCounts = ImportCounts()
         """Outcomes so far."""
         self._store = store
         self._chain = HeaderChain.restore(store.network, store.headers(1))

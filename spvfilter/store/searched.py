@@ -110,7 +110,7 @@ class Searched:
         """Height at which the wallet's first search began, or a lower start of `rescan`; None before the first."""
         self.wanted: tuple[int | None, int | None] | None = None
         """While `start` is None: height and time of the planned start; the lower block of both is the start."""
-        self.next_id = next_id
+        self.next_id: int = next_id
         """Row id for the next entry."""
         # consecutive blocks that were searched for all entries and are not in the groups yet
         self._fresh: BlockRange | None = None

@@ -140,7 +140,7 @@ class MarkedRows:
         self._path = path
         self._columns = columns
         self._sums = dict.fromkeys(sorted(columns.keys() - {"meta"}), 0)
-        self.is_committed = False  # whether the last transaction was committed
+        self.is_committed: bool = False  # whether the last transaction was committed
 
     def verify(self) -> None:
         """Raises StoreCorruptError if a row is damaged or missing."""

@@ -76,13 +76,13 @@ class Store:
         self._rows = MarkedRows(connection, path, MARKED)
         self._headers = HeaderRows(connection, self._rows, path)
         self._ledger = Ledger(connection, self._rows, path)
-        self.keychains = KeychainRows(connection, self._rows, path)
+        self.keychains: KeychainRows = KeychainRows(connection, self._rows, path)
         """Keychains of the wallet."""
-        self.events = EventRows(connection, self._rows, path)
+        self.events: EventRows = EventRows(connection, self._rows, path)
         """Events of the wallet."""
-        self.compact_filters = CompactFilterRows(connection, self._rows, path)
+        self.compact_filters: CompactFilterRows = CompactFilterRows(connection, self._rows, path)
         """Compact filters and their headers, as `CompactFilterRows`."""
-        self.addresses = AddressRows(connection, self._rows, path)
+        self.addresses: AddressRows = AddressRows(connection, self._rows, path)
         """Addresses of nodes."""
         self._ids: list[int] = []  # entry number → id of its row
         self._cursor = -1

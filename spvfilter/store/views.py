@@ -62,7 +62,7 @@ class Snapshot(list[T]):
 
     def __init__(self, entries: Iterable[T], sequence: int) -> None:
         super().__init__(entries)
-        self.sequence = sequence
+        self.sequence: int = sequence
         """Number of the last event that the list includes."""
 
     def __reduce__(self) -> tuple[type[Self], tuple[list[T], int]]:

@@ -16,6 +16,7 @@ from spvfilter.store.batch import Batch, NewEntry
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.keychains import KeychainChange
 from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
+from spvfilter.store.searched import Searched
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.changes import Changes
 from spvfilter.wallet.confirmed import ConfirmedMatches
@@ -50,21 +51,23 @@ class Books:
 
     def __init__(self, watch: WatchList, saved: SavedBooks) -> None:
         self.watch = watch
-        self.cursor = saved.cursor  # height up to which blocks have been searched
-        self.searched = saved.searched  # height up to which they had been before the cursor moved back for new entries
+        self.cursor: int = saved.cursor  # height up to which blocks have been searched
+        # height up to which they had been before the cursor moved back for new entries
+        self.searched: int = saved.searched
         # which were searched for which entries; since the batch has them
-        self.blocks, self._are_blocks_changed = (saved.blocks, False)
-        self.ids = list(saved.ids)  # of the entries' rows in the database, by number
-        self.filtered = Filtered()
+        self.blocks: Searched = saved.blocks
+        self._are_blocks_changed = False
+        self.ids: list[int] = list(saved.ids)  # of the entries' rows in the database, by number
+        self.filtered: Filtered = Filtered()
         self._changes = Changes()
         self._confirmed = ConfirmedMatches()
         self._kept = KeptTransactions(saved.transactions)
-        self.ended = Endings(saved.ended, saved.transactions, saved.lost)
+        self.ended: Endings = Endings(saved.ended, saved.transactions, saved.lost)
         unconfirmed = [each.hit for each in saved.matches if each.block_hash is None]
         self.batch.transactions |= (changed := renumbered(saved.unconfirmed))
-        self.unconfirmed = Unconfirmed({**saved.unconfirmed, **changed}, unconfirmed, saved.last_sent)
+        self.unconfirmed: Unconfirmed = Unconfirmed({**saved.unconfirmed, **changed}, unconfirmed, saved.last_sent)
         watch.table.learn(unconfirmed)
-        self.is_window_due = False  # whether a confirmed use asks for more scripts of a keychain than are watched
+        self.is_window_due: bool = False  # whether a confirmed use asks for more scripts of a keychain than are watched
         theirs = (hit.outpoint for hit in unconfirmed if not (hit.spend or hit.txid in self.unconfirmed.sent))
         self._invented = InventedOutpoints(watch, theirs)
         self._counting = Counting(watch, self.unconfirmed, self._invented, self._changes)

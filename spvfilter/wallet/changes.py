@@ -9,7 +9,7 @@ class Changes:
     """The batch that takes changes, and those before it, which must be applied first."""
 
     def __init__(self) -> None:
-        self.batch = Batch()
+        self.batch: Batch = Batch()
         self._sealed: list[Batch] = []
 
     def seal(self) -> None:

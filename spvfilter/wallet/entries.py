@@ -19,7 +19,7 @@ class Renumbering:
 
     def __init__(self, watch: WatchList, removed: Collection[int]) -> None:
         self._removed = frozenset(removed)
-        self.left = watch.without_entries(self._removed)
+        self.left: WatchList = watch.without_entries(self._removed)
         self._olds = [number for number in range(len(watch)) if number not in self._removed]  # by new number
         self._numbers = {old: new for new, old in enumerate(self._olds)}
 

@@ -58,7 +58,7 @@ class Journal:
         """`sequence` is the number of the last event, `told` as the database has it; `untold` what the last run could
         not tell any more.
         """
-        self.sequence = sequence
+        self.sequence: int = sequence
         self._told = told
         self.now = 0  # seconds since 1970
         self.connected = untold

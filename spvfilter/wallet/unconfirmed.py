@@ -81,9 +81,9 @@ class Unconfirmed:
     def __init__(self, pending: Mapping[bytes, StoredTx], hits: Iterable[Hit], last: int = 0) -> None:
         """As the database has them; `last` is the number of the latest broadcast of what is not pending."""
         self.pending: dict[bytes, StoredTx] = {}  # what counts, and rivals
-        self.sent = Sent(self.pending, last)
+        self.sent: Sent = Sent(self.pending, last)
         self._since: float = inf  # no one of them arrived before
-        self.size = 0  # bytes of those that are not ours
+        self.size: int = 0  # bytes of those that are not ours
         self._hits: dict[bytes, dict[Identity, Hit]] = {}  # of those that count
         self._spenders: dict[bytes, dict[bytes, None]] = {}  # outpoint → txids
         self._by_hash: dict[bytes, bytes] = {}  # txid and wtxid → txid
@@ -91,13 +91,13 @@ class Unconfirmed:
         self._ages: dict[bytes, int] = {}  # txid → number; the higher, the later it was seen
         self._seen = 0  # of these numbers
         self._rivals: dict[bytes, None] = {}  # txids of those that were replaced
-        self.unmatched = Unmatched()
+        self.unmatched: Unmatched = Unmatched()
         for txid, each in sorted(pending.items(), key=lambda item: item[1].seen or 0):
             self.add(Transaction(each.raw, txid, Transaction.parse(each.raw).span), each)
         for hit in hits:
             self.record(hit)
-        self.unfinished = Unfinished(self.pending)
-        self.words = Words(txid for txid, each in self.pending.items() if not each.own)
+        self.unfinished: Unfinished = Unfinished(self.pending)
+        self.words: Words = Words(txid for txid, each in self.pending.items() if not each.own)
 
     def __len__(self) -> int:
         return len(self.pending)

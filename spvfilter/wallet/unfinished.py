@@ -24,13 +24,13 @@ class Unfinished:
     """
 
     def __init__(self, txids: Iterable[bytes]) -> None:
-        self.left = inf  # units that may be done now; without a limit where nobody sets one
+        self.left: float = inf  # units that may be done now; without a limit where nobody sets one
         # those that are not recorded; None: it is to be scanned
         self.matches: dict[bytes, Sequence[Hit] | None] = dict.fromkeys(txids)
         self._again: list[
             bytes
         ] = []  # txids of what is to be scanned for new entries; a list of 100,000 is made within a millisecond
-        self.late = OrderedDict[
+        self.late: OrderedDict[bytes, Arrival] = OrderedDict[
             bytes, Arrival
         ]()  # transactions whose parents have become known, by txid; the oldest first
         self._expired = OrderedDict[

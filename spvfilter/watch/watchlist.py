@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
+from typing import ClassVar
 
 from spvfilter._public import public
 from spvfilter.address import address_to_script, script_to_address
@@ -69,7 +70,7 @@ class WatchList:
     """
 
     def __init__(self, network: Network | str = MAINNET) -> None:
-        self.network = Network.named(network) if isinstance(network, str) else network
+        self.network: Network = Network.named(network) if isinstance(network, str) else network
         self._table = WatchTable()
         self._labels: dict[int, str] = {}
         self._windows = Windows(self._table)
@@ -448,7 +449,7 @@ class WatchList:
             return NotImplemented
         return self.network == other.network and self._contents() == other._contents()
 
-    __hash__ = None  # type: ignore[assignment]  # a watch list is mutable
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # a watch list is mutable
 
     def _contents(self) -> tuple[object, object, object]:
         named = {self._table.entry(entry): label for entry, label in self._labels.items()}

@@ -97,7 +97,7 @@ class Decoder:
         self._sound_size = 0  # bytes that the messages in `_sound` take in the stream
         self.broken: EnvelopeError | None = None
         """The error that ended the stream, for good; None while the stream can be decoded."""
-        self.joins_filters = False
+        self.joins_filters: bool = False
         """True if `next_item` returns consecutive cfilter messages together."""
 
     @property

@@ -47,7 +47,7 @@ _ALONE = frozenset({None, "ping", "pong", "version", "verack", "wtxidrelay", "se
 MAX_EVENTS = 50  # events that `more_events` returns at most (our choice)
 _NEGOTIATION = frozenset({"version", "wtxidrelay", "sendaddrv2", "verack", "sendheaders", "sendcmpct"})
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 @public
@@ -89,7 +89,7 @@ class Session:
         """Announcements of this side and requirements for the peer."""
         self.role = role
         """The side of the connection that this session is."""
-        self.nonce = draw_nonce()
+        self.nonce: int = draw_nonce()
         """Nonce of our version message, u64."""
         self.ready: Ready | None = None
         """The Ready event; None until the handshake is complete."""

@@ -66,7 +66,7 @@ class Mapping(mmap.mmap):
     def __new__(cls, fileno: int, length: int, tagname: str | None = None, access: int = 0, offset: int = 0) -> Mapping:
         return super().__new__(cls, fileno, length, access=access or mmap.ACCESS_WRITE, offset=offset)
 
-    madvise = property()  # type: ignore[assignment]
+    madvise = property()
 
 
 def pretend() -> None:
@@ -83,8 +83,8 @@ def pretend() -> None:
             if hasattr(module, name):
                 delattr(module, name)
     os.O_BINARY = 0  # type: ignore[attr-defined]
-    mmap.mmap = Mapping  # type: ignore[misc]
-    shutil.which = lambda *_, **__: None  # type: ignore[assignment]  # it would ask the registry of Windows
+    mmap.mmap = Mapping  # type: ignore[assignment, misc]
+    shutil.which = lambda *_, **__: None  # it would ask the registry of Windows
     shutil._use_fd_functions = False  # type: ignore[attr-defined]
     multiprocessing.resource_tracker._HAVE_SIGMASK = False  # type: ignore[attr-defined]
     for change in ("add_signal_handler", "remove_signal_handler"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from spvfilter._public import public
 from spvfilter.errors import ParameterError
@@ -55,7 +56,7 @@ class RedisBloomHash:
 
     family = Family.REDISBLOOM
     """Number of the family in files."""
-    key = bytes(16)
+    key: ClassVar[bytes] = bytes(16)
     """16 zero bytes: the family has no seed."""
 
     def functions(self, hash_funcs: int) -> None:

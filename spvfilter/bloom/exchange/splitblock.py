@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from spvfilter._public import public
 from spvfilter.bloom.base import ENCODES
@@ -139,7 +139,7 @@ class SplitBlockFilter(BitCore):
             return NotImplemented
         return self.encoding == other.encoding and self.body == other.body
 
-    __hash__ = None  # type: ignore[assignment]  # a filter can change, so it has no hash
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # a filter can change, so it has no hash
 
     def __repr__(self) -> str:
         """Size and type of keys of the filter."""

@@ -44,7 +44,7 @@ class Thrift:
         self._raw = raw
         self._offset = offset
         self._name = name
-        self.at = 0
+        self.at: int = 0
 
     def wrong(self, said: str) -> FormatError:
         """Return the error for the value that was read last."""

@@ -72,21 +72,21 @@ class RedisBloomFilter:
         """For the class methods. It does not contact the server."""
         self.client = client
         """The client that every operation uses."""
-        self.name = layout.name
+        self.name: str = layout.name
         """Name of the filter."""
-        self.bits = layout.shape.bits
+        self.bits: int = layout.shape.bits
         """Number of bits m."""
-        self.hash_funcs = layout.shape.hash_funcs
+        self.hash_funcs: int = layout.shape.hash_funcs
         """Number of hash functions k."""
-        self.capacity = layout.shape.capacity
+        self.capacity: int | None = layout.shape.capacity
         """Number of keys that the filter was made for; None if it was made by a number of bits."""
-        self.nominal_fp_rate = layout.shape.nominal_fp_rate
+        self.nominal_fp_rate: float | None = layout.shape.nominal_fp_rate
         """False-positive rate that the filter was made for; None if it was made by a number of bits."""
-        self.hashing = layout.shape.hashing
+        self.hashing: HashFamily = layout.shape.hashing
         """The hash family."""
-        self.partitioned = layout.shape.partitioned
+        self.partitioned: bool = layout.shape.partitioned
         """True if each hash function has its own plane of bits."""
-        self.shard_size = layout.shard_size
+        self.shard_size: int = layout.shard_size
         """Size of a shard in bytes."""
         self.on_full = layout.shape.on_full
         """Result of adding a new key to a full filter: "raise" or "warn"."""

@@ -95,15 +95,15 @@ class Layout:
         self.name = name
         self.shape = shape
         self.shard_size = shard_size
-        self.size = shape.header().body_size  # bytes of all shards together
-        self.shards = -(-self.size // shard_size)
+        self.size: int = shape.header().body_size  # bytes of all shards together
+        self.shards: int = -(-self.size // shard_size)
         if self.shards > MAX_SHARDS:
             raise ParameterError(
                 f"{self.shards} shards of {shard_size} bytes are more than {MAX_SHARDS}: choose a larger shard_size"
             )
         self.stem = stem
-        self.header_key = header_key(name)
-        self.header = shape.header().pack() + shard_size.to_bytes(8, "little")
+        self.header_key: bytes = header_key(name)
+        self.header: bytes = shape.header().pack() + shard_size.to_bytes(8, "little")
 
     @classmethod
     def parse(

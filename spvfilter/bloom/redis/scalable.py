@@ -74,19 +74,19 @@ class RedisScalableBloomFilter:
         """For the class methods. It does not contact the server."""
         self.client = client
         """The client that every operation uses."""
-        self.name = layout.name
+        self.name: str = layout.name
         """Name of the filter."""
-        self.initial_capacity = layout.plan.capacity
+        self.initial_capacity: int = layout.plan.capacity
         """Number of keys of the first slice."""
-        self.nominal_fp_rate = layout.plan.fp_rate
+        self.nominal_fp_rate: float = layout.plan.fp_rate
         """Bound of the false-positive rate."""
-        self.growth = layout.plan.growth
+        self.growth: int = layout.plan.growth
         """Ratio of the capacities of two successive slices."""
-        self.tightening = layout.plan.tightening
+        self.tightening: float = layout.plan.tightening
         """Ratio of the rates of two successive slices."""
-        self.hashing = layout.hashing
+        self.hashing: HashFamily = layout.hashing
         """The hash family."""
-        self.shard_size = layout.shard_size
+        self.shard_size: int = layout.shard_size
         """Size of a shard in bytes."""
         self._layout = layout
         self._count = 1  # number of slices that the server reported last

@@ -46,8 +46,8 @@ class Script:
     """A script, and the SHA-1 that identifies it in Redis."""
 
     def __init__(self, body: str, check: str = "return unusable() or main()", *, before: str = "") -> None:
-        self.body = f"{_COMMON}{before}\nlocal function main()\n{body}\nend\n{check}".encode()
-        self.sha = hashlib.sha1(self.body, usedforsecurity=False).hexdigest()
+        self.body: bytes = f"{_COMMON}{before}\nlocal function main()\n{body}\nend\n{check}".encode()
+        self.sha: str = hashlib.sha1(self.body, usedforsecurity=False).hexdigest()
 
 
 # ARGV[2]: for each bit, key by key, the index in KEYS and the offset, two u32 LE; ARGV[3]: k. Returns one byte for each

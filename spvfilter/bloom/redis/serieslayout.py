@@ -50,16 +50,18 @@ class SeriesLayout:
 
     def __init__(self, name: str, plan: Growth, shard_size: int, hashing: HashFamily | None, encode: Encode) -> None:
         self.name = name
-        self.plan = plan.checked()
+        self.plan: Growth = plan.checked()
         self.shard_size = shard_size
         self._encode = encode
         shape = Shape(*plan.shape(0), buffer=b"", hashing=hashing, encode=encode)
-        self.hashing = shape.hashing
-        self.slices = [Layout(name, shape, shard_size, b"slice:0")]  # the slices that this client knows of
-        self.header_key = header_key(name)
-        self.state_key = prefix(name) + b":slices"
+        self.hashing: HashFamily = shape.hashing
+        self.slices: list[Layout] = [
+            Layout(name, shape, shard_size, b"slice:0")
+        ]  # the slices that this client knows of
+        self.header_key: bytes = header_key(name)
+        self.state_key: bytes = prefix(name) + b":slices"
         described = shape.header()._replace(kind=KIND_SERIES, capacity=plan.capacity, fp_rate=plan.fp_rate)
-        self.header = described.pack() + _GROWTH.pack(plan.growth, plan.tightening, shard_size)
+        self.header: bytes = described.pack() + _GROWTH.pack(plan.growth, plan.tightening, shard_size)
 
     @classmethod
     def parse(cls, name: str, raw: bytes, hashing: HashFamily | None, encode: Encode) -> SeriesLayout:

@@ -31,11 +31,11 @@ class Keys:
     """
 
     def __init__(self, paths: Sequence[str], nul: bool) -> None:
-        self.paths = list(paths) or ["-"]
+        self.paths: list[str] = list(paths) or ["-"]
         sizes = [_size(path) for path in self.paths]
         # in bytes; None if the size of a path is unknown
-        self.total = None if None in sizes else sum(size for size in sizes if size is not None)
-        self.done = 0  # number of bytes that were read
+        self.total: int | None = None if None in sizes else sum(size for size in sizes if size is not None)
+        self.done: int = 0  # number of bytes that were read
         self._end = b"\0" if nul else b"\n"
 
     def batches(self) -> Iterator[list[bytes]]:

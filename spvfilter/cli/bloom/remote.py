@@ -180,7 +180,8 @@ class RedisStorage(FilterStorage):
                 raise SourceError(f"{error}: --force replaces it") from None
             await (await self._there(name)).delete()
             made = await make()
-        self.name, self._filter = name, made
+        self.name: str = name
+        self._filter = made
 
 
 async def _interruptible(work: Coroutine[object, object, T]) -> T:

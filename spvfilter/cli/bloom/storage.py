@@ -235,7 +235,7 @@ class FileStorage(FilterStorage):
         self._filter = self.read(name)
         if not isinstance(self._filter, ScalableBloomFilter):
             self._filter.on_full = on_full
-        self.name = name
+        self.name: str = name
         if change:
             self._keys([])  # raises if the filter does not hold lines
             self._claim(name, replace=True)

@@ -23,7 +23,7 @@ class RecordingResponder(Responder):
     def __init__(self, regtest: Regtest, session: Session) -> None:
         super().__init__(regtest, session)
         self.sent: Counter[str] = Counter()  # messages by command
-        self.size = 0  # bytes sent
+        self.size: int = 0  # bytes sent
         self.told: Bip37Filter | None = None  # the first filter of a filterload message
 
     def send(self, message: Message) -> None:

@@ -69,8 +69,8 @@ class Page:
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
-        self.console = rich_console(stream)
-        self.is_terminal = stream.isatty()
+        self.console: Console | None = rich_console(stream)
+        self.is_terminal: bool = stream.isatty()
 
     @property
     def width(self) -> int | None:

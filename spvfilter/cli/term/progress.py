@@ -12,6 +12,7 @@ from spvfilter.cli.term.page import rich_console
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
 
 class ProgressDisplay:
@@ -60,7 +61,9 @@ class RichProgress(ProgressDisplay):
         )
 
         columns = (BarColumn(), TaskProgressColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-        self.bar = Bar(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False)
+        self.bar: Progress = Bar(
+            *columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False
+        )
         self._task = self.bar.add_task("", total=None)
 
     def update(self, done: int, total: int | None) -> None:

@@ -107,7 +107,7 @@ class RichStatus(Status):
 
         self._balances = balances
         self._spinner = Spinner("dots", style="cyan")
-        self.live = Live(
+        self.live: Live = Live(
             console=console,
             get_renderable=self._draw,
             auto_refresh=False,

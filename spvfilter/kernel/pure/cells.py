@@ -197,18 +197,20 @@ class Hashed:
     ) -> None:
         if hasattr(self, "_positions"):
             raise TypeError("a filter's core can be initialized only once")
-        self.cells = cells = whole(cells, 0, (1 << 63) - 1, "cells are from 0 to 2^63 - 1")
-        self.hash_funcs = hash_funcs = whole(hash_funcs, 0, 0xFFFFFFFF, "hash_funcs is not a u32")
-        self.family = Family(family)
-        self.partitioned = partitioned = bool(partitioned)
+        self.cells: int = whole(cells, 0, (1 << 63) - 1, "cells are from 0 to 2^63 - 1")
+        self.hash_funcs: int = whole(hash_funcs, 0, 0xFFFFFFFF, "hash_funcs is not a u32")
+        self.family: Family = Family(family)
+        self.partitioned: bool = bool(partitioned)
+        cells, hash_funcs, partitioned = self.cells, self.hash_funcs, self.partitioned
         if partitioned and not hash_funcs:
             raise ParameterError("a partitioned layout has at least one hash function")
         if self.family is Family.SPLIT_BLOCK:
             foreign.check_blocks(cells, hash_funcs, partitioned)
-        self.key = key = snapshot(key)
+        self.key: bytes = snapshot(key)
+        key = self.key
         if len(key) != 16:
             raise ParameterError(f"a hash family's key has 16 bytes, not {len(key)}")
-        self.encoding = Encoding(encoding)
+        self.encoding: Encoding = Encoding(encoding)
         self._encode = _encoder(self.encoding, encode)
         self._room: int | None = None
         self.buffer = memoryview(bytearray(self._size())) if buffer is None else buffer

@@ -61,20 +61,20 @@ class BloomLink:
     def __init__(self) -> None:
         self.filter: Bip37Filter | None = None
         self.known: Mapping[bytes, None] = {}  # elements that the filter has
-        self.epoch = -1  # of the watch list that the filter was made of
+        self.epoch: int = -1  # of the watch list that the filter was made of
         self.must_reload = True  # whether the peer needs a new filter before it is asked anything more
-        self.covered = -1  # height up to which its filter has what blocks taught
+        self.covered: int = -1  # height up to which its filter has what blocks taught
         # announced transactions (txid or wtxid) that it matched and that have not come
         self.unanswered: set[bytes] = set()
-        self.misses_txs = (
+        self.misses_txs: bool = (
             False  # since it was loaded, something announced was not asked for, not sent, or matched by another filter
         )
-        self.loading = 0  # filters that it was given and may not have yet
+        self.loading: int = 0  # filters that it was given and may not have yet
         self._of_another: set[bytes] = set()  # those of the unanswered that a filter before this one may have matched
-        self.is_in_doubt = False  # whether its filter turned out to have more than our copy of it
+        self.is_in_doubt: bool = False  # whether its filter turned out to have more than our copy of it
         self._doubtful_size = 0  # bytes of what blocks had that our copy does not match
         # height up to which it was asked for what is owed: what is joined then is not asked for over and over
-        self.asked_to = -1
+        self.asked_to: int = -1
         self.is_reloading = (
             False  # whether it has been given the filter anew for what it did, and has not dealt with that yet
         )

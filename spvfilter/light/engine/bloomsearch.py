@@ -86,7 +86,7 @@ class BloomSearch:
             None  # when the last block was recorded, or the first question for an older one was asked
         )
         self._epoch = 0  # of the watch list
-        self.has_told = False  # whether a peer was given a filter in this run
+        self.has_told: bool = False  # whether a peer was given a filter in this run
         self._expressible = -1, False  # epoch; whether BIP-37 can find all entries
         context.pool.on_gone(self._gone)
         context.pool.on_lie(self._lied)

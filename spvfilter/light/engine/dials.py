@@ -14,7 +14,7 @@ class Dials:
 
     def __init__(self) -> None:
         self._failures = 0
-        self.next_at = 0.0
+        self.next_at: float = 0.0
 
     def began(self, now: float) -> None:
         """An attempt was begun, which fails until it succeeds."""

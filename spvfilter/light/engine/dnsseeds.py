@@ -14,7 +14,7 @@ class Seeds:
     """When DNS seeds are to be asked."""
 
     def __init__(self) -> None:
-        self.is_asking = False
+        self.is_asking: bool = False
         self._asked = 0
         self._not_before = 0.0
         self._lacking_since: float | None = None  # enough peers

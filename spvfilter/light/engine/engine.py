@@ -14,7 +14,7 @@ from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.bloomfilters import BloomFilters
 from spvfilter.light.engine.bloomsearch import BloomSearch
 from spvfilter.light.engine.context import Context
-from spvfilter.light.engine.coverage import NOTE as COVERAGE_NOTE
+from spvfilter.light.engine.coverage import NOTE as COVERAGE_NOTE, Coverage
 from spvfilter.light.engine.effects import Effect
 from spvfilter.light.engine.fees import warn_of_low_fee
 from spvfilter.light.engine.filterheaders import FilterHeaders
@@ -105,7 +105,7 @@ class Engine:
         )
         start = Instant(0.0, 0.0)
         self._context = context = Context(options, saved.chain, saved.rows, books, pool, out, random, start, 0.0)
-        self.coverage = saved.coverage
+        self.coverage: Coverage = saved.coverage
         self._headers = Headers(context, self._moved)
         self._blocks = BlockRequests(context, self._headers)
         questions = FilterQuestions(context)
@@ -121,7 +121,7 @@ class Engine:
             context, self._headers, self._blocks, self.coverage, bloom_filters, self._compact.scripts.add
         )
         self._mempool = MempoolWatch(context, self._compact.scripts, self._bloom, saved.private)
-        self.status = Status(context, self._headers, self.coverage)
+        self.status: Status = Status(context, self._headers, self.coverage)
         self._laggards = Laggards(context, self._headers)
         self._way = Way.WAIT
         self._timers = Timers()
@@ -130,7 +130,7 @@ class Engine:
             start_height.lower(StartHeight(*books.blocks.wanted))
         elif books.searched < 0 and books.blocks.start is not None:  # it was to begin there, and no block was searched
             start_height.lower(StartHeight(books.blocks.start))
-        self.changes = WatchChanges(context, self.coverage, start_height, self._search_changed)
+        self.changes: WatchChanges = WatchChanges(context, self.coverage, start_height, self._search_changed)
         if options.mode is Mode.BIP37 or not self._load_scripts():
             books.bloom_elements()  # raises for what neither way can find
             pool.want(BLOOM)

@@ -87,7 +87,7 @@ class FilterHeaders:
         self._headers = headers
         self._questions = questions
         self._coverage = coverage
-        self.verdicts = Verdicts(context, questions, blocks, self.vouching)
+        self.verdicts: Verdicts = Verdicts(context, questions, blocks, self.vouching)
         self._standings: dict[Peer, _Standing] = {}
         self._leader: Peer | None = None
         self._next = 0  # height from which the leader is asked next

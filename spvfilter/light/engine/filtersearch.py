@@ -84,7 +84,7 @@ class FilterSearch:
         self._questions = questions
         self._blocks = blocks
         self._coverage = coverage
-        self.scripts = WantedScripts(context.books)
+        self.scripts: WantedScripts = WantedScripts(context.books)
         self._parts: deque[_Part] = deque()
         self._next = 0  # height at which the next part begins
         self._kept_to = _ANY_HEIGHT if has_filters else -1  # height up to which the database may have filters

@@ -72,8 +72,8 @@ class MempoolWatch:
         self._heard: dict[bytes, None] = {}  # txid and wtxid of what came, the oldest first
         self._later: dict[bytes, None] = {}  # txids of what is known to have come after what replaced it
         outcomes = Outcomes(context)
-        self.own = OwnTxs(context, outcomes, self._recorded)
-        self.private = PrivateRelay(context, self.own, outcomes, private)
+        self.own: OwnTxs = OwnTxs(context, outcomes, self._recorded)
+        self.private: PrivateRelay = PrivateRelay(context, self.own, outcomes, private)
         context.pool.on_gone(lambda peer: self._stands.pop(peer, None))
 
     def _stand(self, peer: Peer) -> _Stand:

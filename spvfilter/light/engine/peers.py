@@ -153,7 +153,7 @@ class PeerPool:
         ] = {}  # those that are ready, by service; at None those that are connected
         self._on_gone: list[Callable[[Peer], object]] = []
         self._on_lie: list[Callable[[Peer], object]] = []
-        self.bans_changed = False
+        self.bans_changed: bool = False
 
     # Who is there
 

@@ -42,7 +42,7 @@ class Slots:
         self.contesting = contesting
         self._there: Sequence[Slot] = ()
         self.free: Sequence[Slot] = ()
-        self.is_stale = True
+        self.is_stale: bool = True
         self._groups: Counter[str] = Counter()
         self._hosts: Counter[str] = Counter()
 

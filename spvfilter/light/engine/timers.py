@@ -17,7 +17,7 @@ class Timers:
     """The tick that was asked for, and the look for what has expired."""
 
     def __init__(self) -> None:
-        self.started = Instant(0.0, 0.0)
+        self.started: Instant = Instant(0.0, 0.0)
         self._wake_at: float | None = None
         self._ticks = 0  # since anything else happened
         self._expiry_at = 0.0

@@ -45,7 +45,7 @@ class PayloadReader(Reader):
         raw, start = self.raw, self.at
         size = HASH_SIZE * self.count(f"{field} count", most, HASH_SIZE)
         start = self.at
-        self.at += size
+        self.at: int = start + size
         return tuple([raw[at : at + HASH_SIZE] for at in range(start, start + size, HASH_SIZE)])
 
     def sint(self, size: int, field: str) -> int:
