@@ -25,6 +25,7 @@ The format of scalable filters (seriesformat.py) extends this format.
 
 from __future__ import annotations
 
+import math
 import struct
 import zlib
 from pathlib import Path
@@ -143,7 +144,8 @@ class FileHeader(NamedTuple):
             raise FormatError(f"{header.cells} bits, murmur3 reaches {MAX_BIP37_BITS}", offset=20, field="bits")
         if header.capacity > MAX_COUNT:
             raise FormatError(f"{header.capacity} keys", offset=28, field="capacity")
-        if not 0 <= header.fp_rate < 1 or (header.fp_rate > 0) != (header.capacity > 0):  # also rejects NaN
+        is_rate = 0 <= header.fp_rate < 1 and math.copysign(1.0, header.fp_rate) > 0  # neither NaN nor -0.0
+        if not is_rate or (header.fp_rate > 0) != (header.capacity > 0):
             raise FormatError(f"{header.fp_rate} for {header.capacity} keys", offset=36, field="fp_rate")
         keyed = _KEYED.get(Family(family), 16)
         if any(header.key[keyed:]):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from spvfilter.bloom.counting import CountingBloomFilter
 from spvfilter.bloom.filter import BloomFilter
@@ -193,6 +193,7 @@ numbers = st.one_of(st.integers(0, 300), st.sampled_from([2**31, 2**32 - 1]))
     st.binary(max_size=20),
     st.booleans(),
 )
+@example({"fp_rate": -0.0}, b"", True)
 def test_a_forged_header_with_a_good_crc_is_a_filter_or_an_error(
     changes: dict[str, Any], body: bytes, fitting: bool
 ) -> None:

@@ -71,6 +71,7 @@ def test_pure_is_pure_also_where_a_compiled_kernel_is(wanted: Any, there: Module
     assert backend.choose() == ("pure", backend.reference())
 
 
+@pytest.mark.posix
 @pytest.mark.usefixtures("missing")
 def test_pure_kernel_warns_unless_it_was_chosen(wanted: Any) -> None:
     wanted("auto")
@@ -153,6 +154,7 @@ def test_package_that_hides_a_compiled_one_warns_once(folder: Path) -> None:
     )
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("is_checkout", [True, False])
 def test_package_that_could_be_compiled_warns_once(folder: Path, is_checkout: bool) -> None:
     if is_checkout:
@@ -168,12 +170,14 @@ def test_pure_kernel_by_choice_never_warns(folder: Path) -> None:
     assert ran_in(folder, PROGRAM, SPVFILTER_BACKEND="pure") == ("0 pure\n", [])
 
 
+@pytest.mark.posix
 def test_worker_processes_do_not_repeat_the_warning(folder: Path) -> None:
     printed, warnings = ran_in(folder, POOL)
     assert printed == "0 1\n"
     assert sum("BackendWarning" in line for line in warnings) == 1
 
 
+@pytest.mark.posix
 @pytest.mark.usefixtures("missing")
 def test_native_forced_and_missing_is_an_error_that_says_how_to_get_it(wanted: Any) -> None:
     wanted("native")
@@ -185,6 +189,7 @@ def test_native_forced_and_missing_is_an_error_that_says_how_to_get_it(wanted: A
     assert isinstance(caught.value, ImportError)
 
 
+@pytest.mark.posix
 def test_a_compiled_kernel_of_other_sources_is_not_taken(wanted: Any, there: ModuleType) -> None:
     wanted("native")
     del there.walk_block
@@ -192,6 +197,7 @@ def test_a_compiled_kernel_of_other_sources_is_not_taken(wanted: Any, there: Mod
         backend.choose()
 
 
+@pytest.mark.posix
 @pytest.mark.usefixtures("broken")
 def test_a_compiled_kernel_that_does_not_load_is_never_ignored_silently(wanted: Any) -> None:
     wanted("auto")
@@ -204,6 +210,7 @@ def test_a_compiled_kernel_that_does_not_load_is_never_ignored_silently(wanted: 
         backend.choose()
 
 
+@pytest.mark.posix
 def test_a_compiled_kernel_that_another_kind_of_python_loads_is_not_taken(
     wanted: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +234,7 @@ def test_another_name_is_an_error(wanted: Any, name: str) -> None:
         backend.choose()
 
 
+@pytest.mark.posix
 @pytest.mark.usefixtures("missing")
 def test_the_version_says_how_to_get_the_compiled_kernel_unless_pure_was_chosen(
     wanted: Any, capsys: pytest.CaptureFixture[str]

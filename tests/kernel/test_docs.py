@@ -117,6 +117,7 @@ def test_help_tells_the_formats_of_a_batch() -> None:
     assert "__arrow_c_stream__" in doc
 
 
+@pytest.mark.posix
 def test_the_docstrings_in_the_c_are_those_of_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else scripts/dev/docstrings is to be run."""
     monkeypatch.syspath_prepend(str(SCRIPTS))

@@ -264,5 +264,6 @@ def test_random_blocks_and_random_damage_give_what_the_reference_gives(written: 
         assert repr(ours.scan_files(placed(written, blocks, key), buffer, native().WatchTable(), check)) == expected
 
 
+@pytest.mark.posix
 def test_the_sample_is_what_it_says() -> None:
     assert xored(os.pread(FILE.fileno(), 1 << 20, 0), FILE_KEY) == b"ahead" + BLOCK + RECORD

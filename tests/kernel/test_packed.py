@@ -142,6 +142,7 @@ def test_blocks_in_files_are_packed_as_those_in_memory(kernel: Callable[[], Kern
     assert results[-1] is None
 
 
+@pytest.mark.native
 @real_block_cases(most=400_000)
 def test_real_blocks_are_packed_alike_by_both_kernels(block: RealBlock) -> None:
     """From a wallet that owns every seventh output of the block and every fifth coin that it spends."""

@@ -12,6 +12,7 @@ import pytest
 from spvfilter.errors import FormatError, ParameterError, UndoError
 from spvfilter.kernel import NO_VALUE, EntryKind, Hit, Place, SpentCoin
 from support.build import GENESIS, TxIn, TxOut, block_hash, block_of, p2pkh, p2sh, p2wpkh, push, sha256d, tx
+from support.installed import is_compiled
 from support.kernelentries import Kernel, native, outcome, reference
 from support.realdata import RealBlock, real_block_cases, runs, single_blocks
 from support.undo import (
@@ -30,7 +31,8 @@ from support.undo import (
 from support.vectors import effort, vector_file
 
 pytestmark = pytest.mark.native
-BOTH = pytest.mark.parametrize("kernel", [native(), reference()], ids=["native", "pure"])
+KERNELS = {"native": native(), "pure": reference()} if is_compiled() else {}
+BOTH = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 
 
 def both(name: str, *arguments: Any) -> object:
