@@ -14,7 +14,7 @@ from spvfilter.errors import SourceError
 from spvfilter.files import replacing
 from spvfilter.kernel import WatchTable
 from spvfilter.scan.calling import ATTEMPTS, Calls, LostError, scheduler_is_there
-from spvfilter.scan.directory import PartScan, to_its_end
+from spvfilter.scan.directory import PartScan
 from spvfilter.scan.engines import Engine, finished, summary_of
 from spvfilter.scan.fleet import AwayError, Fleet
 from spvfilter.scan.onworker import Shared, packed_table, part_bytes
@@ -22,6 +22,7 @@ from spvfilter.scan.outputs import OutputFormat, scan_parts
 from spvfilter.scan.partfile import PartSummary
 from spvfilter.scan.parts import PartTask
 from spvfilter.scan.plan import Plan
+from spvfilter.scan.threadwork import to_its_end
 from spvfilter.scan.workerplan import WorkerPlan
 from spvfilter.watch.watchlist import WatchList
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred, public
 from spvfilter.errors import DirectoryInUseError, ParameterError
@@ -21,6 +21,7 @@ from spvfilter.scan.manifest import Manifest, table_digest
 from spvfilter.scan.partfile import PartFile, PartSummary
 from spvfilter.scan.parts import PartTask, task_key
 from spvfilter.scan.plan import Part, Plan
+from spvfilter.scan.threadwork import to_its_end
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -31,9 +32,6 @@ else:
 _PARTS = "parts"  # name of the subdirectory for the files of parts
 _LOCK = ".lock"  # name of the file that a running scan locks
 _NO_COINS = b""  # the key of a first pass, which knows no outpoints
-
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
 
 @public
@@ -370,20 +368,3 @@ class PartScan:
         for path in (self.directory / _PARTS).iterdir():
             if path.name not in kept:
                 path.unlink(missing_ok=True)
-
-
-async def to_its_end(call: Callable[_P, _T], *args: _P.args, **options: _P.kwargs) -> _T:
-    """Call a function in a thread and wait until it returns, even if this task is cancelled.
-
-    A directory must not be unlocked while a thread still writes to it.
-    """
-    working = asyncio.ensure_future(asyncio.to_thread(call, *args, **options))
-    try:
-        return await asyncio.shield(working)
-    except asyncio.CancelledError:
-        while not working.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([working])
-        if not working.cancelled():
-            working.exception()  # else asyncio would warn about it; the cancellation is raised instead
-        raise

@@ -8,29 +8,32 @@ from typing import TYPE_CHECKING, TypeVar
 
 from spvfilter._public import deferred, public
 from spvfilter.errors import IncompleteScanError, ParameterError
-from spvfilter.kernel import Hit, unpack_hits
+from spvfilter.kernel import Hit, spent_outpoints, unpack_hits
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, to_bytes
 from spvfilter.scan.fetching import NodeBlocks, NodeFeed
 from spvfilter.scan.order import Feed, OrderedFeed, PlannedFeed, RawBlocks, ScanReport, StreamFeed
 from spvfilter.scan.sources import BlockList, BlockSource
-from spvfilter.scan.transactions import AT_ONCE, REMEMBERED, RawTransactions, TxMatches, TxStream
-from spvfilter.transaction import Transaction
+from spvfilter.scan.transactions import AT_ONCE, REMEMBERED, Found, RawTransactions, TxMatches, TxStream, unseen
+from spvfilter.transaction import NULL_OUTPOINT
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
     import asyncio
 
-    from spvfilter.scan import batches, growth as growths, scan as scans
+    from spvfilter.scan import batches, growth as growths, scan as scans, threadwork
     from spvfilter.scan.partfile import BlockHits
 else:
     asyncio = deferred("asyncio")
     batches = deferred("spvfilter.scan.batches")
     growths = deferred("spvfilter.scan.growth")
     scans = deferred("spvfilter.scan.scan")
+    threadwork = deferred("spvfilter.scan.threadwork")
 
 T = TypeVar("T")
+_HITS_AT_ONCE = 100
+"""Hits that the event loop's own thread turns into matches (our choice: about 0.5 ms)."""
 
 
 @public
@@ -42,8 +45,9 @@ class Matcher:
 
     Args:
         watch: The watch list.
-        jobs: Threads that scan in parallel, at least 1. The compiled kernel releases the GIL; the pure kernel always
-            uses one thread.
+        jobs: Threads that scan blocks in parallel, at least 1. The compiled kernel releases the GIL; the pure kernel
+            always uses one thread. `match_txs` does not use them: the kernel scans a transaction in 0.15 µs, and the
+            rest is Python under the GIL, so threads would only add latency.
         check: True to verify proof of work, merkle root and witness commitment of each block first. This takes longer
             than the scan itself.
 
@@ -64,6 +68,7 @@ class Matcher:
         """True if each block is verified first."""
         self.report: ScanReport = ScanReport()
         """The report of the running or last scan."""
+        self._loop: asyncio.AbstractEventLoop | None = None  # the loop of the lock
         self._learning = asyncio.Lock()  # held while the watch list changes
 
     async def match_tx(self, raw: bytes | Serializable) -> list[Match]:
@@ -83,10 +88,10 @@ class Matcher:
         Raises FormatError for a malformed block, KeychainError, WatchListInUseError.
         """
         block = to_bytes(raw)
-        async with self._learning:
+        async with self._lock():
             if len(block) <= AT_ONCE and not self.watch.keychains:
                 return self.watch.match_block(block, height=height)
-            return await asyncio.to_thread(self.watch.match_block, block, height=height)
+            return await threadwork.to_its_end(self.watch.match_block, block, height=height)
 
     async def match_txs(
         self, source: RawTransactions, *, strict: bool = False, remember: int = REMEMBERED
@@ -95,13 +100,15 @@ class Matcher:
 
         Matching outputs are learned, so that a later spend is found. A spend that arrives before its parent is yielded
         when the parent arrives: the latest transactions are remembered. The stream judges no conflicts: if two
-        transactions spend one outpoint, it yields both. The books of a `LightClient` judge conflicts.
+        transactions spend one outpoint, it yields both. The books of a `LightClient` judge conflicts. A transaction
+        that arrives twice is matched twice.
 
-        The next transaction is taken from the source when the caller asks for the next result. The event loop runs
-        at least once in each millisecond of work.
+        The next transaction is taken from the source when the caller asks for the next result. With the compiled
+        kernel the event loop runs at least once in each millisecond of work.
 
         Args:
-            source: An iterable or asynchronous iterable of raw transactions, or of objects that serialize to them.
+            source: An iterable or asynchronous iterable of raw transactions, or of objects that serialize to them. An
+                iterable that waits, such as a pipe, stops the event loop.
             strict: True if a malformed transaction raises. By default it is a result with an `error`.
             remember: Bytes of memory for transactions that may spend an output which has not arrived yet.
 
@@ -120,15 +127,32 @@ class Matcher:
                     raise each.error
                 yield each
 
-    async def _accept(self, tx: bytes, hits: list[Hit]) -> list[Match]:
-        """The matches of a transaction with these hits. Scripts are derived in a thread."""
+    def _lock(self) -> asyncio.Lock:
+        """The lock of the running event loop: a program may use a matcher in one loop after another."""
+        if self._loop is not (loop := asyncio.get_running_loop()):
+            self._loop, self._learning = loop, asyncio.Lock()
+        return self._learning
+
+    async def _accept(self, tx: bytes, hits: list[Hit], found: Found = frozenset()) -> list[Match]:
+        """Learn hits of a transaction and return their matches. A thread derives scripts and takes many hits.
+
+        The transaction is scanned again if the watch list has changed. The hits in `found` are then left out.
+        """
+        watch, lock = self.watch, self._lock()
+        must_wait = lock.locked()
+        async with lock:
+            if must_wait:  # the other call may have learned outputs
+                scan = watch.table.scan_tx
+                hits = unseen(scan(tx) if len(tx) <= AT_ONCE else await asyncio.to_thread(scan, tx), found)
+            if len(hits) > _HITS_AT_ONCE or len(tx) > AT_ONCE or watch.windows.note(hits):
+                return await threadwork.to_its_end(self._learn, tx, hits, found)
+            return watch.accept(hits, is_coinbase=spent_outpoints(tx) == [NULL_OUTPOINT])
+
+    def _learn(self, tx: bytes, hits: list[Hit], found: Found) -> list[Match]:
         watch = self.watch
-        async with self._learning:
-            while watch.windows.note(hits):  # a window must move
-                if not await asyncio.to_thread(watch.advance, hits):
-                    break
-                hits = watch.table.scan_tx(tx)
-            return watch.accept(hits, is_coinbase=Transaction.parse(tx).is_coinbase)
+        while watch.advance(hits):
+            hits = unseen(watch.table.scan_tx(tx), found)
+        return watch.accept(hits, is_coinbase=spent_outpoints(tx) == [NULL_OUTPOINT])
 
     async def scan(
         self, blocks: BlockSource | NodeBlocks | RawBlocks, *, in_order: bool = False

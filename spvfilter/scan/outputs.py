@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError
-from spvfilter.scan.directory import PartScan, to_its_end
+from spvfilter.scan.directory import PartScan
 from spvfilter.scan.engines import Engine
 from spvfilter.scan.manifest import Manifest
 from spvfilter.scan.merge import CSV, JSON_LINES, labels_digest, lines, write_lines
 from spvfilter.scan.partfile import PartFile
 from spvfilter.scan.remote import RemoteFile, is_url
 from spvfilter.scan.tables import check_parquet, write_parquet
+from spvfilter.scan.threadwork import to_its_end
 from spvfilter.scan.totals import EntryTotals, write_totals
 
 if TYPE_CHECKING:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Iterator, Set
 from contextlib import aclosing
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred, public
@@ -29,10 +30,14 @@ AT_ONCE = 64_000
 """Bytes of transactions that the event loop's own thread scans at once (our choice: well below 1 ms)."""
 EACH = 300
 """Bytes of work that a transaction counts for besides its size."""
+_EACH_MATCH = 100
+"""Bytes of work that a match counts for."""
 _OBJECTS = 250
 """Bytes of memory that a remembered transaction takes besides its own (measured with CPython 3.11)."""
 _PER_INPUT = 310
 """Bytes of memory for each outpoint of a remembered transaction, with its entry in the index (measured)."""
+_STEP = 1_000
+"""Outpoints that are indexed at once (our choice: about 0.3 ms)."""
 
 
 @public
@@ -59,17 +64,30 @@ class TxMatches(NamedTuple):
         return hash_to_hex(self.txid)
 
 
-class _Arrived:
-    """A transaction that has arrived, with the matches of it that were yielded."""
+Found = Set[tuple[bool, int]]
+"""Identities of hits in a transaction: `spend` and `n` of each."""
 
-    __slots__ = ("found", "number", "outpoints", "raw", "size")
+
+def unseen(hits: Iterable[Hit], found: Found) -> list[Hit]:
+    """The hits that were not found before."""
+    return [hit for hit in hits if (hit.spend, hit.n) not in found]
+
+
+class _Arrived:
+    """A transaction that has arrived, with the hits of it that were yielded as matches."""
+
+    __slots__ = ("found", "number", "outpoints", "raw", "size", "txid")
 
     def __init__(self, number: int, raw: bytes) -> None:
         self.number = number
         self.raw = raw
         self.outpoints = spent_outpoints(raw)
         self.size = len(raw) + _OBJECTS + _PER_INPUT * len(self.outpoints)  # bytes of memory, approximately
-        self.found: frozenset[tuple[MatchKind, int]] = frozenset()
+        self.found: set[tuple[bool, int]] | frozenset[tuple[bool, int]] = _NOTHING
+        self.txid: bytes | None = None  # None until it is needed
+
+
+_NOTHING: frozenset[tuple[bool, int]] = frozenset()
 
 
 class _Remembered:
@@ -79,49 +97,65 @@ class _Remembered:
         self._left = limit  # bytes
         self._txs: deque[_Arrived] = deque()
         self._spenders: dict[bytes, list[_Arrived]] = {}
+        self._leaving: deque[tuple[_Arrived, Iterator[bytes]]] = deque()  # dropped, but not from the index yet
 
     def __iter__(self) -> Iterator[_Arrived]:
         return iter(self._txs)
 
-    def add(self, tx: _Arrived) -> None:
-        """Remember a transaction, and drop the oldest ones beyond the limit."""
+    def index(self, tx: _Arrived, outpoints: Iterable[bytes]) -> None:
+        """Add up to 1,000 outpoints that a transaction spends to the index."""
         spenders = self._spenders
-        for outpoint in tx.outpoints:
+        for outpoint in outpoints:
             others = spenders.get(outpoint)
             if others is None:
                 spenders[outpoint] = [tx]
             else:
                 others.append(tx)
+        if self._leaving:
+            oldest, left = self._leaving[0]
+            some = list(islice(left, _STEP))
+            self._remove(oldest, some)
+            if len(some) < _STEP:
+                self._leaving.popleft()
+
+    def keep(self, tx: _Arrived) -> None:
+        """Remember a transaction whose outpoints are in the index. Drop the oldest transactions beyond the limit."""
         self._txs.append(tx)
         self._left -= tx.size
         while self._left < 0:
-            self._drop(self._txs.popleft())
+            oldest = self._txs.popleft()
+            self._left += oldest.size
+            if len(oldest.outpoints) <= _STEP:
+                self._remove(oldest, oldest.outpoints)
+            else:
+                self._leaving.append((oldest, iter(oldest.outpoints)))
 
-    def _drop(self, tx: _Arrived) -> None:
-        self._left += tx.size
-        for outpoint in tx.outpoints:
+    def _remove(self, tx: _Arrived, outpoints: Iterable[bytes]) -> None:
+        for outpoint in outpoints:
             spenders = self._spenders[outpoint]
             spenders.remove(tx)
             if not spenders:
                 del self._spenders[outpoint]
 
-    def spending(self, outpoint: bytes) -> tuple[_Arrived, ...]:
+    def spending(self, outpoint: bytes) -> Iterable[_Arrived]:
         """The remembered transactions that spend an outpoint (36 bytes), in the order of arrival."""
-        return tuple(self._spenders.get(outpoint, ()))
+        return self._spenders.get(outpoint, ())
 
 
 class TxStream:
     """The matches of transactions that arrive one after the other.
 
-    `accept` learns the hits of a transaction and returns its matches. It may use a thread.
+    `accept` learns hits of a transaction and returns their matches. If the watch list has changed, it searches the
+    transaction again, and leaves out the hits that were found before. It may use a thread.
     """
 
     def __init__(
-        self, watch: WatchList, accept: Callable[[bytes, list[Hit]], Awaitable[list[Match]]], remember: int
+        self, watch: WatchList, accept: Callable[[bytes, list[Hit], Found], Awaitable[list[Match]]], remember: int
     ) -> None:
         self._watch = watch
         self._accept = accept
         self._remembered = _Remembered(remember)
+        self._entries = len(watch)  # number of entries that the remembered transactions were searched for
         self._arrived = 0  # number of transactions
         self._work = 0  # bytes since other tasks could run
 
@@ -136,40 +170,85 @@ class TxStream:
                 if self._work > AT_ONCE:
                     await self._rest()
                 try:
-                    hits = await self._scan(raw) if len(raw) > AT_ONCE else self._watch.table.scan_tx(raw)
-                    tx = _Arrived(number, raw)
+                    if len(raw) > AT_ONCE:
+                        hits, tx = await asyncio.to_thread(self._scan_new, number, raw)
+                    else:
+                        hits, tx = self._scan_new(number, raw)
                 except FormatError as error:
-                    yield TxMatches(number, raw, [], error)
+                    yield TxMatches(number, raw, [], error.with_traceback(None))
                     continue
-                self._remembered.add(tx)
-                if hits:
-                    async with aclosing(self._found(tx)) as found:
+                if len(tx.outpoints) <= _STEP:
+                    self._remembered.index(tx, tx.outpoints)
+                else:
+                    await self._index_large(tx)
+                self._remembered.keep(tx)
+                if hits or len(self._watch.table) != self._entries:
+                    async with aclosing(self._found({tx: hits} if hits else {})) as found:
                         async for each in found:
                             yield each
 
-    async def _found(self, tx: _Arrived) -> AsyncGenerator[TxMatches]:
-        """Yield the new matches of a transaction, and of remembered transactions that match because of it."""
-        queue, table = deque([tx]), self._watch.table
-        while queue:
-            tx = queue.popleft()
-            watched = len(table)
-            hits = await self._scan(tx.raw)
-            matches = await self._accept(tx.raw, hits) if hits else []
-            if new := [match for match in matches if (match.kind, match.index) not in tx.found]:
-                tx.found = frozenset((match.kind, match.index) for match in matches)
-                yield TxMatches(tx.number, tx.raw, new)
-            for match in new:
-                if match.kind == MatchKind.OUTPUT:
-                    queue += self._remembered.spending(bytes(match.outpoint))
-            if len(table) > watched:  # a keychain window moved: earlier transactions may pay the new scripts
-                queue += [each for each in tuple(self._remembered) if await self._scan(each.raw)]
+    async def _found(self, pending: dict[_Arrived, list[Hit]]) -> AsyncGenerator[TxMatches]:
+        """Yield the new matches of transactions, and of remembered transactions that match because of them.
 
-    async def _scan(self, raw: bytes) -> list[Hit]:
-        self._work += len(raw) + EACH
+        `pending` has transactions with their hits that were not found before.
+        """
+        await self._search_again(pending)
+        while pending:
+            tx = next(iter(pending))
+            matches = await self._accept(tx.raw, pending.pop(tx), tx.found)
+            if matches:
+                yield TxMatches(tx.number, tx.raw, matches)
+            tx.found = set(tx.found)
+            for match in matches:
+                tx.found.add((match.kind is MatchKind.INPUT, match.index))
+                if match.kind is MatchKind.OUTPUT:
+                    await self._add_spends(bytes(match.outpoint), pending)
+                await self._did(_EACH_MATCH)
+            await self._search_again(pending)
+
+    async def _add_spends(self, outpoint: bytes, pending: dict[_Arrived, list[Hit]]) -> None:
+        """Add the inputs of remembered transactions that spend an output which was learned."""
+        spenders = self._remembered.spending(outpoint)
+        coin = self._watch.table.coin(outpoint) if spenders else None
+        if coin is None:
+            return
+        for tx, inputs in Counter(spenders).items():  # an invalid transaction may spend an output twice
+            if tx.txid is None:
+                tx.txid = Transaction.parse(tx.raw).txid
+                await self._did(len(tx.raw))
+            index = -1
+            for _ in range(inputs):
+                index = tx.outpoints.index(outpoint, index + 1)
+                if (True, index) not in tx.found:
+                    hit = Hit(True, 0, tx.txid, index, outpoint, coin.value, coin.script, coin.entry)
+                    pending.setdefault(tx, []).append(hit)
+            await self._did(_EACH_MATCH + len(tx.outpoints))
+
+    async def _search_again(self, pending: dict[_Arrived, list[Hit]]) -> None:
+        """Add remembered transactions that pay entries which are new, such as the scripts of a moved window."""
+        while (entries := len(self._watch)) != self._entries:
+            has_new, self._entries = entries > self._entries, entries
+            for tx in tuple(self._remembered) if has_new else ():
+                await self._did(len(tx.raw) + EACH)
+                scan = self._watch.table.scan_tx
+                hits = await asyncio.to_thread(scan, tx.raw) if len(tx.raw) > AT_ONCE else scan(tx.raw)
+                if hits and (new := unseen(hits, tx.found)):
+                    pending[tx] = new
+
+    def _scan_new(self, number: int, raw: bytes) -> tuple[list[Hit], _Arrived]:
+        return self._watch.table.scan_tx(raw), _Arrived(number, raw)
+
+    async def _index_large(self, tx: _Arrived) -> None:
+        """Add the many outpoints of a large transaction to the index; other tasks run meanwhile."""
+        for start in range(0, len(tx.outpoints), _STEP):
+            self._remembered.index(tx, tx.outpoints[start : start + _STEP])
+            await self._rest()
+
+    async def _did(self, work: int) -> None:
+        """Count work in bytes, and let other tasks run if there was enough of it."""
+        self._work += work
         if self._work > AT_ONCE:
             await self._rest()
-        scan = self._watch.table.scan_tx
-        return await asyncio.to_thread(scan, raw) if len(raw) > AT_ONCE else scan(raw)
 
     async def _rest(self) -> None:
         """Let other tasks run."""

@@ -13,17 +13,18 @@ from bitcoin.core import CBlock, CTransaction
 
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.filters.bip37 import Bip37Filter
-from spvfilter.kernel import walk_block
+from spvfilter.kernel import Hit, walk_block
 from spvfilter.network import REGTEST
+from spvfilter.scan import transactions
 from spvfilter.scan.matcher import Matcher
 from spvfilter.scan.relevance import relevant_txs
 from spvfilter.scan.transactions import AT_ONCE, RawTransactions, TxMatches
 from spvfilter.transaction import Transaction
-from spvfilter.watch.match import MatchKind
+from spvfilter.watch.match import Match, MatchKind
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.messages import Tx
 from support import oracle
-from support.build import GENESIS, TxIn, TxOut, block_of, p2wpkh, tx, txid
+from support.build import GENESIS, TxIn, TxOut, block_of, p2wpkh, push, tx, txid
 from support.matching import MINE, mine
 from support.realdata import RealBlock, real_block_cases
 from support.vectors import effort
@@ -49,6 +50,17 @@ def identities(found: Iterable[TxMatches]) -> list[tuple[int, str, int]]:
     return [(each.number, str(match.kind), match.index) for each in found for match in each.matches]
 
 
+def with_keychain() -> tuple[WatchList, Callable[[int], bytes]]:
+    """A list with a keychain whose window ends before index 20."""
+
+    def script_at(index: int) -> bytes:
+        return p2wpkh(index.to_bytes(20, "big"))
+
+    watch = WatchList(REGTEST)
+    watch.add_keychain("wallet", script_at, lookahead=20)
+    return watch, script_at
+
+
 async def slowly(items: Iterable[bytes]) -> AsyncIterator[bytes]:
     for item in items:
         await asyncio.sleep(0)
@@ -65,7 +77,7 @@ async def test_small_transaction_is_matched_without_a_thread(monkeypatch: pytest
     assert (match.kind, match.value) == (MatchKind.OUTPUT, 1_000)
 
 
-@pytest.mark.parametrize("call", ["match_tx", "match_txs", "match_block"])
+@pytest.mark.parametrize("call", ["match_tx", "match_txs", "match_block", "relevant_txs"])
 async def test_large_input_is_scanned_in_a_thread(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     matcher, original, calls = Matcher(mine()), asyncio.to_thread, []
 
@@ -74,6 +86,10 @@ async def test_large_input_is_scanned_in_a_thread(call: str, monkeypatch: pytest
         return await original(work, *args, **options)
 
     monkeypatch.setattr(asyncio, "to_thread", to_thread)
+    if call == "relevant_txs":
+        relevant = [each.number async for each in relevant_txs(Bip37Filter.match_all(), [LARGE])]
+        assert (relevant, len(calls)) == ([0], 1)
+        return
     if call == "match_tx":
         matches = await matcher.match_tx(LARGE)
     elif call == "match_block":
@@ -243,16 +259,158 @@ async def test_cancelled_stream_leaves_no_task_and_no_thread() -> None:
 
 
 async def test_payment_beyond_the_window_is_found_when_the_window_moves() -> None:
-    def script_at(index: int) -> bytes:
-        return p2wpkh(index.to_bytes(20, "big"))
-
-    watch = WatchList(REGTEST)
-    watch.add_keychain("wallet", script_at, lookahead=20)
+    watch, script_at = with_keychain()
     far, spend = pays(1, script_at(25)), spends(pays(1, script_at(25)))
     assert await found(Matcher(watch.copy()), [far]) == []
     results = await found(Matcher(watch), [spend, far, pays(2, script_at(19))])
     assert identities(results) == [(2, "output", 1), (1, "output", 1), (0, "input", 0)]
     assert [each.matches[0].keychain_index for each in results[:2]] == [19, 25]
+
+
+async def test_early_spend_of_many_outputs_is_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parent = tx([TxIn(bytes(32), 0)], [TxOut(1_000, MINE)] * 300)
+    child = tx([TxIn(txid(parent), index) for index in range(300)], [TxOut(1, b"\x51")])
+    accepted, original = [], WatchList.accept
+
+    def accept(self: WatchList, hits: list[Hit], **options: bool) -> list[Match]:
+        accepted.append(len(hits))
+        return original(self, hits, **options)
+
+    monkeypatch.setattr(WatchList, "accept", accept)
+    results = await found(Matcher(mine()), [child, parent])
+    assert [(each.number, len(each.matches)) for each in results] == [(1, 300), (0, 300)]
+    assert accepted == [300, 300]
+
+
+async def test_early_spend_of_many_parents_is_matched_input_by_input() -> None:
+    parents = [pays(number) for number in range(20)]
+    child = tx([TxIn(txid(parent), 1) for parent in parents], [TxOut(1, b"\x51")])
+    results = await found(Matcher(mine()), [child, *parents])
+    assert identities(results) == [
+        each for number in range(20) for each in ((number + 1, "output", 1), (0, "input", number))
+    ]
+
+
+async def test_invalid_transaction_that_spends_an_output_twice_matches_twice() -> None:
+    parent = pays(1)
+    child = tx([TxIn(txid(parent), 1), TxIn(bytes(32), 5), TxIn(txid(parent), 1)], [TxOut(1, b"\x51")])
+    results = await found(Matcher(mine()), [child, parent])
+    assert identities(results) == [(1, "output", 1), (0, "input", 0), (0, "input", 2)]
+
+
+async def test_error_result_keeps_no_traceback() -> None:
+    (result,) = await found(Matcher(mine()), [b"\x00"])
+    assert result.error is not None
+    assert result.error.__traceback__ is None
+
+
+async def test_window_that_a_block_moves_is_searched_for_in_remembered_transactions() -> None:
+    watch, script_at = with_keychain()
+    matcher, arriving = Matcher(watch), asyncio.Queue[bytes]()
+
+    async def source() -> AsyncIterator[bytes]:
+        while True:
+            yield await arriving.get()
+
+    arriving.put_nowait(pays(1, script_at(25)))
+    stream = matcher.match_txs(source())
+    first = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0.01)
+    assert not first.done()
+    await matcher.match_block(block_of(GENESIS, 5, [pays(2, script_at(19))]))
+    arriving.put_nowait(pays(3, b"\x52"))
+    async with asyncio.timeout(30):
+        assert identities([await first]) == [(0, "output", 1)]
+    await stream.aclose()
+
+
+@SEEDS
+async def test_random_transactions_match_in_any_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "_STEP", 3)
+    monkeypatch.setattr(transactions, "AT_ONCE", 1_000)
+    rng = random.Random(seed)
+    watch, script_at = with_keychain()
+    watch.add_script(MINE)
+    watch.add_data(b"data")
+    scripts = [MINE, b"\x51", b"\x52", push(b"data"), *(script_at(index) for index in range(60))]
+    txs: list[bytes] = []
+    outputs = [(bytes([number]) * 32, 0) for number in range(40)]
+    for _ in range(60):
+        spent = rng.sample(outputs, min(len(outputs), rng.choice((1, 1, 2, 9))))
+        script_sig = push(b"data") if rng.random() < 0.1 else b""
+        paid = [TxOut(rng.randrange(1_000), rng.choice(scripts)) for _ in range(rng.choice((1, 2, 7)))]
+        txs.append(tx([TxIn(*outpoint, script_sig) for outpoint in spent], paid))
+        outputs += [(txid(txs[-1]), index) for index in range(len(paid))]
+    expected: set[tuple[str, bytes, int]] = set()
+    brute, before = watch.copy(), -1
+    while len(expected) > before:
+        before = len(expected)
+        expected |= {(str(match.kind), match.txid, match.index) for raw in txs for match in brute.match_tx(raw)}
+    order = rng.sample(txs, len(txs))
+    results = await found(Matcher(watch), order)
+    matches = [(str(match.kind), match.txid, match.index) for each in results for match in each.matches]
+    assert len(matches) == len(set(matches))
+    assert set(matches) == expected
+    assert all({match.txid for match in each.matches} == {txid(order[each.number])} for each in results)
+    small = await found(Matcher(watch.copy()), order, remember=rng.randrange(20_000))
+    assert {(str(match.kind), match.txid, match.index) for each in small for match in each.matches} <= expected
+
+
+# Concurrent calls
+
+
+async def test_call_that_waited_finds_what_the_other_call_learned() -> None:
+    watch, script_at = with_keychain()
+    matcher = Matcher(watch)
+    both = tx([TxIn(bytes(32), 3)], [TxOut(1, script_at(0)), TxOut(2, script_at(25))])
+    moving = asyncio.create_task(matcher.match_tx(pays(1, script_at(19))))
+    await asyncio.sleep(0)  # it derives scripts in a thread
+    assert [match.value for match in await matcher.match_tx(both)] == [1, 2]
+    await moving
+
+
+def test_matcher_can_be_used_in_one_loop_after_another() -> None:
+    watch, script_at = with_keychain()
+    matcher = Matcher(watch)
+
+    async def both(index: int) -> None:
+        await asyncio.gather(*(matcher.match_tx(pays(number, script_at(index))) for number in range(2)))
+
+    asyncio.run(both(19))
+    asyncio.run(both(39))
+
+
+@pytest.mark.parametrize("call", ["match_tx", "match_txs", "match_block"])
+async def test_cancelled_call_leaves_no_thread_that_changes_the_list(call: str) -> None:
+    begun, going = threading.Event(), threading.Event()
+    watch, script_at = with_keychain()
+
+    def slow(index: int) -> bytes:
+        if index >= 20:
+            begun.set()
+            going.wait(30)
+        return script_at(index)
+
+    watch = WatchList(REGTEST)
+    watch.add_keychain("wallet", slow, lookahead=20)
+    matcher, payment = Matcher(watch), pays(1, script_at(19))
+    work = {
+        "match_tx": lambda: matcher.match_tx(payment),
+        "match_txs": lambda: found(matcher, [payment]),
+        "match_block": lambda: matcher.match_block(block_of(GENESIS, 5, [payment])),
+    }[call]
+    task = asyncio.create_task(work())
+    await asyncio.to_thread(begun.wait, 30)
+    task.cancel()
+    other = asyncio.create_task(matcher.match_tx(pays(2, script_at(0))))
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    assert not other.done()
+    going.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(await other) == 1
+    assert len(watch) == 40
 
 
 # Real blocks
@@ -298,8 +456,8 @@ async def test_filter_stream_equals_batch_and_oracle(block: RealBlock) -> None:
     rng = random.Random(block.name)
     pushes = [push for one in parsed.vtx for out in one.vout for push in oracle.pushed(bytes(out.scriptPubKey))]
     made = Bip37Filter(300, 0.001, 7)
-    for push in rng.sample(pushes, min(len(pushes), 100)):
-        made.insert(push)
+    for each in rng.sample(pushes, min(len(pushes), 100)):
+        made.insert(each)
     judge = oracle.Filter(bytes(made)[len(bytes(made)) - 9 - made.size : -9], made.hash_funcs, 7, 1)
     expected = [number for number, one in enumerate(parsed.vtx) if judge.relevant(one)]
     batch, stream = made.copy(), made.copy()
