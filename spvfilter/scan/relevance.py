@@ -10,6 +10,7 @@ from spvfilter._public import deferred, public
 from spvfilter.errors import FormatError
 from spvfilter.filters.bip37 import Bip37Filter
 from spvfilter.primitives import to_bytes
+from spvfilter.scan.threadwork import to_its_end
 from spvfilter.scan.transactions import AT_ONCE, EACH, RawTransactions, each_of
 
 if TYPE_CHECKING:
@@ -37,11 +38,14 @@ async def relevant_txs(
     """Yield the transactions of a source that a node with this BIP-37 filter sends, in the order of arrival.
 
     Each of them updates the filter before the next one is tested, as the filter's flags say (Core bloom.cpp
-    IsRelevantAndUpdate). The event loop runs at least once in each millisecond of work.
+    IsRelevantAndUpdate). The next transaction is taken from the source when the caller asks for the next result. With
+    the compiled kernel the event loop runs at least once in each millisecond of work; transactions above 64 kB are
+    tested in a thread.
 
     Args:
-        bloom: The filter, which is updated.
-        source: An iterable or asynchronous iterable of raw transactions, or of objects that serialize to them.
+        bloom: The filter, which is updated. Do not change it meanwhile.
+        source: An iterable or asynchronous iterable of raw transactions, or of objects that serialize to them. An
+            iterable that waits, such as a pipe, stops the event loop.
         strict: True if a malformed transaction raises. By default it is a result with an `error`.
 
     Raises:
@@ -55,11 +59,14 @@ async def relevant_txs(
             if work > AT_ONCE:
                 work = 0
                 await asyncio.sleep(0)
+            error = None
             try:
-                if bloom.matches_tx(raw):
-                    yield RelevantTx(number, raw)
-            except FormatError as error:
+                test = bloom.matches_tx
+                is_relevant = test(raw) if len(raw) <= AT_ONCE else await to_its_end(test, raw)
+            except FormatError as caught:
                 if strict:
                     raise
+                error = caught.with_traceback(None)
+            if error is not None or is_relevant:
                 yield RelevantTx(number, raw, error)
             number += 1
