@@ -6,9 +6,15 @@ import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
-from spvfilter._public import public
+from spvfilter._public import deferred, public
 from spvfilter.rpc.subscription import Receive, missing_between, subscription
+
+if TYPE_CHECKING:
+    import asyncio
+else:
+    asyncio = deferred("asyncio")
 
 _log = logging.getLogger(__name__)
 _TOPIC = b"rawtx"
@@ -23,7 +29,8 @@ class TxNotices:
     """The raw transactions that a node publishes, as an asynchronous iterator. Made by `TxNotices.subscribed`.
 
     A node publishes a transaction when its mempool accepts it, and once more when a block contains it. The iterator
-    never ends. A node that goes away is connected to again. Messages that were lost are counted and logged.
+    never ends. A node that goes away is connected to again. Messages that were lost are counted and logged. A call that
+    is cancelled, such as by a timeout, loses none.
     """
 
     def __init__(self, receive: Receive) -> None:
@@ -38,6 +45,8 @@ class TxNotices:
         self.restarts = 0
         """Number of times that the counter began again: the node was restarted, and transactions may be missing."""
         self._receive = receive
+        self._receiving: asyncio.Future[list[bytes]] | None = None
+        """The receipt of the next message, which goes on if a caller is cancelled."""
         self._last: int | None = None
         self._recent: OrderedDict[int, int] = OrderedDict()  # by counter: hash of the transaction
         self._missing: OrderedDict[int, None] = OrderedDict()  # counters that a gap skipped
@@ -50,14 +59,25 @@ class TxNotices:
         Raises ParameterError for a bad address, and without the extra `zmq`.
         """
         async with subscription(addresses, [_TOPIC], _WAITING) as receive:
-            yield cls(receive)
+            notices = cls(receive)
+            try:
+                yield notices
+            finally:
+                if notices._receiving is not None:
+                    notices._receiving.cancel()
 
     def __aiter__(self) -> TxNotices:
         return self
 
     async def __anext__(self) -> bytes:
         while True:
-            parts = await self._receive()
+            if self._receiving is None:
+                self._receiving = asyncio.ensure_future(self._receive())
+            receiving = self._receiving
+            parts = await asyncio.shield(receiving)
+            if self._receiving is not receiving:  # another call has taken this message
+                continue
+            self._receiving = None
             if len(parts) != 3 or parts[0] != _TOPIC or len(parts[2]) != 4:
                 self.malformed += 1
                 _log.debug("a ZMQ message of an unknown form was skipped")

@@ -101,3 +101,35 @@ async def test_bad_addresses_are_refused() -> None:
     with pytest.raises(ParameterError, match="at least one address of ZMQ notices"):
         async with TxNotices.subscribed([]):
             pass
+
+
+async def test_cancelled_call_loses_no_transaction() -> None:
+    messages: list[asyncio.Future[list[bytes]]] = []
+
+    def receive() -> asyncio.Future[list[bytes]]:
+        messages.append(asyncio.get_running_loop().create_future())
+        return messages[-1]
+
+    notices = TxNotices(receive)
+    for number in range(3):
+        waiting = asyncio.ensure_future(anext(notices))
+        await asyncio.sleep(0)
+        if number:
+            messages[-1].set_result([b"rawtx", bytes([number]), number.to_bytes(4, "little")])
+        waiting.cancel()  # before the call resumes
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        if number:
+            assert await taken(notices, 1) == [bytes([number])]
+    assert counted(notices) == (2, 0, 0, 0, 0)
+
+
+async def test_calls_at_the_same_time_get_different_transactions(tmp_path: Path) -> None:
+    async with joined(f"ipc://{tmp_path}/zmq") as (publisher, notices):
+        waiting = asyncio.gather(*(anext(notices) for _ in range(3)))
+        await asyncio.sleep(0)
+        for number in range(3):
+            await publisher.send("rawtx", bytes([number]))
+        async with asyncio.timeout(PATIENCE_S):
+            assert sorted(await waiting) == [bytes([number]) for number in range(3)]
+        assert counted(notices) == (3, 0, 0, 0, 0)
