@@ -74,7 +74,8 @@ class TxRequests:
 
     def missing(self, peer: int, items: Iterable[Item], now: float) -> dict[int, list[Item]]:
         """Take a notfound of a peer; the items to request, by peer."""
-        return self._next([item for item in items if (known := self._open.get(item)) and known.peer == peer], now)
+        asked = [item for item in dict.fromkeys(items) if (known := self._open.get(item)) and known.peer == peer]
+        return self._next(asked, now)
 
     def expired(self, now: float) -> dict[int, list[Item]]:
         """Items to request, by peer, because another peer has not answered in time."""

@@ -62,6 +62,15 @@ def test_next_announcer_is_asked_when_a_peer_fails(how: str) -> None:
     assert requests.announced(4, [item(1)], 4 * REQUEST_S) == [item(1)]
 
 
+def test_item_that_a_notfound_repeats_counts_once() -> None:
+    requests = TxRequests()
+    requests.announced(1, [item(1), item(2)], 0)
+    for peer in (2, 3):
+        requests.announced(peer, [item(2)], 0)
+    assert requests.missing(1, [item(1), item(2), item(1), item(2)], 1) == {2: [item(2)]}
+    assert requests.unanswered == 1
+
+
 def test_open_requests_of_a_peer_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(txrequests, "MAX_ANNOUNCEMENTS", 3)
     requests = TxRequests()
