@@ -26,12 +26,18 @@ else:
     asyncio = deferred("asyncio")
 
 _log = logging.getLogger(__name__)
-_WAITING = 100
-"""Transactions that wait for the caller; then no peer is read (our choice: at most 40 MB)."""
+_WAITING = 4_000_000
+"""Bytes of transactions that wait for the caller; then no peer is read (our choice)."""
 _LOOK_S = 5.0
 """Seconds between two looks for requests that a peer has not answered (our choice)."""
 _REQUESTED = {InvType.TX: InvType.WITNESS_TX, InvType.WTX: InvType.WTX}
 """Types of announced items, and the types by which these are requested with their witness."""
+_LARGE = 64_000
+"""Bytes of a transaction that is hashed in a thread (our choice)."""
+_STEP = 1_000
+"""Announced items that are taken at once (our choice: about 1 ms)."""
+_STEADY_S = 60.0
+"""Seconds that a connection lasts before the pause after it is short again (our choice)."""
 
 
 @public
@@ -40,7 +46,8 @@ class RelayedTransactions:
 
     Each transaction is requested from one of the peers that announce it, and comes once. A peer that does not answer
     within 60 seconds is passed over. A peer that cannot be reached or leaves is connected to again, with pauses that
-    grow to `Limits.max_retry_s`. While the caller takes no transactions, nothing is read from the peers.
+    grow to `Limits.max_retry_s`. While the caller takes no transactions, at most 4 MB of them wait, and nothing is read
+    from the peers. No signature is checked: a peer can make transactions up.
 
     Args:
         peers: HOST:PORT of each peer, or an Address.
@@ -76,7 +83,9 @@ class RelayedTransactions:
         self._clock = Clock()
         self._requests = TxRequests()
         self._connected: dict[int, Connection] = {}
-        self._arrived: asyncio.Queue[bytes] = asyncio.Queue(_WAITING)
+        self._arrived: asyncio.Queue[bytes | BaseException] = asyncio.Queue()
+        self._waiting = 0  # bytes of transactions in the queue
+        self._room = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -92,6 +101,8 @@ class RelayedTransactions:
     async def __aenter__(self) -> Self:
         self._tasks = [asyncio.create_task(self._keep(number)) for number in range(len(self.addresses))]
         self._tasks.append(asyncio.create_task(self._look()))
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
         return self
 
     async def __aexit__(
@@ -105,14 +116,25 @@ class RelayedTransactions:
             if isinstance(failure, Exception) and error is None:
                 raise failure
 
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A task has ended: a failure is raised to the caller."""
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            self._arrived.put_nowait(failure)
+
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
-        """The next transaction. Raises ParameterError outside of `async with`."""
+        """The next transaction. A call that is cancelled loses none. Raises ParameterError outside of `async with`."""
         if not self._tasks:
             raise ParameterError("RelayedTransactions is used with `async with`")
-        return await self._arrived.get()
+        raw = await self._arrived.get()
+        if isinstance(raw, BaseException):
+            self._arrived.put_nowait(raw)  # for the next call
+            raise raw
+        self._waiting -= len(raw)
+        self._room.set()
+        return raw
 
     async def _keep(self, number: int) -> None:
         """Follow a peer, and connect to it again when it leaves."""
@@ -123,14 +145,17 @@ class RelayedTransactions:
                     address, Settings(self.network, relay=True), proxy=self._proxy, limits=self._limits
                 )
                 _log.info("%s: connected", address)
-                pause = self._limits.retry_s
+                begun = self._clock.monotonic()
                 self._connected[number] = connection
                 try:
                     await self._follow(number, connection)
                 finally:
                     connection.close()
                     del self._connected[number]
-                    self._request(self._requests.left(number, self._clock.monotonic()))
+                    ended = self._clock.monotonic()
+                    self._request(self._requests.left(number, ended))
+                    if ended - begun > _STEADY_S:
+                        pause = self._limits.retry_s
             except (OSError, PeerError) as error:
                 _log.info("%s: %s; connecting again in %g s", address, error, pause)
             await asyncio.sleep(pause)
@@ -141,24 +166,35 @@ class RelayedTransactions:
             event = await connection.receive()
             if not isinstance(event, Received):
                 continue
-            now = self._clock.monotonic()
             match event.message:
                 case Inv(items):
-                    told = [(int(item.kind), item.hash) for item in items if item.kind in _REQUESTED]
-                    self._request({number: self._requests.announced(number, told, now)})
+                    for start in range(0, len(items), _STEP):
+                        some = items[start : start + _STEP]
+                        told = [(int(item.kind), item.hash) for item in some if item.kind in _REQUESTED]
+                        self._request({number: self._requests.announced(number, told, self._clock.monotonic())})
+                        await asyncio.sleep(0)
                 case NotFound(items):
                     lacking = [(_announced_as(item.kind), item.hash) for item in items]
-                    self._request(self._requests.missing(number, lacking, now))
+                    self._request(self._requests.missing(number, lacking, self._clock.monotonic()))
                 case Tx() as message:
                     await self._take(message.raw)
 
     async def _take(self, raw: bytes) -> None:
-        tx = Transaction.parse(raw)
-        if self._requests.arrived(tx.txid, tx.wtxid, InvType.TX, InvType.WTX):
-            self.received += 1
-            await self._arrived.put(raw)
-        else:
+        txid, wtxid = _ids(raw) if len(raw) <= _LARGE else await asyncio.to_thread(_ids, raw)
+        if not self._requests.arrived(txid, wtxid, InvType.TX, InvType.WTX):
             self.repeated += 1
+            return
+        self.received += 1
+        while self._is_full:
+            self._room.clear()
+            await self._room.wait()
+        self._waiting += len(raw)
+        self._arrived.put_nowait(raw)
+
+    @property
+    def _is_full(self) -> bool:
+        """True if no peer is read until the caller takes transactions."""
+        return self._waiting >= _WAITING
 
     def _request(self, wanted: dict[int, list[Item]]) -> None:
         for number, items in wanted.items():
@@ -174,10 +210,18 @@ class RelayedTransactions:
         """Request transactions from the next peer if a peer has not sent them in time."""
         while True:
             await asyncio.sleep(_LOOK_S)
+            if self._is_full:  # what the peers have sent is not read yet
+                continue
             before = self.unanswered
             self._request(self._requests.expired(self._clock.monotonic()))
             if self.unanswered > before:
                 _log.info("%d announced transactions were not sent", self.unanswered - before)
+
+
+def _ids(raw: bytes) -> tuple[bytes, bytes]:
+    """The txid and the wtxid."""
+    tx = Transaction.parse(raw)
+    return tx.txid, tx.wtxid
 
 
 def _announced_as(kind: int) -> int:

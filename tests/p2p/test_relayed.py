@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -11,8 +12,10 @@ from spvfilter.network import REGTEST
 from spvfilter.node import Node, Regtest, Responder
 from spvfilter.p2p import Limits, RelayedTransactions, relayed, txrequests
 from spvfilter.primitives import TxOut
+from spvfilter.wire.events import Ready, SessionEvent
 from spvfilter.wire.messages import Tx
 from spvfilter.wire.messages.table import Message
+from support.build import TxIn, tx
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 PATIENCE_S = 30.0
@@ -98,9 +101,13 @@ async def test_node_that_comes_back_is_connected_again() -> None:
 
 
 async def test_peers_wait_while_nobody_takes_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relayed, "_WAITING", 5)
     regtest = Regtest()
     regtest.mine(140)
+    size = len(paid(regtest, 1).pop())
+    regtest.mine()
+    monkeypatch.setattr(relayed, "_WAITING", 5 * size)
+    monkeypatch.setattr(relayed, "_LOOK_S", 0.01)
+    monkeypatch.setattr(txrequests, "REQUEST_S", 0.02)
     async with Node(regtest) as node, RelayedTransactions([at(node)], REGTEST, limits=LIMITS) as txs:
         await connected(txs, node)
         expected = paid(regtest, 30)
@@ -109,7 +116,69 @@ async def test_peers_wait_while_nobody_takes_transactions(monkeypatch: pytest.Mo
                 await asyncio.sleep(0.001)
         await asyncio.sleep(0.05)
         assert txs.received == 6  # five wait, and one is about to
+        assert txs.unanswered == 0  # what the peer has sent is not read yet
         assert await taken(txs, 30) == expected
+
+
+async def test_large_transaction_is_hashed_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    large, original, calls = tx([TxIn(bytes(32), 0)], [TxOut(1, b"\x6a" + bytes(70_000))]), asyncio.to_thread, []
+
+    class Large(Responder):
+        """A peer that sends a large transaction in place of every other."""
+
+        def send(self, message: Message) -> None:
+            super().send(Tx(large) if isinstance(message, Tx) else message)
+
+    async def to_thread(work: Callable[..., object], *args: object) -> object:
+        calls.append(args)
+        return await original(work, *args)
+
+    monkeypatch.setattr(asyncio, "to_thread", to_thread)
+    regtest = Regtest()
+    regtest.mine(120)
+    async with Node(regtest, responder=Large) as node, RelayedTransactions([at(node)], REGTEST, limits=LIMITS) as txs:
+        await connected(txs, node)
+        paid(regtest, 2)
+        assert await taken(txs, 1) == {large}
+        async with asyncio.timeout(PATIENCE_S):
+            while not txs.repeated:  # noqa: ASYNC110  no event tells it
+                await asyncio.sleep(0.001)
+        assert calls == [(large,), (large,)]
+
+
+async def test_pauses_grow_while_a_peer_closes_every_connection(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "spvfilter.p2p.relayed")
+
+    class Leaving(Responder):
+        """A peer that ends the connection after the handshake."""
+
+        def on_event(self, event: SessionEvent) -> None:
+            super().on_event(event)
+            if isinstance(event, Ready):
+                self.end("enough")
+
+    async with Node(responder=Leaving) as node:
+        limits = Limits(retry_s=0.01, max_retry_s=0.04)
+        async with RelayedTransactions([at(node)], REGTEST, limits=limits), asyncio.timeout(PATIENCE_S):
+            while caplog.text.count("connecting again in") < 4:  # noqa: ASYNC110  no event tells it
+                await asyncio.sleep(0.001)
+    pauses = [record.message.rpartition(" in ")[2] for record in caplog.records if "again" in record.message]
+    assert pauses[:4] == ["0.01 s", "0.02 s", "0.04 s", "0.04 s"]
+
+
+async def test_unexpected_failure_is_raised_to_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object) -> None:
+        raise RuntimeError("a bug")
+
+    regtest = Regtest()
+    regtest.mine(120)
+    async with Node(regtest) as node:
+        with pytest.raises(RuntimeError, match="a bug"):
+            async with RelayedTransactions([at(node)], REGTEST, limits=LIMITS) as txs:
+                await connected(txs, node)
+                monkeypatch.setattr(txrequests.TxRequests, "announced", fail)
+                paid(regtest, 1)
+                await taken(txs, 1)
 
 
 async def test_wrong_peers_are_refused() -> None:
