@@ -29,6 +29,7 @@ import proofs
 import recovery
 import report
 import sync
+import txs
 from measure import Row, print_table
 
 import bcoin
@@ -39,6 +40,7 @@ SUITES = {
     "scan": blocks.scan,
     "bip37": blocks.bip37,
     "lag": blocks.lag,
+    "txs": txs.txs,
     "threads": pipeline.threads,
     "files": pipeline.files,
     "pipeline": pipeline.pipeline,
@@ -60,8 +62,8 @@ SUITES = {
     "bcoin": bcoin.bcoin,
     "growth": growth.growth,
 }
-ON_BLOCKS = {"scan", "bip37", "lag", "threads", "files", "pipeline", "parts", "workers", "growth"}
-BOTH = ("scan", "bip37", "generic", "headers", "proofs", "gcs")  # measured with the pure kernel as well
+ON_BLOCKS = {"scan", "bip37", "lag", "txs", "threads", "files", "pipeline", "parts", "workers", "growth"}
+BOTH = ("scan", "bip37", "txs", "generic", "headers", "proofs", "gcs")  # measured with the pure kernel as well
 
 
 def main() -> int:

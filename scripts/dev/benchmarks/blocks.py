@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from bitcoin.bloom import CBloomFilter
-from bitcoin.core import CBlock, COutPoint
+from bitcoin.core import CBlock, COutPoint, CTransaction
 from measure import Row, best_of, p99, record_lag
 
 from spvfilter import Bip37Filter, BlockFiles, Matcher, WatchList
@@ -153,19 +153,21 @@ def fresh_scan(loaded: Bip37Filter, raw: bytes) -> int:
 
 def relevance_test(theirs: CBloomFilter, raw: bytes) -> int:
     """Do the relevance test with parts of python-bitcoinlib, which does not implement IsRelevantAndUpdate."""
-    matched = 0
-    for tx in CBlock.deserialize(raw).vtx:
-        txid = tx.GetTxid()
-        found = theirs.contains(txid)
-        for index, output in enumerate(tx.vout):
-            if any(theirs.contains(push) for push in pushes(output.scriptPubKey)):
-                found = True
-                theirs.insert(COutPoint(txid, index))
-        matched += found or any(
-            theirs.contains(txin.prevout) or any(theirs.contains(push) for push in pushes(txin.scriptSig))
-            for txin in tx.vin
-        )
-    return matched
+    return sum(is_relevant(theirs, tx) for tx in CBlock.deserialize(raw).vtx)
+
+
+def is_relevant(theirs: CBloomFilter, tx: CTransaction) -> bool:
+    """Whether a node with this filter sends the transaction; its matching outputs are inserted."""
+    txid = tx.GetTxid()
+    found = theirs.contains(txid)
+    for index, output in enumerate(tx.vout):
+        if any(theirs.contains(push) for push in pushes(output.scriptPubKey)):
+            found = True
+            theirs.insert(COutPoint(txid, index))
+    return found or any(
+        theirs.contains(txin.prevout) or any(theirs.contains(push) for push in pushes(txin.scriptSig))
+        for txin in tx.vin
+    )
 
 
 def pushes(script: object) -> list[bytes]:
