@@ -46,8 +46,10 @@ class RelayedTransactions:
 
     Each transaction is requested from one of the peers that announce it, and comes once. A peer that does not answer
     within 60 seconds is passed over. A peer that cannot be reached or leaves is connected to again, with pauses that
-    grow to `Limits.max_retry_s`. While the caller takes no transactions, at most 4 MB of them wait, and nothing is read
-    from the peers. No signature is checked: a peer can make transactions up.
+    grow to `Limits.max_retry_s`.
+
+    While the caller takes no transactions, about 4 MB of them wait, and nothing is read from the peers. No signature is
+    checked: a peer can make transactions up.
 
     Args:
         peers: HOST:PORT of each peer, or an Address.
@@ -210,7 +212,7 @@ class RelayedTransactions:
         """Request transactions from the next peer if a peer has not sent them in time."""
         while True:
             await asyncio.sleep(_LOOK_S)
-            if self._is_full:  # what the peers have sent is not read yet
+            if self._is_full:  # the answers of the peers are not read yet
                 continue
             before = self.unanswered
             self._request(self._requests.expired(self._clock.monotonic()))
