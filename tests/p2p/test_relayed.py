@@ -15,6 +15,7 @@ from spvfilter.primitives import TxOut
 from spvfilter.wire.events import Ready, SessionEvent
 from spvfilter.wire.messages import Tx
 from spvfilter.wire.messages.table import Message
+from support import build
 from support.build import TxIn, tx
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -121,7 +122,7 @@ async def test_peers_wait_while_nobody_takes_transactions(monkeypatch: pytest.Mo
 
 
 async def test_large_transaction_is_hashed_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    large, original, calls = tx([TxIn(bytes(32), 0)], [TxOut(1, b"\x6a" + bytes(70_000))]), asyncio.to_thread, []
+    large, original, calls = tx([TxIn(bytes(32), 0)], [build.TxOut(1, b"\x6a" + bytes(70_000))]), asyncio.to_thread, []
 
     class Large(Responder):
         """A peer that sends a large transaction in place of every other."""

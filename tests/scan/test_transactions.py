@@ -6,7 +6,8 @@ import asyncio
 import random
 import threading
 import tracemalloc
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from typing import Any
 
 import pytest
 from bitcoin.core import CBlock, CTransaction
@@ -272,7 +273,7 @@ async def test_early_spend_of_many_outputs_is_matched_once(monkeypatch: pytest.M
     child = tx([TxIn(txid(parent), index) for index in range(300)], [TxOut(1, b"\x51")])
     accepted, original = [], WatchList.accept
 
-    def accept(self: WatchList, hits: list[Hit], **options: bool) -> list[Match]:
+    def accept(self: WatchList, hits: list[Hit], **options: Any) -> list[Match]:
         accepted.append(len(hits))
         return original(self, hits, **options)
 
@@ -394,12 +395,12 @@ async def test_cancelled_call_leaves_no_thread_that_changes_the_list(call: str) 
     watch = WatchList(REGTEST)
     watch.add_keychain("wallet", slow, lookahead=20)
     matcher, payment = Matcher(watch), pays(1, script_at(19))
-    work = {
+    calls: dict[str, Callable[[], Coroutine[Any, Any, object]]] = {
         "match_tx": lambda: matcher.match_tx(payment),
         "match_txs": lambda: found(matcher, [payment]),
         "match_block": lambda: matcher.match_block(block_of(GENESIS, 5, [payment])),
-    }[call]
-    task = asyncio.create_task(work())
+    }
+    task = asyncio.create_task(calls[call]())
     await asyncio.to_thread(begun.wait, 30)
     task.cancel()
     other = asyncio.create_task(matcher.match_tx(pays(2, script_at(0))))
