@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux pretends 
 
 PACKAGE = Path(spvfilter.__file__).parent
 TESTS = ROOT / "tests"
+WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
 IMPORT_ALL = """
 from importlib import import_module
 from support.windows import pretend
@@ -27,6 +29,7 @@ for name in {names}:
 """
 RUN_COMMANDS = """
 import os
+import re
 from support.windows import pretend
 pretend()
 from spvfilter.cli import main
@@ -102,3 +105,17 @@ def test_text_files_have_an_encoding() -> None:
     python(
         "-X", "warn_default_encoding", "-c", RUN_COMMANDS.replace("from support.windows import pretend\npretend()", "")
     )
+
+
+def test_list_of_portable_tests_names_existing_files() -> None:
+    lines = (TESTS / "portable.txt").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if not (ROOT / line.removeprefix("--ignore=")).exists()] == []
+
+
+@pytest.mark.skipif(not WORKFLOW.exists(), reason="an sdist has no configuration of the runners")
+def test_actions_of_hosted_runners_have_whole_versions() -> None:
+    workflow = WORKFLOW.read_text(encoding="utf-8")
+    used = re.findall(r"uses: (\S+)", workflow)
+    assert used
+    assert all(re.fullmatch(r"actions/[a-z-]+@v\d+\.\d+\.\d+", name) for name in used), used
+    assert "secrets." not in workflow

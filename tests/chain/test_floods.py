@@ -256,7 +256,6 @@ assert chain.height == count and chain.height_of(chain.hash_at(count // 2)) == c
 """
 
 
-@pytest.mark.posix
 def test_the_chain_takes_120_bytes_of_real_memory_a_header_at_most() -> None:
     count = effort(100_000, 100_000, 900_000)
     done = subprocess.run([sys.executable, "-c", MEMORY, str(count)], capture_output=True, text=True, check=True)
