@@ -1,4 +1,4 @@
-"""The package and a part of the suite run where POSIX is missing: see support.windows for what that can show."""
+"""The package and a part of the suite run in a process without POSIX, as support.windows makes it."""
 
 from __future__ import annotations
 

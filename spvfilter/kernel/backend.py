@@ -135,7 +135,7 @@ def _is_missing(error: ImportError) -> bool:
 
 
 def _complaint(error: ImportError) -> str:
-    """Why the compiled kernel does not run, and what the user can do."""
+    """The reason for the pure kernel, and the advice to the user, as one clause."""
     if sys.platform == "win32":
         return "there is no compiled kernel for Windows"
     if _is_missing(error) and (other := _hidden()) is not None:

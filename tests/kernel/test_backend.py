@@ -121,7 +121,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def ran_in(folder: Path, program: str, **variables: str) -> tuple[str, list[str]]:
-    """Run a program that lies beside the package; what it writes and the lines of its warnings."""
+    """Run a program beside the package and return its output and the lines of its warnings."""
     (folder / "program.py").write_text(program, encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SPVFILTER"))}
     ran = subprocess.run(

@@ -150,5 +150,5 @@ def _is_open(path: object) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests() -> None:
-    """Where this module is a plugin: pretend before anything imports the package."""
+    """Pretend before anything imports the package, if pytest loads this module as a plugin."""
     pretend()
