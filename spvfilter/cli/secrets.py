@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
-_BASE58 = "1-9A-HJ-NP-Za-km-z"
-_KEY = re.compile(rf"[5KLc9][{_BASE58}]{{50,51}}|[a-zA-Z]prv[{_BASE58}]{{50,}}")
-"""A private key in Wallet Import Format, or an extended private key."""
-_WORD = re.compile(r"[^\W\d_]{2,9}")
-"""A word that may be one of BIP-39's, in any language: two to nine letters."""
+_KEY = re.compile(
+    r"(?<![^\W_])[5KLc9][^\W_]{47,54}(?![^\W_])"
+    r"|(?<![^\W_])[a-zA-Z]prv[^\W_]{20,}"
+    r"|(?<![^\W_])6P[^\W_]{54,58}(?![^\W_])"
+    r"|(?<![^\W_])S[^\W_]{21}(?:[^\W_]{4}|[^\W_]{8})?(?![^\W_])"
+    r"|(?<![0-9a-fA-F])[0-9a-fA-F]{32,128}(?![0-9a-fA-F]|\.\w)"
+    r"|[\u3400-\u9fff]{12,24}"
+)
+"""A private key in Wallet Import Format, an extended, an encrypted (BIP-38) or a mini private key, a key or seed in
+hex, or a Chinese seed phrase without blanks. Characters may be wrong or missing. Hex digits before the suffix of a file
+name are no key.
+"""
+_LETTER = r"(?:[^\W\d_]|[\u0300-\u036f\u3099\u309a])"
+"""A letter, or an accent as a character of its own, as in seed phrases of BIP-39."""
+_RUN = re.compile(f"{_LETTER}+")
+_LONE_WORD = re.compile(rf"(?:[^\w\s]|[0-9]+[.):])*({_LETTER}{{1,20}})[^\w\s]*")
+"""A word with punctuation around it, or with a number such as `1.` before it."""
+_HYPHENATED = re.compile(rf"[^\w\s]*{_LETTER}+(?:[-_.+/]{_LETTER}+){{11,23}}")
+"""A seed phrase in one piece, such as zebra-yellow-…"""
 _LEAST_WORDS = 8  # words that look like a seed phrase (our choice: the shortest phrase has 12)
 _LEAST_HIDDEN = 8  # a shortened key is hidden from this number of characters on
 
@@ -19,28 +33,38 @@ class Secrets:
     """The texts among a command's arguments that may be secret."""
 
     def __init__(self, argv: Sequence[str]) -> None:
-        parts = [part for word in argv for part in (word, word.partition("=")[2])]
-        values = [part for part in parts if not os.path.exists(part)]  # noqa: PTH110  Path raises for a long text
-        self._texts = sorted({text for value in values for text in _secret_texts(value)}, key=len, reverse=True)
-        words = [value for value in values if _WORD.fullmatch(value)]
-        self._words = words if len(words) >= _LEAST_WORDS else []
+        given = [item.partition("=")[2] or item if item.startswith("-") else item for item in argv]
+        # Path.exists raises for a long text
+        values = {each: None for each in (*given, *argv) if not os.path.exists(each)}  # noqa: PTH110
+        self._keys = sorted({key for value in values for key in _KEY.findall(value)}, key=len, reverse=True)
+        self._phrases = [value for value in values if len(_words(value)) >= _LEAST_WORDS]
+        missing = sum(len(_words(value)) for value in given if value in values)
+        # a few words of a seed phrase, such as `test`, may be the names of files
+        self._words = [word for value in given for word in _words(value)] if missing >= _LEAST_WORDS else []
 
     def hide(self, message: str) -> str:
         """The message without secrets; another message if this one repeats a word of a seed phrase."""
-        for text in self._texts:
-            start = re.escape(text[:_LEAST_HIDDEN])
-            message = re.sub(rf"{start}[^'\"]*" if " " in text else rf"{start}\w*", "(not shown)", message)
-        if any(re.search(rf"\b{word}\b", message) for word in self._words):
+        for phrase in self._phrases:
+            for text in (phrase, repr(phrase)[1:-1]):
+                message = message.replace(text, "(not shown)")
+        for key in self._keys:
+            message = re.sub(rf"{re.escape(key[:_LEAST_HIDDEN])}[\w…]*", "(not shown)", message)
+        if self._words and _repeats(message, self._words):
             return (
-                f"{len(self._words)} arguments look like the words of a seed phrase, which no command takes; the"
-                " message is not shown, since it repeats one"
+                f"{len(self._words)} words look like a seed phrase, which no command takes; the message is not shown,"
+                " since it repeats one"
             )
         return message
 
 
-def _secret_texts(value: str) -> Iterator[str]:
-    """The private keys in an argument, or the argument if it looks like a quoted seed phrase."""
-    yield from _KEY.findall(value)
-    words = value.split()
-    if len(words) >= _LEAST_WORDS and all(map(_WORD.fullmatch, words)):
-        yield value
+def _words(value: str) -> list[str]:
+    """The words in an argument that may be words of a seed phrase, in any language."""
+    if _HYPHENATED.fullmatch(value):
+        return _RUN.findall(value)
+    return [found[1] for found in map(_LONE_WORD.fullmatch, value.split()) if found]
+
+
+def _repeats(message: str, words: Iterable[str]) -> bool:
+    """Return True if the message has one of the words. Line ends may be escaped."""
+    choices = "|".join(map(re.escape, words))
+    return re.search(rf"(?<![^\W\d_])(?:{choices})(?!{_LETTER})", re.sub(r"\\[nrt]", " ", message)) is not None
