@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from enum import IntEnum
 
@@ -30,6 +31,8 @@ __all__ = [
 
 # Longest text, in characters, that an error message shows: base58 addresses are not longer, keys and seed phrases are.
 _MAX_BASE58_SHOWN = 36
+# Letters and digits as in an address. Words of a seed phrase are shorter, and a mini private key begins with S.
+_ADDRESS_LIKE = re.compile(r"(?<![^\W_])(?!S)[^\W_]{14}")
 _SEGWIT_PREFIXES = tuple({f"{known.hrp}1" for known in NETWORKS})
 _EXTENDED_KEY_LETTERS = "xyzYZtuvUV"  # The letter before "pub" or "prv" in an extended key, BIP-32 and SLIP-132.
 _DESCRIPTORS = tuple(
@@ -69,7 +72,8 @@ def script_to_address(script_pubkey: bytes, network: Network) -> str | None:
 
 def _shown(text: str) -> str:
     """Return the part of `text` that an error message may show: a short piece, and nothing that may be a secret."""
-    if len(text) <= _MAX_BASE58_SHOWN or (text.lower().startswith(_SEGWIT_PREFIXES) and text.isalnum()):
+    is_short = len(text) <= _MAX_BASE58_SHOWN and _ADDRESS_LIKE.search(text) is not None
+    if is_short or (text.lower().startswith(_SEGWIT_PREFIXES) and text.isalnum()):
         return repr(text[:MAX_ADDRESS_LENGTH]) + ("…" if len(text) > MAX_ADDRESS_LENGTH else "")
     return f"{len(text)} characters, not shown because they may be a secret"
 

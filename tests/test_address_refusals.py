@@ -266,6 +266,10 @@ class TestSecrets:
             f"wpkh({XPRV})",
             f"{P2WPKH},{WIF[:40]}",
             f"{P2WPKH} {WIF}",
+            "zebra",
+            "7.umbrella",
+            "zebra yellow wagon vacuum",
+            "S6c56bnXQiBjk9mqSYE7ykVQ7NzrRy",  # a mini private key
         ],
     )
     def test_no_piece_of_a_secret_is_repeated(self, secret: str) -> None:

@@ -18,7 +18,7 @@ _HEX_32 = re.compile(r"[0-9a-fA-F]{64}")
 _COLUMN = re.compile(
     r"[\"']?(address(es)?|addr|label|name|wallet|txid|script|amount|date|index|path|type)[\"']?", re.IGNORECASE
 )
-_PHRASE = re.compile(r"[a-z]+( +[a-z]+){8,}")
+_PHRASE = re.compile(r"[a-z]+([ ,]+[a-z]+){8,}", re.IGNORECASE)
 _KIND = re.compile(r"(script|pubkey|data|outpoint|keychain):")
 _SEPARATED = re.compile(r"[;\t|]")
 

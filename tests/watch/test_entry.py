@@ -65,6 +65,7 @@ WORDS = [
     ("ab" * 32, "64 hex digits where an address is expected"),
     (WIF, "looks like a private key"),
     (PHRASE, "looks like a seed phrase"),
+    (PHRASE.upper(), "looks like a seed phrase"),
     ("{", "looks like JSON"),
     ('{"address": "x"}', "looks like JSON"),
     (f'["{ADDRESS}"]', "looks like JSON"),
