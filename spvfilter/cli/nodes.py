@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from spvfilter.cli.arguments import seconds
+from spvfilter.cli.secrets import Secrets
 from spvfilter.cli.term.page import shorten
 from spvfilter.errors import ParameterError, StoreLockedError
 from spvfilter.light.events import Mode, PeerWarning
@@ -21,6 +22,8 @@ up: a resolver must not see it.
 """
 _LONGEST_COMMAND = 200  # characters of another process's command line in a message
 _CREDENTIALS = re.compile(r"(?<=//)[^/@\s]*@")  # USER:PASSWORD@ in a URL
+_PASSWORD = re.compile(r"(-[\w-]*(?:pass|secret|seed|mnemonic|token)[\w-]*[= ])(?!-)\S+", re.IGNORECASE)
+"""An option of another program whose value is probably a secret."""
 
 
 def add_nodes(parser: argparse.ArgumentParser) -> None:
@@ -129,10 +132,15 @@ def _holder(db: str) -> int | None:
 
 
 def _command_line(process: int) -> str:
-    """The command line of a process without passwords; empty on systems without /proc."""
+    """The command line of a process without passwords, keys and seed phrases; empty on systems without /proc."""
     try:
         raw = Path(f"/proc/{process}/cmdline").read_bytes()
     except OSError:
         return ""
-    words = raw.decode("utf-8", "replace").replace("\0", " ").strip()
-    return shorten(_CREDENTIALS.sub("", words), _LONGEST_COMMAND)
+    words = raw.decode("utf-8", "replace").rstrip("\0").split("\0")
+    # a text with blanks, such as a program after -c, may look like a phrase: only it is hidden then, not its words
+    unquoted = Secrets([word if len(word.split()) == 1 else "" for word in words])
+    shown = " ".join(
+        word if Secrets([word]).hide(word) == unquoted.hide(word) == word else "(hidden)" for word in words
+    )
+    return shorten(_PASSWORD.sub(r"\1(hidden)", _CREDENTIALS.sub("", shown)), _LONGEST_COMMAND)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 _KEY = re.compile(
     r"(?<![^\W_])[5KLc9][^\W_]{47,54}(?![^\W_])"
@@ -23,6 +23,8 @@ _LETTER = r"(?:[^\W\d_]|[\u0300-\u036f\u3099\u309a])"
 _RUN = re.compile(f"{_LETTER}+")
 _LONE_WORD = re.compile(rf"(?:[^\w\s]|[0-9]+[.):])*({_LETTER}{{1,20}})[^\w\s]*")
 """A word with punctuation around it, or with a number such as `1.` before it."""
+_NUMBER = re.compile(r"[0-9]+[^\w\s]*")
+"""The number of a word as an argument of its own."""
 _HYPHENATED = re.compile(rf"[^\w\s]*{_LETTER}+(?:[-_.+/]{_LETTER}+){{11,23}}")
 """A seed phrase in one piece, such as zebra-yellow-…"""
 _LEAST_WORDS = 8  # words that look like a seed phrase (our choice: the shortest phrase has 12)
@@ -38,9 +40,8 @@ class Secrets:
         values = {each: None for each in (*given, *argv) if not os.path.exists(each)}  # noqa: PTH110
         self._keys = sorted({key for value in values for key in _KEY.findall(value)}, key=len, reverse=True)
         self._phrases = [value for value in values if len(_words(value)) >= _LEAST_WORDS]
-        missing = sum(len(_words(value)) for value in given if value in values)
-        # a few words of a seed phrase, such as `test`, may be the names of files
-        self._words = [word for value in given for word in _words(value)] if missing >= _LEAST_WORDS else []
+        is_phrase = _longest_run(given, values) >= _LEAST_WORDS
+        self._words = [word for value in given for word in _words(value)] if is_phrase else []
 
     def hide(self, message: str) -> str:
         """The message without secrets; another message if this one repeats a word of a seed phrase."""
@@ -62,6 +63,22 @@ def _words(value: str) -> list[str]:
     if _HYPHENATED.fullmatch(value):
         return _RUN.findall(value)
     return [found[1] for found in map(_LONE_WORD.fullmatch, value.split()) if found]
+
+
+def _longest_run(given: Iterable[str], missing: Container[str]) -> int:
+    """The largest number of words without an option or another argument between them.
+
+    A word is not counted if it is the name of a file, as `test` may be, and does not end the run.
+    """
+    longest = run = 0
+    for value in given:
+        words = _words(value)
+        if value.startswith("-") or not (words or _NUMBER.fullmatch(value)):
+            run = 0
+        if value in missing:
+            run += len(words)
+        longest = max(longest, run)
+    return longest
 
 
 def _repeats(message: str, words: Iterable[str]) -> bool:
