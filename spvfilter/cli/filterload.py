@@ -43,8 +43,9 @@ _HEX_TEXT = frozenset(b"0123456789abcdefABCDEF \t\r\n")
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter filterload [ADDRESS ...] [--watch FILE] [OPTION ...]"
     parser.description = (
-        "Make a BIP-37 filter that finds everything watched and print its filterload payload. Without decoys, from --db"
-        " or --secret-file, a filter of few addresses hides nothing."
+        "Make a BIP-37 filter that finds everything watched and print its filterload payload. A filter of few addresses"
+        " matches nearly nothing else, so it hides nothing. With --db or --secret-file, random elements make foreign"
+        " addresses match: the decoys."
     )
     parser.add_argument("addresses", metavar="ADDRESS", nargs="*", help="an address or a descriptor to watch")
     add_watch_file(parser)
@@ -78,8 +79,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--secret-file",
         metavar="FILE",
         help=(
-            f"derive decoys and the tweak from the secret in this file: {MIN_DECOY_KEY} bytes or more, raw or as hex"
-            " digits. The same file and the same watch list make the same filter"
+            f"derive the decoys and the tweak from the secret in this file: {MIN_DECOY_KEY} bytes or more, raw or as"
+            " hex digits. The same file and the same watch list make the same filter"
         ),
     )
     parser.add_argument(

@@ -213,8 +213,8 @@ class Bip37Filter(BloomBits):
         """Make a filter that finds every entry of `watch`, with room for future outpoints.
 
         While the filter has free room, its real rate (`current_fp_rate`) is far below the requested one, so it hides
-        nothing. A `decoy_key` fills the room with decoys until the real rate is the requested one. Later elements take
-        the place of decoys. Decoys go beyond BIP-37.
+        nothing. A `decoy_key` fills the room with random elements until the real rate is the requested one. They make
+        foreign addresses match: the decoys. Later elements take their place. This goes beyond BIP-37.
 
         Keep tweak, size and decoy key: a peer that has two different filters of a wallet can intersect them.
 

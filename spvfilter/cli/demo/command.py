@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
     page.title("3. A light client asks a node on this machine, over a socket")
     chain = DemoChain(COINBASE_MATURITY)
-    page.line(f"  It serves a {NETWORK} chain of {len(chain.blocks)} blocks, the same on every run. Proof of work,")
+    page.line(f"  It serves a {NETWORK} chain of height {len(chain.blocks)}, the same on every run. Proof of work,")
     page.line("  merkle roots and witness commitments are valid; signatures are not.")
     page.line()
     asyncio.run(_live(watch, chain, page))
@@ -89,13 +89,13 @@ def _wallet() -> WatchList:
 
 def _filter_facts(made: Bip37Filter, watched: int) -> list[tuple[str, str]]:
     return [
-        ("elements", f"{watched} of the wallet, and decoys up to {made.capacity}"),
+        ("elements", f"{watched} of the wallet, and random ones up to {made.capacity}"),
         ("size", f"{made.size} bytes"),
         ("hash functions", str(made.hash_funcs)),
         ("tweak", str(made.tweak)),
         ("flags", "all: the node adds the outpoint of each matching output"),
         ("requested fp rate", f"{made.nominal_fp_rate:.3%}"),
-        ("current fp rate", f"{made.current_fp_rate:.3%}"),
+        ("real fp rate", f"{made.current_fp_rate:.3%}"),
     ]
 
 
