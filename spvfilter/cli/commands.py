@@ -51,7 +51,7 @@ usage: spvfilter COMMAND [ARGUMENT ...]
        spvfilter help COMMAND, or spvfilter COMMAND --help
        spvfilter -V, or spvfilter --version
 
-Which of these transactions concern my wallet?
+Find a wallet's Bitcoin transactions, live from full nodes or in block files.
 
 {_LINES}
 

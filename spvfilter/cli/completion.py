@@ -36,7 +36,9 @@ def run(args: argparse.Namespace) -> int:
 
 def whole_parser(file: object, directory: object) -> argparse.ArgumentParser:
     """A parser of the whole command line; values that are files or directories get these completions."""
-    parser = Parser(prog="spvfilter", description="Which of these transactions concern my wallet?")
+    parser = Parser(
+        prog="spvfilter", description="Find a wallet's Bitcoin transactions, live from full nodes or in block files."
+    )
     parser.add_argument("-V", "--version", action="store_true", help="print the version")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name, summary in SUMMARIES.items():
