@@ -43,10 +43,18 @@ def configure(parser: Parser) -> None:
         " them."
     )
     balance = parser.add_action(
-        "balance", "show the balance", "Show confirmed, immature, pending and spendable amounts."
+        "balance",
+        "show the balance",
+        "Show the balance. Confirmed are unspent outputs in blocks. Immature are outputs of coinbases with fewer than"
+        " 100 confirmations. Pending are outputs of unconfirmed transactions (pending_in), less outputs in blocks that"
+        " unconfirmed transactions spend (pending_out). Total is the sum of these three. Spendable is the part of"
+        " confirmed that no unconfirmed transaction spends.",
     )
     coins = parser.add_action(
-        "coins", "list unspent outputs", "List unspent outputs, confirmed and pending, the newest first."
+        "coins",
+        "list unspent outputs",
+        "List unspent outputs, confirmed and pending, the newest first. State: spendable; pending: no block contains"
+        " it; immature: of a coinbase with fewer than 100 confirmations; being spent: by an unconfirmed transaction.",
     )
     history = parser.add_action(
         "history", "list transactions", "List the wallet's transactions with their status, the newest first."
@@ -57,7 +65,11 @@ def configure(parser: Parser) -> None:
         "address", "show the next unused address", "Show the lowest address of a keychain that was never paid."
     )
     keychains = parser.add_action(
-        "keychains", "list keychains", "List the watched descriptors, and how many of their addresses were used."
+        "keychains",
+        "list keychains",
+        "List the watched descriptors. Used is the number of addresses that were paid. Window is the number of watched"
+        " addresses, from index 0 on. Lookahead, in JSON lines and CSV, is the least number of watched addresses beyond"
+        " the last used one.",
     )
     shows: tuple[tuple[Parser, Show], ...] = (
         (balance, _balance),
@@ -71,13 +83,13 @@ def configure(parser: Parser) -> None:
         action.add_argument("--db", metavar="FILE", required=True, help="the wallet's database")
         if action in (balance, coins, history):
             action.add_argument(
-                "--label", metavar="LABEL", help="count only watched entries that have this label in the watch list"
+                "--label", metavar="LABEL", help="use only entries that have this label in the watch list"
             )
         if action is not tx:
             action.add_argument(
                 "--keychain",
                 metavar="NAME",
-                help="only the keychain with this descriptor, name or label"
+                help="use only the keychain with this descriptor, name or label"
                 + ("; default: the first" if action is address else ""),
             )
         if action in (coins, history):
