@@ -49,10 +49,10 @@ _MAX_PEERS = 8  # LightClient's default
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter broadcast TX --db FILE --connect HOST:PORT [OPTION ...]"
     parser.description = (
-        "Send a signed transaction to full nodes and wait until one of them accepts it. The wallet's database then"
-        " counts the transaction, and every later `spvfilter watch --db FILE` sends it again until it is confirmed,"
-        " replaced or 336 hours old. Exit codes: 0 a node accepted it, 1 all nodes refused it or none confirmed that it"
-        " has it, 2 an error."
+        "Send a signed transaction to full nodes and wait until one of them accepts it. From then on the"
+        " wallet's balance includes it, and every later `spvfilter watch --db FILE` sends it again until it is"
+        " confirmed, replaced or 336 hours old. Exit codes: 0 a node accepted it, 1 all nodes refused it or none"
+        " confirmed that it has it, 2 an error."
     )
     parser.add_argument(
         "tx", metavar="TX", help="the transaction: hex digits, a file of hex or bytes, or - for standard input"
@@ -147,7 +147,7 @@ class _Sending:
                 raise
             reason = f"no node has confirmed within {self._timeout_s:g} s that it has it"
             if await self._client.transaction(self._tx.txid) is not None:
-                reason += "; the wallet counts it, and spvfilter watch --db sends it again"
+                reason += "; the balance includes it, and spvfilter watch --db sends it again"
             return self._failed("unconfirmed", reason)
         except UselessPeerError as error:
             return self._failed("unconfirmed", str(error))

@@ -188,7 +188,7 @@ def test_unsearched_blocks_are_named_on_standard_error(run: Any, tmp_path: Path)
                 "spvfilter: blocks 0 to 7 were never searched for 1 of 3 watched entries: watch --rescan --from-height"
                 " 0 searches them"
             ),
-            "spvfilter: blocks 8 to 12 were not searched yet: watch continues there",
+            "spvfilter: blocks 8 to 12 were not searched yet: spvfilter watch searches them",
         ]
 
 

@@ -41,9 +41,9 @@ def left_out(wallet: Views) -> list[str]:
             + " (for some entries only a part of these blocks)"
         ]
     if searched < tip:
-        lines.append(
-            f"{blocks([(searched + 1, tip)])} {_were([(searched + 1, tip)])} not searched yet: watch continues there"
-        )
+        rest = [(searched + 1, tip)]
+        them = "it" if searched + 1 == tip else "them"
+        lines.append(f"{blocks(rest)} {_were(rest)} not searched yet: spvfilter watch searches {them}")
     return lines
 
 

@@ -53,8 +53,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter watch [ADDRESS ...] --connect HOST:PORT [OPTION ...]"
     parser.description = (
         "Connect to full nodes that serve compact or BIP-37 filters, verify what they send, and print every payment to"
-        " and from the wallet, live and after every restart. A single node can leave payments out. Connect to two or"
-        " more: their answers are compared."
+        " and from the wallet. Old payments come first, then new ones as they arrive. A single node can leave"
+        " payments out. Connect to two or more: their answers are compared. Ctrl-C ends it."
     )
     parser.add_argument(
         "addresses",
