@@ -172,7 +172,7 @@ class ScalableBloomFilter(SeriesCore):
     @property
     def current_fp_rate(self) -> float:
         """Current false-positive rate: the probability that a slice contains a key that was never added."""
-        return -math.expm1(sum(math.log1p(-min(slice.current_fp_rate, 1 - 2**-53)) for slice in self.slices))
+        return abs(math.expm1(sum(math.log1p(-min(slice.current_fp_rate, 1 - 2**-53)) for slice in self.slices)))
 
     def clear(self) -> None:
         """Remove all keys. The slices remain, and new keys are added to the last one.

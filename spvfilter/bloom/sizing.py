@@ -322,7 +322,7 @@ def estimate_items(bits: int, hash_funcs: int, set_bits: int) -> float:
     if set_bits == bits:
         return math.inf
     log_empty = math.log1p(-set_bits / bits) if 2 * set_bits < bits else math.log((bits - set_bits) / bits)
-    return -bits / hash_funcs * log_empty
+    return abs(bits / hash_funcs * log_empty)
 
 
 def estimate_deviation(bits: int, hash_funcs: int, items: int) -> float:

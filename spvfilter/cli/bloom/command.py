@@ -464,7 +464,7 @@ def _info(store: FilterStorage, args: argparse.Namespace) -> None:
                 (
                     "capacity",
                     (
-                        f"grows, {facts.slices} slices"
+                        f"grows, {facts.slices} slice{'s' * (facts.slices > 1)}"
                         if facts.slices
                         else "unknown"
                         if facts.capacity is None

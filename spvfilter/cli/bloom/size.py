@@ -95,8 +95,8 @@ class Sizes(NamedTuple):
     def rows(self) -> list[tuple[str, Size]]:
         """Return the sizes to compare, each with its name."""
         rows = [("this one", self.chosen)]
-        rows += [("by Taylor", self.taylor)] if self.taylor is not None else []
-        return rows + ([("with best k", self.best)] if self.best is not None else [])
+        rows += [("by Taylor series", self.taylor)] if self.taylor is not None else []
+        return rows + ([("fewest bits", self.best)] if self.best is not None else [])
 
     @property
     def while_filling(self) -> float:
@@ -164,7 +164,7 @@ def _tables(page: Page, sizes: Sizes) -> None:
     page.table(
         {
             "size": "left",
-            "k": "right",
+            "functions": "right",
             "bits": "right",
             "bits a key": "right",
             "memory": "right",
@@ -182,7 +182,7 @@ def _tables(page: Page, sizes: Sizes) -> None:
             for name, of in sizes.rows()
         ],
     )
-    page.title("It holds")
+    page.title("Rates by load")
     page.table(
         {"load": "left", "keys": "right", "bits set": "right", "rate": "right", "exact rate": "right"},
         [
@@ -202,12 +202,13 @@ def _tables(page: Page, sizes: Sizes) -> None:
         " same rates"
     )
     page.table(
-        {"load": "left", "keys": "right", "a counter sticks at 15": "right", "stuck counters": "right"},
+        {"load": "left", "keys": "right", "share stuck at 15": "right", "stuck counters": "right"},
         [
             (name, f"{of.items:,}", f"{of.counter_overflow:.3g}", f"{of.stuck_counters:.3g}")
             for name, of in sizes.loads()
         ],
     )
+    page.line("A counter that reaches 15 stays there, also if its keys are removed.")
     if grown := sizes.grown():
         page.title(f"As a scalable filter that begins with {chosen.capacity:,} keys")
         page.table(
