@@ -157,7 +157,7 @@ class _EventPrinter:
     def on_tip(self, change: TipChange) -> None:
         if change.disconnected:
             self._print(
-                f"reorganization: {len(change.disconnected)} blocks disconnected, {len(change.connected)} connected"
+                f"reorganization: blocks disconnected: {len(change.disconnected)}, connected: {len(change.connected)}"
             )
         for block in change.connected:
             self._print(f"block {block.height} {hash_to_hex(block.hash)}, {len(block.txids)} tx")
@@ -219,8 +219,8 @@ def _do(node: Node, page: Page, words: Sequence[str]) -> None:
             regtest.reorg(_number(depth, 1, _MOST))
         case ["status"]:
             page.line(
-                f"height {regtest.height}, {len(regtest.mempool)} transactions in the mempool, {len(node.responders)}"
-                " connections"
+                f"height {regtest.height}, transactions in the mempool: {len(regtest.mempool)}, connections:"
+                f" {len(node.responders)}"
             )
         case ["help"]:
             page.line("commands:")

@@ -200,8 +200,8 @@ class _Cases:
         again = f"after {len(made) - 1:,} restarts"
         self.add("now", "the filter as it is", own, made[:1])
         self.add("restarts", f"… {again}", own, made)
-        self.add("added-known", f"before and after {added:,} additions: in both", own, [made[0], later])
-        self.add("added-new", "… only in the second", added, [later], without=made[:1])
+        self.add("added-known", f"filters before and after {added:,} additions", own, [made[0], later])
+        self.add("added-new", "… matches of the later one only", added, [later], without=made[:1])
         self.add("no-decoys", "a filter without decoys", own, plain[:1])
         self.add("new-tweaks", f"… {again}, with new tweaks", own, plain)
         self.add("bitcoinj", "bitcoinj's filter", own, foreign[:1])

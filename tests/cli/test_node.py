@@ -90,10 +90,10 @@ def test_commands_are_taken_on_standard_input() -> None:
         "stopped",
     ]
     assert said[0].startswith("block 102 ")
-    assert said[3] == "height 103, 1 transactions in the mempool, 0 connections"
+    assert said[3] == "height 103, transactions in the mempool: 1, connections: 0"
     assert said[4].endswith(", 2 tx")
-    assert said[5] == "reorganization: 1 blocks disconnected, 2 connected"
-    assert said[8] == "height 105, 1 transactions in the mempool, 0 connections"
+    assert said[5] == "reorganization: blocks disconnected: 1, connected: 2"
+    assert said[8] == "height 105, transactions in the mempool: 1, connections: 0"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,10 @@ def test_failed_command_is_one_line_and_node_continues(text: str, said: str) -> 
     ran = process("node", "--port", 0, "--blocks", 1, stdin=f"{text}\nstatus\nquit\n".encode())
     assert ran.returncode == 0
     assert ran.stderr.decode() == f"spvfilter: {said}\n"
-    assert ran.stdout.decode().splitlines()[1:] == ["height 1, 0 transactions in the mempool, 0 connections", "stopped"]
+    assert ran.stdout.decode().splitlines()[1:] == [
+        "height 1, transactions in the mempool: 0, connections: 0",
+        "stopped",
+    ]
 
 
 def test_help_lists_the_commands() -> None:

@@ -38,10 +38,10 @@ def test_the_table_says_it_in_words(run: Any) -> None:
     assert "Privacy of the wallet's filter among 1,000,000 addresses" in ran.out
     assert "addresses, keys and data: 1; outpoints: 0" in ran.out
     assert "give the same bytes" in ran.out
-    assert "before and after 10 additions: in both" in ran.out
+    assert "filters before and after 10 additions" in ran.out
     assert ran.out.count("… after 3 restarts") == 3
     assert "… after 3 restarts, with new tweaks" in ran.out
-    assert "Decoys are foreign addresses that match" in ran.out
+    assert "foreign addresses that match. The last column" in ran.out
     silent = run("privacy", ADDRESS, "--probes", 0, "--restarts", 1, "--format", "table")
     assert "under" not in silent.out
 

@@ -196,7 +196,7 @@ def _tables(page: Page, made: PrivacyReport, universe: int) -> None:
         [
             ("filter", f"{made.size:,} bytes, {made.hash_funcs} functions, made for {made.capacity:,} elements"),
             ("wallet", f"addresses, keys and data: {made.own:,}; outpoints: {made.outpoints:,}"),
-            ("estimate of a peer", f"{made.estimated_elements:,.0f} elements"),
+            ("peer's estimate", f"{made.estimated_elements:,.0f} elements"),
             ("rate", f"{made.real_fp_rate:.3g}, requested: {made.nominal_fp_rate:g}"),
             ("restarts", "give the same bytes" if made.is_steady else "give other bytes: peers can intersect them"),
         ]
@@ -215,9 +215,11 @@ def _tables(page: Page, made: PrivacyReport, universe: int) -> None:
             for case in made.cases
         ],
     )
-    page.line("Decoys are foreign addresses that match. The last column is the probability that")
-    page.line("a matching address is the wallet's. The rate is the probability that a random")
-    page.line("address matches, computed from the bits; measured is its 95 % confidence interval.")
+    page.line("With several filters, an address matches if it matches all of them. Decoys are")
+    page.line("foreign addresses that match. The last column is the probability that a")
+    page.line("matching address is the wallet's. The rate is the probability that a random")
+    page.line("address matches, computed from the bits. Measured is its 95 % confidence")
+    page.line("interval in a sample.")
     page.line("A filteradd message reveals its element as the wallet's, whatever the filter is.")
 
 
