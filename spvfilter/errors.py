@@ -713,7 +713,7 @@ class NotConfirmedError(SpvFilterError):
     txid: bytes
     """The transaction, 32 bytes in wire order."""
     status: str
-    """How it ended: "conflicted" (a conflicting transaction is confirmed), "abandoned", "expired" or "refused"."""
+    """Final status: "conflicted" (a conflicting transaction is confirmed), "abandoned", "expired" or "refused"."""
     rival: bytes | None
     """Txid of the confirmed transaction that conflicts with it, 32 bytes in wire order; None if there is none."""
 

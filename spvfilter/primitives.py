@@ -80,7 +80,7 @@ def compact_size(value: int) -> bytes:
     Raises ParameterError if `value` is negative or does not fit into 64 bits.
     """
     if value < 0 or value > 0xFFFFFFFFFFFFFFFF:
-        raise ParameterError(f"a CompactSize is from 0 to 2^64 - 1, not {value}")
+        raise ParameterError(f"a CompactSize must be from 0 to 2^64 - 1, not {value}")
     if value < 0xFD:
         return bytes((value,))
     if value <= 0xFFFF:
@@ -176,7 +176,7 @@ class OutPoint:
         if len(self.txid) != 32:
             raise ParameterError(f"a txid has 32 bytes, not {len(self.txid)}")
         if not 0 <= self.index <= _U32_MAX:
-            raise ParameterError(f"an output index is from 0 to {_U32_MAX}, not {self.index}")
+            raise ParameterError(f"an output index must be from 0 to {_U32_MAX}, not {self.index}")
 
     @classmethod
     def parse(cls, raw: bytes) -> OutPoint:

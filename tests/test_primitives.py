@@ -235,7 +235,7 @@ class TestOutPoint:
 
     @pytest.mark.parametrize("index", [-1, 1 << 32])
     def test_index_that_no_u32_holds_is_refused(self, index: int) -> None:
-        with pytest.raises(ParameterError, match=f"an output index is from 0 to 4294967295, not {index}"):
+        with pytest.raises(ParameterError, match=f"an output index must be from 0 to 4294967295, not {index}"):
             OutPoint(bytes(32), index)
 
     @pytest.mark.parametrize(

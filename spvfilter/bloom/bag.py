@@ -34,12 +34,12 @@ def is_bag(keys: object) -> bool:
 def bits_of_bag(bag: Any, over: Callable[[Buffer], Bits], size: int) -> bytes:
     """Return the bits of a filter of all keys in a bag.
 
-    The bag is computed as by its `compute()`: on a cluster if the program has a Dask client, else in processes of this
-    machine.
+    The bag is computed where `bag.compute()` computes it: on a cluster if the program has a Dask client, else in
+    processes of this machine.
 
     Args:
         bag: The Dask bag.
-        over: Makes a filter over a buffer of bits. The filter must never be full, and `over` must be picklable.
+        over: Picklable function that makes a filter over a buffer of bits. The filter must never be full.
         size: Size of the bits in bytes.
     """
     merged: bytes = bag.reduction(

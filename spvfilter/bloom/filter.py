@@ -131,7 +131,7 @@ class BloomBits(BitCore):
 
     @property
     def approx_len(self) -> float:
-        """Estimated number of distinct keys, -(m/k) ln(1 - X/m), where X bits are set.
+        """Estimated number of distinct keys, -(m/k) ln(1 - X/m), for k hash functions and m bits of which X are set.
 
         It is infinite if every bit is set.
         """
@@ -163,9 +163,9 @@ class BloomBits(BitCore):
 
     @property
     def current_fp_rate(self) -> float:
-        """Current false-positive rate, (X/m)^k, where X bits are set.
+        """Current false-positive rate, (X/m)^k, for k hash functions and m bits of which X are set.
 
-        For a partitioned filter it is the product of the fills of its planes.
+        For a partitioned filter it is the product of the shares of set bits in its planes.
         """
         if self.partitioned:
             return math.prod(count * self.hash_funcs / self.bits for count in self.plane_set_bits())

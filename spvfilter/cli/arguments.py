@@ -144,13 +144,13 @@ class Parser(argparse.ArgumentParser):
 
 
 def nearest(word: str, known: Iterable[str], likeness: float = 0.7) -> str | None:
-    """The known word that a misspelled one probably means, or None."""
+    """The known word that a misspelled word probably means, or None."""
     found = difflib.get_close_matches(word[:40].lower(), list(known), 1, likeness)
     return found[0] if found else None
 
 
 def one_of(word: str, known: Iterable[str]) -> str:
-    """The end of a message about a word that is not known: a suggestion, or all known words. It omits the word."""
+    """The end of a message about an unknown word: a suggestion, or all known words. It does not repeat the word."""
     choices = [str(each) for each in known]
     meant = nearest(str(word), choices)
     return f": did you mean {meant}?" if meant else f": choose from {', '.join(choices)}"
@@ -177,7 +177,7 @@ def add_network(parser: argparse.ArgumentParser, *, has_database: bool = False) 
 def network_of(args: argparse.Namespace) -> Network:
     """The network of the database `args.db`, if there is one, else `args.network`, else mainnet.
 
-    Raises ParameterError if the two contradict each other, StoreError if the database cannot be read.
+    Raises ParameterError if database and option contradict each other, StoreError if the database cannot be read.
     """
     stored = None if args.db is None else _stored_network(args)
     if stored is not None and args.network not in (None, stored):
@@ -197,7 +197,7 @@ def _stored_network(args: argparse.Namespace) -> Network | None:
         if not rebuilds:
             raise
         if args.network is None:
-            raise ParameterError(f"{args.db} does not tell its network: give --network NAME too") from None
+            raise ParameterError(f"{args.db} does not state its network: give --network NAME too") from None
     except StoreError as error:
         if type(error) is not StoreError:  # else there is no file, or it is still empty
             raise
@@ -216,7 +216,7 @@ def add_format(parser: argparse.ArgumentParser, *more: str) -> None:
 
 
 def format_of(args: argparse.Namespace, page: Page) -> str:
-    """The format that was asked for, else `table` on a terminal and `jsonl` elsewhere."""
+    """The format that the user chose, else `table` on a terminal and `jsonl` elsewhere."""
     chosen: str | None = args.format
     return chosen or ("table" if page.is_terminal else "jsonl")
 
@@ -267,10 +267,18 @@ def standard_input() -> BinaryIO:
 
 
 def read_hex_or_bytes(what: str, limit: int, kind: str) -> bytes:
-    """Read at most `limit` bytes given as hex digits, in a file of hex digits or raw bytes, or on standard input (`-`).
+    """Read the bytes that an argument of a command names.
 
-    `kind` names the bytes in errors. No error repeats `what`, which may be a key. Raises ParameterError, SourceError,
-    OSError.
+    Args:
+        what: Hex digits, the path of a file of hex digits or raw bytes, or `-` for standard input. It may be a key, so
+            no error repeats it.
+        limit: Largest number of bytes.
+        kind: Name of such bytes in errors, such as "a transaction".
+
+    Raises:
+        ParameterError: The argument or its contents are invalid, or there are more than `limit` bytes.
+        SourceError: Standard input is closed.
+        OSError: The file cannot be read.
     """
     if what == "-":
         return _decoded(_bounded(standard_input(), limit, kind), limit, kind)

@@ -145,7 +145,7 @@ class _Sending:
         except TimeoutError:
             if not timeout.expired():
                 raise
-            reason = f"no node has confirmed within {self._timeout_s:g} s that it has it"
+            reason = f"no node has confirmed within {self._timeout_s:g} s that it has the transaction"
             if await self._client.transaction(self._tx.txid) is not None:
                 reason += "; the balance includes it, and spvfilter watch --db sends it again"
             return self._failed("unconfirmed", reason)
@@ -184,7 +184,7 @@ class _Sending:
         self._result("accepted")
 
     def _is_accepted(self, sending: asyncio.Future[Broadcast]) -> bool:
-        """Whether a node has the transaction; with --private, a node that did not get it from this client."""
+        """True if a node has the transaction. With --private, the node must have received it from another node."""
         if not sending.done():
             return False
         known = sending.result()

@@ -35,7 +35,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def whole_parser(file: object, directory: object) -> argparse.ArgumentParser:
-    """A parser of the whole command line; values that are files or directories get these completions."""
+    """Return a parser of the whole command line for shtab.
+
+    Args:
+        file: The completion of a value that is a file.
+        directory: The completion of a value that is a directory.
+    """
     parser = Parser(
         prog="spvfilter", description="Find a wallet's Bitcoin transactions, live from full nodes or in block files."
     )

@@ -113,7 +113,7 @@ class PeerMessages:
 
 
 def in_use(error: StoreLockedError, db: str, advice: str) -> StoreLockedError:
-    """The error of a database that another process holds, with that process's command line if the system tells it."""
+    """The error of a database that another process holds, with the process's command line if that is known."""
     process = _holder(db)
     if process is None or process == os.getpid():
         return error

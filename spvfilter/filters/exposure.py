@@ -71,9 +71,9 @@ class Exposure:
 
     def __post_init__(self) -> None:
         if not 1 <= self.own <= self.universe:
-            raise ParameterError(f"own is from 1 to {self.universe}, the number of all addresses, not {self.own}")
+            raise ParameterError(f"own must be from 1 to {self.universe}, the number of all addresses, not {self.own}")
         if not 0 <= self.fp_rate <= 1:
-            raise ParameterError(f"fp_rate is a probability from 0 to 1, not {self.fp_rate!r}")
+            raise ParameterError(f"fp_rate must be a probability from 0 to 1, not {self.fp_rate!r}")
 
     @property
     def decoys(self) -> float:
@@ -157,7 +157,7 @@ def sample_rate(
     if not filters:
         raise ParameterError("filters is empty, expected at least one filter")
     if not isinstance(probes, int) or not 1 <= probes <= MAX_PROBES:
-        raise ParameterError(f"probes is a whole number from 1 to {MAX_PROBES:,}, not {probes!r}")
+        raise ParameterError(f"probes must be a whole number from 1 to {MAX_PROBES:,}, not {probes!r}")
     drawn, hits = random.Random(f"strangers {seed}"), 0  # not used for secrets
     for start in range(0, probes, _AT_ONCE):
         count = min(_AT_ONCE, probes - start)
@@ -196,7 +196,7 @@ def bitcoinj_filter(addresses: int, tweak: int, fp_rate: float = BITCOINJ_FP_RAT
         ParameterError: An argument is out of range.
     """
     if not isinstance(addresses, int) or not 1 <= addresses <= 1 << 30:
-        raise ParameterError(f"addresses is a whole number from 1 to 2^30, not {addresses!r}")
+        raise ParameterError(f"addresses must be a whole number from 1 to 2^30, not {addresses!r}")
     if not 0 < fp_rate < 1:
         raise ParameterError(f"the false-positive rate must lie between 0 and 1: {fp_rate!r}")
     if not isinstance(tweak, int) or not 0 <= tweak <= 0xFFFFFFFF:

@@ -156,9 +156,9 @@ def privacy_report(
 
 def _check(restarts: int, added: int) -> None:
     if not 1 <= restarts <= MAX_RESTARTS:
-        raise ParameterError(f"restarts is from 1 to {MAX_RESTARTS:,}, not {restarts}")
+        raise ParameterError(f"restarts must be from 1 to {MAX_RESTARTS:,}, not {restarts}")
     if not 1 <= added <= MAX_ADDED:
-        raise ParameterError(f"added is from 1 to {MAX_ADDED:,}, not {added}")
+        raise ParameterError(f"added must be from 1 to {MAX_ADDED:,}, not {added}")
 
 
 class _Elements:

@@ -56,7 +56,7 @@ def verify_filter(
 ) -> Judgement:
     """Verify the bytes of a filter against its block. The caller has validated the block.
 
-    `known` returns the scriptPubKey of an outpoint (36 bytes), or None.
+    `known` returns the scriptPubKey of an outpoint (36 bytes), or None if it is unknown.
     """
     try:
         claimed = BasicFilter.parse(data, block_hash)
@@ -117,7 +117,7 @@ def spent_script(script_sig: bytes, witness: list[bytes]) -> bytes | None:
 
 
 def _nested(script_sig: bytes) -> bytes | None:
-    """Return the P2SH script of a witness program if the scriptSig is a single push of it, else None."""
+    """Return the P2SH scriptPubKey of the redeem script that the scriptSig pushes; None unless it is a single push."""
     return b"\xa9\x14" + hash160(script_sig[1:]) + b"\x87" if script_sig[0] == len(script_sig) - 1 else None
 
 

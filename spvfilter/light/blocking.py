@@ -223,7 +223,9 @@ class SyncLightClient:
     ) -> T:
         thread = self._thread
         if thread is None:
-            raise NotRunningError("the client was left" if self._is_left else "enter the client first: with")
+            raise NotRunningError(
+                "the client was left: its `with` block has ended" if self._is_left else "enter the client first: with"
+            )
         return thread.call(lambda: start(self._client), getattr(self._local, "deadline", None), keep)
 
     # Members of LightClient, in the same order

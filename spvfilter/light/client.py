@@ -220,7 +220,7 @@ class LightClient:
         return self._checked().engine.chain
 
     def events(self, since: int | None = None) -> EventStream:
-        """Return a stream of events, in order, until the client is left.
+        """Return a stream of events, in order, until the `async with` block of the client ends.
 
         Events of the wallet (`WalletEvent`) have a number, `sequence`, and stay in the database. All other events
         belong to this run and have no number. At the end the stream raises the reason if the client ended by itself.
@@ -245,12 +245,12 @@ class LightClient:
         last = self._running.engine.last_event
         if since is not None and not (isinstance(since, int) and 0 <= since <= last):
             raise ParameterError(
-                f"there is no event {since!r}: the last one is {last}; is the number that of another database?"
+                f"there is no event {since!r}: the last event is {last}; does the number belong to another database?"
             )
         return EventStream(self._running.hub, since)
 
     async def bookmark(self, reader: str) -> int | None:
-        """Return the number that `set_bookmark` kept for a reader, or None.
+        """Return the number of the event that `set_bookmark` stored for a reader, or None if it stored none.
 
         Args:
             reader: Name of the reader, chosen by the program.
@@ -263,7 +263,7 @@ class LightClient:
         return await self._checked().bookmark(reader)
 
     async def set_bookmark(self, reader: str, sequence: int) -> None:
-        """Keep in the database the number of the last event that a reader has processed.
+        """Store in the database the number of the last event that a reader has processed.
 
         In the next run, `events(since=await client.bookmark(reader))` continues there. Delivery is at least once: after
         a crash, events since the last bookmark are delivered again. A program with a database of its own should keep
@@ -294,29 +294,34 @@ class LightClient:
     async def wait_synced(self) -> Synced:
         """Wait until every block up to the tip is searched, and return the `Synced` event of that tip.
 
-        Returns at once if that is the case now. Meanwhile the first five problems with peers are logged as warnings.
+        Returns at once if every block is searched already. While the method waits, it logs the first five problems with
+        peers as warnings.
 
         Raises:
-            NotRunningError: The client was left. If it ended by itself, raises the reason instead.
+            NotRunningError: The client is not running, or its `async with` block ends during the wait. If the client
+                ends by itself, the method raises the reason instead.
         """
         return await wait_synced(self._checked())
 
     async def wait_confirmed(self, txid: bytes, confirmations: int = 1) -> HistoryEntry:
         """Wait until a transaction has enough confirmations, and return its entry of the history.
 
-        The wait goes on through reorganizations. It also goes on while the transaction is replaced, as a block may
-        still contain it, and while the wallet does not know it, as it may still come.
+        The method keeps waiting through reorganizations, and in two other cases:
+
+        - The transaction was replaced. A block may still contain it.
+        - The wallet does not know the transaction. It may still arrive.
 
         Args:
             txid: Txid of the transaction, 32 bytes in wire order.
             confirmations: Number of confirmations in the best chain, from 1.
 
         Raises:
-            NotConfirmedError: The transaction was abandoned, has expired or was refused by all peers. Or a transaction
-                that conflicts with it has that many confirmations.
+            NotConfirmedError: The transaction was abandoned, has expired or was refused by all peers. Or a conflicting
+                transaction has that many confirmations.
             ParameterError: The txid or the number is not valid.
             StoreError: The database cannot be read.
-            NotRunningError: The client was left. If it ended by itself, raises the reason instead.
+            NotRunningError: The client is not running, or its `async with` block ends during the wait. If the client
+                ends by itself, the method raises the reason instead.
         """
         return await wait_confirmed(self._checked(), txid, confirmations)
 
@@ -507,9 +512,11 @@ class LightClient:
     async def abandon(self, txid: bytes) -> None:
         """Stop broadcasting an own unconfirmed transaction, so that its coins can be spent again.
 
-        The wallet also abandons its descendants, and own transactions that it had replaced. A block may still contain
-        an abandoned transaction. The wallet then counts it as confirmed if it finds it: if the transaction matches an
-        entry, or if the block is downloaded whole for another reason. Another call of `broadcast` undoes this.
+        The wallet also abandons the descendants of the transaction, and own transactions that the transaction replaced.
+        Call `broadcast` to undo this.
+
+        A block may still contain an abandoned transaction. The wallet counts it as confirmed if the transaction matches
+        an entry, or if the client downloads the whole block for another reason.
 
         Args:
             txid: Txid of the transaction, 32 bytes in wire order.

@@ -42,14 +42,14 @@ class Phase(StrEnum):
 @public
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of the phase that the client is in. `total` may grow; at the end of the phase, `done` equals it."""
+    """Progress of the phase that the client is in. `total` may grow; at the end of the phase, `done` equals `total`."""
 
     phase: Phase
     """The phase."""
     done: int
-    """Number of headers or blocks that are done."""
+    """Number of headers or blocks processed so far."""
     total: int
-    """Number of headers or blocks that are known to be due."""
+    """Number of headers or blocks to process, as far as it is known."""
 
 
 @public
@@ -60,10 +60,9 @@ class Synced:
     The event comes once for each tip. It comes again for the same tip in two cases:
 
     - Blocks were searched again, for new entries or by `LightClient.rescan`.
-    - More heights are disputed than the last event named. The pauses before such events double, from two seconds to
-      five minutes.
+    - `disputed` has grown since the last event. The pauses before such events double, from two seconds to five minutes.
 
-    When a dispute ends, the next tip's event no longer names it. `LightClient.status` shows that at once.
+    When a dispute ends, `disputed` shrinks with the event of the next tip. `LightClient.status` shows it at once.
     """
 
     height: int
@@ -71,16 +70,20 @@ class Synced:
     hash: bytes
     """Block hash of the tip, 32 bytes in wire order."""
     peers: tuple[str, ...] = ()
-    """Peers that the result rests on, as HOST:PORT."""
+    """Peers that the result relies on, as HOST:PORT."""
     proven_height: int = -1
-    """Two independent peers agreed on the filter headers up to this height; -1 if none did, as always with BIP-37."""
+    """Highest height up to which two independent peers agreed on the filter headers.
+
+    It is -1 if there is no such height, and always with BIP-37.
+    """
     disputed: tuple[tuple[int, int], ...] = ()
     """Ranges of heights (first, last) where peers disagree about filters.
 
-    No block has settled the dispute, or a peer of it left before its filters were compared.
+    A range stays here if the dispute ended without a decision, or if the other peer left before all its filters were
+    compared.
     """
     skipped: tuple[tuple[int, int], ...] = ()
-    """Ranges of heights (first, last) that were not searched for every entry, as the search began above them.
+    """Ranges of heights (first, last) that were not searched for every entry, because the search began above them.
 
     `LightClient.rescan` searches them.
     """
@@ -130,7 +133,7 @@ class FeeFloor:
     rate: int
     """Fee rate in satoshi per 1,000 virtual bytes."""
     peers: int
-    """Number of peers, at most one of each network group, that the median is made of."""
+    """Number of peers whose rates the median includes, at most one of each network group."""
 
 
 @public
@@ -182,7 +185,7 @@ class BroadcastProgress:
 class BroadcastChanged:
     """The status of a broadcast transaction changed.
 
-    `PENDING` and `REPLACED` may still change. After a reorganization every status may.
+    `PENDING` and `REPLACED` may still change. After a reorganization every status may change.
     """
 
     txid: bytes

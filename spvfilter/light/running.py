@@ -122,9 +122,9 @@ class Running:
         return self.is_left or self.hub.has_ended
 
     def check(self) -> None:
-        """Raises NotRunningError if the client was left, or the reason if it ended by itself."""
+        """Raise NotRunningError if the `async with` block has ended, or the reason if the client ended by itself."""
         if self.is_left:
-            raise NotRunningError("the client was left")
+            raise NotRunningError("the client was left: its `with` block has ended")
         self.hub.check()
 
     def start(self) -> None:
@@ -151,7 +151,7 @@ class Running:
             self._timer.cancel()
         for future in self._asked.values():
             if not future.done():
-                future.set_exception(error or NotRunningError("the client was left"))
+                future.set_exception(error or NotRunningError("the client was left: its `with` block has ended"))
                 future.exception()
         for waiting in self._calls.values():
             for call in waiting:
@@ -318,7 +318,7 @@ class Running:
     async def in_store(self, function: Callable[[Store], T]) -> T:
         """Call a function with the database, in its thread. Raises StoreError, NotRunningError."""
         if self.is_left:
-            raise NotRunningError("the client was left")
+            raise NotRunningError("the client was left: its `with` block has ended")
         self._database.hurry()  # earlier results are stored first
         return await asyncio.wrap_future(self._thread.submit(lambda: function(self._store)))
 

@@ -46,11 +46,15 @@ class ClientStatus:
     peers: tuple[PeerStatus, ...]
     """Connected peers."""
     proven_height: int
-    """Two independent peers agreed on the filter headers up to this height; -1 for none."""
+    """Highest height up to which two independent peers agreed on the filter headers; -1 if there is none."""
     disputed: tuple[BlockRange, ...]
-    """Blocks whose filters peers disagree about, or whose filters were not compared yet after such a dispute."""
+    """Ranges of blocks where peers disagree about filters.
+
+    A range stays here if the dispute ended without a decision, or if the other peer left before all its filters were
+    compared.
+    """
     start_height: int | None
-    """Height at which the wallet's first search began, or a lower start of `rescan`; None before the first."""
+    """Height at which the wallet's first search began, or a lower start of `rescan`; None before any search."""
     searched: tuple[SearchedEntries, ...]
     """Blocks that were searched for each group of entries, in the order in which the entries were added."""
 

@@ -70,10 +70,10 @@ class Call(Generic[T]):
     def result(self) -> T:
         """Return the result of the task, which is over.
 
-        Raises the task's error, or NotRunningError if the client was left meanwhile.
+        Raises the task's error, or NotRunningError if the `with` block of the client ended first.
         """
         if self._task is None or self._task.cancelled():
-            raise NotRunningError("the client was left")
+            raise NotRunningError("the client was left: its `with` block has ended")
         return self._task.result()
 
 
@@ -210,16 +210,16 @@ class ClientThread:
         if threading.current_thread() is self._thread:
             raise NotRunningError("the client cannot be called from its own thread, as it would wait for itself")
         if loop is None or self._is_told:
-            raise NotRunningError("the client was left")
+            raise NotRunningError("the client was left: its `with` block has ended")
         call = Call(start)
         try:
             try:
                 loop.call_soon_threadsafe(call.begin)
             except RuntimeError:  # the loop is closed
-                raise NotRunningError("the client was left") from None
+                raise NotRunningError("the client was left: its `with` block has ended") from None
             while not call.wait(TURN_S if deadline is None else max(0.0, min(TURN_S, deadline - time.monotonic()))):
                 if not self._thread.is_alive() and not call.wait(0):
-                    raise NotRunningError("the client was left")
+                    raise NotRunningError("the client was left: its `with` block has ended")
                 if deadline is not None and time.monotonic() >= deadline:
                     raise TimeoutError("the time of timeout() is over")
             return call.result()

@@ -37,13 +37,13 @@ class TreeBlock:
     raw: bytes
     """The serialized block."""
     header: Header
-    """Its header."""
+    """Header of the block."""
     rules: Tip
     """Header rules for a block on top of this one."""
     previous: TreeBlock | None
     """The parent block; None for the genesis block."""
     txids: tuple[bytes, ...]
-    """Txids of its transactions, coinbase first; 32 bytes each, in wire order."""
+    """Txids of the block's transactions, coinbase first; 32 bytes each, in wire order."""
     spent: dict[bytes, UnspentOutput] | None = None
     """Outputs that the block spends, by outpoint, in order. None if the block was never in the best chain."""
 

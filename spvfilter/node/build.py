@@ -25,16 +25,16 @@ class TxIn:
     """An input of a transaction."""
 
     outpoint: OutPoint
-    """The output that it spends."""
+    """The output that the input spends."""
     script_sig: bytes = b""
-    """Its scriptSig."""
+    """The scriptSig of the input."""
     witness: tuple[bytes, ...] = ()
-    """Items of its witness stack."""
+    """Items of the witness stack of the input."""
     sequence: int = 0xFFFFFFFE
     """Sequence number, 0 to 2^32 - 1."""
 
     def __bytes__(self) -> bytes:
-        """Serialize without the witness, which stands behind the outputs of the transaction."""
+        """Serialize without the witness, which follows the outputs in a transaction."""
         return bytes(self.outpoint) + _var_bytes(self.script_sig) + self.sequence.to_bytes(4, "little")
 
 

@@ -23,13 +23,13 @@ class UnspentOutput(NamedTuple):
     """An unspent output with the height and the kind of its transaction."""
 
     value: int
-    """Satoshi."""
+    """Value in satoshi."""
     script_pubkey: bytes
-    """Its scriptPubKey."""
+    """The scriptPubKey of the output."""
     height: int
-    """Height of the block that contains it; in the mempool, height of the next block."""
+    """Height of the block that contains the output; for an output in the mempool, the height of the next block."""
     coinbase: bool
-    """True if its transaction is a coinbase."""
+    """True if the output belongs to a coinbase."""
 
 
 def unspent_output(tx: Transaction, index: int, height: int) -> UnspentOutput | None:

@@ -71,7 +71,7 @@ class Node:
         stall_s: float = STALL_S,
     ) -> None:
         if max_connections < 1:
-            raise ParameterError(f"max_connections is at least 1, not {max_connections}")
+            raise ParameterError(f"max_connections must be at least 1, not {max_connections}")
         self.regtest: Regtest = regtest or Regtest()
         self.host = host
         self.port: int = port  # once the node listens, the port that it listens on

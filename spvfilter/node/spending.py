@@ -48,7 +48,7 @@ def spending(
     if len({coin for coin, _ in coins}) < len(coins):
         raise ParameterError("a coin is given twice")
     if fee < 0:
-        raise ParameterError(f"a fee is at least 0 satoshi, not {fee}")
+        raise ParameterError(f"a fee must be at least 0 satoshi, not {fee}")
     known = [(coin, found) for coin, found in coins if found is not None]
     if len(known) < len(coins):
         missing = next(coin for coin, found in coins if found is None)

@@ -45,7 +45,7 @@ class Endpoint:
             raise ParameterError("not a URL of a node: expected http://HOST:PORT or https://HOST:PORT, without a path")
         scheme, v6, name, port = found.groups()
         if not 1 <= int(port or RPC_PORT) <= 65_535:
-            raise ParameterError(f"a port is from 1 to 65535: {port}")
+            raise ParameterError(f"a port must be from 1 to 65535, not {port}")
         return cls(scheme.lower(), v6 or name, int(port or RPC_PORT))
 
     def __str__(self) -> str:

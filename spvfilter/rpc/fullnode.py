@@ -195,9 +195,9 @@ class FullNode:
 
         Raises:
             NodeChainError: The chain changed five times while it was listed.
-            SourceError: There are no such blocks.
+            SourceError: The chain has no block in this range.
             NodePrunedError: The node has pruned some of the blocks.
-            NodeError: There was no valid answer.
+            NodeError: The node gave no valid answer.
         """
         for _ in range(_MOST_CHANGES):
             if (listing := await self._listed(first, last, from_time)) is not None:

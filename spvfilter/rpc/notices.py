@@ -27,8 +27,8 @@ else:
     asyncio = deferred("asyncio")
 
 _TOPICS = (b"rawblock", b"sequence", b"hashblock")
-_WAITING = 50  # Messages of up to 4 MB that libzmq keeps before it drops further ones (our choice).
-_BLOCKS_KEPT = 4  # Published blocks that are kept until they are asked for (our choice).
+_WAITING = 50  # Messages of up to 4 MB that libzmq queues; it drops further messages (our choice).
+_BLOCKS_KEPT = 4  # Published blocks that are kept until the scan takes them (our choice).
 
 
 @public

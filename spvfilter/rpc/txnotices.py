@@ -19,9 +19,9 @@ else:
 _log = logging.getLogger(__name__)
 _TOPIC = b"rawtx"
 _WAITING = 1_000
-"""Messages that libzmq keeps before it drops more (Core's default high-water mark)."""
+"""Number of messages that libzmq queues; it drops further messages (Core's default high-water mark)."""
 _RECENT = 1_000
-"""Messages in which a repeated or a late one is recognized (our choice)."""
+"""Number of the latest messages among which a repeated or late message is recognized (our choice)."""
 
 
 @public
@@ -29,24 +29,24 @@ class TxNotices:
     """The raw transactions that a node publishes, as an asynchronous iterator. Made by `TxNotices.subscribed`.
 
     A node publishes a transaction when its mempool accepts it, and once more when a block contains it. The iterator
-    never ends. A node that goes away is connected to again. Messages that were lost are counted and logged. A call that
-    is cancelled, such as by a timeout, loses none.
+    never ends. If the connection to the node breaks, it is opened again. Lost messages are counted and logged. A
+    cancelled call, for example by a timeout, loses no message.
     """
 
     def __init__(self, receive: Receive) -> None:
         self.received = 0
-        """Number of transactions."""
+        """Number of transactions received."""
         self.lost = 0
-        """Number of transactions that are missing, by the counters of the messages."""
+        """Number of lost transactions, computed from the gaps in the counters of the messages."""
         self.repeated = 0
-        """Number of messages that came twice; the copy is skipped."""
+        """Number of repeated messages; they are skipped."""
         self.malformed = 0
-        """Number of messages of another form; they are skipped."""
+        """Number of malformed messages; they are skipped."""
         self.restarts = 0
-        """Number of times that the counter began again: the node was restarted, and transactions may be missing."""
+        """Number of restarts of the node, recognized by its counter. Transactions may be missing after each restart."""
         self._receive = receive
         self._receiving: asyncio.Future[list[bytes]] | None = None
-        """The receipt of the next message, which goes on if a caller is cancelled."""
+        """The pending receipt of the next message. It continues if a caller is cancelled."""
         self._last: int | None = None
         self._recent: OrderedDict[int, int] = OrderedDict()  # by counter: hash of the transaction
         self._missing: OrderedDict[int, None] = OrderedDict()  # counters that a gap skipped
@@ -86,7 +86,7 @@ class TxNotices:
                 return parts[1]
 
     def _is_new(self, counter: int, digest: int) -> bool:
-        """Take the counter of a message. False if the message has come before."""
+        """Record the counter of a message. Return False if the message is a repetition."""
         if self._recent.get(counter) == digest:
             self.repeated += 1
             return False

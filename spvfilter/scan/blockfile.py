@@ -30,14 +30,14 @@ _HEX_DIGITS = frozenset(b"0123456789abcdefABCDEF")
 
 
 class Record(NamedTuple):
-    """One block in a file, or one undo record with its check."""
+    """One block in a file, or one undo record with its checksum."""
 
     offset: int
-    """Offset of its first byte in the file."""
+    """Offset of the first byte in the file."""
     size: int
     """Size in bytes."""
     prefix: bytes
-    """Its first bytes."""
+    """First bytes of the block or undo record."""
 
 
 class Framing(NamedTuple):
@@ -50,7 +50,7 @@ class Framing(NamedTuple):
     most: int
     """Largest size that a record can state, in bytes."""
     tail: int
-    """Bytes after the size that the record states: the check of an undo record."""
+    """Bytes after a record that its size does not include: the checksum of an undo record."""
 
 
 BLOCKS = Framing("block record", _MIN_BLOCK_SIZE, MAX_BLOCK_SIZE, 0)
@@ -66,13 +66,13 @@ class BlockFile:
         self.is_hex: bool = is_hex
         """True if the file is one block in hex digits."""
         self.is_assumed: bool = False
-        """True if nothing in the file tells the network of its block."""
+        """True if nothing in the file reveals the network of its block."""
 
     def records(self, network: Network, prefix_size: int) -> Iterator[Record | str]:
         """Yield every block of the file, and a sentence about every part that is not a block.
 
         Raises OSError and RemoteFileError if the file cannot be read. Raises SourceError for an empty file, for blocks
-        of another network as far as the file tells, and for a file that is too large to be a block.
+        of another network if the file reveals it, and for a file that is too large to be a block.
         """
         with opened(self.path) as file:
             if not file.size:

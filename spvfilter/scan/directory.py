@@ -61,7 +61,7 @@ class _Done(NamedTuple):
     summaries: list[PartSummary]
     """The summary of each of these files."""
     coins: bytes = _NO_COINS
-    """Key of the outpoints for which parts were scanned again; empty without a second pass."""
+    """Key of the file of outpoints with which parts were scanned again; empty if no part was scanned again."""
 
     def total(self) -> PartSummary:
         """Sum of all summaries."""
@@ -248,7 +248,7 @@ class PartScan:
         )
 
     def _widen(self) -> None:
-        """Double the lookahead of the windows before the scan, so that few uses move them."""
+        """Double the lookahead of the keychain windows before the scan, so that they move less often during it."""
         if self._given.keychains:
             widened = self._given.copy()
             widened.advance()
@@ -256,7 +256,7 @@ class PartScan:
             self._set_windows({keychain.name: keychain.end for keychain in widened.keychains})
 
     def _set_windows(self, ends: dict[str, int]) -> None:
-        """Let the windows of keychains end at these indexes. Only they determine the numbers of the list's entries."""
+        """Set the ends of keychain windows. The numbers of the entries then depend only on these ends."""
         if ends:
             self._watch = self._given.copy()
             for keychain in self._watch.keychains:
@@ -264,7 +264,7 @@ class PartScan:
             self._watch.advance()
 
     def _windows_moved(self, files: Sequence[PartFile]) -> bool:
-        """Advance the windows for the scripts that the hits use. True if a window moved.
+        """Advance the keychain windows for the scripts that the hits use. Return True if a window moved.
 
         Windows that moved are then widened again.
         """
@@ -279,7 +279,10 @@ class PartScan:
         return ends != before
 
     async def _passes(self, engine: Engine) -> _Done:
-        """Scan all parts as often as needed: until no window moves, and again for spends by outpoint."""
+        """Scan all parts, and repeat this until no keychain window moves.
+
+        Then scan parts again that have blocks without undo records, to find spends by outpoint.
+        """
         parts = self.plan.parts
         while True:
             table = self._watch.table
@@ -322,7 +325,7 @@ class PartScan:
         return self.directory / _PARTS / f"coins-{key[:8].hex()}.hits"
 
     def _task(self, part: Part, watch: bytes, coins: bytes = _NO_COINS) -> PartTask:
-        """The task for a part; its path and key depend on everything that its file depends on."""
+        """The task for a part. The key and path change with everything that changes the contents of the part's file."""
         key = task_key(part, watch, coins, self.plan.undo, self.check)
         name = f"{'stale-' if part.is_stale else ''}{part.number:06}-{key[:8].hex()}.part"
         return PartTask(

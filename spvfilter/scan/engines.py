@@ -279,5 +279,5 @@ def _in_process(task: PartTask) -> PartSummary:
 def _checked(workers: int) -> int:
     """The number of workers. Raises ParameterError outside 1 to 256."""
     if not 1 <= workers <= MAX_WORKERS:
-        raise ParameterError(f"the number of workers is from 1 to {MAX_WORKERS}, not {workers}")
+        raise ParameterError(f"the number of workers must be from 1 to {MAX_WORKERS}, not {workers}")
     return workers

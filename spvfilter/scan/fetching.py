@@ -38,8 +38,8 @@ _NEED = "Bitcoin Core 30 or later with -rest=1"
 class NodeBlocks:
     """The blocks of a node's best chain, as it is when the scan begins.
 
-    With `undo`, spends are found by the script that they spend, and have a value and a fee. The node must tell what
-    each block spends: Bitcoin Core does so by REST from version 30 on.
+    With `undo`, spends are found by the script that they spend, and have a value and a fee. The node must then
+    return the outputs that each block spends. Bitcoin Core does so by REST from version 30 on.
 
     Args:
         node: The node.
@@ -47,7 +47,7 @@ class NodeBlocks:
         span: The range of blocks to scan; by default all.
         ahead: Blocks that are fetched before they are scanned, at least 1, of at most 4 MB each.
         listing: The blocks to scan, instead of a span.
-        offered: Returns a block that arrived in another way, by its hash, or None. The block is checked.
+        offered: Function from a block hash to the block, if it arrived in another way, or None. The block is checked.
 
     Raises:
         ParameterError: `ahead` is below 1, the mode of `undo` is unknown, or both a listing and a span are given.
@@ -64,9 +64,9 @@ class NodeBlocks:
         offered: Callable[[bytes], bytes | None] | None = None,
     ) -> None:
         if undo not in list(UndoMode):
-            raise ParameterError(f"undo is one of {', '.join(UndoMode)}, not {undo!r}")
+            raise ParameterError(f"undo must be one of {', '.join(UndoMode)}, not {undo!r}")
         if ahead < 1:
-            raise ParameterError(f"ahead is at least 1 block, not {ahead}")
+            raise ParameterError(f"ahead must be at least 1 block, not {ahead}")
         if listing is not None and span is not None:
             raise ParameterError("give either a listing or a span: a listing is scanned whole")
         self.node = node
@@ -89,7 +89,7 @@ class NodeBlocks:
 
 
 class _Record(UndoPlace):
-    """An undo record from a node. It is in no file; a call reads it."""
+    """An undo record from a node instead of a file. `read` calls a function that returns it."""
 
     _read: Callable[[], bytes]
 
@@ -104,14 +104,14 @@ class _Record(UndoPlace):
 
 @dataclass(slots=True)
 class _Fetched:
-    """A block, and its undo record if the node tells it."""
+    """A block, and its undo record if the node returns it."""
 
     ref: BlockRef
     """Place and header fields of the block."""
     raw: bytes
     """The serialized block."""
     record: bytes | None
-    """Its undo record, or None."""
+    """Undo record of the block, or None."""
 
 
 class _Reader(Readable):
@@ -128,7 +128,7 @@ class _Reader(Readable):
         self._without: set[bytes] = set()  # hashes of blocks without an undo record
 
     def put(self, digest: bytes, record: bytes | None) -> None:
-        """Keep the undo record of a block that is passed on."""
+        """Keep the undo record of a block that the scan gets now."""
         if record is not None:
             self._records[digest] = record
         elif self._node.tells_spent:
@@ -141,7 +141,10 @@ class _Reader(Readable):
         return f"{self._node.endpoint}, block {hash_to_hex(ref.hash)}"
 
     def opened_undo(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place | None] | None]:
-        """If any block has a record, one None for each block: the kernel then scans them one by one. Otherwise None."""
+        """A list with one None for each block if any block has an undo record; otherwise None.
+
+        The list makes the kernel scan the blocks one by one.
+        """
         return nullcontext([None] * len(refs) if any(self.find_undo(ref) is not None for ref in refs) else None)
 
     def find_undo(self, ref: BlockRef) -> UndoPlace | None:
@@ -173,7 +176,7 @@ class _Reader(Readable):
         if record is None:
             record = self._wait(lambda: self._node.undo_record(ref.hash, ref.previous))
         if record is None:
-            raise SourceError("the node no longer tells what the block spends")
+            raise SourceError("the node no longer returns the outputs that the block spends")
         return record
 
     def _wait(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -247,7 +250,7 @@ class NodeFeed(Feed):
             await asyncio.gather(*fetching, return_exceptions=True)
 
     async def _block(self, digest: bytes) -> bytes:
-        """A block that was offered and is valid, or else the node's."""
+        """The block from `offered` if it is valid, else the block from the node."""
         node, offered = self._blocks.node, self._blocks.offered
         if offered is not None and (raw := offered(digest)) is not None:
             with suppress(NodeAnswerError):
@@ -258,7 +261,7 @@ class NodeFeed(Feed):
     async def _fetch(self, height: int) -> _Fetched:
         """One block and its undo record.
 
-        Raises NodeError; NodeAnswerError also if the block states another height than it has in the chain.
+        Raises NodeError; NodeAnswerError also if the block states a height that is not its height in the chain.
         """
         digest, node = self._listing.hash_at(height), self._blocks.node
         raw = await self._block(digest)
@@ -266,14 +269,14 @@ class NodeFeed(Feed):
         if ref.height not in (None, height):
             name = hash_to_hex(digest)
             raise NodeAnswerError(
-                f"{node.endpoint}: gives block {name} as that of height {height:,}, but it states {ref.height:,}"
+                f"{node.endpoint}: returned block {name} for height {height:,}, but the block states {ref.height:,}"
             )
         if self._blocks.mode is UndoMode.OFF or ref.transactions == 1:
             return _Fetched(ref, raw, None)
         record = await node.undo_record(digest, raw[4:36])
         if record is None and self._blocks.mode is UndoMode.REQUIRE:
             raise SourceError(
-                f"{node.endpoint}: does not tell what block {hash_to_hex(digest)} spends, which {_NEED} does"
+                f"{node.endpoint}: does not return the outputs that block {hash_to_hex(digest)} spends: use {_NEED}"
             )
         return _Fetched(ref, raw, record)
 

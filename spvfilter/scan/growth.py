@@ -24,7 +24,7 @@ class Growth:
         watch.widen()
 
     def mark(self) -> tuple[int, int]:
-        """The numbers of scripts and outpoints that a search which begins now knows, at least."""
+        """The least numbers of scripts and outpoints that a search uses if it begins now."""
         return self._scripts, self._coins
 
     def used(self, hits: Iterable[Hit]) -> None:

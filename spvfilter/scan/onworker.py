@@ -1,4 +1,4 @@
-"""Functions that run on a worker of a cluster: scan a part, tell which files the worker sees, list their blocks."""
+"""Functions that run on a worker of a cluster: scan a part, report which files the worker sees, list their blocks."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Shared(NamedTuple):
     """Data that all parts of a pass need. Each worker gets it once."""
 
     version: str
-    """Version of spvfilter that sends it."""
+    """Version of spvfilter on the sender."""
     number: int
-    """Number of the pass. With `owner` it tells a worker whether it has this table already."""
+    """Number of the pass. With `owner` it shows a worker whether it has this table already."""
     owner: bytes
     """16 random bytes that identify the engine."""
     table: bytes
@@ -136,13 +136,13 @@ class ListedFile(NamedTuple):
     is_hex: bool
     """True if the file is one block in hex digits."""
     is_assumed: bool
-    """True if nothing in the file tells the network of its block."""
+    """True if nothing in the file reveals the network of its block."""
     listing: Listing
     """The blocks, from their headers."""
 
     @property
     def content(self) -> bytes:
-        """Bytes that identify the contents of the file, on whichever machine it lies."""
+        """Bytes that identify the contents of the file, the same on every machine."""
         undo = self.listing.undo
         beside = b"" if undo is None else str(undo.path).encode() + b"\0" + undo.key
         head = b"\0".join((self.path.encode(), self.key, beside, bytes((self.is_hex,))))

@@ -59,13 +59,13 @@ class ScanReport:
     segments: int = 0
     """Number of runs of linked blocks."""
     duplicates: list[bytes] = field(default_factory=list)
-    """Hashes of further copies of blocks, which do not count."""
+    """Hashes of repeated blocks; the copies are skipped."""
     stale: list[bytes] = field(default_factory=list)
-    """Hashes of blocks that are not on the best branch, which do not count."""
+    """Hashes of blocks that are not on the best branch; they give no matches."""
     unproven: list[bytes] = field(default_factory=list)
-    """Hashes that miss their target although linked blocks meet theirs: damaged headers."""
+    """Hashes of blocks that miss their target although linked blocks meet theirs: damaged headers."""
     problems: list[Problem] = field(default_factory=list)
-    """Parts of files that could not be read."""
+    """Problems with bytes of block files that could not be read."""
     late_scripts: int = 0
     """Scripts of keychains that earlier blocks of an endless stream were not searched for."""
     done: bool = False
@@ -94,27 +94,27 @@ class PendingBlock:
     raw: bytes | None = None
     """Bytes of a block of a stream, until the block is scanned."""
     segment: int = STALE
-    """Number of its run of linked blocks; known once all headers are known."""
+    """Number of the run of linked blocks that contains the block. STALE for a stale block, and before linking."""
     depth: int = 0
-    """Index of the block in that run."""
+    """Index of the block in its run of linked blocks."""
     silent: bool = False
-    """True for a stale block: it gives no matches, but its outputs are learned, as other blocks may spend them."""
+    """True for a stale block. It gives no matches, but its outputs are learned, because other blocks may spend them."""
     learned: int = 0
     """Number of blocks, up to and including this one, from which outpoints were learned."""
     found: bytes = b""
     """Packed hits of the block, if it may be searched again."""
     known: tuple[int, int] = (0, 0)
-    """Scripts and outpoints that its last search knew: see Growth.mark."""
+    """Numbers of scripts and outpoints that the last search of the block used: see Growth.mark."""
     spares: tuple[BlockRef, ...] = ()
     """Other copies of the block, in case this one is damaged."""
     by_undo: bool = False
-    """True if it was matched with its undo record: outpoints that are learned later add nothing."""
+    """True if the block was matched with its undo record: outpoints that are learned later add nothing."""
     rooted: bool = False
-    """True if its run of blocks begins with the genesis block or the block after it."""
+    """True if the block's run of linked blocks begins with the genesis block or the block after it."""
 
     @property
     def is_blind(self) -> bool:
-        """True if the block may spend coins from before its run of blocks, which cannot be seen."""
+        """True if the block may spend coins from before its run of linked blocks. The scan cannot see such spends."""
         return not (self.rooted or self.by_undo or self.segment == STALE or self.ref.transactions == 1)
 
     def copies(self) -> Iterator[BlockRef]:
@@ -128,7 +128,7 @@ class PendingBlock:
 class Feed(ABC):
     """Batches of blocks in the order in which they are scanned.
 
-    It fills in the fields of the report that concern headers.
+    A feed fills in the fields of the report that concern headers.
     """
 
     strict = True  # True if an unreadable block ends the scan.
@@ -206,8 +206,8 @@ def in_chain_order(
 ) -> tuple[list[PendingBlock], list[PendingBlock]]:
     """The stale blocks of a source, and its blocks on the best branches in chain order, within the source's range.
 
-    Raises SourceError if required undo records are missing, if the range has no block, or if heights are unknown that
-    the range needs.
+    Raises SourceError if required undo records are missing, if the range has no block, or if the range needs unknown
+    heights.
     """
     blocks: dict[bytes, PendingBlock] = {}
     for found in source.index(network):
@@ -235,7 +235,7 @@ def in_chain_order(
 def _within(placed: list[PendingBlock], span: BlockSpan) -> list[PendingBlock]:
     """The blocks of a range.
 
-    Raises SourceError if heights are unknown that the range needs, and if the range has no block.
+    Raises SourceError if the range needs unknown heights, or if it has no block.
     """
     unknown = sum(block.height is None for block in placed)
     if unknown and (span.from_height is not None or span.to_height is not None):
@@ -386,7 +386,7 @@ def _height(ref: BlockRef, arrived: RawBlock, before: PendingBlock | None, netwo
 
 
 def batched(blocks: Iterable[PendingBlock], source: Readable | None = None) -> Iterator[list[PendingBlock]]:
-    """Split blocks into batches that a thread scans at once. With the source, the size of undo records counts, too."""
+    """Split blocks into batches that a thread scans at once. With `source`, undo records count as well."""
     batch: list[PendingBlock] = []
     size = 0
     for block in blocks:

@@ -86,9 +86,9 @@ class PartSummary:
     unseen: int = 0
     """Blocks among `by_outpoint` that may spend coins from before all scanned blocks. These spends cannot be seen."""
     problems: list[str] = field(default_factory=list)
-    """Parts of files that could not be read."""
+    """Sentences about bytes of block files that could not be read."""
     undo_problems: list[str] = field(default_factory=list)
-    """Undo records that could not be used."""
+    """Sentences about undo records that could not be used."""
 
     @property
     def lacks(self) -> bool:
@@ -148,7 +148,7 @@ def write_part(path: Path, key: bytes, blocks: Iterable[BlockHits], summary: Par
 class PartFile:
     """The complete file of a part.
 
-    Raises OSError; SourceError if the start or the end of the file shows that it is no complete file.
+    Raises OSError; SourceError if the start or the end of the file shows that the file is not complete.
     """
 
     def __init__(self, path: Path) -> None:

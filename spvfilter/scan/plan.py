@@ -29,11 +29,11 @@ class PlannedBlock:
     ref: BlockRef
     """Place and header fields of the block. Files are numbered within the part."""
     undo: tuple[int, int] | None
-    """Offset and size of its undo record in the undo file beside its file, in bytes; None if it has none."""
+    """Offset and size of the block's undo record in the undo file, in bytes; None if the block has no undo record."""
     is_lone: bool
-    """True if the coinbase is its only transaction, so that it spends nothing."""
+    """True if the coinbase is the only transaction of the block, so that the block spends nothing."""
     is_rooted: bool
-    """True if its run of blocks begins with the genesis block or the block after it."""
+    """True if the block's run of linked blocks begins with the genesis block or the block after it."""
 
 
 @public
@@ -48,13 +48,13 @@ class PlannedFile:
     is_hex: bool
     """True if the file is one block in hex digits."""
     undo: tuple[str, bytes] | None
-    """Path and XOR key of the undo file beside it; None if there is none."""
+    """Path and XOR key of the undo file beside this file; None if there is no undo file."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A run of blocks that is scanned at once. Another process or machine that sees the same files can scan it."""
+    """A run of blocks that is scanned at once. Any process or machine that sees the same files can scan it."""
 
     number: int
     """Number of the part in its plan, from 0."""
@@ -69,7 +69,7 @@ class Part:
     spares: dict[int, tuple[tuple[int, int, int], ...]] = field(repr=False)
     """Row number → other copies of the block: (file, offset, size)."""
     size: int
-    """Bytes of its blocks."""
+    """Size of the blocks in bytes."""
     is_stale: bool = False
     """True if the blocks are off the best branches: they give no matches, but other blocks may spend their outputs."""
 
@@ -78,7 +78,7 @@ class Part:
 
     @property
     def fingerprint(self) -> bytes:
-        """SHA-256 of the hashes and places of its blocks and undo records, but not of the paths of the files."""
+        """SHA-256 of the hashes and places of the blocks and undo records, without the paths of the files."""
         digest = sha256(b"spvfilter part 1\0" + self.network.encode() + bytes((self.is_stale,)))
         for file in self.files:
             digest.update(
@@ -120,21 +120,24 @@ class Part:
             yield None if height == UNKNOWN else height
 
     def copies(self, row: int, ref: BlockRef) -> Iterator[BlockRef]:
-        """Yield the places of a block: first its own, then those of its other copies."""
+        """Yield the places of a block: first `ref`, then the places of its other copies."""
         yield ref
         for file, offset, size in self.spares.get(row, ()):
             yield BlockRef(file, offset, size, ref.hash, ref.previous, ref.bits, ref.time, ref.height, ref.transactions)
 
 
 def _framed(*pieces: bytes) -> bytes:
-    """Join pieces after their number and their lengths, so that different lists of pieces give different bytes."""
+    """Encode a list of pieces: the number of pieces, then each piece after its length.
+
+    Different lists give different bytes.
+    """
     return struct.pack("<I", len(pieces)) + b"".join(struct.pack("<Q", len(piece)) + piece for piece in pieces)
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The blocks to scan, cut into parts. The blocks are known by their headers alone."""
+    """The blocks to scan, cut into parts. To make a plan, only headers are read."""
 
     network: Network
     """The network of the blocks."""
@@ -155,13 +158,13 @@ class Plan:
     def of(cls, files: BlockFiles, network: Network, *, part_size: int = PART_SIZE) -> Plan:
         """Read the headers in files of blocks, put them in chain order, and cut the order into parts.
 
-        The headers of several files are read at once. A plan takes 73 bytes a block, and less than 100 while it is
-        made.
+        The headers of several files are read at once. A plan takes 73 bytes of memory for each block, and less than 100
+        during planning.
 
         Args:
             files: The files.
             network: The network of the blocks.
-            part_size: Bytes of blocks and undo records of a part, about; from 1,000 to 4,000,000,000.
+            part_size: Approximate size of a part (blocks and undo records) in bytes, from 1,000 to 4,000,000,000.
 
         Raises:
             ParameterError: The part size is outside that range.
@@ -186,12 +189,12 @@ Places = dict[tuple[bool, int], dict[int, Part]]
 
 
 def planned(files: ListedFiles, network: Network, part_size: int) -> tuple[Plan, Places]:
-    """The plan of files, and the places of its parts. The plan's parts are as the first machine has them.
+    """The plan of files, and each part with the files of each machine. The plan has the first machine's parts.
 
     Raises ParameterError and SourceError as `Plan.of` does.
     """
     if not MIN_PART_SIZE <= part_size <= MAX_PART_SIZE:
-        raise ParameterError(f"a part has from {MIN_PART_SIZE:,} to {MAX_PART_SIZE:,} bytes, not {part_size}")
+        raise ParameterError(f"part_size must be from {MIN_PART_SIZE:,} to {MAX_PART_SIZE:,} bytes, not {part_size}")
     planning = Planning(files, network)
     digests = tuple(planning.digests())
     parts: tuple[list[Part], list[Part]] = ([], [])
@@ -219,6 +222,6 @@ def planned(files: ListedFiles, network: Network, part_size: int) -> tuple[Plan,
 
 
 def _file(number: int, files: ListedFiles, undo: UndoFile | None) -> PlannedFile:
-    """A file of blocks as a part needs it."""
+    """The facts about a file that a part needs."""
     file = files.file(number)
     return PlannedFile(str(file.path), file.key, file.is_hex, None if undo is None else (str(undo.path), undo.key))

@@ -57,11 +57,11 @@ class Run:
     """A best branch."""
 
     rows: array[int]
-    """Its rows, lowest block first."""
+    """Rows of the branch, lowest block first."""
     height: int | None
-    """Height of its first block; None if it is unknown."""
+    """Height of the first block; None if it is unknown."""
     is_rooted: bool
-    """True if it begins with the genesis block or the block after it."""
+    """True if the branch begins with the genesis block or the block after it."""
 
 
 @dataclass(slots=True)

@@ -118,7 +118,7 @@ class Rows:
         chunk[at + _FLAGS_AT] |= flags
 
     def permute(self, order: array[int]) -> None:
-        """Reorder the rows. `order` has each row number once, in the new order, and is used up."""
+        """Reorder the rows. `order` has each row number once, in the new order; it is overwritten."""
         for start in range(len(order)):
             if order[start] == start:
                 continue
@@ -131,7 +131,7 @@ class Rows:
             order[at] = at
 
     def take(self, start: int, end: int) -> bytearray:
-        """The rows from `start` up to `end`. Rows must be taken in order: chunks that are passed are released."""
+        """The rows from `start` up to `end`. Rows must be taken in order, because their memory is released."""
         taken = bytearray()
         while start < end:
             number, within = divmod(start, _CHUNK)
@@ -144,7 +144,7 @@ class Rows:
 
 
 class RowsByHash:
-    """The numbers of rows by block hash: a hash table of 4-byte numbers, at most two thirds full.
+    """Finds the row of a block by its hash. It is a hash table of 4-byte row numbers, at most two thirds full.
 
     The slot depends on the first bytes of the hash and on a random number. An attacker can therefore not choose hashes
     that collide.
@@ -167,7 +167,7 @@ class RowsByHash:
         return NOWHERE
 
     def add(self, row: int, block: bytes) -> None:
-        """Add a row, with the hash of its block, which was not added before."""
+        """Add the number of a row, and the hash of its block. The hash must be new."""
         if 3 * (self._count + 1) > 2 * len(self._slots):
             self._grow()
         self._put(self._slots, row, block)

@@ -82,7 +82,7 @@ class Problem:
 @public
 @dataclass(frozen=True, slots=True)
 class BlockRef:
-    """The place of a block in its source, and the fields of its header that link it."""
+    """The place of a block in its source, and the header fields that link it to other blocks."""
 
     file: int
     """Number of the file within the source."""
@@ -101,7 +101,7 @@ class BlockRef:
     height: int | None
     """Height, given or stated by the block itself (BIP-34); None if it is unknown."""
     transactions: int | None = None
-    """Number of transactions, as the block states it; None if it is malformed."""
+    """Number of transactions, as the block states it; None if the number is malformed."""
 
 
 def block_ref(
@@ -371,7 +371,7 @@ class BlockFiles(FileBlocks, BlockSource):
         if not named:
             raise ParameterError("no file of blocks named: give at least one path")
         if undo not in list(UndoMode):
-            raise ParameterError(f"undo is one of {', '.join(UndoMode)}, not {undo!r}")
+            raise ParameterError(f"undo must be one of {', '.join(UndoMode)}, not {undo!r}")
         self.mode: UndoMode = UndoMode(undo)
         self.span: BlockSpan = span or BlockSpan()
         self._missing: list[Problem] = []

@@ -49,9 +49,9 @@ class TxMatches(NamedTuple):
     raw: bytes
     """The serialized transaction, as it arrived."""
     matches: list[Match]
-    """Its matches that were not yielded before; empty if the transaction is malformed."""
+    """Matches of the transaction that were not yielded before; empty if the transaction is malformed."""
     error: FormatError | None = None
-    """The reason why the transaction is malformed; None if it is not."""
+    """The reason why the transaction is malformed; None if it is well-formed."""
 
     @property
     def txid(self) -> bytes:

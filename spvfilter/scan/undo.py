@@ -7,14 +7,14 @@ A rev*.dat (Core node/blockstorage.cpp) is a sequence of records:
 | 4 | magic of the network |
 | 4 | size of the undo data, u32 LE |
 | size | undo data |
-| 32 | check: sha256d(hash of the block before, undo data) |
+| 32 | checksum: sha256d(hash of the block before, undo data) |
 
 A record does not name its block. Records are in the order in which blocks were connected.
 
 - First, records are aligned with the blocks in chain order by their number of transactions, which reads very little.
-  The kernel verifies the check of a record when it uses it.
-- If that fails, all checks of the file are computed. The same happens if two blocks follow the same block, because
-  their checks do not tell them apart. These siblings are told apart by the coins that they spend.
+  The kernel verifies the checksum of a record when it uses the record.
+- If that fails, all checksums of the file are computed. The same happens if two blocks have the same parent, because
+  the checksum fits both. The siblings are then distinguished by the coins that they spend.
 
 A record that stays ambiguous is reported and not used.
 """
@@ -80,7 +80,7 @@ def block_coins(raw_block: bytes, record: bytes) -> list[list[SpentCoin]]:
 
     Args:
         raw_block: The serialized block.
-        record: Its undo record: the undo data, then the check of 32 bytes.
+        record: The undo record of the block: the undo data, then the checksum of 32 bytes.
 
     Returns:
         For each transaction but the coinbase, the coins that its inputs spend, in order.
@@ -115,7 +115,7 @@ class UndoFile:
         return cls(path) if path.exists() else None
 
     def records(self, network: Network) -> Iterator[Record | str]:
-        """Yield every record with its check, and a sentence about every part that is not a record.
+        """Yield every record with its checksum, and a sentence about every part that is not a record.
 
         Raises OSError, SourceError.
         """
@@ -126,7 +126,7 @@ class UndoFile:
             yield from framed(file, self.key, network, _COUNT_SIZE, UNDO)
 
     def read(self, record: Record) -> bytes:
-        """A record with its check. Raises OSError, SourceError as `UndoPlace.read` does."""
+        """A record with its checksum. Raises OSError, SourceError as `UndoPlace.read` does."""
         return self.place(0, record).read()
 
     def place(self, number: int, record: Record) -> UndoPlace:
@@ -139,7 +139,7 @@ class UndoPlace(NamedTuple):
     """The place of an undo record in a file."""
 
     number: int
-    """Number of the file of blocks that it belongs to, within the source."""
+    """Number of the file of blocks beside the undo file, within the source."""
     path: FilePath
     """Path of the undo file."""
     key: bytes
@@ -147,10 +147,10 @@ class UndoPlace(NamedTuple):
     offset: int
     """Offset of the record in the file, in bytes."""
     size: int
-    """Size of the record with its check, in bytes."""
+    """Size of the record with its checksum, in bytes."""
 
     def read(self) -> bytes:
-        """The record with its check, which is not verified.
+        """The record with its checksum, which is not verified.
 
         Raises OSError, and SourceError if the file has become shorter.
         """
@@ -162,7 +162,7 @@ class UndoPlace(NamedTuple):
 
 
 def transactions_of(record: Record) -> int | None:
-    """The number of transactions of the block that a record belongs to; None if the record is damaged there."""
+    """The number of transactions of the block that a record belongs to; None if this number is damaged."""
     try:
         return read_compact_size(record.prefix, 0, "count")[0] + 1
     except FormatError:
@@ -170,7 +170,7 @@ def transactions_of(record: Record) -> int | None:
 
 
 def pair(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pairing:
-    """Find the record of each block of one file that spends coins.
+    """Find the undo record of each block of one file that spends coins.
 
     The records are aligned but not verified: call `pair_exactly` if a record turns out to belong to another block.
     Raises OSError, SourceError.
@@ -195,7 +195,10 @@ def pair(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pai
 
 
 def pair_exactly(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pairing:
-    """Find the record of each block of one file by computing checks. Raises OSError, SourceError."""
+    """Find the undo record of each block of one file: compute the checksums of all records.
+
+    Raises OSError, SourceError.
+    """
     spending = _in_chain_order([block for block in blocks if block.transactions > 1])
     claims: dict[bytes, list[Record]] = {}  # records by the block before their block
     found = Pairing()
@@ -268,7 +271,7 @@ class _Search:
 
 
 def _settle(file: UndoFile, records: list[Record], siblings: list[LinkedBlock], found: Pairing) -> None:
-    """Assign the records of blocks that follow the same block to these siblings. A block has one record at most."""
+    """Assign records to siblings, which are blocks with the same parent. A block has at most one record."""
     contents = [file.read(record) for record in records]
     distinct = [number for number, raw in enumerate(contents) if raw not in contents[:number]]
     raws = {block.hash: block.read() for block in siblings}
@@ -288,7 +291,7 @@ def _settle(file: UndoFile, records: list[Record], siblings: list[LinkedBlock], 
             found.places |= {block.hash: records[number] for block in of}  # their coins are identical
         else:
             names = " and ".join(sorted(hash_to_hex(block.hash) for block in of))
-            found.problems.append(f"{where} is ambiguous: it fits {names}")
+            found.problems.append(f"{where} is ambiguous: it fits the blocks {names}")
 
 
 def _outpoints(raw: bytes) -> list[tuple[bytes, ...]]:
@@ -299,7 +302,7 @@ def _outpoints(raw: bytes) -> list[tuple[bytes, ...]]:
 
 
 def _fits(record: bytes, raw: bytes, height: int | None) -> bool:
-    """True if nothing in the block contradicts the record, whose check fits."""
+    """True if nothing in the block contradicts the record. The caller has verified the checksum."""
     try:
         coins = block_coins(raw, record)
     except FormatError:
@@ -369,7 +372,7 @@ class _Paired:
 
 
 class UndoFiles:
-    """The undo records of all files, by block. Scanning threads may use it at the same time."""
+    """The undo records of all files, by block. Several threads may use the object at the same time."""
 
     def __init__(self) -> None:
         self._paired: dict[int, _Paired] = {}
@@ -399,16 +402,18 @@ class UndoFiles:
         return None if paired is None else paired.file
 
     def find(self, number: int, block: bytes) -> UndoPlace | None:
-        """The place of the record of a block in file `number`; None if it has none."""
+        """The place of the undo record of a block in file `number`; None if the block has no record."""
         paired = self._paired.get(number)
         record = None if paired is None else paired.places.get(block)
         return None if paired is None or record is None else paired.file.place(number, record)
 
     def pair_again(self, block: bytes, tried: UndoPlace) -> list[tuple[str, str]] | None:
-        """Compute the checks of a file's records, once, because the record `tried` belongs to another block.
+        """Compute the checksums of a file's records, because the record `tried` belongs to another block.
+
+        The checksums are computed only once for each file.
 
         Returns:
-            None if the block has another record now. Otherwise it has none from now on, and the new problems say why.
+            None if another record was found for the block. Otherwise the block has no record, and the problems say why.
         """
         with self._lock:
             paired, known = self._paired[tried.number], len(self.problems)

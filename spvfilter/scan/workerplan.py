@@ -39,23 +39,27 @@ class WorkerPlan:
     missing: tuple[tuple[int, int], ...]
     """Ranges of heights (first, last) that no worker has.
 
-    They lie between the start of the range, or the lowest block, and its end, or the highest block.
+    Only heights from the start to the end of the range to scan count. A scan from a date starts at the lowest block
+    found. A range without an end ends at the highest block found.
     """
     assumed: int
-    """Number of files with a single block that does not reveal its network."""
+    """Number of files with a single block that does not reveal its network; the plan assumes the given network."""
     paths: tuple[str, ...]
     """The paths of the files, as the user gave them."""
     sights: tuple[tuple[Sight, ...], ...] = field(repr=False)
-    """For each machine, the files seen there; several entries if other machines have copies of its files."""
+    """For each machine, the files that its workers see.
+
+    Machines with the same files count as one machine, which then has several entries.
+    """
     places: Places = field(repr=False)
-    """Each part as each machine has it."""
+    """Each part with the files of each machine."""
 
     def machines(self, part: Part) -> list[int]:
         """The machines that have all blocks of a part."""
         return list(self.places[part.is_stale, part.number])
 
     def on(self, machine: int, part: Part) -> Part:
-        """The part as a machine has it."""
+        """The part with the files of a machine."""
         return self.places[part.is_stale, part.number][machine]
 
     def only_on(self, away: Iterable[int]) -> str:
@@ -113,24 +117,24 @@ async def plan_on_workers(
         network: The network of the blocks.
         undo: "auto", "require" or "off", as for BlockFiles.
         span: The range of blocks to scan; by default all.
-        part_size: Bytes of blocks and undo records of a part, about; from 1,000 to 4,000,000,000.
+        part_size: Approximate size of a part (blocks and undo records) in bytes, from 1,000 to 4,000,000,000.
 
     Raises:
         ParameterError: No path is given, the mode of `undo` is unknown, or the part size is outside its range.
-        SourceError: No worker has a file at these paths, a worker leaves meanwhile, required undo records are missing,
-            or the span has no block.
+        SourceError: No worker has a file at these paths, a worker leaves during planning, required undo records are
+            missing, or the span has no block.
     """
     named = (os.fspath(paths),) if isinstance(paths, (str, os.PathLike)) else tuple(os.fspath(path) for path in paths)
     if not named:
         raise ParameterError("no file of blocks named: give at least one path")
     if undo not in list(UndoMode):
-        raise ParameterError(f"undo is one of {', '.join(UndoMode)}, not {undo!r}")
+        raise ParameterError(f"undo must be one of {', '.join(UndoMode)}, not {undo!r}")
     calls = Calls(client)
     await calls.check_workers()
     found = await calls.call(client.run, files_here, named, on_error="return")
     for worker, seen in sorted(found.items()):
         if isinstance(seen, BaseException) and not isinstance(seen, OSError):  # an OSError: the worker has left
-            raise SourceError(f"the worker {worker} cannot tell which files it has: {seen}")
+            raise SourceError(f"the worker {worker} cannot list its files: {seen}")
     sights: list[Sight] = sorted({seen for seen in found.values() if isinstance(seen, tuple) and seen})
     if not sights:
         raise SourceError(f"no worker has a file of blocks at {', '.join(named)}: each looks there on its own machine")

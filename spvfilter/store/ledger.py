@@ -48,7 +48,7 @@ class TxStatus(StrEnum):
     ABANDONED = "abandoned"
     """The user abandoned it or one of its ancestors. A block may still confirm it."""
     EXPIRED = "expired"
-    """It was unconfirmed for 336 hours."""
+    """The transaction was unconfirmed for 336 hours."""
     REFUSED = "refused"
     """The wallet broadcast it, and every peer that received it refused it. A block may still confirm it."""
 
@@ -90,13 +90,13 @@ class StoredTx(NamedTuple):
     status: TxStatus
     """Status of the transaction."""
     own: int
-    """Number of its last broadcast by this wallet, higher for later ones; 0 for a foreign transaction."""
+    """Number of the wallet's last broadcast of the transaction, ascending in time; 0 for a foreign transaction."""
     seen: int | None = None
-    """When it was first seen unconfirmed, in seconds since 1970."""
+    """When the transaction was first seen unconfirmed, in seconds since 1970."""
     since: int | None = None
-    """Start of its 336 hours, in seconds since 1970. After a reorganization it is later than `seen`."""
+    """Start of the 336 hours to expiry, in seconds since 1970. After a reorganization it is later than `seen`."""
     block_hash: bytes | None = None
-    """Block that contains it, or the block that contains a transaction in conflict; 32 bytes in wire order."""
+    """Hash of the block with the transaction, or with a transaction that conflicts with it; 32 bytes in wire order."""
     height: int | None = None
     """Height of that block; for an abandoned or expired transaction, the searched height at that time."""
     position: int | None = None
@@ -104,7 +104,7 @@ class StoredTx(NamedTuple):
     rival: bytes | None = None
     """Txid of the transaction that replaced it or conflicts with it, 32 bytes in wire order."""
     hits: tuple[Hit, ...] = ()
-    """Its matches if the database no longer has them. They are not stored."""
+    """Matches of the transaction, given only if the database has them no longer. This field is not stored."""
 
     @property
     def place(self) -> int:
@@ -121,7 +121,7 @@ def place_of(height: int, position: int) -> int:
 
 @public
 class Ended(NamedTuple):
-    """A transaction that no longer counts and is kept for the history."""
+    """A transaction that no longer counts toward the balance and is kept for the history."""
 
     txid: bytes
     """Txid, 32 bytes in wire order."""

@@ -1,4 +1,4 @@
-"""Searched: the blocks that were searched for each entry of the watch list, in few numbers for many entries.
+"""Searched: the blocks that were searched for each entry of the watch list, in a compact form.
 
 The row id of an entry is higher than all earlier ones and is never used again. Entries that follow each other and were
 searched for in the same blocks form one group. A wallet with a million addresses and one start has one group. Groups
@@ -20,7 +20,7 @@ else:
     json = deferred("json")
 
 MAX_GROUPS = 256  # beyond, neighbours are joined, and only blocks that were searched for both count (our choice)
-MAX_RANGES = 64  # ranges of a group; beyond, the shortest ones count as not searched (our choice)
+MAX_RANGES = 64  # ranges of a group; beyond, the shortest ranges count as not searched (our choice)
 
 
 @public
@@ -66,7 +66,7 @@ def gaps(ranges: Ranges, last: int, first: int = 0) -> Ranges:
 
 
 def common(one: Ranges, other: Ranges) -> Ranges:
-    """Return the heights that are in both."""
+    """Return the heights that are in both lists of ranges."""
     pairs = (BlockRange(max(a.first, b.first), min(a.last, b.last)) for a in one for b in other)
     return tuple(sorted(each for each in pairs if each.first <= each.last))
 
@@ -107,9 +107,9 @@ class Searched:
     def __init__(self, groups: Sequence[EntryGroup] = (), start: int | None = None, next_id: int = 1) -> None:
         self._groups = list(groups)
         self.start = start
-        """Height at which the wallet's first search began, or a lower start of `rescan`; None before the first."""
+        """Height at which the wallet's first search began, or a lower start of `rescan`; None before any search."""
         self.wanted: tuple[int | None, int | None] | None = None
-        """While `start` is None: height and time of the planned start; the lower block of both is the start."""
+        """While `start` is None: height and time at which to start. If both are given, the lower block is the start."""
         self.next_id: int = next_id
         """Row id for the next entry."""
         # consecutive blocks that were searched for all entries and are not in the groups yet
@@ -190,7 +190,7 @@ class Searched:
         return first
 
     def keep_entries(self, ids: Iterable[int]) -> None:
-        """Keep only the entries with these row ids, and drop groups without an entry."""
+        """Drop the groups that contain none of the entries with these row ids."""
         groups = self.groups()
         bounds = [group.id for group in groups]
         left = {bisect_right(bounds, each) for each in ids}
@@ -206,7 +206,7 @@ class Searched:
         self._fresh = BlockRange(first, last)
 
     def cut(self, height: int) -> None:
-        """Drop the blocks above a height, as they left the best chain or their result is in doubt."""
+        """Forget that blocks above a height were searched: they were disconnected, or their result is in doubt."""
         self._set(EntryGroup(first, cut(ranges, height)) for first, ranges in self.groups())
 
     def again(self, height: int, cursor: int) -> None:

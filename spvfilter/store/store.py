@@ -376,14 +376,14 @@ class Store:
     # Writing
 
     def attach(self, watch: WatchList, since: int | None = None) -> None:
-        """Merge a watch list with the database: each gets the entries, labels and coins that only the other has.
+        """Merge a watch list with the database. Afterwards both have the same entries, labels and coins.
 
-        Blocks are searched again for entries that are new to the database, so the cursor moves back.
+        If the watch list has new entries, blocks are searched again for them: the searched height moves down.
 
         Args:
             watch: The watch list.
-            since: First block to search for new entries. By default the lowest block that was ever searched. That also
-                applies to new scripts of a keychain that the database has.
+            since: First block to search for new entries. By default the start of the wallet's first search. For new
+                scripts of a keychain that the database has, the first block is never above that start.
 
         Raises:
             KeychainMismatchError: The database has another keychain of the same name.

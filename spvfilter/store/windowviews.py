@@ -28,7 +28,7 @@ class KeychainStatus:
     label: str | None
     """Label of its entries."""
     descriptor: str | None
-    """Its descriptor with the checksum; None if a function of the program derives its scripts."""
+    """Descriptor with its checksum; None if a function of the program derives the scripts."""
     lookahead: int
     """Number of scripts to watch after the last used index."""
     window: int
@@ -38,7 +38,7 @@ class KeychainStatus:
     next_index: int | None
     """Lowest index that was never paid; None if all indexes of a fixed descriptor were."""
     next_address: str | None
-    """Address of `next_index`; None if its scripts have no address."""
+    """Address of `next_index`; None if the keychain's scripts have no address."""
 
 
 def keychains_of(checked: Checked, network: Network) -> list[tuple[int, KeychainStatus]]:

@@ -18,21 +18,24 @@ class Reason(StrEnum):
     CONFLICT = "conflict"
     """A confirmed transaction conflicts with the transaction or one of its ancestors."""
     REPLACED = "replaced"
-    """A later unconfirmed transaction replaced it or one of its ancestors. A block may still confirm it."""
+    """A later unconfirmed transaction replaced the transaction or one of its ancestors.
+
+    A block may still confirm the transaction.
+    """
 
     ABANDONED = "abandoned"
     """The user abandoned the transaction or one of its ancestors."""
     REMOVED = "removed"
-    """The entry that it matched is no longer watched."""
+    """The entry of the match is no longer watched."""
     EXPIRED = "expired"
     """The transaction was unconfirmed for 336 hours (Core's DEFAULT_MEMPOOL_EXPIRY_HOURS)."""
     SIZELIMIT = "sizelimit"
-    """One network group announced too many unconfirmed transactions, and this was one of the latest.
+    """One network group announced too many unconfirmed transactions, and the transaction was one of the latest.
 
-    A block may still confirm it.
+    A block may still confirm the transaction.
     """
     REFUSED = "refused"
-    """Every peer that received the transaction, or an ancestor of it, refused it. The wallet had broadcast it."""
+    """The wallet broadcast the transaction or an ancestor, and every peer that received it refused it."""
 
 
 @public
@@ -64,14 +67,17 @@ class MatchConfirmed:
 @public
 @dataclass(frozen=True, slots=True)
 class MatchWithdrawn:
-    """A match that was found before no longer counts."""
+    """A match that was reported before no longer counts toward the balance."""
 
     match: Match
-    """The match as it was."""
+    """The match as it was before the withdrawal."""
     reason: Reason
-    """Why it no longer counts."""
+    """Why the match was withdrawn."""
     by: bytes | None = None
-    """Txid of the transaction that replaced it or conflicts with it, 32 bytes in wire order."""
+    """Txid of the transaction that replaces the match's transaction or conflicts with it, 32 bytes in wire order.
+
+    None if the reason is not a replacement or a conflict.
+    """
     sequence: int = field(default=0, compare=False)
     """Number of the event in the database, from 1; 0 for an event that is not from a database."""
 
@@ -82,7 +88,7 @@ class BlockConnected:
     """The client has searched the blocks of the best chain up to this one. The events of its matches follow.
 
     At the tip there is one event for each block. While the client catches up, there is one event for each block with
-    matches and one for the last block. Each of them stands for all blocks since the event before.
+    matches and one for the last block. An event then covers all blocks since the event before it.
     """
 
     height: int

@@ -63,7 +63,7 @@ class Keychain:
             )
         if not GAP_LIMIT <= lookahead <= MAX_LOOKAHEAD:
             raise ParameterError(
-                f"a lookahead is from {GAP_LIMIT}, the gap limit, to {MAX_LOOKAHEAD:,}, not {lookahead}"
+                f"a lookahead must be from {GAP_LIMIT}, the gap limit, to {MAX_LOOKAHEAD:,}, not {lookahead}"
             )
         self.name = name
         """Name within the watch list."""
@@ -248,7 +248,7 @@ class Keychain:
             ParameterError: `end` is out of range.
         """
         if not 0 <= end <= MAX_WINDOW:
-            raise ParameterError(f"the end of a window is from 0 to {MAX_WINDOW:,}, not {end}")
+            raise ParameterError(f"the end of a window must be from 0 to {MAX_WINDOW:,}, not {end}")
         self._floor = max(self._floor, min(end, self.size))
 
 

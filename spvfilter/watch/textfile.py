@@ -235,7 +235,7 @@ def _add_outpoint(watch: Sink, entry: str, label: str | None) -> None:
     value, script = None, None
     if len(parts) == 5:
         if parts[3] and not (parts[3].isascii() and parts[3].isdigit() and len(parts[3]) < 20):
-            raise ParameterError("the value of an outpoint is a whole number of satoshi below 2^63")
+            raise ParameterError("the value of an outpoint must be a whole number of satoshi below 2^63")
         value = int(parts[3]) if parts[3] else None
         script = _hex(parts[4]) if parts[4] else None
     watch.add_outpoint(OutPoint.from_text(f"{parts[1]}:{parts[2]}"), label, value=value, script_pubkey=script)

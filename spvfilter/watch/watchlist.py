@@ -218,7 +218,7 @@ class WatchList:
         self._check_free()
         point = OutPoint.from_text(outpoint) if isinstance(outpoint, str) else outpoint
         if value is not None and not 0 <= value < 1 << 63:
-            raise ParameterError(f"value is from 0 to 2^63 - 1 satoshi, not {value}")
+            raise ParameterError(f"value must be from 0 to 2^63 - 1 satoshi, not {value}")
         known = self._table.coin(bytes(point))
         entry = known.entry if known else self._table.match_script(script_pubkey) if script_pubkey else NO_ENTRY
         if entry == NO_ENTRY or label is not None:

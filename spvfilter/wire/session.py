@@ -68,7 +68,7 @@ class Session:
 
     Args:
         settings: Announcements of this side and requirements for the peer.
-        role: The side of the connection that this session is.
+        role: `Role.OUTBOUND` if this side opened the connection, else `Role.INBOUND`.
         draw_nonce: Returns a random u64.
         now: The current time of a monotonic clock, in seconds.
         timestamp: The current time for our version message, seconds since 1970.
@@ -88,7 +88,7 @@ class Session:
         self.settings = settings
         """Announcements of this side and requirements for the peer."""
         self.role = role
-        """The side of the connection that this session is."""
+        """`Role.OUTBOUND` if this side opened the connection, else `Role.INBOUND`."""
         self.nonce: int = draw_nonce()
         """Nonce of our version message, u64."""
         self.ready: Ready | None = None

@@ -84,7 +84,7 @@ def test_heights_and_dates_limit_the_scan(run: Any, tmp_path: Path, source: list
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--out", "OUT", "--format", "table"], "with --out, --format is one of csv, jsonl, parquet"),
+        (["--out", "OUT", "--format", "table"], "with --out, --format must be one of csv, jsonl, parquet"),
         (["--out", "OUT", "--output", "x"], "--out DIR and --output FILE exclude each other"),
         (["--processes", "2"], "need --out DIR"),
         (["--format", "parquet"], "need --out DIR"),

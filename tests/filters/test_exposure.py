@@ -91,7 +91,7 @@ def test_a_sample_is_drawn_from_its_seed_and_tests_what_the_filter_contains() ->
         hits += sum(raw[at : at + 20] in filter for at in range(0, len(raw), 20))
     assert sample_rate([filter], probes, 9) == SampledRate(hits, probes)
     for bad in (0, 10**9 + 1):
-        with pytest.raises(ParameterError, match="probes is a whole number"):
+        with pytest.raises(ParameterError, match="probes must be a whole number"):
             sample_rate([filter], bad, 9)
     with pytest.raises(ParameterError, match="filters is empty"):
         sample_rate([], 1, 9)

@@ -355,7 +355,7 @@ def test_leaving_ends_the_waits_of_other_threads(served: Served) -> None:
         entered.wait()
     for thread in threads:
         thread.join(60)
-    assert sorted(map(str, ended)) == ["[]", "the client was left"]
+    assert sorted(map(str, ended)) == ["[]", "the client was left: its `with` block has ended"]
 
 
 # Signals

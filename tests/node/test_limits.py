@@ -193,7 +193,7 @@ async def test_connections_above_the_limit_are_not_let_in() -> None:
         await one.writer.wait_closed()
         async with client(node) as fourth:
             assert await fourth.answers() == []
-    with pytest.raises(ParameterError, match="max_connections is at least 1, not 0"):
+    with pytest.raises(ParameterError, match="max_connections must be at least 1, not 0"):
         Node(max_connections=0)
 
 

@@ -121,7 +121,7 @@ async def test_a_node_before_core_30_is_asked_once_what_blocks_spend(core: CoreN
         assert sum("spenttxouts" in request.path for request in core.requests) == 1
         with pytest.raises(
             SourceError,
-            match=r"does not tell what block [0-9a-f]{64} spends, which Bitcoin Core 30 or later with -rest=1 does",
+            match=r"does not return the outputs that block [0-9a-f]{64} spends: use Bitcoin Core 30 or later with",
         ):
             await found_by(Matcher(watched()), NodeBlocks(node, undo="require"))
 
@@ -287,7 +287,7 @@ async def test_a_block_at_another_height_than_it_states_is_refused(core: CoreNod
     """The node leaves out its first blocks and claims that the rest begins at height 0. The test makes its listing."""
     async with opened(core) as node:
         listing = Listing(50, core.hashes[50], b"".join(core.hashes[51:60]))
-        with pytest.raises(NodeAnswerError, match=r"as that of height 50, but it states 51"):
+        with pytest.raises(NodeAnswerError, match=r"for height 50, but the block states 51"):
             await found_by(Matcher(watched()), NodeBlocks(node, listing=listing))
 
 

@@ -293,7 +293,7 @@ async def test_what_is_required_is_there_or_refused(tmp_path: Path) -> None:
     (tmp_path / "rev00000.dat").unlink()
     with pytest.raises(SourceError, match="3 of 3 blocks have none"):
         await values(tmp_path, undo="require")
-    with pytest.raises(ParameterError, match="undo is one of auto, require, off, not 'yes'"):
+    with pytest.raises(ParameterError, match="undo must be one of auto, require, off, not 'yes'"):
         BlockFiles(tmp_path, undo="yes")
 
 
@@ -354,7 +354,7 @@ async def test_a_record_that_fits_two_siblings_is_ambiguous_and_both_are_named(t
         names = " and ".join(sorted(hash_to_hex(block_hash(raw)) for raw in blocks[1:]))
         said = [str(problem) for problem in matcher.report.undo_problems]
         assert len(said) == len(there)
-        assert all(f"is ambiguous: it fits {names}" in each for each in said)
+        assert all(f"is ambiguous: it fits the blocks {names}" in each for each in said)
 
 
 async def test_siblings_that_spend_the_same_coins_share_a_record(tmp_path: Path) -> None:

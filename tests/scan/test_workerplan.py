@@ -241,7 +241,7 @@ async def test_no_worker_with_a_file_is_an_error_and_one_without_is_none(machine
             await plan_on_workers(client, HERE, REGTEST)
         with pytest.raises(ParameterError, match="no file of blocks named"):
             await plan_on_workers(client, [], REGTEST)
-        with pytest.raises(ParameterError, match="undo is one of"):
+        with pytest.raises(ParameterError, match="undo must be one of"):
             await plan_on_workers(client, HERE, REGTEST, undo="maybe")
         machines.blocks(1).mkdir()
         write_records(machines.blocks(1) / "blk00000.dat", chain_paying(3))

@@ -221,7 +221,9 @@ def test_a_function_that_changes_its_mind_later_is_noticed() -> None:
 
 @pytest.mark.parametrize("lookahead", [0, GAP_LIMIT - 1, MAX_LOOKAHEAD + 1])
 def test_a_lookahead_below_the_gap_limit_or_beyond_bounds_is_refused(lookahead: int) -> None:
-    with pytest.raises(ParameterError, match=f"a lookahead is from 20, the gap limit, to 10,000,000, not {lookahead}"):
+    with pytest.raises(
+        ParameterError, match=f"a lookahead must be from 20, the gap limit, to 10,000,000, not {lookahead}"
+    ):
         WatchList().add_keychain("mine", script_at, lookahead=lookahead)
 
 
@@ -279,7 +281,9 @@ def test_a_file_may_not_state_an_endless_window(tmp_path: Path) -> None:
         f"keychain:5:10:raw({'51' * 5})",
     ):
         path.write_text(line + "\n")
-        with pytest.raises(WatchFileError, match=r"the end of a window is from|two whole numbers|a lookahead is from"):
+        with pytest.raises(
+            WatchFileError, match=r"the end of a window must be from|two whole numbers|a lookahead must be from"
+        ):
             WatchList.load(path, MAINNET)
 
 

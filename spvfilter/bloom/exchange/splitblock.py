@@ -130,7 +130,10 @@ class SplitBlockFilter(BitCore):
 
     @property
     def current_fp_rate(self) -> float:
-        """Current false-positive rate: the mean over all blocks of the product of the fills of the words."""
+        """Current false-positive rate: the mean of the rates of all blocks.
+
+        The rate of a block is the product of the shares of set bits in its words.
+        """
         return sum(_sum_of_rates(chunk) for chunk in chunks(self.body)) / self.blocks
 
     def __eq__(self, other: object) -> bool:
@@ -147,7 +150,7 @@ class SplitBlockFilter(BitCore):
 
 
 def _sum_of_rates(blocks: memoryview) -> float:
-    """Return the sum over the blocks of the product of the fills of the words."""
+    """Return the sum of the false-positive rates of the blocks."""
     fills = [word.bit_count() / 32 for word in memoryview(bytes(blocks)).cast("I")]
     return sum(math.prod(fills[at : at + SPLIT_BLOCK_FUNCTIONS]) for at in range(0, len(fills), SPLIT_BLOCK_FUNCTIONS))
 

@@ -69,7 +69,7 @@ class RedisBloomFilter:
     """
 
     def __init__(self, client: Client, layout: Layout) -> None:
-        """For the class methods. It does not contact the server."""
+        """Used only by the class methods, such as `open`: call them instead. It does not contact the server."""
         self.client = client
         """The client that every operation uses."""
         self.name: str = layout.name
@@ -461,9 +461,9 @@ class RedisBloomFilter:
         return sizing.estimate_items(self.bits, self.hash_funcs, await self.set_bits())
 
     async def current_fp_rate(self) -> float:
-        """Return the current false-positive rate, (X/m)^k, where X bits are set.
+        """Return the current false-positive rate, (X/m)^k, for k hash functions and m bits of which X are set.
 
-        For a partitioned filter it is the product of the fills of its planes.
+        For a partitioned filter it is the product of the shares of set bits in its planes.
         """
         planes = await self._plane_set_bits()
         if self.partitioned:

@@ -71,7 +71,7 @@ class RedisScalableBloomFilter:
     """
 
     def __init__(self, client: Client, layout: SeriesLayout) -> None:
-        """For the class methods. It does not contact the server."""
+        """Used only by the class methods, such as `open`: call them instead. It does not contact the server."""
         self.client = client
         """The client that every operation uses."""
         self.name: str = layout.name

@@ -21,7 +21,7 @@ else:
     json = deferred("json")
 
 _LOADS = ((1, 2, "half"), (1, 1, "full"), (2, 1, "double"))
-"""Loads of a table, as fractions of the capacity (numerator, denominator), and their names."""
+"""Rows of the table of loads: number of keys as a fraction of the capacity (numerator, denominator), and its name."""
 _GROWN = (*_LOADS, (10, 1, "×10"), (100, 1, "×100"))
 
 
@@ -64,9 +64,9 @@ class Sizes(NamedTuple):
     rate: float
     """The requested rate, or else the rate with as many keys as the capacity."""
     best: Size | None
-    """The size with the best number of hash functions. None if it cannot be computed."""
+    """The size of a filter with the best number of hash functions. None if it cannot be computed."""
     taylor: Size | None
-    """The size by Taylor's formula. None if it cannot be computed."""
+    """The size by a Taylor series, see `bits_for_taylor`. None if it cannot be computed."""
     growth: Growth | None
     """The growth of a scalable filter. None if it cannot be computed."""
 

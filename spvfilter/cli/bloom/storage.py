@@ -163,7 +163,7 @@ class FilterStorage(ABC):
                 if isinstance(part, ScalableBloomFilter) or isinstance(merged, ScalableBloomFilter):
                     raise MismatchError("a scalable filter has no union: add the lines of both to one filter")
                 if type(part) is not type(merged):
-                    raise MismatchError("only one of them is a counting filter")
+                    raise MismatchError("only one of the two is a counting filter")
                 merged |= part  # type: ignore[operator]  # both are of one kind
             except MismatchError as error:
                 raise MismatchError(f"{names[0]} and {name} cannot be merged: {error}") from None

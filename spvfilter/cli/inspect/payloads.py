@@ -33,7 +33,7 @@ class Fact(NamedTuple):
     value: object
     """Value in JSON."""
     shown: str | None = None
-    """Value in a table. None if it is the same."""
+    """Value in a table. None if it is the same as in JSON."""
 
 
 class Table(NamedTuple):
@@ -52,12 +52,12 @@ class Table(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A kind that bytes can be parsed as, and their parts."""
+    """Parsed bytes: the kind of payload, and its parts."""
 
     kind: str
-    """Name of the kind in JSON."""
+    """Kind of payload as JSON names it, such as "filterload"; for a payload of a message, its command."""
     title: str
-    """Name of the kind for people."""
+    """Kind of payload as text output names it, such as "BIP-37 filter (filterload payload)"."""
     facts: Sequence[Fact]
     """Names and values."""
     tables: Sequence[Table] = ()

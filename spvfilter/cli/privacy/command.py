@@ -117,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Elements:
-    """The elements of a wallet's database, as a source of a filter."""
+    """The BIP-37 elements of a wallet's database, in the form that `privacy_report` takes."""
 
     def __init__(self, elements: Sequence[bytes]) -> None:
         self._elements = elements

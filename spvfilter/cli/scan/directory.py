@@ -45,7 +45,7 @@ _MOST_TOTALS = 50  # rows shown on a terminal; totals.csv has all
 def run(args: argparse.Namespace, watch: WatchList, span: BlockSpan) -> int:
     """Scan into the directory `args.out` and return the exit code. Raises ParameterError, SourceError, OSError."""
     if args.format == "table":
-        raise ParameterError(f"with --out, --format is one of {', '.join(OutputFormat)}")
+        raise ParameterError(f"with --out, --format must be one of {', '.join(OutputFormat)}")
     if args.publish is not None and not is_url(args.publish):
         raise ParameterError("--publish takes a URL such as s3://bucket/found")
     if args.dask is not None and args.processes is not None:

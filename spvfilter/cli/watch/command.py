@@ -176,7 +176,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Patience:
-    """Lets `timeout` expire after `seconds` without a usable node, added up since the last progress."""
+    """A countdown for the time without a usable node. After `seconds` of it, `timeout` expires.
+
+    Pauses do not reset the countdown, but progress does.
+    """
 
     def __init__(self, timeout: asyncio.Timeout, seconds: float) -> None:
         self._timeout = timeout
@@ -185,20 +188,20 @@ class _Patience:
         self.without_peer()
 
     def without_peer(self) -> None:
-        """Start to count: there is no usable node."""
+        """Let the countdown run: there is no usable node."""
         if self._since is None:
             self._since = asyncio.get_running_loop().time()
             self._timeout.reschedule(self._since + self._left)
 
     def with_peer(self) -> None:
-        """Stop counting: there is a usable node."""
+        """Pause the countdown: there is a usable node."""
         if self._since is not None:
             self._left -= asyncio.get_running_loop().time() - self._since
             self._since = None
             self._timeout.reschedule(None)
 
     def progress(self) -> None:
-        """Start again: progress proves that there is a usable node."""
+        """Reset the countdown to `seconds`: progress proves that there is a usable node."""
         self._left = self._seconds
         if self._since is not None:
             self._since = None
@@ -217,7 +220,7 @@ class _Watch:
         self._patience_s: float = args.timeout
         self._patience: _Patience | None = None  # only with --once
         self._again = {"from_height": args.from_height, "birthday": args.birthday} if args.rescan else None
-        """The start of a rescan."""
+        """The start of a rescan; None without --rescan."""
         self._rebuilt = Path(args.db) if args.rebuild and Path(args.db).is_file() else None
         """An existing database that --rebuild may replace."""
         self._balances = Balances()
@@ -278,7 +281,7 @@ class _Watch:
             raise UselessPeerError(f"gave up: no usable node for {self._patience_s:g} s") from None
 
     async def _print_table(self, client: LightClient, shown: Status) -> None:
-        """Print all matches, then events as they come; with --once all matches at the tip."""
+        """Print all matches, then events as they arrive. With --once, print all matches once the tip is searched."""
         events = client.events(since=None if self._once else await self._print_all(shown))
         async for event in events:
             if await self._take(event, shown, events.sequence):
@@ -314,7 +317,7 @@ class _Watch:
     async def _print_snapshot(self, gap: EventGapError, shown: Status) -> int:
         """Print all present matches in place of events that the database no longer keeps.
 
-        These lines are no events and have no number; the line `dropped` before them has the snapshot's.
+        These lines are not events and have no number. The line `dropped` before them has the number of the snapshot.
         """
         matches = await self._client.matches()
         self._line({"event": "dropped", "sequence": matches.sequence, "first": gap.since + 1, "last": gap.first - 1})
@@ -323,7 +326,7 @@ class _Watch:
         return matches.sequence
 
     async def _print_all(self, shown: Status) -> int:
-        """Print a table row for each present match, and return the number of the last event that they include."""
+        """Print a table row for each present match, and return the number of the last event that the rows include."""
         matches = await self._client.matches()
         for found in matches:
             self._match("found", found, shown, None)
@@ -335,7 +338,7 @@ class _Watch:
         Args:
             event: The event.
             shown: The status display.
-            sequence: The event's number; if it has none, that of the last numbered event before it.
+            sequence: Number of the event, or of the last numbered event before it if it has no number.
         """
         match event:
             case MatchFound() | MatchConfirmed() | MatchWithdrawn():
@@ -453,7 +456,7 @@ def sending(event: BroadcastProgress | BroadcastChanged) -> dict[str, object]:
 
 
 def _how(event: MatchFound | MatchConfirmed | MatchWithdrawn) -> dict[str, str]:
-    """The JSON fields that say how complete a match's block was searched, or why the match was withdrawn."""
+    """The JSON fields that say how completely the match's block was searched, or why the match was withdrawn."""
     if not isinstance(event, MatchWithdrawn):
         return {"completeness": event.completeness.value}
     by = {} if event.by is None else {"by": hash_to_hex(event.by)}

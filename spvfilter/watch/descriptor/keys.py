@@ -114,7 +114,8 @@ def as_plain(key: str, raw: bytes) -> str:
 def descriptor_of_key(text: str, network: Network) -> str:
     """Return the descriptor of the addresses of an extended public key.
 
-    Raises DescriptorError if the key alone does not determine them, WrongNetworkError.
+    Raises DescriptorError if the key is invalid or does not determine the addresses alone. Raises WrongNetworkError if
+    the key belongs to another network.
     """
     key = re.sub(r"^\[[^\]]*\]", "", text)
     origin = text[: len(text) - len(key)]
