@@ -231,6 +231,6 @@ def test_private_transaction_without_announcement_is_exit_code_1(run: Any, node:
         ran = run("broadcast", spend(found, 30_000).hex(), "--db", db, *both, "--private", "--timeout", 3)
     assert (ran.code, json.loads(ran.out.splitlines()[-1])["status"]) == (1, "unconfirmed")
     assert ran.err.splitlines()[-1] == (
-        "spvfilter: not accepted: no node has confirmed within 3 s that it has the transaction; the balance includes it,"
-        " and spvfilter watch --db sends it again"
+        "spvfilter: not accepted: no node has confirmed within 3 s that it has the transaction; the balance includes"
+        " it, and spvfilter watch --db sends it again"
     )
