@@ -1,0 +1,225 @@
+"""Graph of transactions: the recorded facts about each one, the spenders of outpoints, and connected components.
+
+A record states only what was observed of one transaction. `canonical` computes from the records whether the transaction
+counts toward the balance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping
+from enum import StrEnum
+from typing import NamedTuple, Self
+
+from spvfilter.protocol import HASH_SIZE
+from spvfilter.transaction import NULL_OUTPOINT, Transaction
+from spvfilter.wallet.unconfirmed import why_impossible
+
+
+class Anchor(NamedTuple):
+    """A searched block that contains a transaction. The block may belong to any branch of the chain."""
+
+    height: int
+    """Height of the block."""
+    block_hash: bytes
+    """Hash of the block, 32 bytes in wire order."""
+
+
+class DropReason(StrEnum):
+    """Why the wallet dropped a transaction."""
+
+    ABANDONED = "abandoned"
+    """The user abandoned it. Only a later broadcast by this wallet revives it."""
+    REJECTED = "rejected"
+    """Every peer that received it rejected it. A later broadcast or observation revives it."""
+    EXPIRED = "expired"
+    """It was unconfirmed for 336 hours. A later broadcast or observation revives it."""
+
+
+class Drop(NamedTuple):
+    """The latest drop of a transaction."""
+
+    reason: DropReason
+    """Why the wallet dropped it."""
+    number: int
+    """Number of the drop. Broadcasts and observations with a higher number came later."""
+
+
+class TxRecord(NamedTuple):
+    """The facts about one transaction. No field depends on another transaction.
+
+    Observations, broadcasts and drops of all transactions are numbered by one counter, from 1.
+    """
+
+    txid: bytes
+    """32 bytes, wire order."""
+    raw: bytes
+    """The serialized transaction, with its witness if it has one."""
+    inputs: tuple[bytes, ...]
+    """The outpoints that it spends, 36 bytes each, in the order of `raw`. Null outpoints are left out."""
+    outputs: int
+    """Number of its outputs."""
+    fault: str | None
+    """Why no block may have this transaction after its coinbase, as far as `raw` alone shows; None if one may."""
+    anchors: frozenset[Anchor] = frozenset()
+    """The searched blocks that contain it, including stale blocks. A block that is disconnected stays here."""
+    first_seen: int = 0
+    """When it was first observed, seconds since 1970."""
+    last_seen: int = 0
+    """Number of its latest recorded observation in a mempool; 0 if it was never observed."""
+    broadcast_seq: int | None = None
+    """Number of its latest broadcast by this wallet; None for a foreign transaction."""
+    dropped: Drop | None = None
+    """Its latest drop; None if it was not dropped, or if a block has contained it since."""
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Self:
+        """The record of a transaction, as long as only its bytes are known. Raises FormatError."""
+        tx = Transaction.parse(raw)
+        inputs = tuple([outpoint for outpoint in tx.inputs if outpoint != NULL_OUTPOINT])
+        return cls(tx.txid, raw, inputs, len(tx.span.outputs), why_impossible(tx))
+
+    @property
+    def is_own(self) -> bool:
+        """True if this wallet broadcast it."""
+        return self.broadcast_seq is not None
+
+    @property
+    def active_drop(self) -> DropReason | None:
+        """The reason of its drop; None if it was not dropped or was revived later."""
+        if self.dropped is None or (self.broadcast_seq or 0) > self.dropped.number:
+            return None
+        is_revived = self.last_seen > self.dropped.number and self.dropped.reason is not DropReason.ABANDONED
+        return None if is_revived else self.dropped.reason
+
+    def is_anchored(self, best_chain: Container[Anchor]) -> bool:
+        """True if a block of the best chain contains it."""
+        return any(anchor in best_chain for anchor in self.anchors)
+
+
+class Component(NamedTuple):
+    """Unconfirmed records that are connected with each other, and the confirmed transactions at their border.
+
+    Two records are connected if one spends an output of the other, or if both spend one outpoint.
+    """
+
+    records: dict[bytes, TxRecord]
+    """The records by txid. No block of the best chain is known to contain one of them."""
+    border: dict[bytes, bytes]
+    """Outpoints that the records spend or create, each with the txid of the confirmed transaction that spends it."""
+
+
+def creator(outpoint: bytes, records: Mapping[bytes, TxRecord]) -> bytes | None:
+    """The txid of the record that creates an outpoint. None if no record creates it.
+
+    A transaction may name an output that its parent does not have. Its parent then counts as unknown.
+    """
+    record = records.get(outpoint[:HASH_SIZE])
+    if record is None or int.from_bytes(outpoint[HASH_SIZE:], "little") >= record.outputs:
+        return None
+    return record.txid
+
+
+class TxGraph:
+    """Records of transactions by txid, and the transactions that spend each outpoint.
+
+    The caller bounds the number of records. Memory grows with their inputs, by some 250 bytes for each.
+    """
+
+    def __init__(self) -> None:
+        self._records: dict[bytes, TxRecord] = {}
+        self._spenders: dict[bytes, tuple[bytes, ...]] = {}  # outpoint → txids
+        self._spent: dict[bytes, dict[bytes, None]] = {}  # txid of a record → its outpoints that records spend
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __contains__(self, txid: bytes) -> bool:
+        return txid in self._records
+
+    def __iter__(self) -> Iterator[TxRecord]:
+        return iter(self._records.values())
+
+    def get(self, txid: bytes) -> TxRecord | None:
+        """The record of a transaction, or None."""
+        return self._records.get(txid)
+
+    def spenders(self, outpoint: bytes) -> tuple[bytes, ...]:
+        """The txids of the transactions that spend an outpoint."""
+        return self._spenders.get(outpoint, ())
+
+    def put(self, record: TxRecord) -> None:
+        """Add a record, in place of an earlier record of the same transaction."""
+        is_new = record.txid not in self._records
+        self._records[record.txid] = record
+        if not is_new:
+            return
+        for outpoint in dict.fromkeys(record.inputs):
+            self._spenders[outpoint] = (*self.spenders(outpoint), record.txid)
+            if (parent := creator(outpoint, self._records)) is not None:
+                self._spent.setdefault(parent, {})[outpoint] = None
+        made = (record.txid + index.to_bytes(4, "little") for index in range(record.outputs))
+        if spent := [outpoint for outpoint in made if outpoint in self._spenders]:
+            self._spent[record.txid] = dict.fromkeys(spent)
+
+    def remove(self, txid: bytes) -> None:
+        """Remove the record of a transaction, if there is one."""
+        if (record := self._records.pop(txid, None)) is None:
+            return
+        self._spent.pop(txid, None)
+        for outpoint in dict.fromkeys(record.inputs):
+            left = tuple([spender for spender in self._spenders[outpoint] if spender != txid])
+            if left:
+                self._spenders[outpoint] = left
+                continue
+            del self._spenders[outpoint]
+            if (spent := self._spent.get(parent := outpoint[:HASH_SIZE])) is not None:
+                spent.pop(outpoint, None)
+                if not spent:
+                    del self._spent[parent]
+
+    def component(self, txid: bytes, best_chain: Container[Anchor]) -> Component:
+        """The component that contains a transaction. Work is linear in the inputs of the records found.
+
+        If the transaction is confirmed, the result has the components of all unconfirmed transactions that touch it.
+        These can change when the transaction is confirmed or its block is disconnected.
+        """
+        found = Component({}, {})
+        waiting, met, walked = [txid], {txid}, set[bytes]()
+        while waiting:
+            record = self._records.get(waiting.pop())
+            if record is None:
+                continue  # the transaction asked for
+            if not record.is_anchored(best_chain):
+                found.records[record.txid] = record
+            elif record.txid != txid:
+                continue  # at the border
+            for outpoint in self._links(record):
+                if outpoint not in walked:
+                    walked.add(outpoint)
+                    spenders = self._spenders[outpoint]
+                    confirmed = [each for each in spenders if self._records[each].is_anchored(best_chain)]
+                    if confirmed:  # one, except in an invalid chain
+                        found.border[outpoint] = min(confirmed)
+                    parent = creator(outpoint, self._records)
+                    near = {*spenders} - met if parent is None else {parent, *spenders} - met
+                    met |= near
+                    waiting += near
+        return found
+
+    def components(self, best_chain: Container[Anchor]) -> Iterator[Component]:
+        """Every component of unconfirmed records, each once."""
+        done = set[bytes]()
+        for txid, record in self._records.items():
+            if txid not in done and not record.is_anchored(best_chain):
+                component = self.component(txid, best_chain)
+                done |= component.records.keys()
+                yield component
+
+    def _links(self, record: TxRecord) -> list[bytes]:
+        """The outpoints that connect a record with others: its inputs and its spent outputs."""
+        inputs = [
+            outpoint
+            for outpoint in record.inputs
+            if len(self._spenders[outpoint]) > 1 or creator(outpoint, self._records) is not None
+        ]
+        return [*inputs, *self._spent.get(record.txid, ())]
