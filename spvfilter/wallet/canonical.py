@@ -1,0 +1,224 @@
+"""Canonical transactions: which transactions count toward the balance, as a pure function of the records about them.
+
+Five rules decide. The first rule that applies to a transaction gives its verdict. The family of a transaction consists
+of the transaction itself and its known unconfirmed ancestors.
+
+1. A transaction that a block of the best chain contains is confirmed. Its known ancestors are confirmed through it.
+   Confirmed transactions claim their inputs.
+2. A coinbase that is not confirmed, and a transaction that no block can contain, are conflicted with their descendants.
+   No block can contain a transaction with a fault of its own, or a family that spends an outpoint twice.
+3. A transaction that spends an input claimed by rule 1, and its descendants, are conflicted.
+4. A dropped transaction and its descendants are inactive. A broadcast of the transaction after the drop revives it.
+   A later observation revives it too, unless the user abandoned it. Nothing that happens to a child revives its parent.
+5. The other transactions are taken by descending rank, each with its family. If no canonical transaction outside the
+   family spends an input of the family, the whole family is canonical. Otherwise the transaction is replaced.
+
+An input whose parent is unknown conflicts with nothing but another spend of it.
+
+Ranks, from high to low, with equal ranks decided by txid:
+
+- own transactions, the latest broadcast first: the wallet cannot check the signatures of foreign transactions
+- foreign transactions that were observed in a mempool, the latest observation first
+- transactions that were found only in stale blocks, the greatest height first
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from spvfilter.wallet.txgraph import Anchor, Component, DropReason, TxRecord, creator
+
+
+class Status(StrEnum):
+    """Whether a transaction counts toward the balance, and why not."""
+
+    CONFIRMED = "confirmed"
+    """A block of the best chain contains it, or contains a descendant of it."""
+    CANONICAL = "canonical"
+    """Unconfirmed, and counts toward the balance."""
+    REPLACED = "replaced"
+    """A canonical transaction spends an input of it or of one of its ancestors. A block may still contain it."""
+    CONFLICTED = "conflicted"
+    """No block can contain it as long as the best chain stays, because of a confirmed transaction or of rule 2."""
+    ABANDONED = "abandoned"
+    """Inactive: the user abandoned it or one of its ancestors."""
+    REJECTED = "rejected"
+    """Inactive: peers rejected it or one of its ancestors."""
+    EXPIRED = "expired"
+    """Inactive: it or one of its ancestors was unconfirmed for 336 hours."""
+
+
+class Verdict(NamedTuple):
+    """The status of a transaction under the best chain."""
+
+    status: Status
+    """Whether it counts, and why not."""
+    conflicts_with: bytes | None = None
+    """Txid of the confirmed or canonical transaction that spends an input of it or of one of its ancestors.
+
+    Among several canonical ones it is the first that rule 5 chose. None if the transaction is confirmed, canonical or
+    inactive, or if it is conflicted by rule 2."""
+
+
+_INACTIVE = {
+    DropReason.ABANDONED: Status.ABANDONED,
+    DropReason.REJECTED: Status.REJECTED,
+    DropReason.EXPIRED: Status.EXPIRED,
+}
+
+
+def canonical(component: Component, best_chain: Container[Anchor]) -> dict[bytes, Verdict]:
+    """The verdict on each record of a component, by txid.
+
+    The result does not depend on the order of the records. Several components may be given as one. Work is linear in
+    the inputs of the records, with two exceptions. Rule 2 joins sets of bits along the inputs, one bit for each record
+    that shares an outpoint with another record. Rule 5 sorts the records.
+
+    Args:
+        component: The records, and the confirmed spenders of outpoints that they spend or create.
+        best_chain: Contains the anchors that are blocks of the best chain.
+    """
+    judgement = _Judgement(component)
+    judgement.confirm(best_chain)
+    judgement.rule_out()
+    judgement.choose()
+    return judgement.verdicts
+
+
+class _Judgement:
+    """The verdicts on one component so far. Its three methods apply the five rules in their order."""
+
+    def __init__(self, component: Component) -> None:
+        self.verdicts: dict[bytes, Verdict] = {}
+        self._claims = dict(component.border)  # outpoint → txid of the confirmed transaction that spends it
+        self._records = component.records
+        self._parents: dict[bytes, list[bytes]] = {}  # of records, among the records
+        self._children: dict[bytes, list[bytes]] = {txid: [] for txid in self._records}
+        self._shared: dict[bytes, list[bytes]] = {}  # outpoint that several records spend → their txids
+        spender: dict[bytes, bytes] = {}  # outpoint → txid of one record that spends it
+        for txid, record in self._records.items():
+            parents = dict.fromkeys([creator(outpoint, self._records) for outpoint in record.inputs])
+            self._parents[txid] = [parent for parent in parents if parent is not None]
+            for parent in self._parents[txid]:
+                self._children[parent].append(txid)
+            for outpoint in record.inputs:
+                if (other := spender.setdefault(outpoint, txid)) != txid:
+                    txids = self._shared.setdefault(outpoint, [other])
+                    if txids[-1] != txid:
+                        txids.append(txid)
+        self._order = self._parents_first()
+
+    def _parents_first(self) -> list[bytes]:
+        """All txids, each after its parents."""
+        missing = {txid: len(parents) for txid, parents in self._parents.items()}
+        order = [txid for txid, count in missing.items() if not count]
+        for txid in order:  # grows while it is walked
+            for child in self._children[txid]:
+                missing[child] -= 1
+                if not missing[child]:
+                    order.append(child)
+        return order
+
+    # Rule 1
+
+    def confirm(self, best_chain: Container[Anchor]) -> None:
+        """Confirm transactions of the best chain and their ancestors."""
+        spent_in_block = {creator(outpoint, self._records) for outpoint in self._claims}
+        for txid in reversed(self._order):
+            record = self._records[txid]
+            is_parent = txid in spent_in_block or any(child in self.verdicts for child in self._children[txid])
+            if is_parent or record.is_anchored(best_chain):
+                self.verdicts[txid] = Verdict(Status.CONFIRMED)
+                for outpoint in record.inputs:
+                    # in an invalid chain two transactions may claim it: the lesser txid gets it
+                    self._claims[outpoint] = min(txid, self._claims.get(outpoint, txid))
+
+    # Rules 2, 3 and 4
+
+    def rule_out(self) -> None:
+        """Find conflicted and inactive transactions."""
+        impossible = self._impossible()
+        for txid in self._order:
+            if txid not in self.verdicts:
+                verdict = Verdict(Status.CONFLICTED) if txid in impossible else self._ruled_out(txid)
+                if verdict is not None:
+                    self.verdicts[txid] = verdict
+
+    def _ruled_out(self, txid: bytes) -> Verdict | None:
+        """The verdict that rule 3, rule 4 or a parent gives to a transaction, after its parents are judged; or None."""
+        for outpoint in self._records[txid].inputs:
+            if outpoint in self._claims:
+                return Verdict(Status.CONFLICTED, self._claims[outpoint])
+        verdicts = [self.verdicts[parent] for parent in self._parents[txid] if parent in self.verdicts]
+        for verdict in verdicts:
+            if verdict.status is Status.CONFLICTED:
+                return verdict
+        if (reason := self._records[txid].active_drop) is not None:
+            return Verdict(_INACTIVE[reason])
+        return next((verdict for verdict in verdicts if verdict.status is not Status.CONFIRMED), None)
+
+    def _impossible(self) -> set[bytes]:
+        """Transactions that no block can contain, because of a fault or of the inputs of their family.
+
+        A set of transactions is an integer with one bit for each transaction that shares an outpoint with another.
+        """
+        sharing = dict.fromkeys(txid for txids in self._shared.values() for txid in txids)
+        bits = {txid: 1 << number for number, txid in enumerate(sharing)}
+        masks = {outpoint: sum(bits[txid] for txid in txids) for outpoint, txids in self._shared.items()}
+        family, conflicting = dict[bytes, int](), dict[bytes, int]()
+        found = set[bytes]()
+        for txid in self._order:
+            if txid in self.verdicts:
+                continue
+            record = self._records[txid]
+            members = bits.get(txid, 0)
+            conflicts = 0  # transactions that spend an outpoint which the family spends too
+            for outpoint in record.inputs if members else ():
+                conflicts |= masks.get(outpoint, 0) & ~members
+            for parent in self._parents[txid]:
+                members |= family.get(parent, 0)
+                conflicts |= conflicting.get(parent, 0)
+            family[txid], conflicting[txid] = members, conflicts
+            if record.fault is not None or members & conflicts:
+                found.add(txid)
+        return found
+
+    # Rule 5
+
+    def choose(self) -> None:
+        """Choose canonical transactions among the others by rank."""
+        waiting = [txid for txid in self._order if txid not in self.verdicts]
+        replaced_by = dict[bytes, bytes]()
+        for txid in sorted(waiting, key=lambda txid: _rank(self._records[txid]), reverse=True):
+            if txid not in replaced_by:
+                for member in self._undecided(txid, self._parents):
+                    self.verdicts[member] = Verdict(Status.CANONICAL)
+                    for outpoint in self._records[member].inputs:
+                        for spender in self._shared.get(outpoint, ()):
+                            lost = self._undecided(spender, self._children, replaced_by)
+                            replaced_by |= dict.fromkeys(lost, member)
+        self.verdicts |= {txid: Verdict(Status.REPLACED, by) for txid, by in replaced_by.items()}
+
+    def _undecided(
+        self, txid: bytes, relatives: Mapping[bytes, list[bytes]], known: Container[bytes] = ()
+    ) -> list[bytes]:
+        """A transaction and its ancestors or descendants, as far as they have no verdict and are not `known`."""
+        found = [each for each in (txid,) if each not in self.verdicts and each not in known]
+        met = set(found)
+        for each in found:  # grows while it is walked
+            for relative in relatives[each]:
+                if relative not in self.verdicts and relative not in known and relative not in met:
+                    met.add(relative)
+                    found.append(relative)
+        return found
+
+
+def _rank(record: TxRecord) -> tuple[int, int, bytes]:
+    """The rank of a transaction for rule 5. No two transactions have an equal rank."""
+    if record.broadcast_seq is not None:
+        return 2, record.broadcast_seq, record.txid
+    if record.last_seen:
+        return 1, record.last_seen, record.txid
+    return 0, max((anchor.height for anchor in record.anchors), default=-1), record.txid
