@@ -27,6 +27,8 @@ _NUMBER = re.compile(r"[0-9]+[^\w\s]*")
 """The number of a word as an argument of its own."""
 _HYPHENATED = re.compile(rf"[^\w\s]*{_LETTER}+(?:[-_.+/]{_LETTER}+){{11,23}}")
 """A seed phrase in one piece, such as zebra-yellow-…"""
+_CREDENTIALS = re.compile(r"//([^/@\s]+)@")
+"""USER:PASSWORD in a URL."""
 _LEAST_WORDS = 8  # words that look like a seed phrase (our choice: the shortest phrase has 12)
 _LEAST_HIDDEN = 8  # a shortened key is hidden from this number of characters on
 
@@ -40,13 +42,14 @@ class Secrets:
         values = {each: None for each in (*given, *argv) if not os.path.exists(each)}  # noqa: PTH110
         self._keys = sorted({key for value in values for key in _KEY.findall(value)}, key=len, reverse=True)
         self._phrases = [value for value in values if len(_words(value)) >= _LEAST_WORDS]
+        self._credentials = [found for value in argv for found in _CREDENTIALS.findall(value)]
         is_phrase = _longest_run(given, values) >= _LEAST_WORDS
         self._words = [word for value in given for word in _words(value)] if is_phrase else []
 
     def hide(self, message: str) -> str:
         """The message without secrets; another message if this one repeats a word of a seed phrase."""
-        for phrase in self._phrases:
-            for text in (phrase, repr(phrase)[1:-1]):
+        for secret in (*self._phrases, *self._credentials):
+            for text in (secret, repr(secret)[1:-1]):
                 message = message.replace(text, "(not shown)")
         for key in self._keys:
             message = re.sub(rf"{re.escape(key[:_LEAST_HIDDEN])}[\w…]*", "(not shown)", message)

@@ -22,6 +22,7 @@ else:
 # All of these values are our choice.
 _CONNECT_S = 30  # Seconds within which the scheduler must answer.
 _CLOSE_S = 5  # Seconds that closing the client may take.
+_NO_SCHEDULER = "not the address of a Dask scheduler, which is tcp://HOST:PORT"  # The address may have a password.
 _WORKERS_S = 30  # Seconds to wait for the first worker.
 _LOOK_S = 0.5  # Seconds between two checks of which workers are connected.
 _RETRIES = 2  # Times that the scheduler runs a failed call again.
@@ -199,6 +200,18 @@ def scheduler_is_there() -> Iterator[None]:
         raise scheduler_is_gone(error) from error
 
 
+def _check_address(address: str) -> None:
+    """Raise ParameterError for an address without a port. The client would leave unfinished coroutines behind."""
+    from distributed.comm.addressing import parse_address, parse_host_port
+
+    try:
+        scheme, place = parse_address(address, strict=True)  # type: ignore[no-untyped-call]
+        if scheme != "inproc":
+            parse_host_port(place)  # type: ignore[no-untyped-call]
+    except ValueError:
+        raise ParameterError(_NO_SCHEDULER) from None
+
+
 @asynccontextmanager
 async def connected(address: str) -> AsyncIterator[Any]:
     """A client of the cluster whose scheduler is at tcp://HOST:PORT.
@@ -211,15 +224,14 @@ async def connected(address: str) -> AsyncIterator[Any]:
     except ImportError:
         raise ParameterError("a cluster needs Dask: pip install 'spvfilter[dask]'") from None
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # errors already report lost connections
+    _check_address(address)
     client: Any = distributed.Client(  # type: ignore[no-untyped-call]
         address, asynchronous=True, timeout=_CONNECT_S, set_as_default=False
     )
     try:
         await client
-    except ValueError as error:
-        raise ParameterError(
-            f"not the address of a Dask scheduler, which is tcp://HOST:PORT: {address!r} ({error})"
-        ) from None
+    except ValueError:
+        raise ParameterError(_NO_SCHEDULER) from None
     except (OSError, TimeoutError) as error:
         raise SourceError(f"no Dask scheduler answers at {address}: {error}") from error
     try:

@@ -64,7 +64,7 @@ PHRASES = {
 @pytest.mark.parametrize("kind", KEYS)
 def test_no_message_repeats_a_key(kind: str) -> None:
     given = KEYS[kind]
-    core = max((part for part in given.replace("(", "/").replace(")", "/").split("/")), key=len).strip("'.")
+    core = max(re.split(r"[()/]", given), key=len).strip("'.")
     for argv in ([given], [f"--watch={given}"], ["--address", given]):
         for text in (given, repr(given), f"{core[:12]}…{core[-12:]}"):
             hidden = Secrets(argv).hide(f"{text}: No such file or directory")
@@ -78,6 +78,12 @@ def test_no_message_repeats_a_word_of_a_phrase(kind: str) -> None:
     for word in (item.rpartition("=")[2] for item in given if not re.fullmatch(r"[0-9]+\.", item)):
         assert word not in Secrets(given).hide(f"{word}: No such file or directory")
         assert word not in Secrets(given).hide(f"bad base58 checksum: {word!r}")
+
+
+@pytest.mark.parametrize("option", ["", "--proxy="])
+def test_no_message_repeats_the_password_of_a_url(option: str) -> None:
+    hidden = Secrets([f"{option}tcp://user:hunter2@127.0.0.1:1"]).hide("no answer from 'user:hunter2@127.0.0.1:1'")
+    assert hidden == "no answer from '(not shown)@127.0.0.1:1'"
 
 
 @pytest.mark.parametrize("between", [" ", ", ", "\n", "-", "\u3000"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import sys
 import threading
@@ -332,6 +333,8 @@ def test_the_command_scans_on_a_cluster(
     [
         ("tcp://127.0.0.1:1", "no Dask scheduler answers at tcp://127.0.0.1:1"),
         ("nowhere://x", "not the address of a Dask scheduler"),
+        ("nowhere://127.0.0.1:1", "not the address of a Dask scheduler"),
+        ("tcp://user:hunter2@127.0.0.1:1", "not the address of a Dask scheduler"),
     ],
 )
 def test_an_address_of_no_scheduler_is_named(
@@ -350,7 +353,10 @@ def test_an_address_of_no_scheduler_is_named(
         str(tmp_path / "out"),
     ]
     assert cli.main([*argv, "--dask", address]) == 2
-    assert words in capsys.readouterr().err
+    gc.collect()
+    said = capsys.readouterr().err
+    assert said.startswith(f"spvfilter: {words}")
+    assert (said.count("\n"), "hunter2" in said) == (1, False)
 
 
 def test_dask_that_is_missing_is_named(
