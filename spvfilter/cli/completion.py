@@ -49,16 +49,19 @@ def whole_parser(file: object, directory: object) -> argparse.ArgumentParser:
     for name, summary in SUMMARIES.items():
         made = commands.add_parser(name, help=summary)
         configure_command(name, made)
+        made.description = summary  # zsh shows it beside the command
         for each in (made, *made.actions().values()):
             _add_completions(each, file, directory)
     return parser
 
 
 def _add_completions(parser: argparse.ArgumentParser, file: object, directory: object) -> None:
-    """Let shtab complete the names of networks, files and directories."""
+    """Let shtab complete the names of networks, commands, files and directories."""
     for action in parser._actions:
         if action.dest == "network":
             action.choices = [network.name for network in NETWORKS]
+        elif action.metavar == "COMMAND":
+            action.choices = list(SUMMARIES)
         elif action.metavar in _FILES:
             action.complete = file  # type: ignore[attr-defined]  # shtab reads it
         elif action.metavar == "DIR":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from importlib import import_module
 
-from spvfilter.cli.arguments import Parser, one_of
+from spvfilter.cli.arguments import Parser, nearest, one_of
 from spvfilter.cli.commands import COMMANDS, HELP
 from spvfilter.errors import ParameterError
 
@@ -33,6 +33,10 @@ def run(args: argparse.Namespace) -> int:
 
 def parser_of(command: str) -> Parser:
     """The parser of a command. Raises ParameterError for an unknown command, without repeating it."""
+    if command.startswith("-"):
+        meant = nearest(command, ("--help", "--version"))
+        known = f": did you mean {meant}?" if meant else ""
+        raise ParameterError(f"the command comes before its options{known} (see 'spvfilter --help')")
     if command not in COMMANDS:
         raise ParameterError(f"unknown command{one_of(command, COMMANDS)} (see 'spvfilter --help')")
     parser = Parser(prog=f"spvfilter {command}")

@@ -15,6 +15,7 @@ import pytest
 from spvfilter import __version__
 from spvfilter.cli import COMMANDS
 from spvfilter.cli.arguments import Parser
+from spvfilter.cli.commands import SUMMARIES
 from spvfilter.cli.help import parser_of
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import BACKEND
@@ -116,6 +117,8 @@ def test_it_runs_as_a_module() -> None:
         (["scan", "x", "--format", "json"], "argument --format: invalid choice: did you mean jsonl? (see"),
         (["wallet", "ballance"], "unknown action: did you mean balance? (see 'spvfilter wallet --help')"),
         (["wallet", "--db", "w.db", "balance"], "the action comes before its options: choose from balance, coins, "),
+        (["--network", "regtest", "watch"], "the command comes before its options (see 'spvfilter --help')"),
+        (["--versoin"], "the command comes before its options: did you mean --version? (see"),
         (["help", "wacth"], "unknown command: did you mean watch?"),
         (["help", "wallet", "ballance"], "unknown action: did you mean balance?"),
         (["help", "demo", "balance"], "spvfilter demo has no actions"),
@@ -262,6 +265,8 @@ def test_completion_knows_commands_actions_options_and_choices(run: Any, shell: 
     options = ("--keep-filters", "regtest", "jsonl") if shell != "tcsh" else ()  # shtab completes only commands there
     for word in ("broadcast", "keychains", *options):
         assert word in ran.out
+    if shell == "zsh":
+        assert f"    node:'{SUMMARIES['node']}'\n" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -269,6 +274,7 @@ def test_completion_knows_commands_actions_options_and_choices(run: Any, shell: 
     [
         ("spvfilter wa", {"watch", "wallet"}),
         ("spvfilter wallet b", {"balance"}),
+        ("spvfilter help wa", {"watch", "wallet"}),
         ("spvfilter watch --network reg", {"regtest"}),
         ("spvfilter scan --fo", {"--follow", "--format"}),
     ],
