@@ -448,21 +448,22 @@ class Views:
 
         Raises StoreError if the database cannot be read.
         """
-        with self._moment():
-            yield
-
-    @contextmanager
-    def _moment(self) -> Iterator[None]:
-        """All reads see the same commit."""
         if self._db.in_transaction:
-            yield  # of `moment`
+            yield
             return
         with translated(self._path):
             self._db.execute("BEGIN")
-            try:
-                yield
-            finally:
+        try:
+            yield  # errors of the caller, such as a broken pipe, are not errors of the database
+        finally:
+            with translated(self._path):
                 self._db.execute("ROLLBACK")
+
+    @contextmanager
+    def _moment(self) -> Iterator[None]:
+        """All reads see the same commit, and errors of SQLite become StoreError."""
+        with translated(self._path), self.moment():
+            yield
 
     def _checked(self, table: str, select: str, values: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
         """Rows of a table without their marks. Raises StoreCorruptError for a damaged one."""

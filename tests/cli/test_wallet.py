@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from spvfilter.watch.watchlist import WatchList
 from store.test_views import OURS, SAVINGS, Ledger, pay
 from support.build import TxIn, TxOut, p2wpkh, tx, txid
 from support.keychains import script_at
-from support.processes import on_terminal
+from support.processes import command, environment, on_terminal
 from support.stores import opened
 
 
@@ -42,6 +44,28 @@ def path(tmp_path: Path) -> Path:
 
 def shown(raw: bytes) -> str:
     return txid(raw)[::-1].hex()
+
+
+@pytest.mark.parametrize("action", ["balance", "coins", "history", "tx", "keychains"])
+def test_broken_pipe_ends_each_action_quietly(path: Path, action: str) -> None:
+    txid = [shown(pay(1, (150_000_000, OURS)))] if action == "tx" else []
+    words = command("wallet", action, *txid, "--db", path, "--format", "table")
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(words, stdout=writing, stderr=subprocess.PIPE, env=environment(), timeout=60)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_full_disk_is_no_fault_of_the_database(path: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    with Path("/dev/full").open("wb") as full:
+        words = command("wallet", "history", "--db", path)
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, env=environment(), timeout=60)
+    assert (done.returncode, done.stderr) == (2, b"spvfilter: cannot read or write: No space left on device\n")
 
 
 def test_a_balance_for_people_and_for_programs(run: Any, path: Path) -> None:

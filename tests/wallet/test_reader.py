@@ -146,6 +146,14 @@ def test_the_pages_of_one_moment_are_of_one_commit(tmp_path: Path) -> None:
         assert len({entry.txid for entry in (*page, *rest)}) == 4
 
 
+def test_error_of_the_caller_passes_through_a_moment(tmp_path: Path) -> None:
+    Ledger(tmp_path / "w.db").store.close()
+    with WalletStore.open(tmp_path / "w.db") as wallet:
+        with pytest.raises(BrokenPipeError), wallet.moment():
+            raise BrokenPipeError
+        assert len(wallet.history()) == 0
+
+
 def test_what_is_no_label_txid_cursor_or_limit_is_refused(tmp_path: Path) -> None:
     Ledger(tmp_path / "w.db").store.close()
     with WalletStore.open(tmp_path / "w.db") as wallet:
