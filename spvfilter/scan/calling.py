@@ -205,9 +205,9 @@ def _check_address(address: str) -> None:
     from distributed.comm.addressing import parse_address, parse_host_port
 
     try:
-        scheme, place = parse_address(address, strict=True)  # type: ignore[no-untyped-call]
+        scheme, place = parse_address(address, strict=True)
         if scheme != "inproc":
-            parse_host_port(place)  # type: ignore[no-untyped-call]
+            parse_host_port(place)
     except ValueError:
         raise ParameterError(_NO_SCHEDULER) from None
 
