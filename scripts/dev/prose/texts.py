@@ -67,13 +67,13 @@ def plain(text: str) -> str:
 
 def _python(source: str, *, is_test: bool) -> Iterator[Text]:
     tree = ast.parse(source)
-    docstrings = set()
-    for node, is_public in _docstrings(tree):
-        docstrings.add(node.value)
-        doc = str(node.value.value)  # type: ignore[attr-defined]
-        yield Text(node.lineno, Kind.DOCSTRING, _indented_apart(doc), is_public)
+    docstrings: set[ast.expr] = set()
+    for docstring, is_public in _docstrings(tree):
+        docstrings.add(docstring.value)
+        doc = str(ast.literal_eval(docstring.value))
+        yield Text(docstring.lineno, Kind.DOCSTRING, _indented_apart(doc), is_public)
         if is_public and _length(doc) > LONGEST_DOCSTRING:
-            yield Text(node.lineno, Kind.LONG, doc.strip().splitlines()[0], is_public)
+            yield Text(docstring.lineno, Kind.LONG, doc.strip().splitlines()[0], is_public)
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     yield from _comments((token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT)
     if is_test:
@@ -168,7 +168,8 @@ def _c_comments(source: str) -> Iterator[Text]:
 
 def _markdown(source: str) -> Iterator[Text]:
     """Paragraphs outside of code blocks. Tables are no prose, and links are their text."""
-    start, paragraph, is_code = 1, [], False
+    start, is_code = 1, False
+    paragraph: list[str] = []
     for n, line in enumerate([*source.splitlines(), ""], 1):
         stripped = line.strip()
         if stripped.startswith(("```", ":::")):
