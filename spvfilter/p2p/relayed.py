@@ -70,15 +70,15 @@ class RelayedTransactions:
     ) -> None:
         if isinstance(peers, str):
             raise ParameterError("peers is an iterable of addresses, not one string")
-        self.addresses = tuple(
+        self.addresses: tuple[Address, ...] = tuple(
             peer if isinstance(peer, Address) else Address.parse(peer, network.default_port) for peer in peers
         )
         if not self.addresses:
             raise ParameterError("no peer given: transactions are relayed by peers")
         self.network = network
-        self.received = 0
+        self.received: int = 0
         """Number of transactions."""
-        self.repeated = 0
+        self.repeated: int = 0
         """Number of transactions that came twice; the copy is skipped."""
         self._proxy = proxy
         self._limits = limits or Limits()

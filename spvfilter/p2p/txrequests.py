@@ -34,9 +34,9 @@ class TxRequests:
     """Open requests of several peers, each known by a number."""
 
     def __init__(self) -> None:
-        self.unanswered = 0
+        self.unanswered: int = 0
         """Number of transactions that no peer sent after announcing them."""
-        self.ignored = 0
+        self.ignored: int = 0
         """Number of announcements above the limit of a peer."""
         self._open: OrderedDict[Item, _Open] = OrderedDict()  # in the order of the deadlines
         self._counts: Counter[int] = Counter()  # by peer: open requests

@@ -34,15 +34,15 @@ class TxNotices:
     """
 
     def __init__(self, receive: Receive) -> None:
-        self.received = 0
+        self.received: int = 0
         """Number of transactions received."""
-        self.lost = 0
+        self.lost: int = 0
         """Number of lost transactions, computed from the gaps in the counters of the messages."""
-        self.repeated = 0
+        self.repeated: int = 0
         """Number of repeated messages; they are skipped."""
-        self.malformed = 0
+        self.malformed: int = 0
         """Number of malformed messages; they are skipped."""
-        self.restarts = 0
+        self.restarts: int = 0
         """Number of restarts of the node, recognized by its counter. Transactions may be missing after each restart."""
         self._receive = receive
         self._receiving: asyncio.Future[list[bytes]] | None = None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
     from redis.asyncio.cluster import RedisCluster
 
-    Client: TypeAlias = Redis | RedisCluster
+    Client: TypeAlias = "Redis | RedisCluster"
 
 # Result of a command that failed with NOSCRIPT: the server has never had the script, or was restarted or flushed.
 _NOT_LOADED = object()
