@@ -38,10 +38,10 @@ async def relevant_txs(
     """Yield the transactions of a source that a node with this BIP-37 filter sends, in the order of arrival.
 
     Each of them updates the filter before the next one is tested, as the filter's flags say (Core bloom.cpp
-    IsRelevantAndUpdate). The next transaction is taken from the source when the caller asks for the next result.
+    IsRelevantAndUpdate).
 
-    With the compiled kernel the event loop runs at least once in each millisecond of work. Transactions above 64 kB
-    are tested in a thread.
+    The next transaction is taken from the source when the caller asks for the next result. With the compiled kernel
+    the event loop runs at least once in each millisecond of work. A thread tests transactions above 64 kB.
 
     Args:
         bloom: The filter, which is updated. Do not change it meanwhile.

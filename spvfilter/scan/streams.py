@@ -15,7 +15,7 @@ from spvfilter.protocol import HEADER_SIZE, MAX_BLOCK_SIZE
 from spvfilter.scan.foreign import contradiction
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_TEXT = frozenset((*range(0x20, 0x7F), 0x09, 0x0A, 0x0D))  # Printable ASCII, tab and line ends.
+TEXT = frozenset((*range(0x20, 0x7F), 0x09, 0x0A, 0x0D))  # Printable ASCII, tab and line ends.
 _BUFFER = 1 << 20  # Bytes that are read at once (our choice).
 _DEEPEST = 2  # Layers of compression that are removed (our choice).
 
@@ -37,13 +37,13 @@ def stream_blocks(stream: BinaryIO, network: Network, bad: Callable[[str], None]
         SourceError: The blocks are of another network, or the stream is neither hex nor a blk*.dat.
     """
     try:
-        plain, head = _begun(_unpacked(stream))
+        plain, head = begun(unpacked(stream))
         owner = next((each for each in NETWORKS if head == each.magic), None)
         if owner is network:
             yield from _records(plain, network, bad)
         elif owner is not None:
             raise SourceError(f"these are blocks of {owner}, not of {network}")
-        elif _TEXT.issuperset(head):
+        elif TEXT.issuperset(head):
             yield from hex_blocks(plain, bad, network)
         else:
             raise SourceError(
@@ -73,20 +73,20 @@ class _Rejoined(io.RawIOBase):
         return len(taken)
 
 
-def _begun(stream: BinaryIO) -> tuple[io.BufferedReader, bytes]:
+def begun(stream: BinaryIO) -> tuple[io.BufferedReader, bytes]:
     """The stream and its first four bytes; fewer if the first line is shorter. It waits for no more than these."""
     head = stream.readline(4)
     return io.BufferedReader(_Rejoined(head, stream), _BUFFER), head
 
 
-def _unpacked(stream: BinaryIO) -> io.BufferedReader:
+def unpacked(stream: BinaryIO) -> io.BufferedReader:
     """The stream without its compression."""
-    reader, head = _begun(stream)
+    reader, head = begun(stream)
     for _ in range(_DEEPEST):
         if head.startswith(_GZIP):
-            reader, head = _begun(io.BufferedReader(cast("io.RawIOBase", gzip.GzipFile(fileobj=reader)), _BUFFER))
+            reader, head = begun(io.BufferedReader(cast("io.RawIOBase", gzip.GzipFile(fileobj=reader)), _BUFFER))
         elif head.startswith(_ZSTD):
-            reader, head = _begun(io.BufferedReader(_zstd(reader), _BUFFER))
+            reader, head = begun(io.BufferedReader(_zstd(reader), _BUFFER))
     return reader
 
 

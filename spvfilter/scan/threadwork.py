@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 async def to_its_end(call: Callable[_P, _T], *args: _P.args, **options: _P.kwargs) -> _T:
     """Call a function in a thread and wait until it returns, even if this task is cancelled.
 
-    The caller holds a directory or a watch list that the thread changes, and must not release it before that.
+    A directory or a watch list that the thread changes must not be released before that.
     """
     working = asyncio.ensure_future(asyncio.to_thread(call, *args, **options))
     try:
