@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from spvfilter.scan.streams import hex_blocks as hex_blocks, stream_blocks as stream_blocks
     from spvfilter.scan.tables import to_arrow as to_arrow, to_pandas as to_pandas
     from spvfilter.scan.transactions import RawTransactions as RawTransactions, TxMatches as TxMatches
+    from spvfilter.scan.txlines import read_txs as read_txs, stream_txs as stream_txs
     from spvfilter.scan.undo import UndoPlace as UndoPlace, block_coins as block_coins
     from spvfilter.scan.undomode import UndoMode as UndoMode
     from spvfilter.scan.workerplan import WorkerPlan as WorkerPlan, plan_on_workers as plan_on_workers
@@ -67,6 +68,7 @@ else:
         streams="hex_blocks stream_blocks",
         tables="to_arrow to_pandas",
         transactions="RawTransactions TxMatches",
+        txlines="read_txs stream_txs",
         undo="UndoPlace block_coins",
         undomode="UndoMode",
         workerplan="WorkerPlan plan_on_workers",

@@ -1,11 +1,12 @@
-"""Turn a plain iterable into an asynchronous one. Its `next` is called in a daemon thread."""
+"""Plain iterables as asynchronous ones: their `next` is called in a daemon thread."""
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import AsyncGenerator, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from spvfilter._public import deferred
 
@@ -49,6 +50,88 @@ async def pull(items: Iterable[T]) -> AsyncGenerator[T]:
     finally:
         asked.put(None)
         await asyncio.to_thread(thread.join, _PARTING_S)
+
+
+async def pull_ahead(items: Iterable[T], weight: Callable[[T], int], most: int = 1_000_000) -> AsyncGenerator[T]:
+    """Yield the items. A daemon thread requests them ahead, up to `most` bytes.
+
+    It is faster than `pull` for small items: requested items are yielded without a change of thread.
+
+    Args:
+        items: The items. Their `next` may wait for ever.
+        weight: Bytes of an item.
+        most: Bytes of items that are requested ahead.
+    """
+    buffer = _Buffer[T](asyncio.get_running_loop(), most)
+    thread = threading.Thread(target=buffer.fill, args=(items, weight), name="spvfilter-next", daemon=True)
+    thread.start()
+    try:
+        while some := await buffer.take():
+            for item in some:
+                yield item
+    finally:
+        buffer.close()
+        await asyncio.to_thread(thread.join, _PARTING_S)
+
+
+class _Buffer(Generic[T]):
+    """Items that a thread has requested, and a coroutine has not taken yet."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
+        self._loop = loop
+        self._most = most
+        self._items: list[T] = []
+        self._bytes = 0
+        self._error: BaseException | None = None
+        self._is_ended = self._is_closed = False
+        self._changed = threading.Condition()
+        self._news = asyncio.Event()
+
+    def fill(self, items: Iterable[T], weight: Callable[[T], int]) -> None:
+        """Request items until they end, or until `close`. It runs in the thread."""
+        error: BaseException | None = None
+        try:
+            for item in items:
+                if not self._add(item, weight(item)):
+                    return
+        except BaseException as raised:
+            error = raised
+        with self._changed:
+            self._is_ended, self._error = True, error
+            self._tell()
+
+    def _add(self, item: T, size: int) -> bool:
+        """Add an item, and wait while there are too many. False after `close`."""
+        with self._changed:
+            self._items.append(item)
+            self._bytes += size
+            if len(self._items) == 1:
+                self._tell()
+            self._changed.wait_for(lambda: self._is_closed or self._bytes < self._most)
+            return not self._is_closed
+
+    def _tell(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed, so nothing waits for the item
+            self._loop.call_soon_threadsafe(self._news.set)
+
+    async def take(self) -> list[T]:
+        """Wait for items, and take all of them. An empty list is the end. Raises the error that ended them."""
+        while True:
+            with self._changed:
+                if self._items or self._is_ended:
+                    some, self._items, self._bytes = self._items, [], 0
+                    self._changed.notify()
+                    if not some and self._error is not None:
+                        raise self._error
+                    return some
+                self._news.clear()
+            await self._news.wait()
+
+    def close(self) -> None:
+        """Let the thread end at its next item."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
 
 
 def _next(iterator: object) -> tuple[object, BaseException | None]:

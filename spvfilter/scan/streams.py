@@ -6,6 +6,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import BinaryIO, cast
 
 from spvfilter._public import public
@@ -36,7 +37,7 @@ def stream_blocks(stream: BinaryIO, network: Network, bad: Callable[[str], None]
         FormatError: A line is not hex. The field is "hex line", the offset is the number of the line.
         SourceError: The blocks are of another network, or the stream is neither hex nor a blk*.dat.
     """
-    try:
+    with damage():
         plain, head = begun(unpacked(stream))
         owner = next((each for each in NETWORKS if head == each.magic), None)
         if owner is network:
@@ -49,6 +50,13 @@ def stream_blocks(stream: BinaryIO, network: Network, bad: Callable[[str], None]
             raise SourceError(
                 "neither lines of hex nor a blk*.dat (since Bitcoin Core 28 these are XORed: name the file instead)"
             )
+
+
+@contextmanager
+def damage() -> Iterator[None]:
+    """Context manager: damage of a compressed stream is raised as SourceError."""
+    try:
+        yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise SourceError(f"the compressed stream is damaged or cut off: {error}") from None
 

@@ -117,7 +117,7 @@ async def test_peers_wait_while_nobody_takes_transactions(monkeypatch: pytest.Mo
                 await asyncio.sleep(0.001)
         await asyncio.sleep(0.05)
         assert txs.received == 6  # five wait, and one is about to
-        assert txs.unanswered == 0  # what the peer has sent is not read yet
+        assert txs.unanswered == 0  # the answers of the peer are not read yet
         assert await taken(txs, 30) == expected
 
 

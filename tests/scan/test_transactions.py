@@ -305,7 +305,7 @@ async def test_error_result_keeps_no_traceback() -> None:
     assert result.error.__traceback__ is None
 
 
-async def test_window_that_a_block_moves_is_searched_for_in_remembered_transactions() -> None:
+async def test_remembered_transactions_are_searched_when_a_block_moves_a_window() -> None:
     watch, script_at = with_keychain()
     matcher, arriving = Matcher(watch), asyncio.Queue[bytes]()
 

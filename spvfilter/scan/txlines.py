@@ -1,0 +1,176 @@
+"""Transactions on a stream that is read once: lines of hex or JSON, or the bytes of one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, BinaryIO
+
+from spvfilter._public import deferred, public
+from spvfilter.errors import FormatError, SourceError
+from spvfilter.kernel import spent_outpoints, walk_block
+from spvfilter.network import NETWORKS
+from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_SIZE
+from spvfilter.scan.pull import pull_ahead
+from spvfilter.scan.streams import TEXT, begun, damage, unpacked
+
+if TYPE_CHECKING:
+    import json
+else:
+    json = deferred("json")
+
+MAX_TX_LINE = 2 * MAX_BLOCK_SIZE + 1_000_000
+"""Bytes of a line: the hex of the largest transaction, and 1 MB for other fields of JSON (our choice)."""
+_FIELDS = ("hex", "rawtx")
+"""Fields of a JSON object that may have the transaction: `hex` is that of Bitcoin Core's RPC."""
+_BOM = b"\xef\xbb\xbf"
+"""The mark with which some editors begin a text file."""
+_HEX = frozenset(b"0123456789abcdefABCDEF \t")
+_PSBT, _PSBT_BASE64 = b"psbt\xff", b"cHNidP"
+"""How a partially signed transaction begins: as bytes (BIP-174), and as base64."""
+
+
+@public
+def stream_txs(stream: BinaryIO, bad: Callable[[str], None] | None = None) -> Iterator[bytes]:
+    """Yield the raw transactions on a stream: one in each line, or the bytes of one transaction.
+
+    A line is hex, or a JSON object with the hex in a field `hex` or `rawtx`. It has at most 9 MB. Blank lines are
+    skipped. The stream may be compressed by gzip or zstd. Reading may wait: with asyncio use `read_txs`.
+
+    Args:
+        stream: The stream, open for reading bytes.
+        bad: Called with a sentence for each line that is not a transaction, such as "line 7: …". The next line is then
+            read. Without it, such a line is an error.
+
+    Raises:
+        FormatError: A line, or the whole stream, is not a transaction. The offset is that of the line in the stream.
+        SourceError: The stream has blocks, or its compression is damaged.
+    """
+    for item in _items(stream):
+        if isinstance(item, bytes):
+            yield item
+        else:
+            _refuse(item, bad)
+
+
+@public
+async def read_txs(stream: BinaryIO, bad: Callable[[str], None] | None = None) -> AsyncGenerator[bytes]:
+    """Yield the transactions that `stream_txs` yields. A thread reads the stream, up to 1 MB ahead.
+
+    Raises FormatError and SourceError as `stream_txs` does.
+    """
+    async with aclosing(pull_ahead(_items(stream), _weight)) as items:
+        async for item in items:
+            if isinstance(item, bytes):
+                yield item
+            else:
+                _refuse(item, bad)
+
+
+def is_block(raw: bytes) -> bool:
+    """True if the bytes are one whole block."""
+    try:
+        return len(raw) > HEADER_SIZE and all(walk_block(raw))
+    except FormatError:
+        return False
+
+
+def is_tx(raw: bytes) -> bool:
+    """True if the bytes are one whole transaction."""
+    try:
+        return bool(spent_outpoints(raw))
+    except FormatError:
+        return False
+
+
+def _refuse(error: FormatError, bad: Callable[[str], None] | None) -> None:
+    if bad is None:
+        raise error
+    bad(error.message)
+
+
+def _weight(item: bytes | FormatError) -> int:
+    """Bytes of memory that an item takes, approximately."""
+    return (len(item) if isinstance(item, bytes) else 0) + 100
+
+
+def _items(stream: BinaryIO) -> Iterator[bytes | FormatError]:
+    """Yield each transaction, and an error for each line that has none."""
+    with damage():
+        plain, head = begun(unpacked(stream))
+        if owner := next((each for each in NETWORKS if head == each.magic), None):
+            raise SourceError(f"these are blocks of {owner}, not transactions")
+        if head.startswith(_BOM):
+            plain.read(len(_BOM))
+        elif not TEXT.issuperset(head):
+            raw = plain.read(MAX_BLOCK_SIZE + 1)
+            yield raw if (problem := _problem_of(raw)) is None else _error(problem, 0)
+            return
+        yield from _lines(plain)
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes | FormatError]:
+    number = at = 0
+    while line := stream.readline(MAX_TX_LINE + 1):
+        number += 1
+        start, size = at, len(line)
+        is_long = size > MAX_TX_LINE
+        at += size
+        while is_long and not line.endswith(b"\n") and (line := stream.readline(MAX_TX_LINE)):
+            at += len(line)
+        if is_long:
+            yield _error(f"line {number}: more than {MAX_TX_LINE:,} bytes", start)
+        elif text := line.strip():
+            raw, problem = _tx_of(text)
+            yield raw if problem is None else _error(f"line {number}: {problem}", start)
+
+
+def _error(problem: str, at: int) -> FormatError:
+    return FormatError(problem, offset=at, field="transaction")
+
+
+def _tx_of(text: bytes) -> tuple[bytes, str | None]:
+    """The transaction of a line, or a sentence that says what is wrong. The sentence does not repeat the line."""
+    if text.startswith(b"{"):
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            return b"", "not a valid JSON object"
+        values = [found[field] for field in _FIELDS if field in found]
+        if not values:
+            return b"", f"a JSON object without a field {' or '.join(_FIELDS)}"
+        if not isinstance(values[0], str):
+            return b"", "the transaction in the JSON object is not a string of hex digits"
+        text = values[0].encode("utf-8", "replace")
+    try:
+        raw = bytes.fromhex(text.decode("ascii"))
+    except ValueError:
+        return b"", _not_hex(text)
+    return raw, _problem_of(raw)
+
+
+def _not_hex(text: bytes) -> str:
+    if text.startswith(_PSBT_BASE64):
+        return _OF_PSBT
+    wrong = next((at for at, char in enumerate(text, 1) if char not in _HEX), None)
+    digits = sum(char not in b" \t" for char in text)
+    return f"an odd number of hex digits: {digits:,}" if wrong is None else f"character {wrong:,} is not a hex digit"
+
+
+_OF_PSBT = "a partially signed transaction (PSBT): finalize it first, and take its hex"
+
+
+def _problem_of(raw: bytes) -> str | None:
+    """A sentence that says why these bytes are not one transaction; None if they are."""
+    try:
+        if spent_outpoints(raw):
+            return None
+        return "not a transaction: it has no input"
+    except FormatError as error:
+        if raw.startswith(_PSBT):
+            return _OF_PSBT
+        if len(raw) == HASH_SIZE:
+            return f"{HASH_SIZE} bytes: the id of a transaction, perhaps, but not the transaction"
+        if len(raw) > MAX_BLOCK_SIZE:
+            return f"more than {MAX_BLOCK_SIZE:,} bytes, as no transaction has"
+        return "a block, not a transaction" if is_block(raw) else f"not a transaction: {error}"
