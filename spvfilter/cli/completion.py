@@ -18,9 +18,9 @@ _FILES = ("FILE", "FILE.png", "PATH", "INPUT", "FILTER", "FILTERS", "BLOCKS", "R
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter completion SHELL"
     parser.description = (
-        "Print a script that completes commands, options and file names in a shell (extra cli: shtab). For bash, put it"
-        ' into your ~/.bashrc: eval "$(spvfilter completion bash)". For zsh, write it to a file _spvfilter in a folder'
-        " of $fpath. For tcsh, write it to a file and source that in your ~/.tcshrc."
+        "Print a script that completes commands, options and file names in a shell. It needs spvfilter[cli]. For bash,"
+        ' put it into your ~/.bashrc: eval "$(spvfilter completion bash)". For zsh, write it to a file _spvfilter in a'
+        " folder of $fpath. For tcsh, write it to a file and source that in your ~/.tcshrc."
     )
     parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
 

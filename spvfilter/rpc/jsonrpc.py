@@ -167,7 +167,10 @@ class JsonRpc:
             answer.get("id"): answer for answer in answers if isinstance(answer, dict) and type(answer.get("id")) is int
         }
         if len(answers) != count or by_id.keys() != set(range(count)):
-            raise NodeAnswerError(f"{self._endpoint}: {count} result(s) expected, not these {len(answers)}")
+            raise NodeAnswerError(
+                f"{self._endpoint}: expected {count} result(s) with the ids of the requests, got {len(answers)} with"
+                " missing or wrong ids"
+            )
         results: list[object] = []
         for number in range(count):
             error = by_id[number].get("error")

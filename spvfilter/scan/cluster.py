@@ -193,8 +193,8 @@ async def scan_cluster(
         The path of the file of matches.
 
     Raises:
-        ParameterError: The watch list is empty or of another network, the directory holds something else, or a package
-            is missing.
+        ParameterError: The watch list is empty or of another network, the directory holds another scan or other files,
+            or a package is missing.
         DirectoryInUseError: Another scan uses the directory.
         SourceError: There is no worker, a worker has another version of spvfilter or does not see the files, or the
             scheduler is lost.

@@ -206,8 +206,8 @@ def in_chain_order(
 ) -> tuple[list[PendingBlock], list[PendingBlock]]:
     """The stale blocks of a source, and its blocks on the best branches in chain order, within the source's range.
 
-    Raises SourceError if required undo records are missing, if the range has no block, or if the range needs unknown
-    heights.
+    Raises SourceError if required undo records are missing, if the range has no block, or if it is a range of
+    heights and the height of a block is unknown.
     """
     blocks: dict[bytes, PendingBlock] = {}
     for found in source.index(network):
@@ -235,7 +235,7 @@ def in_chain_order(
 def _within(placed: list[PendingBlock], span: BlockSpan) -> list[PendingBlock]:
     """The blocks of a range.
 
-    Raises SourceError if the range needs unknown heights, or if it has no block.
+    Raises SourceError if the range has no block, or if it is a range of heights and the height of a block is unknown.
     """
     unknown = sum(block.height is None for block in placed)
     if unknown and (span.from_height is not None or span.to_height is not None):

@@ -42,7 +42,7 @@ class OutputFormat(StrEnum):
 async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV, engine: Engine | None = None) -> Path:
     """Scan into a directory, or continue the scan there, and write the matches of all parts into one file.
 
-    The sums for each entry of the watch list are written to totals.csv in the same directory.
+    The file totals.csv in the same directory gets the number and the value of each watched entry's matches.
 
     Args:
         scan: The scan.
@@ -53,7 +53,8 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
         The path of the file of matches.
 
     Raises:
-        ParameterError: Parquet without pyarrow (before anything is scanned), or the directory holds something else.
+        ParameterError: The directory holds another scan or other files. Or `form` is Parquet and pyarrow is missing;
+            this is checked before the scan.
         DirectoryInUseError: Another scan uses the directory.
         SourceError: A source of blocks cannot be used.
         OSError: A file cannot be read or written.

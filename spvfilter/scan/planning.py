@@ -265,7 +265,7 @@ def _prefer_undo(rows: Rows, row: int, copies: list[bytes]) -> None:
 def _within(runs: list[Run], span: BlockSpan, rows: Rows) -> list[Run]:
     """The blocks of a range.
 
-    Raises SourceError if heights are unknown that the range needs, and if the range has no block.
+    Raises SourceError if the range has no block, or if it is a range of heights and the height of a block is unknown.
     """
     placed = sum(len(run.rows) for run in runs)
     if span.from_height is not None or span.to_height is not None:

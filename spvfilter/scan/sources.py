@@ -462,9 +462,10 @@ def _identity(file: FilePath) -> str:
 
 @contextmanager
 def _descriptors(wanted: Sequence[tuple[int, FilePath, int, int]]) -> Iterator[dict[int, int] | None]:
-    """Open files, by number, that are readable at least in the wanted ranges (number, file, offset, size).
+    """Context manager: open the files of the wanted ranges, and close them at the end.
 
-    It gives None if a file cannot be opened.
+    Each range is (file number, file, offset, size). A remote file is fetched, at least in its ranges. The value is a
+    file descriptor for each file number, or None if a file cannot be opened.
     """
     ranges: dict[int, list[tuple[int, int]]] = {}
     for number, _, offset, size in wanted:

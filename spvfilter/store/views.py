@@ -126,9 +126,9 @@ class Coin:
     completeness: Completeness | None = None
     """How certain it is that no match in its block is missing; None while it is pending."""
     keychain: str | None = None
-    """Name of the keychain that its script belongs to."""
+    """Name of the keychain that has the script. None if no keychain has it."""
     keychain_index: int | None = None
-    """Index of the script in that keychain."""
+    """Index of the script in the keychain, from 0. None if no keychain has it."""
 
 
 @public
@@ -214,9 +214,10 @@ class Views:
             return self._log().last
 
     def searched_height(self) -> int:
-        """Return the height up to which blocks were searched, apart from the skipped ones of `searched`; -1 for none.
+        """Return the height up to which blocks were searched; -1 if no block was searched.
 
-        Raises StoreCorruptError if the database is damaged.
+        Blocks up to this height may have been skipped for some entries: `searched` lists them. Raises StoreCorruptError
+        if the database is damaged.
         """
         with self._moment():
             raw = self._meta("cursor")

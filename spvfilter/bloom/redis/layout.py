@@ -159,7 +159,10 @@ class Layout:
         return [self.shard_key(shard) for shard in number_of], struct.pack(f"<{len(packed)}I", *packed)
 
     def pieces(self) -> Iterator[tuple[int, int, int]]:
-        """Yield all bytes in pieces for transfer: shard, offset of the first byte in it, offset of the end."""
+        """Yield the pieces in which all bytes are transferred.
+
+        A piece is (shard, start, end). Both are byte offsets in the shard, and `end` is the offset after the last byte.
+        """
         for shard in range(self.shards):
             size = min(self.shard_size, self.size - shard * self.shard_size)
             for at in range(0, size, _PIECE_SIZE):
@@ -185,7 +188,10 @@ class Layout:
         yield shards, struct.pack(f"<{len(ranges)}I", *ranges), planes
 
     def _ranges(self) -> Iterator[tuple[int, int, int, int]]:
-        """Yield the bits of each plane, split at the borders of shards: plane, shard, first bit in it, end."""
+        """Yield the ranges of bits of each plane, split at the borders of shards.
+
+        A range is (plane, shard, first, end). `first` and `end` count bits in the shard, and `end` is after the last.
+        """
         shard_bits = self.shard_size * 8
         planes = self.shape.hash_funcs if self.shape.partitioned else 1
         span = self.shape.bits // planes

@@ -300,10 +300,10 @@ def _open_or_make(store: FilterStorage, name: str, args: argparse.Namespace, kin
         if given is not None and given != there:
             flag = f"--{option.replace('_', '-')}"
             made = f"without {flag}" if there is None else f"with {flag} {there}, not {given}"
-            raise ParameterError(f"{name} exists and was made {made}: leave it out")
+            raise ParameterError(f"{name} exists and was made {made}: leave {flag} out")
     if args.key is not None and (asked.key is None or args.key not in (b"", asked.key)):
         raise ParameterError(
-            f"{name} exists and was made {'without' if asked.key is None else 'with another'} --key: leave it out"
+            f"{name} exists and was made {'without' if asked.key is None else 'with another'} --key: leave --key out"
         )
 
 

@@ -39,7 +39,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument(
         "--plot",
         metavar="FILE.png",
-        help="draw rate against load and size against hash functions (extra plot: matplotlib)",
+        help="draw charts of rate against load, and of size against hash functions; needs spvfilter[plot]",
     )
 
 

@@ -106,15 +106,17 @@ def configure(parser: Parser) -> None:
 
     importing = parser.add_action(
         "import",
-        "put filters into the database of watch",
-        "Put filters into the database of watch, which then does not fetch them. watch uses a filter only if the filter"
-        " headers of nodes commit to it.",
+        "put filters into a wallet's database",
+        "Put filters into a wallet's database, so that the command `watch` does not fetch them. The command uses a"
+        " filter only if the filter headers of nodes commit to it.",
     )
     _add_filters(importing)
     importing.add_argument("--db", metavar="FILE", required=True, help="the database; it is created if it is missing")
 
     exporting = parser.add_action(
-        "export", "print the filters in the database of watch", "Print the filters that watch --keep-filters stored."
+        "export",
+        "print the filters in a wallet's database",
+        "Print the filters that the command `watch --keep-filters` stored in a wallet's database.",
     )
     exporting.add_argument("--db", metavar="FILE", required=True, help="the database")
 

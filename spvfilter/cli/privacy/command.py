@@ -91,7 +91,9 @@ def configure(parser: Parser) -> None:
         help="seed of the sample and, without a database, of the filter's tweak and decoys; default %(default)s",
     )
     add_format(parser)
-    parser.add_argument("--plot", metavar="FILE.png", help="draw the decoys of each case (extra plot: matplotlib)")
+    parser.add_argument(
+        "--plot", metavar="FILE.png", help="draw a chart of the decoys of each case; needs spvfilter[plot]"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

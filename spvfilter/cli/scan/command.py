@@ -50,8 +50,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help=(
             "a file of one block (raw or hex), a blk*.dat file of Bitcoin Core, or a directory of such files. Also a"
-            " URL such as s3://… (extra remote), or http://HOST:PORT of a node. Standard input (-) has one block per"
-            " line in hex, or is a blk*.dat file; it may be compressed with gzip or zstd"
+            " URL such as s3://… (needs spvfilter[remote]), or http://HOST:PORT of a node. Standard input (-) has"
+            " one block per line in hex, or is a blk*.dat file; it may be compressed with gzip or zstd"
         ),
     )
     add_watch_file(parser)
@@ -136,7 +136,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--plot",
         metavar="FILE.png",
-        help="draw the balance over time; only for blocks in files (extra plot: matplotlib)",
+        help="draw a chart of the balance over time; only for blocks in files; needs spvfilter[plot]",
     )
     parser.add_argument(
         "--quiet",

@@ -20,7 +20,11 @@ class PayloadReader(Reader):
     __slots__ = ()
 
     def count(self, field: str, most: int, least: int) -> int:
-        """Read a CompactSize count of at most `most` items, each of at least `least` bytes. Raises FormatError."""
+        """Read the number of items that follow, a CompactSize.
+
+        Raises FormatError for more than `most` items, or if the rest of the payload is too short for items of `least`
+        bytes each.
+        """
         at = self.at
         count = self.compact_size(field)
         if count > most:

@@ -80,11 +80,11 @@ SHAPE = ("--capacity", "10", "--fp-rate", "0.01")
         ),
         (
             ["add", "made.bloom", "lines.txt", "--key", "random"],
-            "made.bloom exists and was made without --key: leave it out",
+            "made.bloom exists and was made without --key: leave --key out",
         ),
         (
             ["add", "keyed.bloom", "lines.txt", "--key", "00" * 16],
-            "keyed.bloom exists and was made with another --key: leave it out",
+            "keyed.bloom exists and was made with another --key: leave --key out",
         ),
         (["add", "made.bloom", "lines.txt", "--counting"], "made.bloom is a Bloom filter: leave --counting out"),
         (

@@ -121,7 +121,10 @@ def test_a_filter_that_grows_takes_any_number_of_lines(redis: Any, tmp_path: Pat
             "g and copy cannot be merged: a scalable filter has no union",
         ),
         (["dump", "g"], "g is a scalable filter, which consists of several filters: it has no raw form"),
-        (["add", "g", half, "--capacity", 21], "g exists and was made with --capacity 20, not 21: leave it out"),
+        (
+            ["add", "g", half, "--capacity", 21],
+            "g exists and was made with --capacity 20, not 21: leave --capacity out",
+        ),
         (["add", "g", half, "--counting"], "g is a scalable Bloom filter: leave --counting out"),
         (["create", "g", *shape], "a filter at 'g' already exists: --force replaces it"),
         (["create", "h", *shape, "--scalable", "--hash-funcs", 3], "--scalable chooses the number of hash functions"),
@@ -174,7 +177,10 @@ def test_past_capacity_is_warned_of(redis: Any, tmp_path: Path) -> None:
     ("argv", "said"),
     [
         (["dedupe"], "bloom dedupe --redis needs the key of a filter"),
-        (["dedupe", "there", "--capacity", "5"], "there exists and was made with --capacity 1000, not 5: leave it out"),
+        (
+            ["dedupe", "there", "--capacity", "5"],
+            "there exists and was made with --capacity 1000, not 5: leave --capacity out",
+        ),
         (["add", "absent", "--capacity", "5"], "no filter at 'absent'"),
         (["add", "there", "--scalable"], "there is a Bloom filter: leave --scalable out"),
         (["create", "new", *SHAPE, "--counting"], "--counting needs a filter in a file"),
