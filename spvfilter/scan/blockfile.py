@@ -21,12 +21,14 @@ from typing import NamedTuple
 from spvfilter.errors import SourceError
 from spvfilter.network import NETWORKS, Network
 from spvfilter.protocol import MAX_BLOCK_SIZE
-from spvfilter.scan.foreign import contradiction
+from spvfilter.scan.foreign import A_TRANSACTION, begins_with_tx, contradiction, is_mined
 from spvfilter.scan.remote import FilePath, OpenFile, opened
 
 _MIN_BLOCK_SIZE = 81  # bytes of a header and a transaction count
 _SMALL_CHUNK, _LARGE_CHUNK = 1 << 12, 1 << 20  # bytes that are read at once (our choice)
 _HEX_DIGITS = frozenset(b"0123456789abcdefABCDEF")
+_LARGEST_TX = 1_000_000
+"""Bytes of a file that are read to recognize a transaction (our choice: the hex of a standard one, and more)."""
 
 
 class Record(NamedTuple):
@@ -107,6 +109,8 @@ class BlockFile:
     def _single(self, file: OpenFile, head: bytes, prefix_size: int, network: Network) -> Record:
         """The whole file as one block, raw or in hex."""
         size = file.size
+        if not is_mined(head) and begins_with_tx(file.at(0, min(size, _LARGEST_TX))):
+            raise SourceError(A_TRANSACTION)
         digits = head[: 2 * _MIN_BLOCK_SIZE]
         if len(digits.rstrip()) >= 2 * _MIN_BLOCK_SIZE - 2 and _HEX_DIGITS.issuperset(digits.rstrip()):
             if size > 2 * MAX_BLOCK_SIZE + 2:

@@ -1,12 +1,49 @@
-"""Blocks without framing: they do not name their network, but a header may contradict the assumed network."""
+"""Bytes without framing: a block of another network than the assumed one, or a transaction in place of a block."""
 
 from __future__ import annotations
 
 from spvfilter.chain.difficulty import target
 from spvfilter.errors import FormatError
 from spvfilter.hashes import sha256d
+from spvfilter.kernel import spent_outpoints, walk_block
 from spvfilter.network import NETWORKS, Network
 from spvfilter.protocol import HEADER_SIZE
+
+A_TRANSACTION = "a transaction, not a block: `spvfilter match` and Matcher.match_txs take transactions"
+"""The reason why a transaction is not scanned."""
+
+
+def is_tx(raw: bytes) -> bool:
+    """True if the bytes are one whole transaction."""
+    try:
+        return bool(spent_outpoints(raw))
+    except FormatError:
+        return False
+
+
+def is_block(raw: bytes) -> bool:
+    """True if the bytes are one whole block."""
+    try:
+        return all(walk_block(raw))
+    except FormatError:
+        return False
+
+
+def is_mined(header: bytes) -> bool:
+    """True if the bytes begin with a header whose hash meets the target of its bits, as no transaction does."""
+    try:
+        most = target(int.from_bytes(header[72:76], "little"))
+    except FormatError:
+        return False
+    return int.from_bytes(sha256d(header[:HEADER_SIZE]), "little") <= most
+
+
+def begins_with_tx(data: bytes) -> bool:
+    """True if the bytes are one transaction, or if the first line is a transaction in hex."""
+    try:
+        return is_tx(data) or is_tx(bytes.fromhex(data.strip().partition(b"\n")[0].decode("ascii")))
+    except ValueError:
+        return False
 
 
 def contradiction(raw: bytes, network: Network) -> str | None:

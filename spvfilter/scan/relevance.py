@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from spvfilter._public import deferred, public
 from spvfilter.errors import FormatError
 from spvfilter.filters.bip37 import Bip37Filter
-from spvfilter.primitives import to_bytes
+from spvfilter.primitives import hash_to_hex, to_bytes
 from spvfilter.scan.threadwork import to_its_end
 from spvfilter.scan.transactions import AT_ONCE, EACH, RawTransactions, each_of
+from spvfilter.transaction import Transaction
 
 if TYPE_CHECKING:
     import asyncio
@@ -29,6 +30,16 @@ class RelevantTx(NamedTuple):
     """The serialized transaction, as it arrived."""
     error: FormatError | None = None
     """The reason why the transaction is malformed; None if it is not."""
+
+    @property
+    def txid(self) -> bytes:
+        """The txid, 32 bytes in wire order. Raises FormatError for a malformed transaction."""
+        return Transaction.parse(self.raw).txid
+
+    @property
+    def txid_hex(self) -> str:
+        """The txid in display order, as hex. Raises FormatError for a malformed transaction."""
+        return hash_to_hex(self.txid)
 
 
 @public

@@ -13,7 +13,7 @@ from spvfilter._public import public
 from spvfilter.errors import FormatError, SourceError
 from spvfilter.network import NETWORKS, Network
 from spvfilter.protocol import HEADER_SIZE, MAX_BLOCK_SIZE
-from spvfilter.scan.foreign import contradiction
+from spvfilter.scan.foreign import A_TRANSACTION, contradiction, is_mined, is_tx
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 TEXT = frozenset((*range(0x20, 0x7F), 0x09, 0x0A, 0x0D))  # Printable ASCII, tab and line ends.
@@ -46,6 +46,8 @@ def stream_blocks(stream: BinaryIO, network: Network, bad: Callable[[str], None]
             raise SourceError(f"these are blocks of {owner}, not of {network}")
         elif TEXT.issuperset(head):
             yield from hex_blocks(plain, bad, network)
+        elif is_tx(plain.read(MAX_BLOCK_SIZE)):
+            raise SourceError(A_TRANSACTION)
         else:
             raise SourceError(
                 "neither lines of hex nor a blk*.dat (since Bitcoin Core 28 these are XORed: name the file instead)"
@@ -121,7 +123,7 @@ def hex_blocks(
 
     Args:
         stream: The stream, open for reading bytes.
-        bad: Called with a sentence for each line that is not hex, or whose block is certainly not of `network`. The
+        bad: Called with a sentence for each line that is not hex, or that is certainly not a block of `network`. The
             next line is then read. Without it, such a line is an error.
         network: The network of the blocks; by default blocks of any network are accepted.
 
@@ -151,7 +153,9 @@ def _block_of(text: bytes, network: Network | None) -> tuple[bytes, str | None]:
         raw = bytes.fromhex(text.decode("ascii"))
     except ValueError:
         return b"", f"not hex: {text[:40]!r}"
-    return raw, None if network is None else contradiction(raw, network)
+    if network is None:
+        return raw, None
+    return raw, A_TRANSACTION if not is_mined(raw) and is_tx(raw) else contradiction(raw, network)
 
 
 def _records(stream: io.BufferedReader, network: Network, bad: Callable[[str], None] | None) -> Iterator[bytes]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from spvfilter._public import deferred, public
 from spvfilter.errors import FormatError, SourceError
-from spvfilter.kernel import spent_outpoints, walk_block
+from spvfilter.kernel import spent_outpoints
 from spvfilter.network import NETWORKS
-from spvfilter.protocol import HASH_SIZE, HEADER_SIZE, MAX_BLOCK_SIZE
+from spvfilter.protocol import HASH_SIZE, MAX_BLOCK_SIZE
+from spvfilter.scan.foreign import is_block
 from spvfilter.scan.pull import pull_ahead
 from spvfilter.scan.streams import TEXT, begun, damage, unpacked
 
@@ -67,22 +68,6 @@ async def read_txs(stream: BinaryIO, bad: Callable[[str], None] | None = None) -
                 _refuse(item, bad)
 
 
-def is_block(raw: bytes) -> bool:
-    """True if the bytes are one whole block."""
-    try:
-        return len(raw) > HEADER_SIZE and all(walk_block(raw))
-    except FormatError:
-        return False
-
-
-def is_tx(raw: bytes) -> bool:
-    """True if the bytes are one whole transaction."""
-    try:
-        return bool(spent_outpoints(raw))
-    except FormatError:
-        return False
-
-
 def _refuse(error: FormatError, bad: Callable[[str], None] | None) -> None:
     if bad is None:
         raise error
@@ -104,7 +89,7 @@ def _items(stream: BinaryIO) -> Iterator[bytes | FormatError]:
             plain.read(len(_BOM))
         elif not TEXT.issuperset(head):
             raw = plain.read(MAX_BLOCK_SIZE + 1)
-            yield raw if (problem := _problem_of(raw)) is None else _error(problem, 0)
+            yield raw if (problem := problem_of(raw)) is None else _error(problem, 0)
             return
         yield from _lines(plain)
 
@@ -146,7 +131,7 @@ def _tx_of(text: bytes) -> tuple[bytes, str | None]:
         raw = bytes.fromhex(text.decode("ascii"))
     except ValueError:
         return b"", _not_hex(text)
-    return raw, _problem_of(raw)
+    return raw, problem_of(raw)
 
 
 def _not_hex(text: bytes) -> str:
@@ -160,7 +145,7 @@ def _not_hex(text: bytes) -> str:
 _OF_PSBT = "a partially signed transaction (PSBT): finalize it first, and take its hex"
 
 
-def _problem_of(raw: bytes) -> str | None:
+def problem_of(raw: bytes) -> str | None:
     """A sentence that says why these bytes are not one transaction; None if they are."""
     try:
         if spent_outpoints(raw):

@@ -88,8 +88,8 @@ async def test_large_input_is_scanned_in_a_thread(call: str, monkeypatch: pytest
 
     monkeypatch.setattr(asyncio, "to_thread", to_thread)
     if call == "relevant_txs":
-        relevant = [each.number async for each in relevant_txs(Bip37Filter.match_all(), [LARGE])]
-        assert (relevant, len(calls)) == ([0], 1)
+        (relevant,) = [each async for each in relevant_txs(Bip37Filter.match_all(), [LARGE])]
+        assert (relevant.number, relevant.txid_hex, len(calls)) == (0, txid(LARGE)[::-1].hex(), 1)
         return
     if call == "match_tx":
         matches = await matcher.match_tx(LARGE)
