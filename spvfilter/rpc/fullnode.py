@@ -161,15 +161,29 @@ class FullNode:
         """
         return await self._ask(lambda: self._record(digest, previous))
 
-    async def mempool_txs(self) -> AsyncGenerator[bytes]:
+    async def mempool_txs(self, *, poll_s: float | None = None) -> AsyncGenerator[bytes]:
         """Yield the raw transactions of the node's mempool, in no order: a source for `Matcher.match_txs`.
 
-        A transaction that leaves the mempool meanwhile is left out. Raises NodeError.
+        A transaction that leaves the mempool meanwhile is left out.
+
+        Args:
+            poll_s: Seconds after which the mempool is listed again, without end, and new transactions are yielded. By
+                default it is listed once. Notices by ZMQ (`TxNotices`) come at once.
+
+        Raises:
+            NodeError: The node fails.
         """
-        txids = await self._ask(self._api.mempool)
-        for first in range(0, len(txids), _AT_ONCE):
-            for raw in await self._ask(partial(self._transactions, txids[first : first + _AT_ONCE])):
-                yield raw
+        known: frozenset[bytes] = frozenset()
+        while True:
+            listed = await self._ask(self._api.mempool)
+            txids = [txid for txid in listed if txid not in known]
+            for first in range(0, len(txids), _AT_ONCE):
+                for raw in await self._ask(partial(self._transactions, txids[first : first + _AT_ONCE])):
+                    yield raw
+            if poll_s is None:
+                return
+            known = frozenset(listed)
+            await self.patience.pause(poll_s)
 
     async def _transactions(self, txids: list[bytes]) -> list[bytes]:
         found = []

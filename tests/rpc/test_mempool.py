@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, aclosing
 
 import pytest
 
@@ -40,6 +40,17 @@ async def test_every_transaction_of_the_mempool_is_given(core: CoreNode, way: st
         assert [raw async for raw in node.mempool_txs()] == TXS
         core.mempool, core.gone = {}, set()
         assert [raw async for raw in node.mempool_txs()] == []
+
+
+@WAYS
+async def test_mempool_that_is_listed_again_gives_new_transactions(core: CoreNode, way: str) -> None:
+    core.mempool = {txid(raw): raw for raw in TXS[:2]}
+    async with opened(core, way) as node, aclosing(node.mempool_txs(poll_s=5)) as txs:
+        assert [await anext(txs) for _ in range(2)] == TXS[:2]
+        core.mempool = {txid(raw): raw for raw in TXS[1:3]}
+        assert await anext(txs) == TXS[2]
+        core.mempool = {txid(raw): raw for raw in (TXS[0], TXS[2])}
+        assert await anext(txs) == TXS[0]  # it has come back
 
 
 @WAYS
