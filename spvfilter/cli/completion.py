@@ -11,7 +11,7 @@ from spvfilter.errors import ParameterError
 from spvfilter.network import NETWORKS
 
 SHELLS = ("bash", "zsh", "tcsh")
-_FILES = ("FILE", "FILE.png", "PATH", "INPUT", "FILTER", "FILTERS", "BLOCKS", "RAW", "TX", "HEX|FILE|-")
+_FILES = ("FILE", "FILE.png", "PATH", "INPUT", "FILTER", "FILTERS", "BLOCKS", "RAW", "SOURCE", "TX", "HEX|FILE|-")
 """Names of values that are files."""
 
 

@@ -31,7 +31,7 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--connect",
         metavar="HOST:PORT",
-        type=_peer,
+        type=peer,
         action="append",
         default=[],
         help="a full node; without :PORT the network's default port; repeatable",
@@ -44,12 +44,7 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
             " addresses"
         ),
     )
-    parser.add_argument(
-        "--proxy",
-        metavar="URL",
-        type=_proxy,
-        help="socks5://[USER:PASSWORD@]HOST:PORT, such as Tor's; it also resolves host names",
-    )
+    add_proxy(parser)
     parser.add_argument(
         "--mode",
         choices=[str(mode) for mode in Mode],
@@ -59,6 +54,15 @@ def add_nodes(parser: argparse.ArgumentParser) -> None:
             " wallet. auto (default) is compact if a node serves compact filters that can find every watched entry,"
             " else bip37"
         ),
+    )
+
+
+def add_proxy(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--proxy",
+        metavar="URL",
+        type=proxy,
+        help="socks5://[USER:PASSWORD@]HOST:PORT, such as Tor's; it also resolves host names",
     )
 
 
@@ -72,7 +76,7 @@ def check_nodes(args: argparse.Namespace) -> None:
         raise ParameterError("no node to connect to: give --connect HOST:PORT, or --discover")
 
 
-def _peer(text: str) -> str:
+def peer(text: str) -> str:
     """Argument type: HOST or HOST:PORT. An error does not repeat the text, which may be a key."""
     try:
         host = Address.parse(text, 1).host
@@ -83,7 +87,7 @@ def _peer(text: str) -> str:
     return text
 
 
-def _proxy(text: str) -> str:
+def proxy(text: str) -> str:
     """Argument type: the URL of a SOCKS5 proxy."""
     try:
         Proxy.parse(text)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import getpass
-import os
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
@@ -14,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.cli.arguments import format_of
-from spvfilter.cli.scan.nodeoptions import PASSWORD
+from spvfilter.cli.credentials import credentials_of
 from spvfilter.cli.term.matches import Totals, printer, printer_of_disconnected
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import megabytes
 from spvfilter.errors import ParameterError
-from spvfilter.rpc.credentials import CookieFile, Credentials, Password
+from spvfilter.rpc.credentials import Credentials
 from spvfilter.rpc.fullnode import FullNode
 from spvfilter.rpc.notices import TipNotices
 from spvfilter.rpc.patience import Patience
@@ -72,7 +70,7 @@ def run(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, page: Page)
         raise ParameterError("--zmq announces new blocks: it needs --follow")
     if args.follow and span.to_height is not None:
         raise ParameterError("--follow runs until it is interrupted: leave --to-height out")
-    credentials = _credentials(args)
+    credentials = credentials_of(args)
     progress, begun = _Progress(page, Totals()), time.monotonic()
     try:
         asyncio.run(_scan(args, matcher, span, credentials, progress))
@@ -80,25 +78,6 @@ def run(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, page: Page)
         if not args.quiet:
             _summarise(progress, matcher.report, time.monotonic() - begun, format_of(args, page))
     return _INCOMPLETE if progress.is_incomplete else 0
-
-
-def _credentials(args: argparse.Namespace) -> Credentials | None:
-    """The credentials that the options name, or None. Raises ParameterError if a password is missing."""
-    if args.cookie is not None and args.user is not None:
-        raise ParameterError("--cookie and --user exclude each other: give one")
-    if args.cookie is not None:
-        return CookieFile(args.cookie)
-    if args.user is None:
-        return None
-    name, colon, password = args.user.partition(":")
-    if not colon:
-        found = os.environ.get(PASSWORD)
-        if found is None and not sys.stdin.isatty():
-            raise ParameterError(
-                f"--user needs a password: set the variable {PASSWORD}, or run on a terminal, which asks for it"
-            )
-        password = getpass.getpass(f"password of {name}: ") if found is None else found
-    return Password(name, password)
 
 
 @asynccontextmanager

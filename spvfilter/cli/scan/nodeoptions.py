@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from spvfilter.cli.credentials import add_credentials
 from spvfilter.errors import ParameterError
 from spvfilter.rpc.endpoint import Endpoint, is_url
 
-PASSWORD = "SPVFILTER_RPC_PASSWORD"  # noqa: S105  the variable's name
 _OPTIONS = ("cookie", "user", "follow", "zmq")
 
 
@@ -16,16 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     of_node = parser.add_argument_group(
         "blocks of a node", "These options need http://HOST:PORT or https://… as the only PATH."
     )
-    of_node.add_argument(
-        "--cookie",
-        metavar="FILE",
-        help="the .cookie file in the node's data directory; a node that runs with -rest=1 needs none",
-    )
-    of_node.add_argument(
-        "--user",
-        metavar="NAME",
-        help=f"RPC user, instead of --cookie; the password comes from the variable {PASSWORD} or the terminal",
-    )
+    add_credentials(of_node)
     of_node.add_argument(
         "--follow",
         action="store_true",

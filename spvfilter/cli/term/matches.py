@@ -89,17 +89,18 @@ def record(match: Match) -> dict[str, str | int | None]:
     }
 
 
-def printer(page: Page, chosen: str) -> Callable[[Match], None]:
+def printer(page: Page, chosen: str, unconfirmed: str = "mempool") -> Callable[[Match], None]:
     """Return a function that prints one match in a format: table, jsonl or csv.
 
-    The header of a CSV is printed at once, the header of a table with its first row.
+    The header of a CSV is printed at once, the header of a table with its first row. A table has `unconfirmed` in place
+    of the height of a match without a block.
     """
     if chosen == "jsonl":
         return lambda match: page.line(json.dumps(row(match), separators=(",", ":")))
     if chosen == "csv":
         page.line(_csv_line(_COLUMNS))
         return lambda match: page.line(_csv_line(map(_cell, row(match).values())))
-    return _Table(page).row
+    return _Table(page, unconfirmed).row
 
 
 def batch_printer(page: Page, chosen: str) -> Callable[[MatchBatch], None]:
@@ -146,8 +147,9 @@ def _csv_line(cells: Iterable[object]) -> str:
 class _Table:
     """A table of matches, printed row by row. Ids and addresses are shortened only if a terminal is too narrow."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: Page, unconfirmed: str) -> None:
         self._page = page
+        self._unconfirmed = unconfirmed
         self._begun = False
         left = None if page.width is None else page.width - len(self._cells("", "", "", "", ""))
         self._who_width = None if left is None else max(12, left - 18)
@@ -169,7 +171,7 @@ class _Table:
         txid = hash_to_hex(match.txid)
         index = f":{match.index}"
         line = self._cells(
-            str(match.height) if match.height is not None else "mempool" if match.block_hash is None else "?",
+            str(match.height) if match.height is not None else self._unconfirmed if match.block_hash is None else "?",
             "received" if received else "spent",
             value,
             (shorten(txid, min(64, self._id_width - len(index))) + index).ljust(self._id_width),

@@ -1,0 +1,54 @@
+"""Options with the credentials of a node's RPC (`scan`, `match`)."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from spvfilter._public import deferred
+from spvfilter.errors import ParameterError
+
+if TYPE_CHECKING:
+    import getpass
+
+    from spvfilter.rpc import credentials
+else:  # not needed to show --help
+    getpass = deferred("getpass")
+    credentials = deferred("spvfilter.rpc.credentials")
+
+PASSWORD = "SPVFILTER_RPC_PASSWORD"  # noqa: S105  the variable's name
+
+
+def add_credentials(group: argparse._ArgumentGroup) -> None:
+    """Add --cookie and --user."""
+    group.add_argument(
+        "--cookie",
+        metavar="FILE",
+        help="the .cookie file in the node's data directory; a node that runs with -rest=1 needs none",
+    )
+    group.add_argument(
+        "--user",
+        metavar="NAME",
+        help=f"RPC user, instead of --cookie; the password comes from the variable {PASSWORD} or the terminal",
+    )
+
+
+def credentials_of(args: argparse.Namespace) -> credentials.Credentials | None:
+    """The credentials that the options name, or None. Raises ParameterError if a password is missing."""
+    if args.cookie is not None and args.user is not None:
+        raise ParameterError("--cookie and --user exclude each other: give one")
+    if args.cookie is not None:
+        return credentials.CookieFile(args.cookie)
+    if args.user is None:
+        return None
+    name, colon, password = args.user.partition(":")
+    if not colon:
+        found = os.environ.get(PASSWORD)
+        if found is None and not sys.stdin.isatty():
+            raise ParameterError(
+                f"--user needs a password: set the variable {PASSWORD}, or run on a terminal, which asks for it"
+            )
+        password = getpass.getpass(f"password of {name}: ") if found is None else found
+    return credentials.Password(name, password)

@@ -1,0 +1,1 @@
+"""`spvfilter match`: find a wallet's payments in transactions."""

@@ -1,0 +1,207 @@
+"""`spvfilter match`: print the transactions that concern a wallet, or that a node with a filter sends."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from spvfilter._public import deferred
+from spvfilter.cli.arguments import add_format, add_network, add_watch_file, format_of, watch_list
+from spvfilter.cli.credentials import add_credentials
+from spvfilter.cli.nodes import add_proxy
+from spvfilter.cli.term.page import Page, complain
+from spvfilter.errors import ParameterError
+from spvfilter.primitives import hash_to_hex
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from spvfilter.cli import interrupts
+    from spvfilter.cli.match import filterfile, sources
+    from spvfilter.cli.term import matches, progress
+    from spvfilter.filters.bip37 import Bip37Filter
+    from spvfilter.scan import matcher as matchers, relevance
+else:  # not needed to show --help
+    asyncio = deferred("asyncio")
+    interrupts = deferred("spvfilter.cli.interrupts")
+    filterfile = deferred("spvfilter.cli.match.filterfile")
+    sources = deferred("spvfilter.cli.match.sources")
+    matches = deferred("spvfilter.cli.term.matches")
+    progress = deferred("spvfilter.cli.term.progress")
+    matchers = deferred("spvfilter.scan.matcher")
+    relevance = deferred("spvfilter.scan.relevance")
+
+_OK, _INCOMPLETE = 0, 1  # exit codes
+_MOST_PRINTED = 100_000
+"""Printed rows that are remembered, so that a transaction from two sources is printed once (our choice)."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "spvfilter match SOURCE ... (--watch FILE | --address A | --filter F) ..."
+    parser.description = (
+        "Print every output of a transaction that pays a watched entry and every input that spends such an output, as"
+        " soon as the transaction arrives. A spend that arrives before its parent is printed with the parent. With"
+        " --filter, print the transactions that a node sends to a client with this BIP-37 filter. Signatures and"
+        " conflicts are not checked: anybody can make up a transaction."
+    )
+    parser.add_argument(
+        "sources",
+        metavar="SOURCE",
+        nargs="*",
+        help=(
+            "a transaction in hex, a file, or - for standard input. A line of a file is a transaction in hex, or a JSON"
+            " object with a field hex or rawtx. Other sources are nodes: tcp://HOST:PORT or ipc://PATH publishes"
+            " transactions by ZMQ (-zmqpubrawtx; extra zmq); http://HOST:PORT has a mempool (extra rpc);"
+            " p2p://HOST:PORT relays transactions. Several sources are matched together"
+        ),
+    )
+    add_watch_file(parser)
+    parser.add_argument(
+        "--address",
+        metavar="A",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="addresses or descriptors to watch; repeatable",
+    )
+    parser.add_argument(
+        "--filter",
+        metavar="FILTER",
+        help="a filterload in hex, or a file of one, in a form that spvfilter filterload prints; - is standard input",
+    )
+    add_network(parser)
+    of_node = parser.add_argument_group("mempool of a node", "These options need http://HOST:PORT or https://….")
+    add_credentials(of_node)
+    of_node.add_argument(
+        "--follow",
+        action="store_true",
+        help=(
+            "list the mempool again every 10 seconds, and match new transactions. Without it the mempool is matched"
+            " once; to go on with every new transaction at once, give tcp://HOST:PORT of the node, too"
+        ),
+    )
+    add_proxy(parser)
+    add_format(parser, "csv")
+    parser.add_argument(
+        "--quiet", action="store_true", help="do not print the summary; errors still go to standard error"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if not args.sources:
+        cause = ": --address takes everything up to the next option: put SOURCE before it" if args.address else ""
+        raise ParameterError(f"no SOURCE of transactions given{cause} (see 'spvfilter match --help')")
+    if args.filter is not None and (args.watch is not None or args.address):
+        raise ParameterError("--filter excludes --watch and --address: give one of them")
+    given = sources.Sources.of(args)
+    page = Page(sys.stdout)
+    if args.filter is not None:
+        bloom = filterfile.read(args.filter, given.files)
+        return asyncio.run(interrupts.terminable(_Run(args, given, page).relevant(bloom)))
+    watch = watch_list(args.network, args.watch, args.address, args.sources)
+    if not len(watch) and args.watch is None:
+        raise ParameterError("nothing to match against: give --watch FILE, --address ADDRESS or --filter FILTER")
+    return asyncio.run(interrupts.terminable(_Run(args, given, page).matches(matchers.Matcher(watch))))
+
+
+class _Run:
+    """One run of the command, with its counts."""
+
+    def __init__(self, args: argparse.Namespace, given: sources.Sources, page: Page) -> None:
+        self._given = given
+        self._page = page
+        self._format = format_of(args, page)
+        self._is_quiet: bool = args.quiet
+        self._begun = time.monotonic()
+        self._txs = 0  # number of transactions that have arrived
+        self._bytes = 0  # their size
+        self._rows = 0  # number of printed rows
+        self._bad = 0  # number of lines and messages that are not transactions
+        self._printed: OrderedDict[object, None] = OrderedDict()
+
+    async def matches(self, matcher: matchers.Matcher) -> int:
+        """Print the matches of a watch list, and return the exit code."""
+        async with self._opened("match", "matches") as txs, aclosing(matcher.match_txs(txs)) as found:
+            show = matches.printer(self._page, self._format, unconfirmed="-")
+            async for each in found:
+                for match in each.matches:
+                    if self._is_new((match.kind, match.txid, match.index)):
+                        show(match)
+        return _INCOMPLETE if self._bad else _OK
+
+    async def relevant(self, bloom: Bip37Filter) -> int:
+        """Print the transactions that a node with this filter sends, and return the exit code."""
+        async with (
+            self._opened("transaction to send", "transactions to send") as txs,
+            aclosing(relevance.relevant_txs(bloom, txs)) as found,
+        ):
+            show = _tx_printer(self._page, self._format)
+            async for each in found:
+                if self._is_new(id_ := each.txid):
+                    show(id_, each.raw)
+        return _INCOMPLETE if self._bad else _OK
+
+    @asynccontextmanager
+    async def _opened(self, one: str, many: str) -> AsyncIterator[sources.Txs]:
+        """Context manager: the transactions of the open sources. At its end it prints a summary."""
+        async with AsyncExitStack() as stack:
+            txs = await self._given.open(stack, self._refuse)
+            try:
+                async with aclosing(self._arriving(txs)) as arriving:
+                    yield arriving
+            finally:
+                if not self._is_quiet:
+                    self._summarise(one, many)
+
+    async def _arriving(self, txs: sources.Txs) -> sources.Txs:
+        """Count the transactions of the sources."""
+        async with aclosing(txs):
+            async for raw in txs:
+                self._txs += 1
+                self._bytes += len(raw)
+                yield raw
+
+    def _refuse(self, problem: str) -> None:
+        """Print a message about input that is not a transaction."""
+        self._bad += 1
+        complain(problem)
+
+    def _is_new(self, row: object) -> bool:
+        """True if this row was not printed before: several sources may have a transaction."""
+        if row in self._printed:
+            return False
+        self._rows += 1
+        self._printed[row] = None
+        if len(self._printed) > _MOST_PRINTED:
+            self._printed.popitem(last=False)
+        return True
+
+    def _summarise(self, one: str, many: str) -> None:
+        seconds = time.monotonic() - self._begun
+        found = f"{self._rows:,} {one if self._rows == 1 else many}" if self._rows else "nothing found"
+        complain(f"{self._txs:,} transaction(s), {progress.megabytes(self._bytes)} in {seconds:.1f} s: {found}")
+
+
+def _tx_printer(page: Page, chosen: str) -> Callable[[bytes, bytes], None]:
+    """Return a function that prints the txid, the size in bytes and the hex of a transaction; no hex in a table."""
+
+    def show(id_: bytes, raw: bytes) -> None:
+        fields = {"txid": hash_to_hex(id_), "size": len(raw), "raw": raw.hex()}
+        if chosen == "jsonl":
+            page.line(json.dumps(fields, separators=(",", ":")))
+        elif chosen == "csv":
+            page.line(",".join(map(str, fields.values())))
+        else:
+            page.line(f"  {fields['txid']}  {len(raw):>9,}")
+
+    if chosen == "csv":
+        page.line("txid,size,raw")
+    elif chosen == "table":
+        page.line(f"  {'txid':<64}  {'bytes':>9}", "cyan")
+    return show

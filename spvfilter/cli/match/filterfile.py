@@ -1,0 +1,58 @@
+"""The filter of `spvfilter match --filter`: a filterload payload or message in hex, in JSON, or as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from spvfilter.cli.arguments import standard_input
+from spvfilter.errors import FormatError, ParameterError, PeerError
+from spvfilter.filters.bip37 import Bip37Filter
+
+_STDIN = "-"
+_MOST = 200_000
+"""Bytes of a file: the largest filter has 36,000 bytes, and its JSON twice as many digits (our choice)."""
+_TEXT = frozenset(range(32, 127)) | frozenset(b"\t\r\n")
+_HEX = frozenset(b"0123456789abcdefABCDEF \t\r\n")
+
+
+def read(what: str, files: Sequence[str]) -> Bip37Filter:
+    """The filter in an argument, in a file, or on standard input. No error repeats the argument.
+
+    Args:
+        what: Hex digits, a path, or `-` for standard input.
+        files: Paths that the command itself reads.
+
+    Raises:
+        ParameterError: It is not a filter, or standard input is needed twice.
+        OSError: The file cannot be read.
+    """
+    if what == _STDIN and _STDIN in files:
+        raise ParameterError("'-' is standard input: --filter and a SOURCE cannot both be '-'")
+    data = _data(what)
+    if not data.strip():
+        raise ParameterError("--filter: the input is empty")
+    if len(data) > _MOST:
+        raise ParameterError(f"--filter: more than {_MOST:,} bytes, as no filterload has")
+    try:
+        return Bip37Filter.parse(data.decode("ascii").strip() if _TEXT.issuperset(data) else data)
+    except (FormatError, PeerError) as error:
+        raise ParameterError(f"--filter is not a filterload: {error}") from None
+
+
+def _data(what: str) -> bytes:
+    if what == _STDIN:
+        return standard_input().read(_MOST + 1)
+    try:
+        is_file = what != "" and Path(what).exists()
+    except (OSError, ValueError):  # too long for a name, or not a possible name
+        is_file = False
+    if is_file:
+        with Path(what).open("rb") as file:
+            return file.read(_MOST + 1)
+    data = what.encode("utf-8", "replace")
+    if not _HEX.issuperset(data):
+        raise ParameterError(
+            f"--filter: the argument, {len(what)} characters, is neither an existing file nor hex digits"
+        )
+    return data

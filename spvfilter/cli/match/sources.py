@@ -1,0 +1,278 @@
+"""The sources of `spvfilter match`: arguments, files, standard input, ZMQ, mempools and peers."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from spvfilter.cli.arguments import standard_input
+from spvfilter.cli.credentials import credentials_of
+from spvfilter.cli.nodes import peer
+from spvfilter.cli.term.page import complain
+from spvfilter.errors import ParameterError, SourceError
+from spvfilter.network import Network
+from spvfilter.p2p.proxy import Proxy
+from spvfilter.p2p.relayed import RelayedTransactions
+from spvfilter.rpc.credentials import Credentials
+from spvfilter.rpc.endpoint import Endpoint, is_url
+from spvfilter.rpc.fullnode import FullNode
+from spvfilter.rpc.patience import Patience
+from spvfilter.rpc.txnotices import TxNotices
+from spvfilter.scan.txlines import problem_of, read_txs
+
+STDIN = "-"
+_HEX = re.compile(r"[0-9a-fA-F\s]+")
+_POLL_S = 10.0
+"""Seconds between two lists of a mempool with --follow (our choice)."""
+_SILENCE_S = 30.0
+"""Seconds without a first transaction after which a message says what a node must be started with (our choice)."""
+_WAITING = 10
+"""Transactions of all sources that wait to be matched (our choice)."""
+_SCHEMES = "tcp://, ipc://, http://, https:// or p2p://"
+
+Txs = AsyncGenerator[bytes]
+"""Transactions of one source."""
+Bad = Callable[[str], None]
+"""Takes a message about input that is not a transaction."""
+
+
+@dataclass(slots=True)
+class Sources:
+    """The sources that the arguments of the command name."""
+
+    network: Network
+    """The network of nodes and peers."""
+    texts: list[bytes] = field(default_factory=list)
+    """Transactions in arguments."""
+    files: list[str] = field(default_factory=list)
+    """Paths of files, and `-` for standard input."""
+    publishers: list[str] = field(default_factory=list)
+    """Addresses where nodes publish transactions by ZMQ."""
+    nodes: list[str] = field(default_factory=list)
+    """URLs of nodes with a mempool."""
+    peers: list[str] = field(default_factory=list)
+    """HOST or HOST:PORT of nodes that relay transactions."""
+    follows: bool = False
+    """True if mempools are listed again and again."""
+    credentials: Credentials | None = None
+    """Credentials of the nodes."""
+    proxy: Proxy | None = None
+    """The proxy through which peers are reached."""
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> Sources:
+        """The sources that the arguments name. No error repeats an argument, which may be a secret.
+
+        Raises ParameterError for an argument that is no source, and for options that no source needs.
+        """
+        made = cls(args.network, follows=args.follow)
+        for text in args.sources:
+            made._add(text)
+        if made.files.count(STDIN) > 1:
+            raise ParameterError("'-' is standard input: give it once")
+        for option in ("cookie", "user", "follow"):
+            if getattr(args, option) and not made.nodes:
+                raise ParameterError(f"--{option} is for the mempool of a node: give http://HOST:PORT as a SOURCE")
+        if args.proxy is not None:
+            if not made.peers:
+                raise ParameterError("--proxy is for peers: give p2p://HOST:PORT as a SOURCE")
+            made.proxy = Proxy.parse(args.proxy)
+        made.credentials = credentials_of(args)
+        return made
+
+    def _add(self, text: str) -> None:
+        scheme = text.partition("://")[0].lower() if is_url(text) else ""
+        match scheme:
+            case "tcp" | "ipc":
+                self.publishers.append(text)
+            case "http" | "https":
+                Endpoint.parse(text)
+                self.nodes.append(text)
+            case "p2p":
+                try:
+                    self.peers.append(peer(text.partition("://")[2].rstrip("/")))
+                except argparse.ArgumentTypeError:
+                    raise ParameterError("a SOURCE p2p:// is p2p://HOST or p2p://HOST:PORT (1 to 65535)") from None
+            case "":
+                self._add_plain(text)
+            case _:
+                raise ParameterError(f"a SOURCE with an unknown scheme: expected {_SCHEMES}")
+
+    def _add_plain(self, text: str) -> None:
+        """Add a file, standard input, or a transaction in hex."""
+        try:
+            is_path = text == STDIN or (text != "" and Path(text).exists())
+        except (OSError, ValueError):  # too long for a name, or not a possible name
+            is_path = False
+        if is_path:
+            self.files.append(text)
+        elif not _HEX.fullmatch(text):
+            raise ParameterError(
+                f"a SOURCE of {len(text)} characters is neither an existing file nor hex digits nor a URL"
+            )
+        else:
+            try:
+                raw = bytes.fromhex(text)
+            except ValueError:
+                digits = len("".join(text.split()))
+                raise ParameterError(f"a SOURCE with an odd number of hex digits: {digits:,}") from None
+            if (problem := problem_of(raw)) is not None:
+                raise ParameterError(f"a SOURCE in hex: {problem}")
+            self.texts.append(raw)
+
+    async def open(self, stack: AsyncExitStack, bad: Bad) -> Txs:
+        """Open all sources, and return their transactions as they arrive.
+
+        Subscriptions come before mempools, so that no transaction is missed between them.
+
+        Args:
+            stack: Closes the sources.
+            bad: Takes a message about input that is not a transaction.
+
+        Raises ParameterError, NodeError, SourceError, OSError.
+        """
+        found: list[Txs] = []
+        stack.enter_context(_handled("spvfilter.rpc.txnotices", logging.NullHandler()))  # gaps are told by address
+        stack.enter_context(_handled("spvfilter.p2p.relayed", _Messages()))
+        for address in self.publishers:
+            notices = await stack.enter_async_context(TxNotices.subscribed([address]))
+            found.append(_published(notices, address, bad))
+        if self.peers:
+            relayed = RelayedTransactions(self.peers, self.network, proxy=self.proxy)
+            found.append(_each_of(await stack.enter_async_context(relayed)))
+        for url in self.nodes:
+            patience = Patience(None if self.follows else Patience().seconds, complain)
+            node = await stack.enter_async_context(
+                FullNode.open(url, self.network, credentials=self.credentials, patience=patience)
+            )
+            found.append(node.mempool_txs(poll_s=_POLL_S if self.follows else None))
+        for path in self.files:
+            stream, name = _opened(path, stack)
+            found.append(_read(stream, name, bad))
+        if self.texts:
+            found.append(_given(self.texts))
+        for txs in found:
+            stack.push_async_callback(txs.aclose)
+        return found[0] if len(found) == 1 else _merged(found)
+
+
+def _opened(path: str, stack: AsyncExitStack) -> tuple[BinaryIO, str]:
+    """The open file, and its name in messages. Raises SourceError, OSError."""
+    if path == STDIN:
+        return standard_input(), "standard input"
+    return stack.enter_context(Path(path).open("rb")), path
+
+
+async def _read(stream: BinaryIO, name: str, bad: Bad) -> Txs:
+    """Yield the transactions of a stream. Messages and errors begin with its name."""
+    async with aclosing(read_txs(stream, lambda problem: bad(f"{name}: {problem}"))) as txs:
+        try:
+            async for raw in txs:
+                yield raw
+        except SourceError as error:
+            raise SourceError(f"{name}: {error}") from None
+
+
+async def _given(raws: Sequence[bytes]) -> Txs:
+    for raw in raws:
+        yield raw
+
+
+async def _each_of(txs: AsyncIterator[bytes]) -> Txs:
+    async for raw in txs:
+        yield raw
+
+
+async def _published(notices: TxNotices, address: str, bad: Bad) -> Txs:
+    """Yield the transactions that a node publishes, and print messages about gaps and silence."""
+    lost = restarts = 0
+    is_told = False  # that nothing has arrived
+    while True:
+        try:
+            async with asyncio.timeout(None if notices.received or is_told else _SILENCE_S):
+                raw = await anext(notices)
+        except TimeoutError:
+            is_told = True
+            complain(
+                f"{address}: no transaction yet. The node must run with -zmqpubrawtx={address}, and publishes each"
+                " transaction that its mempool accepts"
+            )
+            continue
+        if notices.lost > lost:
+            complain(f"{address}: {notices.lost - lost:,} published transaction(s) are missing")
+        if notices.restarts > restarts:
+            complain(f"{address}: the node was restarted, so published transactions may be missing")
+        lost, restarts = notices.lost, notices.restarts
+        if (problem := problem_of(raw)) is None:
+            yield raw
+        else:
+            bad(f"{address}: {problem}")
+
+
+async def _merged(found: Sequence[Txs]) -> Txs:
+    """Yield the transactions of several sources as they arrive. The error of one source ends all."""
+    arrived: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(_WAITING)
+
+    async def pump(txs: Txs) -> None:
+        try:
+            async for raw in txs:
+                await arrived.put(raw)
+        except Exception as error:
+            await arrived.put(error)
+        else:
+            await arrived.put(None)
+
+    tasks = [asyncio.create_task(pump(txs)) for txs in found]
+    left = len(tasks)
+    try:
+        while left:
+            match await arrived.get():
+                case bytes() as raw:
+                    yield raw
+                case None:
+                    left -= 1
+                case error:
+                    raise error
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Messages(logging.Handler):
+    """Prints log messages about peers on standard error. A repeated message about a peer is printed once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, str] = {}  # by peer: the last message, without its numbers
+
+    def emit(self, record: logging.LogRecord) -> None:
+        message = record.getMessage()
+        peer, _, rest = message.partition(": ")
+        kind = re.sub(r"[0-9.]+", "#", rest)
+        if self._last.get(peer) != kind:
+            self._last[peer] = kind
+            complain(message)
+
+
+@contextmanager
+def _handled(name: str, handler: logging.Handler) -> Iterator[None]:
+    """Context manager: the messages of a logger go to this handler only."""
+    logger = logging.getLogger(name)
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
