@@ -120,7 +120,7 @@ def _tx_of(text: bytes) -> tuple[bytes, str | None]:
         try:
             found = json.loads(text)
         except (ValueError, RecursionError):
-            return b"", "not a valid JSON object"
+            return b"", "not a JSON object on one line (`jq -c` prints it on one)"
         values = [found[field] for field in _FIELDS if field in found]
         if not values:
             return b"", f"a JSON object without a field {' or '.join(_FIELDS)}"
