@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from spvfilter.cli.demo.chain import wallet_addresses
+from spvfilter.cli.term.page import Page, complain
 from spvfilter.network import REGTEST
 from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
@@ -108,3 +111,14 @@ def test_the_modes_say_what_nodes_learn(run: Any, name: str) -> None:
     said = " ".join(run(name, "--help").out.split())
     assert "With compact, nodes learn only which blocks are fetched." in said
     assert "nothing" not in said.partition("--mode")[2].partition("--network")[0]
+
+
+def test_each_line_is_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    for name in ("stdout", "stderr"):
+        stream = io.StringIO()
+        monkeypatch.setattr(stream, "write", written.append)
+        monkeypatch.setattr(sys, name, stream)
+    Page(sys.stdout).line("row")
+    complain("message")
+    assert written == ["row\n", "spvfilter: message\n"]

@@ -42,7 +42,7 @@ def said(message: str) -> str:
 
 def complain(message: str) -> None:
     """Print one line on standard error."""
-    print(said(message), file=sys.stderr)
+    sys.stderr.write(said(message) + "\n")  # one write: lines of two processes do not mix
 
 
 def shorten(text: str, width: int) -> str:
@@ -86,7 +86,7 @@ class Page:
     def line(self, text: str = "", style: str = "") -> None:
         """Print one line at once. It is never wrapped, so that a user can copy it whole."""
         if self.console is None:
-            print(printable(text), file=self.stream, flush=self.stream is sys.stdout)
+            self.lines(printable(text) + "\n")  # one write: a killed process leaves no half line
         else:
             self.console.print(printable(text), style=style or None, soft_wrap=True)
 
