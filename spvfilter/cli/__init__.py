@@ -13,7 +13,7 @@ from importlib import import_module
 from spvfilter._version import __version__
 from spvfilter.cli.commands import COMMANDS, HELP
 from spvfilter.cli.term.page import complain, hiding
-from spvfilter.errors import SpvFilterError, SpvFilterWarning, WatchFileError
+from spvfilter.errors import SpvFilterError, SpvFilterWarning, StoreCorruptError, WatchFileError
 
 OK, ERROR, INTERRUPTED, BROKEN_PIPE = 0, 2, 130, 141  # exit codes; HELP lists all
 __all__ = ["COMMANDS", "main"]
@@ -63,6 +63,9 @@ def _guarded(argv: list[str]) -> int:
     except WatchFileError as error:
         for line, message in error.problems:
             complain(f"{error.path}: line {line}: {message}")
+    except StoreCorruptError as error:
+        advice = "restore a backup, or run spvfilter watch with --rebuild, which keeps the watch list"
+        complain(str(error) if "--rebuild" in argv else f"{error}; {advice}")
     except SpvFilterError as error:
         complain(str(error))
     except OSError as error:

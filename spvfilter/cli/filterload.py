@@ -9,7 +9,7 @@ import warnings
 from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred
-from spvfilter.cli.arguments import add_network, add_watch_file, hex_bytes, probability, watch_list, whole
+from spvfilter.cli.arguments import add_network, add_watch_file, hex_bytes, network_of, probability, watch_list, whole
 from spvfilter.cli.term.page import complain
 from spvfilter.errors import FpRateWarning, ParameterError
 from spvfilter.filters.bip37 import (
@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("addresses", metavar="ADDRESS", nargs="*", help="an address or a descriptor to watch")
     add_watch_file(parser)
-    add_network(parser)
+    add_network(parser, has_database=True)
     parser.add_argument(
         "--data",
         metavar="HEX",
@@ -173,23 +173,23 @@ class _Elements(list[bytes]):
 
 def _from_options(args: argparse.Namespace) -> _Plan:
     """Plan the filter of the arguments, with decoys if there is a secret file."""
-    source = _watched(args, args.network)
+    network = args.network or MAINNET
+    source = _watched(args, network)
     if source is None:
         raise ParameterError("nothing to watch for: give an ADDRESS, --watch FILE, --db FILE, --data or --outpoint")
     rate = args.fp_rate or DEFAULT_FP_RATE
     if args.secret_file is None:
-        return _Plan(args.network, source, rate)
+        return _Plan(network, source, rate)
     secret = _secret(args.secret_file)
     tweak = hmac.digest(secret, b"spvfilter filterload tweak", "sha256")[:4]
-    return _Plan(args.network, source, rate, int.from_bytes(tweak, "little"), decoy_key=secret)
+    return _Plan(network, source, rate, int.from_bytes(tweak, "little"), decoy_key=secret)
 
 
 def _from_database(args: argparse.Namespace) -> _Plan:
     """Plan the filter of the wallet, or the filter of the arguments with the wallet's decoys."""
+    network = network_of(args)
     with WalletStore.open(args.db) as wallet, wallet.moment():
-        network, known, elements = wallet.network, wallet.bip37_parameters(), _Elements(wallet.bip37_elements())
-    if args.network not in (MAINNET, network):
-        raise ParameterError(f"{args.db}: this is a wallet of {network}, not of {args.network}: leave --network out")
+        known, elements = wallet.bip37_parameters(), _Elements(wallet.bip37_elements())
     if known is None:
         raise ParameterError(
             f"{args.db}: no peer of this wallet was given a BIP-37 filter yet: follow the wallet once"

@@ -27,8 +27,9 @@ _NUMBER = re.compile(r"[0-9]+[^\w\s]*")
 """The number of a word as an argument of its own."""
 _HYPHENATED = re.compile(rf"[^\w\s]*{_LETTER}+(?:[-_.+/]{_LETTER}+){{11,23}}")
 """A seed phrase in one piece, such as zebra-yellow-…"""
-_CREDENTIALS = re.compile(r"//([^/@\s]+)@")
-"""USER:PASSWORD in a URL."""
+_CREDENTIALS = re.compile(r"//([^/@\s:]*:([^/@\s]+))@")
+"""USER:PASSWORD and PASSWORD in a URL."""
+_LEAST_PASSWORD = 4  # characters; a shorter one would hide parts of other words
 _LEAST_WORDS = 8  # words that look like a seed phrase (our choice: the shortest phrase has 12)
 _LEAST_HIDDEN = 8  # a shortened key is hidden from this number of characters on
 
@@ -42,7 +43,8 @@ class Secrets:
         values = {each: None for each in (*given, *argv) if not os.path.exists(each)}  # noqa: PTH110
         self._keys = sorted({key for value in values for key in _KEY.findall(value)}, key=len, reverse=True)
         self._phrases = [value for value in values if len(_words(value)) >= _LEAST_WORDS]
-        self._credentials = [found for value in argv for found in _CREDENTIALS.findall(value)]
+        urls = [found for value in argv for found in _CREDENTIALS.findall(value)]
+        self._credentials = [text for found in urls for text in found if len(text) >= _LEAST_PASSWORD]
         is_phrase = _longest_run(given, values) >= _LEAST_WORDS
         self._words = [word for value in given for word in _words(value)] if is_phrase else []
 

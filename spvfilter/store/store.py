@@ -171,7 +171,7 @@ class Store:
             for (table,) in (("sqlite_master",), *tables):
                 (verdict,) = self._db.execute("SELECT * FROM pragma_integrity_check(?)", (table,)).fetchone()
                 if verdict != "ok":
-                    raise StoreCorruptError(f"{self.path}: {str(verdict)[:200]}")
+                    raise StoreCorruptError(f"{self.path}: is damaged: {' '.join(str(verdict).split())[:200]}")
             self._rows.verify()
             if (found := self._rows.meta("network")) != self.network.genesis_hash:
                 raise StoreForeignError(

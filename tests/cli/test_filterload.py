@@ -174,9 +174,11 @@ def test_a_database_and_a_secret_file_exclude_each_other(run: Any, tmp_path: Pat
 
 def test_a_database_of_another_network_is_refused(run: Any, tmp_path: Path) -> None:
     path, _ = wallet_database(tmp_path, Bip37Parameters(3, 2_048, 0.002, b"k" * 32))
-    ran = run("filterload", "--db", path, "--network", "signet")
-    assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"spvfilter: {path}: this is a wallet of regtest, not of signet: leave --network out\n"
+    for network in ("signet", "mainnet"):
+        ran = run("filterload", "--db", path, "--network", network)
+        assert (ran.code, ran.out) == (2, "")
+        said = f"--network {network} contradicts {path}, which is a database of regtest: leave --network out"
+        assert ran.err == f"spvfilter: {said}\n"
 
 
 # Arguments

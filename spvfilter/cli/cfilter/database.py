@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 
@@ -32,8 +33,7 @@ def import_filters(given: Iterator[tuple[str, FilterRecord]], db: str, network: 
     first = next(given, None)  # without a filter, no database is created
     if first is None:
         raise SourceError("no filter was given")
-    with Store.open(db, network) as store:
-        importing = FilterImport(store)
+    with _importing(db, network) as importing:
         try:
             with progress(None) as shown:
                 size = 0
@@ -58,6 +58,25 @@ def import_filters(given: Iterator[tuple[str, FilterRecord]], db: str, network: 
         if not counts.kept + counts.present:
             raise SourceError("no filter of the best chain was given")
         return _INCOMPLETE if counts.stale else 0
+
+
+@contextmanager
+def _importing(db: str, network: Network) -> Iterator[FilterImport]:
+    """Context manager: an import into a database. A new database without a filter is removed at the end.
+
+    It would keep its network, and a later run with the right network would be refused.
+    """
+    is_new, kept = not Path(db).exists(), 0
+    try:
+        with Store.open(db, network) as store:
+            importing = FilterImport(store)
+            try:
+                yield importing
+            finally:
+                kept = importing.counts.kept
+    finally:
+        if is_new and not kept:
+            Path(db).unlink(missing_ok=True)
 
 
 def _tell(counts: ImportCounts, db: str) -> None:

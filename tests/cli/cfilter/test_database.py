@@ -196,6 +196,7 @@ def test_another_network_is_refused(run: Any, lines: list[dict[str, Any]], file:
     ran = run("cfilter", "import", file(lines), "--db", tmp_path / "new.db", "--network", "signet")
     assert ran.code == 2
     assert ran.err.endswith(": these filters are not of signet\n")
+    assert not (tmp_path / "new.db").exists()  # a later run with the right network makes it
 
 
 def test_a_database_in_use_is_left_alone(lines: list[dict[str, Any]], file: Any, db: Path) -> None:

@@ -281,12 +281,20 @@ def test_a_damaged_database_is_refused_and_rebuilt_when_asked(node: NodeProcess,
     db.write_bytes(db.read_bytes()[:-4096])
     code, events, errors = once(node.place, "--db", db, ADDRESS)
     assert (code, events, errors.count("\n")) == (2, [], 1)
+    assert errors.startswith(f"spvfilter: {db}: is damaged: ")
+    assert errors.endswith("; restore a backup, or run spvfilter watch with --rebuild, which keeps the watch list\n")
     code, events, errors = once(node.place, "--db", db, ADDRESS, "--rebuild")
     assert (code, values(events)) == (0, [(111, 70_000), (112, 1_234)])
     assert (
         errors == f"spvfilter: {db} was rebuilt, headers and matches are fetched again; the old file is {db}.damaged\n"
     )
     assert (tmp_path / "wallet.db.damaged").is_file()
+
+
+def test_missing_database_without_addresses_is_not_made(node: NodeProcess, tmp_path: Path) -> None:
+    code, events, errors = once(node.place, "--db", tmp_path / "walet.db")
+    said = f"spvfilter: nothing to watch for: {tmp_path}/walet.db does not exist yet: give addresses or --watch FILE\n"
+    assert (code, events, errors, list(tmp_path.iterdir())) == (2, [], said, [])
 
 
 def test_rebuild_is_reported_even_if_the_run_fails(node: NodeProcess, tmp_path: Path) -> None:
