@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from spvfilter._public import public
+from spvfilter.p2p.address import cause_of
 from spvfilter.store.ledger import TxStatus
 from spvfilter.wallet.events import WalletEvent
 
@@ -115,14 +114,7 @@ class PeerWarning:
     @property
     def cause(self) -> str:
         """The problem in words, without the peer's address."""
-        said = str(self.error).removeprefix(f"{self.address}: ")
-        if isinstance(self.error, OSError):
-            # asyncio's own words repeat the address
-            numbers = {int(number) for number in re.findall(r"\[Errno (\d+)\]", said)}
-            if len(numbers) == 1:
-                return os.strerror(numbers.pop()).lower()
-            said = self.error.strerror or said
-        return said or ("no answer in time" if isinstance(self.error, TimeoutError) else type(self.error).__name__)
+        return cause_of(self.error, self.address)
 
 
 @public

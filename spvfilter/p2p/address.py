@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -82,3 +84,15 @@ def _is_name(host: str) -> bool:
         return len(host.encode("idna")) <= 253
     except UnicodeError:
         return False
+
+
+def cause_of(error: Exception, address: str) -> str:
+    """The reason why a connection failed or ended, in words, without the peer's address (HOST:PORT)."""
+    said = str(error).removeprefix(f"{address}: ")
+    if isinstance(error, OSError):
+        # asyncio's own words repeat the address
+        numbers = {int(number) for number in re.findall(r"\[Errno (\d+)\]", said)}
+        if len(numbers) == 1:
+            return os.strerror(numbers.pop()).lower()
+        said = error.strerror or said
+    return said or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)

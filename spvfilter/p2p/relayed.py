@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError, PeerError
 from spvfilter.network import MAINNET, Network
-from spvfilter.p2p.address import Address
+from spvfilter.p2p.address import Address, cause_of
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.connection import Connection
 from spvfilter.p2p.limits import Limits
@@ -159,7 +159,7 @@ class RelayedTransactions:
                     if ended - begun > _STEADY_S:
                         pause = self._limits.retry_s
             except (OSError, PeerError) as error:
-                _log.info("%s: %s; connecting again in %g s", address, error, pause)
+                _log.info("%s: %s; connecting again in %g s", address, cause_of(error, str(address)), pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, self._limits.max_retry_s)
 
