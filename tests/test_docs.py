@@ -137,7 +137,20 @@ def test_every_page_is_in_the_navigation() -> None:
 
 def test_tutorials_and_recipes_have_programs() -> None:
     pages = {program[0] for program in PROGRAMS}
-    names = ("bitcoinlib", "books", "compact", "descriptor", "events", "follow", "rescan", "scan", "send", "shop")
+    names = (
+        "bitcoinlib",
+        "books",
+        "compact",
+        "descriptor",
+        "events",
+        "follow",
+        "match",
+        "rescan",
+        "scan",
+        "send",
+        "shop",
+        "transactions",
+    )
     assert {"tutorial/wallet.md", *(f"howto/{name}.md" for name in names)} <= pages
 
 

@@ -115,4 +115,4 @@ class TxNotices:
         self._missing.update(dict.fromkeys(range(max(before + 1, counter - _RECENT), counter)))
         while len(self._missing) > _RECENT:
             self._missing.popitem(last=False)
-        _log.warning("%d published transactions are missing", missing)
+        _log.warning("published transactions are missing: %d", missing)
