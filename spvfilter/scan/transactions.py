@@ -97,7 +97,9 @@ class _Remembered:
         self._left = limit  # bytes
         self._txs: deque[_Arrived] = deque()
         self._spenders: dict[bytes, list[_Arrived]] = {}
-        self._leaving: deque[tuple[_Arrived, Iterator[bytes]]] = deque()  # dropped, but not from the index yet
+        self._leaving: deque[tuple[_Arrived, Iterator[bytes]]] = (
+            deque()
+        )  # dropped, with outpoints that the index still has
 
     def __iter__(self) -> Iterator[_Arrived]:
         return iter(self._txs)

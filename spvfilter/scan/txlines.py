@@ -29,6 +29,7 @@ _BOM = b"\xef\xbb\xbf"
 _HEX = frozenset(b"0123456789abcdefABCDEF \t")
 _PSBT, _PSBT_BASE64 = b"psbt\xff", b"cHNidP"
 """How a partially signed transaction begins: as bytes (BIP-174), and as base64."""
+_OF_PSBT = "a partially signed transaction (PSBT): finalize it first, and take its hex"
 
 
 @public
@@ -140,9 +141,6 @@ def _not_hex(text: bytes) -> str:
     wrong = next((at for at, char in enumerate(text, 1) if char not in _HEX), None)
     digits = sum(char not in b" \t" for char in text)
     return f"an odd number of hex digits: {digits:,}" if wrong is None else f"character {wrong:,} is not a hex digit"
-
-
-_OF_PSBT = "a partially signed transaction (PSBT): finalize it first, and take its hex"
 
 
 def problem_of(raw: bytes) -> str | None:

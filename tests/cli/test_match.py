@@ -390,6 +390,10 @@ async def test_relayed_transactions_are_matched() -> None:
         (["TX", "--filter", "empty"], "--filter: the input is empty"),
         (["TX", "--filter", "large"], "--filter: more than 200,000 bytes, as no filterload has"),
         (["http://127.0.0.1:1", "--cookie", "x", "--user", "y", *WATCHED], "--cookie and --user exclude each other"),
+        (
+            ["http://a:1", "http://b:1", "--cookie", "x", *WATCHED],
+            "--cookie and --user are for one node: give one http://",
+        ),
         (["TX", "--watch", "empty"], "nothing to watch for: the watch list is empty"),
         (["blk", *WATCHED], "blk: these are blocks of regtest, not transactions"),
         (["TX", "--address", WIF], "private key"),

@@ -68,7 +68,7 @@ class Sources:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Sources:
-        """The sources that the arguments name. No error repeats an argument, which may be a secret.
+        """Collect the sources that the arguments name. Errors repeat no argument that may be a secret.
 
         Raises ParameterError for an argument that is no source, and for options that no source needs.
         """
@@ -84,6 +84,10 @@ class Sources:
             if not made.peers:
                 raise ParameterError("--proxy is for peers: give p2p://HOST:PORT as a SOURCE")
             made.proxy = Proxy.parse(args.proxy)
+        if len(made.nodes) > 1 and (args.cookie is not None or args.user is not None):
+            raise ParameterError(
+                "--cookie and --user are for one node: give one http:// SOURCE, so that no other gets them"
+            )
         made.credentials = credentials_of(args)
         return made
 
@@ -193,7 +197,7 @@ async def _each_of(txs: AsyncIterator[bytes]) -> Txs:
 async def _published(notices: TxNotices, address: str, bad: Bad) -> Txs:
     """Yield the transactions that a node publishes, and print messages about gaps and silence."""
     lost = restarts = 0
-    is_told = False  # that nothing has arrived
+    is_told = False  # True after the message about silence
     while True:
         try:
             async with asyncio.timeout(None if notices.received or is_told else _SILENCE_S):
