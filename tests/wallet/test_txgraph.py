@@ -118,8 +118,8 @@ def test_new_record_takes_the_place_of_the_earlier_one(facts: Facts) -> None:
     [
         (tx([TxIn(bytes([1]) * 32, 0)], [TxOut(5, b"")]), None),
         (tx([TxIn(bytes([1]) * 32, 0)] * 2, [TxOut(5, b"")]), "twice"),
-        (tx([TxIn(bytes([1]) * 32, 0)], [TxOut(-1, b"")]), "amounts"),
-        (tx([TxIn(bytes([1]) * 32, 0)], [TxOut(20_000_000 * 10**8, b"")] * 2), "amounts"),
+        (tx([TxIn(bytes([1]) * 32, 0)], [TxOut(-1, b"")]), "values"),
+        (tx([TxIn(bytes([1]) * 32, 0)], [TxOut(20_000_000 * 10**8, b"")] * 2), "values"),
         (coinbase(7), "coinbase"),
     ],
 )
