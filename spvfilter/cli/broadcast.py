@@ -35,6 +35,7 @@ from spvfilter.light.events import (
 from spvfilter.p2p.address import Address
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import MAX_BLOCK_SIZE
+from spvfilter.store.ledger import UNCONFIRMED
 from spvfilter.transaction import Transaction
 from spvfilter.watch.watchlist import WatchList
 
@@ -43,7 +44,13 @@ _TIMEOUT_S = 150.0
 """Default of --timeout: LightClient itself gives up after as long."""
 _PRIVATE_TIMEOUT_S = 300.0
 """Default with --private: other nodes announce the transaction within two to four minutes."""
+_KEEP_S = 45.0
+"""If a node that received a transaction does not refuse it within this time, the node has accepted it. LightClient
+takes 40 s to see that a node does not keep a transaction.
+"""
+_PAUSE_S = 0.2  # between two looks at the clock (our choice)
 _MAX_PEERS = 8  # LightClient's default
+_KEPT = "the wallet counts it, and spvfilter watch --db sends it again"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -129,6 +136,9 @@ class _Sending:
         self._messages = PeerMessages()
         self._peers: dict[BroadcastStep, dict[str, str]] = {step: {} for step in BroadcastStep}
         """For each step, its peers with the reason of a refusal, or an empty text."""
+        self._is_known = False  # the wallet has the transaction: LightClient.broadcast then returns at once
+        self._sent_at: dict[str, float] = {}
+        """For each node, when it received the transaction (event loop's seconds)."""
 
     async def run(self) -> int:
         """Send the transaction, print what peers do with it and the result, and return the exit code."""
@@ -146,8 +156,8 @@ class _Sending:
             if not timeout.expired():
                 raise
             reason = f"no node has confirmed within {self._timeout_s:g} s that it has the transaction"
-            if await self._client.transaction(self._tx.txid) is not None:
-                reason += "; the balance includes it, and spvfilter watch --db sends it again"
+            is_kept = await self._client.transaction(self._tx.txid) is not None
+            reason += f"; {_KEPT if is_kept else 'the wallet does not keep it: run the command again'}"
             return self._failed("unconfirmed", reason)
         except UselessPeerError as error:
             return self._failed("unconfirmed", str(error))
@@ -164,6 +174,8 @@ class _Sending:
 
         Raises TxRefusedError, TxConflictError, UselessPeerError, and ParameterError for an impossible transaction.
         """
+        entry = await self._client.transaction(self._tx.txid)
+        self._is_known = entry is not None and entry.status in UNCONFIRMED
         sending = asyncio.ensure_future(self._client.broadcast(self._tx.raw, private=self._private))
         events = self._client.events()
         reading = asyncio.ensure_future(anext(events))
@@ -173,7 +185,8 @@ class _Sending:
                     self._result("confirmed", height=height)
                     return
                 waiting = {reading} if sending.done() else {reading, sending}
-                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                pause_s = _PAUSE_S if self._is_known else None
+                await asyncio.wait(waiting, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
                 if reading.done():
                     self._take(reading.result())
                     reading = asyncio.ensure_future(anext(events))
@@ -184,14 +197,28 @@ class _Sending:
         self._result("accepted")
 
     def _is_accepted(self, sending: asyncio.Future[Broadcast]) -> bool:
-        """True if a node has the transaction. With --private, the node must have received it from another node."""
+        """True if a node has the transaction. With --private, the node must have received it from another node.
+
+        Raises TxRefusedError if the wallet had the transaction before, and all nodes that received it refused it.
+        """
         if not sending.done():
             return False
         known = sending.result()
         for step, peers in ((BroadcastStep.SENT, known.sent), (BroadcastStep.ECHOED, known.echoed)):
             for peer in peers:
                 self._step(step, peer)  # its event may not have been read yet
-        return bool(self._peers[BroadcastStep.ECHOED] or (self._peers[BroadcastStep.SENT] and not self._private))
+        if self._peers[BroadcastStep.ECHOED]:
+            return True
+        if self._private or not self._is_known:
+            return bool(self._sent_at) and not self._private
+        refused = self._peers[BroadcastStep.REFUSED]
+        since = asyncio.get_running_loop().time() - _KEEP_S
+        if any(at <= since and peer not in refused for peer, at in self._sent_at.items()):
+            return True
+        if self._sent_at and refused.keys() >= self._sent_at.keys() and min(self._sent_at.values()) <= since:
+            said = "; ".join(f"{peer}: {reason}" for peer, reason in refused.items())
+            raise TxRefusedError(f"every peer that received it rejected it: {said}; {_KEPT}", tuple(refused.items()))
+        return False
 
     async def _confirmed_at(self) -> int | None:
         """The height of the block that has the transaction, or None."""
@@ -220,6 +247,8 @@ class _Sending:
         if peer in self._peers[step]:
             return
         self._peers[step][peer] = reason
+        if step is BroadcastStep.SENT:
+            self._sent_at[peer] = asyncio.get_running_loop().time()
         if self._json:
             self._line(sending(BroadcastProgress(self._tx.txid, peer, step, reason)))
         else:

@@ -24,7 +24,8 @@ from support.processes import process
 
 ELSEWHERE = p2wpkh(b"\xee" * 20)
 QUICK = (
-    "import sys, spvfilter.light.engine.outcomes as o; o.KEEP_S = 1.5; from spvfilter.cli import main; sys.exit(main())"
+    "import sys, spvfilter.light.engine.outcomes as o, spvfilter.cli.broadcast as b; o.KEEP_S, b._KEEP_S = 1.5, 3.0;"
+    " from spvfilter.cli import main; sys.exit(main())"
 )
 WIF = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn"  # of the private key 1
 
@@ -107,6 +108,26 @@ def test_refused_transaction_is_exit_code_1_with_reason(node: NodeProcess, db: P
     assert node.place in result["reason"]
 
 
+def test_transaction_sent_again_is_not_accepted_while_nodes_refuse_it(node: NodeProcess, db: Path) -> None:
+    found = paid(node, db)
+    assert send(node, db, spend(found).hex())[0] == 0
+    cheaper = spend(found, 65_000).hex()  # the node keeps the first, which pays a higher fee
+    code, (_, result), errors = send(node, db, cheaper, "--timeout", 0.8)
+    assert (code, result["status"], "the wallet counts it" in errors) == (1, "unconfirmed", True)
+    code, (sent, refused, result), errors = send(node, db, cheaper, code=QUICK)
+    assert (code, sent["event"], refused["event"], result["status"]) == (1, "sent", "refused", "refused")
+    assert errors == f"spvfilter: not accepted: {result['reason']}\n"
+
+
+def test_transaction_that_a_node_has_lost_is_accepted_again(node: NodeProcess, db: Path) -> None:
+    raw = spend(paid(node, db))
+    with node_process("--blocks", 110) as other:  # it has another chain, so it refuses the transaction
+        ran = process("broadcast", raw.hex(), "--db", db, "--connect", other.place, "--timeout", 0.8)
+    assert ran.returncode == 1
+    code, (sent, result), errors = send(node, db, raw.hex(), code=QUICK)
+    assert (code, sent["event"], result["status"], errors) == (0, "sent", "accepted", "")
+
+
 def test_transaction_in_conflict_with_a_block_is_exit_code_1(node: NodeProcess, db: Path) -> None:
     found = paid(node, db)
     assert send(node, db, spend(found).hex())[0] == 0
@@ -125,7 +146,8 @@ def test_broadcast_without_answer_ends_after_timeout(node: NodeProcess, db: Path
     assert (ran.returncode, result["status"], result["sent"]) == (1, "unconfirmed", [])
     assert ran.stderr.decode().splitlines() == [
         "spvfilter: 127.0.0.1:1: connection refused; it will be retried",
-        "spvfilter: not accepted: no node has confirmed within 0.5 s that it has the transaction",
+        "spvfilter: not accepted: no node has confirmed within 0.5 s that it has the transaction; the wallet does not"
+        " keep it: run the command again",
     ]
 
 
