@@ -50,7 +50,7 @@ takes 40 s to see that a node does not keep a transaction.
 """
 _PAUSE_S = 0.2  # between two looks at the clock (our choice)
 _MAX_PEERS = 8  # LightClient's default
-_KEPT = "the wallet counts it, and spvfilter watch --db sends it again"
+_KEPT = "the balance includes it, and spvfilter watch --db sends it again"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
