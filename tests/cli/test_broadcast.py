@@ -113,7 +113,7 @@ def test_transaction_sent_again_is_not_accepted_while_nodes_refuse_it(node: Node
     assert send(node, db, spend(found).hex())[0] == 0
     cheaper = spend(found, 65_000).hex()  # the node keeps the first, which pays a higher fee
     code, (_, result), errors = send(node, db, cheaper, "--timeout", 0.8)
-    assert (code, result["status"], "the wallet counts it" in errors) == (1, "unconfirmed", True)
+    assert (code, result["status"], "the balance includes it" in errors) == (1, "unconfirmed", True)
     code, (sent, refused, result), errors = send(node, db, cheaper, code=QUICK)
     assert (code, sent["event"], refused["event"], result["status"]) == (1, "sent", "refused", "refused")
     assert errors == f"spvfilter: not accepted: {result['reason']}\n"
