@@ -27,7 +27,7 @@ def decode_bits(bits: int) -> tuple[int, bool, bool]:
 
 @public
 def encode_bits(value: int) -> int:
-    """Encode a target, 0 ≤ value < 2^256, as compact bits, rounded down (Core GetCompact)."""
+    """Return a target, 0 ≤ value < 2^256, as compact bits, rounded down (Core GetCompact)."""
     length = (value.bit_length() + 7) // 8
     mantissa = value >> 8 * (length - 3) if length >= 3 else value << 8 * (3 - length)
     if mantissa & 0x00800000:  # this bit would be the sign
@@ -37,9 +37,9 @@ def encode_bits(value: int) -> int:
 
 @public
 def target(bits: int) -> int:
-    """The target of compact bits: the highest value that a block hash may have.
+    """Return the target that compact bits encode: the highest value that a block hash may have.
 
-    It is 0 if the bits are negative, zero or overflow.
+    The target is 0 if the bits are negative, zero, or overflow 256 bits.
     """
     value, negative, overflow = decode_bits(bits)
     return 0 if negative or overflow else value
@@ -47,9 +47,9 @@ def target(bits: int) -> int:
 
 @public
 def work(bits: int) -> int:
-    """The expected number of hashes for a block with these compact bits: 2^256 // (target + 1).
+    """Return the expected number of hashes for a block with these compact bits: 2^256 // (target + 1).
 
-    It is 1 if the bits encode no valid target.
+    The number is 1 if the bits encode no valid target.
     """
     limit = target(bits)
     return (1 << 256) // (limit + 1) if limit else 1
@@ -57,13 +57,13 @@ def work(bits: int) -> int:
 
 @public
 def total_work(headers: bytes) -> int:
-    """The expected number of hashes for a run of headers, 80 bytes each."""
+    """Return the sum of the expected numbers of hashes for serialized headers, 80 bytes each."""
     return sum(count * work(bits) for bits, count in header_bits(headers))
 
 
 @public
 def retarget(bits: int, span: int, pow_limit: int) -> int:
-    """The compact bits of a difficulty period, computed from the period before it (Core CalculateNextWorkRequired).
+    """Return the compact bits of a difficulty period, from the period before it (Core CalculateNextWorkRequired).
 
     Core measures the span one interval too short: from the first to the last of the 2,016 headers. The span is clamped
     to between a quarter of a period and four periods.

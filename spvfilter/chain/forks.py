@@ -1,4 +1,4 @@
-"""Forks: branches off the best chain, in bounded memory."""
+"""Forks: the branches off the best chain that are kept in memory, up to a limit."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MAX_FORK_HEADERS = 20_160  # headers of all forks together: ten difficulty perio
 @public
 @dataclass(frozen=True, slots=True, eq=False)
 class Fork:
-    """A branch off the best chain. Its first header follows the best chain's header at `height`."""
+    """A branch off the best chain. Its first header follows the header of the best chain at `height`."""
 
     height: int
     """Height of the last header that the branch shares with the best chain."""
     headers: bytes
     """Headers of the branch, 80 bytes each, lowest first."""
     hashes: bytes
-    """Block hashes of these headers, 32 bytes each, in wire order."""
+    """Block hashes of the branch's headers, 32 bytes each, in wire order."""
     work: int
     """Expected number of hashes of the chain from the genesis block to the tip of the branch."""
 
@@ -30,22 +30,22 @@ class Fork:
         return len(self.hashes) // 32
 
     def hash_at(self, height: int) -> bytes:
-        """The block hash at a height of the branch, 32 bytes in wire order."""
+        """Return the block hash at a height of the branch, 32 bytes in wire order."""
         at = 32 * (height - self.height - 1)
         return self.hashes[at : at + 32]
 
     def header_at(self, height: int) -> bytes:
-        """The header at a height of the branch, 80 bytes."""
+        """Return the serialized header at a height of the branch, 80 bytes."""
         at = HEADER_SIZE * (height - self.height - 1)
         return self.headers[at : at + HEADER_SIZE]
 
     def without(self, count: int) -> Fork:
-        """The rest of the branch after its first `count` headers, which now belong to the best chain."""
+        """Return the rest of the branch after its first `count` headers, which now belong to the best chain."""
         return Fork(self.height + count, self.headers[HEADER_SIZE * count :], self.hashes[32 * count :], self.work)
 
 
 class Forks:
-    """The forks with the most work.
+    """The forks with the most work, in memory of a limited size.
 
     A fork that was dropped for lack of room counts as never seen: a peer can send it again.
     """
@@ -57,7 +57,7 @@ class Forks:
         return iter(self._forks)
 
     def find(self, block_hash: bytes) -> tuple[Fork, int] | None:
-        """The fork that contains the header with this hash, and the height of the header; None if no fork does."""
+        """Return the fork that contains a header, found by its hash, and the header's height; None if no fork does."""
         for fork in self._forks:
             at = fork.hashes.find(block_hash)
             while at >= 0:
@@ -67,13 +67,13 @@ class Forks:
         return None
 
     def add(self, fork: Fork) -> None:
-        """Add a fork of at most MAX_FORK_HEADERS headers. It replaces each fork that it extends."""
+        """Add a fork of at most MAX_FORK_HEADERS headers. It replaces every stored fork that it extends."""
         self._forks = [fork, *(other for other in self._forks if not fork.hashes.startswith(other.hashes))]
         while len(self._forks) > MAX_FORKS or sum(map(len, self._forks)) > MAX_FORK_HEADERS:
             self._forks.remove(min(self._forks[1:], key=lambda other: other.work))
 
     def reorganise(self, old: Fork, new: Fork) -> None:
-        """Attach all forks to the best chain again, after its branch `old` was replaced with `new`.
+        """Attach all forks to the best chain again, after branch `new` replaced branch `old` in it.
 
         Both branches start from the same height. Headers that `new` contains are cut off the forks, and `old` becomes a
         fork.
@@ -93,7 +93,7 @@ class Forks:
 
 
 def _shared(first: bytes, second: bytes) -> int:
-    """The number of hashes that two branches have in common at their start."""
+    """Return the number of hashes (32 bytes each) that two branches have in common at their start."""
     count = 0
     while count < len(first) and first[count : count + 32] == second[count : count + 32]:
         count += 32

@@ -25,12 +25,12 @@ NEAR_TIP = 144
 
 @public
 class ChainHeader(NamedTuple):
-    """A header and its height in the chain."""
+    """A header of the best chain, with its height and its hash."""
 
     height: int
-    """Height, from 0."""
+    """Height of the header in the chain, from 0."""
     hash: bytes
-    """Block hash, 32 bytes in wire order."""
+    """Block hash of the header, 32 bytes in wire order."""
     raw: bytes
     """Serialized header, 80 bytes."""
 
@@ -45,11 +45,11 @@ class Start:
     """
 
     height: int
-    """Height of the first header."""
+    """Height of the first trusted header."""
     headers: bytes
-    """Consecutive headers, 80 bytes each, lowest first."""
+    """Consecutive trusted headers, 80 bytes each, lowest first."""
     work: int
-    """Expected number of hashes of the chain up to and including the last header."""
+    """Expected number of hashes of the chain up to and including the last trusted header."""
 
 
 @public
@@ -57,36 +57,35 @@ class Start:
 class Update:
     """A change of the best chain: which headers were disconnected and which were connected.
 
-    All headers are 80 bytes and all hashes 32 bytes each, lowest first. Without a reorganization, the old ones are
-    empty.
+    Without a reorganization, no headers are disconnected: `old_headers` and `old_hashes` are empty.
     """
 
     fork_height: int
-    """Height of the last header that the chain keeps."""
+    """Height of the last header that the best chain has both before and after the change."""
     stored: int = 0
     """Number of new headers that were stored, including headers of forks."""
     old_headers: bytes = b""
     """Disconnected headers, 80 bytes each, lowest first."""
     old_hashes: bytes = b""
-    """Block hashes of the disconnected headers, 32 bytes each."""
+    """Block hashes of the disconnected headers, 32 bytes each, lowest first."""
     new_headers: bytes = b""
     """Connected headers, 80 bytes each, lowest first."""
     new_hashes: bytes = b""
-    """Block hashes of the connected headers, 32 bytes each."""
+    """Block hashes of the connected headers, 32 bytes each, lowest first."""
 
     @property
     def disconnected(self) -> Iterator[ChainHeader]:
-        """The disconnected headers in the order in which to undo them: from the old tip downwards."""
+        """Return the disconnected headers in the order in which to undo them: from the old tip downwards."""
         return reversed(list(_placed(self.fork_height, self.old_headers, self.old_hashes)))
 
     @property
     def connected(self) -> Iterator[ChainHeader]:
-        """The connected headers, from the lowest up to the new tip."""
+        """Return the connected headers, from the lowest up to the new tip."""
         return _placed(self.fork_height, self.new_headers, self.new_hashes)
 
 
 def _placed(below: int, headers: bytes, hashes: bytes) -> Iterator[ChainHeader]:
-    """Headers with their heights, from `below` + 1 on."""
+    """Return headers together with their heights, which begin at `below` + 1."""
     pieces = (headers[at : at + HEADER_SIZE] for at in range(0, len(headers), HEADER_SIZE))
     names = (hashes[at : at + 32] for at in range(0, len(hashes), 32))
     return (
@@ -97,18 +96,18 @@ def _placed(below: int, headers: bytes, hashes: bytes) -> Iterator[ChainHeader]:
 
 @public
 class Candidate(NamedTuple):
-    """Headers that were validated but not stored."""
+    """Headers that the chain has validated but not stored."""
 
     fork: Fork | None
-    """The fork whose header they follow; None if they follow a header of the best chain."""
+    """The stored fork whose header the candidate follows; None if it follows a header of the best chain."""
     height: int
-    """Height of the stored header that they follow."""
+    """Height of the stored header that the candidate follows."""
     headers: bytes
-    """Headers, 80 bytes each, lowest first."""
+    """Serialized headers of the candidate, 80 bytes each, lowest first."""
     hashes: bytes
-    """Block hashes of the headers, 32 bytes each."""
+    """Block hashes of the candidate's headers, 32 bytes each."""
     tip: Tip
-    """State of the chain after the last of these headers."""
+    """State of the chain after the candidate's last header."""
 
 
 @public
@@ -125,7 +124,10 @@ class HeaderChain:
     """
 
     def __init__(self, network: Network, start: Start | None = None) -> None:
-        """Create a chain. Raises FormatError, HeaderError or ParameterError for an invalid `start`."""
+        """Create a chain that has only its start.
+
+        Raises FormatError, HeaderError or ParameterError if `start` is malformed, violates a rule or lacks headers.
+        """
         self.network = network
         """The network whose rules the headers follow."""
         self.start: Start = start or Start(0, network.genesis, total_work(network.genesis))
@@ -203,17 +205,17 @@ class HeaderChain:
 
     @property
     def height(self) -> int:
-        """Height of the tip."""
+        """Height of the best chain's last header."""
         return self._active.height
 
     @property
     def tip_hash(self) -> bytes:
-        """Block hash of the tip, 32 bytes in wire order."""
+        """Block hash of the best chain's last header, 32 bytes in wire order."""
         return self._active.tip_hash
 
     @property
     def work(self) -> int:
-        """Expected number of hashes of the best chain."""
+        """Expected number of hashes of the best chain, up to and including its last header."""
         return self._active.work
 
     @property
@@ -227,19 +229,19 @@ class HeaderChain:
         return max(self.network.min_chain_work, near)
 
     def __contains__(self, block_hash: bytes) -> bool:
-        """True if a header with this hash is stored, in the best chain or in a fork."""
+        """Return True if a header with this hash is stored, in the best chain or in a fork."""
         return self._find(block_hash) is not None
 
     def height_of(self, block_hash: bytes) -> int | None:
-        """Height of the header with this hash in the best chain; None if the best chain does not contain it."""
+        """Return the height of the header with this hash in the best chain; None if that chain lacks it."""
         return self._active.height_of(block_hash)
 
     def hash_at(self, height: int) -> bytes:
-        """Block hash at a height of the best chain. Raises ParameterError if the chain has no header there."""
+        """Return the block hash at a height of the best chain. Raises ParameterError if there is no header."""
         return self._active.hash_at(self._checked(height))
 
     def hashes(self, first: int, last: int) -> list[bytes]:
-        """Block hashes of the best chain from height `first` to `last`, both inclusive.
+        """Return the block hashes of the best chain from height `first` to height `last`, both inclusive.
 
         The list is empty if `last` is below `first`. Raises ParameterError if the chain has no header at one of these
         heights.
@@ -247,11 +249,11 @@ class HeaderChain:
         return self._active.hashes(self._checked(first), self._checked(last)) if first <= last else []
 
     def header_at(self, height: int) -> Header:
-        """Header at a height of the best chain. Raises ParameterError if the chain has no header there."""
+        """Return the header at a height of the best chain. Raises ParameterError if the chain has no header there."""
         return Header.parse(self._active.headers(self._checked(height), 1))
 
     def headers(self, height: int, count: int) -> bytes:
-        """Up to `count` headers of the best chain from a height on, 80 bytes each.
+        """Return up to `count` headers of the best chain from a height on, 80 bytes each.
 
         The result is shorter at the tip, and empty if `height` is one above the tip. Raises ParameterError for other
         heights without a header, and for a negative count.
@@ -261,30 +263,30 @@ class HeaderChain:
         return self._active.headers(height if height == self.height + 1 else self._checked(height), count)
 
     def work_at(self, height: int) -> int:
-        """Expected number of hashes of the best chain up to and including a height.
+        """Return the expected number of hashes of the best chain up to and including a height.
 
         Raises ParameterError if the chain has no header there.
         """
         return self._active.work_at(self._checked(height))
 
     def common_height(self, block_hash: bytes) -> int | None:
-        """Height of the last header that the best chain shares with the chain that ends in a block.
+        """Return the height of the last header that the best chain shares with the chain that ends in a block.
 
-        It is None if the block's header is not stored.
+        The result is None if the block's header is not stored.
         """
         place = self._find(block_hash)
         return None if place is None else place[1] if place[0] is None else place[0].height
 
     def work_of(self, block_hash: bytes) -> int | None:
-        """Expected number of hashes of the chain that ends in a block of the best chain or of a fork.
+        """Return the expected number of hashes of the chain that ends in a block of the best chain or a fork.
 
-        It is None if the block's header is not stored.
+        The result is None if the block's header is not stored.
         """
         place = self._find(block_hash)
         return None if place is None else self._work(*place)
 
     def median_time_at(self, height: int) -> int:
-        """Median time of the 11 headers up to a height of the best chain, in seconds since 1970.
+        """Return the median time of the 11 headers up to a height of the best chain, in seconds since 1970.
 
         Core calls it GetMedianTimePast. Raises ParameterError if the chain has no header at that height.
         """
@@ -296,7 +298,7 @@ class HeaderChain:
         return height
 
     def locator(self) -> list[bytes]:
-        """Block locator for a getheaders message (Core LocatorEntries).
+        """Return the block locator for a getheaders message: a list of block hashes (Core LocatorEntries).
 
         It has the last twelve hashes, then exponentially spaced hashes, then the first hash of the chain.
         """
@@ -330,9 +332,9 @@ class HeaderChain:
         return self.store(candidate.headers, candidate.hashes)
 
     def examine(self, headers: bytes, now: int) -> Candidate:
-        """Validate headers as `accept` does, except for their work, and do not store them.
+        """Validate headers as `accept` does, except for their work, and return them without storing them.
 
-        Raises FormatError, HeaderError.
+        Raises FormatError if the bytes are not a multiple of 80, and HeaderError if a header violates a rule.
         """
         hashes = header_hashes(headers)
         if not headers:
@@ -355,7 +357,7 @@ class HeaderChain:
         return Candidate(fork, height, headers, hashes, tip)
 
     def shortfall(self, candidate: Candidate) -> str:
-        """The reason why these headers have too little work for `accept`; empty if `accept` would store them."""
+        """Return the reason why `accept` would refuse the candidate for too little work; empty if it would store it."""
         tip, wanted = candidate.tip, self.required_work
         if candidate.headers and tip.work < wanted:
             return f"a chain up to height {tip.height} has work {tip.work:#x}, below {wanted:#x}"
@@ -365,7 +367,7 @@ class HeaderChain:
         return ""
 
     def store(self, headers: bytes, hashes: bytes) -> Update:
-        """Store validated headers with their hashes, however little work they have.
+        """Store validated headers and their hashes, even if their work is low, and return the best chain's change.
 
         Raises UnconnectedHeadersError if their parent is not stored.
         """
@@ -401,9 +403,9 @@ class HeaderChain:
     # Context for the rules
 
     def tip(self, fork: Fork | None = None, height: int | None = None) -> Tip:
-        """The state for validating the next header, after the header at a height of the best chain or of a fork.
+        """Return the state that validates the header after a height of the best chain or of a fork.
 
-        By default, it is the state after the best chain's tip.
+        By default, it is the state after the best chain's last header.
         """
         height = self.height if height is None else height
         if self._last_tip and self._last_tip.hash == self._hash(fork, height):

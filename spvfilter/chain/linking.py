@@ -15,7 +15,7 @@ _TRIVIAL_TARGET = 1 << 250  # one hash in 64 meets it (our choice); regtest's ta
 
 @public
 class Linked(Protocol):
-    """The fields of a header that linking needs."""
+    """The header fields of a block by which `link` puts blocks in chain order."""
 
     @property
     def hash(self) -> bytes:
@@ -29,47 +29,47 @@ class Linked(Protocol):
 
     @property
     def bits(self) -> int:
-        """Compact bits of the target."""
+        """Compact bits of the block's target."""
         ...
 
     @property
     def time(self) -> int:
-        """Time of the header, seconds since 1970."""
+        """Time of the block's header, in seconds since 1970."""
         ...
 
     @property
     def height(self) -> int | None:
-        """Height of the block; None if it is unknown."""
+        """Height of the block in its chain; None if the height is unknown."""
         ...
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Consecutive blocks of a best branch."""
+    """A run of consecutive blocks on a best branch."""
 
     blocks: list[int]
-    """Indexes of the blocks in the sequence that was linked, lowest block first."""
+    """Indexes of the run's blocks in the sequence that was linked, lowest block first."""
     height: int | None
-    """Height of the first block; None if it is unknown."""
+    """Height of the run's first block; None if the height is unknown."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Blocks in chain order. All blocks are named by their index in the sequence that was linked."""
+    """The result of `link`: blocks in chain order. Each block is named by its index in the sequence that was linked."""
 
     segments: list[Segment]
-    """Best branches that are not linked with each other, oldest first."""
+    """Runs of blocks on the best branches that are not linked with each other, oldest first."""
     stale: list[int]
-    """Blocks that are not on a best branch."""
+    """Indexes of the blocks that are not on a best branch."""
     unproven: list[int] = field(default_factory=list)
-    """Blocks whose hash misses its target, although other blocks of their tree meet theirs."""
+    """Indexes of the blocks whose hash misses its target, although other blocks of their tree meet their targets."""
 
 
 @public
 def is_proven(block: Linked) -> bool:
-    """True if the block's hash meets the target of its own bits, or if that target is trivial, as on regtest."""
+    """Return True if a block's hash meets the target of its own bits, or if that target is trivial, as on regtest."""
     limit = target(block.bits)
     return limit >= _TRIVIAL_TARGET or int.from_bytes(block.hash, "little") <= limit
 
@@ -121,7 +121,10 @@ def link(blocks: Sequence[Linked], network: Network) -> Order:
 
 
 def _first_height(blocks: Sequence[Linked], chain: list[int], network: Network) -> int | None:
-    """Height of a branch's first block: 0 for the genesis block, else counted from a block that states its height."""
+    """Return the height of a branch's first block; None if it is unknown.
+
+    It is 0 for the genesis block. Otherwise it is counted from a block that states its height.
+    """
     if blocks[chain[0]].hash == network.genesis_hash:
         return 0
     for depth, number in enumerate(chain):
@@ -133,7 +136,7 @@ def _first_height(blocks: Sequence[Linked], chain: list[int], network: Network) 
 
 @public
 def coinbase_height(block: bytes, network: Network) -> int | None:
-    """The height that a block states in its coinbase (BIP-34); None if it states no height.
+    """Return the height that a block states in its coinbase (BIP-34); None if the block states no height.
 
     BIP-34 applies to blocks of version 2 or higher, at or above the network's activation height. Their coinbase's
     scriptSig starts with the height as Core's CScript pushes it: OP_1 to OP_16, or the shortest little-endian number.

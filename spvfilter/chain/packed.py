@@ -46,11 +46,11 @@ class PackedHeaders:
 
     @property
     def height(self) -> int:
-        """Height of the last header."""
+        """Height of the last stored header."""
         return self.first + len(self._raw) // HEADER_SIZE - 1
 
     def append(self, headers: bytes, tip_hash: bytes) -> None:
-        """Append consecutive headers that follow the last header. `tip_hash` is the hash of the last new header."""
+        """Append consecutive headers after the last header. `tip_hash` is the block hash of the last new header."""
         self._append(headers, tip_hash)
         self._index()
 
@@ -77,7 +77,7 @@ class PackedHeaders:
         self._raw += headers
 
     def cut(self, height: int) -> tuple[bytes, bytes]:
-        """Remove the headers above a height. Return these headers and their hashes."""
+        """Remove the headers above a height, and return their bytes and their block hashes."""
         number = height - self.first + 1
         self.work = self.work_at(height)
         headers = bytes(self._raw[HEADER_SIZE * number :])
@@ -112,23 +112,23 @@ class PackedHeaders:
         self._indexes, self._places = tuple(indexes), places
 
     def headers(self, height: int, count: int) -> bytes:
-        """Up to `count` headers from a height on, 80 bytes each; fewer at the end."""
+        """Return up to `count` headers from a height on, 80 bytes each; fewer at the end."""
         at = HEADER_SIZE * (height - self.first)
         return bytes(self._raw[at : at + HEADER_SIZE * count])
 
     def hash_at(self, height: int) -> bytes:
-        """Block hash at a height from `first` to `height`."""
+        """Return the block hash at a height from `first` to `height`, 32 bytes in wire order."""
         at = HEADER_SIZE * (height - self.first + 1) + 4
         return bytes(self._raw[at : at + 32]) or self.tip_hash
 
     def hashes(self, first: int, last: int) -> list[bytes]:
-        """Block hashes of a range of heights. Both ends are included and lie from `first` to `height`."""
+        """Return the block hashes from height `first` to height `last`, both inclusive and both stored."""
         rows = self.headers(first + 1, last - first + 1)
         found = [rows[at : at + 32] for at in range(4, len(rows), HEADER_SIZE)]
         return found if last < self.height else [*found, self.tip_hash]
 
     def height_of(self, block_hash: bytes) -> int | None:
-        """Height of the header with this hash; None if there is no such header."""
+        """Return the height of the header with this hash; None if no header with this hash is stored."""
         if block_hash == self.tip_hash:
             return self.height
         for place, number in find_header(self._indexes, block_hash):
@@ -138,7 +138,7 @@ class PackedHeaders:
         return None
 
     def work_at(self, height: int) -> int:
-        """Expected number of hashes of the chain up to and including a height."""
+        """Return the expected number of hashes of the chain up to and including a height."""
         number = height - self.first + 1
         if number == len(self._raw) // HEADER_SIZE:
             return self.work

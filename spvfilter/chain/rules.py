@@ -42,31 +42,31 @@ class Tip:
     network: Network
     """The network whose rules apply."""
     height: int
-    """Height of the last header."""
+    """Height of the chain's last header."""
     hash: bytes
-    """Block hash of the last header, 32 bytes in wire order."""
+    """Block hash of the chain's last header, 32 bytes in wire order."""
     work: int
     """Expected number of hashes of the chain up to and including the last header."""
     bits: int
-    """Compact bits of the last header."""
+    """Compact bits of the chain's last header."""
     period_bits: int
-    """Compact bits of the first header of the difficulty period."""
+    """Compact bits of the first header of the current difficulty period."""
     period_time: int
-    """Time of the first header of the difficulty period, seconds since 1970."""
+    """Time of the first header of the current difficulty period, in seconds since 1970."""
     times: list[int]
-    """Times of the last 11 headers, seconds since 1970, oldest first; fewer near the genesis block."""
+    """Times of the chain's last 11 headers, in seconds since 1970, oldest first; fewer near the genesis block."""
 
     @property
     def median_time(self) -> int:
-        """Median of `times`. The next header's time must be above it (Core GetMedianTimePast)."""
+        """Median of the last 11 headers' times. The next header's time must be above it (Core GetMedianTimePast)."""
         return median(self.times)
 
     def copy(self) -> Tip:
-        """A copy that can be advanced independently."""
+        """Return a copy of the state that can be advanced independently."""
         return replace(self, times=list(self.times))
 
     def next_bits(self, time: int) -> int:
-        """The compact bits that the next header must have if it has this time (Core GetNextWorkRequired)."""
+        """Return the compact bits that the next header must have if it has this time (Core GetNextWorkRequired)."""
         network, last = self.network, self.times[-1]
         if (self.height + 1) % PERIOD:
             late = network.min_difficulty_blocks and time > last + 2 * SPACING
@@ -76,18 +76,19 @@ class Tip:
         return retarget(self.period_bits if network.bip94 else self.bits, last - self.period_time, network.pow_limit)
 
     def advance(self, headers: bytes, hashes: bytes, now: int, *, index: int = 0) -> None:
-        """Validate headers that follow the tip and each other. The last one becomes the tip.
+        """Validate headers that follow the tip and each other. The last header becomes the tip.
 
         After an error the tip is in an undefined state and must not be used.
 
         Args:
             headers: Headers, 80 bytes each.
-            hashes: Their block hashes, 32 bytes each.
+            hashes: Block hashes of the headers, 32 bytes each.
             now: The current time in seconds since 1970.
             index: Position of the first header in its message, for errors.
 
         Raises:
-            InvalidHeaderError: The subclass of the first rule that a header violates, in Core's order.
+            InvalidHeaderError: A header violates a rule. The subclass says which rule was violated first, in Core's
+                order.
             FutureHeaderError: A header's time is more than two hours ahead of `now`.
         """
         at, count = 0, len(headers) // HEADER_SIZE
@@ -101,7 +102,7 @@ class Tip:
             at = end
 
     def _next_landmark(self) -> int:
-        """The first height above the tip at which the rules change."""
+        """Return the first height above the tip at which the rules change."""
         network, height = self.network, self.height + 1
         fixed = (
             network.bip34_height,
@@ -152,7 +153,7 @@ class Tip:
         self.work += late * work(easy) + (count - late) * work(usual)
 
     def _least_version(self, height: int) -> int:
-        """The lowest version that a header at this height may have (BIP-34, BIP-66, BIP-65)."""
+        """Return the lowest version that a header at this height may have (BIP-34, BIP-66, BIP-65)."""
         network = self.network
         by_height = ((network.bip65_height, 4), (network.bip66_height, 3), (network.bip34_height, 2))
         return next((version for since, version in by_height if height >= since), -(1 << 31))
@@ -186,18 +187,24 @@ class Tip:
 
 
 def _difficulty(bits: int) -> bytes:
-    """Compact bits and their target, as the kernel takes them: 4 and 32 bytes, little endian."""
+    """Return compact bits and their target in the form of the kernel: 4 and 32 bytes, little endian."""
     return bits.to_bytes(4, "little") + target(bits).to_bytes(32, "little")
 
 
 def median(times: Iterable[int]) -> int:
-    """The middle one of the sorted times; of an even number of times, the later middle one (Core GetMedianTimePast)."""
+    """Return the median of some times; of an even number of times, the later of the two middle times.
+
+    This is the rule of Core's GetMedianTimePast.
+    """
     ordered = sorted(times)
     return ordered[len(ordered) // 2]
 
 
 def check_proof(block_hash: bytes, bits: int, network: Network, index: int) -> None:
-    """Check that a header's hash meets its own bits (Core CheckProofOfWork). Raises TargetError, ProofOfWorkError."""
+    """Check that a header's hash meets its own bits (Core CheckProofOfWork).
+
+    Raises TargetError for bits that the network does not allow, and ProofOfWorkError if the hash is above the target.
+    """
     value, negative, overflow = decode_bits(bits)
     if negative or overflow or not value or value > network.pow_limit:
         cause = (
@@ -209,7 +216,7 @@ def check_proof(block_hash: bytes, bits: int, network: Network, index: int) -> N
 
 
 def check_links(headers: bytes, hashes: bytes) -> None:
-    """Check that headers follow each other. Raises DiscontinuousHeadersError."""
+    """Check that headers follow each other. Raises DiscontinuousHeadersError if a header does not."""
     index = linked_headers(headers, hashes)
     if index * HEADER_SIZE < len(headers):
         previous = headers[HEADER_SIZE * index + 4 : HEADER_SIZE * index + 36]

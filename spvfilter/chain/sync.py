@@ -31,10 +31,10 @@ MIN_SALT_SIZE = 16  # bytes (our choice)
 
 @public
 class SyncPhase(StrEnum):
-    """How the next headers of the peer are treated."""
+    """The step of header synchronization with a peer, which says what happens to the next headers."""
 
     DIRECT = "direct"
-    """Headers are stored at once."""
+    """Validated headers are stored in the chain at once."""
     PRESYNC = "presync"
     """First pass: headers are validated and commitments to them are kept."""
     REDOWNLOAD = "redownload"
@@ -51,19 +51,19 @@ class _Passes:
     root: Tip
     """State of the chain before the first header of both passes."""
     tip: Tip
-    """State of the chain after the last header that the current pass has read."""
+    """State of the chain after the last header that the current pass has processed."""
     locator: list[bytes]
-    """Block locator that starts with `root`."""
+    """Block locator whose first hash is the hash of `root`."""
     end: int = 0
     """Height at which the first pass ended; 0 during the first pass."""
     commitments: bytearray = field(default_factory=bytearray)
-    """One byte for every 600th header."""
+    """Commitments of the first pass: one byte for every 600th header."""
     compared: int = 0
     """Number of commitments that the second pass has compared."""
     headers: bytearray = field(default_factory=bytearray)
-    """Headers that the second pass has read but not stored."""
+    """Headers that the second pass has received but not stored, 80 bytes each."""
     hashes: bytearray = field(default_factory=bytearray)
-    """Block hashes of `headers`."""
+    """Block hashes of the headers that the second pass has received but not stored, 32 bytes each."""
 
 
 @public
@@ -80,13 +80,13 @@ class HeaderSync:
     """
 
     def __init__(self, chain: HeaderChain, salt: bytes) -> None:
-        """Create the synchronization. Raises ParameterError if the salt is shorter than 16 bytes."""
+        """Create the synchronization with one peer. Raises ParameterError if the salt is shorter than 16 bytes."""
         if len(salt) < MIN_SALT_SIZE:
             raise ParameterError(f"a salt has at least {MIN_SALT_SIZE} bytes, not {len(salt)}")
         self.chain = chain
         """The chain to which headers are added."""
         self.wants_more: bool = True
-        """True if the peer seems to have more headers."""
+        """True if the peer seems to have more headers: the caller sends getheaders."""
         self._salt = salt
         self._offset = int.from_bytes(sha256d(salt)[:4], "little") % COMMITMENT_PERIOD
         self._last = chain.tip_hash  # hash of the last stored header that this peer has sent
@@ -94,7 +94,7 @@ class HeaderSync:
 
     @property
     def phase(self) -> SyncPhase:
-        """How the next headers are treated."""
+        """The step that the next headers belong to: direct, first pass or second pass."""
         if self._passes is None:
             return SyncPhase.DIRECT
         return SyncPhase.REDOWNLOAD if self._passes.end else SyncPhase.PRESYNC
@@ -112,7 +112,7 @@ class HeaderSync:
         return [self._last, *hashes] if self.wants_more and self._last not in hashes else hashes
 
     def receive(self, headers: bytes, now: int) -> Update:
-        """Process the headers of one message.
+        """Process the headers of one message from the peer.
 
         During the two passes, a message that cannot be the answer to getheaders is ignored, such as an announced block.
 

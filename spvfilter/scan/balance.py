@@ -10,23 +10,23 @@ from spvfilter.scan.partfile import BlockHits
 
 
 class BalanceHistory:
-    """The changes of a balance, block by block.
+    """The changes of a watch list's balance, block by block.
 
-    A spend of unknown value is counted and does not change the balance.
+    A spend of unknown value is counted in `unknown` and does not change the balance.
     """
 
     def __init__(self) -> None:
         self._times = array("q")  # time of each block that changes the balance, seconds since 1970
         self._changes = array("q")  # change of the balance in each of these blocks, satoshi
         self.unknown: int = 0
-        """Number of spends of unknown value."""
+        """Number of spends whose value is unknown."""
 
     def __len__(self) -> int:
-        """Number of blocks that change the balance."""
+        """Return the number of blocks that change the balance."""
         return len(self._times)
 
     def add(self, block: BlockHits) -> None:
-        """Add the matches of a block."""
+        """Add the matches of a block to the history."""
         change = 0
         for _, _, received, spent, unknown in hit_sums(block.packed):
             change += received - spent
@@ -37,7 +37,7 @@ class BalanceHistory:
 
     @classmethod
     def of(cls, blocks: Iterable[BlockHits]) -> BalanceHistory:
-        """The history of these blocks."""
+        """Return the history of the matches in these blocks."""
         made = cls()
         for block in blocks:
             made.add(block)

@@ -32,21 +32,21 @@ _LARGEST_TX = 1_000_000
 
 
 class Record(NamedTuple):
-    """One block in a file, or one undo record with its checksum."""
+    """The place and the first bytes of a block in a file, or of an undo record with its checksum."""
 
     offset: int
-    """Offset of the first byte in the file."""
+    """Offset of the record's first byte in the file."""
     size: int
-    """Size in bytes."""
+    """Size of the record in bytes."""
     prefix: bytes
     """First bytes of the block or undo record."""
 
 
 class Framing(NamedTuple):
-    """The kind of records in a file."""
+    """The kind of records in a file, with the limits of their sizes."""
 
     name: str
-    """Name of a record, for messages."""
+    """Name of this kind of record, for messages."""
     least: int
     """Smallest size that a record can state, in bytes."""
     most: int
@@ -64,7 +64,7 @@ class BlockFile:
     def __init__(self, path: FilePath, key: bytes = b"", *, is_hex: bool = False) -> None:
         self.path = path
         self.key: bytes = key
-        """8 bytes that the file is XORed with, or empty."""
+        """The 8-byte key with which the file is XORed; empty if it is not XORed."""
         self.is_hex: bool = is_hex
         """True if the file is one block in hex digits."""
         self.is_assumed: bool = False
@@ -91,7 +91,10 @@ class BlockFile:
                 yield self._single(file, head, prefix_size, network)
 
     def read(self, offset: int, size: int) -> bytes:
-        """The bytes of one record, without the XOR. Raises OSError, SourceError, RemoteFileError."""
+        """Return the bytes of one record, with the XOR reversed.
+
+        Raises OSError or RemoteFileError if the file cannot be read, and SourceError if it has become shorter.
+        """
         with opened(self.path) as file:
             if self.is_hex:
                 return _from_hex(file.at(0, 2 * MAX_BLOCK_SIZE + 2))
@@ -107,7 +110,7 @@ class BlockFile:
         self.is_assumed = True
 
     def _single(self, file: OpenFile, head: bytes, prefix_size: int, network: Network) -> Record:
-        """The whole file as one block, raw or in hex."""
+        """Return the whole file as one block, raw or in hex."""
         size = file.size
         if not is_mined(head) and begins_with_tx(file.at(0, min(size, _LARGEST_TX))):
             raise SourceError(A_TRANSACTION)
@@ -178,7 +181,7 @@ def framed(file: OpenFile, key: bytes, network: Network, prefix_size: int, of: F
 
 
 def _gap(file: OpenFile, key: bytes, start: int, magic: bytes) -> tuple[int, bool]:
-    """The offset of the next magic after `start`, or the file's size; and True if only zeros precede it."""
+    """Return the offset of the next magic after `start`, or the file's size; and True if only zeros precede it."""
     at, chunk, zeros, found, size = start, _SMALL_CHUNK, True, -1, file.size
     while at < size and found < 0:
         data = file.at(at, chunk)

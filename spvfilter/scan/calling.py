@@ -47,17 +47,21 @@ class Calls:
         self._awaited: set[asyncio.Future[object]] = set()
 
     async def call(self, method: Callable[..., Any], *args: object, **options: object) -> Any:
-        """Call a method of the client. A client that is not asynchronous runs it in a thread."""
+        """Call a method of the client and return its result.
+
+        The method of a client that is not asynchronous runs in a thread.
+        """
         with scheduler_is_there():
             if self.client.asynchronous:
                 return await method(*args, **options)
             return await asyncio.to_thread(method, *args, **options)
 
     async def scatter(self, value: object) -> Any:
-        """Send a value to every worker, for later calls. Raises SourceError.
+        """Send a value to every worker, and return a future of the value for later calls.
 
         If a worker leaves meanwhile, the whole transfer fails with an error that may look as if the scheduler were
-        lost. The value is then sent again.
+        lost. The value is then sent again. Raises SourceError if the scheduler is lost, or if the transfer fails
+        repeatedly.
         """
         for _ in range(ATTEMPTS):
             try:
@@ -180,12 +184,12 @@ class Calls:
 
     @property
     def is_gone(self) -> bool:
-        """True if the client has lost its scheduler."""
+        """Return True if the client has lost its scheduler."""
         return self.client.status in ("closed", "closing", "connecting")
 
 
 def scheduler_is_gone(why: object) -> SourceError:
-    """The error for a lost scheduler."""
+    """Return the error that reports a lost scheduler."""
     return SourceError(f"the scheduler is gone ({why}): finished parts are kept; run the same scan again to continue")
 
 
@@ -214,7 +218,7 @@ def _check_address(address: str) -> None:
 
 @asynccontextmanager
 async def connected(address: str) -> AsyncIterator[Any]:
-    """A client of the cluster whose scheduler is at tcp://HOST:PORT.
+    """Return a client of the cluster whose scheduler is at tcp://HOST:PORT.
 
     Raises ParameterError for a wrong address, and if distributed is not installed. Raises SourceError if no scheduler
     answers.

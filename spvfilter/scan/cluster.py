@@ -60,7 +60,7 @@ class DaskWorkers(Engine):
         self._shared: dict[Path | None, asyncio.Task[Any]] = {}
 
     async def begin(self, table: WatchTable) -> None:
-        """Scan for the entries of this table from now on.
+        """Set the table of watched entries that later calls of `run` scan for.
 
         Raises SourceError unless there is a worker, and all workers have this version of spvfilter.
         """
@@ -81,7 +81,7 @@ class DaskWorkers(Engine):
         return await to_its_end(_written, task, raw)
 
     async def _scanned(self, task: PartTask) -> bytes:
-        """The file of a part, scanned by any worker that has its blocks."""
+        """Return the bytes of a part's file, scanned by any worker that has the part's blocks."""
         why: Exception | None = None
         for _ in range(ATTEMPTS):
             sharing = self._shared.get(task.coins)

@@ -1,4 +1,7 @@
-"""A scan into a directory, one file for each part. Any engine scans any part; a stopped scan can be continued."""
+"""A scan that writes one file for each part into a directory. Any engine can scan the parts.
+
+A stopped scan can be continued.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +43,13 @@ class PartsReport:
     """The progress of a scan in parts. It is updated while the scan runs."""
 
     parts_total: int = 0
-    """Parts to scan; a part counts once in each pass that scans it."""
+    """Number of parts to scan. A part counts once in each pass that scans it."""
     parts_done: int = 0
-    """Parts scanned so far."""
+    """Number of parts scanned so far. A part counts once in each pass that scans it."""
     bytes_total: int = 0
-    """Bytes of blocks to scan, in all passes."""
+    """Total size of the blocks to scan in all passes, in bytes."""
     bytes_done: int = 0
-    """Bytes of blocks scanned so far."""
+    """Total size of the blocks scanned so far in all passes, in bytes."""
     passes: int = 1
     """Number of passes: two if spends must be found by outpoint, more if windows of keychains have moved."""
     summary: PartSummary = field(default_factory=PartSummary)
@@ -54,17 +57,17 @@ class PartsReport:
 
 
 class _Done(NamedTuple):
-    """The result of all passes."""
+    """The tasks and summaries that make up the result after all passes."""
 
     tasks: list[PartTask]
     """The tasks whose files make up the result, in chain order."""
     summaries: list[PartSummary]
-    """The summary of each of these files."""
+    """The summary of each task's file."""
     coins: bytes = _NO_COINS
     """Key of the file of outpoints with which parts were scanned again; empty if no part was scanned again."""
 
     def total(self) -> PartSummary:
-        """Sum of all summaries."""
+        """Return the sum of the summaries of all parts."""
         total = PartSummary()
         for summary in self.summaries:
             total.add(summary)
@@ -73,20 +76,20 @@ class _Done(NamedTuple):
 
 @public
 class PartScan:
-    """A scan of a plan's parts into a directory, which then has a manifest and a file for each part.
+    """A scan of a plan's parts. It writes a manifest and a file for each part into a directory.
 
     The watch list itself is not changed: the scan uses a copy of it, whose keychain windows move. The result does not
     depend on the number of parts or workers, or on how often the scan was stopped.
 
     - If blocks have no undo record, there are two passes: the first finds outputs, the second finds their spends.
-    - If a use moves the window of a keychain, all parts are scanned again with the new scripts.
+    - If a used script moves the window of a keychain, all parts are scanned again with the new scripts.
 
     Args:
-        directory: The directory; it is created if it does not exist.
-        plan: The blocks.
-        watch: The watch list.
+        directory: The directory for the results; it is created if it does not exist.
+        plan: The plan of the blocks to scan.
+        watch: The watch list whose matches are found.
         check: True to verify proof of work, merkle root and witness commitment of each block.
-        most_coins: Outpoints that a second pass may keep in memory, about 150 bytes each.
+        most_coins: Largest number of outpoints that a second pass keeps in memory, about 150 bytes each.
 
     Raises:
         ParameterError: The watch list is empty, or its network is not that of the plan.
@@ -106,11 +109,11 @@ class PartScan:
         if watch.network != plan.network:
             raise ParameterError(f"the watch list is of {watch.network}, and the blocks are of {plan.network}")
         self.directory: Path = Path(directory)
-        """The directory."""
+        """The directory to which the scan writes its results."""
         self.plan = plan
-        """The blocks."""
+        """The plan of the blocks to scan."""
         self.check = check
-        """True if each block is verified."""
+        """True if the scan verifies proof of work, merkle root and witness commitment of each block."""
         self.report: PartsReport = PartsReport()
         """The progress of the scan."""
         self._given = watch.copy()
@@ -140,9 +143,9 @@ class PartScan:
 
     @asynccontextmanager
     async def held(self, engine: Engine | None = None) -> AsyncIterator[list[PartFile]]:
-        """Scan as `run` does. No other scan can use the directory until the context is left.
+        """Return a context manager that scans as `run` does; its value is the files of the parts.
 
-        Raises what `run` raises.
+        No other scan can use the directory until the context is left. Raises the errors of `run`.
         """
         with self._locked():
             chosen = engine or Threads()
@@ -155,7 +158,10 @@ class PartScan:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Lock the directory. Raises DirectoryInUseError."""
+        """Return a context manager that locks the directory.
+
+        Raises DirectoryInUseError if another scan uses the directory.
+        """
         self.directory.mkdir(parents=True, exist_ok=True)
         try:
             lock = FileLock.take(self.directory / _LOCK)
@@ -170,7 +176,7 @@ class PartScan:
             lock.release()
 
     async def _scanned(self, engine: Engine) -> list[PartFile]:
-        """Scan the parts, or return the files of a finished scan that is still complete."""
+        """Scan the parts and return their files. If a finished scan is complete, return its files at once."""
         manifest = await to_its_end(self._opened)
         if (
             manifest.finished
@@ -183,15 +189,18 @@ class PartScan:
         return await to_its_end(self._finish, manifest, await self._passes(engine))
 
     def finished(self) -> list[PartFile]:
-        """The files of the parts of a finished scan in chain order; empty if the scan is not finished.
+        """Return the files of the parts of a finished scan in chain order; empty if the scan is not finished.
 
-        Raises OSError, SourceError.
+        Raises OSError if a file cannot be read, and SourceError if the manifest is damaged.
         """
         manifest = Manifest.read(self.directory)
         return [] if manifest is None else [PartFile(self.directory / _PARTS / name) for name in manifest.finished]
 
     def _opened(self) -> Manifest:
-        """The manifest of the directory. A new directory gets one now. Raises ParameterError for another scan."""
+        """Return the manifest of the directory; a new directory gets a manifest now.
+
+        Raises ParameterError if the directory contains another scan.
+        """
         held = Manifest.read(self.directory)
         if held is None:
             names = (each.name for each in self.directory.iterdir())
@@ -206,7 +215,7 @@ class PartScan:
         return held
 
     def _whole(self, manifest: Manifest) -> _Done | None:
-        """The result of a finished scan; None if the file of a part is missing, damaged or of another task."""
+        """Return the result of a finished scan; None if a part's file is missing, damaged or of another task."""
         if len(manifest.finished) != len(self.plan.parts):
             return None
         self._set_windows(manifest.windows)
@@ -230,7 +239,7 @@ class PartScan:
         return done
 
     async def _is_mended(self, done: _Done, engine: Engine) -> bool:
-        """True if data can be read now that the finished scan could not read.
+        """Return True if data that the finished scan could not read can be read now.
 
         The parts that lack data are scanned again to find out.
         """
@@ -309,7 +318,7 @@ class PartScan:
         return _Done(tasks, summaries, key)
 
     def _learned(self, paths: Sequence[Path]) -> bytes:
-        """Write the outpoints that these parts found to a file. Returns its key; empty if no output was found.
+        """Write the outpoints that these parts found to a file, and return its key; empty if no output was found.
 
         The key depends on everything that the parts found.
         """
@@ -321,11 +330,14 @@ class PartScan:
         return b"" if coins.stat().st_size == HASH_SIZE else key
 
     def _coins(self, key: bytes) -> Path:
-        """The path of the file of outpoints with this key."""
+        """Return the path of the file of outpoints with this key."""
         return self.directory / _PARTS / f"coins-{key[:8].hex()}.hits"
 
     def _task(self, part: Part, watch: bytes, coins: bytes = _NO_COINS) -> PartTask:
-        """The task for a part. The key and path change with everything that changes the contents of the part's file."""
+        """Return the task for a part.
+
+        The task's key and path change with everything that changes the contents of the part's file.
+        """
         key = task_key(part, watch, coins, self.plan.undo, self.check)
         name = f"{'stale-' if part.is_stale else ''}{part.number:06}-{key[:8].hex()}.part"
         return PartTask(
@@ -333,7 +345,10 @@ class PartScan:
         )
 
     async def _pass(self, engine: Engine, tasks: Sequence[PartTask]) -> list[PartSummary]:
-        """Run tasks: as many at once as the engine takes, and one more."""
+        """Run tasks and return the summaries of their parts.
+
+        It runs one task more at once than the engine's width.
+        """
         self.report.parts_total += len(tasks)
         self.report.bytes_total += sum(task.part.size for task in tasks)
         summaries: list[PartSummary | None] = [None] * len(tasks)
@@ -355,7 +370,7 @@ class PartScan:
         return [summary for summary in summaries if summary is not None]
 
     def _finish(self, manifest: Manifest, done: _Done) -> list[PartFile]:
-        """Record the result in the manifest."""
+        """Record the result of all passes in the manifest."""
         self.report.summary = done.total()
         manifest.windows = {keychain.name: keychain.end for keychain in self._watch.keychains}
         manifest.coins = done.coins.hex()

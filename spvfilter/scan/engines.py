@@ -1,4 +1,4 @@
-"""Engines: they scan parts in threads or in processes of this machine, with the same result."""
+"""Engines, which scan parts in threads or in processes of this machine. All engines give the same result."""
 
 from __future__ import annotations
 
@@ -41,18 +41,21 @@ TableState = tuple[list[tuple[EntryKind, bytes]], list[tuple[bytes, Coin]]]  # e
 
 @public
 class Engine(ABC):
-    """Scans the parts of a PartScan."""
+    """An engine, which scans the parts of a PartScan."""
 
     width: int
-    """Number of parts that it scans at once."""
+    """Number of parts that the engine scans at once."""
 
     @abstractmethod
     async def begin(self, table: WatchTable) -> None:
-        """Scan for the entries of this table from now on."""
+        """Set the table of watched entries that later calls of `run` scan for."""
 
     @abstractmethod
     async def run(self, task: PartTask) -> PartSummary:
-        """Scan a part and write its file, unless a complete file is there already. Raises OSError, SourceError."""
+        """Scan a part and write its file, unless a complete file exists already.
+
+        Raises OSError if a file cannot be read or written, and SourceError if the part cannot be scanned.
+        """
 
     @abstractmethod
     async def aclose(self) -> None:
@@ -62,7 +65,7 @@ class Engine(ABC):
 def run_task(
     task: PartTask, table_for: Callable[[Path | None], WatchTable], is_stopped: Callable[[], bool] = lambda: False
 ) -> PartSummary:
-    """Make the file of a part, unless a complete file is there already, and return its summary.
+    """Write the file of a part, unless a complete file exists already, and return the part's summary.
 
     The same task always writes the same bytes.
     """
@@ -75,7 +78,7 @@ def run_task(
 
 
 def finished(path: Path, key: bytes) -> PartSummary | None:
-    """The summary of a part's file if the part need not be scanned again; else None, and the file is removed.
+    """Return the summary of a part's file; None if the part must be scanned again. The file is then removed.
 
     A part is scanned again if something could not be read: a disk or a server may have been unavailable. Raises
     OSError.
@@ -88,7 +91,10 @@ def finished(path: Path, key: bytes) -> PartSummary | None:
 
 
 def summary_of(path: Path, key: bytes) -> PartSummary | None:
-    """The summary of a part's file; None if the file is missing, incomplete or has another key. Raises OSError."""
+    """Return the summary of a part's file; None if the file is missing, incomplete or has another key.
+
+    Raises OSError if the file cannot be read.
+    """
     try:
         file = PartFile(path)
         return file.summary() if file.key == key else None
@@ -97,7 +103,7 @@ def summary_of(path: Path, key: bytes) -> PartSummary | None:
 
 
 class _Tables:
-    """A table, and a copy of it that also watches the outpoints of a file. The copy is made once."""
+    """A table of watched entries, and a copy that also watches the outpoints of a file. The copy is made once."""
 
     def __init__(self, table: WatchTable) -> None:
         self._table = table
@@ -105,7 +111,7 @@ class _Tables:
         self._lock = threading.Lock()
 
     def get(self, coins: Path | None) -> WatchTable:
-        """The table, or its copy for a file of outpoints."""
+        """Return the table for None, or its copy that also watches the outpoints in the file `coins`."""
         if coins is None:
             return self._table
         with self._lock:
@@ -132,11 +138,14 @@ class Threads(Engine):
         self._is_stopped = False
 
     async def begin(self, table: WatchTable) -> None:
-        """Scan for the entries of this table from now on."""
+        """Set the table of watched entries that later calls of `run` scan for."""
         self._tables = _Tables(table)
 
     async def run(self, task: PartTask) -> PartSummary:
-        """Scan a part in a thread and write its file. Raises OSError, SourceError."""
+        """Scan a part in a thread and write its file.
+
+        Raises OSError if a file cannot be read or written, and SourceError if the part cannot be scanned.
+        """
         call = asyncio.get_running_loop().run_in_executor
         return await call(self._threads, run_task, task, self._tables.get, lambda: self._is_stopped)
 
@@ -172,14 +181,15 @@ class Processes(Engine):
         self._pool: futures.ProcessPoolExecutor | None = None
 
     async def begin(self, table: WatchTable) -> None:
-        """Scan for the entries of this table from now on."""
+        """Set the table of watched entries that later calls of `run` scan for."""
         await self.aclose()
         self._state = await asyncio.to_thread(_written, table)
 
     async def run(self, task: PartTask) -> PartSummary:
         """Scan a part in a process and write its file.
 
-        Raises OSError; SourceError, also if the process dies three times.
+        Raises OSError if a file cannot be read or written. Raises SourceError if the part cannot be scanned, or if its
+        process dies three times.
         """
         for _ in range(_ATTEMPTS):
             pool = self._opened()
@@ -194,7 +204,7 @@ class Processes(Engine):
         raise SourceError(f"part {task.part.number}: the process that scans it has died {_ATTEMPTS} times")
 
     def _opened(self) -> futures.ProcessPoolExecutor:
-        """The pool of processes; it is started if there is none."""
+        """Return the pool of processes. A pool is started if none is running."""
         if self._pool is None:
             context = multiprocessing.get_context("spawn")  # a forked copy of a process with threads may hang
             self._pool = futures.ProcessPoolExecutor(self.width, context, _begin_process, (self._state,))
@@ -219,7 +229,7 @@ class Processes(Engine):
 
 
 def _written(table: WatchTable) -> Path:
-    """Write the contents of a table to a temporary file. Raises OSError."""
+    """Write the contents of a table to a temporary file, and return the file's path. Raises OSError."""
     descriptor, name = tempfile.mkstemp(prefix="spvfilter-table-")  # mode 0600
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -233,7 +243,10 @@ def _written(table: WatchTable) -> Path:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Block SIGINT. Processes that are started meanwhile never see it; for this process it is delivered later."""
+    """Return a context manager that blocks SIGINT.
+
+    Processes that start inside the context never see the signal. This process receives it after the context.
+    """
     if sys.platform == "win32":  # Windows has no signal masks: the processes ignore SIGINT once they run
         yield
         return
@@ -248,7 +261,7 @@ _process_tables = _Tables(WatchTable())
 
 
 def _begin_process(state: Path | None) -> None:
-    """Prepare a process: load the table, and end when the parent ends."""
+    """Prepare a worker process: load the table from the file `state`, and end when the parent ends."""
     global _process_tables
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent ends this process
     threading.Thread(target=_end_with_parent, args=(state,), daemon=True).start()
@@ -262,7 +275,7 @@ def _begin_process(state: Path | None) -> None:
 
 
 def _end_with_parent(state: Path | None) -> None:
-    """End this process when its parent has died; otherwise it would wait for ever and the file would stay."""
+    """Wait until the parent process has died, then delete the file `state` and end this process."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -272,12 +285,12 @@ def _end_with_parent(state: Path | None) -> None:
 
 
 def _in_process(task: PartTask) -> PartSummary:
-    """Run a task in this process."""
+    """Run a task in this worker process and return the summary of its part."""
     return run_task(task, _process_tables.get)
 
 
 def _checked(workers: int) -> int:
-    """The number of workers. Raises ParameterError outside 1 to 256."""
+    """Return the number of workers. Raises ParameterError if it is not 1 to 256."""
     if not 1 <= workers <= MAX_WORKERS:
         raise ParameterError(f"the number of workers must be from 1 to {MAX_WORKERS}, not {workers}")
     return workers

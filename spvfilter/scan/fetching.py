@@ -42,10 +42,11 @@ class NodeBlocks:
     return the outputs that each block spends. Bitcoin Core does so by REST from version 30 on.
 
     Args:
-        node: The node.
-        undo: "auto" to use undo records if the node has them, "require" to fail without them, "off" to ignore them.
+        node: The node that has the blocks.
+        undo: "auto" to use undo records if the node has them, "require" to fail if the node lacks them, "off" to ignore
+            them.
         span: The range of blocks to scan; by default all.
-        ahead: Blocks that are fetched before they are scanned, at least 1, of at most 4 MB each.
+        ahead: Number of blocks that are fetched before they are scanned, at least 1. A block has at most 4 MB.
         listing: The blocks to scan, instead of a span.
         offered: Function from a block hash to the block, if it arrived in another way, or None. The block is checked.
 
@@ -70,20 +71,23 @@ class NodeBlocks:
         if listing is not None and span is not None:
             raise ParameterError("give either a listing or a span: a listing is scanned whole")
         self.node = node
-        """The node."""
+        """The node from which the blocks are fetched."""
         self.mode: UndoMode = UndoMode(undo)
-        """Whether undo records are used."""
+        """The mode that says whether undo records are used."""
         self.span: BlockSpan = span or BlockSpan()
         """The range of blocks to scan."""
         self.ahead = ahead
-        """Blocks that are fetched before they are scanned."""
+        """Number of blocks that are fetched before they are scanned."""
         self.known = listing
-        """The given listing, or None."""
+        """The given listing of blocks to scan; None if a span was given instead."""
         self.offered = offered
-        """The given source of blocks that arrived in another way, or None."""
+        """The given function that returns a block which arrived in another way; None if it was not given."""
 
     async def listing(self) -> fullnode.Listing:
-        """The hashes of the blocks to scan, by height. Raises NodeError, SourceError."""
+        """Return the hashes of the blocks to scan, by height.
+
+        Raises NodeError if the node fails, and SourceError if the span has no block.
+        """
         span = self.span
         return self.known or await self.node.listing(span.from_height or 0, span.to_height, span.from_time)
 
@@ -111,7 +115,7 @@ class _Fetched:
     raw: bytes
     """The serialized block."""
     record: bytes | None
-    """Undo record of the block, or None."""
+    """Undo record of the block; None if the node does not return it."""
 
 
 class _Reader(Readable):

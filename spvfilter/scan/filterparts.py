@@ -29,7 +29,7 @@ _UNREADABLE = (FormatError, SourceError, OSError)
 
 @public
 class BuiltFilter(NamedTuple):
-    """The compact filter of a block."""
+    """The compact filter of a block, with the facts that link the block to its chain."""
 
     block: bytes
     """Hash of the block, 32 bytes in wire order."""
@@ -38,24 +38,24 @@ class BuiltFilter(NamedTuple):
     height: int | None
     """Height of the block; None if it is unknown."""
     items: int
-    """Number of distinct elements in the filter."""
+    """Number of distinct elements that the filter encodes."""
     data: bytes
-    """The filter as BIP-158 serializes it."""
+    """The compact filter as BIP-158 serializes it."""
 
 
 @public
 class FilterPart(NamedTuple):
-    """The compact filters of a part."""
+    """The compact filters of the blocks of a part."""
 
     filters: list[BuiltFilter]
-    """The filters, in the order of the part's blocks. A block without a usable undo record has none."""
+    """The compact filters in the order of the part's blocks. A block without a usable undo record has no filter."""
     problems: list[str]
     """Sentences that say why blocks have no filter."""
 
 
 @public
 def part_filters(part: Part) -> FilterPart:
-    """Build the filters of a part from its blocks and their undo records.
+    """Return the compact filters of a part, built from its blocks and their undo records.
 
     A block that cannot be read, or whose undo record cannot be used, leads to a problem instead of a filter.
     """
@@ -76,7 +76,10 @@ def part_filters(part: Part) -> FilterPart:
 
 
 def _filter(source: PartBlocks, ref: BlockRef, block: PlannedBlock) -> BasicFilter:
-    """The filter of one copy of a block. Raises FormatError, SourceError, OSError."""
+    """Return the filter of one copy of a block.
+
+    Raises FormatError or SourceError if the block or its undo record cannot be used, and OSError if it cannot be read.
+    """
     raw = source.read(ref)
     if block.is_lone:
         return BasicFilter.build(raw, [])
@@ -110,7 +113,7 @@ async def cluster_filters(client: Any, parts: Sequence[Part]) -> AsyncGenerator[
 
     Args:
         client: A `distributed.Client`, asynchronous or not.
-        parts: The parts.
+        parts: The parts of a plan whose filters are built.
 
     Raises:
         SourceError: There is no worker, a worker has another version of spvfilter, workers die repeatedly, or the
@@ -134,7 +137,7 @@ async def cluster_filters(client: Any, parts: Sequence[Part]) -> AsyncGenerator[
 
 
 async def _built(calls: Calls, part: Part) -> FilterPart:
-    """The filters of one part, built by any worker. Raises SourceError."""
+    """Return the filters of one part, built by any worker. Raises SourceError if no worker can build them."""
     why: Exception | None = None
     for _ in range(ATTEMPTS):
         try:

@@ -26,23 +26,29 @@ _LEAST_PAUSE_S = 0.1  # Seconds between two checks, however often notices arrive
 @public
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """A block of the best chain was scanned. All matches in it and in the blocks before it were yielded."""
+    """An event: a block of the best chain was scanned.
+
+    All matches in the block and in the blocks before it were yielded before this event.
+    """
 
     height: int
-    """Height of the block."""
+    """Height of the scanned block."""
     hash: bytes
-    """Hash of the block, 32 bytes in wire order."""
+    """Hash of the scanned block, 32 bytes in wire order."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """A reorganization disconnected a block: its matches no longer count. The highest block is reported first."""
+    """An event: a reorganization disconnected a block, so that its matches no longer count.
+
+    The highest disconnected block is reported first.
+    """
 
     height: int
-    """Height of the block."""
+    """Height of the disconnected block."""
     hash: bytes
-    """Hash of the block, 32 bytes in wire order."""
+    """Hash of the disconnected block, 32 bytes in wire order."""
 
 
 class _Kept:
@@ -55,11 +61,11 @@ class _Kept:
 
     @property
     def last(self) -> int:
-        """The height of the last block."""
+        """The height of the last scanned block."""
         return self._first + len(self._hashes) // HASH_SIZE - 1
 
     def hash_at(self, height: int) -> bytes | None:
-        """Hash of the block at a height; None below the kept blocks."""
+        """Return the hash of the block at a height; None below the kept blocks."""
         at = (height - self._first) * HASH_SIZE
         return bytes(self._hashes[at : at + HASH_SIZE]) if at >= 0 else None
 
@@ -108,12 +114,12 @@ async def follow(
 
     Yields matches, then Connected for their block. The first scan reports only its last 1,000 blocks as Connected. When
     a block leaves the best chain, Disconnected is yielded. The node's block hashes decide: lost, duplicate and false
-    notices change nothing. Scripts that a descriptor gains meanwhile are searched for in later blocks only.
+    notices change nothing. A script that a descriptor gains during this time is searched for in later blocks only.
 
     Args:
-        matcher: The matcher. Its `report` describes the blocks that came last.
-        blocks: The node's blocks; the span has no last height.
-        notices: Notices of new blocks. The chain is checked whenever one arrives.
+        matcher: The matcher that scans. Its `report` describes the last scan of new blocks.
+        blocks: The blocks of the node. Their span must have no last height.
+        notices: Notices of new blocks. The chain is checked whenever a notice arrives.
         poll_s: Seconds between two checks of the chain, above 0.
 
     Raises:
@@ -155,7 +161,7 @@ async def follow(
 
 
 async def _new_blocks(node: FullNode, kept: _Kept, fork: int, tip: int) -> Listing | None:
-    """The blocks above the fork, perhaps none; None if the chain changed meanwhile and must be checked again."""
+    """Return the listing of blocks above the fork; None if the chain changed and must be checked again."""
     if tip <= fork:
         return Listing(fork + 1, b"", b"") if fork < kept.last else None
     try:

@@ -24,7 +24,7 @@ class Growth:
         watch.widen()
 
     def mark(self) -> tuple[int, int]:
-        """The least numbers of scripts and outpoints that a search uses if it begins now."""
+        """Return the numbers of scripts and outpoints that a search uses at least if it begins now."""
         return self._scripts, self._coins
 
     def used(self, hits: Iterable[Hit]) -> None:
@@ -45,5 +45,5 @@ class Growth:
         return self._scripts
 
     def due(self, blocks: Iterable[PendingBlock]) -> list[PendingBlock]:
-        """The blocks to search again, in order."""
+        """Return the blocks that must be searched again, in order."""
         return [block for block in blocks if block.known != (self._scripts, self._coins)]

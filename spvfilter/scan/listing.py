@@ -31,30 +31,30 @@ class Listing:
     """The blocks of one file, in the order of the file."""
 
     number: int
-    """Number of the file."""
+    """Number of the file within its source."""
     rows: bytearray = field(default_factory=bytearray)
-    """One row of 73 bytes for each block: see `rows`."""
+    """The blocks of the file: one encoded row of 73 bytes for each block."""
     previous: bytearray = field(default_factory=bytearray)
-    """For each block, the hash of the block before it, 32 bytes."""
+    """Hashes of the previous blocks: 32 bytes for each block, in the order of the rows."""
     problems: list[Problem] = field(default_factory=list)
-    """Parts of the file that cannot be read."""
+    """Problems of parts of the file that cannot be read."""
     undo: UndoFile | None = None
-    """The undo file beside the file, or None."""
+    """The undo file beside the file; None if there is no undo file or it is not used."""
     undo_problems: list[Problem] = field(default_factory=list)
-    """Undo records that cannot be used."""
+    """Problems of undo records that cannot be used."""
 
     def __len__(self) -> int:
         return len(self.rows) // ROW_SIZE
 
     def numbered(self, number: int) -> Listing:
-        """The same listing with another number of the file, also in each row."""
+        """Return the same listing with another file number, also in each row."""
         rows = bytearray(self.rows)
         for row in range(len(self)):
             FILE_NUMBER.pack_into(rows, row * ROW_SIZE, number)
         return Listing(number, rows, self.previous, self.problems, self.undo, self.undo_problems)
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
-        """Each row, and the hash of the block before its block."""
+        """Yield each row with the hash of the block before its block."""
         for number in range(len(self)):
             yield (
                 bytes(self.rows[number * ROW_SIZE : (number + 1) * ROW_SIZE]),
@@ -63,7 +63,7 @@ class Listing:
 
 
 def row_of(ref: BlockRef) -> bytes:
-    """The row of a block, without its undo record."""
+    """Return the row of a block, without the place of its undo record."""
     height = UNKNOWN if ref.height is None else ref.height
     return ROW.pack(
         ref.file, ref.offset, ref.size, ref.bits, ref.time, height, ref.hash, 0, 0, LONE * (ref.transactions == 1)
@@ -97,7 +97,7 @@ def list_file(files: BlockFiles, number: int, network: Network) -> Listing:
 
 
 def list_files(files: BlockFiles, network: Network) -> Iterator[Listing]:
-    """The listings of all files, in their order. A few files are read at once, which bounds the memory."""
+    """Return the listings of all files in their order. Only a few files are read at once, to bound the memory."""
     threads = min(_THREADS, os.cpu_count() or 1) + 1
     numbers = iter(range(len(files)))
     with futures.ThreadPoolExecutor(threads, "spvfilter-plan") as pool:
@@ -134,14 +134,14 @@ class ListedFiles(Protocol):
     def file(self, number: int) -> BlockFile: ...
 
     def machine(self, number: int) -> int:
-        """The machine that has a file."""
+        """Return the machine that has the file with this number."""
 
     def listings(self, network: Network) -> Iterator[Listing]:
-        """The listings of all files, in their order."""
+        """Return the listings of all files, in the order of the files."""
 
 
 class LocalFiles:
-    """Files that this machine sees."""
+    """Files that this machine can read."""
 
     machines = 1
 

@@ -23,14 +23,14 @@ _HEX = re.compile("(?:[0-9a-f]{64})?")
 
 
 class ScannedFile(NamedTuple):
-    """A file of blocks, as it was when the scan began."""
+    """A file of blocks, as the plan described it when the scan began."""
 
     path: str
     """Path of the file."""
     blocks: int
-    """Number of its blocks in the plan."""
+    """Number of the file's blocks that belong to the plan."""
     digest: str
-    """SHA-256 of the places, hashes and undo records of these blocks, hex."""
+    """SHA-256 of the places, hashes and undo records of the file's planned blocks, in hex."""
 
 
 @dataclass(slots=True)
@@ -40,19 +40,19 @@ class Manifest:
     network: str
     """Name of the network."""
     watch: str
-    """SHA-256 of the watch list, hex."""
+    """SHA-256 of the watch list, in hex."""
     plan: str
-    """Fingerprint of the plan, hex."""
+    """Fingerprint of the plan, in hex."""
     span: str
-    """The range of blocks, in words."""
+    """The range of blocks to scan, in words."""
     undo: str
-    """How undo files are used: an UndoMode."""
+    """The mode that says how undo files are used: the value of an UndoMode."""
     check: bool
-    """True if each block is verified."""
+    """True if the scan verifies each block."""
     files: list[ScannedFile]
-    """The files of blocks."""
+    """The files of blocks that are scanned."""
     finished: list[str] = field(default_factory=list)
-    """Names of the files of all parts, in order; empty until all are complete."""
+    """Names of the part files of the finished scan, in order; empty until all are complete."""
     coins: str = ""
     """Key of the outpoints of a second pass, hex; empty if there was no second pass."""
     windows: dict[str, int] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Manifest:
 
     @classmethod
     def of(cls, plan: Plan, table: WatchTable, check: bool) -> Manifest:
-        """The manifest of a new scan."""
+        """Return the manifest of a new scan of a plan for the entries of a table."""
         files = [ScannedFile(path, blocks, digest.hex()) for path, blocks, digest in plan.files]
         return cls(
             plan.network.name,
@@ -99,7 +99,10 @@ class Manifest:
         return made
 
     def _is_sound(self) -> bool:
-        """True if all values have the right types and no name leads to another directory. Users may edit the file."""
+        """Return True if all values have the right types and no name leads to another directory.
+
+        A user may have edited the file.
+        """
         texts = (self.network, self.watch, self.plan, self.span, self.undo)
         return (
             all(isinstance(text, str) for text in texts)
@@ -118,7 +121,7 @@ class Manifest:
         )
 
     def write(self, directory: Path) -> None:
-        """Write the manifest in place of an earlier one. Raises OSError."""
+        """Write the manifest, which replaces an earlier manifest. Raises OSError if the file cannot be written."""
         held = {"format": FORMAT} | {name: getattr(self, name) for name in self.__dataclass_fields__}
         with replacing(directory / NAME) as file:
             file.write(json.dumps(held, indent=1).encode())
@@ -133,7 +136,7 @@ class Manifest:
             )
 
     def _difference(self, wanted: Manifest) -> str | None:
-        """The first difference from the scan `wanted`, in words; None if it is the same scan."""
+        """Return the first difference from the scan `wanted`, in words; None if it is the same scan."""
         if self.network != wanted.network:
             return f"of {self.network}, not of {wanted.network}"
         if self.watch != wanted.watch:
@@ -147,7 +150,7 @@ class Manifest:
         )
 
     def _changed_file(self, wanted: Manifest) -> str | None:
-        """The first file that differs from the scan `wanted`, in words; None if all files are the same."""
+        """Return the first file that differs from the scan `wanted`, in words; None if all files are the same."""
         for old, new in zip(self.files, wanted.files, strict=False):
             if (old.blocks, old.digest) != (new.blocks, new.digest):
                 if old.path != new.path:
@@ -164,7 +167,7 @@ class Manifest:
 
 
 def table_digest(table: WatchTable) -> bytes:
-    """SHA-256 of a table's entries, in their order, and of the outpoints that it watches."""
+    """Return the SHA-256 of a table's entries, in their order, and of the outpoints that it watches."""
     digest = sha256()
     for kind, value in table.entries():
         digest.update(bytes((kind,)) + len(value).to_bytes(4, "little") + value)

@@ -33,7 +33,7 @@ else:
 
 T = TypeVar("T")
 _HITS_AT_ONCE = 100
-"""Hits that the event loop's own thread turns into matches (our choice: about 0.5 ms)."""
+"""Number of hits that the event loop's own thread turns into matches at once (our choice: about 0.5 ms)."""
 
 
 @public
@@ -44,12 +44,12 @@ class Matcher:
     scan at a time.
 
     Args:
-        watch: The watch list.
-        jobs: Threads that scan blocks in parallel, at least 1. The compiled kernel releases the GIL; the pure kernel
-            always uses one thread. `match_txs` does not use them: the kernel scans a transaction in 0.15 µs, and the
-            rest is Python under the GIL, so threads would only add latency.
-        check: True to verify proof of work, merkle root and witness commitment of each block first. This takes longer
-            than the scan itself.
+        watch: The watch list whose matches are found.
+        jobs: Number of threads that scan blocks in parallel, at least 1. The pure kernel always uses one thread,
+            because only the compiled kernel releases the GIL. `match_txs` does not use these threads: they would only
+            add latency.
+        check: True to verify proof of work, merkle root and witness commitment of each block first. The verification
+            takes longer than the scan itself.
 
     Raises:
         ParameterError: `jobs` is below 1, or the watch list is empty.
@@ -61,21 +61,22 @@ class Matcher:
         if not len(watch):
             raise ParameterError("nothing to watch for: the watch list is empty")
         self.watch = watch
-        """The watch list."""
+        """The watch list whose matches the matcher finds."""
         self.jobs = jobs
-        """Threads that scan in parallel."""
+        """Number of threads that scan blocks in parallel."""
         self.check = check
-        """True if each block is verified first."""
+        """True if proof of work, merkle root and witness commitment of each block are verified first."""
         self.report: ScanReport = ScanReport()
         """The report of the running or last scan."""
         self._loop: asyncio.AbstractEventLoop | None = None  # the loop of the lock
         self._learning = asyncio.Lock()  # held while the watch list changes
 
     async def match_tx(self, raw: bytes | Serializable) -> list[Match]:
-        """The matches of one transaction; matching outputs are learned.
+        """Return the matches of one transaction. The watch list learns the outpoints of matching outputs.
 
-        A transaction of up to 64 kB is matched at once. A larger one, and scripts that a used keychain must derive,
-        take a worker thread. Raises FormatError for a malformed transaction, KeychainError, WatchListInUseError.
+        A transaction of up to 64 kB is matched at once. A thread matches a larger transaction, and derives new scripts
+        of a used keychain. Raises FormatError for a malformed transaction, and KeychainError if scripts cannot be
+        derived. Raises WatchListInUseError if a client uses the list and a keychain window must move.
         """
         tx = to_bytes(raw)
         scan = self.watch.table.scan_tx
@@ -83,9 +84,10 @@ class Matcher:
         return await self._accept(tx, hits) if hits else []
 
     async def match_block(self, raw: bytes | Serializable, *, height: int | None = None) -> list[Match]:
-        """The matches of one block; matching outputs are learned. Threads are used as by `match_tx`.
+        """Return the matches of one block. The watch list learns the outpoints of matching outputs.
 
-        Raises FormatError for a malformed block, KeychainError, WatchListInUseError.
+        Threads are used as by `match_tx`. Raises FormatError for a malformed block, and KeychainError and
+        WatchListInUseError as `match_tx` does.
         """
         block = to_bytes(raw)
         async with self._lock():
@@ -98,10 +100,10 @@ class Matcher:
     ) -> AsyncGenerator[TxMatches]:
         """Yield the transactions of a source that concern the watch list, in the order of arrival.
 
-        Matching outputs are learned, so that a later spend is found. A spend that arrives before its parent is yielded
-        when the parent arrives: the latest transactions are remembered. The stream judges no conflicts: if two
-        transactions spend one outpoint, it yields both. The books of a `LightClient` judge conflicts. A transaction
-        that arrives twice is matched twice.
+        The watch list learns matching outputs, so that a later spend is found. The latest transactions are remembered:
+        a spend that arrives before its parent is yielded when the parent arrives. Conflicts are not resolved: two
+        transactions that spend one outpoint are both yielded. A `LightClient` resolves conflicts. A transaction that
+        arrives twice is matched twice.
 
         The next transaction is taken from the source when the caller asks for the next result. With the compiled
         kernel the event loop runs at least once in each millisecond of work.
@@ -128,13 +130,13 @@ class Matcher:
                 yield each
 
     def _lock(self) -> asyncio.Lock:
-        """The lock of the running event loop: a program may use a matcher in one loop after another."""
+        """Return the lock of the running event loop: a program may use a matcher in one loop after another."""
         if self._loop is not (loop := asyncio.get_running_loop()):
             self._loop, self._learning = loop, asyncio.Lock()
         return self._learning
 
     async def _accept(self, tx: bytes, hits: list[Hit], found: Found = frozenset()) -> list[Match]:
-        """Learn hits of a transaction and return their matches. A thread derives scripts and takes many hits.
+        """Learn hits of a transaction and return their matches. A thread derives scripts, and processes many hits.
 
         The transaction is scanned again if the watch list has changed. The hits in `found` are then left out.
         """
@@ -222,7 +224,7 @@ class Matcher:
     async def _run(
         self, blocks: BlockSource | NodeBlocks | RawBlocks, in_order: bool, tell: Callable[[BlockHits], T]
     ) -> AsyncGenerator[T]:
-        """Scan blocks, and yield what `tell` makes of each block's hits."""
+        """Scan blocks, and yield the item that `tell` makes from each block's hits."""
         self.report = ScanReport()
         growth = (
             await asyncio.to_thread(growths.Growth, self.watch) if self.watch.keychains else growths.Growth(self.watch)
@@ -242,14 +244,17 @@ class Matcher:
         )
 
     def _finish(self) -> None:
-        """Complete the report. Raises IncompleteScanError if something could not be read."""
+        """Complete the report of the scan. Raises IncompleteScanError if a part of a source could not be read."""
         self.report.done = True
         if self.report.problems:
             raise IncompleteScanError(tuple(str(problem) for problem in self.report.problems))
 
 
 def _feed(blocks: BlockSource | NodeBlocks | RawBlocks, in_order: bool, network: Network, report: ScanReport) -> Feed:
-    """The feed that puts these blocks in order. Raises ParameterError, TypeError."""
+    """Return the feed that puts blocks in order.
+
+    Raises ParameterError if `in_order` does not suit the blocks, and TypeError for other objects.
+    """
     if isinstance(blocks, (str, bytes, bytearray, memoryview)):
         raise TypeError("an iterable of raw blocks expected, not one block")
     if isinstance(blocks, (BlockSource, NodeBlocks)) and in_order:

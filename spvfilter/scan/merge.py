@@ -42,17 +42,17 @@ Parts = Iterable[PartFile]
 
 
 def csv_cell(text: str) -> bytes:
-    """A quoted cell of CSV."""
+    """Return a text as a quoted cell of CSV."""
     return b'"' + text.replace('"', '""').encode() + b'"'
 
 
 def json_text(text: str) -> bytes:
-    """A JSON string."""
+    """Return a text as a JSON string."""
     return json.dumps(text).encode()
 
 
 def rendered_labels(watch: WatchList, form: int) -> dict[int, bytes]:
-    """The labels of entries, by number of the entry, as they appear in a line."""
+    """Return the labels of all entries as they appear in an output line, in the order of the entries' numbers."""
     render = csv_cell if form == CSV else json_text
     known: dict[str, bytes] = {}
     labels: dict[int, bytes] = {}
@@ -63,7 +63,7 @@ def rendered_labels(watch: WatchList, form: int) -> dict[int, bytes]:
 
 
 def labels_digest(watch: WatchList) -> str:
-    """SHA-256 of the labels of all entries, hex."""
+    """Return the SHA-256 of the labels of all entries, in hex."""
     digest = sha256()
     for entry, label in rendered_labels(watch, CSV).items():
         digest.update(entry.to_bytes(4, "little") + len(label).to_bytes(4, "little") + label)
@@ -94,7 +94,10 @@ def lines(parts: Parts, watch: WatchList, form: int, totals: EntryTotals | None 
 
 
 def write_lines(path: Path, parts: Parts, watch: WatchList, form: int) -> EntryTotals:
-    """Write an output of lines, and return the totals by entry. Raises OSError, SourceError."""
+    """Write an output of lines, and return the totals by entry.
+
+    Raises OSError if a file cannot be read or written, and SourceError for a damaged part.
+    """
     totals = EntryTotals(len(watch))
     with replacing(path) as file:
         if form == CSV:

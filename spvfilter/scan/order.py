@@ -49,31 +49,31 @@ class ScanReport:
     """The progress and the findings of a scan. It is updated while the scan runs."""
 
     blocks: int = 0
-    """Blocks scanned; each block counts once."""
+    """Number of blocks scanned; each block counts once."""
     bytes_scanned: int = 0
-    """Bytes of the scanned blocks."""
+    """Total size of the scanned blocks, in bytes."""
     bytes_total: int | None = None
-    """Bytes of all blocks to scan; None if this is unknown."""
+    """Total size of all blocks to scan, in bytes; None if it is unknown."""
     matches: int = 0
-    """Matches found."""
+    """Number of matches found."""
     segments: int = 0
     """Number of runs of linked blocks."""
     duplicates: list[bytes] = field(default_factory=list)
-    """Hashes of repeated blocks; the copies are skipped."""
+    """Hashes of blocks that occurred more than once in the source; the scan skips the copies."""
     stale: list[bytes] = field(default_factory=list)
-    """Hashes of blocks that are not on the best branch; they give no matches."""
+    """Hashes of blocks that are not on the best branch; these blocks give no matches."""
     unproven: list[bytes] = field(default_factory=list)
-    """Hashes of blocks that miss their target although linked blocks meet theirs: damaged headers."""
+    """Hashes of blocks with a damaged header: the hash misses its target, although linked blocks meet their targets."""
     problems: list[Problem] = field(default_factory=list)
-    """Problems with bytes of block files that could not be read."""
+    """Problems with parts of block files that could not be read."""
     late_scripts: int = 0
-    """Scripts of keychains that earlier blocks of an endless stream were not searched for."""
+    """Number of keychain scripts for which earlier blocks of an endless stream were not searched."""
     done: bool = False
     """True once the scan is complete."""
     by_undo: int = 0
-    """Scanned blocks that were matched with their undo records."""
+    """Number of scanned blocks that were matched with their undo records."""
     without_undo: list[bytes] = field(default_factory=list)
-    """Hashes of blocks that spend coins and have no undo record, if undo records are used."""
+    """Hashes of blocks that spend coins but have no undo record; empty if undo records are not used."""
     undo_problems: list[Problem] = field(default_factory=list)
     """Undo records that could not be used. Their blocks were matched by outpoints."""
     unseen: int = 0
@@ -85,30 +85,36 @@ class ScanReport:
 
 @dataclass(slots=True, eq=False)
 class PendingBlock:
-    """A block to scan, and the findings of the scan about it."""
+    """A block to scan, and the data that the scan keeps about it."""
 
     ref: BlockRef
-    """Place and header fields of the block."""
+    """Place of the block in its source, and its header fields."""
     height: int | None
     """Height of the block; None if it is unknown."""
     raw: bytes | None = None
     """Bytes of a block of a stream, until the block is scanned."""
     segment: int = STALE
-    """Number of the run of linked blocks that contains the block. STALE for a stale block, and before linking."""
+    """Number of the run of linked blocks that contains the block.
+
+    It is STALE for a stale block, and for every block before linking.
+    """
     depth: int = 0
     """Index of the block in its run of linked blocks."""
     silent: bool = False
-    """True for a stale block. It gives no matches, but its outputs are learned, because other blocks may spend them."""
+    """True for a stale block.
+
+    The scan yields no matches of a stale block. It learns its outputs, because other blocks may spend them.
+    """
     learned: int = 0
     """Number of blocks, up to and including this one, from which outpoints were learned."""
     found: bytes = b""
     """Packed hits of the block, if it may be searched again."""
     known: tuple[int, int] = (0, 0)
-    """Numbers of scripts and outpoints that the last search of the block used: see Growth.mark."""
+    """Numbers of scripts and outpoints that the last search of the block used, as returned by `Growth.mark`."""
     spares: tuple[BlockRef, ...] = ()
-    """Other copies of the block, in case this one is damaged."""
+    """Places of other copies of the block, in case the copy at `ref` is damaged."""
     by_undo: bool = False
-    """True if the block was matched with its undo record: outpoints that are learned later add nothing."""
+    """True if the block was matched with its undo record. Outpoints that are learned later then add no matches."""
     rooted: bool = False
     """True if the block's run of linked blocks begins with the genesis block or the block after it."""
 
@@ -118,7 +124,7 @@ class PendingBlock:
         return not (self.rooted or self.by_undo or self.segment == STALE or self.ref.transactions == 1)
 
     def copies(self) -> Iterator[BlockRef]:
-        """Yield the copies of the block. `ref` is the current copy until the next one is requested."""
+        """Yield the places of the block's copies. While a copy is in use, `ref` is its place."""
         yield self.ref
         for ref in self.spares:
             self.ref = ref
@@ -126,7 +132,7 @@ class PendingBlock:
 
 
 class Feed(ABC):
-    """Batches of blocks in the order in which they are scanned.
+    """Base class of feeds, which yield batches of blocks in the order in which they are scanned.
 
     A feed fills in the fields of the report that concern headers.
     """
@@ -144,12 +150,15 @@ class Feed(ABC):
 
     @abstractmethod
     def batches(self) -> AsyncGenerator[list[PendingBlock]]:
-        """Yield batches of blocks. It is iterated once. Raises FormatError, OrderError."""
+        """Yield batches of blocks; call it once.
+
+        Raises FormatError for a malformed block, and OrderError for a block that breaks a declared order.
+        """
 
     def read(self, block: PendingBlock) -> bytes:
-        """The bytes of a block. Any thread may call it; a block of an endless stream can be read once.
+        """Return the bytes of a block. Any thread may call it; a block of an endless stream can be read once.
 
-        Raises SourceError, OSError.
+        Raises SourceError if the source has changed, and OSError if it cannot be read.
         """
         raw, block.raw = block.raw, None
         return self.source.read(block.ref) if raw is None else raw
@@ -157,21 +166,21 @@ class Feed(ABC):
     def leave(self) -> None:  # noqa: B027  most feeds have nothing to stop
         """Cancel the operations that scanning threads may wait for.
 
-        It is called in the event loop, before the threads are joined.
+        The scan calls it in the event loop before it joins the threads.
         """
 
     def close(self) -> None:
-        """Stop the thread that reads headers."""
+        """Stop the feed's thread, which reads headers."""
         self._closing = True
         self._thread.shutdown(cancel_futures=True)
 
     async def _call(self, call: Callable[..., T], *args: object) -> T:
-        """Call a function in the thread that reads headers."""
+        """Call a function in the feed's thread and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
 
 
 def _placed(blocks: list[PendingBlock], network: Network, report: ScanReport) -> list[PendingBlock]:
-    """Set the blocks' segments, depths and heights. Returns the blocks on the best branches, in chain order."""
+    """Set the segments, depths and heights of blocks, and return the blocks on the best branches in chain order."""
     order = link([block.ref for block in blocks], network)
     report.stale = sorted(blocks[number].ref.hash for number in order.stale)
     report.segments = len(order.segments)
@@ -204,10 +213,10 @@ def _silenced(blocks: Iterable[PendingBlock]) -> list[PendingBlock]:
 def in_chain_order(
     source: BlockSource, network: Network, report: ScanReport, is_closing: Callable[[], bool] = lambda: False
 ) -> tuple[list[PendingBlock], list[PendingBlock]]:
-    """The stale blocks of a source, and its blocks on the best branches in chain order, within the source's range.
+    """Return the stale blocks of a source, and its blocks on the best branches in chain order.
 
-    Raises SourceError if required undo records are missing, if the range has no block, or if it is a range of
-    heights and the height of a block is unknown.
+    Only blocks in the span of the source are returned. Raises SourceError if required undo records are missing, if the
+    range has no block, or if it is a range of heights and the height of a block is unknown.
     """
     blocks: dict[bytes, PendingBlock] = {}
     for found in source.index(network):
@@ -233,7 +242,7 @@ def in_chain_order(
 
 
 def _within(placed: list[PendingBlock], span: BlockSpan) -> list[PendingBlock]:
-    """The blocks of a range.
+    """Return the blocks that lie in a range.
 
     Raises SourceError if the range has no block, or if it is a range of heights and the height of a block is unknown.
     """
@@ -255,14 +264,14 @@ def _within(placed: list[PendingBlock], span: BlockSpan) -> list[PendingBlock]:
 
 
 def _prefer_undo(block: PendingBlock, source: BlockSource) -> None:
-    """Choose a copy of the block that has an undo record, if there is one."""
+    """Replace the block's place by that of a copy that has an undo record, if such a copy exists."""
     copies = (block.ref, *block.spares)
     if block.spares and (best := next(filter(source.find_undo, copies), None)) is not None:
         block.ref, block.spares = best, tuple(ref for ref in copies if ref is not best)
 
 
 def _require_undo(placed: list[PendingBlock], source: BlockSource, report: ScanReport) -> None:
-    """Raise SourceError if a block that spends coins has no undo record."""
+    """Raise SourceError if undo records are required and a block that spends coins has none."""
     lacking = [block.ref for block in placed if block.ref.transactions != 1 and source.find_undo(block.ref) is None]
     if lacking:
         why = "".join(f"; {problem}" for problem in report.undo_problems[:3])
@@ -273,7 +282,7 @@ def _require_undo(placed: list[PendingBlock], source: BlockSource, report: ScanR
 
 
 class PlannedFeed(Feed):
-    """Blocks in chain order, for sources whose headers can be read first."""
+    """A feed of blocks in chain order, for sources whose headers can be read before the blocks."""
 
     planned = True
 
@@ -292,7 +301,7 @@ class PlannedFeed(Feed):
 
 
 class _OneShotFeed(Feed):
-    """Blocks of an iterable that can be read only once."""
+    """Base class of feeds whose blocks come from an iterable that can be read only once."""
 
     def __init__(self, blocks: RawBlocks, network: Network, report: ScanReport) -> None:
         self._spool = Spool()
@@ -315,7 +324,7 @@ class _OneShotFeed(Feed):
 
 
 class StreamFeed(_OneShotFeed):
-    """Blocks in the order of arrival.
+    """A feed of blocks in the order in which they arrive.
 
     Blocks of a second branch are held back until the best branch is known.
     """
@@ -335,7 +344,7 @@ class StreamFeed(_OneShotFeed):
             yield batch
 
     def _admit(self, arrived: RawBlock) -> PendingBlock | None:
-        """The block to scan now; None if the block is held back or is a duplicate."""
+        """Return the block to scan now; None if the block is held back or is a duplicate."""
         raw = arrived.raw
         ref = block_ref(raw[:PREFIX_SIZE], len(self._met), self._spool.size, len(raw), self._network, arrived.height)
         if ref.hash in self._met:
@@ -353,14 +362,17 @@ class StreamFeed(_OneShotFeed):
         return block
 
     def _late(self) -> list[PendingBlock]:
-        """The blocks that were held back: first the stale blocks, then the blocks on the best branches."""
+        """Return the blocks that were held back: first the stale blocks, then the blocks on the best branches."""
         placed = _placed(list(self._met.values()), self._network, self._report)
         held = [self._met[digest] for digest in self._held]
         return _silenced(held) + [block for block in placed if block.ref.hash in self._held]
 
 
 class OrderedFeed(_OneShotFeed):
-    """Blocks that the caller declares to be in chain order, perhaps an endless stream. Nothing is spooled."""
+    """A feed of blocks that the caller declares to be in chain order, perhaps an endless stream.
+
+    Blocks are not stored on disk.
+    """
 
     endless = True
 
@@ -377,7 +389,10 @@ class OrderedFeed(_OneShotFeed):
 
 
 def _height(ref: BlockRef, arrived: RawBlock, before: PendingBlock | None, network: Network) -> int | None:
-    """The height of a block that arrives: given, counted from the block before it, or stated by the block itself."""
+    """Return the height of a block that arrives; None if it is unknown.
+
+    The height is given, counted from the block before it, or stated by the block itself.
+    """
     if arrived.height is not None:
         return arrived.height
     if ref.hash == network.genesis_hash:
@@ -386,7 +401,10 @@ def _height(ref: BlockRef, arrived: RawBlock, before: PendingBlock | None, netwo
 
 
 def batched(blocks: Iterable[PendingBlock], source: Readable | None = None) -> Iterator[list[PendingBlock]]:
-    """Split blocks into batches that a thread scans at once. With `source`, undo records count as well."""
+    """Split blocks into batches, each of which a thread scans at once.
+
+    With `source`, the sizes of undo records count as well.
+    """
     batch: list[PendingBlock] = []
     size = 0
     for block in blocks:

@@ -28,14 +28,14 @@ TOTALS = "totals.csv"  # name of the file of totals
 
 @public
 class OutputFormat(StrEnum):
-    """The format of the file of matches."""
+    """The format of the file of matches that a scan writes."""
 
     CSV = "csv"
-    """CSV with a header: matches.csv."""
+    """CSV with a header line, in the file matches.csv."""
     JSONL = "jsonl"
-    """One JSON object per line: matches.jsonl."""
+    """JSON lines, one object per line, in the file matches.jsonl."""
     PARQUET = "parquet"
-    """Parquet: matches.parquet. It needs pyarrow."""
+    """Parquet, in the file matches.parquet. This format needs pyarrow."""
 
 
 @public
@@ -45,7 +45,7 @@ async def scan_parts(scan: PartScan, form: OutputFormat | str = OutputFormat.CSV
     The file totals.csv in the same directory gets the number and the value of each watched entry's matches.
 
     Args:
-        scan: The scan.
+        scan: The scan to run or to continue.
         form: The format of the file of matches.
         engine: The engine that scans; by default one thread.
 
@@ -94,7 +94,7 @@ def publish(matches: Path, url: str) -> list[str]:
 
 
 def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> Path:
-    """Write the outputs, unless they are there already. Returns the path of the file of matches."""
+    """Write the outputs, unless they exist already, and return the path of the file of matches."""
     manifest = Manifest.read(scan.directory)
     assert manifest is not None  # the scan has written it
     path, labels = scan.directory / f"matches.{form}", labels_digest(scan.watch)
@@ -114,6 +114,9 @@ def _merged(scan: PartScan, parts: list[PartFile], form: OutputFormat) -> Path:
 
 
 def _rendering(path: Path, labels: str) -> str:
-    """The inputs of an output, and the sizes of both files. The sizes reveal a file that was truncated later."""
+    """Return a text that lists the inputs of an output and the sizes of both files.
+
+    The sizes reveal a file that was truncated later.
+    """
     sizes = [str(each.stat().st_size) if each.exists() else "none" for each in (path, path.with_name(TOTALS))]
     return " ".join((labels, *sizes))

@@ -56,7 +56,7 @@ _LEAST = len(_MAGIC) + HASH_SIZE + 1 + 4 + 2 + _TAIL  # Bytes of the shortest fi
 
 @public
 class BlockHits(NamedTuple):
-    """The packed hits of one block."""
+    """The packed hits of one block, with the facts that identify the block."""
 
     hash: bytes
     """Hash of the block, 32 bytes in wire order."""
@@ -74,19 +74,22 @@ class PartSummary:
     """The counts and problems of the scan of a part."""
 
     blocks: int = 0
-    """Blocks scanned."""
+    """Number of blocks scanned."""
     bytes_scanned: int = 0
-    """Bytes of the scanned blocks."""
+    """Total size of the scanned blocks, in bytes."""
     matches: int = 0
-    """Matches found."""
+    """Number of matches found."""
     by_undo: int = 0
-    """Blocks that were matched with their undo records."""
+    """Number of blocks that were matched with their undo records."""
     by_outpoint: int = 0
-    """Blocks that spend coins and have no usable undo record: their spends are found by outpoint."""
+    """Number of blocks without a usable undo record that spend coins. Their spends are found by outpoint."""
     unseen: int = 0
-    """Blocks among `by_outpoint` that may spend coins from before all scanned blocks. These spends cannot be seen."""
+    """Number of blocks that may spend coins from before all scanned blocks.
+
+    The scan cannot find these spends. These blocks also count in `by_outpoint`.
+    """
     problems: list[str] = field(default_factory=list)
-    """Sentences about bytes of block files that could not be read."""
+    """Sentences about parts of block files that could not be read."""
     undo_problems: list[str] = field(default_factory=list)
     """Sentences about undo records that could not be used."""
 
@@ -96,7 +99,7 @@ class PartSummary:
         return bool(self.problems or (self.undo_problems and self.unseen))
 
     def add(self, other: PartSummary) -> None:
-        """Add the counts and problems of another part."""
+        """Add the counts and problems of another part to this summary."""
         self.blocks += other.blocks
         self.bytes_scanned += other.bytes_scanned
         self.matches += other.matches
@@ -153,7 +156,7 @@ class PartFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        """Path of the file."""
+        """Path of the part's file."""
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             head = file.read(len(_MAGIC) + HASH_SIZE)
@@ -164,11 +167,11 @@ class PartFile:
             if not tail.endswith(_END):
                 raise self._damaged()
         self.size = size
-        """Size in bytes."""
+        """Size of the file, in bytes."""
         self.key: bytes = head[len(_MAGIC) :]
-        """Hash of the part, the watch list and the options of the scan, 32 bytes."""
+        """Hash of the part, the watch list and the scan's options, as the file states it, 32 bytes."""
         self.digest: bytes = tail[:HASH_SIZE]
-        """SHA-256 of all bytes before it, as the file states it."""
+        """SHA-256 of all bytes before the digest, as the file states it, 32 bytes."""
 
     def _damaged(self) -> SourceError:
         return SourceError(f"{self.path}: damaged, or not the file of a part: delete it and scan again")
@@ -183,7 +186,10 @@ class PartFile:
                 yield found
 
     def summary(self) -> PartSummary:
-        """The summary, after the whole file was read and verified. Raises OSError; SourceError for a damaged file."""
+        """Return the part's summary after reading and verifying the whole file.
+
+        Raises OSError if the file cannot be read, and SourceError if it is damaged.
+        """
         last = None
         for last in self._read():  # noqa: B007  only the last item is needed
             pass
@@ -192,7 +198,10 @@ class PartFile:
         return last
 
     def _read(self) -> Iterator[BlockHits | PartSummary]:
-        """Yield the blocks, then the summary. Raises OSError, SourceError."""
+        """Yield the blocks, then the summary.
+
+        Raises OSError if the file cannot be read, and SourceError if it is damaged.
+        """
         digest = sha256()
         with self.path.open("rb") as file:
             left = os.fstat(file.fileno()).st_size - _TAIL

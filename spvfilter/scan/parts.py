@@ -27,33 +27,33 @@ _UNREADABLE = (FormatError, SourceError, OSError)
 @public
 @dataclass(frozen=True, slots=True)
 class PartTask:
-    """A part to scan, and how to scan it."""
+    """A part to scan, with the options of its scan."""
 
     part: Part
-    """The part."""
+    """The part whose blocks are scanned."""
     path: Path
-    """Path of the file to write."""
+    """Path of the part's file, which the task writes."""
     key: bytes
-    """32 bytes that identify the part, the watch list and the options. The file contains them."""
+    """Key of the task: 32 bytes that identify the part, the watch list and the options. The part's file contains it."""
     undo: str
-    """How undo files are used: an UndoMode."""
+    """The mode that says how undo files are used: the value of an UndoMode."""
     check: bool
     """True to verify proof of work, merkle root and witness commitment of each block."""
     coins: Path | None
-    """A file of outpoints to watch besides the list; None in a first pass."""
+    """Path of a file of outpoints to watch besides the watch list; None in a first pass."""
 
     def with_part(self, part: Part) -> PartTask:
-        """The same task for another machine's copy of the part. The key stays the same."""
+        """Return the same task for another machine's copy of the part. The key stays the same."""
         return PartTask(part, self.path, self.key, self.undo, self.check, self.coins)
 
 
 def task_key(part: Part, watch: bytes, coins: bytes, undo: str, check: bool) -> bytes:
-    """The key of a task: SHA-256 of the part, the watch list, the outpoints and the options."""
+    """Return the key of a task: SHA-256 of the part, the watch list, the outpoints and the options."""
     return sha256(b"spvfilter scan 1\0" + part.fingerprint + watch + coins + bytes((check,)) + undo.encode()).digest()
 
 
 class StoppedError(Exception):
-    """The scan of a part was stopped, because the whole scan ends."""
+    """An internal error: the scan of a part was stopped, because the whole scan ends."""
 
 
 class PartBlocks(FileBlocks):
@@ -71,7 +71,7 @@ class PartBlocks(FileBlocks):
         self.mode: UndoMode = UndoMode(mode)
 
     def plan_undo(self, block: PlannedBlock) -> None:
-        """Note the place of a block's undo record, as the plan says it."""
+        """Store the place of a block's undo record as planned."""
         beside = self._part.files[block.ref.file].undo
         if block.undo is not None and beside is not None:
             self._undo[block.ref.hash] = UndoPlace(block.ref.file, located(beside[0]), beside[1], *block.undo)
@@ -107,9 +107,9 @@ class _Row:
     """A block of a part, and its number in the part."""
 
     number: int
-    """Number of the block in the part."""
+    """Number of the block in its part."""
     block: PlannedBlock
-    """The block."""
+    """The block to scan."""
 
 
 def scan_part(
@@ -199,7 +199,7 @@ class _PartScan:
         return None, False
 
     def _hits(self, ref: BlockRef, raw: bytes) -> tuple[bytes, bool]:
-        """The packed hits of a block, and True if its undo record was used."""
+        """Return the packed hits of a block, and True if its undo record was used."""
         place, first = self._source.find_undo(ref), None
         tried: list[UndoPlace] = []
         while place is not None:
@@ -224,7 +224,7 @@ class _PartScan:
         return outcome
 
     def _count(self, block: PlannedBlock, by_undo: bool) -> None:
-        """Count a scanned block."""
+        """Count a scanned block in the summary."""
         self._summary.blocks += 1
         self._summary.bytes_scanned += block.ref.size
         self._summary.by_undo += by_undo

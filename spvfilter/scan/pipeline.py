@@ -58,7 +58,7 @@ class Pipeline(Generic[B, R]):
             self._threads.submit(self._run)
 
     def put(self, batch: B) -> None:
-        """Add a batch."""
+        """Add a batch to the queue."""
         self._todo.put((self._fed, batch))
         self._fed += 1
 
@@ -87,7 +87,10 @@ class Pipeline(Generic[B, R]):
                     yield result
 
     async def in_thread(self, call: Callable[..., T], *args: object) -> T:
-        """Run a call in one of the threads. Use it only after the last result: the threads are busy until then."""
+        """Run a call in one of the threads and return its result.
+
+        Call it only after the last result: the threads are busy until then.
+        """
         return await self._loop.run_in_executor(self._threads, call, *args)
 
     def close(self) -> None:

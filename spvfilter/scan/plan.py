@@ -24,10 +24,10 @@ MIN_PART_SIZE, MAX_PART_SIZE = 1_000, 4_000_000_000  # bytes (our choice)
 @public
 @dataclass(frozen=True, slots=True)
 class PlannedBlock:
-    """One block of a part."""
+    """One block of a part, as the plan stores it."""
 
     ref: BlockRef
-    """Place and header fields of the block. Files are numbered within the part."""
+    """Place of the block, and its header fields. The file number counts the files of the part."""
     undo: tuple[int, int] | None
     """Offset and size of the block's undo record in the undo file, in bytes; None if the block has no undo record."""
     is_lone: bool
@@ -44,7 +44,7 @@ class PlannedFile:
     path: str
     """Path or URL of the file."""
     key: bytes
-    """8 bytes that the file is XORed with, or empty."""
+    """The 8-byte key with which the file is XORed; empty if the file is not XORed."""
     is_hex: bool
     """True if the file is one block in hex digits."""
     undo: tuple[str, bytes] | None
@@ -57,19 +57,19 @@ class Part:
     """A run of blocks that is scanned at once. Any process or machine that sees the same files can scan it."""
 
     number: int
-    """Number of the part in its plan, from 0."""
+    """Number of the part in its plan, counted from 0."""
     network: str
-    """Name of the network."""
+    """Name of the network of the blocks."""
     files: tuple[PlannedFile, ...]
-    """The files that the blocks lie in."""
+    """The files that contain the part's blocks."""
     rows: bytes = field(repr=False)
-    """One row of 73 bytes for each block, in chain order."""
+    """The blocks in chain order: one encoded row of 73 bytes for each block."""
     previous: dict[int, bytes] = field(repr=False)
-    """Row number → hash of the block before, unless that block is in the row before."""
+    """Hash of a block's previous block, by row number. It is left out if the row before is that previous block."""
     spares: dict[int, tuple[tuple[int, int, int], ...]] = field(repr=False)
-    """Row number → other copies of the block: (file, offset, size)."""
+    """Other copies of a block, by row number: (file, offset, size) of each copy."""
     size: int
-    """Size of the blocks in bytes."""
+    """Total size of the part's blocks, in bytes."""
     is_stale: bool = False
     """True if the blocks are off the best branches: they give no matches, but other blocks may spend their outputs."""
 
@@ -78,7 +78,7 @@ class Part:
 
     @property
     def fingerprint(self) -> bytes:
-        """SHA-256 of the hashes and places of the blocks and undo records, without the paths of the files."""
+        """SHA-256 of the hashes and places of the part's blocks and undo records. File paths are not included."""
         digest = sha256(b"spvfilter part 1\0" + self.network.encode() + bytes((self.is_stale,)))
         for file in self.files:
             digest.update(
@@ -92,7 +92,7 @@ class Part:
         return digest.digest()
 
     def blocks(self) -> Iterator[PlannedBlock]:
-        """Yield the blocks in chain order; stale blocks in the order of their hashes."""
+        """Yield the blocks of the part in chain order, or stale blocks in the order of their hashes."""
         before = b""
         for row, (file, offset, size, bits, time, height, own, undo_at, undo_size, flags) in enumerate(
             ROW.iter_unpack(self.rows)
@@ -115,12 +115,12 @@ class Part:
             before = own
 
     def heights(self) -> Iterator[int | None]:
-        """Yield the height of each block; None if it is unknown."""
+        """Yield the height of each block of the part in order; None for an unknown height."""
         for _, _, _, _, _, height, *_ in ROW.iter_unpack(self.rows):
             yield None if height == UNKNOWN else height
 
     def copies(self, row: int, ref: BlockRef) -> Iterator[BlockRef]:
-        """Yield the places of a block: first `ref`, then the places of its other copies."""
+        """Yield the places of the block in a row: first `ref`, then the places of its other copies."""
         yield ref
         for file, offset, size in self.spares.get(row, ()):
             yield BlockRef(file, offset, size, ref.hash, ref.previous, ref.bits, ref.time, ref.height, ref.transactions)
@@ -137,32 +137,32 @@ def _framed(*pieces: bytes) -> bytes:
 @public
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The blocks to scan, cut into parts. To make a plan, only headers are read."""
+    """The blocks of a scan, cut into parts. To make a plan, only headers are read."""
 
     network: Network
     """The network of the blocks."""
     undo: str
-    """How undo files are used: an UndoMode."""
+    """The mode that says how undo files are used: the value of an UndoMode."""
     span: str
-    """The range of blocks, in words."""
+    """The range of blocks to scan, in words."""
     parts: tuple[Part, ...] = field(repr=False)
-    """The parts of the best branches, in chain order."""
+    """The parts with blocks of the best branches, in chain order."""
     stale: tuple[Part, ...] = field(repr=False)
-    """The parts of stale blocks, which are off the best branches."""
+    """The parts with stale blocks, which are off the best branches."""
     files: tuple[tuple[str, int, bytes], ...] = field(repr=False)
-    """For each file: path, number of planned blocks, and SHA-256 of their places and hashes."""
+    """Path, number of planned blocks, and SHA-256 of their places and hashes, for each file."""
     report: ScanReport = field(repr=False)
-    """The findings about the headers: duplicates, stale blocks, problems."""
+    """Findings about the headers, such as duplicates, stale blocks and problems."""
 
     @classmethod
     def of(cls, files: BlockFiles, network: Network, *, part_size: int = PART_SIZE) -> Plan:
-        """Read the headers in files of blocks, put them in chain order, and cut the order into parts.
+        """Return a plan of the blocks in files: read their headers, put them in chain order, cut them into parts.
 
         The headers of several files are read at once. A plan takes 73 bytes of memory for each block, and less than 100
         during planning.
 
         Args:
-            files: The files.
+            files: The files of blocks.
             network: The network of the blocks.
             part_size: Approximate size of a part (blocks and undo records) in bytes, from 1,000 to 4,000,000,000.
 
@@ -174,13 +174,13 @@ class Plan:
 
     @property
     def fingerprint(self) -> bytes:
-        """SHA-256 of the fingerprints of all parts, the network and the mode of undo files."""
+        """SHA-256 of the fingerprints of all parts, the network, and the mode of undo files."""
         own = [self.network.name.encode(), str(self.undo).encode()]
         return sha256(_framed(*own, *(part.fingerprint for part in (*self.parts, *self.stale)))).digest()
 
     @property
     def size(self) -> int:
-        """Bytes of the blocks on the best branches."""
+        """Total size of the blocks on the best branches, in bytes."""
         return sum(part.size for part in self.parts)
 
 
@@ -189,9 +189,10 @@ Places = dict[tuple[bool, int], dict[int, Part]]
 
 
 def planned(files: ListedFiles, network: Network, part_size: int) -> tuple[Plan, Places]:
-    """The plan of files, and each part with the files of each machine. The plan has the first machine's parts.
+    """Return the plan of files, and each part with the files of each machine.
 
-    Raises ParameterError and SourceError as `Plan.of` does.
+    The plan contains each part with the files of its first machine. Raises ParameterError and SourceError as `Plan.of`
+    does.
     """
     if not MIN_PART_SIZE <= part_size <= MAX_PART_SIZE:
         raise ParameterError(f"part_size must be from {MIN_PART_SIZE:,} to {MAX_PART_SIZE:,} bytes, not {part_size}")
@@ -222,6 +223,6 @@ def planned(files: ListedFiles, network: Network, part_size: int) -> tuple[Plan,
 
 
 def _file(number: int, files: ListedFiles, undo: UndoFile | None) -> PlannedFile:
-    """The facts about a file that a part needs."""
+    """Return the facts about a file that a part needs."""
     file = files.file(number)
     return PlannedFile(str(file.path), file.key, file.is_hex, None if undo is None else (str(undo.path), undo.key))

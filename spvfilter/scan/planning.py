@@ -32,18 +32,18 @@ Spares = dict[int, list[bytes]]  # Rows of other copies of a block, by row numbe
 
 
 class Cut(NamedTuple):
-    """The rows of one part."""
+    """The rows of one part of a plan, before the part is made."""
 
     rows: bytes
-    """Rows of 73 bytes. Files are numbered within the part."""
+    """Rows of the part's blocks, 73 bytes each. The file numbers count the files of the part."""
     previous: dict[int, bytes]
-    """Row number → hash of the block before, unless that block is in the row before."""
+    """Hash of a block's previous block, by row number. It is left out if the row before is that previous block."""
     spares: dict[int, tuple[tuple[int, int, int], ...]]
-    """Row number → other copies of the block: (file, offset, size)."""
+    """Other copies of a block, by row number: (file, offset, size) of each copy."""
     files: list[int]
     """For each file of the part, its number in the source."""
     size: int
-    """Bytes of its blocks."""
+    """Total size of the part's blocks, in bytes."""
 
 
 class Planning:
@@ -246,7 +246,7 @@ class Planning:
 
 
 def _has_undo(raw: bytes) -> bool:
-    """True if the row has an undo record."""
+    """Return True if the row has the place of an undo record."""
     return raw[ROW_SIZE - 5 : ROW_SIZE - 1] != bytes(4)
 
 

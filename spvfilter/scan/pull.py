@@ -115,7 +115,10 @@ class _Buffer(Generic[T]):
             self._loop.call_soon_threadsafe(self._news.set)
 
     async def take(self) -> list[T]:
-        """Wait for items, and take all of them. An empty list is the end. Raises the error that ended them."""
+        """Wait for items, remove all of them from the buffer and return them.
+
+        An empty list is the end. Raises the error that ended the items.
+        """
         while True:
             with self._changed:
                 if self._items or self._is_ended:
@@ -135,7 +138,7 @@ class _Buffer(Generic[T]):
 
 
 def _next(iterator: object) -> tuple[object, BaseException | None]:
-    """The next item or _END, and the error if `next` raised one."""
+    """Return the next item of an iterator, or _END; and the error if `next` raised an error."""
     try:
         return next(iterator, _END), None  # type: ignore[call-overload]  # the iterator has items of any type
     except BaseException as error:

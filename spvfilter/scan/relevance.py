@@ -22,23 +22,23 @@ else:
 
 @public
 class RelevantTx(NamedTuple):
-    """A transaction of a stream that a node with a filter sends, or that is malformed."""
+    """A transaction of a stream that a node with a BIP-37 filter sends, or that is malformed."""
 
     number: int
     """Position of the transaction in the source, from 0."""
     raw: bytes
     """The serialized transaction, as it arrived."""
     error: FormatError | None = None
-    """The reason why the transaction is malformed; None if it is not."""
+    """The error in the malformed transaction; None if the transaction is well-formed."""
 
     @property
     def txid(self) -> bytes:
-        """The txid, 32 bytes in wire order. Raises FormatError for a malformed transaction."""
+        """The txid of the transaction, 32 bytes in wire order. Raises FormatError for a malformed transaction."""
         return Transaction.parse(self.raw).txid
 
     @property
     def txid_hex(self) -> str:
-        """The txid in display order, as hex. Raises FormatError for a malformed transaction."""
+        """The txid of the transaction in display order, as hex. Raises FormatError for a malformed transaction."""
         return hash_to_hex(self.txid)
 
 
@@ -48,17 +48,17 @@ async def relevant_txs(
 ) -> AsyncGenerator[RelevantTx]:
     """Yield the transactions of a source that a node with this BIP-37 filter sends, in the order of arrival.
 
-    Each of them updates the filter before the next one is tested, as the filter's flags say (Core bloom.cpp
-    IsRelevantAndUpdate).
+    Each yielded transaction updates the filter, as the filter's flags say, before the next transaction is tested (Core
+    bloom.cpp IsRelevantAndUpdate).
 
     The next transaction is taken from the source when the caller asks for the next result. With the compiled kernel
     the event loop runs at least once in each millisecond of work. A thread tests transactions above 64 kB.
 
     Args:
-        bloom: The filter, which is updated. Do not change it meanwhile.
+        bloom: The filter, which the function updates. Do not change it until the iteration ends.
         source: An iterable or asynchronous iterable of raw transactions, or of objects that serialize to them. An
             iterable that waits, such as a pipe, stops the event loop.
-        strict: True if a malformed transaction raises. By default it is a result with an `error`.
+        strict: True to raise FormatError for a malformed transaction. By default it is a result with an `error`.
 
     Raises:
         FormatError: A transaction is malformed, and `strict` is True.

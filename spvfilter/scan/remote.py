@@ -67,25 +67,25 @@ class RemoteFile:
 
     @property
     def name(self) -> str:
-        """The part of the URL after the last slash."""
+        """Name of the file: the part of the URL after the last slash."""
         return self._url.rpartition("/")[2]
 
     @property
     def suffix(self) -> str:
-        """The end of the name, from its last dot on."""
+        """Suffix of the file's name, from its last dot on."""
         return Path(self.name).suffix
 
     def with_name(self, name: str) -> RemoteFile:
-        """The file of this name in the same directory."""
+        """Return the file with this name in the same directory."""
         return RemoteFile(f"{self._url.rpartition('/')[0]}/{name}")
 
     def exists(self) -> bool:
-        """True if the file exists."""
+        """Return True if the file exists."""
         with self._store() as (store, path):
             return bool(store.exists(path))
 
     def is_dir(self) -> bool:
-        """True if there are files below this URL."""
+        """Return True if there are files below this URL."""
         with self._store() as (store, path):
             return bool(store.isdir(path))
 
@@ -97,7 +97,7 @@ class RemoteFile:
             yield RemoteFile(f"{self._url}/{name}")
 
     def size(self) -> int:
-        """Size in bytes. Raises SourceError if this is no regular file."""
+        """Return the size of the file in bytes. Raises SourceError if it is not a regular file."""
         with self._store() as (store, path):
             found = store.info(path)
             if found["type"] != "file":
@@ -105,14 +105,14 @@ class RemoteFile:
             return int(found["size"])
 
     def read(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes from `offset` on."""
+        """Return up to `size` bytes of the file, starting at `offset`."""
         if size <= 0:
             return b""
         with self._store() as (store, path):
             return bytes(store.cat_file(path, start=offset, end=offset + size))
 
     def read_bytes(self) -> bytes:
-        """All bytes of the file."""
+        """Return all bytes of the file."""
         with self._store() as (store, path):
             return bytes(store.cat_file(path))
 
@@ -132,7 +132,7 @@ class RemoteFile:
 
     @contextmanager
     def _store(self) -> Iterator[tuple[Any, str]]:
-        """The store, and the path of this file in it."""
+        """Return the store of the file, and the file's path in it."""
         try:
             from fsspec.core import url_to_fs
         except ImportError:
@@ -153,7 +153,7 @@ class RemoteFile:
 
 
 def _has_renames(store: Any) -> bool:
-    """True if the store renames a file without copying it."""
+    """Return True if the store renames a file without copying it."""
     protocols = (store.protocol,) if isinstance(store.protocol, str) else tuple(store.protocol)
     return not {"s3", "s3a", "gs", "gcs", "az", "abfs", "memory"}.intersection(protocols)
 
@@ -162,12 +162,12 @@ FilePath: TypeAlias = Path | RemoteFile
 
 
 def is_url(name: object) -> bool:
-    """True if a name is a URL."""
+    """Return True if a name is a URL."""
     return isinstance(name, str) and _HAS_SCHEME.match(name) is not None
 
 
 def located(name: str | os.PathLike[str]) -> FilePath:
-    """The path of a name, or the file that a URL names. A file:// URL is a path."""
+    """Return the local path or the remote file that a name stands for. A file:// URL is a local path."""
     if isinstance(name, str) and is_url(name):
         if not name.startswith("file://"):
             return RemoteFile(name)
@@ -178,7 +178,7 @@ def located(name: str | os.PathLike[str]) -> FilePath:
 
 
 def seen_anywhere(name: str) -> str:
-    """A name that means the same to a process that runs elsewhere: an absolute path, or the URL."""
+    """Return a name that means the same to a process on another machine: an absolute path, or the URL."""
     return name if is_url(name) else str(Path(name).absolute())
 
 
@@ -186,12 +186,13 @@ class OpenFile(Protocol):
     """A file that is open for reading."""
 
     size: int
-    """Size in bytes."""
+    """Size of the file, in bytes."""
 
     def at(self, offset: int, size: int, key: bytes = b"") -> bytes:
-        """Up to `size` bytes from `offset` on.
+        """Return up to `size` bytes of the file, starting at `offset`.
 
-        If `key` is not empty, the bytes are XORed with it. It has 8 bytes and is repeated from the start of the file.
+        If `key` is not empty, the bytes are XORed with it. The key has 8 bytes and is repeated from the start of the
+        file.
         """
 
 
@@ -213,7 +214,7 @@ class _Local:
 
 
 class _Remote:
-    """A remote file. It keeps the last range that it has read."""
+    """A remote file that is open for reading. It keeps the last range of bytes that it has read."""
 
     def __init__(self, file: RemoteFile) -> None:
         self._file = file
@@ -242,7 +243,7 @@ def _whole(file: RemoteFile, offset: int, size: int) -> bytes:
 
 
 def _partial(file: RemoteFile, offset: int, size: int, given: int) -> RemoteFileError:
-    """The error for an answer of the wrong size."""
+    """Return the error that reports an answer of the wrong size."""
     return RemoteFileError(
         f"{file}: {size:,} bytes from byte {offset:,} on were asked of the store, which gave {given:,}"
     )
@@ -284,7 +285,7 @@ def fetched(file: RemoteFile, ranges: Sequence[tuple[int, int]]) -> int:
 
 
 def _nameless() -> int:
-    """A descriptor of a new file without a name, in memory if the system can do that."""
+    """Return the descriptor of a new file without a name. The file is in memory if the system supports this."""
     if sys.platform == "linux" and hasattr(os, "memfd_create"):
         return os.memfd_create("spvfilter")
     with tempfile.TemporaryFile() as file:

@@ -18,14 +18,14 @@ _WORST = b"\xff" * HASH_SIZE  # the largest hash: it meets only trivial targets
 
 @dataclass(slots=True)
 class RowLinks:
-    """The parent of each row."""
+    """The rows of a plan, with the parent of each row: the row of the block before its block."""
 
     rows: Rows
-    """The rows."""
+    """The rows that are linked."""
     parents: array[int] = field(default_factory=lambda: array("i"))
-    """For each row, the row of the block before it, or NOWHERE."""
+    """Number of each row's parent row; NOWHERE for a row whose parent is missing."""
     awaited: dict[bytes, list[int]] = field(default_factory=dict)
-    """Rows that follow a missing block, by the hash of that block."""
+    """Numbers of rows that follow a missing block, by the hash of that block."""
 
 
 class RowLinker:
@@ -36,7 +36,7 @@ class RowLinker:
         self._by_hash = RowsByHash(self.links.rows)
 
     def find(self, block: bytes) -> int:
-        """The row of a block, or NOWHERE."""
+        """Return the row number of a block; NOWHERE if no row has this hash."""
         return self._by_hash.find(block)
 
     def add(self, raw: bytes, block: bytes, previous: bytes) -> None:
@@ -54,39 +54,39 @@ class RowLinker:
 
 @dataclass(slots=True)
 class Run:
-    """A best branch."""
+    """A run of rows on a best branch."""
 
     rows: array[int]
-    """Rows of the branch, lowest block first."""
+    """Numbers of the run's rows, lowest block first."""
     height: int | None
-    """Height of the first block; None if it is unknown."""
+    """Height of the run's first block; None if it is unknown."""
     is_rooted: bool
-    """True if the branch begins with the genesis block or the block after it."""
+    """True if the run begins with the genesis block or the block after it."""
 
 
 @dataclass(slots=True)
 class RowOrder:
-    """Rows in chain order."""
+    """The rows of a plan in chain order."""
 
     runs: list[Run]
-    """Best branches, oldest first."""
+    """Runs of rows on the best branches, oldest first."""
     stale: list[int]
-    """Rows that are not on a best branch."""
+    """Numbers of the rows that are not on a best branch."""
     unproven: list[int] = field(default_factory=list)
-    """Rows whose hash misses its target, although linked rows meet theirs."""
+    """Numbers of the rows whose hash misses its target, although linked rows meet their targets."""
 
 
 class _Tip(NamedTuple):
-    """A row without children, and the sums of its branch."""
+    """A row without children, with the sums of the rows on its branch."""
 
     proven: int
-    """Work of the rows that meet their target."""
+    """Work of the branch's rows that meet their target."""
     claimed: int
-    """Work of all rows."""
+    """Work of all rows of the branch."""
     length: int
-    """Number of rows."""
+    """Number of rows in the branch."""
     row: int
-    """The row."""
+    """Number of the row without children."""
 
 
 @dataclass(slots=True)
@@ -94,14 +94,14 @@ class _Family:
     """The rows that descend from the same missing block."""
 
     members: int = 0
-    """Number of rows."""
+    """Number of rows in the family."""
     unproven: list[int] = field(default_factory=list)
-    """Rows whose hash misses its target."""
+    """Numbers of the family's rows whose hash misses its target."""
     tips: list[_Tip] = field(default_factory=list)
-    """The rows without children."""
+    """The family's rows without children."""
 
     def best(self, rows: Rows) -> int:
-        """The tip of the best branch."""
+        """Return the tip of the family's best branch."""
         # if no header meets its target, each one counts with the work that it claims
         is_claimed = len(self.unproven) == self.members
         return max(

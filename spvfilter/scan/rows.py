@@ -76,28 +76,28 @@ class Rows:
         chunk[at : at + ROW_SIZE] = raw
 
     def hash(self, row: int) -> bytes:
-        """Hash of the row's block."""
+        """Return the hash of the block in a row, 32 bytes in wire order."""
         chunk, at = self._at(row)
         return bytes(chunk[at + HASH_AT : at + UNDO_AT])
 
     def place(self, row: int) -> tuple[int, int, int]:
-        """Number of the file, offset and size of the row's block."""
+        """Return the file number, offset and size of the block in a row."""
         file, offset, size = _PLACE.unpack_from(*self._at(row))
         return file, offset, size
 
     def undo(self, row: int) -> tuple[int, int]:
-        """Offset and size of the undo record; zeros if there is none."""
+        """Return the offset and size of the undo record in a row; zeros if the block has no undo record."""
         chunk, at = self._at(row)
         offset, size = UNDO_SIZES.unpack_from(chunk, at + UNDO_AT)
         return offset, size
 
     def bits_and_time(self, row: int) -> tuple[int, int]:
-        """Compact bits and time of the header."""
+        """Return the compact bits and the time of the header in a row."""
         chunk, at = self._at(row)
         return _U32.unpack_from(chunk, at + 16)[0], _U32.unpack_from(chunk, at + 20)[0]
 
     def height(self, row: int) -> int | None:
-        """Height of the block; None if it is unknown."""
+        """Return the height of the block in a row; None if it is unknown."""
         chunk, at = self._at(row)
         height: int = _I32.unpack_from(chunk, at + _HEIGHT_AT)[0]
         return None if height == UNKNOWN else height
@@ -108,7 +108,7 @@ class Rows:
         _I32.pack_into(chunk, at + _HEIGHT_AT, height)
 
     def flags(self, row: int) -> int:
-        """The flags FOLLOWS, LONE and ROOTED."""
+        """Return the flags of a row: FOLLOWS, LONE and ROOTED."""
         chunk, at = self._at(row)
         return chunk[at + _FLAGS_AT]
 
@@ -131,7 +131,10 @@ class Rows:
             order[at] = at
 
     def take(self, start: int, end: int) -> bytearray:
-        """The rows from `start` up to `end`. Rows must be taken in order, because their memory is released."""
+        """Return the rows from `start` up to `end`, and release their memory.
+
+        Rows must be taken in order.
+        """
         taken = bytearray()
         while start < end:
             number, within = divmod(start, _CHUNK)
@@ -157,7 +160,7 @@ class RowsByHash:
         self._factor = secrets.randbits(64) | 1
 
     def find(self, block: bytes) -> int:
-        """The row of a block, or NOWHERE."""
+        """Return the row of a block; NOWHERE if no row has this hash."""
         slots, mask = self._slots, len(self._slots) - 1
         at = self._start(block) & mask
         while held := slots[at]:

@@ -45,29 +45,29 @@ class _Result:
     """A block and the result of its scan."""
 
     block: PendingBlock
-    """The block."""
+    """The block that was scanned."""
     height: int | None
-    """Height of the block, as known when the feed yielded it."""
+    """Height of the block when the feed yielded it; None if it was unknown."""
     raw: bytes | None = None
     """Bytes of the block; None for a block in a file, which can be read again."""
     hits: bytes | None = None
-    """Packed hits; None for an unreadable block."""
+    """Packed hits of the block; None if the block is unreadable."""
     errors: list[tuple[str, Exception]] = field(default_factory=list)
-    """Place and error of each unreadable copy."""
+    """Place and error of each unreadable copy of the block."""
     undo_errors: list[Problem] = field(default_factory=list)
-    """Undo records that could not be used."""
+    """Problems of undo records that could not be used."""
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Blocks that one thread scans at once."""
+    """Blocks that one thread scans at once, with their results."""
 
     results: list[_Result]
-    """The blocks and their results."""
+    """The results of the batch's blocks."""
     learned: int = 0
-    """Number of blocks from which outpoints were learned before its scan began."""
+    """Number of blocks from which outpoints were learned before the scan of the batch began."""
     known: tuple[int, int] = (0, 0)
-    """Scripts and outpoints that its scan knows: see Growth.mark."""
+    """Numbers of scripts and outpoints that the scan of the batch uses, as returned by `Growth.mark`."""
 
 
 class Scan(Generic[T]):
@@ -100,7 +100,7 @@ class Scan(Generic[T]):
         self._is_done = False  # True if all blocks are scanned, so that the threads are idle
 
     async def aclose(self) -> None:
-        """Wait for the threads that still scan. Afterwards nothing changes the watch list."""
+        """Wait for the threads that still scan. After this call, no thread changes the watch list."""
         if self._is_done:
             self._close()
             return
@@ -118,7 +118,7 @@ class Scan(Generic[T]):
         self._feed.close()
 
     async def found(self) -> AsyncGenerator[T]:
-        """Scan the blocks of the feed and yield the results. It is iterated once."""
+        """Scan the blocks of the feed and yield the results; call it once."""
         free = asyncio.Semaphore(self._jobs + 1)  # batches that a stream is read ahead of the results
         feeder = asyncio.create_task(self._submit(free))
         try:
@@ -157,7 +157,7 @@ class Scan(Generic[T]):
             self._threads.finish()
 
     def _work(self, batch: _Batch, buffer: ReadBuffer) -> None:
-        """Read and scan a batch, in any thread. Only the batch is changed."""
+        """Read and scan a batch, in any thread. The method changes only the batch."""
         batch.known = self._growth.mark()
         # read before the scan: it then sees at least these outpoints, as the watch list learns before `_taught` grows
         batch.learned = len(self._taught)
@@ -223,7 +223,7 @@ class Scan(Generic[T]):
         return True
 
     def _scan(self, result: _Result, found: WatchTable) -> None:
-        """Scan one block: the first valid copy of it."""
+        """Scan one block: the first copy of it that is valid."""
         raw, result.raw = result.raw, None
         for ref in result.block.copies():
             try:
@@ -312,7 +312,10 @@ class Scan(Generic[T]):
         return [b"" if result.block.by_undo else next(hits) for result in batch.results]
 
     def _late_hits_of(self, result: _Result, late: WatchTable) -> bytes:
-        """The same for one block of a batch in which a block is unreadable."""
+        """Return the spends, in one block, of outpoints that were learned since its scan began.
+
+        It is used for a batch in which a block is unreadable.
+        """
         try:
             return (
                 b""
@@ -324,7 +327,7 @@ class Scan(Generic[T]):
             return b""
 
     def _late_table(self, since: int) -> WatchTable:
-        """A table with only the outpoints that were learned from block number `since` on."""
+        """Return a table with only the outpoints that were learned from block number `since` on."""
         own, late = self._watch.table, WatchTable()
         if self._has_outpoints is None:
             self._has_outpoints = any(kind == EntryKind.OUTPOINT for kind, _ in own.entries())
@@ -388,7 +391,7 @@ class Scan(Generic[T]):
         return told
 
     def _search_again(self, blocks: list[PendingBlock]) -> list[T]:
-        """Search blocks for everything that is watched now. Returns the items for new hits."""
+        """Search blocks for everything that is watched now, and return the items for new hits."""
         batch = _Batch([_Result(block, block.height) for block in blocks], known=self._growth.mark())
         if not self._scan_together(batch, ReadBuffer()):
             found = WatchTable()
@@ -413,7 +416,7 @@ class Scan(Generic[T]):
 
 
 def _scanned(table: WatchTable, raw: bytes, found: WatchTable | None = None, undo: bytes | None = None) -> bytes:
-    """The packed hits of one block. Raises FormatError."""
+    """Return the packed hits of one block. Raises FormatError for a malformed block."""
     (outcome,) = table.scan_blocks([raw], found, False, [undo], packed=True)
     if isinstance(outcome, FormatError):
         raise outcome
@@ -421,7 +424,7 @@ def _scanned(table: WatchTable, raw: bytes, found: WatchTable | None = None, und
 
 
 def _new(block: PendingBlock, hits: list[Hit]) -> bytes:
-    """The hits that a block did not have before, packed."""
+    """Return the hits that a block did not have before, packed."""
     had = {(hit.spend, hit.position, hit.n) for hit in unpack_hits(block.found)}
     return pack_hits(hit for hit in hits if (hit.spend, hit.position, hit.n) not in had)
 

@@ -42,16 +42,16 @@ _SPOOL_IN_MEMORY = 4 << 20  # Bytes that a spool keeps in memory before it uses 
 @public
 @dataclass(frozen=True, slots=True)
 class RawBlock:
-    """A serialized block, and its height if that is known. Raises ParameterError for a negative height."""
+    """A serialized block, and its height if the height is known. Raises ParameterError for a negative height."""
 
     raw: bytes = field(repr=False)
-    """The serialized block."""
+    """Bytes of the serialized block."""
     height: int | None = None
     """Height of the block; None if it is unknown."""
 
     @classmethod
     def of(cls, item: bytes | RawBlock | Serializable) -> RawBlock:
-        """A RawBlock from a block in any accepted form. Raises TypeError for other objects."""
+        """Return a RawBlock made from a block in any accepted form. Raises TypeError for other objects."""
         return item if isinstance(item, RawBlock) else cls(to_bytes(item))
 
     def __post_init__(self) -> None:
@@ -63,16 +63,16 @@ class RawBlock:
 @public
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A part of a source that could not be read. Payments in it are missed."""
+    """A part of a block source that could not be read, and the reason. Payments in this part are missed."""
 
     where: str
-    """The part, such as the path of a file and an offset."""
+    """The place of the unreadable part, such as the path of a file and an offset."""
     message: str
-    """A sentence that says what is wrong."""
+    """A sentence that says why the part could not be read."""
 
     @classmethod
     def of(cls, where: str, error: Exception) -> Problem:
-        """The problem that an error caused."""
+        """Return the problem that an error caused in the part `where` of a source."""
         return cls(where, (error.strerror or str(error)) if isinstance(error, OSError) else str(error))
 
     def __str__(self) -> str:
@@ -85,9 +85,9 @@ class BlockRef:
     """The place of a block in its source, and the header fields that link it to other blocks."""
 
     file: int
-    """Number of the file within the source."""
+    """Number of the file that contains the block, within its source."""
     offset: int
-    """Offset of the block in the file, in bytes."""
+    """Offset of the block in its file, in bytes."""
     size: int
     """Size of the block in bytes."""
     hash: bytes
@@ -97,17 +97,20 @@ class BlockRef:
     bits: int
     """Compact bits of the header."""
     time: int
-    """Time of the header, seconds since 1970."""
+    """Time of the block's header, in seconds since 1970."""
     height: int | None
-    """Height, given or stated by the block itself (BIP-34); None if it is unknown."""
+    """Height of the block, given or stated by the block itself (BIP-34); None if it is unknown."""
     transactions: int | None = None
-    """Number of transactions, as the block states it; None if the number is malformed."""
+    """Number of transactions in the block, as the block states it; None if the number is malformed."""
 
 
 def block_ref(
     prefix: bytes, file: int, offset: int, size: int, network: Network, height: int | None = None
 ) -> BlockRef:
-    """The reference of a block whose first PREFIX_SIZE bytes are `prefix`. Raises FormatError for a short header."""
+    """Return the reference of a block whose first PREFIX_SIZE bytes are `prefix`.
+
+    Raises FormatError for a short header.
+    """
     if len(prefix) < HEADER_SIZE:
         raise FormatError(f"truncated: {HEADER_SIZE} bytes wanted, {len(prefix)} left", offset=0, field="header")
     previous, time, bits = _LINKAGE.unpack_from(prefix)
@@ -122,18 +125,18 @@ def block_ref(
 @public
 @dataclass(frozen=True, slots=True)
 class BlockSpan:
-    """A range of blocks on the best branches, by height and by time.
+    """A range of blocks to scan on the best branches, limited by height and by time.
 
     The range begins at the first block that has a height of at least `from_height` and a time of at least `from_time`.
     Raises ParameterError for a negative height or time, and for a range that ends before it begins.
     """
 
     from_height: int | None = None
-    """Lowest height, inclusive; None for no limit."""
+    """Lowest height in the range, inclusive; None for no limit."""
     to_height: int | None = None
-    """Highest height, inclusive; None for no limit."""
+    """Highest height in the range, inclusive; None for no limit."""
     from_time: int | None = None
-    """Time of the first block at the earliest, seconds since 1970; None for no limit."""
+    """Earliest time of the range's first block, in seconds since 1970; None for no limit."""
 
     def __post_init__(self) -> None:
         for name, number in (
@@ -148,17 +151,20 @@ class BlockSpan:
 
     @property
     def is_limited(self) -> bool:
-        """True if the range may leave out blocks."""
+        """True if the range has a limit, so that it may leave out blocks."""
         return self != BlockSpan()
 
     def has_height(self, height: int | None) -> bool:
-        """True if a block at this height may be in the range. The height must be known if a height limits the range."""
+        """Return True if a block at this height may be in the range.
+
+        The height must not be None if a height limits the range.
+        """
         return (self.from_height is None or (height or 0) >= self.from_height) and (
             self.to_height is None or (height or 0) <= self.to_height
         )
 
     def has_time(self, time: int) -> bool:
-        """True if the range may begin with a block of this time."""
+        """Return True if the range may begin with a block of this time (seconds since 1970)."""
         return self.from_time is None or time >= self.from_time
 
     def __str__(self) -> str:
@@ -168,43 +174,46 @@ class BlockSpan:
 
 @public
 class Readable(ABC):
-    """Blocks that can be read one by one, in any order and more than once.
+    """A source whose blocks can be read one by one, in any order and more than once.
 
     Several threads may call `read` at the same time.
     """
 
     @abstractmethod
     def read(self, ref: BlockRef) -> bytes:
-        """The bytes of one block. Raises SourceError, OSError."""
+        """Return the bytes of one block.
+
+        Raises SourceError if the source has changed, and OSError if it cannot be read.
+        """
 
     @abstractmethod
     def name(self, ref: BlockRef) -> str:
-        """The place of a block, in words for the user."""
+        """Return the place of a block, in words for the user."""
 
     def opened(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place] | None]:
-        """Open the files of blocks until the context is left, and give the places of the blocks in them.
+        """Return a context manager that opens the files of blocks; its value is the places of the blocks in them.
 
-        It gives None if the blocks must be read with `read`. If a block turns out unreadable in its place, call `read`,
+        The value is None if the blocks must be read with `read`. If a block cannot be read at its place, call `read`,
         which raises the error.
         """
         return nullcontext()
 
     def opened_undo(self, refs: Sequence[BlockRef]) -> AbstractContextManager[list[Place | None] | None]:
-        """Open the files of undo records until the context is left, and give the places of the blocks' records in them.
+        """Return a context manager that opens files of undo records; its value is the places of the blocks' records.
 
-        It gives None if no block has an undo record.
+        The value is None if no block has an undo record.
         """
         return nullcontext()
 
     mode = UndoMode.OFF
-    """Whether undo records are used."""
+    """The mode that says whether undo records are used: an UndoMode."""
 
     def find_undo(self, ref: BlockRef) -> UndoPlace | None:
-        """The place of the undo record of a block; None if it has none."""
+        """Return the place of the undo record of a block; None if the block has no undo record."""
         return None
 
     def undo_size(self, ref: BlockRef) -> int:
-        """Size of a block's undo record in bytes; 0 if it has none."""
+        """Return the size of a block's undo record in bytes; 0 if the block has no undo record."""
         place = self.find_undo(ref)
         return 0 if place is None else place.size
 
@@ -222,10 +231,10 @@ class BlockSource(Readable):
     """Blocks whose headers can be listed before the blocks are read."""
 
     span: BlockSpan = BlockSpan()
-    """The range of blocks on the best branches that are scanned."""
+    """The range of blocks to scan on the best branches."""
 
     def undo_problems(self) -> list[Problem]:
-        """The undo files and records that cannot be used, as far as this is known."""
+        """Return the problems of undo files and records that cannot be used, as far as they are known."""
         return []
 
     @abstractmethod
@@ -237,14 +246,14 @@ class BlockSource(Readable):
 
 
 def _raw_and_height(item: bytes | RawBlock | Serializable) -> tuple[bytes, int | None]:
-    """The bytes of a block, and its height if it is given."""
+    """Return the bytes of a block, and its height; None for a height that is not given."""
     block = RawBlock.of(item)
     return block.raw, block.height
 
 
 @public
 class BlockList(BlockSource):
-    """Blocks in memory.
+    """A source of blocks that are in memory.
 
     Args:
         blocks: The blocks, each as bytes, as a RawBlock or as an object that serializes to bytes.
@@ -267,7 +276,7 @@ class BlockList(BlockSource):
 
 
 class Spool(Readable):
-    """The blocks of a stream, kept in a temporary file in case they must be read again."""
+    """A source with the blocks of a stream. It keeps them in a temporary file in case they must be read again."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=_SPOOL_IN_MEMORY)
@@ -294,14 +303,14 @@ class Spool(Readable):
 
 
 class FileBlocks(Readable):
-    """Blocks in files that are known by number."""
+    """A source with the blocks of files that are known by number."""
 
     _files: Sequence[BlockFile]
 
     def read(self, ref: BlockRef) -> bytes:
-        """The bytes of one block.
+        """Return the bytes of one block.
 
-        Raises SourceError if the file has changed since it was indexed, OSError if it cannot be read.
+        Raises SourceError if the file has changed since it was indexed, and OSError if the file cannot be read.
         """
         raw = self._files[ref.file].read(ref.offset, ref.size)
         if len(raw) != ref.size or sha256d(raw[:HEADER_SIZE]) != ref.hash:
@@ -339,21 +348,21 @@ class FileBlocks(Readable):
 
 @public
 class BlockFiles(FileBlocks, BlockSource):
-    """Blocks in files: raw files, hex files, Bitcoin Core's blk*.dat, and directories of them.
+    """A source with blocks in files: raw files, hex files, Bitcoin Core's blk*.dat, and directories of such files.
 
     - A path may be a URL that fsspec knows, such as s3://bucket/blocks (extra `remote`).
     - A directory stands for its blk*.dat files or, if it has none, for its *.raw, *.blk and *.hex files.
-    - Files of Bitcoin Core 28 and later are XORed with the key in the xor.dat beside them. This is undone.
+    - Files of Bitcoin Core 28 and later are XORed with the key in the xor.dat beside them. Reading reverses the XOR.
     - A file that is named twice is read once.
 
     The scan continues without parts that cannot be read, and reports them as problems. If a store of remote files
-    fails, the scan ends with RemoteFileError. Problems of undo records are reported apart: their blocks are scanned
-    without them.
+    fails, the scan ends with RemoteFileError. Problems of undo records are reported separately: the scan matches these
+    blocks without undo records.
 
     Args:
         paths: One path or several paths of files and directories.
         undo: "auto" to use the rev*.dat beside each blk*.dat, which has the coins that blocks spend; "require" to fail
-            without them; "off" to ignore them.
+            if a needed undo record is missing; "off" to ignore these files.
         span: The range of blocks to scan; by default all.
 
     Raises:
@@ -380,7 +389,7 @@ class BlockFiles(FileBlocks, BlockSource):
         self._undo = UndoFiles()
 
     def _expand(self, path: FilePath) -> Sequence[FilePath]:
-        """The files that a path stands for."""
+        """Return the files that a path stands for."""
         try:
             if not path.is_dir():
                 return [path]
@@ -407,7 +416,7 @@ class BlockFiles(FileBlocks, BlockSource):
                 self._undo.add(number, undo, [linked(self, ref) for ref in refs], network)
 
     def __len__(self) -> int:
-        """Number of files."""
+        """Return the number of files."""
         return len(self._files)
 
     @property
@@ -417,11 +426,11 @@ class BlockFiles(FileBlocks, BlockSource):
 
     @property
     def missing(self) -> Sequence[Problem]:
-        """The paths that have no file."""
+        """The paths at which no file exists."""
         return self._missing
 
     def index_file(self, number: int, network: Network) -> Iterator[BlockRef | Problem]:
-        """Yield every block and every unreadable part of one file. Several threads may each index a file."""
+        """Yield every block and every unreadable part of one file. Several threads may index files at once."""
         file = self._files[number]
         nothing = True
         try:
@@ -437,7 +446,7 @@ class BlockFiles(FileBlocks, BlockSource):
             yield Problem.of(str(file.path), error)
 
     def undo_beside(self, number: int) -> UndoFile | None:
-        """The undo file beside a file; None if there is none or undo files are not used."""
+        """Return the undo file beside a file; None if no undo file exists or undo files are not used."""
         return None if self.mode is UndoMode.OFF else UndoFile.beside(self._files[number].path)
 
     def find_undo(self, ref: BlockRef) -> UndoPlace | None:
@@ -448,7 +457,7 @@ class BlockFiles(FileBlocks, BlockSource):
         return None if problems is None else [Problem(where, message) for where, message in problems]
 
     def file(self, number: int) -> BlockFile:
-        """The file with this number."""
+        """Return the file with this number."""
         return self._files[number]
 
     def undo_problems(self) -> list[Problem]:
@@ -456,7 +465,7 @@ class BlockFiles(FileBlocks, BlockSource):
 
 
 def _identity(file: FilePath) -> str:
-    """A text that is equal for two names of the same file."""
+    """Return a text that is equal for two names of the same file."""
     return str(file) if isinstance(file, RemoteFile) else os.path.realpath(file)
 
 
@@ -488,5 +497,5 @@ def _descriptors(wanted: Sequence[tuple[int, FilePath, int, int]]) -> Iterator[d
 
 
 def linked(source: Readable, ref: BlockRef) -> LinkedBlock:
-    """The facts about a block that pairing it with an undo record needs."""
+    """Return the facts about a block that `pair` needs to find its undo record."""
     return LinkedBlock(ref.hash, ref.previous, ref.transactions or 0, ref.time, ref.height, partial(source.read, ref))

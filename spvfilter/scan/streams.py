@@ -31,11 +31,12 @@ def stream_blocks(stream: BinaryIO, network: Network, bad: Callable[[str], None]
         stream: The stream, open for reading bytes.
         network: The network of the blocks.
         bad: Called with a sentence for each line that is not hex and for each record that is cut off. The next line or
-            record is then read. Without it, they are errors.
+            record is then read. If it is None, such a line or record is an error.
 
     Raises:
         FormatError: A line is not hex. The field is "hex line", the offset is the number of the line.
-        SourceError: The blocks are of another network, or the stream is neither hex nor a blk*.dat.
+        SourceError: The blocks are of another network, the stream is neither hex nor a blk*.dat, or its compression is
+            damaged.
     """
     with damage():
         plain, head = begun(unpacked(stream))
@@ -56,7 +57,7 @@ def stream_blocks(stream: BinaryIO, network: Network, bad: Callable[[str], None]
 
 @contextmanager
 def damage() -> Iterator[None]:
-    """Context manager: damage of a compressed stream is raised as SourceError."""
+    """Return a context manager that turns errors of a damaged compressed stream into SourceError."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -84,13 +85,16 @@ class _Rejoined(io.RawIOBase):
 
 
 def begun(stream: BinaryIO) -> tuple[io.BufferedReader, bytes]:
-    """The stream and its first four bytes; fewer if the first line is shorter. It waits for no more than these."""
+    """Return the stream and its first four bytes, or fewer bytes if the first line is shorter.
+
+    It waits for no further bytes.
+    """
     head = stream.readline(4)
     return io.BufferedReader(_Rejoined(head, stream), _BUFFER), head
 
 
 def unpacked(stream: BinaryIO) -> io.BufferedReader:
-    """The stream without its compression."""
+    """Return the stream decompressed, or unchanged if it is not compressed."""
     reader, head = begun(stream)
     for _ in range(_DEEPEST):
         if head.startswith(_GZIP):
@@ -101,7 +105,7 @@ def unpacked(stream: BinaryIO) -> io.BufferedReader:
 
 
 def _zstd(reader: BinaryIO) -> io.RawIOBase:
-    """A decompressed stream. Raises SourceError without a package for zstd."""
+    """Return a stream decompressed by zstd. Raises SourceError if no package for zstd is installed."""
     try:
         from compression import zstd  # type: ignore[import-not-found]  # since Python 3.14
     except ImportError:
@@ -124,7 +128,7 @@ def hex_blocks(
     Args:
         stream: The stream, open for reading bytes.
         bad: Called with a sentence for each line that is not hex, or that is certainly not a block of `network`. The
-            next line is then read. Without it, such a line is an error.
+            next line is then read. If it is None, such a line is an error.
         network: The network of the blocks; by default blocks of any network are accepted.
 
     Raises:
@@ -148,7 +152,7 @@ def hex_blocks(
 
 
 def _block_of(text: bytes, network: Network | None) -> tuple[bytes, str | None]:
-    """The block of a line, and a sentence if it is wrong."""
+    """Return the block in a line, and a sentence that says what is wrong with the line, if anything is."""
     try:
         raw = bytes.fromhex(text.decode("ascii"))
     except ValueError:

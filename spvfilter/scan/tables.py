@@ -125,7 +125,7 @@ def _output(directory: str | os.PathLike[str]) -> Path:
 
 @public
 def to_arrow(directory: str | os.PathLike[str]) -> pa.Table:
-    """The matches that a scan into a directory has written, as an Arrow table: one row for each match, in chain order.
+    """Return the matches that a scan wrote into a directory, as an Arrow table: one row for each match, in chain order.
 
     | column | value |
     |---|---|
@@ -159,7 +159,7 @@ def _read_csv(path: Path) -> Any:
 
 
 def table_of(lines: Iterable[bytes]) -> Any:
-    """Matches, given as lines of CSV, as an Arrow table. Raises ParameterError without pyarrow."""
+    """Return matches, given as lines of CSV, as an Arrow table. Raises ParameterError without pyarrow."""
     pa = _pyarrow()
     tables = [_parsed(pa, piece) for piece in _pieces(lines)]
     return pa.concat_tables(tables) if tables else _schema(pa).empty_table()
@@ -179,7 +179,7 @@ def _read_lines(path: Path) -> Any:
 
 @public
 def to_pandas(directory: str | os.PathLike[str]) -> pd.DataFrame:
-    """The matches that a scan into a directory has written, as a pandas DataFrame with the columns of `to_arrow`.
+    """Return the matches that a scan wrote into a directory, as a pandas DataFrame with the columns of `to_arrow`.
 
     Raises ParameterError if pyarrow or pandas is not installed, and SourceError if the directory has no finished scan.
     """

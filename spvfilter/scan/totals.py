@@ -32,16 +32,16 @@ _WORDS = {
 
 
 class EntryTotal(NamedTuple):
-    """Sums of the matches of one entry."""
+    """The number and the values of the matches of one watched entry."""
 
     matches: int
-    """Number of matches."""
+    """Number of the entry's matches."""
     received: int
-    """Value of the outputs, in satoshi."""
+    """Total value of the outputs that pay the entry, in satoshi."""
     spent: int
-    """Value of the spends, in satoshi, as far as it is known."""
+    """Total value of the spends of the entry's outputs, in satoshi, as far as it is known."""
     unknown: int
-    """Number of matches of unknown value."""
+    """Number of the entry's matches whose value is unknown."""
 
 
 class EntryTotals:
@@ -90,7 +90,7 @@ def write_totals(path: Path, totals: EntryTotals, watch: WatchList) -> None:
 
 
 def read_totals(path: Path) -> Iterator[dict[str, str]]:
-    """Yield the rows of a file of totals. Raises OSError."""
+    """Yield the rows of a file of totals. Raises OSError if the file cannot be read."""
     with path.open(encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file)
 

@@ -42,7 +42,7 @@ _STEP = 1_000
 
 @public
 class TxMatches(NamedTuple):
-    """A transaction of a stream that concerns the wallet, or that is malformed."""
+    """A transaction of a stream that has matches, or that is malformed."""
 
     number: int
     """Position of the transaction in the source, from 0."""
@@ -51,16 +51,16 @@ class TxMatches(NamedTuple):
     matches: list[Match]
     """Matches of the transaction that were not yielded before; empty if the transaction is malformed."""
     error: FormatError | None = None
-    """The reason why the transaction is malformed; None if it is well-formed."""
+    """The error in the malformed transaction; None if the transaction is well-formed."""
 
     @property
     def txid(self) -> bytes:
-        """The txid, 32 bytes in wire order. Raises FormatError for a malformed transaction."""
+        """The txid of the transaction, 32 bytes in wire order. Raises FormatError for a malformed transaction."""
         return Transaction.parse(self.raw).txid
 
     @property
     def txid_hex(self) -> str:
-        """The txid in display order, as hex. Raises FormatError for a malformed transaction."""
+        """The txid of the transaction in display order, as hex. Raises FormatError for a malformed transaction."""
         return hash_to_hex(self.txid)
 
 
@@ -69,7 +69,7 @@ Found = Set[tuple[bool, int]]
 
 
 def unseen(hits: Iterable[Hit], found: Found) -> list[Hit]:
-    """The hits that were not found before."""
+    """Return the hits whose identities are not in `found`."""
     return [hit for hit in hits if (hit.spend, hit.n) not in found]
 
 
@@ -140,7 +140,7 @@ class _Remembered:
                 del self._spenders[outpoint]
 
     def spending(self, outpoint: bytes) -> Iterable[_Arrived]:
-        """The remembered transactions that spend an outpoint (36 bytes), in the order of arrival."""
+        """Return the remembered transactions that spend an outpoint (36 bytes), in the order of arrival."""
         return self._spenders.get(outpoint, ())
 
 
@@ -162,7 +162,7 @@ class TxStream:
         self._work = 0  # bytes since other tasks could run
 
     async def matches(self, source: RawTransactions) -> AsyncGenerator[TxMatches]:
-        """Yield the transactions that concern the watch list, and malformed ones with their error."""
+        """Yield the transactions that have matches, and malformed transactions with their error."""
         async with aclosing(each_of(source)) as arriving:
             async for item in arriving:
                 raw = to_bytes(item)
@@ -241,7 +241,7 @@ class TxStream:
         return self._watch.table.scan_tx(raw), _Arrived(number, raw)
 
     async def _index_large(self, tx: _Arrived) -> None:
-        """Add the many outpoints of a large transaction to the index; other tasks run meanwhile."""
+        """Add the many outpoints of a large transaction to the index. Other tasks of the event loop run in between."""
         for start in range(0, len(tx.outpoints), _STEP):
             self._remembered.index(tx, tx.outpoints[start : start + _STEP])
             await self._rest()
@@ -253,13 +253,13 @@ class TxStream:
             await self._rest()
 
     async def _rest(self) -> None:
-        """Let other tasks run."""
+        """Let other tasks of the event loop run."""
         self._work = 0
         await asyncio.sleep(0)
 
 
 async def each_of(source: RawTransactions) -> AsyncGenerator[bytes | Serializable]:
-    """The transactions of a source. Raises TypeError for a single transaction."""
+    """Return an iterator over the transactions of a source. Raises TypeError for a single transaction."""
     if isinstance(source, AsyncIterable):
         async for item in source:
             yield item

@@ -1,4 +1,4 @@
-"""Undo files: find the record in a rev*.dat for each block of the blk*.dat of the same number.
+"""Undo files: find, in a rev*.dat, the record of each block in the blk*.dat of the same number.
 
 A rev*.dat (Core node/blockstorage.cpp) is a sequence of records:
 
@@ -48,42 +48,42 @@ _LEAST_PATIENCE = 1 << 28
 
 
 class LinkedBlock(NamedTuple):
-    """The facts about a block that pairing needs."""
+    """The facts about a block that are needed to find its undo record."""
 
     hash: bytes
     """Hash of the block, 32 bytes in wire order."""
     previous: bytes
     """Hash of the block before it, 32 bytes in wire order."""
     transactions: int
-    """Number of transactions; 0 if it is unknown."""
+    """Number of transactions in the block; 0 if it is unknown."""
     time: int
-    """Time of the header, seconds since 1970."""
+    """Time of the block's header, in seconds since 1970."""
     height: int | None
     """Height of the block; None if it is unknown."""
     read: Callable[[], bytes]
-    """Reads the bytes of the block."""
+    """Function that reads and returns the bytes of the block."""
 
 
 @dataclass(slots=True)
 class Pairing:
-    """The undo records of one file, paired with blocks."""
+    """The undo records of one file, and the blocks to which they belong."""
 
     places: dict[bytes, Record] = field(default_factory=dict)
-    """Records by the hashes of their blocks."""
+    """Undo records, by the hashes of the blocks to which they belong."""
     problems: list[str] = field(default_factory=list)
     """Sentences about records that belong to no block."""
 
 
 @public
 def block_coins(raw_block: bytes, record: bytes) -> list[list[SpentCoin]]:
-    """The coins that a block spends, from its undo record.
+    """Return the coins that a block spends, read from its undo record.
 
     Args:
         raw_block: The serialized block.
         record: The undo record of the block: the undo data, then the checksum of 32 bytes.
 
     Returns:
-        For each transaction but the coinbase, the coins that its inputs spend, in order.
+        A list for each transaction except the coinbase. It contains the coins that the inputs spend, in order.
 
     Raises:
         UndoError: The record is malformed, damaged or not of this block.
@@ -100,7 +100,7 @@ def block_coins(raw_block: bytes, record: bytes) -> list[list[SpentCoin]]:
 
 
 class UndoFile:
-    """A rev*.dat beside a file of blocks."""
+    """A file of undo records (rev*.dat) beside a file of blocks."""
 
     def __init__(self, path: FilePath) -> None:
         self.path = path
@@ -108,7 +108,7 @@ class UndoFile:
 
     @classmethod
     def beside(cls, blocks: FilePath) -> UndoFile | None:
-        """The undo file of a blk*.dat; None if there is none."""
+        """Return the undo file of a blk*.dat; None if no undo file exists beside it."""
         if not (blocks.name.startswith("blk") and blocks.suffix == ".dat"):
             return None
         path = blocks.with_name(f"rev{blocks.name[3:]}")
@@ -117,7 +117,8 @@ class UndoFile:
     def records(self, network: Network) -> Iterator[Record | str]:
         """Yield every record with its checksum, and a sentence about every part that is not a record.
 
-        Raises OSError, SourceError.
+        Raises OSError if the file cannot be read, and SourceError for undo records of another network or a wrong XOR
+        key.
         """
         with opened(self.path) as file:
             self.key, owner, _ = owned(file, xor_key(self.path), 8)
@@ -126,11 +127,11 @@ class UndoFile:
             yield from framed(file, self.key, network, _COUNT_SIZE, UNDO)
 
     def read(self, record: Record) -> bytes:
-        """A record with its checksum. Raises OSError, SourceError as `UndoPlace.read` does."""
+        """Return a record with its checksum. Raises OSError and SourceError as `UndoPlace.read` does."""
         return self.place(0, record).read()
 
     def place(self, number: int, record: Record) -> UndoPlace:
-        """The place of a record of this file, which is beside file `number`."""
+        """Return the place of a record of this undo file, which lies beside the file of blocks `number`."""
         return UndoPlace(number, self.path, self.key, record.offset, record.size)
 
 
@@ -139,20 +140,20 @@ class UndoPlace(NamedTuple):
     """The place of an undo record in a file."""
 
     number: int
-    """Number of the file of blocks beside the undo file, within the source."""
+    """Number of the file of blocks beside the undo file, within its source."""
     path: FilePath
     """Path of the undo file."""
     key: bytes
-    """8 bytes that the file is XORed with, or empty."""
+    """The 8-byte key with which the undo file is XORed; empty if it is not XORed."""
     offset: int
-    """Offset of the record in the file, in bytes."""
+    """Offset of the record in the undo file, in bytes."""
     size: int
     """Size of the record with its checksum, in bytes."""
 
     def read(self) -> bytes:
-        """The record with its checksum, which is not verified.
+        """Return the record with its checksum, which is not verified.
 
-        Raises OSError, and SourceError if the file has become shorter.
+        Raises OSError if the file cannot be read, and SourceError if it has become shorter.
         """
         with opened(self.path) as file:
             raw = file.at(self.offset, self.size, self.key)
@@ -162,7 +163,7 @@ class UndoPlace(NamedTuple):
 
 
 def transactions_of(record: Record) -> int | None:
-    """The number of transactions of the block that a record belongs to; None if this number is damaged."""
+    """Return the number of transactions of the record's block; None if this number is damaged."""
     try:
         return read_compact_size(record.prefix, 0, "count")[0] + 1
     except FormatError:
@@ -170,10 +171,10 @@ def transactions_of(record: Record) -> int | None:
 
 
 def pair(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pairing:
-    """Find the undo record of each block of one file that spends coins.
+    """Return the undo record of each block of one file that spends coins.
 
     The records are aligned but not verified: call `pair_exactly` if a record turns out to belong to another block.
-    Raises OSError, SourceError.
+    Raises OSError and SourceError as `UndoFile.records` does.
     """
     spending = _in_chain_order([block for block in blocks if block.transactions > 1])
     if len({block.previous for block in spending}) < len(spending):
@@ -195,9 +196,9 @@ def pair(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pai
 
 
 def pair_exactly(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pairing:
-    """Find the undo record of each block of one file: compute the checksums of all records.
+    """Return the undo record of each block of one file, found by computing the checksums of all records.
 
-    Raises OSError, SourceError.
+    Raises OSError and SourceError as `UndoFile.records` does.
     """
     spending = _in_chain_order([block for block in blocks if block.transactions > 1])
     claims: dict[bytes, list[Record]] = {}  # records by the block before their block
@@ -224,7 +225,7 @@ def pair_exactly(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network
 
 
 def _in_chain_order(blocks: Sequence[LinkedBlock]) -> list[LinkedBlock]:
-    """The blocks, parents first. Runs that are not linked are ordered by the time of their first block."""
+    """Return the blocks, parents first. Runs that are not linked are ordered by the time of their first block."""
     known = {block.hash: block for block in blocks}
     children: dict[bytes, list[LinkedBlock]] = {}
     for block in blocks:
@@ -255,7 +256,7 @@ class _Search:
         self._patience = patience  # bytes that may still be hashed
 
     def previous_of(self, record: bytes, transactions: int | None) -> bytes | None:
-        """The hash of the block before a record's block; None if no block fits."""
+        """Return the hash of the block before a record's block; None if no block fits the record."""
         undo, check = record[:-HASH_SIZE], record[-HASH_SIZE:]
         numbers = self._by_count.get(transactions or 0, [])
         ahead = bisect_left(numbers, self._next)
@@ -295,14 +296,14 @@ def _settle(file: UndoFile, records: list[Record], siblings: list[LinkedBlock], 
 
 
 def _outpoints(raw: bytes) -> list[tuple[bytes, ...]]:
-    """The outpoints that a block spends, for each transaction."""
+    """Return the outpoints that a block spends, as one list for each transaction."""
     return [
         tuple(raw[at : at + 36] for at, _, _ in tx.inputs) for position, tx in enumerate(walk_block(raw)) if position
     ]
 
 
 def _fits(record: bytes, raw: bytes, height: int | None) -> bool:
-    """True if nothing in the block contradicts the record. The caller has verified the checksum."""
+    """Return True if nothing in the block contradicts the record. The caller has verified the checksum."""
     try:
         coins = block_coins(raw, record)
     except FormatError:
@@ -321,7 +322,7 @@ def _fits(record: bytes, raw: bytes, height: int | None) -> bool:
 
 
 def _contradicts(script: bytes, script_sig: bytes, witness: list[bytes]) -> bool:
-    """True if an input certainly spends another script than `script`.
+    """Return True if an input certainly spends another script than `script`.
 
     This is certain if the script demands a hash, and the input shows data with another hash.
     """
@@ -340,7 +341,7 @@ def _contradicts(script: bytes, script_sig: bytes, witness: list[bytes]) -> bool
 
 
 def _push(data: bytes) -> bytes:
-    """The script that pushes some data."""
+    """Return the script that pushes some data."""
     size = len(data)
     if size < 0x4C:
         return bytes((size,)) + data
@@ -348,7 +349,7 @@ def _push(data: bytes) -> bytes:
 
 
 def _witnesses(raw: bytes, tx: TxSpan) -> list[list[bytes]]:
-    """The witness stack of each input."""
+    """Return the witness stack of each input of a transaction."""
     if not tx.witness:
         return [[] for _ in tx.inputs]
     reader = Reader(raw, tx.witness)
@@ -359,7 +360,7 @@ def _witnesses(raw: bytes, tx: TxSpan) -> list[list[bytes]]:
 
 
 class _Paired:
-    """One file of blocks and the undo file beside it."""
+    """One file of blocks and its undo file, with the records paired so far."""
 
     __slots__ = ("blocks", "exact", "file", "network", "places")
 
@@ -385,7 +386,7 @@ class UndoFiles:
         self._pair(paired, pair)
 
     def _pair(self, paired: _Paired, how: Callable[[UndoFile, Sequence[LinkedBlock], Network], Pairing]) -> None:
-        """Pair the records of one file, and note the problems."""
+        """Pair the records of one file with its blocks by the function `how`, and note the problems."""
         name = str(paired.file.path)
         try:
             found = how(paired.file, paired.blocks, paired.network)
@@ -397,12 +398,12 @@ class UndoFiles:
         self.problems += [(name, problem) for problem in found.problems]
 
     def file(self, number: int) -> UndoFile | None:
-        """The undo file beside file `number`."""
+        """Return the undo file beside the file of blocks `number`."""
         paired = self._paired.get(number)
         return None if paired is None else paired.file
 
     def find(self, number: int, block: bytes) -> UndoPlace | None:
-        """The place of the undo record of a block in file `number`; None if the block has no record."""
+        """Return the place of the undo record of a block in file `number`; None if the block has no record."""
         paired = self._paired.get(number)
         record = None if paired is None else paired.places.get(block)
         return None if paired is None or record is None else paired.file.place(number, record)

@@ -35,7 +35,7 @@ class WorkerPlan:
     """A plan of files that lie on the workers of a cluster. Each part is scanned on a machine that has its files."""
 
     plan: Plan
-    """The plan."""
+    """The plan of the blocks of all workers."""
     missing: tuple[tuple[int, int], ...]
     """Ranges of heights (first, last) that no worker has.
 
@@ -43,27 +43,27 @@ class WorkerPlan:
     found. A range without an end ends at the highest block found.
     """
     assumed: int
-    """Number of files with a single block that does not reveal its network; the plan assumes the given network."""
+    """Number of files whose network is assumed: they have a single block, which does not reveal its network."""
     paths: tuple[str, ...]
-    """The paths of the files, as the user gave them."""
+    """Paths of the files, as the user gave them."""
     sights: tuple[tuple[Sight, ...], ...] = field(repr=False)
     """For each machine, the files that its workers see.
 
     Machines with the same files count as one machine, which then has several entries.
     """
     places: Places = field(repr=False)
-    """Each part with the files of each machine."""
+    """The parts of the plan, with the files of each machine that has them."""
 
     def machines(self, part: Part) -> list[int]:
-        """The machines that have all blocks of a part."""
+        """Return the machines that have all blocks of a part."""
         return list(self.places[part.is_stale, part.number])
 
     def on(self, machine: int, part: Part) -> Part:
-        """The part with the files of a machine."""
+        """Return a part with the files of a machine."""
         return self.places[part.is_stale, part.number][machine]
 
     def only_on(self, away: Iterable[int]) -> str:
-        """The heights of blocks that no other machine has, in words."""
+        """Return the heights of blocks that only the machines in `away` have, in words."""
         gone = set(away)
         lost = [part for part in (*self.plan.parts, *self.plan.stale) if gone.issuperset(self.machines(part))]
         ranges = list(_ranges(lost))
@@ -107,14 +107,14 @@ async def plan_on_workers(
     span: BlockSpan | None = None,
     part_size: int = PART_SIZE,
 ) -> WorkerPlan:
-    """Plan a scan of the files that the workers of a Dask cluster have at these paths, each on its own machine.
+    """Return the plan of a scan of files on the machines of a Dask cluster's workers.
 
-    `scan_cluster` carries it out.
+    Each worker has its own files at these paths. Pass the plan to `scan_cluster`.
 
     Args:
         client: A `distributed.Client`, asynchronous or not.
         paths: One path or several paths of files and directories.
-        network: The network of the blocks.
+        network: The network to which the blocks belong.
         undo: "auto", "require" or "off", as for BlockFiles.
         span: The range of blocks to scan; by default all.
         part_size: Approximate size of a part (blocks and undo records) in bytes, from 1,000 to 4,000,000,000.

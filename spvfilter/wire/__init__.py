@@ -1,4 +1,4 @@
-"""Bitcoin's P2P protocol without sockets: bytes in, messages and events out."""
+"""Bitcoin's P2P protocol without sockets: a session takes received bytes and returns messages and events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Framing of P2P messages: encode a message, and decode messages from a byte stream.
+"""Framing of P2P messages: functions that encode a message, and a decoder of a byte stream.
 
 Each message is an envelope and a payload (Core protocol.h CMessageHeader):
 
@@ -33,15 +33,15 @@ _AT_ONCE = 1 << 16  # bytes of the stream that one call of the kernel searches f
 
 @public
 def encode_message(magic: bytes, command: str, payload: bytes) -> bytes:
-    """Encode a complete message: the envelope and the payload (Core protocol.h CMessageHeader).
+    """Return the bytes of a complete message: its envelope, then its payload (Core protocol.h CMessageHeader).
 
     Args:
-        magic: Magic of the network, 4 bytes.
-        command: Command, 1 to 12 printable ASCII characters.
+        magic: The 4 magic bytes of the network, which begin each message.
+        command: Name of the message type, 1 to 12 printable ASCII characters.
         payload: Payload, at most 4,000,000 bytes.
 
     Raises:
-        ParameterError: An argument is outside these limits.
+        ParameterError: An argument has a wrong size, or the command has other characters.
     """
     check_magic(magic)
     if not 1 <= len(command) <= COMMAND_SIZE or not (command.isascii() and command.isprintable()):
@@ -52,31 +52,31 @@ def encode_message(magic: bytes, command: str, payload: bytes) -> bytes:
 
 
 def check_magic(magic: bytes) -> None:
-    """Raise ParameterError unless the magic has 4 bytes."""
+    """Raise ParameterError unless the magic of a network has 4 bytes."""
     if len(magic) != 4:
         raise ParameterError(f"a network's magic has 4 bytes, not {len(magic)}")
 
 
 @public
 class Frame(NamedTuple):
-    """One message of a stream. Its checksum has been verified."""
+    """One message of a P2P stream, with its payload not parsed. Its checksum has been verified."""
 
     command: str
-    """Command, such as "inv"."""
+    """Name of the message type, such as "inv"."""
     payload: bytes
-    """Payload, not parsed."""
+    """Bytes of the message after its envelope, not parsed."""
 
 
 @public
 class Decoder:
     """An incremental decoder of a byte stream: call `feed` with new bytes, then `next_frame` until it returns None.
 
-    It takes linear time and one buffer. A message that is too long for its command is refused as soon as its envelope
-    has arrived. If `joins_filters` is True, call `next_item` instead of `next_frame`; cfilter messages then have the
-    default limit.
+    Decoding takes linear time and one buffer. A message that is too long for its command is refused as soon as its
+    envelope has arrived. If `joins_filters` is True, call `next_item` instead of `next_frame`. The longest cfilter
+    payload then has the default limit.
 
     Args:
-        magic: Magic of the network, 4 bytes.
+        magic: The 4 magic bytes of the network, which begin each message.
         limits: Longest payload of each command, in bytes; the default is 4,000,000 (MAX_PAYLOAD_SIZE).
 
     Raises:
@@ -96,30 +96,30 @@ class Decoder:
         self._sound: deque[tuple[str, bytes] | tuple[Filters, int]] = deque()
         self._sound_size = 0  # bytes that the messages in `_sound` take in the stream
         self.broken: EnvelopeError | None = None
-        """The error that ended the stream, for good; None while the stream can be decoded."""
+        """The error that ended the stream for good; None while the stream can be decoded."""
         self.joins_filters: bool = False
-        """True if `next_item` returns consecutive cfilter messages together."""
+        """True if `next_item` returns consecutive cfilter messages as one list."""
 
     @property
     def buffered(self) -> int:
-        """Number of bytes that were fed and not yet returned in frames."""
+        """Number of bytes that were fed to the decoder and that it has not returned in messages yet."""
         return len(self._buffer) + self._sound_size + (ENVELOPE_SIZE if self._envelope else 0)
 
     @property
     def next_command(self) -> str | None:
-        """Command of the next message if that message is complete and valid; None says nothing about the stream."""
+        """Command of the next message; None if that message is incomplete or invalid, or if this is not known yet."""
         if not self._sound and (self._envelope is not None or not self._look()):
             return None
         command, _ = self._sound[0]
         return command if isinstance(command, str) else "cfilter"
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Add the next bytes of the stream. After a fatal error they are discarded."""
+        """Add the next bytes of the stream. After an error that ended the stream they are discarded."""
         if self.broken is None:
             self._buffer += data
 
     def next_frame(self) -> Frame | None:
-        """The next message; None until it has arrived completely.
+        """Return the next message; None until it has arrived completely.
 
         Raises EnvelopeError, as in Core (net.cpp V1Transport):
 
@@ -133,11 +133,11 @@ class Decoder:
         return item
 
     def next_item(self) -> Frame | Filters | None:
-        """The next message, as `next_frame` returns it, or the filters of the next cfilter messages.
+        """Return the next message as `next_frame` does, or a list with the filters of the next cfilter messages.
 
-        Filters are joined only if `joins_filters` is True. The result is then a list of (block hash, filter). It covers
-        consecutive cfilter messages with basic filters that are valid and have arrived completely, up to 64 KiB of the
-        stream. Raises EnvelopeError as `next_frame` does.
+        It returns a list only if `joins_filters` is True. The list contains (block hash, filter) for each message. Its
+        messages are consecutive, valid and complete, have basic filters, and take up to 64 KiB of the stream. Raises
+        EnvelopeError as `next_frame` does.
         """
         if not self._sound:
             if self.broken is not None:
@@ -154,7 +154,7 @@ class Decoder:
         return first
 
     def _look(self) -> bool:
-        """Decode the valid messages at the start of the buffer; True if there are any.
+        """Decode the valid messages at the start of the buffer; return True if there are such messages.
 
         An incomplete or invalid message is left in the buffer: `_next` handles it.
         """
@@ -177,7 +177,7 @@ class Decoder:
         return size > 0
 
     def _next(self) -> Frame | None:
-        """Decode the next message step by step: its envelope, then its payload. Raises EnvelopeError."""
+        """Decode the next message: its envelope, then its payload; None until it is complete. Raises EnvelopeError."""
         if self._envelope is None:
             self._envelope = self._open()
             if self._envelope is None:
@@ -197,7 +197,10 @@ class Decoder:
         return Frame(command, payload)
 
     def _open(self) -> tuple[str | EnvelopeError, int, bytes] | None:
-        """The next envelope: the command or the error in it, the length and the checksum; None until it has arrived."""
+        """Return the command, length and checksum of the next envelope; None until the envelope has arrived.
+
+        Instead of an invalid command it returns the EnvelopeError.
+        """
         buffer = self._buffer
         if len(buffer) >= 4 and not buffer.startswith(self._magic):
             self._break(foreign(bytes(buffer[:4]), self._magic), "magic")
@@ -212,7 +215,7 @@ class Decoder:
         return command, size, checksum
 
     def _break(self, message: str, field: str) -> None:
-        """End the stream with an error."""
+        """End the stream: store an EnvelopeError with this message and field in `broken`, and raise it."""
         self.broken = EnvelopeError(message, field=field)
         self._buffer = bytearray()
         raise self.broken
@@ -220,16 +223,16 @@ class Decoder:
 
 @lru_cache(maxsize=64)
 def _text(name: bytes) -> str | None:
-    """Command in a field of 12 bytes; None unless it is 1 to 12 printable ASCII characters, then only NULs.
+    """Return the command in an envelope field of 12 bytes; None if the field is not valid.
 
-    The rule is Core's CMessageHeader::IsMessageTypeValid.
+    A valid field has 1 to 12 printable ASCII characters, then only NULs (Core CMessageHeader::IsMessageTypeValid).
     """
     text = name.rstrip(b"\0").decode("ascii", "replace")
     return text if text and text.isascii() and text.isprintable() else None
 
 
 def _command(name: bytes) -> str | EnvelopeError:
-    """Command in a field of 12 bytes, or the error in it."""
+    """Return the command in an envelope field of 12 bytes, or an EnvelopeError if the field is not valid."""
     return _text(name) or EnvelopeError(
         f"command {name.hex()} is not printable ASCII padded with NULs", field="command"
     )

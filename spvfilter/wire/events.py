@@ -36,7 +36,7 @@ class Service(IntFlag):
 
 @public
 class Role(Enum):
-    """The side of the connection that this session is."""
+    """The side of a P2P connection that a session represents."""
 
     OUTBOUND = "outbound"
     """This side opened the connection and sends the first version message."""
@@ -46,24 +46,24 @@ class Role(Enum):
 
 @public
 class Cause(StrEnum):
-    """The `cause` of a SessionError.
+    """The reason for a SessionError, stored in its attribute `cause`.
 
-    The session survives the first five causes, as in Core. The other causes end it.
+    The session continues after the first five causes, up to UNSOLICITED_PONG, as in Core. The other causes end it.
     """
 
     BEFORE_VERSION = "message before version"
-    """The peer's first message is not version. The message is dropped."""
+    """The first message of the peer is not a version message. The session drops it."""
     BEFORE_VERACK = "message before verack"
-    """A message that the handshake does not allow arrived before verack. It is dropped."""
+    """The peer sent a message before verack that the handshake does not allow. The session drops it."""
     DUPLICATE_VERSION = "second version"
-    """The peer sent a second version message. It is dropped."""
+    """The peer sent a second version message. The session drops it."""
     DUPLICATE_VERACK = "second verack"
-    """The peer sent a second verack message. It is dropped."""
+    """The peer sent a second verack message. The session drops it."""
     UNSOLICITED_PONG = "pong without ping"
-    """A pong has the nonce of no open ping. It is dropped."""
+    """The peer sent a pong whose nonce belongs to no unanswered ping. The session drops it."""
 
     SELF_CONNECTION = "connected to self"
-    """The peer sent one of our own version nonces: the connection leads back to this process."""
+    """The peer sent a version nonce that this process uses: the connection leads back to this process."""
     OBSOLETE_VERSION = "protocol version too old"
     """The peer's protocol version is below `Settings.min_version`."""
     MISSING_SERVICES = "services missing"
@@ -73,48 +73,48 @@ class Cause(StrEnum):
     HANDSHAKE_TIMEOUT = "handshake timed out"
     """The handshake took longer than `Settings.handshake_s`."""
     PING_TIMEOUT = "ping timed out"
-    """A ping was not answered within `Settings.ping_timeout_s`."""
+    """The peer did not answer a ping within `Settings.ping_timeout_s`."""
     LOST = "connection lost"
-    """The peer closed the connection, or it broke."""
+    """The peer closed the connection, or the connection broke."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The announcements that a session makes in its version message, and its requirements for the peer.
+    """Values that a session announces to its peer, and requirements that the peer must meet.
 
-    Times are seconds of the session's clock; the defaults are Core's. Raises ParameterError for values that a version
-    message cannot carry, and for times that are not positive.
+    Times are seconds of the session's clock; the defaults are Core's. Raises ParameterError for a value that a version
+    message cannot encode, and for a time that is not positive.
     """
 
     network: Network
-    """The network of the peer."""
+    """The Bitcoin network that the session uses. A peer of another network is disconnected."""
     services: int = 0
-    """Service bits that this side announces."""
+    """Service bits that this side announces in its version message (see Service)."""
     user_agent: bytes = f"/spvfilter:{__version__}/".encode("ascii")
-    """User agent that this side announces, at most 256 bytes (BIP-14)."""
+    """User agent that this side announces in its version message, at most 256 bytes (BIP-14)."""
     start_height: int = 0
-    """Height of the best chain that this side announces."""
+    """Height of this side's best chain, announced in the version message."""
     relay: bool = False
-    """BIP-37: if False, the peer announces no transactions before filterload or filterclear."""
+    """If False, the peer announces no transactions before this side sends filterload or filterclear (BIP-37)."""
     version: int = PROTOCOL_VERSION
-    """Protocol version that this side announces."""
+    """Protocol version that this side announces in its version message."""
     wtxid_relay: bool = True
-    """True to offer the announcement of transactions by wtxid (BIP-339)."""
+    """True if this side offers to announce transactions by wtxid (BIP-339)."""
     addrv2: bool = True
-    """True to ask for addrv2 messages instead of addr (BIP-155)."""
+    """True if this side asks the peer for addrv2 messages instead of addr (BIP-155)."""
     min_version: int = BIP37_VERSION
-    """Lowest protocol version of the peer. A peer with a lower version is disconnected."""
+    """Lowest protocol version that the peer may have. A peer with a lower version is disconnected."""
     required_services: int = 0
     """Service bits that the peer must have. A peer that lacks one of them is disconnected."""
     handshake_s: float = 60.0
-    """Seconds that the handshake may take."""
+    """Seconds that the handshake may take. After them the session ends."""
     ping_interval_s: float = 120.0
-    """Seconds between two pings."""
+    """Seconds between two pings that the session sends."""
     ping_timeout_s: float = 1_200.0
-    """Seconds within which the peer must answer a ping."""
+    """Seconds within which the peer must answer a ping. After them the session ends."""
     joins_filters: bool = False
-    """True to get consecutive cfilter messages as one ReceivedFilters event, which is much faster."""
+    """True if consecutive cfilter messages become one ReceivedFilters event, which is much faster."""
 
     def __post_init__(self) -> None:
         check_uint(self.services, 8, "services")
@@ -130,14 +130,14 @@ class Settings:
 @public
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The handshake is complete. Messages may be sent now."""
+    """An event: the handshake is complete. The session accepts messages to send from now on."""
 
     version: Version
     """The peer's version message."""
     common_version: int
-    """The lower one of both sides' protocol versions."""
+    """The lower of the two protocol versions that this side and the peer announced."""
     wtxid_relay: bool
-    """True if both sides offered BIP-339: transactions are announced by wtxid."""
+    """True if both sides offered to announce transactions by wtxid (BIP-339)."""
     addrv2: bool
     """True if the peer asked for addrv2 messages instead of addr (BIP-155)."""
 
@@ -145,29 +145,29 @@ class Ready:
 @public
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message from the peer that the session does not handle itself.
+    """An event: the peer sent a message that the session does not handle itself.
 
     The session handles version, verack, wtxidrelay, sendaddrv2, ping and pong. SendHeaders and SendCmpct may arrive
-    before Ready.
+    before the Ready event.
     """
 
     message: Message
-    """The parsed message; Unknown if its command is not in the table of messages."""
+    """The parsed message. It is an Unknown object if its command is not in the table of messages."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class ReceivedFilters:
-    """Basic filters of consecutive cfilter messages. Only with `Settings.joins_filters`."""
+    """An event: consecutive cfilter messages with basic filters arrived. Only with `Settings.joins_filters`."""
 
     filters: tuple[tuple[bytes, bytes], ...]
-    """Block hash (32 bytes, wire order) and filter of each message."""
+    """The block hash (32 bytes, wire order) and the filter of each cfilter message."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """The pong of a fence arrived: the peer has processed everything that was sent before the fence."""
+    """An event: the pong of a fence arrived. The peer has processed every message that was sent before the fence."""
 
     nonce: int
     """The nonce that `Session.fence` returned."""
@@ -176,16 +176,16 @@ class Fenced:
 @public
 @dataclass(frozen=True, slots=True)
 class Misbehaved:
-    """An invalid message was dropped. The session continues, as in Core."""
+    """An event: the peer sent an invalid message, and the session dropped it. The session continues, as in Core."""
 
     error: PeerError
-    """An EnvelopeError, MessageError or SessionError."""
+    """The fault of the dropped message: an EnvelopeError, MessageError or SessionError."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Disconnected:
-    """The last event: close the socket."""
+    """The last event of a session: it has ended, and the caller closes the socket."""
 
     error: PeerError | None
     """The error that ended the session; None if `Session.close` was called without an error."""

@@ -1,4 +1,4 @@
-"""Names the protocol of a peer that is not a node of the expected network, by the first four bytes that it sends."""
+"""Name the protocol of a peer that is not a node of the expected network, from the first four bytes that it sends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SERVERS = (  # the first bytes that a server of another protocol sends, and its
 
 
 def foreign(first: bytes, magic: bytes) -> str:
-    """Describe the first four bytes of a stream that differ from the `magic` of the expected network."""
+    """Return a text that describes the first four bytes of a stream, which differ from the `magic` of the network."""
     name = next((known.name for known in NETWORKS if known.magic == magic), "this network")
     difference = f"magic {first.hex()}, expected {magic.hex()} of {name}"
     for known in NETWORKS:

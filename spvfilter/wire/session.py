@@ -1,4 +1,4 @@
-"""Session: the sans-IO state machine of a P2P connection, for either side."""
+"""Session: the state machine of a P2P connection, without sockets, for either side of the connection."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 @public
 class Session:
-    """A P2P connection as a state machine: bytes go in, events and bytes come out.
+    """State machine of a P2P connection: it takes received bytes, and returns events and bytes to send.
 
         peer = Session(
             Settings(REGTEST), Role.OUTBOUND, draw_nonce=lambda: secrets.randbits(64), now=clock()
@@ -62,17 +62,18 @@ class Session:
         for event in peer.events():  # answer each event with peer.send(…) before the next
             ...  # then send peer.data_to_send(), and call peer.tick(now) at peer.deadline
 
-    Messages are processed one by one, when their events are taken, so answers keep their order. The session answers
-    pings itself. How the stream is cut into pieces does not change the events. While `can_send` is False there are no
-    further events: take `data_to_send` first.
+    The session processes a message when the caller takes its event, so answers keep their order. It answers pings
+    itself. The size of the pieces passed to `receive_data` does not change the events. While `can_send` is False, the
+    session returns no events: call `data_to_send` first.
 
     Args:
-        settings: Announcements of this side and requirements for the peer.
+        settings: Values that this side announces, and requirements that the peer must meet.
         role: `Role.OUTBOUND` if this side opened the connection, else `Role.INBOUND`.
-        draw_nonce: Returns a random u64.
+        draw_nonce: Function that returns a random u64.
         now: The current time of a monotonic clock, in seconds.
-        timestamp: The current time for our version message, seconds since 1970.
-        own_nonces: Version nonces of all our connections. A peer that sends one of them is this process.
+        timestamp: The current time that the version message announces, in seconds since 1970.
+        own_nonces: Version nonces of all connections of this process. If a peer sends one of them, the connection leads
+            back to this process.
     """
 
     def __init__(
@@ -86,15 +87,15 @@ class Session:
         own_nonces: Collection[int] = (),
     ) -> None:
         self.settings = settings
-        """Announcements of this side and requirements for the peer."""
+        """Values that this side announces, and requirements that the peer must meet."""
         self.role = role
-        """`Role.OUTBOUND` if this side opened the connection, else `Role.INBOUND`."""
+        """Side of the connection: `Role.OUTBOUND` if this side opened it, else `Role.INBOUND`."""
         self.nonce: int = draw_nonce()
-        """Nonce of our version message, u64."""
+        """Nonce of the version message that this side sends (u64)."""
         self.ready: Ready | None = None
-        """The Ready event; None until the handshake is complete."""
+        """The Ready event, which completed the handshake; None until then."""
         self.remote: Version | None = None
-        """The peer's version message; None until it has arrived."""
+        """The version message that the peer sent; None until it has arrived."""
         self._draw_nonce = draw_nonce
         self._own_nonces = own_nonces
         self._timestamp = timestamp
@@ -113,11 +114,14 @@ class Session:
 
     @property
     def wants_data(self) -> bool:
-        """True if the socket should be read: False after the end, and while 5 MB wait to be taken as events."""
+        """True if the caller should read the socket.
+
+        It is False after the end of the session, and while 5 MB of received data have not been taken as events.
+        """
         return not self._closed and self._decoder.buffered < RECEIVE_BUFFER
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> None:
-        """Add the next bytes of the stream. After the end they are discarded.
+        """Pass the next bytes from the socket to the session. After the end of the session they are discarded.
 
         Raises ParameterError if `wants_data` is False.
         """
@@ -130,12 +134,12 @@ class Session:
     def receive_eof(self) -> None:
         """Report that the peer closed its side, or that the connection broke.
 
-        The events of earlier bytes can still be taken. Disconnected follows them.
+        The caller can still take the events of earlier bytes. The Disconnected event follows them.
         """
         self._eof = True
 
     def events(self) -> Iterator[SessionEvent]:
-        """Yield the pending events in order, until there are no more or `can_send` is False.
+        """Yield the pending events in order, until no event is pending or `can_send` is False.
 
         Disconnected is always the last event.
         """
@@ -143,7 +147,7 @@ class Session:
             yield event
 
     def next_event(self) -> SessionEvent | None:
-        """The next pending event, or None."""
+        """Return the next pending event; None if no event is pending or `can_send` is False."""
         if self._last is not None:
             event, self._last = self._last, None
             return event
@@ -161,10 +165,10 @@ class Session:
         return None
 
     def more_events(self) -> list[SessionEvent]:
-        """Up to 50 pending events that may be processed together with the last event, which was Received.
+        """Return up to 50 pending events that may be processed together with the last event, a Received.
 
-        They stop before a message that the session answers itself. The pong to a ping is therefore sent after the
-        answers to all these events.
+        The list ends before a message that the session answers itself. The session therefore answers a ping after the
+        caller has answered all these events.
         """
         events: list[SessionEvent] = []
         while (
@@ -179,24 +183,24 @@ class Session:
 
     @property
     def waiting(self) -> int:
-        """Number of bytes that `data_to_send` would return."""
+        """Number of bytes that wait to be sent: `data_to_send` would return them."""
         return len(self._outgoing)
 
     @property
     def can_send(self) -> bool:
-        """True if less than 1 MB waits to be sent. `send` accepts more messages, up to 16 MB."""
+        """True if less than 1 MB waits to be sent. Even if it is False, `send` accepts messages until 16 MB wait."""
         return len(self._outgoing) < SEND_BUFFER
 
     def data_to_send(self) -> bytes:
-        """The bytes to write to the socket now. They are removed from the session's buffer."""
+        """Return the bytes to write to the socket now, and remove them from the session's buffer."""
         data = bytes(self._outgoing)
         self._outgoing.clear()
         return data
 
     def send(self, message: Message) -> None:
-        """Send a message. After the end it is discarded.
+        """Add a message to the bytes that wait to be sent. After the end of the session it is discarded.
 
-        Raises ParameterError before Ready, and if more than 16 MB would wait to be sent.
+        Raises ParameterError before the handshake is complete, and if more than 16 MB would wait to be sent.
         """
         if self._closed:
             return
@@ -207,15 +211,16 @@ class Session:
     def fence(self, now: float) -> int:
         """Send a ping and return its nonce.
 
-        A Fenced event with this nonce reports that the peer has processed everything that was sent before the ping.
-        Raises ParameterError as `send` does, and if 1,024 pings have no pong yet.
+        A Fenced event with this nonce reports that the peer has processed all messages sent before the ping. `now` is
+        the time of the session's clock, in seconds. Raises ParameterError as `send` does, and if 1,024 pings have no
+        pong yet.
         """
         return self._ping(now, fence=True)
 
     def close(self, error: PeerError | None = None) -> None:
-        """End the session, with an error if the caller has one.
+        """End the session. The Disconnected event then has the given error, or None.
 
-        Received bytes that were not taken as events are discarded.
+        Received bytes whose events were not taken are discarded.
         """
         if not self._closed:
             self._last = self._end(error)
@@ -224,7 +229,7 @@ class Session:
 
     @property
     def deadline(self) -> float | None:
-        """The time at which `tick` must be called next, in seconds of the session's clock; None after the end."""
+        """Time (seconds of the session's clock) at which the caller must call `tick`; None after the session's end."""
         if self._closed:
             return None
         if self.ready is None:
@@ -235,7 +240,7 @@ class Session:
         return self._last_ping + self.settings.ping_interval_s
 
     def tick(self, now: float) -> None:
-        """Do the work that is due at `now`: send a ping, or end the session after a timeout.
+        """Send a ping or end the session after a timeout, if this is due at `now` (seconds of the session's clock).
 
         Take all pending events before and after the call.
         """
@@ -289,7 +294,7 @@ class Session:
         return Disconnected(error)
 
     def _lost(self) -> SessionError:
-        """The error after the peer closed the connection."""
+        """Return the error that reports that the peer closed the connection."""
         if self.remote is None and not self._decoder.buffered and self.role is Role.OUTBOUND:
             reasons = "a node of another network, another service on this port, or a node that is full"
             return SessionError(f"the peer closed the connection before its first message: {reasons}", cause=Cause.LOST)
@@ -304,7 +309,7 @@ class Session:
         return self._misbehaved(SessionError(f"{frame.command}: {cause}", cause=cause))
 
     def _take(self, frame: Frame) -> SessionEvent | None:
-        """Process one message; None if it leads to no event."""
+        """Process one message and return its event; None if it leads to no event."""
         try:
             if self.ready is not None:
                 return self._converse(frame)
@@ -343,7 +348,7 @@ class Session:
         return None
 
     def _negotiate(self, frame: Frame) -> SessionEvent | None:
-        """Process a message between version and verack. Unknown commands are ignored."""
+        """Process a message between version and verack and return its event. Unknown commands are ignored."""
         if frame.command not in _NEGOTIATION:
             return self._out_of_turn(frame, Cause.BEFORE_VERACK) if frame.command in LIMITS else None
         match parse_message(*frame):
@@ -360,7 +365,7 @@ class Session:
         return None
 
     def _agree(self) -> Ready:
-        """Complete the handshake when the verack has arrived."""
+        """Complete the handshake when the verack has arrived, and return the Ready event."""
         assert self.remote is not None
         relay = self._wtxid_relay and self.settings.wtxid_relay and self._common_version >= NEGOTIATION_VERSION
         self.ready = Ready(self.remote, self._common_version, relay, self._addrv2)
@@ -369,7 +374,7 @@ class Session:
         return self.ready
 
     def _converse(self, frame: Frame) -> SessionEvent | None:
-        """Process a message after the handshake."""
+        """Process a message after the handshake and return its event; None if it leads to no event."""
         message = parse_message(*frame)
         if self._decoder.joins_filters and isinstance(message, CFilter) and message.filter_type == BASIC_FILTER_TYPE:
             return ReceivedFilters(((message.block_hash, message.data),))

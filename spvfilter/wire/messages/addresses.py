@@ -29,20 +29,20 @@ _INTERNAL = bytes.fromhex("fd6b88c08724")  # names inside Core; they are never s
 
 @public
 class NetId(IntEnum):
-    """The address networks of BIP-155."""
+    """The network of a peer's address, by its number in BIP-155."""
 
     IPV4 = 1
-    """Addresses have 4 bytes."""
+    """IPv4. An address has 4 bytes."""
     IPV6 = 2
-    """Addresses have 16 bytes."""
+    """IPv6. An address has 16 bytes."""
     TORV2 = 3
-    """Tor v2, obsolete. Addresses have 10 bytes."""
+    """Tor v2, which is obsolete. An address has 10 bytes."""
     TORV3 = 4
-    """Tor v3. Addresses are public keys of 32 bytes."""
+    """Tor v3. An address is a public key of 32 bytes."""
     I2P = 5
-    """Addresses are hashes of 32 bytes."""
+    """I2P. An address is a hash of 32 bytes."""
     CJDNS = 6
-    """Addresses have 16 bytes and begin with fc."""
+    """CJDNS. An address has 16 bytes and begins with the byte fc."""
 
 
 # bytes of an address, by network
@@ -59,21 +59,21 @@ _SIZES: dict[int, int] = {
 @public
 @dataclass(frozen=True, slots=True)
 class PeerAddress:
-    """The address of a node, as addr and addrv2 carry it.
+    """The address of a node, as the messages addr and addrv2 carry it.
 
     Raises ParameterError for a value that has no encoding, and for an address whose size is wrong for its network.
     """
 
     time: int
-    """When the node was last seen, seconds since 1970 (u32)."""
+    """Time at which the node was last seen, in seconds since 1970 (u32)."""
     services: int
-    """Service bits of the node (u64)."""
+    """Service bits that the node announces (u64)."""
     net: int
-    """Address network: a NetId, or the number of an unknown network (u8)."""
+    """Network of the address: a NetId, or the number of an unknown network (u8)."""
     address: bytes
-    """Address in the encoding of its network, at most 512 bytes."""
+    """Bytes of the node's address in the encoding of its network, at most 512."""
     port: int
-    """TCP port (u16)."""
+    """TCP port of the node (u16)."""
 
     def __post_init__(self) -> None:
         check_uint(self.time, 4, "time")
@@ -85,10 +85,13 @@ class PeerAddress:
 
     @property
     def host(self) -> str | None:
-        """The address as text; None if it must be ignored.
+        """The address as text; None if the address must be ignored.
 
-        It must be ignored if its network is unknown, or if it is an IPv6 address that stands for an address of another
-        network.
+        An address must be ignored in these cases:
+
+        - Its network is unknown.
+        - It is an IPv6 address that stands for an address of another network.
+        - It is a CJDNS address that does not begin with fc.
         """
         address = self.address
         match self.net:
@@ -109,7 +112,7 @@ class PeerAddress:
 
 
 def _misfit(net: int, size: int) -> str | None:
-    """The fault of an address of `size` bytes; None if there is none.
+    """Return a text that says why an address of `size` bytes is invalid; None if it is valid.
 
     A known network fixes the size; an unknown network has at most 512 bytes (BIP-155).
     """
@@ -126,7 +129,7 @@ def _base32(raw: bytes) -> str:
 @public
 @dataclass(frozen=True, slots=True)
 class Addr:
-    """Addresses of IPv4 and IPv6 nodes, at most 1,000.
+    """An addr message: addresses of IPv4 and IPv6 nodes, at most 1,000.
 
     | bytes | field |
     |---|---|
@@ -136,11 +139,11 @@ class Addr:
     | 16 | IPv6 address; the IPv4 address a.b.c.d is ::ffff:a.b.c.d |
     | 2 | port u16 BE |
 
-    Here, an IPv4 address has 4 bytes and the network IPV4.
+    In `addresses`, an IPv4 address has 4 bytes and the network IPV4.
     """
 
     addresses: tuple[PeerAddress, ...]
-    """The addresses, at most 1,000."""
+    """The addresses of nodes, at most 1,000, all of the networks IPV4 and IPV6."""
 
     def __post_init__(self) -> None:
         check_most(self.addresses, MAX_ADDRESSES, "addresses")
@@ -152,7 +155,7 @@ class Addr:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload. Raises FormatError."""
+        """Parse the payload of an addr message. Raises FormatError for a malformed payload."""
         reader = PayloadReader(payload)
         entries = []
         for _ in range(reader.count("address count", MAX_ADDRESSES, _ADDR_ENTRY)):
@@ -180,7 +183,7 @@ class Addr:
 @public
 @dataclass(frozen=True, slots=True)
 class AddrV2:
-    """Addresses of any network, at most 1,000 (BIP-155).
+    """An addrv2 message: addresses of nodes of any network, at most 1,000 (BIP-155).
 
     | bytes | field |
     |---|---|
@@ -194,16 +197,17 @@ class AddrV2:
     """
 
     addresses: tuple[PeerAddress, ...]
-    """The addresses, at most 1,000."""
+    """The addresses of nodes, at most 1,000."""
 
     def __post_init__(self) -> None:
         check_most(self.addresses, MAX_ADDRESSES, "addresses")
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload.
+        """Parse the payload of an addrv2 message.
 
-        Raises FormatError, also for an address whose size is wrong for its network, as BIP-155 demands.
+        Raises FormatError for a malformed payload. An address whose size is wrong for its network is malformed
+        (BIP-155).
         """
         reader = PayloadReader(payload)
         entries = []
@@ -228,4 +232,4 @@ class AddrV2:
 @public
 @dataclass(frozen=True, slots=True)
 class GetAddr(Empty):
-    """Requests addresses of other peers. A peer answers it once per connection. The payload is empty."""
+    """A message that requests addresses of other peers. A peer answers it once per connection. The payload is empty."""

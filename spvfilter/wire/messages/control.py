@@ -35,7 +35,7 @@ class Empty:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload, which must be empty. Raises FormatError."""
+        """Parse a payload, which must be empty. Raises FormatError if it is not empty."""
         if payload:
             raise FormatError(f"{len(payload)} trailing bytes", offset=0, field="payload")
         return cls()
@@ -47,7 +47,7 @@ class Empty:
 @public
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The first message of both sides (Core net_processing.cpp PushNodeVersion).
+    """A version message, the first message of both sides (Core net_processing.cpp PushNodeVersion).
 
     | bytes | field |
     |---|---|
@@ -55,7 +55,7 @@ class Version:
     | 8 | services u64 LE |
     | 8 | timestamp i64 LE, seconds since 1970 |
     | 26 | receiver: services u64 LE, IPv6 address (16), port u16 BE; unreliable |
-    | 26 | sender, likewise |
+    | 26 | sender: the same three fields; unreliable |
     | 8 | nonce u64 LE |
     | 1 or 3 | size of the user agent, CompactSize, at most 256 |
     | size | user agent (BIP-14) |
@@ -71,19 +71,19 @@ class Version:
     services: int
     """Service bits of the sender (u64)."""
     timestamp: int
-    """Current time of the sender, seconds since 1970 (i64)."""
+    """Current time of the sender's clock, in seconds since 1970 (i64)."""
     nonce: int
     """Random number by which a node recognizes a connection to itself (u64)."""
     user_agent: bytes
-    """User agent, at most 256 bytes (BIP-14). It is not escaped: to print it, use `agent`."""
+    """User agent of the sender, at most 256 bytes (BIP-14). It is not escaped: to print it, use `agent`."""
     start_height: int
     """Height of the sender's best chain (i32)."""
     relay: bool = True
     """False if transactions must not be announced before filterload or filterclear (BIP-37)."""
     receiver: bytes = bytes(ADDRESS_SIZE)
-    """Address of the receiver, 26 bytes; unreliable."""
+    """Network address of the receiver, 26 bytes; unreliable."""
     sender: bytes = bytes(ADDRESS_SIZE)
-    """Address of the sender, 26 bytes; unreliable."""
+    """Network address of the sender, 26 bytes; unreliable."""
 
     def __post_init__(self) -> None:
         check_int(self.version, 4, "version")
@@ -97,12 +97,12 @@ class Version:
 
     @property
     def agent(self) -> str:
-        """The user agent as printable ASCII."""
+        """The sender's user agent as printable ASCII, safe for a log or a terminal."""
         return printable(self.user_agent)
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload. Raises FormatError."""
+        """Parse the payload of a version message. Raises FormatError for a malformed payload."""
         reader = PayloadReader(payload)
         return cls(
             version=reader.sint(4, "version"),
@@ -135,37 +135,37 @@ class Version:
 @public
 @dataclass(frozen=True, slots=True)
 class Verack(Empty):
-    """Accepts the peer's version. The payload is empty."""
+    """A message that accepts the peer's version message. The payload is empty."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class WtxidRelay(Empty):
-    """Asks the peer to announce transactions by wtxid; sent between version and verack (BIP-339).
+    """A message that offers the announcement of transactions by wtxid (BIP-339).
 
-    The payload is empty.
+    It is sent between version and verack. The payload is empty.
     """
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class SendAddrV2(Empty):
-    """Asks for addrv2 messages instead of addr; sent between version and verack (BIP-155).
+    """A message that asks the peer for addrv2 messages instead of addr (BIP-155).
 
-    The payload is empty.
+    It is sent between version and verack. The payload is empty.
     """
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class SendHeaders(Empty):
-    """Asks the peer to announce new blocks by headers instead of inv (BIP-130). The payload is empty."""
+    """A message that asks the peer to announce new blocks by headers instead of inv (BIP-130). The payload is empty."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class SendCmpct:
-    """Says how the peer may announce new blocks (BIP-152).
+    """A message that says how the peer may announce new blocks as compact blocks (BIP-152).
 
     | bytes | field |
     |---|---|
@@ -174,16 +174,16 @@ class SendCmpct:
     """
 
     announce: bool
-    """True if the peer may announce a new block by sending cmpctblock at once."""
+    """True if the peer may announce a new block by a cmpctblock message at once."""
     version: int
-    """Version of compact blocks (u64)."""
+    """Version of compact blocks that the sender supports (u64)."""
 
     def __post_init__(self) -> None:
         check_uint(self.version, 8, "version")
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload. Raises FormatError."""
+        """Parse the payload of a sendcmpct message. Raises FormatError for a malformed payload."""
         reader = PayloadReader(payload)
         announce = reader.uint(1, "announce")
         if announce > 1:
@@ -199,7 +199,7 @@ class SendCmpct:
 @public
 @dataclass(frozen=True, slots=True)
 class FeeFilter:
-    """Asks the peer not to announce transactions below a fee rate (BIP-133).
+    """A message that asks the peer not to announce transactions below a fee rate (BIP-133).
 
     | bytes | field |
     |---|---|
@@ -207,14 +207,14 @@ class FeeFilter:
     """
 
     feerate: int
-    """Lowest fee rate, satoshi per 1,000 virtual bytes (i64)."""
+    """Lowest fee rate of transactions to announce, in satoshi per 1,000 virtual bytes (i64)."""
 
     def __post_init__(self) -> None:
         check_int(self.feerate, 8, "feerate")
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload. Raises FormatError."""
+        """Parse the payload of a feefilter message. Raises FormatError for a malformed payload."""
         reader = PayloadReader(payload)
         feerate = reader.sint(8, "feerate")
         reader.finish("feefilter")
@@ -226,7 +226,7 @@ class FeeFilter:
 
 @dataclass(frozen=True, slots=True)
 class _Nonce:
-    """Base class of ping and pong."""
+    """Base class of ping and pong messages."""
 
     nonce: int
     """Random number that links a pong to its ping (u64)."""
@@ -236,7 +236,7 @@ class _Nonce:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload. Raises FormatError."""
+        """Parse the payload of a ping or pong message. Raises FormatError for a malformed payload."""
         reader = PayloadReader(payload)
         nonce = reader.uint(8, "nonce")
         reader.finish("nonce")
@@ -249,7 +249,7 @@ class _Nonce:
 @public
 @dataclass(frozen=True, slots=True)
 class Ping(_Nonce):
-    """Asks for a pong with the same nonce. The peer processes earlier messages first (BIP-31).
+    """A message that asks the peer for a pong with the same nonce (BIP-31). The peer processes earlier messages first.
 
     | bytes | field |
     |---|---|
@@ -260,7 +260,7 @@ class Ping(_Nonce):
 @public
 @dataclass(frozen=True, slots=True)
 class Pong(_Nonce):
-    """Answers a ping with its nonce (BIP-31).
+    """A message that answers a ping and has its nonce (BIP-31).
 
     | bytes | field |
     |---|---|
@@ -271,7 +271,7 @@ class Pong(_Nonce):
 @public
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """A rejection by an old peer (BIP-61). Core no longer sends it.
+    """A message by which an old peer rejects a message that it received (BIP-61). Core no longer sends it.
 
     | bytes | field |
     |---|---|
@@ -286,11 +286,11 @@ class Reject:
     message: bytes
     """Command of the rejected message, at most 12 bytes."""
     code: int
-    """Code of the reason (u8)."""
+    """Number of the reason for the rejection, as listed in BIP-61 (u8)."""
     reason: bytes
-    """Reason, at most 1,000 bytes. It is not escaped: escape it before you print it."""
+    """Text of the reason for the rejection, at most 1,000 bytes. Escape it before you print it."""
     data: bytes = b""
-    """Hash of the rejected transaction or block, 32 bytes; empty if the message has none."""
+    """Hash of the rejected transaction or block, 32 bytes; empty if the reject message has no hash."""
 
     def __post_init__(self) -> None:
         check_most(self.message, MAX_COMMAND_NAME_SIZE, "message")
@@ -301,7 +301,7 @@ class Reject:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload. Raises FormatError."""
+        """Parse the payload of a reject message. Raises FormatError for a malformed payload."""
         reader = PayloadReader(payload)
         message = reader.var_bytes("message", MAX_COMMAND_NAME_SIZE)
         code = reader.uint(1, "code")

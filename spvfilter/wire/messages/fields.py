@@ -12,7 +12,7 @@ _WIDTHS = {0xFD: 2, 0xFE: 4, 0xFF: 8}  # bytes of the number after the first byt
 
 
 class PayloadReader(Reader):
-    """A cursor over a payload.
+    """A cursor that reads the fields of a message's payload one after the other.
 
     It refuses a count that exceeds its limit or the remaining bytes, before memory for the items is allocated.
     """
@@ -20,7 +20,7 @@ class PayloadReader(Reader):
     __slots__ = ()
 
     def count(self, field: str, most: int, least: int) -> int:
-        """Read the number of items that follow, a CompactSize.
+        """Read a CompactSize and return it: the number of items that follow.
 
         Raises FormatError for more than `most` items, or if the rest of the payload is too short for items of `least`
         bytes each.
@@ -37,15 +37,21 @@ class PayloadReader(Reader):
         return count
 
     def var_bytes(self, field: str, most: int) -> bytes:
-        """Read a CompactSize length of at most `most`, then as many bytes. Raises FormatError."""
+        """Read a CompactSize length of at most `most`, then return as many bytes.
+
+        Raises FormatError if the length is larger, or if the payload ends too early.
+        """
         return self.take(self.count(f"{field} length", most, 0), field)
 
     def hash(self, field: str) -> bytes:
-        """Read a hash of 32 bytes. Raises FormatError."""
+        """Read and return a hash of 32 bytes. Raises FormatError if the payload ends too early."""
         return self.take(HASH_SIZE, field)
 
     def hashes(self, field: str, most: int) -> tuple[bytes, ...]:
-        """Read a CompactSize count of at most `most`, then as many hashes. Raises FormatError."""
+        """Read a CompactSize count of at most `most`, then return as many hashes of 32 bytes.
+
+        Raises FormatError if the count is larger, or if the payload ends too early.
+        """
         raw, start = self.raw, self.at
         size = HASH_SIZE * self.count(f"{field} count", most, HASH_SIZE)
         start = self.at
@@ -53,11 +59,14 @@ class PayloadReader(Reader):
         return tuple([raw[at : at + HASH_SIZE] for at in range(start, start + size, HASH_SIZE)])
 
     def sint(self, size: int, field: str) -> int:
-        """Read a signed number of `size` bytes, little endian. Raises FormatError."""
+        """Read a signed little-endian number of `size` bytes. Raises FormatError if the payload is too short."""
         return int.from_bytes(self.take(size, field), "little", signed=True)
 
     def number(self, field: str) -> int:
-        """Read a CompactSize that is a number and not a length: any u64, in its shortest form. Raises FormatError."""
+        """Read and return a CompactSize that is a number and not a length: any u64.
+
+        Raises FormatError if the number is not in its shortest form, or if the payload ends too early.
+        """
         at = self.at
         first = self.uint(1, field)
         if first < 0xFD:
@@ -70,31 +79,31 @@ class PayloadReader(Reader):
 
 
 def check_uint(value: int, size: int, field: str) -> None:
-    """Raise ParameterError unless `value` is an unsigned number of `size` bytes."""
+    """Raise ParameterError, which names the `field`, unless `value` fits in an unsigned number of `size` bytes."""
     if not 0 <= value < 1 << 8 * size:
         raise ParameterError(f"{field} is not a u{8 * size}: {value}")
 
 
 def check_int(value: int, size: int, field: str) -> None:
-    """Raise ParameterError unless `value` is a signed number of `size` bytes."""
+    """Raise ParameterError, which names the `field`, unless `value` fits in a signed number of `size` bytes."""
     if not -(1 << 8 * size - 1) <= value < 1 << 8 * size - 1:
         raise ParameterError(f"{field} is not an i{8 * size}: {value}")
 
 
 def check_size(data: bytes, size: int, field: str) -> None:
-    """Raise ParameterError unless `data` has `size` bytes."""
+    """Raise ParameterError, which names the `field`, unless `data` has `size` bytes."""
     if len(data) != size:
         raise ParameterError(f"{field} has {size} bytes, not {len(data)}")
 
 
 def check_each(pieces: Sequence[bytes], size: int, field: str) -> None:
-    """Raise ParameterError unless each of `pieces` has `size` bytes."""
+    """Raise ParameterError, which names the `field`, unless each of `pieces` has `size` bytes."""
     if others := set(map(len, pieces)) - {size}:
         raise ParameterError(f"{field}: each has {size} bytes, not {min(others)}")
 
 
 def check_most(items: Sequence[object], most: int, field: str) -> None:
-    """Raise ParameterError for more than `most` items or bytes."""
+    """Raise ParameterError, which names the `field`, if `items` has more than `most` items or bytes."""
     if len(items) > most:
         raise ParameterError(f"{field}: at most {most}, not {len(items)}")
 
@@ -106,15 +115,15 @@ def check_hashes(hashes: tuple[bytes, ...], most: int, field: str) -> None:
 
 
 def var_bytes(data: bytes) -> bytes:
-    """Bytes, preceded by their length as a CompactSize."""
+    """Return the bytes `data`, preceded by their length as a CompactSize."""
     return compact_size(len(data)) + data
 
 
 def var_hashes(hashes: tuple[bytes, ...]) -> bytes:
-    """Hashes, preceded by their number as a CompactSize."""
+    """Return the concatenated hashes, preceded by their number as a CompactSize."""
     return compact_size(len(hashes)) + b"".join(hashes)
 
 
 def printable(raw: bytes) -> str:
-    r"""A peer's bytes as printable ASCII that is safe for a log or a terminal. Other bytes are escaped as \xNN."""
+    r"""Return a peer's bytes as printable ASCII that is safe for a log or a terminal. Other bytes become \xNN."""
     return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\x{byte:02x}" for byte in raw)

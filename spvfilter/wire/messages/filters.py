@@ -43,7 +43,7 @@ CFCHECKPT_SIZE = 1 + HASH_SIZE + 3 + HASH_SIZE * MAX_CHECKPOINTS
 @public
 @dataclass(frozen=True, slots=True)
 class FilterLoad:
-    """Loads a BIP-37 filter that the peer uses from now on. The payload is `bytes(Bip37Filter)`.
+    """A message with the BIP-37 filter that the peer uses from now on. The payload is `bytes(Bip37Filter)`.
 
     | bytes | field |
     |---|---|
@@ -57,11 +57,11 @@ class FilterLoad:
     data: bytes
     """Bits of the filter, at most 36,000 bytes."""
     hash_funcs: int
-    """Number of hash functions, 0 to 50."""
+    """Number of hash functions of the filter, 0 to 50."""
     tweak: int
-    """Number that is added to the seed of each hash function (u32)."""
+    """Number that the filter adds to the seed of each hash function (u32)."""
     flags: int
-    """How the peer updates the filter (u8): see BIP-37."""
+    """Number that says how the peer updates the filter, as listed in BIP-37 (u8)."""
 
     def __post_init__(self) -> None:
         check_most(self.data, MAX_FILTER_SIZE, "filter")
@@ -72,7 +72,7 @@ class FilterLoad:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload. Raises FormatError."""
+        """Parse the payload of a filterload message. Raises FormatError for a malformed payload."""
         reader = PayloadReader(payload)
         data = reader.var_bytes("filter", MAX_FILTER_SIZE)
         at = reader.at
@@ -92,7 +92,7 @@ class FilterLoad:
 @public
 @dataclass(frozen=True, slots=True)
 class FilterAdd:
-    """Adds an element to the loaded filter (BIP-37).
+    """A message that adds an element to the filter that the peer has loaded (BIP-37).
 
     | bytes | field |
     |---|---|
@@ -101,14 +101,14 @@ class FilterAdd:
     """
 
     data: bytes
-    """The element, at most 520 bytes."""
+    """The element to add to the loaded filter, at most 520 bytes."""
 
     def __post_init__(self) -> None:
         check_most(self.data, MAX_ELEMENT_SIZE, "element")
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload. Raises FormatError."""
+        """Parse the payload of a filteradd message. Raises FormatError for a malformed payload."""
         reader = PayloadReader(payload)
         data = reader.var_bytes("element", MAX_ELEMENT_SIZE)
         reader.finish("filteradd")
@@ -121,19 +121,22 @@ class FilterAdd:
 @public
 @dataclass(frozen=True, slots=True)
 class FilterClear(Empty):
-    """Removes the loaded filter and enables the relay of all transactions (BIP-37). The payload is empty."""
+    """A message that removes the loaded filter, so that the peer relays all transactions (BIP-37).
+
+    The payload is empty.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Base class of requests for a range of compact filters."""
+    """Base class of the messages getcfilters and getcfheaders, which request data of consecutive blocks."""
 
     filter_type: int
-    """Type of filter (u8): 0 is basic."""
+    """Type of the compact filters (u8): 0 is the basic filter."""
     start_height: int
-    """Height of the first block (u32)."""
+    """Height of the first block of the request (u32)."""
     stop_hash: bytes
-    """Hash of the last block, 32 bytes in wire order."""
+    """Hash of the last block of the request, 32 bytes in wire order."""
 
     def __post_init__(self) -> None:
         check_uint(self.filter_type, 1, "filter type")
@@ -142,7 +145,7 @@ class _Range:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload. Raises FormatError."""
+        """Parse the payload of a getcfilters or getcfheaders message. Raises FormatError for a malformed payload."""
         reader = PayloadReader(payload)
         filter_type = reader.uint(1, "filter type")
         start_height = reader.uint(4, "start height")
@@ -157,7 +160,7 @@ class _Range:
 @public
 @dataclass(frozen=True, slots=True)
 class GetCFilters(_Range):
-    """Requests the filters of at most 1,000 consecutive blocks (BIP-157).
+    """A message that requests the compact filters of at most 1,000 consecutive blocks (BIP-157).
 
     | bytes | field |
     |---|---|
@@ -170,7 +173,7 @@ class GetCFilters(_Range):
 @public
 @dataclass(frozen=True, slots=True)
 class GetCFHeaders(_Range):
-    """Requests the filter headers of at most 2,000 consecutive blocks (BIP-157).
+    """A message that requests the filter headers of at most 2,000 consecutive blocks (BIP-157).
 
     | bytes | field |
     |---|---|
@@ -183,7 +186,7 @@ class GetCFHeaders(_Range):
 @public
 @dataclass(frozen=True, slots=True)
 class CFilter:
-    """The compact filter of one block (BIP-157).
+    """A cfilter message: the compact filter of one block (BIP-157).
 
     | bytes | field |
     |---|---|
@@ -194,11 +197,11 @@ class CFilter:
     """
 
     filter_type: int
-    """Type of filter (u8): 0 is basic."""
+    """Type of the compact filter (u8): 0 is the basic filter."""
     block_hash: bytes
-    """Hash of the block, 32 bytes in wire order."""
+    """Hash of the block that the filter describes, 32 bytes in wire order."""
     data: bytes
-    """The filter, at most 250,000 bytes."""
+    """The encoded compact filter, at most 250,000 bytes."""
 
     def __post_init__(self) -> None:
         check_uint(self.filter_type, 1, "filter type")
@@ -207,7 +210,7 @@ class CFilter:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload. Raises FormatError."""
+        """Parse the payload of a cfilter message. Raises FormatError for a malformed payload."""
         reader = PayloadReader(payload)
         filter_type = reader.uint(1, "filter type")
         block_hash = reader.hash("block hash")
@@ -222,7 +225,7 @@ class CFilter:
 @public
 @dataclass(frozen=True, slots=True)
 class CFHeaders:
-    """Filter hashes of consecutive blocks, and the filter header before them (BIP-157).
+    """A cfheaders message: filter hashes of consecutive blocks, and the filter header before them (BIP-157).
 
     | bytes | field |
     |---|---|
@@ -234,9 +237,9 @@ class CFHeaders:
     """
 
     filter_type: int
-    """Type of filter (u8): 0 is basic."""
+    """Type of the compact filters (u8): 0 is the basic filter."""
     stop_hash: bytes
-    """Hash of the last block, 32 bytes in wire order."""
+    """Hash of the last block whose filter hash is listed, 32 bytes in wire order."""
     previous: bytes
     """Filter header of the block before the first requested block, 32 bytes."""
     filter_hashes: tuple[bytes, ...]
@@ -250,7 +253,7 @@ class CFHeaders:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload. Raises FormatError."""
+        """Parse the payload of a cfheaders message. Raises FormatError for a malformed payload."""
         reader = PayloadReader(payload)
         filter_type = reader.uint(1, "filter type")
         stop_hash = reader.hash("stop hash")
@@ -266,7 +269,7 @@ class CFHeaders:
 @public
 @dataclass(frozen=True, slots=True)
 class GetCFCheckpt:
-    """Requests the filter headers of every 1,000th block up to the stop hash (BIP-157).
+    """A message that requests the filter headers of every 1,000th block up to the stop hash (BIP-157).
 
     | bytes | field |
     |---|---|
@@ -275,9 +278,9 @@ class GetCFCheckpt:
     """
 
     filter_type: int
-    """Type of filter (u8): 0 is basic."""
+    """Type of the compact filters (u8): 0 is the basic filter."""
     stop_hash: bytes
-    """Hash of the last block, 32 bytes in wire order."""
+    """Hash of the block at which the request ends, 32 bytes in wire order."""
 
     def __post_init__(self) -> None:
         check_uint(self.filter_type, 1, "filter type")
@@ -285,7 +288,7 @@ class GetCFCheckpt:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload. Raises FormatError."""
+        """Parse the payload of a getcfcheckpt message. Raises FormatError for a malformed payload."""
         reader = PayloadReader(payload)
         filter_type = reader.uint(1, "filter type")
         stop_hash = reader.hash("stop hash")
@@ -299,7 +302,7 @@ class GetCFCheckpt:
 @public
 @dataclass(frozen=True, slots=True)
 class CFCheckpt:
-    """Filter headers of the blocks at heights 1000, 2000 and so on, up to the stop hash (BIP-157).
+    """A cfcheckpt message: filter headers of every 1,000th block, up to the stop hash (BIP-157).
 
     | bytes | field |
     |---|---|
@@ -310,11 +313,11 @@ class CFCheckpt:
     """
 
     filter_type: int
-    """Type of filter (u8): 0 is basic."""
+    """Type of the compact filters (u8): 0 is the basic filter."""
     stop_hash: bytes
-    """Hash of the last block, 32 bytes in wire order."""
+    """Hash of the block at which the request ended, 32 bytes in wire order."""
     filter_headers: tuple[bytes, ...]
-    """Filter headers, 32 bytes each, lowest height first, at most 20,000."""
+    """Filter headers of the blocks at heights 1000, 2000 and so on, 32 bytes each, at most 20,000."""
 
     def __post_init__(self) -> None:
         check_uint(self.filter_type, 1, "filter type")
@@ -323,7 +326,7 @@ class CFCheckpt:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload. Raises FormatError."""
+        """Parse the payload of a cfcheckpt message. Raises FormatError for a malformed payload."""
         reader = PayloadReader(payload)
         filter_type = reader.uint(1, "filter type")
         stop_hash = reader.hash("stop hash")

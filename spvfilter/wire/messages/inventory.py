@@ -37,27 +37,27 @@ LOCATE_SIZE = 4 + 1 + HASH_SIZE * (MAX_LOCATOR + 1)
 
 @public
 class InvType(IntEnum):
-    """The kind of object that an inventory item identifies (Core protocol.h GetDataMsg)."""
+    """The kind of object that an item of inv, getdata or notfound identifies (Core protocol.h GetDataMsg)."""
 
     TX = 1
-    """A transaction by its txid."""
+    """A transaction, identified by its txid."""
     BLOCK = 2
-    """A block by its hash."""
+    """A block, identified by its hash."""
     FILTERED_BLOCK = 3
-    """A block as a merkleblock (BIP-37), only in getdata."""
+    """A block to be sent as a merkleblock (BIP-37). This kind occurs only in getdata."""
     COMPACT_BLOCK = 4
-    """A block as a compact block (BIP-152), only in getdata."""
+    """A block to be sent as a compact block (BIP-152). This kind occurs only in getdata."""
     WTX = 5
-    """A transaction by its wtxid (BIP-339)."""
+    """A transaction, identified by its wtxid (BIP-339)."""
     WITNESS_TX = 0x40000001
-    """A transaction with its witness (BIP-144), only in getdata."""
+    """A transaction to be sent with its witness (BIP-144). This kind occurs only in getdata."""
     WITNESS_BLOCK = 0x40000002
-    """A block with witnesses (BIP-144), only in getdata."""
+    """A block to be sent with its witnesses (BIP-144). This kind occurs only in getdata."""
 
 
 @public
 class InvItem(NamedTuple):
-    """One item of inv, getdata or notfound.
+    """One item of an inv, getdata or notfound message: the kind and the hash of an object.
 
     | bytes | field |
     |---|---|
@@ -68,7 +68,7 @@ class InvItem(NamedTuple):
     kind: int
     """Kind of object: an InvType, or the number of an unknown kind (u32)."""
     hash: bytes
-    """Hash of the object, 32 bytes in wire order."""
+    """Hash of the object that the item identifies, 32 bytes in wire order."""
 
     def __repr__(self) -> str:
         kind = InvType(self.kind).name if self.kind in _KINDS else hex(self.kind)
@@ -82,10 +82,10 @@ _make_item = partial(tuple.__new__, InvItem)  # InvItem._make without its check 
 
 @dataclass(frozen=True, slots=True)
 class _Inventory:
-    """Base class of inv, getdata and notfound."""
+    """Base class of the messages inv, getdata and notfound."""
 
     items: tuple[InvItem, ...]
-    """The items, at most 50,000."""
+    """The items that identify objects, at most 50,000."""
 
     def __post_init__(self) -> None:
         check_most(self.items, MAX_INVENTORY, "inventory")
@@ -96,7 +96,7 @@ class _Inventory:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload. Raises FormatError."""
+        """Parse the payload of an inv, getdata or notfound message. Raises FormatError for a malformed payload."""
         reader = PayloadReader(payload)
         items = reader.take(_ITEM.size * reader.count("inventory count", MAX_INVENTORY, _ITEM.size), "inventory")
         reader.finish("inventory")
@@ -109,7 +109,7 @@ class _Inventory:
 @public
 @dataclass(frozen=True, slots=True)
 class Inv(_Inventory):
-    """Announces objects that the sender has.
+    """A message that announces transactions or blocks that the sender has.
 
     | bytes | field |
     |---|---|
@@ -121,7 +121,7 @@ class Inv(_Inventory):
 @public
 @dataclass(frozen=True, slots=True)
 class GetData(_Inventory):
-    """Requests objects.
+    """A message that requests transactions or blocks.
 
     | bytes | field |
     |---|---|
@@ -133,7 +133,7 @@ class GetData(_Inventory):
 @public
 @dataclass(frozen=True, slots=True)
 class NotFound(_Inventory):
-    """Lists the objects of a getdata that the sender does not have.
+    """A message that lists the objects of a getdata message that the sender does not have.
 
     | bytes | field |
     |---|---|
@@ -144,14 +144,14 @@ class NotFound(_Inventory):
 
 @dataclass(frozen=True, slots=True)
 class _Locate:
-    """Base class of getheaders and getblocks."""
+    """Base class of the messages getheaders and getblocks."""
 
     locator: tuple[bytes, ...]
-    """Block hashes that the sender has, newest first, at most 101."""
+    """Hashes of blocks that the sender has, newest first, at most 101, 32 bytes each."""
     stop_hash: bytes = bytes(HASH_SIZE)
-    """Hash of the last block to send. Zeros ask for as many blocks as one message holds."""
+    """Hash of the last block to send, 32 bytes. Zeros ask for as many blocks as fit in one message."""
     version: int = 70016
-    """Protocol version (u32). Receivers ignore it."""
+    """Protocol version of the sender (u32). Receivers ignore it."""
 
     def __post_init__(self) -> None:
         check_hashes(self.locator, MAX_LOCATOR, "locator")
@@ -160,7 +160,7 @@ class _Locate:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload. Raises FormatError."""
+        """Parse the payload of a getheaders or getblocks message. Raises FormatError for a malformed payload."""
         reader = PayloadReader(payload)
         version = reader.uint(4, "version")
         locator = reader.hashes("locator", MAX_LOCATOR)
@@ -175,7 +175,7 @@ class _Locate:
 @public
 @dataclass(frozen=True, slots=True)
 class GetHeaders(_Locate):
-    """Requests the headers after the first locator hash that is in the peer's best chain, up to the stop hash.
+    """A message that requests headers of the peer's best chain, up to the stop hash.
 
     | bytes | field |
     |---|---|
@@ -184,14 +184,15 @@ class GetHeaders(_Locate):
     | 32 each | locator hashes, newest first |
     | 32 | stop hash |
 
-    With an empty locator, it requests only the header of the stop hash.
+    The peer sends the headers after the first locator hash that is in its best chain. An empty locator requests only
+    the header of the stop hash.
     """
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class GetBlocks(_Locate):
-    """Requests an inv of at most 500 blocks after the first locator hash that is in the peer's best chain.
+    """A message that requests an inv of at most 500 blocks, after the first locator hash in the peer's best chain.
 
     | bytes | field |
     |---|---|
@@ -205,7 +206,7 @@ class GetBlocks(_Locate):
 @public
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """Block headers in chain order, at most 2,000.
+    """A headers message: at most 2,000 block headers in chain order.
 
     | bytes | field |
     |---|---|
@@ -215,7 +216,7 @@ class Headers:
     """
 
     headers: tuple[bytes, ...]
-    """Headers, 80 bytes each. `Header.parse` parses one of them."""
+    """Serialized block headers in chain order, 80 bytes each. `Header.parse` parses one of them."""
 
     def __post_init__(self) -> None:
         check_most(self.headers, MAX_HEADERS, "headers")
@@ -223,7 +224,10 @@ class Headers:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload. Raises FormatError, also if the transaction count of a header is not zero."""
+        """Parse the payload of a headers message.
+
+        Raises FormatError for a malformed payload. A header with a transaction count other than zero is malformed.
+        """
         reader = PayloadReader(payload)
         count = reader.count("header count", MAX_HEADERS, _COUNTED_HEADER)
         start, end = reader.at, reader.at + count * _COUNTED_HEADER
@@ -241,7 +245,7 @@ class Headers:
 @public
 @dataclass(frozen=True, slots=True)
 class Tx:
-    """One serialized transaction, with or without witness (BIP-144).
+    """A tx message: one serialized transaction, with or without witness (BIP-144).
 
     `parse` validates the serialization. The constructor does not.
     """
@@ -251,17 +255,17 @@ class Tx:
 
     @property
     def txid(self) -> bytes:
-        """The txid, 32 bytes in wire order. It is computed on every access."""
+        """The txid of the transaction, 32 bytes in wire order. It is computed on every access."""
         return Transaction.parse(self.raw).txid
 
     @property
     def wtxid(self) -> bytes:
-        """The wtxid, 32 bytes in wire order. It is computed on every access."""
+        """The wtxid of the transaction, 32 bytes in wire order. It is computed on every access."""
         return Transaction.parse(self.raw).wtxid
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload. Raises FormatError unless the payload is exactly one transaction."""
+        """Parse the payload of a tx message. Raises FormatError unless the payload is exactly one transaction."""
         parse_tx(payload)
         return cls(payload)
 
@@ -272,7 +276,7 @@ class Tx:
 @public
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One serialized block.
+    """A block message: one serialized block.
 
     | bytes | field |
     |---|---|
@@ -280,11 +284,12 @@ class Block:
     | 1 to 9 | number of transactions, CompactSize, at least 1 |
     | the rest | transactions |
 
-    `parse` does not parse the transactions, which may take long (spvfilter.kernel.walk_block and check_block do).
+    `parse` does not parse the transactions, because this may take long. To parse them, call spvfilter.kernel.walk_block
+    or check_block.
     """
 
     raw: bytes
-    """The serialized block."""
+    """The serialized block: header, transaction count and transactions."""
 
     def __post_init__(self) -> None:
         if len(self.raw) < HEADER_SIZE + 1 + MIN_TX_SIZE:
@@ -292,12 +297,12 @@ class Block:
 
     @property
     def header(self) -> Header:
-        """The header, the first 80 bytes."""
+        """The parsed header of the block, from its first 80 bytes."""
         return Header.parse(self.raw[:HEADER_SIZE])
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload: its header and its transaction count. Raises FormatError."""
+        """Parse the header and the transaction count of a block message. Raises FormatError for a malformed payload."""
         reader = PayloadReader(payload)
         reader.take(HEADER_SIZE, "header")
         if not reader.count("transaction count", MAX_PAYLOAD_SIZE // MIN_TX_SIZE, MIN_TX_SIZE):
@@ -311,9 +316,9 @@ class Block:
 @public
 @dataclass(frozen=True, slots=True)
 class Mempool(Empty):
-    """Requests an inv of the peer's unconfirmed transactions that match the loaded filter (BIP-35, BIP-37).
+    """A message that requests an inv of the peer's unconfirmed transactions (BIP-35).
 
-    The payload is empty.
+    If a BIP-37 filter is loaded, the inv lists only transactions that match it. The payload is empty.
     """
 
 
@@ -323,9 +328,9 @@ class Unknown:
     """A message whose command is not in the table of messages."""
 
     command: str
-    """Command of the message."""
+    """Command of the message, as the sender wrote it."""
     payload: bytes
-    """Payload, not parsed."""
+    """Payload of the message, not parsed."""
 
     def __bytes__(self) -> bytes:
         return self.payload

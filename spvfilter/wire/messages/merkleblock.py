@@ -33,16 +33,16 @@ class Proof(NamedTuple):
     """The transactions that a merkleblock proves, if its header is in the best chain."""
 
     header: Header
-    """Header of the block."""
+    """Header of the block that contains the proved transactions."""
     matched: tuple[ProvedTx, ...]
-    """The matched transactions, in block order."""
+    """The transactions that the merkleblock proves, in block order."""
     total: int
     """Number of transactions in the block, as the peer claims: the header does not commit to it."""
     ambiguous: bool
     """True if an inner node of the proof also parses as a transaction: see `trusted_with`."""
 
     def trusted_with(self, txs: Iterable[bytes]) -> bool:
-        """True if the proof is reliable, given the bytes of the transactions that it matches (CVE-2017-12842).
+        """Return True if the proof is reliable, given the serialized transactions that it matches (CVE-2017-12842).
 
         An inner node is the hash of 64 bytes. The txid of a 64-byte transaction is the hash of 64 bytes, too. A peer
         can forge a proof in two ways:
@@ -57,9 +57,9 @@ class Proof(NamedTuple):
 
 
 def can_be_node(tx: bytes | Serializable) -> bool:
-    """True if a transaction has 64 bytes without its witness, so that its txid may be the hash of an inner node.
+    """Return True if a transaction has 64 bytes without its witness: its txid may be the hash of an inner node.
 
-    Raises FormatError.
+    Raises FormatError for a malformed transaction.
     """
     raw = to_bytes(tx)
     return len(strip_witness(raw, parse_tx(raw))) == NODE_SIZE
@@ -91,13 +91,13 @@ class MerkleBlock:
     """
 
     header: Header
-    """Header of the block."""
+    """Header of the block that contains the matched transactions."""
     total: int
-    """Number of transactions in the block (u32)."""
+    """Number of transactions in the block, as the sender claims (u32)."""
     hashes: tuple[bytes, ...]
-    """Hashes of nodes, 32 bytes each, in the order in which they are visited."""
+    """Hashes of merkle tree nodes, 32 bytes each, in the order in which the nodes are visited."""
     flags: bytes
-    """Flag bits of the visited nodes, at most 4,168 bytes."""
+    """Flag bits of the visited nodes, least significant bit first, at most 4,168 bytes."""
 
     def __post_init__(self) -> None:
         check_uint(self.total, 4, "total")
@@ -111,7 +111,7 @@ class MerkleBlock:
         Args:
             header: Header of the block.
             txids: Txids of all transactions of the block, 32 bytes each in wire order.
-            positions: Positions of the transactions to prove, from 0.
+            positions: Positions of the transactions to prove within the block, from 0.
 
         Raises:
             ParameterError: The number or the size of the txids is wrong, a position is outside the block, two siblings
@@ -161,10 +161,10 @@ class MerkleBlock:
 
     @classmethod
     def parse(cls, payload: bytes) -> Self:
-        """Parse a payload.
+        """Parse the payload of a merkleblock message.
 
-        Raises FormatError if it is truncated, has trailing bytes, or has more hashes or flag bytes than any block
-        needs.
+        Raises FormatError if the payload is truncated, has trailing bytes, or has more hashes or flag bytes than any
+        block needs.
         """
         total, hashes, flags = parse_merkleblock(payload)
         return cls(Header.parse(payload[:HEADER_SIZE]), total, hashes, flags)
@@ -173,16 +173,16 @@ class MerkleBlock:
         return bytes(self.header) + self.total.to_bytes(4, "little") + var_hashes(self.hashes) + var_bytes(self.flags)
 
     def verify(self) -> Proof:
-        """Verify the proof by the rules of Core's CPartialMerkleTree::ExtractMatches.
+        """Verify the merkleblock by the rules of Core's CPartialMerkleTree::ExtractMatches, and return its proof.
 
-        Raises ProofError, whose `cause` is a Flaw.
+        Raises ProofError if the proof is invalid; its `cause` is a Flaw.
         """
         matched, ambiguous = extract_matches(self.header.merkle_root, self.total, self.hashes, self.flags)
         return Proof(self.header, matched, self.total, ambiguous)
 
 
 def _node(leaves: Sequence[bytes], height: int, position: int) -> bytes:
-    """The hash of a node of the merkle tree (Core merkleblock.cpp CalcHash)."""
+    """Return the hash of the node at a height and position of the merkle tree (Core merkleblock.cpp CalcHash)."""
     below = leaves[position << height : position + 1 << height]
     node, _ = merkle_root(below)
     for _ in range((len(below) - 1).bit_length(), height):  # at the right edge, a node is paired with itself
@@ -191,7 +191,7 @@ def _node(leaves: Sequence[bytes], height: int, position: int) -> bytes:
 
 
 def _height_of_twins(level: Sequence[bytes]) -> int:
-    """The lowest height at which two siblings are equal. There must be such a height."""
+    """Return the lowest height at which two siblings are equal. The caller knows that there is such a height."""
     height = 0
     while all(level[at] != level[at + 1] for at in range(0, len(level) - 1, 2)):
         level = [sha256d(left + right) for left, right in zip(level[::2], [*level[1::2], level[-1]], strict=False)]

@@ -155,9 +155,9 @@ LIMITS = {command: limit for command, _, limit in _TABLE}  # bytes of the longes
 
 @public
 def parse_message(command: str, payload: bytes) -> Message:
-    """Parse the payload of a message; the result is Unknown if the command is not in the table.
+    """Parse the payload of a message into an object. It is Unknown if the command is not in the table.
 
-    Raises MessageError, caused by a FormatError.
+    Raises MessageError for a malformed payload; its `__cause__` is a FormatError.
     """
     cls = _CLASSES.get(command)
     if cls is None:
@@ -170,7 +170,7 @@ def parse_message(command: str, payload: bytes) -> Message:
 
 @public
 def command_of(message: Message) -> str:
-    """The command of a message. Raises ParameterError for an object that is not a message."""
+    """Return the command of a message, such as "inv". Raises ParameterError for an object that is not a message."""
     if isinstance(message, Unknown):
         return message.command
     try:
