@@ -190,18 +190,18 @@ class TooLargeError(ParameterError, MemoryError):
 
 
 class CapacityError(SpvFilterError):
-    """A filter is full: it already holds as many keys as it was made for.
+    """A filter is full: it already contains as many keys as it was made for.
 
     The new key was not added. Keys that came before it in the same call were added. Make a larger filter, or a
     `ScalableBloomFilter`, which grows. The attributes are None if the kernel itself raised the error.
     """
 
     count: int | None = None
-    """Number of keys in the filter."""
+    """Number of keys in the full filter; None if the kernel itself raised the error."""
     capacity: int | None = None
-    """Number of keys that the filter was made for."""
+    """Number of keys that the filter was made for; None if the kernel itself raised the error."""
     fp_rate: float | None = None
-    """Current false-positive rate, between 0 and 1."""
+    """Current false-positive rate of the filter, between 0 and 1; None if the kernel itself raised the error."""
 
     def __init__(
         self, message: str, *, count: int | None = None, capacity: int | None = None, fp_rate: float | None = None
@@ -231,7 +231,7 @@ class WrongNetworkError(AddressError):
     """
 
     networks: tuple[str, ...]
-    """Names of the networks that the address belongs to."""
+    """Names of the networks that the address or the extended key belongs to."""
 
     def __init__(self, message: str, networks: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -267,7 +267,7 @@ class InexpressibleError(ParameterError):
     """
 
     entries: tuple[str, ...]
-    """The entries that the filter cannot find, as text."""
+    """The entries of the watch list that the filter cannot find, as text."""
 
     def __init__(self, message: str, entries: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -281,9 +281,9 @@ class WatchFileError(SpvFilterError, ValueError):
     """
 
     path: str
-    """Name of the file."""
+    """Path of the watch list file."""
     problems: tuple[tuple[int, str], ...]
-    """All invalid lines, as (line number from 1, message)."""
+    """All invalid lines of the file, each as (line number from 1, message)."""
 
     def __init__(self, path: str, problems: tuple[tuple[int, str], ...]) -> None:
         shown = "; ".join(f"line {line}: {message}" for line, message in problems[:20])
@@ -310,7 +310,7 @@ class SourceError(SpvFilterError):
 class DirectoryInUseError(SpvFilterError):
     """Another scan writes to this directory.
 
-    It runs in another process or in this one. Wait until it has ended, or choose another directory.
+    The other scan runs in this process or in another one. Wait until that scan has ended, or choose another directory.
     """
 
 
@@ -324,7 +324,7 @@ class RemoteFileError(SpvFilterError):
 class FalseFilterError(SourceError):
     """A compact filter does not match the filter header of its block.
 
-    The source of the filter is damaged or lies. Nothing of this filter was used.
+    The source of the filter is damaged or lies. The scan did not use this filter.
     """
 
     height: int
@@ -345,7 +345,7 @@ class IncompleteScanError(SourceError):
     """
 
     problems: tuple[str, ...]
-    """Everything that could not be read, one message each."""
+    """One message for each file, block or record that the scan could not read."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__(f"{len(problems)} problem(s) while scanning; the first: {problems[0]}")
@@ -393,7 +393,7 @@ class NodeRpcError(NodeAnswerError):
     """The node answered an RPC call with an error."""
 
     code: int
-    """The node's error code (Core rpc/protocol.h); 0 if the answer has none."""
+    """The node's error code (Core rpc/protocol.h); 0 if the answer contains no code."""
 
     def __init__(self, message: str, *, code: int) -> None:
         super().__init__(message)
@@ -401,7 +401,7 @@ class NodeRpcError(NodeAnswerError):
 
 
 class NodeNetworkError(NodeError):
-    """The node belongs to another network: its genesis block differs.
+    """The node belongs to another network than the requested one: its genesis block differs.
 
     Connect to another node, or choose the node's network.
     """
@@ -425,7 +425,7 @@ class NodeChainError(NodeError):
 class OrderError(SpvFilterError):
     """A block does not follow its predecessor, although the stream was declared to be in chain order.
 
-    Scan the stream without that declaration.
+    Scan the stream without declaring that it is in chain order.
     """
 
 
@@ -444,7 +444,7 @@ class PeerError(SpvFilterError):
 
 
 class ProofError(PeerError):
-    """A merkle proof is invalid."""
+    """A merkle proof that a peer sent is invalid."""
 
     cause: str
     """The rule that the proof violates, as a fixed text: a `wire.messages.Flaw`."""
@@ -542,7 +542,7 @@ class TxConflictError(ParameterError):
     """
 
     by: bytes | None
-    """Txid of the other transaction, 32 bytes in wire order; None if it is not known."""
+    """Txid of the other transaction, 32 bytes in wire order; None if the txid is not known."""
     height: int | None
     """Height of the block that contains the other transaction; None if it is unconfirmed or not known."""
 
@@ -553,17 +553,17 @@ class TxConflictError(ParameterError):
 
 
 class PrivacyError(SpvFilterError):
-    """A transaction that should be sent privately cannot be sent that way.
+    """A transaction that should be sent privately cannot be sent privately.
 
-    Nothing was sent. The message says why and what to do.
+    The transaction was not sent to any peer. The message says why and what to do.
     """
 
 
 class HeaderError(PeerError):
-    """A run of block headers was rejected. None of the headers was stored."""
+    """A sequence of block headers from a peer was rejected, and none of these headers was stored."""
 
     index: int
-    """Position of the rejected header in the run, from 0."""
+    """Position of the rejected header among the headers that were checked together, from 0."""
 
     def __init__(self, message: str, *, index: int = 0) -> None:
         super().__init__(message)
@@ -647,14 +647,15 @@ class StoreError(SpvFilterError):
 class StoreLockedError(StoreError):
     """Another process, or another client in this process, has the database open.
 
-    End that client, or use another database.
+    Stop the client that uses the database, or choose another database.
     """
 
 
 class StoreForeignError(StoreError):
     """The file is not a database that this package can use.
 
-    It belongs to another program, to another network, or to another version of this package. The message says which.
+    The file belongs to another program, to another network, or to another version of this package. The message says
+    which.
     """
 
 
@@ -693,9 +694,9 @@ class EventGapError(SpvFilterError, LookupError):
     """
 
     since: int
-    """The event number that the caller passed."""
+    """The number that the caller passed: only events with higher numbers were requested."""
     first: int
-    """Number of the oldest event that is kept."""
+    """Number of the oldest event that the database still keeps."""
 
     def __init__(self, since: int, first: int) -> None:
         super().__init__(since, first)
@@ -708,14 +709,14 @@ class EventGapError(SpvFilterError, LookupError):
 
 
 class NotConfirmedError(SpvFilterError):
-    """A transaction will not be confirmed, although the caller waits for its confirmation."""
+    """The transaction whose confirmation the caller awaits will not be confirmed."""
 
     txid: bytes
-    """The transaction, 32 bytes in wire order."""
+    """Txid of the transaction that will not be confirmed, 32 bytes in wire order."""
     status: str
     """Final status: "conflicted" (a conflicting transaction is confirmed), "abandoned", "expired" or "refused"."""
     rival: bytes | None
-    """Txid of the confirmed transaction that conflicts with it, 32 bytes in wire order; None if there is none."""
+    """Txid of the confirmed transaction that conflicts with `txid`, 32 bytes in wire order; None without a conflict."""
 
     def __init__(self, txid: bytes, status: str, rival: bytes | None = None) -> None:
         super().__init__(txid, status, rival)
@@ -738,13 +739,13 @@ class RemoteError(SpvFilterError):
 class RemoteConnectionError(RemoteError):
     """The Redis server could not be reached, or the connection broke before the answer came.
 
-    The server may or may not have executed the operation. Adding a key again is harmless, except in a filter that
-    counts.
+    The server may or may not have executed the operation. Adding a key again is harmless, except in a
+    counting filter.
     """
 
 
 class RemoteMissingError(RemoteError, LookupError):
-    """The filter in Redis, or a part of it, is missing: it expired, was deleted or was evicted.
+    """A filter in Redis, or a part of the filter, is missing: Redis expired, evicted or deleted it.
 
     Create the filter again and add all keys.
     """
@@ -753,12 +754,12 @@ class RemoteMissingError(RemoteError, LookupError):
 class RemoteExistsError(RemoteError):
     """A filter with this name already exists in Redis.
 
-    Open it, or choose another name.
+    Open the existing filter, or choose another name.
     """
 
 
 class RemoteTypeError(RemoteError):
-    """A Redis key of the filter holds a value of another type.
+    """A Redis key that the filter needs contains a value of another type.
 
     Another program uses this key: choose another name for the filter.
     """
@@ -791,13 +792,13 @@ class SpvFilterWarning(UserWarning):
 
 
 class BackendWarning(SpvFilterWarning, RuntimeWarning):
-    """The slow pure Python kernel runs, although a compiled kernel is installed or could be."""
+    """The slow pure Python kernel is used, although a compiled kernel is installed or could be installed."""
 
 
 class CapacityWarning(SpvFilterWarning):
-    """A filter holds as many keys as it was made for.
+    """A filter contains as many keys as it was made for.
 
-    With every further key its false-positive rate rises above the rate that it was made for.
+    Every further key raises the false-positive rate above the rate that the filter was made for.
     """
 
 
@@ -806,7 +807,7 @@ class FpRateWarning(SpvFilterWarning):
 
 
 class LostSpendsWarning(SpvFilterWarning):
-    """With these update flags a peer will not report some spends of watched coins.
+    """The update flags of a BIP-37 filter keep a peer from reporting some spends of watched coins.
 
     Use `UpdateFlags.ALL`, or the flags that `Bip37Filter.for_watchlist` chooses.
     """

@@ -39,7 +39,9 @@ _TURN_S = 0.02  # seconds between two looks at a condition
 
 
 class RegtestNode:
-    """A regtest node in its own thread. Any thread and any asynchronous test may call it: a call takes milliseconds.
+    """A regtest node that runs in its own thread.
+
+    Any thread and any asynchronous test may call its methods: a call takes milliseconds.
 
     Txids are 32 bytes in wire order, and values are satoshi. The methods raise ParameterError and AddressError for
     wrong arguments. They raise RefusedError, with Core's reject reason, if the node does not accept a transaction.
@@ -57,7 +59,7 @@ class RegtestNode:
         return await Node(regtest).__aenter__()
 
     def close(self) -> None:
-        """Close all connections and end the thread."""
+        """Close all connections of the node and end its thread."""
         with suppress(RuntimeError):  # closed before
             asyncio.run_coroutine_threadsafe(self._node.__aexit__(None, None, None), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -74,23 +76,23 @@ class RegtestNode:
 
     @property
     def address(self) -> str:
-        """HOST:PORT of the node, for the argument `peers` of a light client."""
+        """Address of the node as HOST:PORT, for the argument `peers` of a light client."""
         return f"{self._node.host}:{self._node.port}"
 
     @property
     def height(self) -> int:
-        """Height of the best chain's tip."""
+        """Height of the tip of the node's best chain."""
         return self.call(lambda regtest: regtest.height)
 
     @property
     def mempool(self) -> list[bytes]:
-        """Txids of the mempool, parents first."""
+        """Txids of all transactions in the node's mempool, parents first."""
         return self.call(lambda regtest: [tx.txid for tx in regtest.mempool])
 
     def mine(self, blocks: int = 1, *, to: str | None = None) -> list[bytes]:
-        """Mine blocks with the transactions of the mempool, and return their hashes.
+        """Mine blocks with the transactions of the mempool, and return the block hashes.
 
-        The coinbases pay the address `to`, by default the miner.
+        The coinbases pay the address `to`; if it is None, they pay the miner.
         """
         script = None if to is None else address_to_script(to, REGTEST)
         return self.call(lambda regtest: regtest.mine(blocks, to=script))
@@ -103,26 +105,34 @@ class RegtestNode:
         return self.call(lambda regtest: regtest.reorg(depth))
 
     def pay(self, address: str, value: int, *, fee: int = FEE) -> bytes:
-        """Put a payment to an address into the mempool, and return its txid. Output 0 pays the address."""
+        """Put a payment of the miner to an address into the mempool, and return its txid.
+
+        Output 0 pays `value` satoshi to the address. `fee` is in satoshi.
+        """
         output = TxOut(value, address_to_script(address, REGTEST))
         return self.call(lambda regtest: regtest.pay(output, fee=fee))
 
     def spend(self, *coins: OutPoint, to: str, value: int, fee: int = FEE) -> bytes:
-        """Spend coins as their owner would, and return the txid. Change goes to the address of the first coin."""
+        """Spend coins of any owner in a transaction of the mempool, and return its txid.
+
+        The transaction pays `value` satoshi to the address `to`, and `fee` satoshi to the miner. Change goes to the
+        address of the first coin.
+        """
         output = TxOut(value, address_to_script(to, REGTEST))
         return self.call(lambda regtest: regtest.spend(*coins, outputs=[output], fee=fee))
 
     def bump(self, txid: bytes, *, fee: int | None = None) -> bytes:
-        """Replace a transaction of the mempool by the same one with a higher fee, and return the new txid.
+        """Replace a transaction of the mempool by a copy with a higher fee, and return the txid of the copy.
 
-        See `Regtest.bump`.
+        `fee` is in satoshi. `Regtest.bump` explains the default.
         """
         return self.call(lambda regtest: regtest.bump(txid, fee=fee))
 
     def double_spend(self, txid: bytes, *, fee: int | None = None, in_block: bool = False) -> bytes:
         """Replace a transaction of the mempool by a payment of its coins to the miner, and return the new txid.
 
-        With `in_block` the new transaction is mined instead. See `Regtest.double_spend`.
+        If `in_block` is True, the new transaction is mined in a block instead. `fee` is in satoshi. See
+        `Regtest.double_spend`.
         """
         return self.call(lambda regtest: regtest.double_spend(txid, fee=fee, in_block=in_block))
 
@@ -136,20 +146,25 @@ class RegtestNode:
 
 
 class LightClientFactory(Protocol):
-    """Makes a running SyncLightClient that has searched all blocks. It ends with the test.
+    """A function that starts a SyncLightClient and returns it when it has searched all blocks.
 
-    Options are arguments of SyncLightClient, such as `store`.
+    The client is closed at the end of the test.
+
+    `options` are keyword arguments of SyncLightClient, such as `store`.
     """
 
     def __call__(self, watch: WatchList | Iterable[str], **options: object) -> SyncLightClient:
-        """Start a client for a watch list or for addresses.
+        """Start a client for a watch list or for addresses, and return it.
 
-        Raises TimeoutError if it does not reach the node's tip within 30 s, and the errors of SyncLightClient.
+        Raises TimeoutError if the client does not reach the node's tip within 30 s, and the errors of SyncLightClient.
         """
 
 
 def eventually(condition: Callable[[], T], *, seconds: float = _WAIT_S) -> T:
-    """Wait until `condition()` is true, and return its result. Raises TimeoutError after `seconds`."""
+    """Call `condition` repeatedly until its result is true, and return this result.
+
+    Raises TimeoutError if that takes more than `seconds` seconds.
+    """
     end = time.monotonic() + seconds
     while True:
         if found := condition():
@@ -161,7 +176,7 @@ def eventually(condition: Callable[[], T], *, seconds: float = _WAIT_S) -> T:
 
 @pytest.fixture
 def regtest_node() -> Iterator[RegtestNode]:
-    """A regtest node with 101 blocks, so that the first coinbase may be spent."""
+    """Fixture: a regtest node with 101 blocks, so that the first coinbase may be spent."""
     node = RegtestNode()
     yield node
     node.close()
@@ -169,7 +184,7 @@ def regtest_node() -> Iterator[RegtestNode]:
 
 @pytest.fixture
 def light_client(regtest_node: RegtestNode) -> Iterator[LightClientFactory]:
-    """A function that makes light clients of `regtest_node`."""
+    """Fixture: a function that starts light clients that connect to `regtest_node`."""
     with ExitStack() as stack:
 
         def make(watch: WatchList | Iterable[str], **options: object) -> SyncLightClient:

@@ -101,7 +101,7 @@ def _run(argv: list[str]) -> int:
 
 
 class _Warnings:
-    """Prints warnings on standard error. A warning that differs from an earlier one only in numbers is left out."""
+    """Prints warnings on standard error. A warning is omitted if it differs from an earlier warning only in numbers."""
 
     def __init__(self) -> None:
         self._told: set[str] = set()  # warnings without their numbers

@@ -36,9 +36,9 @@ else:  # not needed to show --help
 _DAY_S = 86_400  # seconds
 _MAX_AHEAD_S = 7_200  # the block time that nodes accept ahead of their clock; LightClient allows it for a birthday
 _PLAIN_OPTION = re.compile(r"--[a-z][a-z-]{0,30}")
-"""An unknown option that a message may repeat: no key and no number looks like this."""
+"""Pattern of unknown options that a message may repeat, because no key and no number matches it."""
 _NUMBER = re.compile(r"[0-9][0-9.,:/_e+-]{0,19}|-[0-9][0-9.]{0,18}")
-"""A wrong number or date that a message may repeat: it is no key and no word of a seed phrase."""
+"""Pattern of wrong numbers and dates that a message may repeat, because no key and no word of a seed phrase matches."""
 
 _HEX_TEXT = frozenset(b"0123456789abcdefABCDEF \t\r\n")  # characters of hex digits in lines
 _TEXT = frozenset(range(32, 127)) | frozenset(b"\t\r\n")  # characters of ASCII text
@@ -86,7 +86,7 @@ class Parser(argparse.ArgumentParser):
         return self._subcommands.add_parser(name, help=help, description=description)
 
     def actions(self) -> dict[str, Parser]:
-        """The subcommands by name; empty if there are none."""
+        """Return the parsers of the subcommands by name; empty if there are no subcommands."""
         return {} if self._subcommands is None else dict(self._subcommands.choices)
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
@@ -144,20 +144,26 @@ class Parser(argparse.ArgumentParser):
 
 
 def nearest(word: str, known: Iterable[str], likeness: float = 0.7) -> str | None:
-    """The known word that a misspelled word probably means, or None."""
+    """Return the known word that a misspelled word probably means, or None if no known word is similar."""
     found = difflib.get_close_matches(word[:40].lower(), list(known), 1, likeness)
     return found[0] if found else None
 
 
 def one_of(word: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown word: a suggestion, or all known words. It does not repeat the word."""
+    """Return the end of a message about an unknown word: a suggestion, or all known words.
+
+    The result does not repeat the unknown word.
+    """
     choices = [str(each) for each in known]
     meant = nearest(str(word), choices)
     return f": did you mean {meant}?" if meant else f": choose from {', '.join(choices)}"
 
 
 def shown(text: str) -> str:
-    """The end of a message about a wrong number or date: `, not 0`. Nothing if the text may be a secret."""
+    """Return the end of a message about a wrong number or date, such as `, not 0`.
+
+    The result is empty if the text may be a secret.
+    """
     return f", not {text}" if _NUMBER.fullmatch(text) else ""
 
 
@@ -175,9 +181,10 @@ def add_network(parser: argparse.ArgumentParser, *, has_database: bool = False) 
 
 
 def network_of(args: argparse.Namespace) -> Network:
-    """The network of the database `args.db`, if there is one, else `args.network`, else mainnet.
+    """Return the network of the existing database `args.db`, else `args.network`, else mainnet.
 
-    Raises ParameterError if database and option contradict each other, StoreError if the database cannot be read.
+    Raises ParameterError if the database and the option --network contradict each other, and StoreError if the database
+    cannot be read.
     """
     stored = None if args.db is None else _stored_network(args)
     if stored is not None and args.network not in (None, stored):
@@ -188,7 +195,7 @@ def network_of(args: argparse.Namespace) -> Network:
 
 
 def _stored_network(args: argparse.Namespace) -> Network | None:
-    """The network that an existing database names; None if there is no database yet."""
+    """Return the network of the database `args.db`; None if there is no database yet."""
     rebuilds = getattr(args, "rebuild", False)
     try:
         with reader.WalletStore.open(args.db) as wallet:
@@ -216,7 +223,7 @@ def add_format(parser: argparse.ArgumentParser, *more: str) -> None:
 
 
 def format_of(args: argparse.Namespace, page: Page) -> str:
-    """The format that the user chose, else `table` on a terminal and `jsonl` elsewhere."""
+    """Return the output format that the user chose, else `table` on a terminal and `jsonl` elsewhere."""
     chosen: str | None = args.format
     return chosen or ("table" if page.is_terminal else "jsonl")
 
@@ -231,7 +238,7 @@ def add_watch_file(parser: argparse.ArgumentParser) -> None:
 
 
 def watch_list(network: Network, path: str | None, addresses: Iterable[str], others: Iterable[str] = ()) -> WatchList:
-    """The watch list of a file and of arguments.
+    """Return the watch list with the entries of a file and of arguments.
 
     Args:
         network: The network of the addresses.
@@ -257,7 +264,7 @@ def watch_list(network: Network, path: str | None, addresses: Iterable[str], oth
 
 
 def standard_input() -> BinaryIO:
-    """Standard input as bytes. Raises SourceError if it is closed.
+    """Return standard input as a binary stream. Raises SourceError if it is closed.
 
     It is read by a separate reader: at exit the interpreter takes the lock of sys.stdin, which a pending read may hold.
     """
@@ -267,7 +274,7 @@ def standard_input() -> BinaryIO:
 
 
 def read_hex_or_bytes(what: str, limit: int, kind: str) -> bytes:
-    """Read the bytes that an argument of a command names.
+    """Return the bytes that an argument of a command contains or names.
 
     Args:
         what: Hex digits, the path of a file of hex digits or raw bytes, or `-` for standard input. It may be a key, so

@@ -12,7 +12,7 @@ from spvfilter.network import NETWORKS
 
 SHELLS = ("bash", "zsh", "tcsh")
 _FILES = ("FILE", "FILE.png", "PATH", "INPUT", "FILTER", "FILTERS", "BLOCKS", "RAW", "SOURCE", "TX", "HEX|FILE|-")
-"""Names of values that are files."""
+"""Names of option values that are files, as the help shows them."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

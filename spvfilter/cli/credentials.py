@@ -36,7 +36,10 @@ def add_credentials(group: argparse._ArgumentGroup) -> None:
 
 
 def credentials_of(args: argparse.Namespace) -> credentials.Credentials | None:
-    """The credentials that the options name, or None. Raises ParameterError if a password is missing."""
+    """Return the credentials that the options --cookie and --user name; None without these options.
+
+    Raises ParameterError if a password is missing.
+    """
     if args.cookie is not None and args.user is not None:
         raise ParameterError("--cookie and --user exclude each other: give one")
     if args.cookie is not None:

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _outputs(each: Descriptor, indexes: range, network: Network) -> list[tuple[int, str | None, str]]:
-    """Index, address and script in hex of each script of a descriptor in a range of indexes."""
+    """Return index, address and script in hex of each script of a descriptor at the given indexes."""
     return [
         (index, script_to_address(script, network), script.hex()) for index in indexes for script in each.scripts(index)
     ]

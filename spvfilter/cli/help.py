@@ -32,7 +32,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def parser_of(command: str) -> Parser:
-    """The parser of a command. Raises ParameterError for an unknown command, without repeating it."""
+    """Return the parser of a command.
+
+    Raises ParameterError for an unknown command. The message does not repeat the command.
+    """
     if command.startswith("-"):
         meant = nearest(command, ("--help", "--version"))
         known = f": did you mean {meant}?" if meant else ""

@@ -23,7 +23,7 @@ else:
 TERMINATED = 143
 """Exit code, 128 + SIGTERM."""
 _NUDGE: int = getattr(signal, "SIGURG", 0)
-"""A signal that does nothing without a handler. Windows lacks it."""
+"""The signal that wakes the main thread, SIGURG: without a handler it has no effect. Windows lacks it."""
 _PAUSE_S = 0.02  # between two nudges (our choice)
 _DROPPED = 0
 """A byte in the pipe for a dropped interrupt. No signal has this number."""
@@ -41,7 +41,7 @@ def on_signal(number: int, react: Callable[[], object]) -> Callable[[], object]:
 
 @contextmanager
 def never_lost() -> Iterator[None]:
-    """Context manager: an interrupt ends the block whenever it arrives.
+    """Context manager: an interrupt ends the `with` block at any moment.
 
     Without it Python can lose an interrupt in three ways:
 
@@ -81,7 +81,7 @@ class _Nudger:
 
     @contextmanager
     def hearing(self) -> Iterator[None]:
-        """Context manager: the thread runs, unless the program has a wakeup descriptor of its own."""
+        """Context manager: the thread runs in the `with` block, unless the program has its own wakeup descriptor."""
         before = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         if before != -1:
             signal.set_wakeup_fd(before)
@@ -123,7 +123,7 @@ class _Nudger:
         self._noticed = True
 
     def _dropped(self, given: UnraisableHookArgs) -> None:
-        """Handle an exception that Python cannot raise: an interrupt is sent again."""
+        """Handle an exception that Python cannot raise: if it is an interrupt, send the interrupt again."""
         if issubclass(given.exc_type, KeyboardInterrupt) and self._thread.is_alive():
             os.write(self._writing, bytes([_DROPPED]))
         else:
@@ -146,7 +146,9 @@ class _Nudger:
 
 
 async def terminable(work: Coroutine[object, object, int]) -> int:
-    """Run `work` and return its exit code. SIGTERM cancels it, with exit code 143; a second SIGTERM kills."""
+    """Run `work` and return its exit code. SIGTERM cancels it, with exit code 143; a second SIGTERM kills the
+    process.
+    """
     task, told = asyncio.current_task(), asyncio.Event()
     assert task is not None
 

@@ -182,7 +182,10 @@ async def _mine_every(interval: float | None, regtest: Regtest, payments: Sequen
 
 
 def _command_lines() -> Iterable[bytes]:
-    """Lines of standard input; none if a read would stop this process, which is in the background of its terminal."""
+    """Return the lines of standard input.
+
+    The result is empty if this process is in the background of its terminal, because a read would stop it.
+    """
     if sys.stdin is None:
         return ()
     if sys.platform != "win32":

@@ -17,8 +17,9 @@ from spvfilter.p2p.proxy import Proxy
 from spvfilter.store.lock import SUFFIX
 
 _LONGEST_NAME = 25
-"""Characters of a host name without a dot (our choice). A longer one is probably an address or a key, and is not looked
-up: a resolver must not see it.
+"""Largest number of characters of a host name without a dot (our choice).
+
+A longer name is probably a Bitcoin address or a key. It is not resolved, because a resolver must not see it.
 """
 _LONGEST_COMMAND = 200  # characters of another process's command line in a message
 _CREDENTIALS = re.compile(r"(?<=//)[^/@\s]*@")  # USER:PASSWORD@ in a URL
@@ -71,7 +72,7 @@ def add_timeout(parser: argparse.ArgumentParser, default: float, help: str) -> N
 
 
 def check_nodes(args: argparse.Namespace) -> None:
-    """Raise ParameterError if no node is named or to be found."""
+    """Raise ParameterError if the arguments name no node and do not allow a search for nodes."""
     if not args.connect and not args.discover:
         raise ParameterError("no node to connect to: give --connect HOST:PORT, or --discover")
 
@@ -103,11 +104,11 @@ class PeerMessages:
         self._last: dict[str, str] = {}  # by address: the last warning, without its numbers
 
     def connected(self, address: str) -> None:
-        """The peer is connected: its next warning is told even if it is the same as the last."""
+        """Note that a peer is connected: its next warning gives a message even if it repeats the last warning."""
         self._last.pop(address, None)
 
     def of(self, event: PeerWarning) -> str | None:
-        """The message for a warning; None if it repeats the last one of this peer."""
+        """Return the message for a warning; None if the warning repeats the last warning about this peer."""
         kind = re.sub(r"[0-9.]+", "#", event.cause)
         if self._last.get(event.address) == kind:
             return None
@@ -117,7 +118,7 @@ class PeerMessages:
 
 
 def in_use(error: StoreLockedError, db: str, advice: str) -> StoreLockedError:
-    """The error of a database that another process holds, with the process's command line if that is known."""
+    """Return the error for a database that another process has open, with the command line of the process if known."""
     process = _holder(db)
     if process is None or process == os.getpid():
         return error
@@ -127,7 +128,10 @@ def in_use(error: StoreLockedError, db: str, advice: str) -> StoreLockedError:
 
 
 def _holder(db: str) -> int | None:
-    """The id of the process that holds a database, from the lock file beside it; None if it is unknown."""
+    """Return the id of the process that has a database open; None if it is unknown.
+
+    The id is read from the lock file beside the database.
+    """
     try:
         text = Path(os.path.realpath(db) + SUFFIX).read_text(encoding="ascii")
     except (OSError, ValueError):
@@ -136,7 +140,10 @@ def _holder(db: str) -> int | None:
 
 
 def _command_line(process: int) -> str:
-    """The command line of a process without passwords, keys and seed phrases; empty on systems without /proc."""
+    """Return the command line of a process, without passwords, keys and seed phrases.
+
+    The result is empty on systems without /proc.
+    """
     try:
         raw = Path(f"/proc/{process}/cmdline").read_bytes()
     except OSError:

@@ -145,7 +145,7 @@ def _keychains(page: Page, wallet: WalletStore, args: argparse.Namespace, chosen
 
 
 def _limit(args: argparse.Namespace, chosen: str) -> int | None:
-    """The largest number of rows to print; None for all."""
+    """Return the largest number of rows to print; None to print all rows."""
     limit: int | None = args.limit
     return _DEFAULT_LIMIT if limit is None and chosen == "table" else limit
 
@@ -154,7 +154,7 @@ def _limit(args: argparse.Namespace, chosen: str) -> int | None:
 
 
 def _all(view: Callable[..., list[Row]], label: str | None, keychain: str | None) -> Iterator[Row]:
-    """All rows of a view, page by page."""
+    """Yield all rows of a view of the wallet, and read them page by page."""
     before: str | None = None
     while page := view(label=label, keychain=keychain, limit=_PAGE, before=before):
         yield from page

@@ -25,7 +25,7 @@ STALE_AGE_LIMIT_S = 30 * 24 * 3600
 
 
 def subsidy(height: int) -> int:
-    """Block subsidy in satoshi (Core GetBlockSubsidy)."""
+    """Return the subsidy of a regtest block in satoshi (Core GetBlockSubsidy)."""
     return 50 * 100_000_000 >> height // HALVING_INTERVAL
 
 
@@ -37,15 +37,18 @@ class TreeBlock:
     raw: bytes
     """The serialized block."""
     header: Header
-    """Header of the block."""
+    """Parsed header of this block."""
     rules: Tip
-    """Header rules for a block on top of this one."""
+    """Header rules that apply to a child of this block."""
     previous: TreeBlock | None
     """The parent block; None for the genesis block."""
     txids: tuple[bytes, ...]
     """Txids of the block's transactions, coinbase first; 32 bytes each, in wire order."""
     spent: dict[bytes, UnspentOutput] | None = None
-    """Outputs that the block spends, by outpoint, in order. None if the block was never in the best chain."""
+    """Outputs that the block spends, by outpoint, in the order of its inputs.
+
+    None if the block was never in the best chain.
+    """
 
     @property
     def hash(self) -> bytes:
@@ -59,14 +62,14 @@ class TreeBlock:
 
     @property
     def median_time(self) -> int:
-        """Median time of the last 11 blocks, this one included (BIP-113)."""
+        """Median time of this block and its 10 ancestors, in seconds since 1970 (BIP-113)."""
         return self.rules.median_time
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class TipChange:
-    """A change of the best chain. Both fields are empty if it did not change."""
+    """A change of the best chain; both fields are empty if the best chain did not change."""
 
     disconnected: Sequence[TreeBlock] = ()
     """Blocks that are no longer in the best chain, the old tip first."""
@@ -99,8 +102,8 @@ def _genesis() -> TreeBlock:
 class BlockTree:
     """The block tree of regtest from the genesis block, with the unspent outputs of the best chain.
 
-    The best chain is the branch with the most work. Among branches of equal work it is the first seen. `clock` returns
-    seconds since 1970.
+    The best chain is the branch with the most work. Among branches of equal work it is the branch that was seen first.
+    `clock` returns seconds since 1970.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -119,7 +122,7 @@ class BlockTree:
         return self.active[-1]
 
     def is_active(self, block: TreeBlock) -> bool:
-        """True if a block is in the best chain."""
+        """Return True if a block is in the best chain."""
         return block.height < len(self.active) and self.active[block.height] is block
 
     def ancestor(self, block: TreeBlock, height: int) -> TreeBlock:
@@ -130,12 +133,18 @@ class BlockTree:
         return self.active[height] if self.is_active(block) else block
 
     def fork_height(self, locator: Sequence[bytes]) -> int:
-        """Height of the first block of a locator in the best chain; 0 if none is (Core FindForkInGlobalIndex)."""
+        """Return the height of the first locator entry that is in the best chain (Core FindForkInGlobalIndex).
+
+        The result is 0 if no entry is in the best chain.
+        """
         known = (self.blocks.get(block_hash) for block_hash in locator)
         return next((block.height for block in known if block and self.is_active(block)), 0)
 
     def is_requestable(self, block: TreeBlock) -> bool:
-        """True if the block is served: in the best chain, or at most 30 days older (Core BlockRequestAllowed)."""
+        """Return True if the node serves the block to peers (Core BlockRequestAllowed).
+
+        It serves blocks of the best chain, and stale blocks that are at most 30 days older than the tip.
+        """
         return self.is_active(block) or self.tip.header.time - block.header.time < STALE_AGE_LIMIT_S
 
     def txs(self, block: TreeBlock) -> list[Transaction]:
@@ -216,7 +225,10 @@ class BlockTree:
             )
 
     def branch(self, block: TreeBlock) -> list[TreeBlock]:
-        """Return the blocks of a branch from its fork up to `block`; none if `block` is in the best chain."""
+        """Return the blocks from the fork with the best chain up to `block`.
+
+        The result is empty if `block` is in the best chain.
+        """
         found = []
         while not self.is_active(block):
             found.append(block)
@@ -225,7 +237,10 @@ class BlockTree:
         return found[::-1]
 
     def _activate(self, block: TreeBlock) -> TipChange:
-        """Make `block` the tip. If its branch proves invalid, restore the best chain and raise RefusedError."""
+        """Make `block` the tip of the best chain.
+
+        If its branch proves invalid, restore the earlier best chain and raise RefusedError.
+        """
         joining = self.branch(block)
         fork = joining[0].height - 1
         leaving = self.active[:fork:-1]

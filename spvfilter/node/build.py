@@ -1,4 +1,4 @@
-"""Builds transactions and mined regtest blocks from their parts. Nothing is checked or signed."""
+"""Functions that build transactions and mined regtest blocks, without checks and signatures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TxIn:
     """Sequence number, 0 to 2^32 - 1."""
 
     def __bytes__(self) -> bytes:
-        """Serialize without the witness, which follows the outputs in a transaction."""
+        """Serialize the input without its witness, which follows the outputs in a transaction."""
         return bytes(self.outpoint) + _var_bytes(self.script_sig) + self.sequence.to_bytes(4, "little")
 
 
@@ -55,9 +55,9 @@ def build_tx(inputs: Sequence[TxIn], outputs: Sequence[TxOut], *, version: int =
 
 
 def height_push(height: int) -> bytes:
-    """Encode the height that starts the scriptSig of a coinbase (BIP-34).
+    """Encode the block height as the first push of a coinbase's scriptSig (BIP-34).
 
-    It is OP_0, OP_1 to OP_16, or a push of the height as the shortest number (Core CScript).
+    The result is OP_0, OP_1 to OP_16, or a push of the height as the shortest number (Core CScript).
     """
     if height <= 16:
         return bytes((0x50 + height if height else 0,))
@@ -73,7 +73,7 @@ def build_coinbase(
 
     Args:
         height: Height of the block.
-        outputs: Outputs before the commitment.
+        outputs: All outputs that precede the output with the commitment.
         transactions: The other transactions of the block, serialized.
         extra: Up to 80 bytes behind the height, which distinguish coinbases that are otherwise equal.
     """

@@ -20,7 +20,7 @@ _FINAL_SEQUENCE = 0xFFFFFFFF  # sequence number of an input that ignores the loc
 
 @public
 class UnspentOutput(NamedTuple):
-    """An unspent output with the height and the kind of its transaction."""
+    """An unspent output, with the height of its block, and whether it belongs to a coinbase."""
 
     value: int
     """Value in satoshi."""
@@ -33,9 +33,9 @@ class UnspentOutput(NamedTuple):
 
 
 def unspent_output(tx: Transaction, index: int, height: int) -> UnspentOutput | None:
-    """Output `index` of a transaction in a block at `height`, or None.
+    """Return output `index` of a transaction in a block at `height` as an UnspentOutput, or None.
 
-    None means that there is no such output, or that nobody can spend it (Core CScript::IsUnspendable).
+    None means that there is no output `index`, or that nobody can spend it (Core CScript::IsUnspendable).
     """
     if index >= len(tx.span.outputs):
         return None
@@ -52,7 +52,7 @@ def unspent_outputs(tx: Transaction, height: int) -> dict[bytes, UnspentOutput]:
 
 
 def is_final(tx: Transaction, height: int, median_time: int) -> bool:
-    """True if the lock time allows a transaction in a block at `height` (Core IsFinalTx, BIP-113).
+    """Return True if the lock time allows a transaction in a block at `height` (Core IsFinalTx, BIP-113).
 
     `median_time` is the median time past of the block's parent, in seconds since 1970.
     """
@@ -61,9 +61,9 @@ def is_final(tx: Transaction, height: int, median_time: int) -> bool:
 
 
 def check_transaction(tx: Transaction) -> None:
-    """Check the rules that need no context (Core consensus/tx_check.cpp CheckTransaction).
+    """Check the rules that need only the transaction itself (Core consensus/tx_check.cpp CheckTransaction).
 
-    Raises RefusedError if the transaction breaks one.
+    Raises RefusedError if the transaction breaks one of these rules.
     """
     inputs, stripped = tx.inputs, tx.stripped
     values = [out.value for out in tx.outputs]
@@ -119,5 +119,5 @@ def fee(tx: Transaction, find: Callable[[bytes], UnspentOutput | None], height: 
 
 
 def refused(tx: Transaction, reason: str, why: str) -> RefusedError:
-    """Make the error for a transaction that breaks a rule. `reason` is Core's reject reason."""
+    """Return the error for a transaction that breaks a rule; `reason` is Core's reject reason."""
     return RefusedError(reason, f"transaction {hash_to_hex(tx.txid)}: {why}")

@@ -1,6 +1,6 @@
 """Compact filters of the embedded node (Core's block filter index).
 
-They are built on the first request and cached by block. Stale branches keep theirs.
+Filters are built on the first request and cached by block. Filters of stale blocks stay in the cache.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ FilterRequest = GetCFilters | GetCFHeaders | GetCFCheckpt
 
 @public
 class FilterIndex:
-    """Basic filters and filter headers of the blocks of a chain. A block that was never in the best chain has none."""
+    """Basic filters and filter headers of the blocks of a chain.
+
+    A block that was never in the best chain has no filter and no filter header.
+    """
 
     def __init__(self, chain: BlockTree) -> None:
         self.chain = chain
@@ -48,7 +51,10 @@ class FilterIndex:
         return found
 
     def header(self, block: TreeBlock | None) -> bytes:
-        """Return the filter header of a block. For None, the parent of the genesis block, it is 32 zeros."""
+        """Return the filter header of a block.
+
+        If `block` is None, as for the parent of the genesis block, the result is 32 zero bytes.
+        """
         for _ in self._make(block):
             pass
         return self._headers[block.hash] if block else GENESIS_PREVIOUS_FILTER_HEADER
@@ -68,7 +74,7 @@ class FilterIndex:
     def respond(self, asked: FilterRequest) -> Iterator[Message | None]:
         """Yield the messages that answer a request, and None after each step of longer work.
 
-        A stop block that was never in the best chain gets no answer, as from Core while its index lags. Raises
+        A stop block that was never in the best chain gets no answer, as from Core while its index is incomplete. Raises
         RefusedError for a request that makes Core disconnect (PrepareBlockFilterRequest).
         """
         stop = self._stop(asked)

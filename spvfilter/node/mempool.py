@@ -25,13 +25,13 @@ MIN_SIZE = 65
 class TxMempool:
     """Unconfirmed transactions, parents first. No two of them conflict (Core CTxMemPool).
 
-    A transaction is accepted if the next block may contain it together with the transactions that are there.
+    A transaction is accepted if the next block may contain it together with the transactions of the mempool.
 
     Args:
         chain: The chain whose unspent outputs may be spent.
         max_size: Limit for all serialized transactions together, in bytes.
-        replace_by_fee: True if a transaction with a higher fee replaces the transactions that it conflicts with, as in
-            Core 28 and 29. The rules are Core's.
+        replace_by_fee: True if a transaction with a higher fee replaces the transactions that it conflicts with. The
+            rules are those of Core 28 and 29.
 
     Raises:
         ParameterError: `max_size` is negative.
@@ -60,23 +60,26 @@ class TxMempool:
         return txid in self._txs
 
     def get(self, txid: bytes) -> Transaction | None:
-        """Return the transaction with a txid, or None."""
+        """Return the transaction with a txid, or None if the mempool does not contain it."""
         return self._txs.get(txid)
 
     def get_by_wtxid(self, wtxid: bytes) -> Transaction | None:
-        """Return the transaction with a wtxid, or None."""
+        """Return the transaction with a wtxid, or None if the mempool does not contain it."""
         return self._txs.get(self._txid_of.get(wtxid, b""))
 
     def is_spent(self, outpoint: bytes) -> bool:
-        """True if a transaction of the mempool spends the outpoint."""
+        """Return True if a transaction of the mempool spends the outpoint."""
         return outpoint in self._spender
 
     def coin(self, outpoint: bytes) -> UnspentOutput | None:
-        """Return the unspent output at an outpoint, in the chain or in the mempool, or None."""
+        """Return the unspent output at an outpoint, in the chain or in the mempool.
+
+        The result is None if there is no such output, or if it is spent.
+        """
         return self._coin(outpoint, ())
 
     def _coin(self, outpoint: bytes, replaced: Container[bytes]) -> UnspentOutput | None:
-        """Do the same as `coin`, but ignore the inputs of the `replaced` transactions."""
+        """Return the same output as `coin`, but as if the `replaced` transactions did not spend any outputs."""
         if outpoint in self._spender and self._spender[outpoint] not in replaced:
             return None
         parent = self._txs.get(outpoint[:32])
@@ -85,14 +88,17 @@ class TxMempool:
         return self._chain.coins.get(outpoint)
 
     def coin_of(self, outpoint: bytes) -> UnspentOutput | None:
-        """Return the output at an outpoint, even if a transaction of the mempool spends it, or None."""
+        """Return the output at an outpoint, even if a transaction of the mempool spends it.
+
+        The result is None if neither the chain nor the mempool contains the output.
+        """
         return self._coin(outpoint, self._txs)
 
     def add(self, tx: Transaction) -> list[Transaction]:
-        """Add a transaction, and return the transactions that it replaced, descendants included.
+        """Add a transaction, and return the transactions that it replaced with all their descendants.
 
-        Raises RefusedError if the next block may not contain it, or if it conflicts with a transaction that it may not
-        replace.
+        Raises RefusedError if the next block may not contain the transaction, or if it conflicts with a transaction
+        that it may not replace.
         """
         return self._add(tx, replace=self._replaces)
 
@@ -143,7 +149,7 @@ class TxMempool:
         return list(replaced.values())
 
     def family(self, txid: bytes) -> list[Transaction]:
-        """Return a transaction with all its descendants; nothing if it is not in the mempool."""
+        """Return a transaction with all its descendants; empty if the transaction is not in the mempool."""
         found: dict[bytes, Transaction] = {}
         waiting = [txid]
         while waiting:
@@ -155,16 +161,16 @@ class TxMempool:
         return list(found.values())
 
     def evict(self, txid: bytes) -> list[Transaction]:
-        """Remove a transaction with all its descendants, as a full mempool does, and return them."""
+        """Remove a transaction with all its descendants, as a full mempool does, and return the removed ones."""
         gone = self.family(txid)
         for tx in gone:
             self._remove(tx.txid)
         return gone
 
     def remove_for(self, txs: Sequence[Transaction]) -> bool:
-        """Remove the transactions of a new block and their conflicts (Core removeForBlock).
+        """Remove the transactions of a new block, and all that conflict with the block (Core removeForBlock).
 
-        Returns True if there was a conflict.
+        Returns True if the mempool contained a conflicting transaction.
         """
         conflicts = False
         for tx in txs:
@@ -179,7 +185,8 @@ class TxMempool:
     def rebuild(self, disconnected: Iterable[Transaction]) -> None:
         """Refill the mempool after a reorganization.
 
-        The transactions of the disconnected blocks come first, oldest first, then those of the mempool. Transactions
+        The transactions of the disconnected blocks are added first, oldest first, then the earlier transactions of the
+        mempool. Transactions
         that are no longer valid are dropped.
         """
         candidates = [*disconnected, *self._txs.values()]

@@ -36,10 +36,13 @@ class ChainListener(Protocol):
     """Callbacks for changes of the chain and the mempool."""
 
     def on_tip(self, change: TipChange) -> None:
-        """The best chain has changed."""
+        """Called when the best chain has changed."""
 
     def on_tx(self, tx: Transaction) -> None:
-        """A transaction has entered the mempool. Transactions that a reorganization returns to it are not reported."""
+        """Called when a transaction has entered the mempool.
+
+        Transactions that a reorganization returns to the mempool are not reported.
+        """
 
 
 @public
@@ -83,23 +86,24 @@ class Regtest:
 
     @property
     def time(self) -> int:
-        """The time of the node's clock, in seconds since 1970."""
+        """Current time of the node's clock, in seconds since 1970."""
         return int(self._clock())
 
     @property
     def height(self) -> int:
-        """Height of the best chain's tip."""
+        """Height of the tip of the node's best chain."""
         return self.chain.tip.height
 
     @property
     def balance(self) -> int:
-        """Value, in satoshi, of the coins that `pay` can spend."""
+        """Value, in satoshi, of the miner's coins that `pay` can spend."""
         return self._wallet.balance
 
     def find_tx(self, txid: bytes, *, by_wtxid: bool = False) -> Transaction | None:
-        """Find a transaction in the mempool or in the last connected block, by txid or by wtxid, or return None.
+        """Return a transaction of the mempool or of the last connected block, or None if neither contains it.
 
-        Core serves the same transactions to peers.
+        `txid` is the txid of the transaction, or its wtxid if `by_wtxid` is True. Core serves the same transactions to
+        peers.
         """
         found = self.mempool.get_by_wtxid(txid) if by_wtxid else self.mempool.get(txid)
         return found or self._recent.get(txid)
@@ -115,7 +119,9 @@ class Regtest:
         self._tip_changed(self.chain.accept(raw))
 
     def submit_tx(self, raw: bytes) -> bytes:
-        """Add a serialized transaction to the mempool, and return its txid. It may replace others by fee.
+        """Add a serialized transaction to the mempool, and return its txid.
+
+        The transaction may replace transactions with lower fees.
 
         Raises:
             FormatError: The transaction is malformed.
@@ -139,12 +145,13 @@ class Regtest:
         to: bytes | None = None,
         time: int | None = None,
     ) -> list[bytes]:
-        """Mine blocks, and return their hashes.
+        """Mine blocks, and return the block hashes, each 32 bytes in wire order.
 
         Args:
             blocks: Number of blocks.
-            transactions: Serialized transactions of the first block. By default every block takes those of the mempool.
-            on: Hash of the parent block, by default the tip. On another block than the tip the mempool is not used.
+            transactions: Serialized transactions of the first block. By default every block contains transactions of
+                the mempool.
+            on: Hash of the parent block, by default the tip. If it is not the tip, the mempool is not used.
             to: ScriptPubKey that the coinbases pay, by default the miner's.
             time: Time of the first block, in seconds since 1970.
 
@@ -180,7 +187,7 @@ class Regtest:
                 contain only a coinbase.
 
         Raises:
-            ParameterError: The chain is not that high, or there are transactions for more blocks than are mined.
+            ParameterError: `depth` is above the height of the chain, or `transactions` has more items than `blocks`.
             RefusedError: The transactions break a consensus rule.
         """
         if not 1 <= depth <= self.height:
@@ -195,10 +202,12 @@ class Regtest:
         return mined
 
     def pay(self, *outputs: TxOut, fee: int = FEE) -> bytes:
-        """Put a payment of the miner into the mempool, and return its txid. Change goes back to the miner.
+        """Put a payment of the miner into the mempool, and return its txid.
 
-        Raises ParameterError if the miner's coins do not suffice, RefusedError if the mempool does not accept the
-        transaction.
+        Change goes back to the miner. `fee` is in satoshi.
+
+        Raises ParameterError if the miner's coins do not suffice. Raises RefusedError if the mempool does not accept
+        the transaction.
         """
         coins, value = self._wallet.choose(sum(out.value for out in outputs) + fee)
         change = value - sum(out.value for out in outputs) - fee
@@ -206,9 +215,9 @@ class Regtest:
         return self.submit_tx(build_tx([self.lock.spends(coin) for coin in coins], paid))
 
     def spend(self, *coins: OutPoint, outputs: Sequence[TxOut] = (), fee: int = FEE) -> bytes:
-        """Spend any coins, with made-up signatures, and return the txid of the transaction in the mempool.
+        """Spend coins of any owner in a transaction of the mempool, and return its txid.
 
-        Change goes back to the scriptPubKey of the first coin.
+        Signatures are made up. Change goes back to the scriptPubKey of the first coin. `fee` is in satoshi.
 
         Raises:
             ParameterError: A coin does not exist, or the coins do not suffice.
@@ -217,7 +226,7 @@ class Regtest:
         return self.submit_tx(spending([(coin, self.mempool.coin_of(bytes(coin))) for coin in coins], outputs, fee))
 
     def bump(self, txid: bytes, *, fee: int | None = None) -> bytes:
-        """Replace a transaction of the mempool by the same one with a higher fee, and return the new txid.
+        """Replace a transaction of the mempool by a copy with a higher fee, and return the txid of the copy.
 
         Args:
             txid: The transaction to replace.
@@ -259,7 +268,8 @@ class Regtest:
     def evict(self, txid: bytes) -> list[bytes]:
         """Remove a transaction with its descendants from the mempool, as a full mempool does, and return their txids.
 
-        Peers are not told, and may announce the transaction again. Raises ParameterError if it is not in the mempool.
+        The node does not notify its peers. They may announce the transaction again. Raises ParameterError if the
+        transaction is not in the mempool.
         """
         gone = self.mempool.evict(self._waiting(txid).txid)
         self._wallet.recount()
@@ -293,7 +303,7 @@ class Regtest:
         return block
 
     def _template(self, parent: TreeBlock) -> list[Transaction]:
-        """Choose transactions of the mempool for the next block, up to the first that does not fit."""
+        """Return the transactions of the mempool for the next block, up to the first that does not fit."""
         chosen, left = [], MAX_BLOCK_WEIGHT - _RESERVED_WEIGHT
         for tx in self.mempool if parent is self.chain.tip else ():
             left -= tx.weight

@@ -1,6 +1,6 @@
 """Replacement by fee as in Bitcoin Core 28 and 29: any transaction of the mempool may be replaced (full RBF).
 
-The sources are Core's policy/rbf.cpp and doc/policy/mempool-replacements.md, whose numbers of rules are used here. Rule
+The sources are Core's policy/rbf.cpp and doc/policy/mempool-replacements.md, which numbers the rules. Rule
 1, that a transaction must signal BIP-125, was removed in Core 28. Sigops do not count toward sizes.
 """
 
@@ -36,12 +36,14 @@ def check_replacement(
     fees: Mapping[bytes, int],
     mempool: Mapping[bytes, Transaction],
 ) -> None:
-    """Check that a transaction may replace others. Raises RefusedError if it may not.
+    """Check that a transaction may replace the transactions that it conflicts with.
+
+    Raises RefusedError if the transaction may not replace them.
 
     Args:
         tx: The new transaction.
-        fee: Its fee in satoshi.
-        direct: The transactions that it conflicts with.
+        fee: Fee of `tx` in satoshi.
+        direct: The transactions with an input that `tx` spends too.
         counts: For each of `direct`, the number of its descendants plus one.
         replaced: All of `direct` with all their descendants.
         fees: Fees in satoshi by txid.
@@ -74,5 +76,5 @@ def check_replacement(
 
 
 def _rate(fee: int, tx: Transaction) -> int:
-    """Fee rate in satoshi per 1,000 virtual bytes, rounded down as in Core's CFeeRate."""
+    """Return the fee rate in satoshi per 1,000 virtual bytes, rounded down as in Core's CFeeRate."""
     return fee * 1_000 // tx.virtual_size

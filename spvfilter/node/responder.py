@@ -1,4 +1,4 @@
-"""Protocol logic of the embedded node for one peer, without sockets, modeled on Core's net_processing.
+"""Protocol logic of the embedded node for one peer, without sockets, as in Core's net_processing.
 
 Subclasses may override every `on_…` and `send_…` method, to make a node that lies.
 """
@@ -44,7 +44,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 @public
 class Responder:
-    """The node's side of one connection.
+    """The embedded node's side of the P2P protocol on one connection.
 
     The owner of a responder moves bytes between `session` and a socket, and calls `step` while it returns True.
 
@@ -74,7 +74,10 @@ class Responder:
         self._new_txs: dict[bytes, Transaction] = {}  # Transactions that wait for their announcement, by txid.
 
     def step(self) -> bool:
-        """Make an announcement, answer a request, or process a message. Returns False if there was nothing to do."""
+        """Make one announcement, answer one request, or process one message.
+
+        Returns False if there was nothing to do.
+        """
         if self.over is not None:
             return False
         if self.session.ready is not None and (self._new_blocks or self._new_txs):
@@ -92,7 +95,7 @@ class Responder:
         return True
 
     def send(self, message: Message) -> None:
-        """Send a message. All messages after the handshake are sent by this method."""
+        """Send a message to the peer. All messages after the handshake are sent by this method."""
         self.session.send(message)
 
     def end(self, why: str) -> None:
@@ -102,7 +105,7 @@ class Responder:
         self.session.close(PeerError(why))
 
     def on_event(self, event: SessionEvent) -> None:
-        """Handle one event of the session."""
+        """React to one event of the P2P session."""
         match event:
             case Ready(version=version):
                 self.relay = version.relay
@@ -115,12 +118,15 @@ class Responder:
                 self.over = event
 
     def on_misbehaviour(self, error: PeerError) -> None:
-        """Ignore a malformed message, as Core does. A filterload with too many hash functions ends the connection."""
+        """React to a malformed message from the peer, as Core does.
+
+        The message is ignored, but a filterload with too many hash functions ends the connection.
+        """
         if isinstance(error, MessageError) and error.field == "hash_funcs" and "truncated" not in str(error):
             self.end(str(error))
 
     def on_message(self, message: Message) -> None:
-        """Answer one message. Unknown kinds are ignored."""
+        """Process one message from the peer and send the answer. Messages of an unknown kind are ignored."""
         match message:
             case wire.GetHeaders():
                 self.on_getheaders(message)
@@ -174,7 +180,8 @@ class Responder:
     def on_getblocks(self, asked: wire.GetBlocks) -> None:
         """Send up to 500 block hashes of the best chain, from the last block that the peer knows to the stop hash.
 
-        After a full answer, the peer gets the hash of the tip once it requests the last of these blocks, and asks on.
+        When the peer requests the last block of a full answer, it receives the hash of the tip, so that it asks for
+        more hashes.
         """
         start = self.regtest.chain.fork_height(asked.locator) + 1
         hashes = [block.hash for block in self.regtest.chain.active[start : start + MAX_BLOCK_INVS]]
@@ -201,7 +208,8 @@ class Responder:
     def announce(self) -> None:
         """Announce new blocks and transactions.
 
-        Blocks are announced by headers if the peer prefers them and knows their parent, else the last one by inv.
+        Blocks are announced by headers if the peer prefers headers and knows the parent of the first block. Otherwise
+        only the last block is announced, by inv.
         Transactions are announced by inv.
         """
         blocks, self._new_blocks = self._new_blocks, []
@@ -212,7 +220,7 @@ class Responder:
         self.send_inv(items)
 
     def _announce_blocks(self, blocks: Sequence[TreeBlock]) -> list[InvItem]:
-        """Announce blocks by headers and return nothing, or return the inv items to send (Core SendMessages)."""
+        """Announce blocks by headers, or return the inv items that announce them (Core SendMessages)."""
         if self.prefers_headers and len(blocks) <= MAX_ANNOUNCED_HEADERS:
             unknown = [block for block in blocks if not self._knows(block)]
             chained = all(below is block.previous for below, block in pairwise(blocks))
@@ -228,7 +236,7 @@ class Responder:
         return [] if self._knows(blocks[-1]) else [InvItem(InvType.BLOCK, blocks[-1].hash)]
 
     def _knows(self, block: TreeBlock | None) -> bool:
-        """True if this node has sent the header of `block` to the peer."""
+        """Return True if this node has sent the header of `block` to the peer."""
         last = self._last_header
         return block is None or (
             last is not None
@@ -239,7 +247,10 @@ class Responder:
     # Requested blocks and transactions
 
     def _answer(self) -> None:
-        """Send some transactions or one block (Core ProcessGetData). Items of other kinds are skipped."""
+        """Send some of the transactions or one of the blocks that the peer requested (Core ProcessGetData).
+
+        Requested items of other kinds are skipped.
+        """
         if self._requests[0].kind in _TX_KINDS:
             self._answer_txs()
             return
@@ -255,7 +266,7 @@ class Responder:
     def on_block_wanted(self, block: TreeBlock, kind: int) -> None:
         """Send a requested block: without witnesses, with witnesses, or filtered.
 
-        A request for a compact block gets the whole block.
+        The answer to a request for a compact block is the whole block.
         """
         match kind:
             case InvType.BLOCK:
@@ -293,7 +304,7 @@ class Responder:
         self._answers = self.filters.respond(asked)
 
     def _answer_filters(self) -> bool:
-        """Send a part of the answer to the last request for compact filters. Returns True if there was a part."""
+        """Send a part of the answer to the last request for compact filters. Returns True if a part was sent."""
         worked = False
         try:
             for message in islice(self._answers, _FILTER_BATCH):
@@ -323,7 +334,7 @@ class Responder:
             self.send(wire.GetData(tuple(InvItem(asked, tx_hash) for tx_hash in wanted)))
 
     def on_tx(self, raw: bytes) -> None:
-        """Add a transaction to the mempool, if it is valid. It is then announced to the other peers."""
+        """Add a transaction from the peer to the mempool if it is valid, and announce it to the other peers."""
         try:
             txid = self.regtest.submit_tx(raw)
         except RefusedError as error:
@@ -338,7 +349,10 @@ class Responder:
     # BIP-37
 
     def on_bloom(self, message: Message) -> None:
-        """Set, extend or remove the BIP-37 filter, or announce the transactions of the mempool that it matches."""
+        """Process a BIP-37 message: filterload, filteradd, filterclear or mempool.
+
+        The answer to `mempool` announces the transactions of the mempool that the filter matches.
+        """
         match message:
             case wire.FilterLoad():
                 self.filter = Bip37Filter.parse(bytes(message))
@@ -356,7 +370,10 @@ class Responder:
                 self.send_inv([self._tx_item(tx) for tx in self.regtest.mempool if self._wants(tx)])
 
     def _wants(self, tx: Transaction) -> bool:
-        """True if a transaction is to be announced to the peer. The filter adds outpoints of a match."""
+        """Return True if a transaction is to be announced to the peer.
+
+        If the BIP-37 filter matches, outpoints of the transaction are added to it.
+        """
         if 1_000 * self.regtest.mempool.fees[tx.txid] < self.feerate * tx.virtual_size:
             return False
         return self.filter is None or self.filter.matches_tx(tx.raw)

@@ -1,4 +1,4 @@
-"""Output scripts of every type, and inputs that spend them with made-up signatures.
+"""Output scripts of every type, and inputs that spend such outputs with made-up signatures.
 
 The embedded node does not check scripts.
 """
@@ -30,9 +30,9 @@ class Lock:
     script_pubkey: bytes
     """ScriptPubKey of an output."""
     script_sig: bytes = b""
-    """ScriptSig of an input that spends it."""
+    """ScriptSig of an input that spends an output with `script_pubkey`."""
     witness: tuple[bytes, ...] = ()
-    """Witness stack items of an input that spends it."""
+    """Items of the witness stack of an input that spends an output with `script_pubkey`."""
 
     def pays(self, value: int) -> TxOut:
         """Make an output of `value` satoshi with this scriptPubKey."""
@@ -44,7 +44,7 @@ class Lock:
 
 
 def push(data: bytes) -> bytes:
-    """Encode the shortest push of `data`, without OP_1 to OP_16 (Core CScript::operator<<)."""
+    """Encode the shortest script operation that pushes `data`, without OP_1 to OP_16 (Core CScript::operator<<)."""
     size = len(data)
     if size <= 75:
         return bytes((size,)) + data
@@ -57,19 +57,22 @@ def push(data: bytes) -> bytes:
 
 @public
 def p2pk(key: bytes) -> Lock:
-    """Pay to public key (P2PK). Raises ParameterError unless the key is a public key of 33 or 65 bytes."""
+    """Make a pay-to-public-key lock (P2PK). Raises ParameterError unless the key is a public key of 33 or 65 bytes."""
     return Lock(push(_public(key)) + b"\xac", push(SIGNATURE))
 
 
 @public
 def p2pkh(key: bytes) -> Lock:
-    """Pay to public key hash (P2PKH). Raises ParameterError unless the key is a public key of 33 or 65 bytes."""
+    """Make a pay-to-public-key-hash lock (P2PKH).
+
+    Raises ParameterError unless the key is a public key of 33 or 65 bytes.
+    """
     return Lock(b"\x76\xa9\x14" + hash160(_public(key)) + b"\x88\xac", push(SIGNATURE) + push(key))
 
 
 @public
 def p2wpkh(key: bytes) -> Lock:
-    """Pay to witness public key hash (P2WPKH, BIP-141).
+    """Make a pay-to-witness-public-key-hash lock (P2WPKH, BIP-141).
 
     Raises ParameterError unless the key is a public key of 33 or 65 bytes.
     """
@@ -78,7 +81,10 @@ def p2wpkh(key: bytes) -> Lock:
 
 @public
 def p2tr(output_key: bytes) -> Lock:
-    """Pay to taproot, spent by the key path (P2TR, BIP-341). Raises ParameterError unless the key has 32 bytes."""
+    """Make a pay-to-taproot lock that is spent by the key path (P2TR, BIP-341).
+
+    Raises ParameterError unless the key has 32 bytes.
+    """
     if len(output_key) != 32:
         raise ParameterError(f"a taproot output key has 32 bytes, not {len(output_key)}")
     return Lock(b"\x51\x20" + output_key, witness=(SCHNORR_SIGNATURE,))
@@ -86,9 +92,9 @@ def p2tr(output_key: bytes) -> Lock:
 
 @public
 def multisig(required: int, keys: Sequence[bytes]) -> Lock:
-    """Bare multisig with `required` signatures of 1 to 16 keys.
+    """Make a bare multisig lock that needs `required` signatures of 1 to 16 keys.
 
-    Raises ParameterError if the numbers do not fit, or if a key is no public key.
+    Raises ParameterError if the number of keys or of signatures is invalid, or if a key is no public key.
     """
     if not 1 <= required <= len(keys) <= MAX_MULTISIG_KEYS:
         raise ParameterError(f"multisig is m of n with 1 ≤ m ≤ n ≤ {MAX_MULTISIG_KEYS}, not {required} of {len(keys)}")
@@ -98,20 +104,26 @@ def multisig(required: int, keys: Sequence[bytes]) -> Lock:
 
 @public
 def p2sh(redeem: Lock) -> Lock:
-    """Pay to script hash (P2SH, BIP-16). A witness program as redeem script gives P2SH-P2WPKH or P2SH-P2WSH."""
+    """Make a pay-to-script-hash lock (P2SH, BIP-16).
+
+    If `redeem` is the lock of a witness program, the result is P2SH-P2WPKH or P2SH-P2WSH.
+    """
     script_sig = redeem.script_sig + push(redeem.script_pubkey)
     return Lock(b"\xa9\x14" + hash160(redeem.script_pubkey) + b"\x87", script_sig, redeem.witness)
 
 
 @public
 def p2wsh(script: bytes, items: Sequence[bytes] = ()) -> Lock:
-    """Pay to witness script hash (P2WSH, BIP-141). `items` are the script's arguments on the witness stack."""
+    """Make a pay-to-witness-script-hash lock (P2WSH, BIP-141).
+
+    `items` are the script's arguments on the witness stack.
+    """
     return Lock(b"\x00\x20" + sha256(script).digest(), witness=(*items, script))
 
 
 @public
 def op_return(*data: bytes) -> Lock:
-    """An output that carries data and cannot be spent."""
+    """Make an output that carries data and that nobody can spend."""
     return Lock(b"\x6a" + b"".join(map(push, data)))
 
 

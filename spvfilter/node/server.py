@@ -1,4 +1,4 @@
-"""Regtest full node on a socket, for tests, demos and wallet development.
+"""A regtest full node that serves peers over TCP, for tests, demos and wallet development.
 
 It does not check scripts. Never use it with money.
 """
@@ -43,8 +43,8 @@ class Node:
             node.regtest.pay(TxOut(50_000, script))     # announced to the peers
             node.regtest.reorg(2)
 
-    It behaves as Bitcoin Core with -peerbloomfilters=1 -peerblockfilters=1. A connection uses at most the memory of 1
-    MB unread by the peer, one message of up to 4 MB, and one answer.
+    The node behaves as Bitcoin Core with -peerbloomfilters=1 -peerblockfilters=1. A connection uses at most the memory
+    of 1 MB unread by the peer, one message of up to 4 MB, and one answer.
 
     Args:
         regtest: Chain and mempool, by default new ones. Several nodes may serve one Regtest.
@@ -52,8 +52,8 @@ class Node:
         port: TCP port to listen on; 0 for a free one.
         responder: Makes the protocol logic of a connection. Pass a subclass of Responder for a node that misbehaves.
         settings: Fields of the version message, and timeouts of handshake and pings.
-        max_connections: Further connections are refused.
-        stall_s: Seconds that a peer may leave 1 MB unread. Then it is disconnected.
+        max_connections: Largest number of connections, at least 1. Further connections are refused.
+        stall_s: Seconds that a peer may leave 1 MB unread before the node disconnects it.
 
     Raises:
         ParameterError: `max_connections` is below 1.
@@ -89,7 +89,7 @@ class Node:
         return [connection.responder for connection in self._connections]
 
     async def __aenter__(self) -> Self:
-        """Start to listen. Raises OSError if the port is in use."""
+        """Start to listen for connections and return the node. Raises OSError if the port is in use."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
             lambda: ServerConnection(self), self.host, self.port, backlog=self.max_connections
@@ -127,7 +127,7 @@ class Node:
             connection.wake()
 
     def open_responder(self, now: float) -> Responder:
-        """Make the responder of a new connection."""
+        """Return a new responder for a connection that was opened at `now`."""
         settings = replace(self.settings, start_height=self.regtest.height)
         return self._make_responder(
             self.regtest,
@@ -137,7 +137,7 @@ class Node:
         )
 
     def enter(self, connection: ServerConnection) -> bool:
-        """Register a connection. Returns False if there are too many."""
+        """Register a new connection. Returns False if `max_connections` are open already."""
         if self._server is None or len(self._connections) >= self.max_connections:
             logger.debug("connection refused: %d are open", len(self._connections))
             return False
@@ -152,10 +152,10 @@ class Node:
 
 
 class ServerConnection(asyncio.Protocol):
-    """A socket with its responder.
+    """The connection of one peer: its socket and its responder.
 
-    There is no task. In each turn of the event loop, every connection that has work does some steps. A connection with
-    work does not read, and does not work while the peer leaves 1 MB unread.
+    A connection has no task. In each turn of the event loop, every connection that has work does some steps. While it
+    has work, it does not read. While the peer leaves 1 MB unread, it does not work.
     """
 
     responder: Responder
@@ -207,11 +207,11 @@ class ServerConnection(asyncio.Protocol):
         self._node.leave(self)
 
     def abort(self) -> None:
-        """Close at once; data that the peer has not read is lost."""
+        """Close the connection at once; data that the peer has not read is lost."""
         self._transport.abort()
 
     def wake(self) -> None:
-        """Schedule work for the next turn of the event loop."""
+        """Schedule the steps of this connection for the next turn of the event loop."""
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._work)
@@ -238,7 +238,10 @@ class ServerConnection(asyncio.Protocol):
         self._set_timer()
 
     def _steps(self) -> bool:
-        """Do some steps and return True if there is more to do. The caller sends their messages together."""
+        """Do some steps of the responder and return True if there is more to do.
+
+        The caller sends the messages of these steps together.
+        """
         session, end = self.responder.session, self._loop.time() + _TURN_S
         while more := self.responder.step():
             if session.waiting >= _TURN_SIZE or self._loop.time() >= end:

@@ -1,4 +1,4 @@
-"""Makes transactions that spend coins of any script with made-up signatures, and changes the fee of a transaction."""
+"""Functions that spend coins of any script with made-up signatures, or raise the fee of a transaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEY = b"\x02" * 33  # a made-up public key; it need not match the script, as sc
 
 
 def unlocked(coin: OutPoint, script: bytes) -> TxIn:
-    """Make an input that spends a coin, in the form that its type of scriptPubKey needs."""
+    """Return an input that spends a coin: scriptSig and witness fit the type of the coin's scriptPubKey."""
     match script[:2], len(script):
         case b"\x00\x14", 22:  # P2WPKH
             return TxIn(coin, witness=(SIGNATURE, _KEY))
@@ -38,7 +38,9 @@ def spending(
     *,
     to: bytes | None = None,
 ) -> bytes:
-    """Serialize a transaction that spends coins. Change goes to the script `to`, by default that of the first coin.
+    """Return a serialized transaction that spends coins.
+
+    Change goes to the script `to`, by default the script of the first coin.
 
     Raises ParameterError if there are no coins, if a coin is missing or given twice, if the fee is negative, or if the
     coins do not suffice.

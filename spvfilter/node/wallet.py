@@ -1,4 +1,4 @@
-"""Wallet of the regtest miner: mature coinbases, and change that is confirmed or not. Nothing is signed."""
+"""Wallet of the regtest miner: mature coinbases, and confirmed or unconfirmed change. It signs no transactions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from spvfilter.transaction import Transaction
 
 
 class MinerWallet:
-    """Unspent outputs of one scriptPubKey. `Regtest` reports every change of chain and mempool."""
+    """Unspent outputs of the miner's scriptPubKey.
+
+    `Regtest` calls a method of the wallet at every change of the chain and the mempool.
+    """
 
     def __init__(self, chain: BlockTree, mempool: TxMempool, script_pubkey: bytes) -> None:
         self._chain = chain
@@ -29,7 +32,7 @@ class MinerWallet:
         return sum(self._free.values())
 
     def choose(self, value: int) -> tuple[list[OutPoint], int]:
-        """Choose the oldest coins with a sum of at least `value` satoshi; returns them and their sum.
+        """Return the oldest coins that are worth at least `value` satoshi, and their sum.
 
         Raises ParameterError if the coins do not suffice.
         """
@@ -46,13 +49,13 @@ class MinerWallet:
         return chosen, worth
 
     def add_tx(self, tx: Transaction) -> None:
-        """A transaction has entered the mempool."""
+        """Update the coins after a transaction has entered the mempool."""
         for outpoint in tx.inputs:
             self._free.pop(outpoint, None)
         self._free.update(self._own(tx))
 
     def add_block(self, txs: Sequence[Transaction]) -> None:
-        """A block with these transactions, coinbase first, was connected to the tip."""
+        """Update the coins after a block with these transactions, coinbase first, was connected."""
         coinbase, *others = txs
         for tx in others:
             for outpoint in tx.inputs:

@@ -25,9 +25,9 @@ class Address:
     """
 
     host: str
-    """A host name, an IPv4 address, or an IPv6 address without brackets."""
+    """Host of the peer: a host name, an IPv4 address, or an IPv6 address without brackets."""
     port: int
-    """TCP port, 1 to 65535."""
+    """TCP port of the peer, 1 to 65535."""
 
     def __post_init__(self) -> None:
         if not self.host or not 0 < self.port < 65536:
@@ -39,7 +39,7 @@ class Address:
 
         Args:
             text: HOST, HOST:PORT, IPV6 or [IPV6]:PORT. Spaces around it are ignored.
-            default_port: Port of an address that names none.
+            default_port: Port of the result if the text contains no port.
 
         Raises:
             ParameterError: The text is not an address.
@@ -60,7 +60,7 @@ class Address:
 
     @property
     def is_onion(self) -> bool:
-        """True if the host is an onion service: only Tor reaches it, and no resolver is asked for it (RFC 7686 § 2)."""
+        """True if the host is an onion service, which only Tor reaches and no resolver is asked for (RFC 7686 § 2)."""
         return self.host.lower().endswith(".onion")
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Address:
 
 
 def is_ip(host: str) -> bool:
-    """True if `host` is an IPv4 or IPv6 address."""
+    """Return True if `host` is an IPv4 or IPv6 address."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -77,7 +77,7 @@ def is_ip(host: str) -> bool:
 
 
 def _is_name(host: str) -> bool:
-    """True if resolvers and proxies can encode the name (RFC 1035 § 2.3.4)."""
+    """Return True if resolvers and proxies can encode the name (RFC 1035 § 2.3.4)."""
     if not all(part and part.replace("-", "").replace("_", "").isalnum() for part in host.split(".")):
         return False
     try:

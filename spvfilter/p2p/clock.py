@@ -12,9 +12,9 @@ from spvfilter._public import public
 @public
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The source of time. Tests replace it by a virtual clock."""
+    """The source of time, which tests replace by a virtual clock."""
 
     monotonic: Callable[[], float] = time.monotonic
-    """Returns seconds since an arbitrary start; timeouts are measured with it."""
+    """Function that returns seconds since an arbitrary start; it measures timeouts."""
     wall: Callable[[], float] = time.time
-    """Returns seconds since 1970; the times of blocks and transactions are compared with it."""
+    """Function that returns seconds since 1970, to compare with the times of blocks and transactions."""

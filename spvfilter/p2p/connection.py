@@ -1,4 +1,4 @@
-"""Connection: a peer over TCP, with its protocol session, timeouts and backpressure."""
+"""Connection: the TCP connection to a peer, with protocol session, timeouts and backpressure."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ _PROMPT = "crlf", b"\r\n\r\n"
 @public
 @dataclass(slots=True)
 class Connection:
-    """A connected peer, after the handshake; `open` makes one.
+    """The connection to a peer, after the handshake; `open` makes an instance.
 
     Only one task may call `receive`. Any task may call `send`.
     """
 
     address: Address
-    """Address that was connected."""
+    """Address of the peer, as it was passed to `open`."""
     ready: Ready
     """Result of the handshake: the peer's version message and the agreed options."""
     _session: Session
@@ -59,9 +59,9 @@ class Connection:
     _clock: Clock
     _is_proxied: bool = False
     received: int = field(default=0)
-    """Bytes received so far."""
+    """Number of bytes received from the peer so far."""
     _turn: float = field(default=0.0)
-    """When other tasks get their next turn, in seconds of `time.perf_counter`."""
+    """Time of the next turn of other tasks, in seconds of `time.perf_counter`."""
 
     @classmethod
     async def open(
@@ -75,20 +75,20 @@ class Connection:
         own_nonces: Collection[int] = (),
         draw_nonce: Callable[[], int] | None = None,
     ) -> Connection:
-        """Connect to a peer and complete the handshake.
+        """Connect to a peer, complete the handshake, and return the connection.
 
         Args:
             address: The peer's address.
             settings: The network, our version message, and the services that the peer must offer.
             proxy: SOCKS5 proxy to connect through. It also resolves host names.
-            limits: Timeouts; Core's by default.
-            clock: Source of time; the system's by default.
+            limits: Timeouts; the values of Core by default.
+            clock: Source of time; the clock of the system by default.
             own_nonces: Version nonces of our other connections. A peer that sends one of them is this program.
-            draw_nonce: Returns random numbers of 64 bits; from `secrets` by default.
+            draw_nonce: Function that returns random numbers of 64 bits; from `secrets` by default.
 
         Raises:
             OSError: The connection failed, or was lost during the handshake.
-            TimeoutError: No connection within the time of `limits`.
+            TimeoutError: No connection was established within the time of `limits`.
             PeerError: The peer is not suitable: wrong network, missing services, silence in the handshake.
         """
         limits, clock = limits or Limits(), clock or Clock()
@@ -117,7 +117,7 @@ class Connection:
         return self._session.nonce
 
     async def receive(self) -> SessionEvent:
-        """Wait for the next event.
+        """Wait for the next event of the session, and return it.
 
         Raises:
             PeerError: The session ended: the peer broke the protocol, was silent for too long, or disconnected.
@@ -138,7 +138,7 @@ class Connection:
             await self._read()
 
     async def _shake_hands(self) -> Ready:
-        """Wait for the end of the handshake, and end the connection if the peer sends nothing at all."""
+        """Wait for the end of the handshake; end the connection if the peer sends no byte in time."""
         loop = asyncio.get_running_loop()
         timers = loop.call_later(_PROMPT_S, self._prompt), loop.call_later(self._limits.first_byte_s, self._give_up)
         try:
@@ -191,14 +191,19 @@ class Connection:
             self._session.receive_eof()
 
     async def send(self, *messages: Message) -> None:
-        """Send messages, and wait while the peer does not read. Raises SessionError after `Limits.send_s` seconds."""
+        """Send messages to the peer, and wait while the peer does not read.
+
+        Raises SessionError after `Limits.send_s` seconds.
+        """
         for message in messages:
             self._session.send(message)
             self._flush()
         await self.drain()
 
     def post(self, message: Message) -> None:
-        """Queue a message without waiting. While the peer does not read, `receive` waits instead.
+        """Queue a message to the peer without waiting.
+
+        While the peer does not read, `receive` waits instead.
 
         Raises ParameterError while more than 16 MB wait to be sent.
         """
@@ -211,7 +216,7 @@ class Connection:
 
     @property
     def host(self) -> str:
-        """IP address of the peer; through a proxy, the host name that the proxy was given."""
+        """IP address of the peer. If a proxy is used, it is the host that the proxy was asked to connect to."""
         if self._is_proxied:
             return self.address.host
         place = self._writer.get_extra_info("peername")
@@ -232,7 +237,7 @@ class Connection:
             self._writer.write(data)
 
     async def drain(self) -> None:
-        """Wait until at most 1 MiB is unsent. Raises SessionError after `Limits.send_s` seconds."""
+        """Wait until at most 1 MiB of queued messages is unsent. Raises SessionError after `Limits.send_s` seconds."""
         if self._writer.transport.get_write_buffer_size() < _HIGH_WATER:
             return
         try:
@@ -270,10 +275,10 @@ async def _connect(
 
 
 async def _connect_directly(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the first of a name's IP addresses that accepts.
+    """Connect to the first IP address of a host name that accepts the connection.
 
-    Names are resolved by `resolved`. The event loop would use its thread pool, which has few threads, and a program
-    waits for them when it ends.
+    Names are resolved by `resolved`. The event loop would use its thread pool. The pool has few threads, and a program
+    waits for these threads when it ends.
     """
     if address.is_onion:
         raise OSError("an onion address needs Tor: give Tor's SOCKS5 proxy, such as socks5://127.0.0.1:9050")

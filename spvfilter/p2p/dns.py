@@ -23,26 +23,28 @@ Resolve = Callable[[str], Awaitable[list[str]]]  # maps a name to its IPv4 and I
 
 
 class SeedHosts(NamedTuple):
-    """The answer of one DNS seed."""
+    """The answer of one DNS seed: hosts of peers, or an error."""
 
     seed: str
     """Host name of the seed."""
     services: int
     """Bits of `wire.Service` that the hosts are said to have; 0 if the seed was asked for all hosts."""
     hosts: tuple[str, ...]
-    """IPv4 and IPv6 addresses, at most 256."""
+    """IPv4 and IPv6 addresses that the seed returned, at most 256."""
     error: Exception | None
-    """Why there are no hosts; None if there are."""
+    """Reason why `hosts` is empty; None if `hosts` is not empty."""
 
 
 async def ask_seeds(
     seeds: Iterable[str], services: int, resolve: Resolve | None = None, *, timeout_s: float = SEED_S
 ) -> list[SeedHosts]:
-    """Ask all seeds at once for hosts with these services; a seed that knows none is then asked for all its hosts.
+    """Ask all seeds at once for hosts with these services, and return their answers.
+
+    A seed that knows no such host is then asked for all its hosts.
 
     The first question is for the name xHEX.SEED, where HEX is `services`: x49 for compact filters, xd for BIP-37 (Core
     protocol.h, bitcoin-seeder). Several seeds know only x1, x5, x9 and xd. `timeout_s` bounds both questions to one
-    seed. A seed that fails is in the result, with its error.
+    seed. The answer of a seed that fails contains the error.
     """
     names = list(seeds)
     if resolve is not None:
@@ -69,9 +71,10 @@ async def _ask(seed: str, services: int, resolve: Resolve, timeout_s: float) -> 
 
 
 async def resolved(name: str) -> list[str]:
-    """Resolve a name with the system's resolver, in a daemon thread: a resolver that hangs delays no exit.
+    """Resolve a host name with the system's resolver in a daemon thread, so that a resolver that hangs delays no exit.
 
-    Raises OSError; UnicodeError for a name that cannot be encoded; RuntimeError if no thread can be started.
+    Raises OSError if the name cannot be resolved, UnicodeError if it cannot be encoded, and RuntimeError if no thread
+    can be started.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[str]] = loop.create_future()

@@ -21,31 +21,31 @@ class Limits:
     """
 
     connect_s: float = 5.0
-    """Seconds to establish a TCP connection (Core DEFAULT_CONNECT_TIMEOUT)."""
+    """Timeout in seconds to establish a TCP connection (Core DEFAULT_CONNECT_TIMEOUT)."""
     proxy_s: float = 20.0
-    """Seconds to establish a connection through a proxy (Core netbase.cpp SOCKS5_RECV_TIMEOUT)."""
+    """Timeout in seconds to establish a connection through a proxy (Core netbase.cpp SOCKS5_RECV_TIMEOUT)."""
     first_byte_s: float = 20.0
-    """Seconds for the first byte from a connected peer (our choice). `Settings.handshake_s` limits the handshake."""
+    """Timeout in seconds for a new peer's first byte (our choice); `Settings.handshake_s` limits the handshake."""
     reply_s: float = 120.0
-    """Seconds that a peer may be silent while it owes an answer. Then it is disconnected."""
+    """Seconds that a peer may be silent while it owes an answer, before it is disconnected."""
     stall_s: float = 2.0
     """Seconds that a peer may be silent while it owes an answer, before another peer is asked as well."""
     send_s: float = 60.0
-    """Seconds that a peer may leave our messages unread. Then it is disconnected (our choice)."""
+    """Seconds that a peer may leave our messages unread, before it is disconnected (our choice)."""
     retry_s: float = 1.0
-    """Seconds until a peer that failed is connected again. The pause doubles with each failure (our choice)."""
+    """Seconds until a peer that failed is connected again; the pause doubles with each failure (our choice)."""
     max_retry_s: float = 300.0
     """Longest pause, in seconds, before a peer is connected again (our choice)."""
     stale_tip_s: float = 1800.0
     """Seconds without a new block after which all peers are asked for headers again."""
     flight: int = 125
-    """Blocks in one request for filtered blocks, 1 to 50,000 (our choice)."""
+    """Number of blocks in one request for filtered blocks, 1 to 50,000 (our choice)."""
     flights: int = 8
-    """Requests for filtered blocks that are open at once (our choice)."""
+    """Largest number of simultaneously open requests for filtered blocks (our choice)."""
     filters: int = 250
-    """Compact filters in one request, 1 to 1,000 (BIP-157)."""
+    """Number of compact filters in one request, 1 to 1,000 (BIP-157)."""
     filter_flights: int = 2
-    """Requests for compact filters that are open at once with one peer (our choice)."""
+    """Largest number of simultaneously open requests for compact filters to one peer (our choice)."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

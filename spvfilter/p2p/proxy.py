@@ -36,7 +36,7 @@ class Proxy:
         """Parse a URL of the form socks5://[USER:PASSWORD@]HOST:PORT.
 
         Raises ParameterError if the URL is not of this form, or if python-socks is not installed. The message does not
-        repeat the URL, which may hold a password.
+        repeat the URL, which may contain a password.
         """
         try:
             parts = urlsplit(url)
@@ -57,16 +57,18 @@ class Proxy:
         return cls(host, port, username, password)
 
     def isolated(self, name: str) -> Proxy:
-        """The same proxy with `name` as its user, for whom Tor builds separate circuits (IsolateSOCKSAuth).
+        """Return a copy of this proxy with the user name `name`.
 
-        A proxy that has a user name already is returned as it is.
+        Tor builds separate circuits for each user name (IsolateSOCKSAuth). A proxy that already has a user name is
+        returned unchanged.
         """
         return self if self.username else Proxy(self.host, self.port, name, name)
 
     async def connect(self, host: str, port: int, timeout_s: float) -> socket.socket:
-        """Connect to a host through the proxy.
+        """Connect to a host through the proxy, and return the connected socket.
 
-        Raises OSError or TimeoutError. The message says whether the proxy or the peer failed.
+        Raises OSError if the connection fails, and TimeoutError after `timeout_s` seconds. The message says whether the
+        proxy or the peer failed.
         """
         from python_socks import ProxyConnectionError, ProxyError, ProxyTimeoutError, ProxyType
         from python_socks.async_.asyncio import Proxy as Socks

@@ -1,4 +1,4 @@
-"""Transactions that peers relay: announced ones are requested, each once. A source for Matcher.match_txs."""
+"""RelayedTransactions: transactions that peers announce and send, a source for Matcher.match_txs."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ else:
 
 _log = logging.getLogger(__name__)
 _WAITING = 4_000_000
-"""Bytes of transactions that wait for the caller; then no peer is read (our choice)."""
+"""Bytes of waiting transactions above which no peer is read until the caller takes some (our choice)."""
 _LOOK_S = 5.0
-"""Seconds between two looks for requests that a peer has not answered (our choice)."""
+"""Seconds between two checks for requests that a peer has not answered (our choice)."""
 _REQUESTED = {InvType.TX: InvType.WITNESS_TX, InvType.WTX: InvType.WTX}
-"""Types of announced items, and the types by which these are requested with their witness."""
+"""For each type of an announced item, the type that requests the transaction with its witness."""
 _LARGE = 64_000
-"""Bytes of a transaction that is hashed in a thread (our choice)."""
+"""Size in bytes from which a transaction is hashed in a thread (our choice)."""
 _STEP = 1_000
-"""Announced items that are taken at once (our choice: about 1 ms)."""
+"""Number of announced items that are processed without a pause (our choice: about 1 ms)."""
 _STEADY_S = 60.0
-"""Seconds that a connection lasts before the pause after it is short again (our choice)."""
+"""Seconds after which a connection counts as stable, so that the next pause is short again (our choice)."""
 
 
 @public
 class RelayedTransactions:
-    """The transactions that peers relay, as an asynchronous iterator of bytes; used with `async with`.
+    """An asynchronous iterator of the transactions that peers relay, as bytes, for use in `async with`.
 
-    Each transaction is requested from one of the peers that announce it, and comes once. A peer that does not answer
-    within 60 seconds is passed over. A peer that cannot be reached or leaves is connected to again, with pauses that
-    grow to `Limits.max_retry_s`.
+    Each transaction is requested from one of the peers that announce it, and is yielded once. If this peer does not
+    answer within 60 seconds, another peer is asked. A peer that cannot be reached or that disconnects is connected
+    again, with pauses that grow to `Limits.max_retry_s`.
 
-    While the caller takes no transactions, about 4 MB of them wait, and nothing is read from the peers. No signature is
-    checked: a peer can make transactions up.
+    While the caller takes no transactions, about 4 MB of transactions are queued. Then no peer is read. No signature is
+    checked: a peer can invent transactions.
 
     Args:
         peers: HOST:PORT of each peer, or an Address.
@@ -57,7 +57,7 @@ class RelayedTransactions:
         proxy: A SOCKS5 proxy, such as Tor's, through which the peers are reached.
         limits: Timeouts.
 
-    Raises ParameterError for no peer, and for an address that is none.
+    Raises ParameterError if `peers` is empty, or if an address is malformed.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class RelayedTransactions:
             raise ParameterError("no peer given: transactions are relayed by peers")
         self.network = network
         self.received: int = 0
-        """Number of transactions."""
+        """Number of transactions received so far."""
         self.repeated: int = 0
-        """Number of transactions that came twice; the copy is skipped."""
+        """Number of transactions that arrived again; the copies are skipped."""
         self._proxy = proxy
         self._limits = limits or Limits()
         self._clock = Clock()
@@ -97,7 +97,7 @@ class RelayedTransactions:
 
     @property
     def unanswered(self) -> int:
-        """Number of transactions that no peer sent after announcing them."""
+        """Number of announced transactions that no peer sent when it was asked."""
         return self._requests.unanswered
 
     async def __aenter__(self) -> Self:
@@ -119,7 +119,7 @@ class RelayedTransactions:
                 raise failure
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A task has ended: a failure is raised to the caller."""
+        """Handle the end of a task: its error, if any, is raised to the caller of the iterator."""
         if not task.cancelled() and (failure := task.exception()) is not None:
             self._arrived.put_nowait(failure)
 
@@ -127,7 +127,10 @@ class RelayedTransactions:
         return self
 
     async def __anext__(self) -> bytes:
-        """The next transaction. A call that is cancelled loses none. Raises ParameterError outside of `async with`."""
+        """Wait for the next transaction and return it.
+
+        A cancelled call loses no transaction. Raises ParameterError outside of `async with`.
+        """
         if not self._tasks:
             raise ParameterError("RelayedTransactions is used with `async with`")
         raw = await self._arrived.get()
@@ -139,7 +142,7 @@ class RelayedTransactions:
         return raw
 
     async def _keep(self, number: int) -> None:
-        """Follow a peer, and connect to it again when it leaves."""
+        """Request the transactions of a peer without end; connect to the peer again when it disconnects."""
         address, pause = self.addresses[number], self._limits.retry_s
         while True:
             try:
@@ -195,7 +198,7 @@ class RelayedTransactions:
 
     @property
     def _is_full(self) -> bool:
-        """True if no peer is read until the caller takes transactions."""
+        """Return True if no peer is read until the caller takes transactions."""
         return self._waiting >= _WAITING
 
     def _request(self, wanted: dict[int, list[Item]]) -> None:
@@ -221,11 +224,11 @@ class RelayedTransactions:
 
 
 def _ids(raw: bytes) -> tuple[bytes, bytes]:
-    """The txid and the wtxid."""
+    """Return the txid and the wtxid of a serialized transaction."""
     tx = Transaction.parse(raw)
     return tx.txid, tx.wtxid
 
 
 def _announced_as(kind: int) -> int:
-    """Type of the announcement that an item of a notfound answers."""
+    """Return the type of the announcement that belongs to a type of an item in a notfound message."""
     return InvType.TX if kind == InvType.WITNESS_TX else kind

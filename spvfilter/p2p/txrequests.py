@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 MAX_ANNOUNCEMENTS = 5_000
-"""Transactions of a peer that are open at a time (Core txrequest MAX_PEER_TX_ANNOUNCEMENTS)."""
+"""Largest number of open transactions that one peer announced (Core txrequest MAX_PEER_TX_ANNOUNCEMENTS)."""
 MAX_ANNOUNCERS = 8
-"""Further peers that are remembered for a transaction (our choice)."""
+"""Largest number of further announcing peers that are kept for one transaction (our choice)."""
 REQUEST_S = 60.0
 """Seconds after which another peer is asked for a transaction (Core net_processing GETDATA_TX_INTERVAL)."""
 SEEN = 100_000
-"""Ids of transactions that are not requested again (our choice: some hours of mainnet)."""
+"""Number of latest transaction ids that are not requested again (our choice: some hours of mainnet)."""
 
 Item = tuple[int, bytes]
 """Type of an inventory item, TX or WTX, and its hash."""
@@ -23,27 +23,27 @@ class _Open(NamedTuple):
     """A transaction that was requested and has not arrived."""
 
     peer: int
-    """Number of the peer that was asked."""
+    """Number of the peer from which the transaction was requested."""
     deadline: float
-    """Seconds of the caller's clock."""
+    """Time, in seconds of the caller's clock, after which another peer is asked for the transaction."""
     others: deque[int]
-    """Peers that announced it, too."""
+    """Numbers of the other peers that announced the transaction."""
 
 
 class TxRequests:
-    """Open requests of several peers, each known by a number."""
+    """Open requests for transactions from several peers. Each peer is identified by a number."""
 
     def __init__(self) -> None:
         self.unanswered: int = 0
-        """Number of transactions that no peer sent after announcing them."""
+        """Number of announced transactions that no peer sent when it was asked."""
         self.ignored: int = 0
-        """Number of announcements above the limit of a peer."""
+        """Number of ignored announcements of peers that had reached MAX_ANNOUNCEMENTS."""
         self._open: OrderedDict[Item, _Open] = OrderedDict()  # in the order of the deadlines
         self._counts: Counter[int] = Counter()  # by peer: open requests
         self._seen: OrderedDict[bytes, None] = OrderedDict()
 
     def announced(self, peer: int, items: Iterable[Item], now: float) -> list[Item]:
-        """Take an inv of a peer; the items to request from it."""
+        """Process an inv message of a peer, and return the items to request from this peer."""
         wanted = []
         for item in items:
             if item[1] in self._seen:
@@ -60,7 +60,10 @@ class TxRequests:
         return wanted
 
     def arrived(self, txid: bytes, wtxid: bytes, tx_type: int, wtx_type: int) -> bool:
-        """Take a transaction. True if it has not arrived before; a peer may send it late, or unasked."""
+        """Process the arrival of a transaction, and return True if it has not arrived before.
+
+        A peer may send a transaction late or without a request.
+        """
         for item in ((tx_type, txid), (wtx_type, wtxid)):
             if (closed := self._open.pop(item, None)) is not None:
                 self._counts[closed.peer] -= 1
@@ -73,12 +76,12 @@ class TxRequests:
         return True
 
     def missing(self, peer: int, items: Iterable[Item], now: float) -> dict[int, list[Item]]:
-        """Take a notfound of a peer; the items to request, by peer."""
+        """Process a notfound message of a peer, and return the items to request from other peers, by peer."""
         asked = [item for item in dict.fromkeys(items) if (known := self._open.get(item)) and known.peer == peer]
         return self._next(asked, now)
 
     def expired(self, now: float) -> dict[int, list[Item]]:
-        """Items to request, by peer, because another peer has not answered in time."""
+        """Return the items to request, by peer, because another peer has not answered in time."""
         late = []
         for item, known in self._open.items():
             if known.deadline > now:
@@ -87,7 +90,7 @@ class TxRequests:
         return self._next(late, now)
 
     def left(self, peer: int, now: float) -> dict[int, list[Item]]:
-        """Forget a peer that was disconnected; the items to request from other peers, by peer."""
+        """Forget a disconnected peer, and return the items to request from other peers, by peer."""
         for known in self._open.values():
             if peer in known.others:
                 known.others.remove(peer)

@@ -1,4 +1,4 @@
-"""Questions to a full node, which REST and JSON-RPC both can answer."""
+"""The interface of requests that a full node answers by REST or by JSON-RPC."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MEMPOOL_ANSWER_SIZE = 200_000_000
 @public
 @dataclass(frozen=True, slots=True)
 class ChainInfo:
-    """A node's description of its chain (getblockchaininfo)."""
+    """The description of a node's chain, from the RPC call getblockchaininfo."""
 
     name: str
     """The network, as Core names it: `main`, `test`, `testnet4`, `signet` or `regtest`."""
@@ -34,44 +34,53 @@ class ChainInfo:
     best: bytes
     """Hash of the best block, 32 bytes in wire order."""
     prune_height: int
-    """Height of the first block that the node has; 0 if it does not prune."""
+    """Height of the first block that the node stores; 0 if the node does not prune blocks."""
 
 
 @public
 class NodeApi(Protocol):
-    """One way to ask a node. Hashes have 32 bytes in wire order. All methods raise NodeError."""
+    """Requests to a node by one interface, REST or JSON-RPC.
+
+    Hashes have 32 bytes in wire order. All methods raise NodeError if there is no valid answer.
+    """
 
     headers_at_once: int
     """Largest number of headers that `headers` returns."""
     tells_spent: bool
-    """False once the node is known not to answer `spent`."""
+    """False if the node is known not to answer `spent`, otherwise True."""
 
     async def info(self) -> ChainInfo:
-        """Ask for a description of the node's chain."""
+        """Request the description of the node's chain, and return it."""
 
     async def hash_at(self, height: int) -> bytes | None:
-        """Ask for the hash of the best chain's block at a height; None if the chain is shorter."""
+        """Request the hash of the best chain's block at a height; return None if the chain is shorter."""
 
     async def headers(self, first: bytes, height: int, count: int) -> bytes:
-        """Ask for up to `count` headers of the best chain, beginning with the block `first` at `height`.
+        """Request up to `count` headers of the best chain, beginning with the block `first` at `height`.
 
-        The answer is empty if this block is not in the best chain.
+        The result is empty if the block `first` is not in the best chain.
         """
 
     async def block(self, digest: bytes) -> bytes:
-        """Ask for a block, which is not checked here. Raises NodePrunedError if the node has only its header."""
+        """Request a block by its hash, and return it unchecked.
+
+        Raises NodePrunedError if the node has only the header of the block.
+        """
 
     async def spent(self, digest: bytes) -> bytes | None:
-        """Ask for the outputs that a block spends, in the format of Core's REST call spenttxouts.
+        """Request the outputs that a block spends, and return them in the format of Core's REST call spenttxouts.
 
-        None means that the node does not answer this.
+        The result is None if the node does not answer this request.
         """
 
     async def mempool(self) -> list[bytes]:
-        """The txids of the transactions in the node's mempool, in no order."""
+        """Request the txids of the transactions in the node's mempool, in no particular order."""
 
     async def transactions(self, txids: Sequence[bytes]) -> list[bytes | None]:
-        """The raw transactions with these txids, which are not checked; None where the mempool has none."""
+        """Request the raw transactions with these txids, and return them unchecked.
+
+        The item is None for a txid that is not in the mempool.
+        """
 
 
 def parsed_info(found: object, endpoint: Endpoint) -> ChainInfo:
@@ -110,7 +119,7 @@ def parsed_txids(found: object, endpoint: Endpoint) -> list[bytes]:
 
 
 def parsed_hex(text: object, most: int, endpoint: Endpoint) -> bytes:
-    """Parse up to `most` bytes in hex. Raises NodeAnswerError if they are malformed or more."""
+    """Parse up to `most` bytes in hex. Raises NodeAnswerError for malformed hex and for more bytes."""
     if not isinstance(text, str) or len(text) > 2 * most:
         raise NodeAnswerError(f"{endpoint}: the answer is not a text with at most {most:,} bytes in hex")
     try:

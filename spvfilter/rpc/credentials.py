@@ -1,4 +1,4 @@
-"""Credentials for a node's JSON-RPC: a cookie file, or a user and a password. They are never shown."""
+"""Credentials for a node's JSON-RPC: a cookie file, or a user and a password. No message shows them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class Credentials(Protocol):
 class Password:
     """A user name and a password, as in the node's options rpcuser and rpcpassword, or rpcauth.
 
-    Raises ParameterError if the user name is empty or has a colon, or if both have more than 1,024 bytes together.
+    Raises ParameterError if the user name is empty or has a colon, or if user name and password have more than 1,024
+    bytes together.
     """
 
     def __init__(self, user: str, password: str) -> None:
@@ -54,7 +55,10 @@ class CookieFile:
         self.path: Path = Path(path)
 
     def secret(self) -> str:
-        """Read the file. Raises NodeRefusedError if it is missing or is not a cookie file."""
+        """Read the cookie file and return `user:password`.
+
+        Raises NodeRefusedError if the file is missing or is not a cookie file.
+        """
         try:
             with self.path.open("rb") as file:
                 raw = file.read(_LONGEST + 1)
@@ -72,12 +76,12 @@ class CookieFile:
 
 
 def basic(secret: str) -> str:
-    """Encode the value of the header Authorization (RFC 7617)."""
+    """Return the value of the HTTP header Authorization for `user:password` (RFC 7617)."""
     return f"Basic {base64.b64encode(secret.encode()).decode('ascii')}"
 
 
 def redacted(text: str, secret: str | None) -> str:
-    """Remove the secret from a text of the node, which may repeat it."""
+    """Return a text of the node without the secret, which the node may have repeated."""
     if not secret:
         return text
     user, _, password = secret.partition(":")

@@ -14,14 +14,14 @@ RPC_PORT = 8332  # Bitcoin Core's default port for RPC and REST on mainnet
 
 
 def is_url(text: str) -> bool:
-    """True if a text begins as a URL does, and not as a path."""
+    """Return True if a text begins as a URL does, and not as a path."""
     return _HAS_SCHEME.match(text) is not None
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The address of a node's HTTP server. It may be shown, as it has no user name and no password."""
+    """The address of a node's HTTP server, without user name and password, so that messages may show it."""
 
     scheme: str
     """`http` or `https`."""
@@ -34,7 +34,8 @@ class Endpoint:
     def parse(cls, url: str) -> Endpoint:
         """Parse a URL such as http://HOST:PORT or https://[IPV6]:PORT. The default port is 8332.
 
-        Raises ParameterError if it is not such a URL. The message does not repeat it, as it may hold a password.
+        Raises ParameterError if the text is not such a URL. The message does not repeat the text, which may contain a
+        password.
         """
         if "@" in url:
             raise ParameterError(

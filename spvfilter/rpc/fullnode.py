@@ -1,4 +1,4 @@
-"""A full node as a source of blocks: lists its best chain, and checks each block against the requested hash."""
+"""A full node as a source of blocks: its best chain, and blocks that are checked against the requested hash."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ _AT_ONCE = 20  # transactions of the mempool that are requested together (our ch
 @public
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Hashes of successive blocks of a node's best chain, as it was at one moment."""
+    """Hashes of successive blocks of a node's best chain at one moment."""
 
     first: int
-    """Height of the first block."""
+    """Height of the first listed block."""
     previous: bytes = field(repr=False)
-    """Hash of the block before the first, 32 bytes in wire order."""
+    """Hash of the parent of the first listed block, 32 bytes in wire order."""
     hashes: bytes = field(repr=False)
-    """Hashes of the blocks, one after the other; 32 bytes each, in wire order."""
+    """Hashes of all listed blocks, concatenated; 32 bytes each, in wire order."""
 
     def __len__(self) -> int:
         return len(self.hashes) // HASH_SIZE
 
     @property
     def last(self) -> int:
-        """Height of the last block; `first - 1` if there are no blocks."""
+        """Height of the last listed block; `first - 1` if no block is listed."""
         return self.first + len(self) - 1
 
     def hash_at(self, height: int) -> bytes:
@@ -76,8 +76,8 @@ class Listing:
 class FullNode:
     """A full node that the user trusts, such as the user's own. `FullNode.open` connects to one.
 
-    Requests go by REST if the node serves it, else by JSON-RPC, which needs credentials. A request that fails is
-    repeated as `Patience` allows.
+    Requests use REST if the node serves it. Otherwise they use JSON-RPC, which needs credentials. A request that fails
+    is repeated as `Patience` allows.
 
     Headers are checked for links and proof of work. Blocks are checked for hash, merkle root and witness commitment.
     The node is trusted for two facts: which chain is the best, and which outputs a block spends.
@@ -105,8 +105,8 @@ class FullNode:
         Args:
             url: http://HOST:PORT or https://HOST:PORT.
             network: Network that the node must be on.
-            credentials: For JSON-RPC, which is used if the node does not serve REST.
-            limits: Connections and timeouts.
+            credentials: User and password for JSON-RPC, which is used if the node does not serve REST.
+            limits: Number of connections, and timeouts.
             patience: How often a request is repeated.
 
         Raises:
@@ -133,45 +133,46 @@ class FullNode:
 
     @property
     def tells_spent(self) -> bool:
-        """False once the node is known not to answer `undo_record`."""
+        """False if the node is known not to answer `undo_record`, otherwise True."""
         return self._api.tells_spent
 
     async def info(self) -> ChainInfo:
-        """Ask for a description of the node's chain. Raises NodeError if there is no valid answer."""
+        """Request the description of the node's chain, and return it. Raises NodeError if there is no valid answer."""
         return await self._ask(self._api.info)
 
     async def hash_at(self, height: int) -> bytes | None:
-        """Ask for the hash of the best chain's block at a height; None if the chain is shorter.
+        """Request the hash of the best chain's block at a height; return None if the chain is shorter.
 
         Raises NodeError if there is no valid answer.
         """
         return await self._ask(lambda: self._api.hash_at(height))
 
     async def block(self, digest: bytes) -> bytes:
-        """Ask for the block with this hash, and check it.
+        """Request the block with this hash, check it, and return it.
 
-        Raises NodePrunedError if the node has only the header, NodeError if there is no valid answer.
+        Raises NodePrunedError if the node has only the header. Raises NodeError if there is no valid answer.
         """
         return await self._ask(lambda: self._block(digest))
 
     async def undo_record(self, digest: bytes, previous: bytes) -> bytes | None:
-        """Ask for the outputs that a block spends, and return them as an undo record with its checksum.
+        """Request the outputs that a block spends, and return them as an undo record with its checksum.
 
-        None means that the node does not answer this. Raises NodeError if there is no valid answer.
+        The result is None if the node does not answer this request. `previous` is the hash of the block's parent.
+        Raises NodeError if there is no valid answer.
         """
         return await self._ask(lambda: self._record(digest, previous))
 
     async def mempool_txs(self, *, poll_s: float | None = None) -> AsyncGenerator[bytes]:
         """Yield the raw transactions of the node's mempool, in no order: a source for `Matcher.match_txs`.
 
-        A transaction that leaves the mempool meanwhile is left out.
+        A transaction that leaves the mempool before it is fetched is skipped.
 
         Args:
             poll_s: Seconds after which the mempool is listed again, without end, and new transactions are yielded. By
-                default it is listed once. Notices by ZMQ (`TxNotices`) come at once.
+                default the mempool is listed once. `TxNotices` (ZMQ) has no such delay.
 
         Raises:
-            NodeError: The node fails.
+            NodeError: The node gave no valid answer.
         """
         known: frozenset[bytes] = frozenset()
         while True:
@@ -209,7 +210,7 @@ class FullNode:
 
         Raises:
             NodeChainError: The chain changed five times while it was listed.
-            SourceError: The chain has no block in this range.
+            SourceError: No block of the chain meets `first`, `last` and `from_time`.
             NodePrunedError: The node has pruned some of the blocks.
             NodeError: The node gave no valid answer.
         """
@@ -250,7 +251,7 @@ class FullNode:
             ) from None
 
     async def _listed(self, first: int, last: int | None, from_time: int | None) -> Listing | None:
-        """Try once to list the blocks; None if the chain changed meanwhile."""
+        """Try once to list the blocks; return None if the chain changed during the attempt."""
         info = await self.info()
         last = info.height if last is None else min(last, info.height)
         if first > last:
@@ -290,7 +291,10 @@ class FullNode:
         return await self._ask(ask)
 
     def _checked(self, headers: bytes, digest: bytes, height: int) -> bytes:
-        """Check headers, and return their hashes. Raises NodeAnswerError if the first is not the requested block."""
+        """Check headers, and return their hashes.
+
+        Raises NodeAnswerError if the first header is not the header of the requested block.
+        """
         if len(headers) % HEADER_SIZE:
             raise NodeAnswerError(f"{self.endpoint}: {len(headers)} bytes are not headers of {HEADER_SIZE} bytes each")
         hashes = header_hashes(headers)
@@ -313,7 +317,7 @@ class _Listed:
         self._from_time = from_time
 
     def add(self, headers: bytes, hashes: bytes, skipped: int) -> None:
-        """Add the next headers, except the first `skipped`."""
+        """Add the next headers and their hashes to the listing, except the first `skipped` of them."""
         for number in range(skipped, len(hashes) // HASH_SIZE):
             if self._from_time is not None:
                 header = headers[number * HEADER_SIZE : (number + 1) * HEADER_SIZE]

@@ -42,14 +42,20 @@ _BUSY = (
 @public
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Connections and timeouts for requests to a node. Raises ParameterError for a value that is not above 0."""
+    """Number of connections, and timeouts, for requests to a node.
+
+    Raises ParameterError for a value that is not above 0.
+    """
 
     connections: int = 4
-    """Connections, and requests at once. Core up to version 28 works on 4 by default."""
+    """Largest number of open connections and of simultaneous requests.
+
+    Core up to version 28 processes 4 requests at once by default.
+    """
     connect_s: float = 10.0
-    """Seconds to establish a connection."""
+    """Timeout to establish a connection to the node, in seconds."""
     answer_s: float = 120.0
-    """Seconds for a whole answer."""
+    """Timeout for a whole answer of the node, in seconds."""
 
     def __post_init__(self) -> None:
         if self.connections < 1 or not self.connect_s > 0 or not self.answer_s > 0:
@@ -58,23 +64,23 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A complete answer. Its status may report an error."""
+    """A complete HTTP answer of a node. Its status may report an error."""
 
     status: int
-    """Status code."""
+    """HTTP status code of the answer."""
     content_type: str
-    """Type of the body, in lower case and without parameters."""
+    """Media type of the answer's body, in lower case and without parameters."""
     body: bytes
-    """The body."""
+    """Body of the answer."""
 
     @property
     def words(self) -> str:
-        """The body as a short printable text."""
+        """Return the body of the answer as a short printable text."""
         return shown(self.body[: 4 * _SHOWN].decode("utf-8", "replace"))
 
 
 def shown(text: str) -> str:
-    """Make a text of the node fit to be printed: one line, printable characters, at most 200 of them."""
+    """Return a text of the node in a form that can be printed: one line of at most 200 printable characters."""
     plain = " ".join("".join(each if each.isprintable() else " " for each in text[: 4 * _SHOWN]).split())
     return plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}…"
 
@@ -88,7 +94,10 @@ def _httpx() -> ModuleType:
 
 
 class HttpClient:
-    """A pool of connections to one node. Close it with `aclose`. Raises ParameterError if httpx is not installed."""
+    """A pool of HTTP connections to one node, which `aclose` closes.
+
+    Raises ParameterError if httpx is not installed.
+    """
 
     def __init__(self, endpoint: Endpoint, limits: Limits) -> None:
         library = _httpx()
@@ -166,7 +175,8 @@ class HttpClient:
 def check_status(reply: Reply, endpoint: Endpoint, secret: str | None = None) -> None:
     """Check a status code that means the same in REST and in RPC.
 
-    Raises NodeRefusedError for 401 and 403, and NodeBusyError for 429, 502, 503 and 504. No message has the secret.
+    Raises NodeRefusedError for 401 and 403, and NodeBusyError for 429, 502, 503 and 504. No message contains the
+    secret.
     """
     if reply.status == HTTPStatus.UNAUTHORIZED:
         raise NodeRefusedError(f"{endpoint}: wrong user, password or cookie (401)")
@@ -181,7 +191,7 @@ def check_status(reply: Reply, endpoint: Endpoint, secret: str | None = None) ->
 
 
 def _is_of_tls(error: BaseException | None) -> bool:
-    """True if an error or its cause is a TLS error: an untrusted certificate, or a server without TLS."""
+    """Return True if an error or its cause is a TLS error: an untrusted certificate, or a server without TLS."""
     while error is not None:
         if isinstance(error, ssl.SSLError):
             return True

@@ -1,6 +1,6 @@
 """Bitcoin Core's JSON-RPC, version 1 (doc/JSON-RPC-interface.md, httprpc.cpp).
 
-It needs a password. Batches are bounded, and blocks come as hex.
+Requests need a password. The size of a batch is bounded, and the node sends blocks as hex.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ Call = tuple[str, tuple[object, ...]]
 
 
 class JsonRpc:
-    """Questions to a node by JSON-RPC.
+    """Requests to a node by JSON-RPC.
 
-    After status 401 the credentials are read again, once, as a cookie changes at each start of the node.
+    After status 401 the credentials are read once more, because a cookie changes at each start of the node.
     """
 
     headers_at_once = 500  # calls of one batch (our choice); Core works on them one after the other
@@ -99,7 +99,7 @@ class JsonRpc:
         return await asyncio.to_thread(parsed_hex, found, BLOCK_ANSWER_SIZE, self._endpoint)
 
     async def spent(self, digest: bytes) -> bytes | None:
-        """Return None: only REST has a compact form of this answer."""
+        """Return None: only REST serves the outputs that a block spends in a compact form."""
         return None
 
     async def mempool(self) -> list[bytes]:
@@ -125,7 +125,10 @@ class JsonRpc:
         return found
 
     async def _batch(self, calls: Sequence[Call], most: int = SMALL_ANSWER_SIZE) -> list[object]:
-        """Make several calls. Returns results in the order of the calls; a call that failed has a NodeRpcError."""
+        """Make several calls, and return their results in the same order.
+
+        The result of a call that failed is a NodeRpcError.
+        """
         reply = await self._post([_request(number, call) for number, call in enumerate(calls)], most)
         return await asyncio.to_thread(self._results, reply, len(calls))
 
@@ -178,7 +181,10 @@ class JsonRpc:
         return results
 
     def _error(self, error: object) -> NodeRpcError:
-        """Make the error for an error object. Raises NodeBusyError if the node is starting."""
+        """Return the NodeRpcError for an error object of an answer.
+
+        Raises NodeBusyError if the object says that the node is starting.
+        """
         code = error.get("code") if isinstance(error, dict) else None
         told = error.get("message") if isinstance(error, dict) else None
         message = redacted(shown(told), self._secret) if isinstance(told, str) else "without a reason"

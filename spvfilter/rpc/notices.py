@@ -1,11 +1,12 @@
 """Notices that Bitcoin Core publishes by ZMQ when its chain changes (doc/zmq.md).
 
-They are a reason to look at the chain. They prove nothing.
+A notice is only a reason to request the chain from the node. It proves nothing.
 
 A message has three parts: topic, body, and the number of the topic's messages so far, u32 LE. The bodies are:
 
 - `rawblock`: the block of the new tip.
-- `sequence`: a block hash in display order, then C for connected or D for disconnected. (A and R are of the mempool.)
+- `sequence`: a block hash in display order, then C for connected or D for disconnected. (A and R concern
+  the mempool.)
 - `hashblock`: the hash of the new tip.
 """
 
@@ -33,7 +34,10 @@ _BLOCKS_KEPT = 4  # Published blocks that are kept until the scan takes them (ou
 
 @public
 class TipNotices:
-    """Notices of a node that its chain has changed, or that messages were lost. `TipNotices.subscribed` makes one."""
+    """Notices of a node that its chain has changed, or that messages were lost.
+
+    `TipNotices.subscribed` makes an instance.
+    """
 
     def __init__(self) -> None:
         self.received: int = 0  # number of well-formed messages
@@ -46,10 +50,10 @@ class TipNotices:
     @classmethod
     @asynccontextmanager
     async def subscribed(cls, addresses: Sequence[str]) -> AsyncIterator[TipNotices]:
-        """Subscribe to the notices of a node.
+        """Subscribe to the notices of a node, and return a TipNotices.
 
-        A publisher that is down is connected again and again. A publisher that sends a message larger than a block is
-        disconnected.
+        The connection to a publisher that is down is tried repeatedly. A publisher that sends a message larger than a
+        block is disconnected.
 
         Args:
             addresses: tcp://HOST:PORT or ipc://PATH, as in the node's options -zmqpubrawblock and -zmqpubsequence.
@@ -82,14 +86,14 @@ class TipNotices:
         return found
 
     def block(self, digest: bytes) -> bytes | None:
-        """Return a block that was published recently, or None.
+        """Return the block with the hash `digest` if the node published it recently, else None.
 
-        The hash of its header is `digest`. Nothing else was checked.
+        Only the hash of the block's header was checked.
         """
         return self._blocks.pop(digest, None)
 
     def take(self, parts: Sequence[bytes]) -> None:
-        """Take a message."""
+        """Process a message of the subscription, given as its parts."""
         if len(parts) != 3 or parts[0] not in _TOPICS or len(parts[2]) != 4:
             self.malformed += 1
             return

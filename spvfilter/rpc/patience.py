@@ -29,29 +29,29 @@ class Patience:
     """How often and for how long a request to a node is repeated.
 
     While the node is down, starting or overloaded, a request is repeated with pauses of 0.5 s to 30 s. After a wrong
-    answer it is repeated twice. Raises ParameterError if `seconds` is negative.
+    answer the request is repeated twice. Raises ParameterError if `seconds` is negative.
     """
 
     seconds: float | None = 600.0
-    """Seconds after which a node that does not answer is given up; None for never."""
+    """Seconds after which a request without an answer fails; None to repeat it without end."""
     told: Callable[[str], None] | None = None
-    """Called with a sentence before each repetition."""
+    """Function that is called with a message before each repetition of a request."""
     sleep: Callable[[float], Awaitable[None]] | None = None
-    """Waits for a number of seconds; None for `asyncio.sleep`."""
+    """Asynchronous function that waits for a number of seconds; None for `asyncio.sleep`."""
     clock: Callable[[], float] = time.monotonic
-    """Returns seconds since an arbitrary start."""
+    """Function that returns the seconds since an arbitrary start."""
 
     def __post_init__(self) -> None:
         if self.seconds is not None and not self.seconds >= 0:
             raise ParameterError(f"patience is a number of seconds, 0 or more, not {self.seconds}")
 
     async def ask(self, call: Callable[[], Awaitable[T]], *, is_known: bool = True) -> T:
-        """Await `call()`, again and again, until it succeeds or the patience ends.
+        """Await `call()` repeatedly until it succeeds, and return its result.
 
-        A failed connection is not repeated unless `is_known` is True: the node has answered before.
+        A failed connection is repeated only if `is_known` is True, which means that the node has answered before.
 
         Raises:
-            NodeError: The last error, when the patience ends.
+            NodeError: The call failed, and no further repetition is allowed. It is the error of the last call.
         """
         begun, pause, wrong = self.clock(), _FIRST_PAUSE_S, 0
         while True:
@@ -77,7 +77,7 @@ class Patience:
         await (self.sleep or asyncio.sleep)(seconds)
 
     def tell(self, sentence: str) -> None:
-        """Log a sentence, and pass it to `told`."""
+        """Log a message, and pass it to the function `told`."""
         _log.info("%s", sentence)
         if self.told is not None:
             self.told(sentence)

@@ -1,6 +1,6 @@
 """Bitcoin Core's REST interface (doc/REST-interface.md, rest.cpp).
 
-It needs no password, and its answers are binary. The node must run with rest=1.
+Requests need no password, and answers are binary. The node must run with rest=1.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ _NOT_SERVED = "REST is off: start the node with -rest=1, or give --cookie FILE o
 
 
 class Rest:
-    """Questions to a node by REST.
+    """Requests to a node by REST.
 
-    Status 404 with a text means that the node lacks the block. Without a text it means that the path is not served.
+    Status 404 with a text means that the node lacks the block. Status 404 without a text means that the node does not
+    serve the path.
     """
 
     headers_at_once = MAX_HEADERS  # Core rest.cpp MAX_REST_HEADERS_RESULTS
@@ -104,7 +105,10 @@ class Rest:
         return self._body(reply, _BINARY)
 
     async def mempool(self) -> list[bytes]:
-        """Core before 25 gives an object of details by txid, whatever is asked for."""
+        """Request the txids of the transactions in the node's mempool, in no particular order.
+
+        Core before 25 always answers with an object that contains details by txid.
+        """
         reply = await self._http.get("/rest/mempool/contents.json?verbose=false", MEMPOOL_ANSWER_SIZE)
         if reply.status == HTTPStatus.NOT_FOUND:
             raise NodeRefusedError(f"{self._endpoint}: {_NOT_SERVED}")

@@ -8,7 +8,8 @@ The answer (rest.cpp SerializeBlockUndo) is:
 
 The coinbase spends no outputs. The answer for the genesis block has one transaction, the coinbase.
 
-Unlike an undo record the answer has no checksum. The node is trusted that the block spends these outputs.
+Unlike an undo record the answer has no checksum. The client trusts the node's statement that the block spends these
+outputs.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def _put_coin(answer: bytes, at: int, pieces: list[bytes]) -> int:
 
 
 def _packed_amount(satoshi: int) -> int:
-    """Compress an amount: up to nine decimal zeros are removed (Core compressor.cpp CompressAmount)."""
+    """Return an amount compressed: up to nine decimal zeros are removed (Core compressor.cpp CompressAmount)."""
     if not satoshi:
         return 0
     zeros = 0

@@ -21,12 +21,13 @@ Receive = Callable[[], Awaitable[list[bytes]]]
 
 @asynccontextmanager
 async def subscription(addresses: Sequence[str], topics: Sequence[bytes], waiting: int) -> AsyncIterator[Receive]:
-    """Subscribe at tcp://HOST:PORT or ipc://PATH; the function that awaits the parts of the next message.
+    """Context manager: subscribes to topics, and returns a function that awaits the parts of the next message.
 
-    libzmq keeps at most `waiting` messages and drops more. A publisher that is down is tried again for ever. A
-    publisher that sends more than a block has is disconnected.
+    Addresses have the form tcp://HOST:PORT or ipc://PATH. libzmq queues at most `waiting` messages and drops further
+    messages. The connection to a publisher that is down is tried repeatedly. A publisher that sends a message larger
+    than a block is disconnected.
 
-    Raises ParameterError for a bad address, and without the extra `zmq`.
+    Raises ParameterError if an address is malformed or the extra `zmq` is not installed.
     """
     try:
         import zmq
@@ -65,5 +66,8 @@ async def subscription(addresses: Sequence[str], topics: Sequence[bytes], waitin
 
 
 def missing_between(before: int | None, counter: int) -> int:
-    """Number of messages that are missing between two counters of a topic; not 0 also after a restart of the node."""
+    """Return the number of messages that are missing between two counters of a topic.
+
+    A restart of the node also causes a result other than 0.
+    """
     return 0 if before is None else (counter - before - 1) % _COUNTERS

@@ -21,7 +21,7 @@ _TOPIC = b"rawtx"
 _WAITING = 1_000
 """Number of messages that libzmq queues; it drops further messages (Core's default high-water mark)."""
 _RECENT = 1_000
-"""Number of the latest messages among which a repeated or late message is recognized (our choice)."""
+"""Number of the latest messages that are remembered to recognize a repeated or late message (our choice)."""
 
 
 @public
@@ -35,13 +35,13 @@ class TxNotices:
 
     def __init__(self, receive: Receive) -> None:
         self.received: int = 0
-        """Number of transactions received."""
+        """Number of transactions received so far."""
         self.lost: int = 0
         """Number of lost transactions, computed from the gaps in the counters of the messages."""
         self.repeated: int = 0
-        """Number of repeated messages; they are skipped."""
+        """Number of repeated messages that were skipped."""
         self.malformed: int = 0
-        """Number of malformed messages; they are skipped."""
+        """Number of malformed messages that were skipped."""
         self.restarts: int = 0
         """Number of restarts of the node, recognized by its counter. Transactions may be missing after each restart."""
         self._receive = receive
@@ -54,9 +54,10 @@ class TxNotices:
     @classmethod
     @asynccontextmanager
     async def subscribed(cls, addresses: Sequence[str]) -> AsyncIterator[TxNotices]:
-        """Subscribe to one or several addresses of one node, tcp://HOST:PORT or ipc://PATH.
+        """Subscribe to one or several addresses of one node, and return a TxNotices.
 
-        Raises ParameterError for a bad address, and without the extra `zmq`.
+        Addresses have the form tcp://HOST:PORT or ipc://PATH. Raises ParameterError if an address is malformed or the
+        extra `zmq` is not installed.
         """
         async with subscription(addresses, [_TOPIC], _WAITING) as receive:
             notices = cls(receive)

@@ -112,7 +112,7 @@ def configure(parser: Parser) -> None:
 
 
 def _configure_whole(parser: Parser) -> list[tuple[Parser, Action]]:
-    """The actions on whole filters."""
+    """Add the subcommands that work on whole filters."""
     info = parser.add_action(
         "info", "describe filters", "Print size, hash functions, fill and false-positive rate of filters."
     )
@@ -279,7 +279,7 @@ def _add(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _open_or_make(store: FilterStorage, name: str, args: argparse.Namespace, kind: Kind, fp_rate: float) -> None:
-    """Open a filter to change it, or make it.
+    """Open the existing filter to change it, or make a new filter.
 
     Raises ParameterError if the filter exists and was made with other options.
     """
@@ -353,7 +353,7 @@ def _check(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _allowed(path: str | None, nul: bool) -> Callable[[list[bytes]], bytes]:
-    """Return a function that gives one byte for each line of a batch: 1 if --allow has it, else 0."""
+    """Return a function that returns one byte for each line of a batch: 1 if the --allow file contains it, else 0."""
     if path is not None and is_filter(Path(path)):
         store = FileStorage()
         store.open(path)
@@ -395,7 +395,7 @@ def _dedupe(store: FilterStorage, args: argparse.Namespace) -> None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Defer a first Ctrl-C to the end of the block; a second one interrupts at once."""
+    """Context manager: a first Ctrl-C takes effect at the end of the `with` block, a second Ctrl-C at once."""
     usual = signal.getsignal(signal.SIGINT)
     if usual is not signal.default_int_handler:  # ignored, or set by an embedding program
         yield
@@ -481,7 +481,7 @@ def _info(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _fields(name: str, facts: Facts) -> dict[str, object]:
-    """A filter's facts for a JSON line."""
+    """Return the facts about a filter as the fields of a JSON line."""
     return {
         "filter": name,
         "kind": facts.kind,
@@ -504,7 +504,7 @@ def _merge(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _key(text: str) -> bytes:
-    """Argument type: a SipHash key. It is empty for a random key."""
+    """Argument type: a SipHash key. An empty result stands for a random key."""
     if text == "random":
         return b""
     key = hex_bytes(text)

@@ -15,7 +15,7 @@ from spvfilter.cli.arguments import standard_input
 from spvfilter.errors import SourceError
 
 CHUNK = 1 << 16
-"""Most bytes of one read: the capacity of a pipe on Linux."""
+"""Largest number of bytes of one read: the capacity of a pipe on Linux."""
 MAX_KEY = 64 << 20
 """Largest size of a key in bytes (our choice)."""
 
@@ -23,8 +23,9 @@ MAX_KEY = 64 << 20
 class Keys:
     """The keys in files or on standard input, in batches as they arrive.
 
-    Without paths, and for the path "-", keys come from standard input. A key ends with a newline or with CR LF. With
-    `nul` it ends with NUL and may contain any other byte. The last key needs no end. An empty line is an empty key.
+    Without paths, and for the path "-", keys come from standard input. A key ends with a newline or with CR LF. If
+    `nul` is True, a key ends with NUL and may contain any other byte. The last key needs no end. An empty line is an
+    empty key.
 
     The constructor raises OSError if a file cannot be read. `batches` raises SourceError for a key of more than 64 MiB
     and for a file that is a filter.
@@ -69,7 +70,7 @@ class Keys:
 
 
 def _size(path: str) -> int | None:
-    """Return the size of a file in bytes, None for a pipe. Raises OSError if the file cannot be read.
+    """Return the size of a file in bytes; None for a pipe. Raises OSError if the file cannot be read.
 
     The file is not opened, because that would start the writer of a FIFO.
     """

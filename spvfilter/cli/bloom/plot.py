@@ -22,7 +22,7 @@ _STYLES = (
     ("#000000", (0, (3, 1, 1, 1, 1, 1))),
 )
 _MANY = 10**9
-"""Number of keys for which a size is computed, so that the number of bits for one key has nine digits."""
+"""Number of keys of the computed sizes: it is so large that the number of bits for one key has nine digits."""
 _FEW = 3
 """Number of hash functions that articles often use."""
 _FLAT = 1.05
@@ -38,7 +38,10 @@ _STEPS = 200
 
 
 def draw(size: Size, rate: float, name: str) -> None:
-    """Draw into a PNG file. Only a PNG file is replaced. Raises ParameterError, SourceError, OSError."""
+    """Draw the picture for a filter into a PNG file. An existing file is replaced only if it is a PNG file.
+
+    Raises ParameterError, SourceError, OSError.
+    """
     path = check_picture(name)
     if not 0 < rate < 1:
         raise ParameterError(f"there is no curve to draw: with {size.capacity} keys the rate is {rate:g}")
@@ -89,7 +92,7 @@ def _rate(size: Size, functions: int, load: float) -> float:
 
 
 def _sizes(axes: Axes, size: Size, rate: float) -> None:
-    """Draw the number of bits for each key that keeps the rate, over the number of functions."""
+    """Draw the bits per key that a filter needs for the rate, over the number of hash functions."""
     optimum, least = -math.log2(rate), sizing.optimal_bits_per_item(rate)
     needed = {
         functions: bits for functions in range(1, _last(optimum, size) + 1) if (bits := _bits_per_key(rate, functions))
@@ -140,7 +143,7 @@ def _last(optimum: float, size: Size) -> int:
 
 
 def _bits_per_key(rate: float, functions: int) -> float | None:
-    """Return the number of bits for each key; None if no filter has this rate."""
+    """Return the number of bits per key that a filter needs for the rate; None if no filter reaches it."""
     try:
         return sizing.bits_for(_MANY, rate, functions) / _MANY
     except ParameterError:

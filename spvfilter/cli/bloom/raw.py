@@ -28,7 +28,7 @@ _CHUNK = 1 << 20  # most bytes of one read
 
 
 def write_raw(store: FilterStorage, args: argparse.Namespace) -> None:
-    """Carry out `dump`. Raises SourceError, ParameterError, OSError."""
+    """Execute `spvfilter bloom dump`. Raises SourceError, ParameterError, OSError."""
     path = None if args.output is None else Path(args.output)
     if path is None and sys.stdout.isatty():
         raise ParameterError("the terminal cannot show raw bytes: give --output, or redirect standard output")
@@ -55,7 +55,7 @@ def write_raw(store: FilterStorage, args: argparse.Namespace) -> None:
 
 
 def _said(made: BloomFilter | CountingBloomFilter) -> str:
-    """Return the options that load the bits or counters again."""
+    """Return the options with which `load` reads the dumped bits or counters again."""
     if made.encoding is not Encoding.BYTES or (made.family != Family.SIPHASH and made.hashing != FastHash()):
         keys, hashes = made.encoding.name.lower(), made.family.name.lower()
         return f"`load` cannot restore this filter: its keys are {keys}, hashed by {hashes}; a Python program can"
@@ -68,7 +68,7 @@ def _said(made: BloomFilter | CountingBloomFilter) -> str:
 
 
 def read_raw(store: FilterStorage, args: argparse.Namespace) -> None:
-    """Carry out `load`. Raises SourceError, ParameterError, TooLargeError, OSError."""
+    """Execute `spvfilter bloom load`. Raises SourceError, ParameterError, TooLargeError, OSError."""
     if args.key == b"":
         raise ParameterError("--key random makes a new key: give the key that the filter was made with")
     hashing: HashFamily = FastHash() if args.key is None else SipHash(args.key)

@@ -54,7 +54,7 @@ class RedisStorage(FilterStorage):
             self._runner.close()
 
     async def _leave(self) -> None:
-        """End the tasks that an interrupt left, then close the connection.
+        """End the tasks that still run after an interrupt, then close the connection.
 
         In the other order the errors of the tasks would be lost.
         """
@@ -159,7 +159,7 @@ class RedisStorage(FilterStorage):
         self._run(self._make(name, make, replace))
 
     def finish(self) -> None:
-        """Do nothing, because every batch is in Redis already."""
+        """Do nothing, because every batch is already stored in Redis."""
 
     async def _there(self, name: str, on_full: OnFull = "raise") -> RedisBloomFilter | RedisScalableBloomFilter:
         from spvfilter.bloom.redis.opening import open_any
@@ -185,7 +185,7 @@ class RedisStorage(FilterStorage):
 
 
 async def _interruptible(work: Coroutine[object, object, T]) -> T:
-    """Do the work in a task of its own. Cancelling this task ends that one, even if it misses a cancellation."""
+    """Run `work` in a separate task. Cancelling the caller ends this task, even if it misses a cancellation."""
     task = asyncio.create_task(work)
     try:
         await asyncio.wait([task])

@@ -21,7 +21,7 @@ else:
     json = deferred("json")
 
 _LOADS = ((1, 2, "half"), (1, 1, "full"), (2, 1, "double"))
-"""Rows of the table of loads: number of keys as a fraction of the capacity (numerator, denominator), and its name."""
+"""Rows of the table of loads: a fraction of the capacity (numerator, denominator), and the name of the row."""
 _GROWN = (*_LOADS, (10, 1, "×10"), (100, 1, "×100"))
 
 
@@ -60,13 +60,13 @@ class Sizes(NamedTuple):
     """The size of a filter, and sizes of other filters for the same number of keys and the same rate."""
 
     chosen: Size
-    """The size of the filter."""
+    """Size of the filter that the user asks about."""
     rate: float
-    """The requested rate, or else the rate with as many keys as the capacity."""
+    """The requested false-positive rate; without a request, the rate of a full filter."""
     best: Size | None
-    """The size of a filter with the best number of hash functions. None if it cannot be computed."""
+    """Size of a filter with the best number of hash functions. None if it cannot be computed."""
     taylor: Size | None
-    """The size by a Taylor series, see `bits_for_taylor`. None if it cannot be computed."""
+    """Size of a filter by the Taylor series of `bits_for_taylor`. None if it cannot be computed."""
     growth: Growth | None
     """The growth of a scalable filter. None if it cannot be computed."""
 

@@ -1,4 +1,4 @@
-"""Storage of a Bloom filter for `spvfilter bloom`: the interface, and files. remote.py has Redis."""
+"""Storage of a Bloom filter for `spvfilter bloom`: the interface, and storage in files. remote.py stores in Redis."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Shape(NamedTuple):
     capacity: int
     """Number of lines to size the filter for."""
     fp_rate: float
-    """False-positive rate with this number of lines."""
+    """False-positive rate of the filter when it contains `capacity` lines."""
     hash_funcs: int | None
     """Number of hash functions. None for the best number."""
     kind: Kind
@@ -76,9 +76,9 @@ class Facts(NamedTuple):
     """The parameters and the state of a filter."""
 
     kind: str
-    """Kind of the filter, for people."""
+    """Kind of the filter, in words for people."""
     family: str
-    """Hash family."""
+    """Name of the filter's hash family."""
     bits: int
     """Number of bits or counters."""
     size: int
@@ -88,19 +88,22 @@ class Facts(NamedTuple):
     capacity: int | None
     """Number of lines that the filter is sized for. None if it is unknown or grows."""
     nominal: float | None
-    """Requested false-positive rate. None if it is unknown."""
+    """Requested false-positive rate of the filter. None if it is unknown."""
     fill: float
     """Share of set bits, from 0 to 1."""
     estimate: float
     """Estimated number of lines. Infinite if every bit is set."""
     rate: float
-    """Real false-positive rate."""
+    """Current false-positive rate of the filter, from 0 to 1."""
     slices: int = 0
     """Number of slices of a scalable filter, else 0."""
 
 
 class FilterStorage(ABC):
-    """Storage of one filter of lines at a time. The filter is created or opened, used, and finished."""
+    """Storage of one filter of lines at a time.
+
+    A caller calls `create` or `open`, then uses the filter, then calls `finish`.
+    """
 
     name = "the filter in memory"
 
@@ -110,11 +113,14 @@ class FilterStorage(ABC):
 
     @abstractmethod
     def open(self, name: str, *, change: bool = False, on_full: OnFull = "raise") -> None:
-        """Open a filter, for changes if `change` is True. `on_full` is the reaction to a new line if it is full."""
+        """Open a filter, for changes if `change` is True.
+
+        `on_full` is the reaction to a new line if the filter is full.
+        """
 
     @abstractmethod
     def exists(self, name: str) -> bool:
-        """Return True if this name is in use, even if it is not a filter."""
+        """Return True if the name is in use, even if it does not name a filter."""
 
     def absent(self, name: str) -> str:
         """Return the error message for a name that does not exist."""
@@ -136,7 +142,7 @@ class FilterStorage(ABC):
 
     @abstractmethod
     def remove_many(self, lines: list[bytes]) -> bytes:
-        """Remove the lines from a counting filter and return one byte for each: 1 if it was there, else 0.
+        """Remove the lines from a counting filter and return one byte for each: 1 if the filter contained it, else 0.
 
         Raises ParameterError for a filter of another kind.
         """
@@ -155,7 +161,7 @@ class FilterStorage(ABC):
     def write(self, name: str, made: Local, *, replace: bool) -> None: ...
 
     def merge(self, names: Sequence[str], output: str, *, replace: bool) -> None:
-        """Write the union of the filters. All are read first, so the output may be one of them."""
+        """Write the union of the filters to `output`. All filters are read first, so `output` may be one of them."""
         merged = self.read(names[0])
         for name in names[1:]:
             part = self.read(name)
@@ -171,7 +177,7 @@ class FilterStorage(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Save the changes."""
+        """Save all changes of the filter."""
 
     def _encoded(self, encoding: Encoding, lines: list[bytes]) -> list[bytes] | list[str]:
         """Return the lines in the encoding of the filter's keys, which a Python program may have chosen."""
@@ -221,7 +227,7 @@ class FileStorage(FilterStorage):
                 self._filter = BloomFilter(*shape.fixed, hashing=hashing, on_full=shape.on_full)
 
     def _claim(self, name: str, replace: bool) -> None:
-        """Check that `finish` may write this file, and note its name. Only a filter is replaced."""
+        """Check that `finish` may write the file `name`, and store the name. Only a filter may be replaced."""
         path = Path(os.path.realpath(name))
         if path.exists() and not is_filter(path):
             raise SourceError(f"{name} exists and is not a filter")

@@ -153,7 +153,7 @@ class _FilterFiles:
         self._before = {} if record.header is None else {record.block: record.header}
 
     def clean(self) -> None:
-        """Remove the temporary files of killed processes."""
+        """Remove the temporary files that killed processes left."""
         for left in self._folder.glob(f"{_UNFINISHED}*"):
             left.unlink(missing_ok=True)
 

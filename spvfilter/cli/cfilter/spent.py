@@ -36,7 +36,7 @@ def chain_order(refs: Iterable[BlockRef]) -> tuple[list[BlockRef], int]:
 
 
 def chain_heights(order: Sequence[BlockRef], network: Network) -> list[int | None]:
-    """Return the height of each block, None if it is unknown. `order` has parents first.
+    """Return the height of each block; None for an unknown height. `order` has parents first.
 
     Heights are counted from the genesis block, or from a block of the same run that states its height.
     """
@@ -54,9 +54,9 @@ def chain_heights(order: Sequence[BlockRef], network: Network) -> list[int | Non
 
 
 class SpentScripts:
-    """The scripts that blocks spend: given ones, or those of undo records, or those of earlier outputs.
+    """The scripts that blocks spend, from a file, from undo records, or from the outputs of earlier blocks.
 
-    The blocks are passed parents first.
+    The caller passes the blocks parents first.
     """
 
     def __init__(self, source: BlockSource, order: Sequence[BlockRef], given: Sequence[bytes] | None) -> None:

@@ -23,7 +23,7 @@ _START = 1_700_000_000  # seconds since 1970; the first block is 600 seconds lat
 
 
 def _locks(owner: str) -> dict[str, Lock]:
-    """A lock of each kind, for public keys without a known private key."""
+    """Return a lock of each kind, for public keys whose private keys nobody knows."""
 
     def key(kind: str) -> bytes:
         return sha256(f"spvfilter demo: {owner} {kind}".encode()).digest()
@@ -38,13 +38,13 @@ def _locks(owner: str) -> dict[str, Lock]:
 
 
 def wallet_addresses() -> dict[str, str]:
-    """The addresses of the demo's wallet: one of each kind."""
+    """Return the addresses of the demo's wallet: one address of each kind."""
     addresses = {kind: script_to_address(lock.script_pubkey, NETWORK) for kind, lock in _locks("wallet").items()}
     return {kind: address for kind, address in addresses.items() if address is not None}
 
 
 def _spends(raw: bytes, locks: Sequence[Lock]) -> list[TxIn]:
-    """Inputs that spend the first outputs of a transaction, whose locks are given."""
+    """Return inputs that spend the first outputs of a transaction; `locks` are the locks of these outputs."""
     txid = Transaction.parse(raw).txid
     return [lock.spends(OutPoint(txid, index)) for index, lock in enumerate(locks)]
 
@@ -52,8 +52,8 @@ def _spends(raw: bytes, locks: Sequence[Lock]) -> list[TxIn]:
 class DemoChain:
     """A chain on regtest's genesis block with payments to the wallet, spends, and a block without the wallet.
 
-    Most blocks have foreign transactions, too. After the first block follow `empty` blocks without transactions: with
-    COINBASE_MATURITY of them the first coinbase is mature, and a node accepts the chain.
+    Most blocks also contain foreign transactions. After the first block follow `empty` blocks without transactions:
+    with COINBASE_MATURITY of them the first coinbase is mature, and a node accepts the chain.
     """
 
     def __init__(self, empty: int = 0) -> None:
@@ -82,11 +82,11 @@ class DemoChain:
         self._trade_and_mine()
 
     def time(self) -> float:
-        """The time of the block after the last."""
+        """Time of the next block, in seconds since 1970."""
         return _START + 600 * (len(self.blocks) + 1)
 
     def next_payments(self) -> tuple[bytes, bytes]:
-        """Two transactions in no block: a payment to the wallet's P2TR address, and a spend of this payment."""
+        """Return two unconfirmed transactions: a payment to the wallet's P2TR address, and a spend of this payment."""
         wallet, self._pending = _locks("wallet"), []
         received = self._receive(wallet["P2TR"], 12_500_000)
         self._spend([received], 10_000_000, wallet["P2WPKH"], 2_490_000)
@@ -94,7 +94,7 @@ class DemoChain:
         return payment, spend
 
     def _foreign_lock(self) -> Lock:
-        """A new lock that does not belong to the wallet."""
+        """Return a new lock that does not belong to the wallet."""
         number = next(self._names)
         kinds = list(_locks(f"stranger {number}").values())
         return kinds[number % len(kinds)]
@@ -119,7 +119,7 @@ class DemoChain:
         return kept
 
     def _trade_and_mine(self) -> None:
-        """Mine a block with the wallet's transactions, and foreign ones before and after them."""
+        """Mine a block with the wallet's transactions, and foreign transactions before and after them."""
         wallets, self._pending = self._pending, []
         for number in range(FOREIGN_TXS):
             if number == FOREIGN_TXS // 2:

@@ -28,11 +28,11 @@ from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 
 _FP_RATE = 0.005
-"""A high rate, so that a small chain shows false positives."""
+"""A high false-positive rate, so that a small chain shows false positives."""
 _TWEAK = 0x5EED
 """A fixed tweak, so that every run prints the same. A wallet draws its tweak at random."""
 _DECOY_KEY = b"the demo's, no secret at all"
-"""A fixed key. A wallet draws its key at random and keeps it secret."""
+"""A fixed key that selects the decoys. A wallet draws its key at random and keeps it secret."""
 _HEX_COLUMNS = 64  # digits in a line
 _TIMEOUT_S = 60.0  # for the whole demo, which usually takes two seconds
 
@@ -118,7 +118,7 @@ async def _live(watch: WatchList, chain: DemoChain, page: Page) -> None:
 
 
 def _prepared(path: Path, watch: WatchList) -> Path:
-    """Make a database whose filter is the filter that the demo shows, not a random one."""
+    """Make a wallet's database with the filter that the demo shows instead of a random filter."""
     made = Bip37Filter.for_watchlist(watch, _FP_RATE, _TWEAK, decoy_key=_DECOY_KEY)
     assert made.capacity is not None
     store = Store.open(path, NETWORK)
@@ -134,7 +134,7 @@ def _prepared(path: Path, watch: WatchList) -> Path:
 
 
 class _Story:
-    """Prints the matches of a client, and keeps the balances."""
+    """Prints the matches of a light client, and updates the balances."""
 
     def __init__(self, events: AsyncIterator[Event], page: Page) -> None:
         self.matches: list[Match] = []

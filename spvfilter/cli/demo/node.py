@@ -55,7 +55,7 @@ class DemoNode(Node):
         return f"{self.host}:{self.port}"
 
     def suspects(self, told: Bip37Filter) -> tuple[int, int]:
-        """The number of scripts on the chain that a filter matches, and the number of all scripts on the chain.
+        """Return the number of scripts on the chain that a filter matches, and the number of all its scripts.
 
         To the node, each matching script may belong to the wallet.
         """

@@ -28,7 +28,7 @@ from spvfilter.wire.messages.table import (
 )
 
 _AT = {"magic": 0, "command": 4, "length": 16}
-"""Offsets of the envelope's fields in bytes."""
+"""Offset of each field in a message's envelope, in bytes."""
 # fields that are shown as hashes, in display order; other bytes are shown in wire order
 _HASHES = {"hash", "stop_hash", "block_hash", "previous", "locator", "filter_hashes", "filter_headers"}
 _MOST_HEX = 64

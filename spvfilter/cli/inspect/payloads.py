@@ -22,7 +22,7 @@ from spvfilter.wire.messages.merkleblock import MerkleBlock
 from spvfilter.wire.messages.table import Headers
 
 _LOCK_TIME_THRESHOLD = 500_000_000
-"""Lower lock times are heights, others are times (Core script.h LOCKTIME_THRESHOLD)."""
+"""Lock times below this number are heights; other lock times are times (Core script.h LOCKTIME_THRESHOLD)."""
 
 
 class Fact(NamedTuple):
@@ -31,9 +31,9 @@ class Fact(NamedTuple):
     name: str
     """Name in a table; JSON has underscores in place of spaces."""
     value: object
-    """Value in JSON."""
+    """Value of the fact in JSON."""
     shown: str | None = None
-    """Value in a table. None if it is the same as in JSON."""
+    """Value of the fact in a table. None if the table shows `value`."""
 
 
 class Table(NamedTuple):
@@ -59,9 +59,9 @@ class Finding(NamedTuple):
     title: str
     """Kind of payload as text output names it, such as "BIP-37 filter (filterload payload)"."""
     facts: Sequence[Fact]
-    """Names and values."""
+    """Facts about the parsed bytes, each with a name and a value."""
     tables: Sequence[Table] = ()
-    """Lists of items."""
+    """Lists of the items in the parsed bytes, such as outputs."""
     payload: Finding | None = None
     """The payload of a P2P message. None for any other kind."""
 

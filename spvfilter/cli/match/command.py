@@ -39,7 +39,7 @@ else:  # not needed to show --help
 
 _OK, _INCOMPLETE = 0, 1  # exit codes
 _MOST_PRINTED = 100_000
-"""Printed rows that are remembered, so that a transaction from two sources is printed once (our choice)."""
+"""Number of printed rows kept in memory, so that a transaction from two sources is printed once (our choice)."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -149,7 +149,7 @@ class _Run:
 
     @asynccontextmanager
     async def _opened(self, one: str, many: str) -> AsyncIterator[sources.Txs]:
-        """Context manager: the transactions of the open sources. At its end it prints a summary."""
+        """Context manager: returns the transactions of the sources, which it opens. At its end it prints a summary."""
         async with AsyncExitStack() as stack:
             txs = await self._given.open(stack, self._refuse)
             try:
@@ -160,7 +160,7 @@ class _Run:
                     self._summarise(one, many)
 
     async def _arriving(self, txs: sources.Txs) -> sources.Txs:
-        """Count the transactions of the sources."""
+        """Yield the transactions of the sources and count them."""
         async with aclosing(txs):
             async for raw in txs:
                 self._txs += 1
@@ -173,7 +173,7 @@ class _Run:
         complain(problem)
 
     def _is_new(self, row: object) -> bool:
-        """True if this row was not printed before: several sources may have a transaction."""
+        """Return True if a row was not printed before: several sources may contain a transaction."""
         if row in self._printed:
             return False
         self._rows += 1

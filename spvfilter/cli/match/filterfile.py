@@ -11,20 +11,20 @@ from spvfilter.filters.bip37 import Bip37Filter
 
 _STDIN = "-"
 _MOST = 200_000
-"""Bytes of a file: the largest filter has 36,000 bytes, and its JSON twice as many digits (our choice)."""
+"""Largest size of a file in bytes: a filter has at most 36,000 bytes, its JSON twice as many digits (our choice)."""
 _TEXT = frozenset(range(32, 127)) | frozenset(b"\t\r\n")
 _HEX = frozenset(b"0123456789abcdefABCDEF \t\r\n")
 
 
 def read(what: str, files: Sequence[str]) -> Bip37Filter:
-    """The filter in an argument, in a file, or on standard input. No error repeats the argument.
+    """Return the filter in an argument, in a file, or on standard input. No error repeats the argument.
 
     Args:
         what: Hex digits, a path, or `-` for standard input.
         files: Paths that the command itself reads.
 
     Raises:
-        ParameterError: It is not a filter, or standard input is needed twice.
+        ParameterError: The argument or its file is not a filter, or standard input is needed twice.
         OSError: The file cannot be read.
     """
     if what == _STDIN and _STDIN in files:

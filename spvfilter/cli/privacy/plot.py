@@ -10,11 +10,14 @@ from spvfilter.filters.privacy import PrivacyReport
 # colours that colour-blind people can distinguish (Okabe and Ito, 2008)
 _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "0.4"
 _LEAST = 1e-3
-"""Least number of decoys that a bar shows."""
+"""Smallest number of decoys that a bar shows."""
 
 
 def draw(report: PrivacyReport, universe: int, name: str) -> None:
-    """Draw into a PNG file. Only a PNG file is replaced. Raises ParameterError, SourceError, OSError."""
+    """Draw the picture of a report into a PNG file. An existing file is replaced only if it is a PNG file.
+
+    Raises ParameterError, SourceError, OSError.
+    """
     path = check_picture(name)
     from matplotlib.figure import Figure
 

@@ -167,7 +167,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_paths(args: argparse.Namespace) -> bool:
-    """Whether the only PATH is the URL of a node. Raises ParameterError for PATHs that cannot be scanned together."""
+    """Return True if the only PATH is the URL of a node.
+
+    Raises ParameterError for PATHs that cannot be scanned together.
+    """
     if args.on_workers:
         if args.paths or args.dask is None or args.out is None:
             raise ParameterError(
@@ -185,7 +188,10 @@ def _check_paths(args: argparse.Namespace) -> bool:
 
 
 def _check_outputs(args: argparse.Namespace, *, is_node: bool) -> None:
-    """Raise ParameterError for options of the output that do not fit the input or each other; SourceError, OSError."""
+    """Check that the output options fit the input and each other.
+
+    Raises ParameterError if they do not fit. Raises SourceError or OSError if the picture cannot be written.
+    """
     for option, name in (("--out", args.out), ("--output", args.output), ("--plot", args.plot)):
         if remote.is_url(name):
             raise ParameterError(
@@ -219,14 +225,14 @@ def _refuse_to_overwrite_input(output: pathlib.Path, paths: list[str], watch: st
 
 
 def _check_any_exists(paths: list[str]) -> None:
-    """Raise SourceError if no input exists: an existing output would be emptied for nothing."""
+    """Raise SourceError if no input exists, so that an existing output is not emptied for nothing."""
     if paths != [_STDIN] and not any(remote.is_url(name) or pathlib.Path(name).exists() for name in paths):
         raise SourceError(f"nothing to scan: {', '.join(paths)}: no such file or directory")
 
 
 @contextmanager
 def _page(output: str | None) -> Iterator[Page]:
-    """The page that rows are printed on: standard output, or a file."""
+    """Context manager: returns the page for rows, which writes to standard output or to a file."""
     if output is None:
         yield Page(sys.stdout)
         return

@@ -43,7 +43,10 @@ _MOST_TOTALS = 50  # rows shown on a terminal; totals.csv has all
 
 
 def run(args: argparse.Namespace, watch: WatchList, span: BlockSpan) -> int:
-    """Scan into the directory `args.out` and return the exit code. Raises ParameterError, SourceError, OSError."""
+    """Scan the sources, write the results into the directory `args.out`, and return the exit code.
+
+    Raises ParameterError, SourceError, OSError.
+    """
     if args.format == "table":
         raise ParameterError(f"with --out, --format must be one of {', '.join(OutputFormat)}")
     if args.publish is not None and not is_url(args.publish):
@@ -58,12 +61,12 @@ def run(args: argparse.Namespace, watch: WatchList, span: BlockSpan) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """The plan of a scan, and the engine that carries it out."""
+    """The plan of a scan, and the engine that executes the plan."""
 
     plan: Plan
     engine: Engine
     assumed: int
-    """Number of files that do not name their network: they hold one block each, without a magic."""
+    """Number of files that do not name their network, because each contains one block without a magic."""
     lacking: list[str] = field(default_factory=list)
     """Messages about missing blocks."""
 

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, page: Page)
 
 
 class _Scan:
-    """One scan and its output."""
+    """One scan of files or of standard input, and its output."""
 
     def __init__(self, matcher: Matcher, args: argparse.Namespace, span: BlockSpan, page: Page) -> None:
         self._matcher = matcher
@@ -102,7 +102,7 @@ class _Scan:
             raise SourceError(f"standard input: {where}") from None
 
     def _shower(self) -> Callable[[MatchBatch], None]:
-        """A function that prints the matches of a block and counts them for the totals."""
+        """Return a function that prints the matches of a block and counts them for the totals."""
         if self._format == "table":
             row = printer(self._page, self._format)
 
@@ -163,12 +163,12 @@ def _list(blocks: Sequence[bytes]) -> None:
 
 
 def assumed_network(blocks: int, network: Network) -> str:
-    """A message about blocks in files without a magic, which names a block's network."""
+    """Return a message about blocks in files without a magic: only a magic names the network of a block."""
     return f"{blocks:,} block(s) do not name their network: assumed {network} (--network chooses another)"
 
 
 def unseen_spends(blocks: int) -> str:
-    """A warning about blocks whose spends of older coins a scan of files cannot find."""
+    """Return a warning about blocks in which a scan of files cannot find spends of older coins."""
     return (
         f"warning: {blocks:,} block(s) may spend coins from before these blocks, and such spends were not found. Scan"
         " from the genesis block on, or put the rev*.dat files beside the blk*.dat files"

@@ -38,7 +38,7 @@ _INCOMPLETE = 1  # exit code
 
 @dataclass(slots=True)
 class _Progress:
-    """The counts of blocks and matches so far."""
+    """Counts of scanned blocks and matches so far."""
 
     page: Page
     totals: Totals
@@ -46,9 +46,9 @@ class _Progress:
     matches: int = 0
     bytes_scanned: int = 0
     first: int | None = None
-    """Height of the first block; None until it is known."""
+    """Height of the first scanned block; None until the height is known."""
     reached: int | None = None
-    """Height of the last block that was scanned; None before any."""
+    """Height of the last block that was scanned; None before the first block is scanned."""
     disconnected: int = 0
     """Blocks that a reorganization took off the best chain."""
     is_incomplete: bool = False

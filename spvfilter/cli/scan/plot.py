@@ -15,7 +15,7 @@ _BLUE, _GREY = "#0072B2", "0.4"
 
 
 def draw(history: BalanceHistory, path: Path) -> None:
-    """Draw a PNG file. Raises OSError."""
+    """Draw the balance over time into a PNG file. Raises OSError if the file cannot be written."""
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
     from matplotlib.figure import Figure
     from matplotlib.ticker import StrMethodFormatter
@@ -64,7 +64,7 @@ def draw(history: BalanceHistory, path: Path) -> None:
 
 
 def thinned(points: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The points that are visible: the first, the least, the largest and the last of each interval of time."""
+    """Return the visible points: the first, the least, the largest and the last point of each interval of time."""
     if len(points) <= 4 * _STEPS:
         return points
     begin, end = points[0][0], points[-1][0]

@@ -13,16 +13,16 @@ _NAME_SIZE = 64  # characters; longer names are shortened
 
 @dataclass(slots=True)
 class _Sum:
-    """The sum of some matches."""
+    """Sums over the matches of one address."""
 
     confirmed: int = 0
-    """Satoshi of confirmed outputs, less confirmed spends."""
+    """Value of confirmed outputs minus confirmed spends, in satoshi."""
     pending: int = 0
-    """Satoshi of unconfirmed outputs, less unconfirmed spends."""
+    """Value of unconfirmed outputs minus unconfirmed spends, in satoshi."""
     unknown: int = 0
     """Number of spends whose value is unknown, because the spent output was never seen."""
     matches: int = 0
-    """Number of matches."""
+    """Number of matches in the sum."""
 
     def add(self, match: Match, times: int) -> None:
         value = times * (match.value or 0) * (1 if match.kind is MatchKind.OUTPUT else -1)
@@ -75,7 +75,7 @@ class Balances:
         return len(self._matches)
 
     def table(self, most: int | None = None) -> tuple[dict[str, Align], list[list[str]]]:
-        """Columns and at most `most` rows: the addresses, the newest last, and the sum of several addresses."""
+        """Return columns and at most `most` rows: the addresses, the newest last, and the sum of several addresses."""
         keys = list(self._sums)
         if most is not None and len(keys) + 1 > most:
             keys = keys[1 - most :]
@@ -108,5 +108,5 @@ COLUMNS: dict[str, Align] = {
 
 
 def _identity(match: Match) -> tuple[MatchKind, bytes, int]:
-    """The fields that identify a match, confirmed or not."""
+    """Return the fields that identify a match, whether it is confirmed or unconfirmed."""
     return match.kind, match.txid, match.index

@@ -12,7 +12,10 @@ _COLUMNS = ("keychain", "label", "descriptor", "lookahead", "window", "used", "l
 
 
 def show_address(page: Page, wallet: WalletStore, name: str | None, form: str) -> None:
-    """Print the lowest address that was never used. Raises ParameterError if there is none, StoreError."""
+    """Print the lowest address that was never used.
+
+    Raises ParameterError if there is no such address, StoreError if the database cannot be read.
+    """
     address = wallet.next_address(name)
     if form == "table":
         page.line(address)
@@ -23,7 +26,10 @@ def show_address(page: Page, wallet: WalletStore, name: str | None, form: str) -
 
 
 def show_keychains(page: Page, wallet: WalletStore, name: str | None, form: str) -> None:
-    """Print all keychains, or only those with a name or label. Raises ParameterError if there is none, StoreError."""
+    """Print all keychains, or only the keychains with a name or label.
+
+    Raises ParameterError if there is no such keychain, StoreError if the database cannot be read.
+    """
     found = _known(wallet, name)
     if form != "table":
         print_rows(page, map(_fields, found), form, _COLUMNS)
@@ -45,13 +51,13 @@ def show_keychains(page: Page, wallet: WalletStore, name: str | None, form: str)
 
 
 def _known(wallet: WalletStore, name: str | None) -> list[KeychainStatus]:
-    """All keychains, or those with a name or label."""
+    """Return all keychains, or only the keychains with a name or label."""
     known = wallet.keychains()
     return list(known) if name is None else [each for _, each in chosen(list(enumerate(known)), name)]
 
 
 def _fields(each: KeychainStatus) -> Fields:
-    """The row of a keychain in JSON lines and CSV."""
+    """Return the row of a keychain for JSON lines and CSV."""
     window = (each.lookahead, each.window, len(each.used), each.used[-1] if each.used else None)
     return dict(
         zip(

@@ -46,13 +46,15 @@ _GREEN, _RED = "green", "red"
 
 
 def bitcoin(value: int) -> str:
-    """Satoshi as BTC with eight decimals."""
+    """Format a value in satoshi as BTC with eight decimals."""
     whole, rest = divmod(abs(value), 100_000_000)
     return f"{'-' if value < 0 else ''}{whole}.{rest:08d}"
 
 
 def row(match: Match) -> dict[str, str | int | None]:
-    """A match by the columns of `scan`: hashes in display order, amounts in satoshi, time in seconds since 1970."""
+    """Return a match by the columns of `scan`.
+
+    Hashes are in display order, amounts in satoshi, and the time in seconds since 1970."""
     return {
         "kind": match.kind.value,
         "block_hash": None if match.block_hash is None else hash_to_hex(match.block_hash),
@@ -72,7 +74,7 @@ def row(match: Match) -> dict[str, str | int | None]:
 
 
 def record(match: Match) -> dict[str, str | int | None]:
-    """A match by the names in a JSON line of `watch`. Its values are those of `row`."""
+    """Return a match by the names in a JSON line of `watch`. Its values are the values of `row`."""
     return {
         "kind": match.kind.value,
         "block": None if match.block_hash is None else hash_to_hex(match.block_hash),
@@ -134,7 +136,7 @@ def printer_of_disconnected(page: Page, chosen: str) -> Callable[[int, bytes], N
 
 
 def _cell(value: str | int | None) -> str | int | None:
-    """A value as it is written in CSV: booleans in lower case."""
+    """Return a value as CSV contains it: booleans in lower case."""
     return str(value).lower() if isinstance(value, bool) else value
 
 
@@ -190,7 +192,7 @@ class _Table:
 
 
 def name_of(match: Match) -> str:
-    """The address of a match, else its script in hex, else `(output not seen)`."""
+    """Return the address of a match, else its script in hex, else `(output not seen)`."""
     if match.address is not None:
         return match.address
     return "(output not seen)" if match.script_pubkey is None else f"script {match.script_pubkey.hex()}"
@@ -198,16 +200,16 @@ def name_of(match: Match) -> str:
 
 @dataclass(slots=True)
 class _Total:
-    """The sum of some matches."""
+    """Sums over the matches of one address and label."""
 
     received: int = 0
-    """Satoshi of outputs that pay the wallet."""
+    """Value of outputs that pay the wallet, in satoshi."""
     spent: int = 0
-    """Satoshi of inputs that spend from the wallet."""
+    """Value of inputs that spend from the wallet, in satoshi."""
     unknown: int = 0
     """Number of spends whose value is unknown, because the spent output was never seen."""
     matches: int = 0
-    """Number of matches."""
+    """Number of matches in the sum."""
 
     def add(self, other: _Total) -> None:
         self.received += other.received
@@ -223,7 +225,7 @@ class _Total:
 class Totals:
     """Received and spent amounts by address and label.
 
-    The matches of a block can be subtracted again: a block in a stream may turn out to be stale.
+    The matches of a block can be subtracted later: a block in a stream may turn out to be stale.
     """
 
     def __init__(self) -> None:
@@ -255,7 +257,7 @@ class Totals:
             of_block.setdefault(key, _Total()).add(_Total(received, spent, unknown, matches))
 
     def _name(self, entry: int, watch: WatchList) -> tuple[str, str] | None:
-        """The address or script, and the label, of an entry that is a script; None for an entry of another kind."""
+        """Return the address or script, and the label, of an entry that is a script; None for another kind of entry."""
         if entry not in self._names:
             kind, value = watch.table.entry(entry)
             is_script = kind == EntryKind.SCRIPT

@@ -27,7 +27,7 @@ _hide: ContextVar[Callable[[str], str]] = ContextVar("hide", default=lambda mess
 
 @contextmanager
 def hiding(hide: Callable[[str], str]) -> Iterator[None]:
-    """Context manager: every message passes through `hide`, which removes secrets."""
+    """Context manager: in the `with` block, every message passes through `hide`, which removes secrets."""
     token = _hide.set(hide)
     try:
         yield
@@ -36,7 +36,7 @@ def hiding(hide: Callable[[str], str]) -> Iterator[None]:
 
 
 def said(message: str) -> str:
-    """A message as it is printed: it names the program, and is escaped."""
+    """Return a message as it is printed: escaped, and after the name of the program."""
     return f"spvfilter: {printable(_hide.get()(message))}"
 
 
@@ -54,7 +54,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def rich_console(stream: TextIO) -> Console | None:
-    """The console of rich for a terminal. None if the stream is no terminal, or rich is not installed."""
+    """Return a console of rich for a terminal; None if the stream is no terminal, or rich is not installed."""
     if not stream.isatty():
         return None
     try:

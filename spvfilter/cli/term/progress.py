@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ProgressDisplay:
-    """A display that shows nothing, for a standard error that is not a terminal."""
+    """Base class of progress displays; it shows nothing, for a standard error that is not a terminal."""
 
     def update(self, done: int, total: int | None) -> None:
         """Show that `done` of `total` bytes are done. The total may be unknown at first."""
@@ -72,7 +72,10 @@ class RichProgress(ProgressDisplay):
 
 @contextmanager
 def progress(console: Console | None) -> Iterator[ProgressDisplay]:
-    """Context manager: a progress display. `console` is the terminal on which lines are printed meanwhile, if any."""
+    """Context manager: returns a progress display.
+
+    `console` is the terminal on which the command prints lines; None if it prints lines elsewhere.
+    """
     if not sys.stderr.isatty():
         yield ProgressDisplay()
         return
@@ -90,11 +93,11 @@ def progress(console: Console | None) -> Iterator[ProgressDisplay]:
 
 
 def megabytes(size: float) -> str:
-    """A number of bytes as text, in MB (1,000,000 bytes) or kB (1,000 bytes)."""
+    """Format a number of bytes, in MB (1,000,000 bytes) or kB (1,000 bytes)."""
     return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.1f} kB"
 
 
 def clock(seconds: float) -> str:
-    """A duration in seconds as M:SS, or H:MM:SS from one hour on."""
+    """Format a duration in seconds as M:SS, or as H:MM:SS from one hour on."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"

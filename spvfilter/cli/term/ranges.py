@@ -11,7 +11,7 @@ _MOST = 3  # ranges that a message names
 
 
 def blocks(ranges: Iterable[tuple[int, int]]) -> str:
-    """The ranges in words, such as "blocks 0 to 499 and block 700"."""
+    """Return ranges of blocks in words, such as "blocks 0 to 499 and block 700"."""
     named = [f"block {first}" if first == last else f"blocks {first} to {last}" for first, last in ranges]
     if len(named) > _MOST:
         named[_MOST - 1 :] = [f"{len(named) - _MOST + 1} more ranges"]
@@ -19,12 +19,12 @@ def blocks(ranges: Iterable[tuple[int, int]]) -> str:
 
 
 def never_searched(ranges: Sequence[tuple[int, int]]) -> str:
-    """A warning about blocks below the start of the search."""
+    """Return a warning about blocks below the start of the search."""
     return f"{blocks(ranges)} {_were(ranges)} never searched: watch --rescan --from-height {ranges[0][0]} searches them"
 
 
 def left_out(wallet: Views) -> list[str]:
-    """Warnings about blocks that were not searched for a wallet, one line each; empty if all were searched."""
+    """Return warnings about blocks that were not searched for a wallet, one line each; empty if all were searched."""
     groups, tip, searched = wallet.searched(), wallet.tip(), wallet.searched_height()
     total = sum(each.entries for each in groups)
     lines = []

@@ -178,7 +178,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Patience:
-    """A countdown for the time without a usable node. After `seconds` of it, `timeout` expires.
+    """A countdown of the time without a usable node.
+
+    When `seconds` seconds of this time have passed, `timeout` expires.
 
     Pauses do not reset the countdown, but progress does.
     """
@@ -211,7 +213,7 @@ class _Patience:
 
 
 class _Watch:
-    """One run of the client, and its output."""
+    """One run of `spvfilter watch`: the light client, and the output of its events."""
 
     def __init__(self, client: LightClient, page: Page, args: argparse.Namespace) -> None:
         self._client = client
@@ -222,7 +224,7 @@ class _Watch:
         self._patience_s: float = args.timeout
         self._patience: _Patience | None = None  # only with --once
         self._again = {"from_height": args.from_height, "birthday": args.birthday} if args.rescan else None
-        """The start of a rescan; None without --rescan."""
+        """Start of the rescan that --rescan requests; None without --rescan."""
         self._rebuilt = Path(args.db) if args.rebuild and Path(args.db).is_file() else None
         """An existing database that --rebuild may replace."""
         self._balances = Balances()
@@ -268,7 +270,7 @@ class _Watch:
                 )
 
     async def _follow(self, client: LightClient, shown: Status) -> None:
-        """Print events: until the first Synced with --once, else for ever."""
+        """Print events: until the first `Synced` event with --once, else without end."""
         read = self._print_lines if self._json else self._print_table
         if not self._once:
             await read(client, shown)
@@ -448,7 +450,7 @@ class _Watch:
 
 
 def sending(event: BroadcastProgress | BroadcastChanged) -> dict[str, object]:
-    """The JSON fields of an event about an own transaction."""
+    """Return the JSON fields of an event about an own transaction."""
     txid = hash_to_hex(event.txid)
     if isinstance(event, BroadcastProgress):
         reason = {"reason": event.reason} if event.reason else {}
@@ -458,7 +460,7 @@ def sending(event: BroadcastProgress | BroadcastChanged) -> dict[str, object]:
 
 
 def _how(event: MatchFound | MatchConfirmed | MatchWithdrawn) -> dict[str, str]:
-    """The JSON fields that say how completely the match's block was searched, or why the match was withdrawn."""
+    """Return the JSON fields about how completely the match's block was searched, or why the match was withdrawn."""
     if not isinstance(event, MatchWithdrawn):
         return {"completeness": event.completeness.value}
     by = {} if event.by is None else {"by": hash_to_hex(event.by)}

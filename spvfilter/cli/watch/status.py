@@ -21,7 +21,7 @@ _LEAST_NAME = 12  # columns of an address
 
 
 class Status:
-    """A status that shows nothing, for an output that is not a terminal."""
+    """Base class of status displays; it shows nothing, for an output that is not a terminal."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -147,7 +147,7 @@ class RichStatus(Status):
 
 @contextmanager
 def status(console: Console | None, balances: Balances) -> Iterator[Status]:
-    """Context manager: a status display. `console` is the terminal on which matches are printed, or None."""
+    """Context manager: returns a status display. `console` is the terminal on which matches are printed, or None."""
     if console is not None:
         shown = RichStatus(console, balances)
         with shown.live:
