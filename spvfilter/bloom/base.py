@@ -1,4 +1,4 @@
-"""GenericFilter: the base class of Bloom filters and counting filters: construction, shape, file and pickling."""
+"""GenericFilter, the base class of Bloom filters and counting filters: construction, shape, file and pickling."""
 
 from __future__ import annotations
 
@@ -106,9 +106,9 @@ class GenericFilter:
         def current_fp_rate(self) -> float: ...
 
     capacity: int | None
-    """Number of keys that the filter was made for; None if it was made by a number of bits."""
+    """Number of keys that the filter was made for. None if the caller gave a number of bits instead."""
     nominal_fp_rate: float | None
-    """False-positive rate that the filter was made for, between 0 and 1; None if it was made by a number of bits."""
+    """False-positive rate that the filter was made for, between 0 and 1. None if the caller gave a number of bits."""
     hashing: HashFamily
     """The hash family of the filter."""
     _encode_with: Callable[[object], bytes] | None
@@ -263,13 +263,13 @@ class GenericFilter:
         return FileHeader(self.KIND, *shape)
 
     def __bytes__(self) -> bytes:
-        """The contents of the filter's file: header, cells and CRC (spvfilter.bloom.fileformat)."""
+        """Return the contents of the filter's file: header, cells and CRC (spvfilter.bloom.fileformat)."""
         file = io.BytesIO()
         fileformat.write_to(file, self.header(), self.body)
         return file.getvalue()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the filter to a file. The file replaces `path` atomically and is flushed to disk."""
+        """Write the filter to a file. A new file atomically replaces the file at `path`, and is flushed to disk."""
         fileformat.save(Path(path), self.header(), self.body)
 
     @classmethod
@@ -440,8 +440,8 @@ class GenericFilter:
     ) -> Self:
         """Make a filter from the cells that `dump` returned.
 
-        Pass the arguments that the filter was made with. The cells do not contain them, and a filter with another hash
-        family, encoding or number of functions misses its keys.
+        Pass the arguments that the filter was made with, because the cells do not contain them. A filter with another
+        hash family, encoding or number of functions misses its keys.
 
         Args:
             raw: The cells, which are copied. All other arguments are as for BloomFilter.
@@ -495,7 +495,10 @@ class GenericFilter:
         self.close()
 
     def copy(self) -> Self:
-        """Return an independent filter in memory with the same contents. Raises TooLargeError if it does not fit."""
+        """Return an independent filter in memory with the same contents.
+
+        Raises TooLargeError if the copy does not fit into memory.
+        """
         header = self.header()
         buffer = allocate(header.body_size)
         memoryview(buffer).cast("B")[:] = self.body
@@ -505,7 +508,7 @@ class GenericFilter:
         return made
 
     def __eq__(self, other: object) -> bool:
-        """True if both filters have the same shape and the same contents."""
+        """Return True if both filters have the same shape and the same contents."""
         if not isinstance(other, GenericFilter):
             return NotImplemented
         mine, theirs = (of.header()._replace(capacity=0, fp_rate=0.0) for of in (self, other))
@@ -520,10 +523,10 @@ class GenericFilter:
         )
 
     def __repr__(self) -> str:
-        """Shape, fill and rate of the filter.
+        """Return a text with the shape, fill and false-positive rate of the filter.
 
-        If the cells take more than 64 KiB, fill and rate are estimated from a sample and marked with ≈, so that this is
-        fast.
+        If the cells have more than 64 KiB, fill and rate are estimated from a sample and marked with ≈. The call is
+        therefore fast.
         """
         made_for = (
             f"{self.capacity} keys at {self.nominal_fp_rate:g}, " if self.capacity and self.nominal_fp_rate else ""

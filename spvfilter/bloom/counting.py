@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 class CountingBloomFilter(GenericFilter, CounterCore):
     """A Bloom filter with a 4-bit counter in place of each bit, so that keys can be removed.
 
-    It is four times as large as a BloomFilter and takes the same arguments. The methods `add`, `remove`, `count`, `in`,
+    It is four times as large as a BloomFilter and has the same arguments. The methods `add`, `remove`, `count`, `in`,
     `update`, `contains_many`, `|=` (sums of the counters) and `clear` are documented at spvfilter.kernel.CounterCore.
 
-    Remove only keys that were added. Removing a false positive decrements the counters of other keys, which can then be
-    lost. Removing a key that is not contained raises KeyError.
+    Remove only keys that were added. Removing a false positive decrements the counters of other keys, and the filter
+    may then miss these keys. Removing a key that the filter does not contain raises KeyError.
 
-    A counter that reaches 15 keeps this value for good, even after `remove`. Added keys are never lost that way, but
-    some removed keys remain. At capacity with the best k, a counter reaches 15 with probability 1.6e-15
-    (`counter_overflow`). Adding the same key 15 times has the same effect.
+    A counter that reaches 15 stays at 15, even after `remove`. The filter therefore never misses an added key, but some
+    removed keys remain. At capacity with the best number of hash functions, a counter reaches 15 with probability
+    1.6e-15 (`counter_overflow`). A counter also reaches 15 if the same key is added 15 times.
 
     Raises:
         ParameterError: A size or a rate is outside its domain.
@@ -125,18 +125,18 @@ class CountingBloomFilter(GenericFilter, CounterCore):
         return batch.answer(bytes(there))  # type: ignore[return-value]  # the mask type of the keys' library
 
     def __bool__(self) -> bool:
-        """True if the filter contains any key."""
+        """Return True if the filter contains any key."""
         return self.set_cells() > 0
 
     def __len__(self) -> int:
-        """`approx_len`, rounded. Raises OverflowError if no counter is 0."""
+        """Return the estimated number of distinct keys, rounded. Raises OverflowError if no counter is 0."""
         return round(self.approx_len)
 
     @property
     def approx_len(self) -> float:
-        """Estimated number of distinct keys, -(m/k) ln(1 - X/m), where X counters are not 0.
+        """Estimated number of distinct keys, -(m/k) ln(1 - X/m). It is infinite if no counter is 0.
 
-        It is infinite if no counter is 0.
+        The filter has m counters, of which X are not 0, and k hash functions.
         """
         return sizing.estimate_items(self.cells, self.hash_funcs, self.set_cells())
 
@@ -152,7 +152,7 @@ class CountingBloomFilter(GenericFilter, CounterCore):
 
     @property
     def counter_overflow(self) -> float | None:
-        """Probability that a given counter reaches 15 at `capacity` keys; None for a filter without a capacity."""
+        """Probability that any one counter has reached 15 at `capacity` keys. None if the filter has no capacity."""
         return sizing.counter_overflow(self.cells, self.hash_funcs, self.capacity) if self.capacity else None
 
     def to_bloom(self) -> BloomFilter:

@@ -27,7 +27,7 @@ else:
 
 @public
 class BloomBits(BitCore):
-    """Estimates and set operations that all Bloom filters have."""
+    """Base class with the estimates and set operations of all Bloom filters."""
 
     __slots__ = ()
 
@@ -47,8 +47,8 @@ class BloomBits(BitCore):
     def __and__(self, other: BloomBits) -> Self:
         """Return a filter that contains the keys that both filters contain.
 
-        Its false-positive rate is higher than that of a filter of the common keys alone, and lower than that of each
-        operand.
+        Its false-positive rate is lower than the rates of both operands. It is higher than the rate of a new filter to
+        which only the common keys were added.
         """
         if not isinstance(other, BloomBits):
             return NotImplemented
@@ -122,11 +122,11 @@ class BloomBits(BitCore):
             self.same_shape(other)
 
     def __bool__(self) -> bool:
-        """True if any key was added."""
+        """Return True if any key was added."""
         return self.set_bits() > 0
 
     def __len__(self) -> int:
-        """`approx_len`, rounded. Raises OverflowError if every bit is set."""
+        """Return the estimated number of distinct keys, rounded. Raises OverflowError if every bit is set."""
         return round(self.approx_len)
 
     @property
@@ -140,7 +140,7 @@ class BloomBits(BitCore):
         return sizing.estimate_items(self.bits, self.hash_funcs, self.set_bits())
 
     def union_len(self, other: BloomBits) -> float:
-        """Return the estimated number of distinct keys in either filter.
+        """Return the estimated number of distinct keys that at least one of the two filters contains.
 
         Raises MismatchError if the filters differ in shape.
         """
@@ -165,7 +165,8 @@ class BloomBits(BitCore):
     def current_fp_rate(self) -> float:
         """Current false-positive rate, (X/m)^k, for k hash functions and m bits of which X are set.
 
-        For a partitioned filter it is the product of the shares of set bits in its planes.
+        A partitioned filter has one plane of bits for each hash function. Its rate is the product of the shares of set
+        bits in its planes.
         """
         if self.partitioned:
             return math.prod(count * self.hash_funcs / self.bits for count in self.plane_set_bits())
@@ -176,19 +177,19 @@ class BloomBits(BitCore):
 class BloomFilter(GenericFilter, BloomBits):
     """A set with false positives at a known rate and without false negatives.
 
-    `BloomFilter(capacity, fp_rate)` chooses the smallest filter for that many keys at that rate. `BloomFilter(bits=m,
-    hash_funcs=k)` has exactly this size and is never full. The methods `add`, `in`, `update`, `contains_many`, `|=`,
-    `&=`, `<=` and `clear` are documented at spvfilter.kernel.BitCore.
+    `BloomFilter(capacity, fp_rate)` is the smallest filter for `capacity` keys at the rate `fp_rate`.
+    `BloomFilter(bits=m, hash_funcs=k)` has exactly m bits and k hash functions, and is never full. The methods `add`,
+    `in`, `update`, `contains_many`, `|=`, `&=`, `<=` and `clear` are documented at spvfilter.kernel.BitCore.
 
-    With the compiled kernel, any number of threads may add keys to one filter at the same time. Processes may do the
-    same with filters over one shared memory or mapped file. Batches release the GIL; they are fastest as buffers or
-    lists.
+    With the compiled kernel, any number of threads may add keys to one filter at the same time. Processes may do this
+    with filters over one shared memory or mapped file. Methods for batches of keys release the GIL. Batches are fastest
+    as buffers or lists.
 
     Args:
         capacity: Number of keys that the filter is made for.
         fp_rate: Highest false-positive rate at `capacity` keys, between 0 and 1.
         hash_funcs: Number of hash functions k; by default the best number for `fp_rate`.
-        bits: Number of bits m, instead of `capacity` and `fp_rate`. Without it, m is a multiple of 32.
+        bits: Number of bits, in place of `capacity` and `fp_rate`. By default the number is a multiple of 32.
         hashing: The hash family; FastHash by default. Use SipHash if an attacker can choose the keys.
         encode: Type of the keys: None for bytes-like, "utf-8" for str, "int64", "uint64", "int32" or "uint32" for int,
             or a function that returns bytes. A filter takes only one type, so that 1 and "1" are never confused.

@@ -23,16 +23,16 @@ _FEWER = 0.75  # Share of the optimal number of hash functions: a quarter less t
 
 @public
 class Grown(NamedTuple):
-    """The expected state of a scalable filter that holds `items` distinct keys."""
+    """The expected state of a scalable filter that contains `items` distinct keys."""
 
     items: int
-    """Number of distinct keys."""
+    """Number of distinct keys that the filter contains."""
     slices: int
-    """Number of slices."""
+    """Number of slices of the filter."""
     bits: int
-    """Number of bits of all slices."""
+    """Number of bits of all slices together."""
     most_hash_funcs: int
-    """Number of hash functions of the last slice, which has the most."""
+    """Number of hash functions of the last slice, which has more than any other slice."""
     fp_rate: float
     """False-positive rate of all slices together, by the approximate formula, from 0 to 1."""
 
@@ -41,8 +41,9 @@ class Grown(NamedTuple):
 class Growth(NamedTuple):
     """The rule by which a scalable filter grows.
 
-    Slice i, from 0, holds capacity * growth^i keys at the rate fp_rate (1 - tightening) tightening^i. The rates of any
-    number of slices add up to less than `fp_rate`. Source: Almeida et al., "Scalable Bloom Filters" (2007).
+    Slice i, from 0, has room for capacity * growth^i keys. Its false-positive rate is fp_rate (1 - tightening)
+    tightening^i. The rates of any number of slices add up to less than `fp_rate`. Source: Almeida et al., "Scalable
+    Bloom Filters" (2007).
     """
 
     capacity: int
@@ -55,7 +56,7 @@ class Growth(NamedTuple):
     """Ratio of the rates of two successive slices, between 0 and 1."""
 
     def checked(self) -> Self:
-        """Return this value itself. Raises ParameterError if a field is outside its domain."""
+        """Check the fields and return this object itself. Raises ParameterError if a field is outside its domain."""
         if not isinstance(self.growth, int) or not 2 <= self.growth <= MAX_GROWTH:
             raise ParameterError(f"growth must be a whole number from 2 to {MAX_GROWTH}: {self.growth!r}")
         if not isinstance(self.tightening, float) or not 0 < self.tightening < 1:
@@ -74,7 +75,7 @@ class Growth(NamedTuple):
         return capacity, rate, math.ceil(-math.log2(rate) * _FEWER)
 
     def slices_for(self, items: int) -> int:
-        """Return the number of slices that hold `items` keys."""
+        """Return the number of slices that a filter with `items` keys needs."""
         count, room = 1, self.capacity
         while room < items:
             room += self.capacity * self.growth**count
@@ -82,9 +83,9 @@ class Growth(NamedTuple):
         return count
 
     def expected(self, items: int) -> Grown:
-        """Return the expected state with `items` distinct keys.
+        """Return the expected state of a filter with `items` distinct keys.
 
-        Raises ParameterError if they need more than 64 slices, or a slice that is too large to compute its size.
+        Raises ParameterError if the keys need more than 64 slices, or a slice that is too large to compute its size.
         """
         count = self.slices_for(items)
         if count > MAX_SLICES:
@@ -100,7 +101,7 @@ class Growth(NamedTuple):
         return Grown(items, count, bits, most, 0.0 - math.expm1(log_right))  # not -0.0
 
     def slice(self, number: int, hashing: HashFamily | None, encode: Encode) -> BloomFilter:
-        """Make an empty slice.
+        """Return a new empty slice with the given number.
 
         Args:
             number: Number of the slice, from 0.

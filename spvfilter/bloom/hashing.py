@@ -32,11 +32,11 @@ class HashFamily(Protocol):
 
     @property
     def key(self) -> bytes:
-        """16 bytes that identify a member of the family, such as its seed."""
+        """Value of 16 bytes, such as a seed, that distinguishes two hash families with the same number."""
         ...
 
     def functions(self, hash_funcs: int) -> Sequence[Callable[[bytes], int]] | None:
-        """Return the custom functions, or None if the kernel implements the family."""
+        """Return `hash_funcs` custom functions. None if the kernel implements the family."""
         ...
 
 
@@ -48,9 +48,9 @@ def _check_u32(value: int, name: str) -> None:
 @public
 @dataclass(frozen=True, slots=True)
 class Bip37Hash:
-    """BIP-37: function i is murmur3 x86_32 with the seed i * 0xFBA4C795 + tweak, modulo m.
+    """The hash family of BIP-37: function i is murmur3 x86_32 with the seed i * 0xFBA4C795 + tweak, modulo m.
 
-    A filter has at most 2^32 bits.
+    A filter with this family has at most 2^32 bits; their number is m.
 
     Raises ParameterError unless `tweak` is a u32.
     """
@@ -75,10 +75,11 @@ class Bip37Hash:
 @public
 @dataclass(frozen=True, slots=True)
 class FastHash:
-    """The default: all functions are derived from one murmur3 x64_128 of the key.
+    """The default hash family: all functions are derived from one murmur3 x64_128 of the key.
 
-    Function i is h1 + i * h2, mixed again and mapped onto m by multiply-shift. Do not use it if an attacker can choose
-    the keys. Raises ParameterError unless `seed` is a u32.
+    Its result has two halves, h1 and h2. Function i is h1 + i * h2, mixed again and mapped onto m bits by
+    multiply-shift. Do not use this family if an attacker can choose the keys. Raises ParameterError unless `seed` is a
+    u32.
     """
 
     seed: int = 0
@@ -101,14 +102,14 @@ class FastHash:
 @public
 @dataclass(frozen=True, slots=True)
 class SipHash:
-    """All functions are derived from one SipHash-2-4 of the key, with a secret of 16 bytes.
+    """A hash family whose functions are derived from one SipHash-2-4 of the key, with a secret of 16 bytes.
 
     An attacker without the secret cannot choose keys that fill the filter or that are false positives. Raises
     ParameterError unless `key` has 16 bytes.
     """
 
     key: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
-    """The secret, 16 bytes; random by default. Files of the filter contain it."""
+    """Secret key of SipHash, 16 bytes; random by default. Files of the filter contain it."""
     family = Family.SIPHASH
     """Number of the family in files."""
 
@@ -125,9 +126,9 @@ class SipHash:
 class CustomHash:
     """A custom family of hash functions, written in Python.
 
-    It is one function `f(key, i) -> int`, or a list of k functions `f(key) -> int`. Results are taken modulo m. The
-    functions receive encoded keys. The file of a filter stores a hash of `name`, and can be opened only with a family
-    of that name. Raises ParameterError for an empty name.
+    It is one function `f(key, i) -> int`, or a list of k functions `f(key) -> int`. The filter reduces their results
+    modulo its number of bits. The functions receive encoded keys. The file of a filter stores a hash of `name`, and can
+    be opened only with a family of the same name. Raises ParameterError for an empty name.
     """
 
     name: str
@@ -147,7 +148,7 @@ class CustomHash:
         return hashlib.sha256(self.name.encode()).digest()[:16]
 
     def functions(self, hash_funcs: int) -> Sequence[Callable[[bytes], int]]:
-        """Return the `hash_funcs` functions. Raises ParameterError if the family is a list of another length."""
+        """Return `hash_funcs` functions. Raises ParameterError if the family is a list of another length."""
         if callable(self.function):
             return [partial(_call, self.function, i) for i in range(hash_funcs)]
         if len(self.function) != hash_funcs:

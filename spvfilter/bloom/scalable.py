@@ -162,11 +162,14 @@ class ScalableBloomFilter(SeriesCore):
         return sum(slice.approx_len for slice in self.slices)
 
     def __len__(self) -> int:
-        """`approx_len`, rounded. Raises OverflowError if every bit of a slice is set."""
+        """Return the estimated number of distinct keys, rounded.
+
+        Raises OverflowError if every bit of a slice is set.
+        """
         return round(self.approx_len)
 
     def __bool__(self) -> bool:
-        """True if any key was added."""
+        """Return True if any key was added."""
         return any(self.slices)
 
     @property
@@ -183,11 +186,11 @@ class ScalableBloomFilter(SeriesCore):
             slice.clear()
 
     def __bytes__(self) -> bytes:
-        """The contents of the filter's file (spvfilter.bloom.seriesformat)."""
+        """Return the contents of the filter's file (spvfilter.bloom.seriesformat)."""
         return seriesformat.packed(self.plan, self.slices)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the filter to a file of mode 0600. The file replaces `path` atomically and is flushed to disk."""
+        """Write the filter to a new file of mode 0600. It atomically replaces `path` and is flushed to disk."""
         seriesformat.save(Path(path), self.plan, self.slices)
 
     @classmethod
@@ -256,11 +259,14 @@ class ScalableBloomFilter(SeriesCore):
         return made
 
     def copy(self) -> Self:
-        """Return an independent filter in memory with the same keys. Raises TooLargeError if it does not fit."""
+        """Return an independent filter in memory with the same keys.
+
+        Raises TooLargeError if the copy does not fit into memory.
+        """
         return self._made(self.plan, [slice.copy() for slice in self.slices])
 
     def __eq__(self, other: object) -> bool:
-        """True if both filters have the same parameters and the same slices with the same contents."""
+        """Return True if both filters have the same parameters and the same slices with the same contents."""
         if not isinstance(other, ScalableBloomFilter):
             return NotImplemented
         return self.plan == other.plan and self.slices == other.slices
@@ -289,7 +295,7 @@ class ScalableBloomFilter(SeriesCore):
         return partial(type(self).from_bytes, hashing=own, encode=self._encode_with), (bytes(self),)
 
     def __repr__(self) -> str:
-        """Parameters, fill and rate. A value that was estimated from a sample of a large filter is marked with ≈."""
+        """Return a text with parameters, fill and rate. Values that are estimated from a sample are marked with ≈."""
         shape = (
             f"{self.initial_capacity} keys first, at {self.nominal_fp_rate:g}, growth {self.growth}, tightening"
             f" {self.tightening:g}"

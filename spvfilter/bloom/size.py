@@ -14,20 +14,20 @@ _EXACT_FUNCTIONS = 256  # Up to this number of functions the exact rate takes le
 
 @public
 class Expected(NamedTuple):
-    """The expected state of a filter that holds `items` distinct keys."""
+    """The expected state of a filter that contains `items` distinct keys."""
 
     items: int
-    """Number of distinct keys."""
+    """Number of distinct keys that the filter contains."""
     fill: float
     """Share of set bits, or of counters that are not 0, from 0 to 1."""
     fp_rate: float
     """False-positive rate by the approximate formula, from 0 to 1."""
     fp_rate_exact: float | None
-    """Exact false-positive rate, from 0 to 1; None for more than 256 hash functions, because it would take long."""
+    """Exact false-positive rate, from 0 to 1. None for more than 256 hash functions: the computation would be slow."""
     counter_overflow: float
-    """Probability that a given counter of a counting filter reaches 15 and stays there."""
+    """Probability that any one counter of a counting filter has reached 15, its largest value."""
     stuck_counters: float
-    """Expected number of counters that have reached 15."""
+    """Expected number of counters of a counting filter that have reached 15, their largest value."""
 
 
 @public
@@ -52,10 +52,10 @@ class Size(NamedTuple):
         *,
         bits: int | None = None,
     ) -> Self:
-        """Compute the size from two of capacity, rate and bits.
+        """Return the size that follows from two of the arguments `capacity`, `fp_rate` and `bits`.
 
-        The number of bits is rounded up to a multiple of 4 bytes, as a BloomFilter does. A computed capacity is the
-        largest number of keys that keeps the rate.
+        A computed number of bits is rounded up to a multiple of 4 bytes, as in a BloomFilter. A computed capacity is
+        the largest number of keys that keeps the false-positive rate.
 
         Args:
             capacity: Number of keys.
@@ -64,8 +64,8 @@ class Size(NamedTuple):
             bits: Number of bits.
 
         Raises:
-            ParameterError: Not exactly two of the three are given, a value is outside its domain, or the bits exceed
-                the rate with a single key.
+            ParameterError: Not exactly two of `capacity`, `fp_rate` and `bits` are given. A value is outside its
+                domain. A filter of `bits` bits exceeds `fp_rate` already with a single key.
         """
         if bits is None and capacity is not None and fp_rate is not None:
             if hash_funcs is None:
@@ -96,7 +96,7 @@ class Size(NamedTuple):
 
     @property
     def bits_per_key(self) -> float:
-        """Bits for each key at capacity."""
+        """Number of bits for each key when the filter contains `capacity` keys."""
         return self.bits / self.capacity
 
     @property
@@ -110,9 +110,9 @@ class Size(NamedTuple):
         return fileformat.body_size(fileformat.KIND_COUNTERS, self.bits)
 
     def expected(self, items: int) -> Expected:
-        """Return the expected state with `items` distinct keys.
+        """Return the expected state of a filter of this size with `items` distinct keys.
 
-        Raises ParameterError for a number outside its domain.
+        Raises ParameterError if `items` is outside its domain.
         """
         rate = sizing.fp_rate(self.bits, self.hash_funcs, items)
         exact = sizing.fp_rate_exact(self.bits, self.hash_funcs, items) if self.hash_funcs <= _EXACT_FUNCTIONS else None

@@ -20,7 +20,7 @@ else:
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 BlockFilter: TypeAlias = tuple[Buffer, Buffer | BasicFilter]
-"""The hash of a block (32 bytes, wire order) and its basic filter."""
+"""A pair: the hash of a block (32 bytes, wire order), and the block's basic filter."""
 # most filters and most bytes of one call of the kernel, which takes a few milliseconds (our choice)
 _BATCH, _BATCH_SIZE = 256, 4_000_000
 
@@ -30,34 +30,38 @@ class ScriptSource(Protocol):
     """An object that lists the scripts to look up in basic filters, such as a WatchList."""
 
     def gcs_elements(self) -> Iterable[bytes]:
-        """Return the scripts to look up. Raises InexpressibleError for entries that compact filters cannot find."""
+        """Return the scripts to look up in basic filters.
+
+        Raises:
+            InexpressibleError: The object has entries that compact filters cannot find.
+        """
         ...
 
 
 @dataclass(slots=True)
 class _Batch:
-    """Filters for one call of the kernel, each with the hash of its block."""
+    """Filters for one call of the kernel, and the hashes of their blocks."""
 
     filters: list[tuple[bytes, bytes]] = field(default_factory=list)
     error: Exception | None = None
-    """The error that ended the stream after these filters."""
+    """The error that ended the stream after the filters of this batch. None if there was no error."""
 
 
 @public
 def match_filters(filters: Iterable[BlockFilter], watch: ScriptSource | GcsQuery, *, jobs: int = 1) -> Generator[bytes]:
-    """Yield the hashes of the blocks whose filters match, in input order.
+    """Yield the hashes of the blocks whose filters match, in the order of `filters`.
 
-    The blocks are candidates: filters have false positives, so the blocks themselves must be searched.
+    The blocks are only candidates: filters have false positives, so the caller must search the blocks.
 
-    The generator reads at most `jobs` + 1 batches ahead; a batch has 256 filters or about 4 MB. It blocks: iterate in a
-    thread, not in a coroutine. Close it to end its threads.
+    The generator reads at most `jobs` + 1 batches ahead; a batch has 256 filters or about 4 MB. The generator blocks:
+    iterate in a thread, not in a coroutine. Close the generator to end its threads.
 
-    If `filters` raises an error or yields a bad item, the candidates before it are yielded first, then the error is
-    raised. KeyboardInterrupt ends the generator at once.
+    If `filters` raises an error or yields an invalid item, the generator first yields the candidates before that item.
+    Then it raises the error. KeyboardInterrupt ends the generator at once.
 
     Args:
         filters: Pairs (block hash, filter), read lazily in the caller's thread.
-        watch: A query, or a watch list, whose present entries are looked up.
+        watch: A query, or a watch list. Entries that are added to the list after the call are not looked up.
         jobs: Number of threads. One job runs in the caller's thread. The pure kernel always uses one.
 
     Raises:
@@ -90,7 +94,7 @@ def _candidates(outcomes: Generator[tuple[Sequence[bytes], Exception | None]]) -
 def _outcomes(
     batches: Iterator[_Batch], query: GcsQuery, jobs: int
 ) -> Generator[tuple[Sequence[bytes], Exception | None]]:
-    """Yield the candidates of each batch, in order, and the error after them, or None."""
+    """Yield a pair for each batch, in order: its candidates, and the error that follows them. None if there is none."""
     if jobs == 1:
         for batch in batches:
             yield _match(batch, query)
@@ -127,7 +131,7 @@ def _batches(filters: Iterator[BlockFilter]) -> Iterator[_Batch]:
 
 
 def _checked(block_hash: Buffer, data: Buffer | BasicFilter) -> tuple[bytes, bytes]:
-    """Return the hash and the filter as bytes, which cannot change while a thread reads them."""
+    """Return the block hash and the filter as bytes objects, which cannot change while a thread reads them."""
     # the usual case, without the checks below, which take 1 µs
     if type(block_hash) is bytes and type(data) is bytes and len(block_hash) == 32:
         return block_hash, data
@@ -153,7 +157,7 @@ def _match(batch: _Batch, query: GcsQuery) -> tuple[Sequence[bytes], Exception |
 
 
 def _match_singly(batch: _Batch, query: GcsQuery) -> tuple[Sequence[bytes], Exception | None]:
-    """Match a batch with a malformed filter: return the candidates before it, and its error."""
+    """Match a batch that has a malformed filter. Return the candidates before that filter, and the filter's error."""
     found: list[bytes] = []
     for block_hash, data in batch.filters:
         try:

@@ -21,16 +21,18 @@ class BasicFilter(GolombCodedSet):
     """The basic filter of one block (BIP-158).
 
     It contains the block's output scripts and the scripts of the outputs that the block spends. Empty scripts and
-    output scripts with OP_RETURN are left out. `bytes(f)` is the filter in a `cfilter` message. P is 19, M is 784931,
-    and the SipHash key is the first 16 bytes of the block hash.
+    output scripts that start with OP_RETURN are left out. `bytes(f)` is the filter as in a `cfilter` message.
+
+    The Golomb-Rice parameter P is 19, and the false-positive rate is 1/M for M = 784931. The SipHash key is the first
+    16 bytes of the block hash.
 
     Args:
-        data: The encoded set.
+        data: The filter's bytes, an encoded Golomb-coded set.
         block_hash: Hash of the block, 32 bytes in wire order.
 
     Raises:
         ParameterError: The block hash does not have 32 bytes.
-        FormatError: The set is malformed; see GolombCodedSet.
+        FormatError: The encoded set is malformed; see GolombCodedSet.
     """
 
     __slots__ = ("block_hash",)
@@ -48,11 +50,11 @@ class BasicFilter(GolombCodedSet):
 
         Args:
             raw_block: The block, as bytes or as an object that serializes to them.
-            prevout_scripts: The scriptPubKeys of the outputs that the block spends, one for each input except the
-                coinbase's, in any order.
+            prevout_scripts: The scriptPubKeys of the outputs that the block spends, in any order. There is one for each
+                input, except the input of the coinbase.
 
         Raises:
-            ParameterError: The number of scripts is not the number of inputs.
+            ParameterError: The number of scripts is not the number of outputs that the block spends.
             FormatError: The block is malformed.
         """
         raw = to_bytes(raw_block)
@@ -73,7 +75,7 @@ class BasicFilter(GolombCodedSet):
 
         Raises:
             ParameterError: The block hash does not have 32 bytes.
-            FormatError: The set is malformed; see GolombCodedSet.parse.
+            FormatError: The encoded set is malformed; see GolombCodedSet.parse.
         """
         return cls(bytes(data), bytes(block_hash))
 
@@ -93,7 +95,7 @@ class BasicFilter(GolombCodedSet):
             previous: Filter header of the previous block, 32 bytes.
 
         Raises:
-            ParameterError: The previous header does not have 32 bytes.
+            ParameterError: `previous` does not have 32 bytes.
         """
         return filter_header(self.filter_hash, previous)
 
@@ -116,8 +118,8 @@ def filter_elements(output_scripts: Iterable[bytes], spent_scripts: Iterable[byt
     """Return the scripts that a block's basic filter contains (BIP-158 § Contents).
 
     Args:
-        output_scripts: The scriptPubKeys of all outputs.
-        spent_scripts: The scriptPubKeys of all spent outputs.
+        output_scripts: The scriptPubKeys of all outputs of the block.
+        spent_scripts: The scriptPubKeys of all outputs that the block spends.
     """
     elements = {script for script in output_scripts if script and script[0] != _OP_RETURN}
     elements.update(script for script in spent_scripts if script)
@@ -126,11 +128,11 @@ def filter_elements(output_scripts: Iterable[bytes], spent_scripts: Iterable[byt
 
 @public
 def basic_data(block_hash: bytes, elements: Iterable[bytes]) -> bytes:
-    """Encode the basic filter that contains these elements.
+    """Return the bytes of the basic filter that contains `elements`.
 
     Args:
         block_hash: Hash of the block, 32 bytes in wire order.
-        elements: The scripts, at most 2^25; duplicates count once.
+        elements: The scriptPubKeys to encode, at most 2^25; duplicates count once.
 
     Raises:
         ParameterError: There are more than 2^25 elements.
@@ -140,13 +142,15 @@ def basic_data(block_hash: bytes, elements: Iterable[bytes]) -> bytes:
 
 @public
 def filter_hash(data: bytes) -> bytes:
-    """Return the double SHA-256 of a filter's bytes (BIP-157 § Filter Headers)."""
+    """Return the filter hash: the double SHA-256 of a filter's bytes (BIP-157 § Filter Headers)."""
     return sha256d(data)
 
 
 @public
 def filter_header(hash_of_filter: bytes, previous: bytes) -> bytes:
-    """Return a filter header: the double SHA-256 of filter hash and previous header (BIP-157 § Filter Headers).
+    """Return the filter header of a block (BIP-157 § Filter Headers).
+
+    It is the double SHA-256 of the filter hash and the previous filter header.
 
     Args:
         hash_of_filter: Hash of the block's filter, 32 bytes.
@@ -165,11 +169,11 @@ def filter_headers(hashes: Iterable[bytes], previous: bytes) -> Iterator[bytes]:
     """Yield the filter headers of successive blocks.
 
     Args:
-        hashes: Hashes of the blocks' filters, 32 bytes each.
-        previous: Filter header of the block before the first, 32 bytes.
+        hashes: Filter hashes of the blocks, in block order, 32 bytes each.
+        previous: Filter header of the block before the first block, 32 bytes.
 
     Raises:
-        ParameterError: An argument does not have 32 bytes.
+        ParameterError: A filter hash or `previous` does not have 32 bytes.
     """
     for hash_of_filter in hashes:
         previous = filter_header(hash_of_filter, previous)

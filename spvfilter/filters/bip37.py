@@ -28,17 +28,23 @@ else:
     secrets = deferred("secrets")
 
 MIN_CAPACITY = 256
-"""Least default capacity, in elements (our choice): a smaller filter misses the rate and reveals its few elements."""
+"""Smallest default capacity of a filter, in elements (our choice).
+
+A smaller filter misses its requested false-positive rate, and a peer can tell its few elements.
+"""
 MIN_DECOY_KEY = 16
-"""Least size of a decoy key in bytes (our choice)."""
+"""Smallest size of a decoy key, the secret from which decoys are derived, in bytes (our choice)."""
 LOW_RATE = 0.1
-"""Share of the requested rate below which a filter without decoys hides nothing (our choice)."""
+"""A filter hides nothing if its real false-positive rate is below this share of the requested rate (our choice)."""
 NO_DECOYS = "the filter has no decoys"
 """Start of the message of the warning about missing decoys."""
 _WALLET_CAPACITY = 1_024
-"""Least capacity of LightClient's filter, in elements (our choice): room for the outpoints that a peer inserts."""
+"""Smallest capacity of LightClient's filter, in elements (our choice).
+
+It leaves room for the outpoints that a peer inserts.
+"""
 _COMMAND = b"filterload\x00\x00"
-"""The command of a whole message, behind the magic of the network."""
+"""Command field of a filterload message. It follows the magic of the network."""
 _SHA256_BLOCK = 64
 """Block size of SHA-256 in bytes."""
 # RFC 2104 § 2: tables that XOR each byte with ipad and opad
@@ -51,7 +57,7 @@ _LN2 = 0.6931471805599453094172321214581765680755001343602552
 
 @public
 class UpdateFlags(IntEnum):
-    """The outpoints that a peer inserts when an output matches (BIP-37 § Filter matching algorithm)."""
+    """The outpoints that a peer inserts into a filter when an output matches (BIP-37 § Filter matching algorithm)."""
 
     NONE = 0
     """The peer inserts nothing."""
@@ -72,11 +78,11 @@ class MatchedTx(NamedTuple):
     txid: bytes
     """Transaction id, 32 bytes in wire order."""
     raw: bytes
-    """Serialization as in the block, with witnesses."""
+    """Serialized transaction with witnesses, as in the block."""
 
     @property
     def stripped(self) -> bytes:
-        """The serialization without witnesses, as a node sends it after a merkleblock."""
+        """The serialized transaction without witnesses, as a node sends it after a merkleblock message."""
         return strip_witness(self.raw, parse_tx(self.raw))
 
 
@@ -85,17 +91,21 @@ class BloomSource(Protocol):
     """An object that lists the elements of a BIP-37 filter, such as a WatchList."""
 
     def bloom_elements(self) -> Iterable[bytes]:
-        """Return the elements to insert. Raises InexpressibleError for entries that BIP-37 filters cannot find."""
+        """Return the elements to insert into a filter.
+
+        Raises:
+            InexpressibleError: The object has entries that BIP-37 filters cannot find.
+        """
         ...
 
 
 @public
 def filter_size(elements: int, fp_rate: float) -> int:
-    """Return the size of a filter in bytes, by Core's formula: rounded down, from 0 to 36,000.
+    """Return the size of a BIP-37 filter in bytes, from 0 to 36,000. Core's formula rounds it down.
 
     Args:
-        elements: Number of elements, from 1 to 2^32 - 1.
-        fp_rate: False-positive rate, between 0 and 1, both excluded.
+        elements: Number of elements that the filter is sized for, from 1 to 2^32 - 1.
+        fp_rate: False-positive rate for this number of elements, between 0 and 1, both excluded.
 
     Raises:
         ParameterError: An argument is out of range.
@@ -107,11 +117,11 @@ def filter_size(elements: int, fp_rate: float) -> int:
 
 @public
 def filter_hash_funcs(size: int, elements: int) -> int:
-    """Return the number of hash functions, by Core's formula with its *integer* division: from 0 to 50.
+    """Return the number of hash functions of a BIP-37 filter, from 0 to 50. Core's formula has an *integer* division.
 
     Args:
         size: Size of the filter in bytes.
-        elements: Number of elements, at least 1.
+        elements: Number of elements that the filter is sized for, at least 1.
     """
     return min(int(size * 8 // elements * _LN2), MAX_HASH_FUNCS)
 
@@ -124,13 +134,13 @@ def _check_sizing(elements: int, fp_rate: float) -> None:
 
 
 def _degenerate(elements: int, fp_rate: float) -> bool:
-    """Return True if the formula gives a filter without bytes or without functions."""
+    """Return True if Core's formula results in a filter without bytes or without hash functions."""
     size = filter_size(elements, fp_rate)
     return not size or not filter_hash_funcs(size, elements)
 
 
 def _refuse_degenerate(elements: int, fp_rate: float) -> ParameterError:
-    """Return the error for a filter that would match everything. It names the nearest parameters that work."""
+    """Return the error for a filter that would match everything. The message names the nearest valid parameters."""
     size = filter_size(elements, fp_rate)
     # in elements: with 2 bits for each element, Core's integer division still gives one function
     most = MAX_FILTER_SIZE * 4
@@ -148,7 +158,10 @@ def _refuse_degenerate(elements: int, fp_rate: float) -> ParameterError:
 
 
 def _highest_rate(elements: int) -> float:
-    """Return the highest rate, rounded down to 6 digits, at which the formula gives 2 bits per element."""
+    """Return the highest false-positive rate at which Core's formula reserves 2 bits for each element.
+
+    The result is rounded down to 6 decimal places.
+    """
     least = (elements + 3) // 4  # bytes
     return math.floor(math.exp(-8 * least * _LN2SQUARED / elements) * 1e6) / 1e6
 
@@ -157,9 +170,9 @@ def _highest_rate(elements: int) -> float:
 class Bip37Filter(BloomBits):
     """A BIP-37 Bloom filter; `bytes(f)` is its filterload payload.
 
-    The payload is, with integers in little endian:
+    The payload consists of these parts, with integers in little endian:
 
-    - the length as CompactSize, then the bit field of at most 36,000 bytes
+    - the length of the bit field as CompactSize, then the bit field of at most 36,000 bytes
     - the number of hash functions as u32, at most 50
     - the tweak as u32
     - the update flags as u8
@@ -174,8 +187,8 @@ class Bip37Filter(BloomBits):
         flags: Outpoints that a peer inserts when an output matches.
 
     Raises:
-        ParameterError: An argument is out of range, or the formula gives a filter that a peer treats as match-all. To
-            get such a filter, use `match_all`.
+        ParameterError: An argument is out of range, or Core's formula results in a filter that a peer treats as
+            match-all. To make such a filter, call `match_all`.
     """
 
     __slots__ = ("_field", "_raw_flags", "capacity", "nominal_fp_rate")
@@ -188,7 +201,7 @@ class Bip37Filter(BloomBits):
         self.capacity: int | None = elements
         """Number of elements that the filter is sized for. None for a received filter."""
         self.nominal_fp_rate: float | None = fp_rate
-        """Requested false-positive rate. None for a received filter."""
+        """Requested false-positive rate of the filter, between 0 and 1. None for a received filter."""
 
     def _set_up(self, field: bytearray, hash_funcs: int, tweak: int, flags: int) -> None:
         if not isinstance(tweak, int) or not 0 <= tweak <= 0xFFFFFFFF:
@@ -212,24 +225,27 @@ class Bip37Filter(BloomBits):
     ) -> Self:
         """Make a filter that finds every entry of `watch`, with room for future outpoints.
 
-        While the filter has free room, its real rate (`current_fp_rate`) is far below the requested one, so it hides
-        nothing. A `decoy_key` fills the room with random elements until the real rate is the requested one. They make
-        foreign addresses match: the decoys. Later elements take their place. This goes beyond BIP-37.
+        While the filter has free room, its real rate (`current_fp_rate`) is far below `fp_rate`, and it hides nothing.
+        With a `decoy_key`, random elements fill the free room until the real rate reaches `fp_rate`. These decoys make
+        foreign addresses match. When the wallet grows, later elements replace decoys. Decoys are no part of BIP-37.
 
         Keep tweak, size and decoy key: a peer that has two different filters of a wallet can intersect them.
 
-        - FpRateWarning: without `decoy_key` the real rate is below a tenth of `fp_rate`.
+        The method issues these warnings:
+
+        - FpRateWarning: `decoy_key` is missing, and the real rate is below a tenth of `fp_rate`.
         - FpRateWarning: 36,000 bytes or 50 functions do not suffice, and the real rate is above twice `fp_rate`.
-        - LostSpendsWarning: with these flags a peer misses spends.
+        - LostSpendsWarning: `flags` let a peer miss spends.
 
         Args:
             watch: Source of the elements, such as a WatchList.
             fp_rate: Requested false-positive rate, between 0 and 1, both excluded.
-            tweak: A u32; random by default.
+            tweak: Number from which the seeds of the hash functions are derived, a u32; random by default.
             flags: Outpoints that a peer inserts when an output matches.
-            elements: Number of elements to size the filter for. By default a power of two that is at least 256 and at
-                least twice the present number, which hides the number of addresses.
-            decoy_key: Secret of the wallet, at least 16 bytes. The same key gives the same decoys.
+            elements: Number of elements to size the filter for. The default is a power of two, at least 256 and at
+                least twice the number of elements in `watch`. It hides the number of addresses.
+            decoy_key: Secret of the wallet, at least 16 bytes. Decoys are derived from it, and equal keys have equal
+                decoys.
 
         Raises:
             ParameterError: The watch list is empty or larger than `elements`, or an argument is out of range.
@@ -286,10 +302,10 @@ class Bip37Filter(BloomBits):
 
     @classmethod
     def match_all(cls, tweak: int = 0, flags: int = UpdateFlags.NONE) -> Self:
-        """Make a filter that matches everything: one byte ff and one function, which every node accepts.
+        """Make a filter that matches everything. It has one byte, ff, and one hash function, and every node accepts it.
 
         Args:
-            tweak: A u32.
+            tweak: Number from which the seeds of the hash functions are derived, a u32.
             flags: Outpoints that a peer inserts when an output matches.
 
         Raises:
@@ -302,16 +318,18 @@ class Bip37Filter(BloomBits):
 
     @classmethod
     def parse(cls, payload: bytes | str) -> Self:
-        """Parse a filterload payload with the checks of a node that receives it. The flags byte stays unchanged.
+        """Parse a filterload payload. The checks are the checks of a node that receives it.
+
+        The flags byte stays unchanged.
 
         Args:
-            payload: The payload as bytes, or text that `spvfilter filterload` prints: the payload or the whole message
-                as hex, or a JSON object.
+            payload: The payload as bytes, or a text that `spvfilter filterload` prints. The text is the payload as
+                hex, the whole message as hex, or a JSON object.
 
         Raises:
-            FormatError: The payload is truncated, has trailing bytes, or has more than 36,000 bytes or 50 functions,
-                or the text has another form.
-            EnvelopeError: The message is damaged.
+            FormatError: The payload is truncated or has trailing bytes. The bit field has more than 36,000 bytes, or
+                there are more than 50 functions. The text is neither hex nor such a JSON object.
+            EnvelopeError: The text is a whole message, which is damaged.
         """
         load = FilterLoad.parse(_payload_of(payload) if isinstance(payload, str) else to_bytes(payload))
         made = cls.__new__(cls)
@@ -351,12 +369,12 @@ class Bip37Filter(BloomBits):
 
     @property
     def estimated_elements(self) -> float:
-        """The number of elements, estimated from the set bits. Infinite if every bit is set."""
+        """The number of elements in the filter, estimated from its set bits. It is infinite if every bit is set."""
         return self.approx_len
 
     @property
     def size(self) -> int:
-        """The size of the bit field in bytes."""
+        """The size of the filter's bit field in bytes."""
         return self.bits // 8
 
     @property
@@ -365,22 +383,27 @@ class Bip37Filter(BloomBits):
         return UpdateFlags(self._raw_flags & 3)
 
     def copy(self) -> Self:
-        """Return an independent filter with the same bits. Each peer updates a copy of its own."""
+        """Return an independent copy of the filter. Use one copy for each peer, because peers update their filters."""
         twin = type(self).parse(bytes(self))
         twin.capacity, twin.nominal_fp_rate = self.capacity, self.nominal_fp_rate
         return twin
 
     def insert(self, element: bytes | OutPoint) -> None:
-        """Add an element: the data of a push in a script, a txid in wire order, or an outpoint (36 bytes)."""
+        """Insert an element into the filter.
+
+        Args:
+            element: Data of a push in a script, a txid in wire order, or an outpoint (36 bytes).
+        """
         self.add(bytes(element) if isinstance(element, OutPoint) else element)
 
     def __contains__(self, element: object) -> bool:
         return super().__contains__(bytes(element) if isinstance(element, OutPoint) else element)
 
     def matches_tx(self, tx: bytes | Serializable) -> bool:
-        """Return True if a node with this filter reports the transaction, and insert outpoints as the flags say.
+        """Return True if a node with this filter reports the transaction.
 
-        This is Core's IsRelevantAndUpdate (bloom.cpp), bit by bit.
+        The method also inserts the outpoints of matching outputs, as the update flags require. It computes the same
+        bits as Core's IsRelevantAndUpdate (bloom.cpp).
 
         Raises:
             FormatError: The transaction is malformed. The filter is unchanged.
@@ -390,10 +413,13 @@ class Bip37Filter(BloomBits):
         return matched
 
     def match_txs(self, batch: Iterable[bytes | Serializable]) -> list[MatchedTx]:
-        """The transactions of a batch that a node with this filter sends, in the order of the batch.
+        """Return the transactions of a batch that a node with this filter sends, in the order of the batch.
 
-        Each matching transaction updates the filter before the next one is tested, as its flags say. `position` is the
-        number in the batch. Raises FormatError for a malformed transaction, and changes nothing then.
+        A matching transaction updates the filter, as its update flags require, before the next transaction is tested.
+        `MatchedTx.position` is the transaction's number in the batch, from 0.
+
+        Raises:
+            FormatError: A transaction is malformed. The filter is unchanged.
         """
         before = bytes(self._field)
         found = []
@@ -409,7 +435,7 @@ class Bip37Filter(BloomBits):
     def scan_block(self, block: bytes | Serializable) -> list[MatchedTx]:
         """Return the transactions of a block that a node with this filter reports, in block order.
 
-        The filter is updated like the filter of the node.
+        The method also inserts the outpoints of matching outputs, as the node does with its own copy of the filter.
 
         Raises:
             FormatError: The block is malformed. The filter is unchanged.
@@ -421,7 +447,10 @@ class Bip37Filter(BloomBits):
 
 
 def _payload_of(text: str) -> bytes:
-    """The payload in the text that `spvfilter filterload` prints. Raises FormatError, EnvelopeError."""
+    """Return the filterload payload in a text that `spvfilter filterload` prints.
+
+    Raises FormatError if the text has another form. Raises EnvelopeError if it is a damaged message.
+    """
     try:
         raw = bytes.fromhex(json.loads(text)["payload"] if text.lstrip().startswith("{") else text)
     except (ValueError, KeyError, TypeError):
@@ -439,9 +468,10 @@ def _payload_of(text: str) -> bytes:
 
 
 def decoys(key: bytes, first: int, count: int) -> list[bytes]:
-    """Return `count` decoys of 20 bytes, starting with number `first`.
+    """Return `count` decoys, random elements of 20 bytes that are derived from `key`.
 
-    A decoy is the start of the HMAC-SHA-256 (RFC 2104) with `key` of b"spvfilter decoy" and its number as u32 LE.
+    Decoys are numbered, and `first` is the number of the first decoy. A decoy is the start of an HMAC-SHA-256 (RFC
+    2104) with `key`. The message of the HMAC is b"spvfilter decoy" and the decoy's number as u32 LE.
     """
     sha256 = hashlib.sha256
     padded = (key if len(key) <= _SHA256_BLOCK else sha256(key).digest()).ljust(_SHA256_BLOCK, b"\x00")
@@ -458,9 +488,12 @@ def decoys(key: bytes, first: int, count: int) -> list[bytes]:
 
 
 def reserve(wanted: int, fp_rate: float, least: int = MIN_CAPACITY) -> int:
-    """Return the capacity of a wallet's filter: `wanted` elements and room to grow, if 36,000 bytes keep the rate.
+    """Return the capacity of a wallet's filter in elements: `wanted` elements and room to grow.
 
-    Raises ParameterError for wanted < 1 or a rate outside (0, 1).
+    There is less room or none if 36,000 bytes cannot keep `fp_rate` with it. `least` is the smallest capacity with
+    room.
+
+    Raises ParameterError if `wanted` is below 1, or if `fp_rate` is not between 0 and 1.
     """
     _check_sizing(wanted, fp_rate)
     roomy = max(least, 1 << (2 * wanted - 1).bit_length())
@@ -468,22 +501,22 @@ def reserve(wanted: int, fp_rate: float, least: int = MIN_CAPACITY) -> int:
 
 
 def wallet_capacity(wanted: int, fp_rate: float) -> int:
-    """Return the capacity of LightClient's filter in elements.
+    """Return the capacity of LightClient's filter for `wanted` elements, in elements.
 
-    It has much room: each payment inserts an outpoint, and an overfull filter exceeds its rate.
+    The filter has much room, because each payment inserts an outpoint, and an overfull filter exceeds its rate.
     """
     return reserve(wanted, fp_rate, _WALLET_CAPACITY)
 
 
 def most_elements(fp_rate: float) -> int:
-    """Return the largest number of elements for which 36,000 bytes keep a rate."""
+    """Return the largest number of elements with which a filter of 36,000 bytes keeps the false-positive rate."""
     return int(MAX_FILTER_SIZE * 8 * _LN2SQUARED / -math.log(fp_rate))
 
 
 def _lost_spends(wanted: list[bytes], flags: int) -> int:
-    """Return the number of elements whose outputs match while a peer misses their spends.
+    """Return the number of elements whose spends a peer misses.
 
-    With these flags the peer does not insert the outpoints of such outputs.
+    Outputs with such an element match, but with these update flags the peer does not insert their outpoints.
     """
     if flags == UpdateFlags.ALL:
         return 0

@@ -1,6 +1,7 @@
 """Information that a peer gains from BIP-37 filters: decoys, posterior probabilities and measured rates.
 
-A filter has m bits, X of them set, and k hash functions. A foreign address matches with probability p = (X/m)^k.
+A filter has m bits, of which X are set, and k hash functions. A foreign address, which does not belong to the wallet,
+matches with probability p = (X/m)^k.
 
 The chain has U addresses, and N of them belong to the wallet. D = (U - N) p foreign addresses match by chance; they are
 called decoys. A matching address belongs to the wallet with probability N / (N + D).
@@ -11,8 +12,8 @@ A peer that has several filters of one wallet learns more:
   matches the bitwise AND of the filters, and p is the rate of that filter.
 - Otherwise the hashes are independent, and p is the product of the filters' rates. A client that draws a new tweak at
   each start multiplies the number of decoys by p each time.
-- There is an exception: if the tweak is the same and one size is a multiple of the other, p is larger than the product.
-  `sample_rate` measures it.
+- There is an exception: if two filters have the same tweak, and one size is a multiple of the other, p is larger than
+  the product. `sample_rate` measures p.
 
 Source: Gervais, Karame, Gruber and Capkun, "On the Privacy Provisions of Bloom Filters in Lightweight Bitcoin Clients"
 (2014).
@@ -40,15 +41,18 @@ else:
 CHAIN_ADDRESSES = 1_000_000_000
 """Number of addresses that were ever paid on mainnet, rounded."""
 MAX_PROBES = 1_000_000_000
-"""Largest number of addresses of a sample (our choice)."""
+"""Largest number of random addresses that `sample_rate` tests (our choice)."""
 BITCOINJ_FP_RATE = 0.00001
-"""bitcoinj's false-positive rate: DEFAULT_BLOOM_FILTER_FP_RATE of its PeerGroup. Before 2014 it was 0.0005."""
+"""Default false-positive rate of bitcoinj's filters. Source: PeerGroup.DEFAULT_BLOOM_FILTER_FP_RATE.
+
+Before 2014 it was 0.0005.
+"""
 _BITCOINJ_STEP = 100
-"""Elements that bitcoinj's FilterMerger adds to the wallet's number."""
+"""Number of elements that bitcoinj's FilterMerger adds to the wallet's number of elements when it sizes a filter."""
 _PROBE_SIZE = 20
-"""Size of a probe in bytes: the hash of a public key or of a script."""
+"""Size of a random test address in bytes: the size of a hash of a public key or of a script."""
 _AT_ONCE = 1 << 15
-"""Number of probes that are drawn and tested together."""
+"""Number of random test addresses that are drawn and tested together."""
 _Z95 = 1.959963984540054
 """Half the width of the central 95 % of a normal distribution, in standard deviations."""
 
@@ -59,15 +63,15 @@ class Exposure:
     """The anonymity of a wallet's addresses among all addresses of the chain.
 
     Raises:
-        ParameterError: Not 1 <= `own` <= `universe`, or not 0 <= `fp_rate` <= 1.
+        ParameterError: `own` is not from 1 to `universe`, or `fp_rate` is not from 0 to 1.
     """
 
     own: int
     """Number of addresses of the wallet, at least 1."""
     universe: int
-    """Number of addresses on the chain, including the wallet's."""
+    """Number of addresses on the chain, including the addresses of the wallet."""
     fp_rate: float
-    """Probability that a foreign address matches, from 0 to 1."""
+    """Probability that an address that does not belong to the wallet matches, from 0 to 1."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.own <= self.universe:
@@ -77,7 +81,7 @@ class Exposure:
 
     @property
     def decoys(self) -> float:
-        """The expected number of foreign addresses that match."""
+        """The expected number of decoys: matching addresses that do not belong to the wallet."""
         return (self.universe - self.own) * self.fp_rate
 
     @property
@@ -98,12 +102,12 @@ class SampledRate:
 
     @property
     def rate(self) -> float:
-        """The share of addresses that matched, from 0 to 1."""
+        """The share of the tested addresses that matched, from 0 to 1."""
         return self.hits / self.probes
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % confidence interval of the rate. Source: Wilson, "Probable Inference" (1927)."""
+        """The 95 % confidence interval of the rate, as (low, high). Source: Wilson, "Probable Inference" (1927)."""
         spread = _Z95**2 / self.probes
         middle = self.rate + spread / 2
         half = _Z95 * math.sqrt(self.rate * (1 - self.rate) / self.probes + spread / (4 * self.probes))
@@ -113,13 +117,13 @@ class SampledRate:
 
 @public
 def joint_rate(filters: Sequence[Bip37Filter]) -> float:
-    """Return the probability that a foreign address matches every filter.
+    """Return the probability that an address that does not belong to the wallet matches every filter.
 
     Args:
-        filters: At least one filter.
+        filters: Filters of one wallet, at least one.
 
     Raises:
-        ParameterError: There is no filter.
+        ParameterError: `filters` is empty.
     """
     if not filters:
         raise ParameterError("filters is empty, expected at least one filter")
@@ -134,7 +138,7 @@ def joint_rate(filters: Sequence[Bip37Filter]) -> float:
 
 
 def _parameters(made: Bip37Filter) -> tuple[int, int, int]:
-    """Return the parameters that determine the bits of an element."""
+    """Return the parameters of a filter that determine which bits an element sets."""
     return made.size, made.hash_funcs, made.tweak
 
 
@@ -145,14 +149,14 @@ def sample_rate(
     """Measure the rate at which random addresses match every filter of `filters` and no filter of `without`.
 
     Args:
-        filters: At least one filter.
+        filters: Filters that must match, at least one.
         probes: Number of random 20-byte elements to test, from 1 to 1,000,000,000.
         seed: Seed of the random elements. They differ from the elements that `random.Random(seed)` draws, because a
-            caller may have drawn the wallet's own elements with it.
+            caller may have drawn the wallet's own elements from that generator.
         without: Filters that must not match.
 
     Raises:
-        ParameterError: There is no filter, or `probes` is out of range.
+        ParameterError: `filters` is empty, or `probes` is out of range.
     """
     if not filters:
         raise ParameterError("filters is empty, expected at least one filter")
@@ -171,7 +175,7 @@ def sample_rate(
 
 
 def _ones(mask: bytes) -> list[int]:
-    """Return the positions of the ones in a mask."""
+    """Return the positions of the bytes of a mask that are 1."""
     found, at = [], mask.find(1)
     while at >= 0:
         found.append(at)
@@ -181,15 +185,15 @@ def _ones(mask: bytes) -> list[int]:
 
 @public
 def bitcoinj_filter(addresses: int, tweak: int, fp_rate: float = BITCOINJ_FP_RATE) -> Bip37Filter:
-    """Make a filter as bitcoinj 0.17 does, filled with random elements, to measure its rate.
+    """Return a filter that bitcoinj 0.17 would make, filled with random elements, to measure its false-positive rate.
 
     bitcoinj inserts the public key and the key hash of each address. It sizes the filter for 100 elements more, and
-    does not round the number of functions as Core does (its BloomFilter, FilterMerger and PeerGroup). It draws a new
-    tweak at each start. The random elements here are the same for every tweak.
+    does not round the number of functions as Core does. It draws a new tweak at each start. The random elements of
+    this function are the same for every tweak. Source: bitcoinj's BloomFilter, FilterMerger and PeerGroup.
 
     Args:
-        addresses: Number of addresses, from 1 to 2^30.
-        tweak: A u32.
+        addresses: Number of the wallet's addresses, from 1 to 2^30.
+        tweak: Number from which the seeds of the hash functions are derived, a u32.
         fp_rate: False-positive rate, between 0 and 1, both excluded.
 
     Raises:

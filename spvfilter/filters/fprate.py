@@ -1,4 +1,7 @@
 """The default false-positive rate of BIP-37 filters."""
 
 DEFAULT_FP_RATE = 0.0001
-"""Default false-positive rate of a BIP-37 filter: the share of other elements that match (our choice)."""
+"""Default false-positive rate of a BIP-37 filter (our choice).
+
+It is the share of the elements outside the filter that match by chance.
+"""

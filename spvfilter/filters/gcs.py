@@ -16,8 +16,8 @@ GcsQuery.__module__ = "spvfilter.filters"  # the name under which both kernels' 
 class GolombCodedSet:
     """An immutable set of N items with a false-positive rate of 1/M.
 
-    `bytes(s)` is N as CompactSize, then the coded differences (BIP-158 § Golomb-Coded Sets). The constructor checks the
-    whole encoding.
+    `bytes(s)` is N as CompactSize, then the coded differences of the sorted hashes (BIP-158 § Golomb-Coded Sets). The
+    constructor checks the whole encoding.
 
     Args:
         data: The encoded set.
@@ -27,7 +27,7 @@ class GolombCodedSet:
 
     Raises:
         ParameterError: The key, P or M is out of range.
-        FormatError: The set is malformed.
+        FormatError: The encoded set is malformed.
     """
 
     __slots__ = ("_data", "key", "m", "n", "p")
@@ -45,27 +45,27 @@ class GolombCodedSet:
 
     @classmethod
     def build(cls, items: Iterable[bytes], key: bytes, p: int, m: int) -> Self:
-        """Build the set of `items`; duplicates count once.
+        """Build the set of `items`.
 
         Args:
-            items: The items, at most 2^25.
+            items: The items, at most 2^25; duplicates count once.
             key: SipHash key, 16 bytes.
             p: Golomb-Rice parameter P in bits, from 1 to 32.
             m: Inverse M of the false-positive rate, from 1 to 2^32 - 1.
 
         Raises:
-            ParameterError: An argument is out of range.
+            ParameterError: The key, P or M is out of range, or there are too many items.
         """
         return cls(gcs_build(items, key, p, m), key, p, m)
 
     @classmethod
     def parse(cls, data: bytes, key: bytes, p: int, m: int) -> Self:
-        """Parse an encoded set. The arguments are those of the class.
+        """Parse an encoded set. The arguments are the same as for the constructor.
 
         Raises:
             ParameterError: The key, P or M is out of range.
-            FormatError: The data is truncated or has trailing bytes, or N is not canonical, above 2^25 or too large for
-                the data.
+            FormatError: The data is truncated or has trailing bytes. The number of items N is not a canonical
+                CompactSize, is above 2^25, or is too large for the data.
         """
         return cls(bytes(data), key, p, m)
 

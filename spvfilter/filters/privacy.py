@@ -1,4 +1,4 @@
-"""A report on the privacy of a wallet's BIP-37 filter: at once, after restarts and after additions."""
+"""A report on the privacy of a wallet's BIP-37 filter: now, after restarts, and after new addresses."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ else:
     random = deferred("random")
 
 MAX_RESTARTS = 1_000
-"""Largest number of restarts of a report (our choice)."""
+"""Largest number of client restarts in a privacy report (our choice)."""
 MAX_ADDED = 1_000_000
-"""Largest number of added addresses of a report (our choice)."""
+"""Largest number of added addresses in a privacy report (our choice)."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class PrivacyCase:
-    """A set of filters that a peer may have received, and the anonymity that remains."""
+    """A set of filters that a peer may have received, and the anonymity that the wallet's addresses still have."""
 
     name: str
     """Name of the case for programs, such as "now" or "restarts"; `privacy_report` lists them."""
@@ -43,7 +43,7 @@ class PrivacyCase:
     exposure: Exposure
     """Anonymity of the wallet's addresses, computed from the bits of the filters."""
     sampled: SampledRate | None
-    """The measured false-positive rate. None if no sample was taken."""
+    """False-positive rate, measured with random addresses. None if no sample was taken."""
 
 
 @public
@@ -58,23 +58,23 @@ class PrivacyReport:
     capacity: int
     """Number of elements that the filter is sized for."""
     nominal_fp_rate: float
-    """Requested false-positive rate."""
+    """Requested false-positive rate of the filter, between 0 and 1."""
     real_fp_rate: float
-    """Real false-positive rate, computed from the set bits."""
+    """Real false-positive rate of the filter, computed from its set bits."""
     own: int
     """Number of addresses, keys and other data of the wallet in the filter."""
     outpoints: int
     """Number of outpoints of the wallet in the filter."""
     estimated_elements: float
-    """Number of elements as a peer estimates it from the set bits; the peer cannot tell decoys from elements."""
+    """Number of elements that a peer estimates from the set bits. It includes decoys: a peer cannot tell them apart."""
     restarts: int
-    """Number of restarts in the cases with restarts."""
+    """Number of client restarts in the cases about restarts."""
     added: int
-    """Number of added addresses in the cases with additions."""
+    """Number of added addresses in the cases about additions."""
     is_steady: bool
-    """True if the filters after all restarts had the same bytes."""
+    """True if the filter has the same bytes now and after every restart."""
     cases: tuple[PrivacyCase, ...]
-    """The cases, in the order of `privacy_report`'s list."""
+    """The cases of the report, in the order in which `privacy_report` lists them."""
 
 
 @public
@@ -91,28 +91,32 @@ def privacy_report(
     probes: int = 1_000_000,
     seed: int = 0,
 ) -> PrivacyReport:
-    """Compute the privacy of LightClient's filter for `watch`, case by case, from the bits and from a sample.
+    """Compute the privacy of LightClient's filter for `watch`, case by case.
 
-    | case | filters that the peer has |
+    Each case has a rate that is computed from the bits, and a rate that is measured with random addresses.
+
+    | case | filters that the peer has received |
     |---|---|
-    | `now` | the filter |
-    | `restarts` | the filter as it is made again after each of `restarts` restarts |
-    | `added-known` | the filters before and after `added` new addresses: addresses in both |
-    | `added-new` | the same two filters: addresses only in the second, which far fewer decoys hide |
+    | `now` | the present filter |
+    | `restarts` | the present filter and the filters that the client makes after each of `restarts` restarts |
+    | `added-known` | the filters before and after `added` new addresses; the case is about addresses in both filters |
+    | `added-new` | the filters before and after `added` new addresses; the case is about addresses in the later only |
     | `no-decoys` | the filter without decoys |
     | `new-tweaks` | filters without decoys, with a new tweak after each restart |
     | `bitcoinj` | bitcoinj's filter for the same number of addresses |
     | `bitcoinj-restarts` | bitcoinj's filters after each restart |
 
+    In `added-new`, far fewer decoys hide the addresses than in `added-known`.
+
     Args:
         watch: Source of the elements, such as a WatchList.
         fp_rate: Requested false-positive rate, between 0 and 1, both excluded.
-        tweak: The wallet's tweak, a u32.
-        decoy_key: The wallet's secret, at least 16 bytes.
-        elements: Number of elements to size the filter for; by default as LightClient does.
+        tweak: The wallet's tweak, from which the seeds of the hash functions are derived, a u32.
+        decoy_key: The wallet's secret from which decoys are derived, at least 16 bytes.
+        elements: Number of elements to size the filter for; by default the number that LightClient chooses.
         universe: Number of addresses on the chain.
         restarts: Number of restarts of the client, from 1 to 1,000.
-        added: Number of addresses that the wallet gets later, from 1 to 1,000,000.
+        added: Number of addresses that are added to the wallet later, from 1 to 1,000,000.
         probes: Number of random addresses to test in each case; 0 takes no sample.
         seed: Seed of the random addresses.
 
@@ -162,7 +166,7 @@ def _check(restarts: int, added: int) -> None:
 
 
 class _Elements:
-    """A list of elements as a source for Bip37Filter.for_watchlist."""
+    """A list of elements that Bip37Filter.for_watchlist accepts in place of a watch list."""
 
     def __init__(self, elements: Iterable[bytes]) -> None:
         self.elements = list(elements)
@@ -172,7 +176,7 @@ class _Elements:
 
 
 class _Cases:
-    """The cases of a report, computed one after the other."""
+    """The cases of a privacy report, computed one after the other."""
 
     def __init__(self, universe: int, probes: int, seed: int) -> None:
         self.cases: list[PrivacyCase] = []
@@ -194,8 +198,13 @@ class _Cases:
     ) -> None:
         """Compute all cases.
 
-        `made` has the filter and its filters after restarts, `later` has `added` addresses more, `plain` has no decoys,
-        `foreign` is bitcoinj's. `own` is the number of the wallet's addresses.
+        Args:
+            own: Number of the wallet's addresses.
+            made: The present filter and the filters after restarts.
+            later: The filter after `added` new addresses.
+            added: Number of new addresses in `later`.
+            plain: Filters without decoys.
+            foreign: Filters of bitcoinj.
         """
         again = f"after {len(made) - 1:,} restarts"
         self.add("now", "the filter as it is", own, made[:1])
@@ -210,7 +219,10 @@ class _Cases:
     def add(
         self, name: str, said: str, own: int, inside: Sequence[Bip37Filter], *, without: Sequence[Bip37Filter] = ()
     ) -> None:
-        """Add a case: `own` addresses of the wallet match every filter of `inside` and none of `without`."""
+        """Add a case in which `own` addresses of the wallet match every filter of `inside` and no filter of `without`.
+
+        `name` is the name of the case for programs, and `said` its description for people.
+        """
         rate = joint_rate(inside) - (joint_rate([*inside, *without]) if without else 0.0)
         exposure = Exposure(own, self._universe, min(1.0, max(0.0, rate)))
         self.cases.append(PrivacyCase(name, said, exposure, self._sample(inside, without)))

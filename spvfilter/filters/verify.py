@@ -3,9 +3,11 @@
 The filter must match every output script of the block, unless the script is empty or starts with OP_RETURN. It must
 also match every spent script that is known or was created in the same block.
 
-An input alone does not prove its spent script, because different scripts can lead to the same input. For example, a
-P2SH redeem script of 33 bytes that starts with 02 looks like the public key of a P2PKH spend. If a spent script is
-unknown, a filter can be refuted but not proven.
+A spent script is the scriptPubKey of an output that the block spends. The input does not prove it, because different
+scripts can lead to the same input. For example, a P2SH redeem script of 33 bytes that starts with 02 looks like the
+public key of a P2PKH spend.
+
+If a spent script is unknown, a filter can be refuted but not proven.
 """
 
 from __future__ import annotations
@@ -31,32 +33,37 @@ _ANNEX = 0x50
 
 
 class Verdict(Enum):
-    """The result of a verification."""
+    """The result of verifying a compact filter against its block."""
 
     FALSE = "false"
-    """The block refutes the filter."""
+    """The filter is wrong: it contradicts the block."""
     POSSIBLE = "possible"
-    """The filter has all known scripts, but some spent scripts are unknown."""
+    """The filter may be right: it contains all known scripts of the block, but some spent scripts are unknown."""
     TRUE = "true"
-    """All scripts of the block are known, and the filter is right."""
+    """The filter is right, and all scripts of the block are known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict and its reason."""
+    """The verdict on a compact filter, and its reason."""
 
     verdict: Verdict
     """The result of the verification."""
     reason: str = ""
-    """The reason if the filter is false, else empty."""
+    """Reason why the filter is false. It is empty for any other verdict."""
 
 
 def verify_filter(
     raw_block: bytes, data: bytes, block_hash: bytes, known: Callable[[bytes], bytes | None]
 ) -> Judgement:
-    """Verify the bytes of a filter against its block. The caller has validated the block.
+    """Verify the bytes of a filter against its block, and return the verdict. The caller has validated the block.
 
-    `known` returns the scriptPubKey of an outpoint (36 bytes), or None if it is unknown.
+    Args:
+        raw_block: The block.
+        data: The filter's bytes.
+        block_hash: Hash of the block, 32 bytes in wire order.
+        known: Function that returns the scriptPubKey of an outpoint (36 bytes). It returns None if the script is
+            unknown.
     """
     try:
         claimed = BasicFilter.parse(data, block_hash)
@@ -77,7 +84,10 @@ def verify_filter(
 
 
 def _scripts(raw: bytes, known: Callable[[bytes], bytes | None]) -> tuple[set[bytes], int]:
-    """Return the elements that the block's filter must contain, and the number of inputs with an unknown script."""
+    """Return the scripts that the block's filter must contain, and the number of inputs whose spent script is unknown.
+
+    `known` returns the scriptPubKey of an outpoint (36 bytes). It returns None if the script is unknown.
+    """
     outputs: list[bytes] = []
     spent: list[bytes] = []
     unknown = 0
@@ -99,9 +109,10 @@ def _scripts(raw: bytes, known: Callable[[bytes], bytes | None]) -> tuple[set[by
 
 
 def spent_script(script_sig: bytes, witness: list[bytes]) -> bytes | None:
-    """Guess the scriptPubKey that an input spends; None if it cannot be guessed.
+    """Return a guess of the scriptPubKey that an input spends. None if it cannot be guessed.
 
-    The result is never certain, because different scripts can lead to the same input.
+    The guess is never certain, because different scripts can lead to the same input. `witness` is the input's witness
+    stack.
     """
     if witness:
         return _nested(script_sig) if script_sig else _native(witness)
@@ -117,12 +128,12 @@ def spent_script(script_sig: bytes, witness: list[bytes]) -> bytes | None:
 
 
 def _nested(script_sig: bytes) -> bytes | None:
-    """Return the P2SH scriptPubKey of the redeem script that the scriptSig pushes; None unless it is a single push."""
+    """Return the P2SH scriptPubKey of the redeem script that a scriptSig pushes. None if it is not a single push."""
     return b"\xa9\x14" + hash160(script_sig[1:]) + b"\x87" if script_sig[0] == len(script_sig) - 1 else None
 
 
 def _native(witness: list[bytes]) -> bytes | None:
-    """Guess the P2WPKH or P2WSH script of a witness; None if it may be taproot or is unknown."""
+    """Return a guess of the P2WPKH or P2WSH script that a witness spends. None if it may be taproot or is unknown."""
     last = witness[-1]
     if len(witness) == 2 and len(last) == 33 and is_pubkey(last) and _is_signature(witness[0]):
         return b"\x00\x14" + hash160(last)
@@ -137,7 +148,7 @@ def _is_signature(push: bytes) -> bool:
 
 
 def witnesses(raw: bytes, tx: TxSpan) -> list[list[bytes]]:
-    """Return the witness stack of each input."""
+    """Return the witness stack of each input of the transaction `tx` in the bytes `raw`."""
     at, stacks = tx.witness, []
     for _ in tx.inputs:
         stack: list[bytes] = []

@@ -10,9 +10,9 @@ from spvfilter.hashes import hash160
 
 
 def checked_label(label: str | None) -> str | None:
-    """Return a label without surrounding white space, None for an empty label.
+    """Return a label without surrounding white space. None if the label is empty.
 
-    Raises ParameterError for a label that a line of a text file cannot hold.
+    Raises ParameterError if a line of a text file cannot contain the label.
     """
     if label and not isinstance(label, str):
         raise ParameterError(f"a label is text, not {type(label).__name__}")
@@ -24,12 +24,15 @@ def checked_label(label: str | None) -> str | None:
 
 
 def script_of(script: object) -> bytes:
-    """Convert the result of a keychain's `script_at` to bytes. Keychain refuses an object of another type later."""
+    """Return the result of a keychain's `script_at` as bytes. Return an object of another type unchanged.
+
+    Keychain rejects such an object later.
+    """
     return bytes(script) if isinstance(script, (bytes, bytearray, memoryview)) else script  # type: ignore[return-value]
 
 
 def single_script(script_at: Callable[[int], object], index: int) -> tuple[bytes, ...]:
-    """Return the scripts of an index of a keychain that has one script for each index."""
+    """Return the script of an index as a tuple of one, for a keychain whose function returns one script."""
     return (script_of(script_at(index)),)
 
 

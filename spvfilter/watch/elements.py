@@ -10,7 +10,10 @@ _OP_RETURN = 0x6A
 
 
 def bloom_elements(table: WatchTable) -> list[bytes]:
-    """Return the elements of WatchList.bloom_elements. Raises InexpressibleError."""
+    """Return the elements that WatchList.bloom_elements returns, for the watch list with this table.
+
+    Raises InexpressibleError if scripts push no data.
+    """
     elements: dict[bytes, None] = {}
     silent = []
     for kind, value in table.entries():
@@ -29,7 +32,10 @@ def bloom_elements(table: WatchTable) -> list[bytes]:
 
 
 def gcs_elements(table: WatchTable) -> list[bytes]:
-    """Return the scripts of WatchList.gcs_elements. Raises InexpressibleError."""
+    """Return the scripts that WatchList.gcs_elements returns, for the watch list with this table.
+
+    Raises InexpressibleError if the list has entries that compact filters cannot find.
+    """
     scripts: dict[bytes, None] = {}
     hidden: list[str] = []
     for kind, value in table.entries():

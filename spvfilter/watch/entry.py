@@ -1,4 +1,4 @@
-"""Entries of a watch list as text: an address, a descriptor, an extended public key or a `bitcoin:` URI."""
+"""Parsing of a watch list's entry: an address, a descriptor, an extended public key or a `bitcoin:` URI."""
 
 from __future__ import annotations
 
@@ -24,16 +24,20 @@ _SEPARATED = re.compile(r"[;\t|]")
 
 
 class Sink(Protocol):
-    """A receiver of entries, such as a WatchList. Each method raises ParameterError for an invalid entry."""
+    """An object to which entries can be added, such as a WatchList.
+
+    Its methods raise ParameterError for an invalid entry.
+    """
 
     def add_address(self, address: str, label: str | None = None) -> None: ...
     def add_descriptor(self, text: str, label: str | None = None) -> object: ...
 
 
 def add_entry(watch: Sink, text: str, label: str | None = None) -> None:
-    """Watch the entry in a text.
+    """Add the entry that a text contains to the watch list `watch`.
 
-    Raises ParameterError, DescriptorError or AddressError. Each says what was found and what to do.
+    Raises AddressError for an invalid address, DescriptorError for an invalid descriptor or extended key, and
+    ParameterError for an invalid URI or label. The message says what was found and what to do.
     """
     if _URI.match(text):
         address, named = parse_uri(text)
@@ -49,7 +53,8 @@ def add_entry(watch: Sink, text: str, label: str | None = None) -> None:
 def parse_uri(text: str) -> tuple[str, str | None]:
     """Return the address and the label of a `bitcoin:` URI (BIP-21).
 
-    Raises ParameterError for a URI that is too long or requires an unknown parameter.
+    The label is None if the URI has none. Raises ParameterError for a URI that is too long, requires an unknown
+    parameter, or has a label that is not UTF-8. Raises AddressError for a URI without an address.
     """
     if len(text) > _LONGEST_URI:
         raise ParameterError(f"a bitcoin: URI of {len(text):,} characters, expected at most {_LONGEST_URI:,}")
@@ -77,9 +82,9 @@ def _percent_decoded(value: str) -> str:
 
 
 def explained(text: str) -> str | None:
-    """Return an error message for a text that is certainly no address; None if it may be an address.
+    """Return an error message for a text that is certainly not an address. None if the text may be an address.
 
-    The message says what the text is and what to do. It does not repeat the text, which may be a secret.
+    The message says what the text looks like and what to do. It does not repeat the text, which may be a secret.
     """
     if _HEX_KEY.fullmatch(text):
         return "a public key where an address is expected: give its address, or in a watch list write pubkey: before it"

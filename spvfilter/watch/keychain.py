@@ -1,4 +1,4 @@
-"""A keychain: the scripts of a wallet by index, and the window of indexes that are watched."""
+"""Keychain: the scripts of one branch of a wallet by index, and the window of indexes whose scripts are watched."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from spvfilter._public import public
 from spvfilter.errors import KeychainError, ParameterError
 
 GAP_LIMIT = 20
-"""Least lookahead, in indexes (BIP-44 § Address gap limit)."""
+"""Smallest lookahead, in indexes (BIP-44 § Address gap limit)."""
 LOOKAHEAD = 1_000
-"""Default lookahead, in indexes (our choice)."""
+"""Default lookahead of a keychain: the number of indexes to watch after the last used index (our choice)."""
 MAX_LOOKAHEAD = 10_000_000
-"""Largest lookahead, in indexes (our choice)."""
+"""Largest lookahead of a keychain, in indexes (our choice)."""
 MAX_WINDOW = 2 * MAX_LOOKAHEAD
-"""Largest window that a file may state, in indexes (our choice)."""
+"""Largest keychain window that a watch list's file may state, in indexes (our choice)."""
 MAX_INDEXES = 1 << 31
-"""Number of indexes of a ranged descriptor: the indexes that are not hardened (BIP-32 § Extended keys)."""
+"""Number of indexes of a ranged descriptor: all indexes that are not hardened (BIP-32 § Extended keys)."""
 _MAX_SCRIPT = 4_000_000
 """Largest size of a script in bytes: the largest size of a block."""
 _MAX_NAME = 200_000
-"""Longest name in characters (our choice). A descriptor with 999 keys has 150,000."""
+"""Largest length of a keychain's name in characters (our choice). A descriptor with 999 keys has 150,000 characters."""
 
 
 @public
 class Keychain:
     """The scripts of one branch of a wallet, such as its receiving addresses, by index from 0.
 
-    The scripts of the indexes below `end`, the window, are watched. The window ends at least `lookahead` indexes after
-    the last used index, and it never shrinks. An index is used once an output has paid one of its scripts, even if the
-    output is spent or its block is disconnected later.
+    The window consists of the indexes below `end`. Their scripts are watched. The window ends at least `lookahead`
+    indexes after the last used index, and it never shrinks. An index becomes used when an output pays one of its
+    scripts. It stays used even if the output is spent or its block is disconnected later.
 
     A keychain belongs to one WatchList, which watches its scripts.
     """
@@ -47,12 +47,14 @@ class Keychain:
         """Make a keychain with an empty window.
 
         Args:
-            name: Name within the watch list, 1 to 200,000 printable characters.
-            scripts_at: Function that returns the scriptPubKeys of an index. It must always return the same scripts.
+            name: Name of the keychain within the watch list, 1 to 200,000 printable characters.
+            scripts_at: Function that returns the scriptPubKeys of an index. For an index it must always return the
+                same scripts.
             label: Label of the scripts that have no label of their own.
-            lookahead: Number of indexes to watch after the last used one, from 20 (the gap limit) to 10,000,000.
-            size: Number of indexes.
-            descriptor: Descriptor from which a file or a database can restore the keychain, if there is one.
+            lookahead: Number of indexes to watch after the last used index, from 20 (the gap limit) to 10,000,000.
+            size: Number of indexes that the keychain has.
+            descriptor: Descriptor from which a file or a database can restore the keychain. None if there is no
+                descriptor.
 
         Raises:
             ParameterError: The name or the lookahead is out of range.
@@ -66,19 +68,19 @@ class Keychain:
                 f"a lookahead must be from {GAP_LIMIT}, the gap limit, to {MAX_LOOKAHEAD:,}, not {lookahead}"
             )
         self.name = name
-        """Name within the watch list."""
+        """Name of the keychain within the watch list."""
         self.label = label
-        """Label of the scripts that have no label of their own. None if there is no label."""
+        """Label of the keychain's scripts that have no label of their own. None if the keychain has no label."""
         self.lookahead = lookahead
-        """Number of indexes to watch after the last used one."""
+        """Number of indexes to watch after the last used index."""
         self.size = size
-        """Number of indexes."""
+        """Number of indexes that the keychain has."""
         self.descriptor = descriptor
         """The keychain's output descriptor. None if a function derives the scripts."""
         self.scripts_at = scripts_at
         """Function that returns the scriptPubKeys of an index."""
         self.is_dormant = False
-        """True if no function derives further scripts: the window cannot grow."""
+        """True if the window cannot grow, because there is no function that derives further scripts."""
         self._end = 0
         self._used: set[int] = set()
         self._last_used = -1
@@ -92,7 +94,7 @@ class Keychain:
 
     @property
     def end(self) -> int:
-        """The end of the window: the scripts of all lower indexes are watched."""
+        """The first index after the window. The scripts of all lower indexes are watched."""
         return self._end
 
     @property
@@ -102,19 +104,19 @@ class Keychain:
 
     @property
     def used(self) -> Collection[int]:
-        """The used indexes."""
+        """The indexes whose scripts outputs have paid."""
         return self._used
 
     @property
     def next_index(self) -> int | None:
-        """The lowest unused index. None if all indexes are used, as is possible with a fixed descriptor."""
+        """The lowest unused index. None if all indexes are used, which can happen with a descriptor without '*'."""
         while self._next in self._used:
             self._next += 1
         return self._next if self._next < self.size else None
 
     @property
     def required(self) -> int:
-        """The required end of the window: `lookahead` indexes after the last used one."""
+        """The required end of the window: the first index after `lookahead` indexes that follow the last used index."""
         return min(self.size, max(self._floor, self._last_used + 1 + self.lookahead))
 
     def use(self, index: int) -> bool:
@@ -132,7 +134,7 @@ class Keychain:
         return self._end < self.required
 
     def grow(self, margin: int = 0) -> list[tuple[bytes, ...]]:
-        """Extend the window to its required end and `margin` indexes more. Returns the scripts of each new index.
+        """Extend the window to its required end and `margin` indexes more, and return the scripts of each new index.
 
         Raises:
             KeychainError: The scripts cannot be derived. The window is unchanged.
@@ -142,18 +144,18 @@ class Keychain:
         return new
 
     def move(self, new: list[tuple[bytes, ...]]) -> None:
-        """Extend the window by the next indexes, whose scripts `ahead` returned."""
+        """Extend the window by the next indexes. `new` is the result of `ahead`: the scripts of each next index."""
         if new:
             self._end, self._known = self._end + len(new), new[-1]
 
     def restore(self, more: list[tuple[bytes, ...]]) -> None:
-        """Extend the window by the next indexes, whose scripts an earlier run derived."""
+        """Extend the window by the next indexes. `more` has the scripts of each index, which an earlier run derived."""
         self.move(more)
         if more and len(more[-1]) > 1:  # the order in which they were derived is unknown
             self._known = ()
 
     def ahead(self, margin: int = 0) -> list[tuple[bytes, ...]]:
-        """Return the scripts that `grow` would return, and change nothing. Another thread may call this.
+        """Return the scripts of each index that `grow` would add, and change nothing. Another thread may call this.
 
         Raises:
             KeychainError: The scripts cannot be derived.
@@ -171,7 +173,10 @@ class Keychain:
         return new
 
     def _check(self, new: list[tuple[bytes, ...]]) -> None:
-        """Raise KeychainError unless the scripts of new indexes depend on their indexes alone."""
+        """Raise KeychainError if an index has two different scripts, or if two indexes have the same scripts.
+
+        `new` has the scripts of each new index after the window.
+        """
         if self._derived(self._end) != new[0]:
             raise KeychainError(
                 f"{self._shown}: two different scripts for index {self._end}: the function must always return the same"
@@ -194,7 +199,7 @@ class Keychain:
 
         Raises:
             KeychainError: The scripts cannot be derived.
-            ParameterError: There is no such index.
+            ParameterError: The keychain has no such index.
         """
         if not 0 <= index < self.size:
             raise ParameterError(f"{self._shown} has the indexes 0 to {self.size - 1}, not {index}")
@@ -224,7 +229,7 @@ class Keychain:
         return scripts
 
     def state(self) -> tuple[object, ...]:
-        """Return the values that two equal keychains have in common."""
+        """Return the values that are compared to decide whether two keychains are equal."""
         return self.name, self.label, self.lookahead, self.size, self.descriptor, self._end, frozenset(self._used)
 
     def copy(self) -> Keychain:
@@ -242,10 +247,10 @@ class Keychain:
         return twin
 
     def reach(self, end: int) -> None:
-        """Make the next `grow` extend the window at least to `end`, which it had in an earlier run.
+        """Make the next call of `grow` extend the window at least to `end`, its end in an earlier run.
 
         Raises:
-            ParameterError: `end` is out of range.
+            ParameterError: `end` is not from 0 to MAX_WINDOW.
         """
         if not 0 <= end <= MAX_WINDOW:
             raise ParameterError(f"the end of a window must be from 0 to {MAX_WINDOW:,}, not {end}")
@@ -253,9 +258,9 @@ class Keychain:
 
 
 def all_used(name: str) -> str:
-    """Return the message for a keychain whose watched addresses are all used.
+    """Return the error message for a keychain whose watched addresses are all used. `name` is the keychain's name.
 
-    While a client runs, an unconfirmed payment does not move a window.
+    This can happen because unconfirmed payments move no windows while a client runs.
     """
     return (
         f"all watched addresses of keychain {name[:80]!r} are used, the last ones by unconfirmed payments: there are"

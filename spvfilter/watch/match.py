@@ -17,14 +17,14 @@ class Completeness(StrEnum):
     UNPROVEN = "unproven"
     """A BIP-37 peer searched the blocks. It can omit transactions, and the client cannot notice that."""
     ONE_PEER = "1 peer"
-    """Compact filters were used, and only one peer confirmed their filter headers."""
+    """Compact filters found the blocks, and only one peer confirmed the filter headers."""
     PROVEN = "proven"
-    """Compact filters were used, and two peers of different network groups confirmed their filter headers."""
+    """Compact filters found the blocks, and two peers of different network groups confirmed the filter headers."""
 
 
 @public
 class MatchKind(StrEnum):
-    """The direction of a match."""
+    """The kind of a match: a payment to the wallet, or a spend of an output of the wallet."""
 
     OUTPUT = "output"
     """An output pays the wallet."""
@@ -35,46 +35,50 @@ class MatchKind(StrEnum):
 @public
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One output or input that concerns the wallet. Its identity is (kind, txid, index).
+    """One output that pays the wallet, or one input that spends an output of the wallet.
 
-    The comparison of two matches ignores `completeness` and `fee`: they depend on how the block was searched.
+    (kind, txid, index) identifies a match. The comparison of two matches ignores `completeness` and `fee`, because they
+    depend on how the block was searched.
     """
 
     kind: MatchKind
-    """Payment to the wallet, or spend of one of its outputs."""
+    """Kind of the match: a payment to the wallet, or a spend of an output of the wallet."""
     txid: bytes
-    """Transaction id, 32 bytes in wire order."""
+    """Id of the transaction that contains the output or the input, 32 bytes in wire order."""
     index: int
     """Index of the output or the input in its transaction, from 0."""
     outpoint: OutPoint
-    """Outpoint of the output that pays the wallet or that is spent."""
+    """Outpoint of the output that pays the wallet, or of the output that the input spends."""
     value: int | None
-    """Value of the output in satoshi. None for a spend whose output was never seen."""
+    """Value of the output that pays the wallet or is spent, in satoshi. None if a spent output was never seen."""
     script_pubkey: bytes | None
-    """Script of the output. None for a spend whose output was never seen."""
+    """Script of the output that pays the wallet or is spent. None if a spent output was never seen."""
     address: str | None
-    """Address of the script. None if the script is unknown or has no address."""
+    """Address of the output that pays the wallet or is spent. None if its script is unknown or has no address."""
     label: str | None
-    """Label of the entry that matched, or of its keychain. None if there is no label."""
+    """Label of the watch list's entry that matched, or else of its keychain. None if both have no label."""
     block_hash: bytes | None
-    """Hash of the block, 32 bytes in wire order. None for an unconfirmed transaction."""
+    """Hash of the block that contains the transaction, 32 bytes in wire order. None if it is unconfirmed."""
     height: int | None
-    """Height of the block. None for an unconfirmed transaction, or if the height is unknown."""
+    """Height of the block that contains the transaction. None if it is unconfirmed, or if the height is unknown."""
     time: int | None = None
-    """Time in the block's header, in seconds since 1970. None without a block or without its header."""
+    """Time in the block's header, in seconds since 1970. None if there is no block or its header is unknown."""
     is_coinbase: bool = False
-    """True if the transaction is a coinbase."""
+    """True if the transaction that contains the output or the input is a coinbase."""
     completeness: Completeness | None = field(default=None, compare=False)
-    """Completeness of the search of the block. None without a block, or if the caller supplied the block."""
+    """Certainty that the search of the block missed no match.
+
+    None if there is no block, or if the caller supplied the block.
+    """
     keychain: str | None = None
-    """Name of the keychain that has the script. None if no keychain has it."""
+    """Name of the keychain that derives the output's script. None if no keychain derives it."""
     keychain_index: int | None = None
-    """Index of the script in the keychain, from 0. None if no keychain has it."""
+    """Index of the output's script in its keychain, from 0. None if no keychain derives the script."""
     fee: int | None = field(default=None, compare=False)
     """Fee of the transaction in satoshi. None unless the block was scanned with its undo record."""
 
     def __setstate__(self, state: list[object]) -> None:
-        """Restore a pickle. Pickles of older versions lack the last fields."""
+        """Set the fields from a pickle. Pickles of older versions lack the last fields, which become None or False."""
         for name, value in zip_longest(_FIELDS, state, fillvalue=None):
             object.__setattr__(self, str(name), value if name != "is_coinbase" else bool(value))
 

@@ -1,4 +1,4 @@
-"""Pickles of watch lists. An unpickled list has the same entries under the same numbers."""
+"""Pickles of watch lists. In an unpickled list, each entry has the same number as before."""
 
 from __future__ import annotations
 
@@ -12,26 +12,29 @@ from spvfilter.watch.windows import Places, Windows
 
 ScriptsAt = Callable[[int], tuple[bytes, ...]]
 KeychainState = tuple[str, ScriptsAt | None, str | None, int, int, str | None, int, list[int]]
-"""Result of `_state`: name, function, label, lookahead, size, descriptor, end of the window, used indexes."""
+"""A keychain in a pickle: name, function, label, lookahead, size, descriptor, end of the window, used indexes."""
 State = tuple[list[tuple[EntryKind, bytes]], dict[int, str], list[tuple[bytes, Coin]], list[KeychainState], Places]
 
 
 def state_of(table: WatchTable, labels: dict[int, str], windows: Windows) -> State:
-    """Return the content of a list's pickle, without the network."""
+    """Return the contents of a watch list's pickle, without the network."""
     return list(table.entries()), labels, list(table.coins()), [_state(each) for each in windows], windows.places
 
 
 def _state(keychain: Keychain) -> KeychainState:
-    """Return the state of a keychain: with its descriptor, or with the caller's function, which must be picklable."""
+    """Return the contents of a keychain for a pickle.
+
+    They include its descriptor or, if it has none, the caller's function. The function must be picklable.
+    """
     scripts_at = keychain.scripts_at if keychain.descriptor is None else None
     made = keychain.name, scripts_at, keychain.label, keychain.lookahead, keychain.size, keychain.descriptor
     return *made, keychain.end, sorted(keychain.used)
 
 
 def restored(network: Network, state: State) -> tuple[WatchTable, dict[int, str], Windows]:
-    """Restore the parts of a list.
+    """Return the table, the labels and the windows of a pickled watch list. `state` is the result of `state_of`.
 
-    Raises DescriptorError if the list has descriptors and the extra `descriptors` is not installed.
+    Raises DescriptorError if the list has descriptors, but the extra `descriptors` is not installed.
     """
     entries, labels, coins, keychains, places = state
     table = WatchTable()

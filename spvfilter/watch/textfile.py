@@ -2,7 +2,7 @@
 
 | line | meaning |
 |---|---|
-| `# text` | a comment; blank lines are skipped, too |
+| `# text` | a comment; comments and blank lines are skipped |
 | `1BoatSLRHtKNngkdXEeobR76b53LETtpyT` | an address |
 | `ADDRESS,savings, old` | an address with a label: the text after the first comma |
 | `script:HEX,LABEL` | a scriptPubKey |
@@ -11,12 +11,12 @@
 | `wpkh(xpub…/<0;1>/*)#CHECKSUM,LABEL` | an output descriptor; the label follows the comma after the descriptor |
 | `zpub…,LABEL` | an extended public key whose prefix names a script type: ypub, zpub, upub, vpub |
 | `keychain:END:LOOKAHEAD:DESCRIPTOR` | a descriptor whose window ended at index END when the file was written |
-| `bitcoin:ADDRESS?label=TEXT` | a URI (BIP-21): its address, and its label if the line has no label |
+| `bitcoin:ADDRESS?label=TEXT` | the address of a URI (BIP-21); a label after a comma replaces the URI's label |
 | `outpoint:TXID:INDEX,LABEL` | an outpoint, with the txid in display order |
-| `outpoint:TXID:INDEX:VALUE:SCRIPT` | an outpoint with its value (satoshi) and scriptPubKey; either may be empty |
+| `outpoint:TXID:INDEX:VALUE:SCRIPT` | an outpoint with its value (satoshi) and scriptPubKey; both may be empty |
 
-For a keychain without a descriptor, the file has its scripts. The file is UTF-8, with or without a byte order mark, and
-its lines end in LF or CRLF. Without a label, ` #` starts a comment.
+For a keychain without a descriptor, the file contains its scripts. The file is UTF-8, with or without a byte order
+mark, and its lines end in LF or CRLF. In a line without a label, ` #` starts a comment.
 """
 
 from __future__ import annotations
@@ -42,15 +42,18 @@ else:
     pathlib = deferred("pathlib")
 
 _CHUNK = 1 << 20
-"""Number of bytes of one read."""
+"""Number of bytes that one read of the file requests."""
 _TEXT = bytes({*b"\t\n\r", *range(32, 256)})
-"""The bytes that text may have, in UTF-8 or another character set."""
+"""The bytes that occur in text files, in UTF-8 or another character set."""
 _MAX_LINE = 8_100_000
-"""Longest line in bytes: a scriptPubKey of 4,000,000 bytes (a block's size) has two hex digits for each byte."""
+"""Largest length of a line in bytes. It fits a scriptPubKey of 4,000,000 bytes, the size of a block, in hex."""
 
 
 class Sink(entries.Sink, Protocol):
-    """A receiver of entries, such as a WatchList. Each method raises ParameterError for an invalid entry."""
+    """An object to which the entries of a file can be added, such as a WatchList.
+
+    Its methods raise ParameterError for an invalid entry.
+    """
 
     def add_script(self, script_pubkey: bytes, label: str | None = None) -> None: ...
     def add_pubkey(self, pubkey: bytes, label: str | None = None) -> None: ...
@@ -68,7 +71,7 @@ class Sink(entries.Sink, Protocol):
 
 
 class Source(Protocol):
-    """A provider of entries, such as a WatchList."""
+    """An object whose entries can be written to a file, such as a WatchList."""
 
     @property
     def network(self) -> Network: ...
@@ -83,14 +86,17 @@ class Source(Protocol):
 
 
 def load(watch: Sink, path: str | os.PathLike[str]) -> None:
-    """Add the entries of the file at `path` to `watch`. Raises WatchFileError, OSError."""
+    """Add the entries of the file at `path` to `watch`.
+
+    Raises WatchFileError if lines are invalid, and OSError if the file cannot be read.
+    """
     path = pathlib.Path(path)
     with path.open("rb") as file:
         read_into(watch, file, str(path))
 
 
 def read_into(watch: Sink, file: BinaryIO, name: str) -> None:
-    """Add every line of the file to `watch`. `name` is the file's name in errors.
+    """Add the entry of every line of a file to `watch`. `name` is the file's name for error messages.
 
     Raises WatchFileError, which lists all invalid lines, and OSError if the file cannot be read.
     """
@@ -120,10 +126,10 @@ def read_into(watch: Sink, file: BinaryIO, name: str) -> None:
 
 
 def _other_lines(watch: Sink, file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
-    """Add the addresses that the kernel's fast path reads, and yield the other lines with their numbers, from 1.
+    """Add the addresses that the kernel's fast path can read, and yield all other lines with their numbers, from 1.
 
-    A line that is longer than _MAX_LINE is cut after that length, but not before one byte more. Raises WatchFileError
-    if the file is not text.
+    A line of more than _MAX_LINE bytes may be cut, but its first _MAX_LINE + 1 bytes are always yielded. Raises
+    WatchFileError if the file is not text.
     """
     chunk, at, number = b"", 0, 1
     while True:
@@ -147,7 +153,7 @@ def _other_lines(watch: Sink, file: BinaryIO, name: str) -> Iterator[tuple[int, 
 
 
 def _no_text(start: bytes) -> str | None:
-    """Return an error message if the start of a file shows that it is not text in UTF-8, else None."""
+    """Return an error message if the start of a file shows that it is not UTF-8 text. None if it may be text."""
     head = start[:4096]
     if head.startswith((b"\xff\xfe", b"\xfe\xff")) or (len(head) >= 8 and (any(head[::2]) != any(head[1::2]))):
         return "this file is UTF-16: save it as UTF-8"
@@ -159,7 +165,11 @@ def _no_text(start: bytes) -> str | None:
 
 
 def _text(line: bytes, number: int) -> str:
-    """Return a line as text, without white space around it. It is empty for a comment."""
+    """Return a line as text, without white space around it. The text is empty for a comment.
+
+    `number` is the number of the line, from 1: a byte order mark may start the first line. Raises ParameterError for a
+    line that is not UTF-8.
+    """
     try:
         text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
     except UnicodeDecodeError as error:
@@ -168,7 +178,7 @@ def _text(line: bytes, number: int) -> str:
 
 
 def _split(text: str) -> tuple[str, str | None]:
-    """Split a line into entry and label."""
+    """Return the entry and the label of a line. The label is None if the line has none."""
     at = _end_of_descriptor(text)
     entry, comma, label = text[at:].partition(",")
     entry = text[:at] + entry
@@ -178,7 +188,7 @@ def _split(text: str) -> tuple[str, str | None]:
 
 
 def _end_of_descriptor(text: str) -> int:
-    """Return the offset of the end of a line's descriptor, which may contain commas; 0 if it has no descriptor."""
+    """Return the offset at which a line's descriptor ends; 0 if the line has no descriptor. It may contain commas."""
     start = len(text) - len(text.split(":", 3)[-1]) if text.startswith("keychain:") else 0
     if not is_descriptor(text[start:]):
         return 0
@@ -191,7 +201,10 @@ def _end_of_descriptor(text: str) -> int:
 
 
 def add(watch: Sink, entry: str, label: str | None = None) -> None:
-    """Add one entry in the form that a line of the file has before its label. Raises ParameterError."""
+    """Add one entry to `watch`. The entry has the form of a line of the file, without the comma and the label.
+
+    Raises ParameterError for an invalid entry or label.
+    """
     if entry.startswith("outpoint:"):
         _add_outpoint(watch, entry, label)
     else:
@@ -242,9 +255,10 @@ def _add_outpoint(watch: Sink, entry: str, label: str | None) -> None:
 
 
 def _hex(text: str) -> bytes:
-    """Return the bytes of a hex string.
+    """Return the bytes that a hex string encodes.
 
-    Raises ParameterError, which does not repeat the text: people paste private keys into wrong places.
+    Raises ParameterError for a text that is not hex. The message does not repeat the text, because people paste private
+    keys into wrong places.
     """
     try:
         return bytes.fromhex(text)
@@ -253,7 +267,7 @@ def _hex(text: str) -> bytes:
 
 
 def write(watch: Source, path: str | os.PathLike[str]) -> None:
-    """Write the whole list to a file of mode 0600 that atomically replaces `path`."""
+    """Write the whole watch list to a file of mode 0600, which atomically replaces the file at `path`."""
     with replacing(pathlib.Path(path)) as file:
         file.write(f"# spvfilter watch list, {watch.network}\n".encode())
         file.writelines(f"{line}\n".encode() for line in _lines(watch))

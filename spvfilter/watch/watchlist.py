@@ -30,7 +30,10 @@ _NOWHERE = -1  # a position that no transaction has
 
 
 def _address_and_label(item: object, at: int) -> tuple[str, str | None]:
-    """Check a pair (address, label); `at` is its number in the argument `addresses`. Raises TypeError."""
+    """Return the address and the label of a pair. `at` is the pair's number in the argument `addresses`, from 0.
+
+    Raises TypeError if `item` is not a pair that starts with a string.
+    """
     if not isinstance(item, (tuple, list)):
         found = type(item).__name__
     elif len(item) != 2:
@@ -54,16 +57,18 @@ class WatchList:
     | outpoint | its spend | yes | if its script is known |
     | descriptor, keychain | outputs with the scripts in its window, and their spends | yes | yes |
 
-    If an output matches, the list learns its outpoint, so that the spend matches too. It keeps the outpoint after the
-    spend, because a reorganization may disconnect the spend. An output or input yields one match, by the first of:
-    outpoint, script, multisig key, data.
+    If an output matches, the list learns its outpoint, so that the spend matches too. The list keeps the outpoint after
+    the spend, because a reorganization may disconnect the spend. An output or input yields one match at most. If
+    several entries match, the first in this order counts: outpoint, script, multisig key, data.
 
-    A public key puts the key and its hashes into a BIP-37 filter, so a peer can link them. Watch its addresses to avoid
-    that. Do not change a list in several threads at once. While a LightClient runs with a list, nothing can be added:
-    WatchListInUseError. A label has no control characters, line ends or surrogates, else ParameterError.
+    If you watch a public key, a BIP-37 filter contains the key and its hashes, and a peer can link them. To avoid that,
+    watch the key's addresses.
+
+    Do not change a list in several threads at once. While a LightClient uses a list, the `add_…` methods raise
+    WatchListInUseError. They raise ParameterError for a label with control characters, line ends or surrogates.
 
     Args:
-        network: The network, or its name.
+        network: Network of the entries, or its name.
 
     Raises:
         ParameterError: The network is unknown.
@@ -80,17 +85,17 @@ class WatchList:
     def from_addresses(
         cls, addresses: Iterable[str | tuple[str, str | None]], network: Network | str = MAINNET
     ) -> WatchList:
-        """Make a list of addresses.
+        """Make a watch list of addresses.
 
         Args:
-            addresses: Addresses or pairs (address, label).
-            network: The network of the addresses, or its name.
+            addresses: Addresses, or pairs (address, label).
+            network: Network of the addresses, or its name.
 
         Raises:
-            AddressError: An address is invalid. The error is that of the first invalid address.
-            WrongNetworkError: An address is of another network.
+            AddressError: An address is invalid. The message describes the first invalid address.
+            WrongNetworkError: An address belongs to another network.
             ParameterError: A label or the name of the network is invalid.
-            TypeError: `addresses` is no iterable of addresses and pairs.
+            TypeError: `addresses` is not an iterable of addresses and pairs.
         """
         if isinstance(addresses, str):
             raise TypeError("addresses: expected an iterable of addresses, not one string")
@@ -107,14 +112,14 @@ class WatchList:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], network: Network | str = MAINNET) -> WatchList:
-        """Read a list from a text file with one entry per line. The formats page describes it.
+        """Read a watch list from a text file with one entry per line. The formats page describes the file.
 
         Args:
             path: Path of the file.
-            network: The network of the entries, or its name.
+            network: Network of the entries, or its name.
 
         Raises:
-            WatchFileError: Lines are invalid. The error lists each with its number and cause.
+            WatchFileError: Lines are invalid. The error lists every invalid line with its number and cause.
             ParameterError: The name of the network is unknown.
             OSError: The file cannot be read.
         """
@@ -123,18 +128,18 @@ class WatchList:
         return watch
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all entries and outpoints, including learned ones, to a text file.
+        """Write all entries, all outpoints and all learned outpoints to a text file.
 
-        A new file of mode 0600 atomically replaces `path`.
+        A new file of mode 0600 atomically replaces the file at `path`.
         """
         textfile.write(self, path)
 
     def add_address(self, address: str, label: str | None = None) -> None:
-        """Watch an address.
+        """Watch an address, with an optional label.
 
         Raises:
             AddressError: The address is invalid.
-            WrongNetworkError: The address is of another network.
+            WrongNetworkError: The address belongs to another network.
             ParameterError: The label is invalid.
             WatchListInUseError: A running client uses the list.
         """
@@ -142,7 +147,7 @@ class WatchList:
         self.add_script(address_to_script(address, self.network), label)
 
     def add_script(self, script_pubkey: bytes, label: str | None = None) -> None:
-        """Watch a scriptPubKey.
+        """Watch a scriptPubKey, with an optional label.
 
         Raises:
             ParameterError: The script is empty, or the label is invalid.
@@ -162,11 +167,11 @@ class WatchList:
         P2TR outputs do not match, because their key is tweaked: watch the address instead.
 
         Args:
-            pubkey: 33 bytes that start with 02 or 03, or 65 bytes that start with 04, 06 or 07.
+            pubkey: The public key: 33 bytes that start with 02 or 03, or 65 bytes that start with 04, 06 or 07.
             label: Label of the matches.
 
         Raises:
-            ParameterError: This is no public key, or the label is invalid.
+            ParameterError: `pubkey` is not a public key, or the label is invalid.
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
@@ -180,10 +185,14 @@ class WatchList:
         self._label(self._table.add(EntryKind.MULTISIG_KEY, key), label)
 
     def add_data(self, data: bytes, label: str | None = None) -> None:
-        """Watch for pushes of exactly these bytes, 1 to 520.
+        """Watch a data element: a script matches if it pushes exactly the bytes `data`.
+
+        Args:
+            data: The bytes, 1 to 520.
+            label: Label of the matches.
 
         Raises:
-            ParameterError: The number of bytes is out of range, or the label is invalid.
+            ParameterError: `data` does not have 1 to 520 bytes, or the label is invalid.
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
@@ -202,17 +211,17 @@ class WatchList:
     ) -> None:
         """Watch for the spend of an outpoint.
 
-        If the list watches `script_pubkey` or has learned the outpoint already, the outpoint belongs to that entry and
-        has its label, unless `label` is given.
+        If `label` is None, an existing entry may already cover the outpoint: the list watches `script_pubkey`, or it
+        has learned the outpoint. The spend then has the label of that entry.
 
         Args:
-            outpoint: An OutPoint, or text `TXID:INDEX` with the txid in display order.
+            outpoint: An OutPoint, or a text `TXID:INDEX` with the txid in display order.
             label: Label of the spend.
-            value: Value of the output in satoshi, if known.
-            script_pubkey: Script of the output, if known.
+            value: Value of the output in satoshi; None if it is unknown.
+            script_pubkey: Script of the output; None if it is unknown.
 
         Raises:
-            ParameterError: An argument is invalid.
+            ParameterError: The outpoint, the label or the value is invalid.
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
@@ -229,23 +238,23 @@ class WatchList:
             self._windows.use_script(script_pubkey)
 
     def add_descriptor(self, text: str, label: str | None = None, *, lookahead: int = LOOKAHEAD) -> list[Keychain]:
-        """Watch an output descriptor (BIP-380 ff.). It needs the extra `descriptors`.
+        """Watch an output descriptor (BIP-380 ff.), and return its keychains. It needs the extra `descriptors`.
 
-        A keychain that the list has already keeps its used indexes. Private keys are refused, and no error repeats
-        them.
+        If the list already has one of the keychains, that keychain keeps its used indexes. A text with private keys is
+        rejected, and no error repeats them.
 
         Args:
             text: A descriptor, or an extended public key whose prefix names a script type: ypub, zpub, upub or vpub.
-                It stands for its receiving and change addresses.
+                The list watches the receiving and change addresses of such a key.
             label: Label of the keychains.
-            lookahead: Number of indexes to watch after the last used one, from 20 to 10,000,000.
+            lookahead: Number of indexes to watch after the last used index, from 20 to 10,000,000.
 
         Returns:
-            The keychains: one for each path of a multipath such as `<0;1>`.
+            The keychains, one for each path of a multipath such as `<0;1>`.
 
         Raises:
-            DescriptorError: The text cannot be watched, or the extra is missing.
-            WrongNetworkError: A key or address is of another network.
+            DescriptorError: The text is not a valid descriptor, has a private key, or needs the missing extra.
+            WrongNetworkError: A key or address belongs to another network.
             ParameterError: The label or the lookahead is invalid.
             WatchListInUseError: A running client uses the list.
         """
@@ -259,20 +268,21 @@ class WatchList:
     def add_keychain(
         self, name: str, script_at: Callable[[int], bytes], label: str | None = None, *, lookahead: int = LOOKAHEAD
     ) -> Keychain:
-        """Watch scripts that a function derives.
+        """Watch the scripts that a function derives, and return their keychain.
 
-        A text file does not store the function. After `load`, add the keychain again; it has the used indexes of the
-        file.
+        A text file does not store the function. After `load`, add the keychain again: the file contains its used
+        indexes.
 
         Args:
-            name: Name of the keychain; the list has no other keychain of this name.
-            script_at: Function that returns the scriptPubKey of an index from 0. It must always return the same script.
+            name: Name of the keychain, which no other keychain of the list may have.
+            script_at: Function that returns the scriptPubKey of an index, from 0. For an index it must always return
+                the same script.
             label: Label of the keychain.
-            lookahead: Number of indexes to watch after the last used one, from 20 to 10,000,000.
+            lookahead: Number of indexes to watch after the last used index, from 20 to 10,000,000.
 
         Raises:
-            KeychainError: `script_at` fails or returns no scriptPubKey.
-            ParameterError: The name is taken, or an argument is invalid.
+            KeychainError: `script_at` fails or returns an object that is not a scriptPubKey.
+            ParameterError: The list has a keychain with this name, or an argument is invalid.
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
@@ -281,9 +291,10 @@ class WatchList:
         return self._add_keychain(Keychain(name, partial(single_script, script_at), label=label, lookahead=lookahead))
 
     def _add_keychain(self, keychain: Keychain, end: int = 0) -> Keychain:
-        """Watch a keychain, at least up to index `end`.
+        """Watch the scripts of a keychain, at least those of the indexes below `end`, and return the keychain.
 
-        If the list has the keychain already, its label is replaced and its lookahead may only grow.
+        If the list already has a keychain with this name, the method updates and returns that keychain. A new label
+        replaces its label, and its lookahead may only grow.
         """
         keychain.label = checked_label(keychain.label)
         keychain.reach(end)
@@ -298,17 +309,17 @@ class WatchList:
         return known
 
     def add_saved_keychain(self, text: str, label: str | None, end: int, lookahead: int) -> None:
-        """Watch a descriptor of a saved list.
+        """Watch a descriptor that was read from a saved watch list.
 
         Args:
             text: The descriptor.
-            label: Label of the keychains.
-            end: End of the window in the saved list.
-            lookahead: Number of indexes to watch after the last used one.
+            label: Label of the descriptor's keychains.
+            end: End of the keychain's window in the saved list.
+            lookahead: Number of indexes to watch after the last used index.
 
         Raises:
-            DescriptorError: The text cannot be watched, or the extra `descriptors` is missing.
-            ParameterError: An argument is invalid.
+            DescriptorError: The text is not a valid descriptor, or the extra `descriptors` is missing.
+            ParameterError: `label`, `end` or `lookahead` is invalid.
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
@@ -319,7 +330,7 @@ class WatchList:
             self._add_keychain(keychain, end)
 
     def keychain_of(self, entry: int) -> tuple[Keychain, int] | None:
-        """Return the keychain and the index of the entry with this number. None if no keychain has it."""
+        """Return the keychain and the index of the entry with this number. None if the entry is in no keychain."""
         return self._windows.at(entry)
 
     @property
@@ -331,19 +342,19 @@ class WatchList:
         """Return the address of the lowest unused index of a keychain.
 
         Args:
-            keychain: Name of the keychain; by default the first one.
+            keychain: Name of the keychain; by default the first keychain of the list.
 
         Raises:
-            ParameterError: There is no such keychain, all its indexes are used, or its scripts have no address.
+            ParameterError: There is no such keychain, all its watched indexes are used, or its scripts have no address.
         """
         return self._windows.next_address(keychain, self.network)
 
     def is_used(self, address: str) -> bool:
-        """Return True if an output that pays this address was found.
+        """Return True if the list has found an output that pays this address.
 
         Raises:
             AddressError: The address is invalid.
-            WrongNetworkError: The address is of another network.
+            WrongNetworkError: The address belongs to another network.
         """
         script = address_to_script(address, self.network)
         place = self._windows.at(self._table.find(EntryKind.SCRIPT, script))
@@ -352,13 +363,16 @@ class WatchList:
         )
 
     def advance(self, hits: Iterable[Hit] | None = None) -> list[bytes]:
-        """Mark the indexes of keychains as used, and move the windows. `accept` does this too.
+        """Mark indexes of keychains as used, move the windows, and return the newly watched scripts.
+
+        `accept` calls this method.
 
         Args:
-            hits: Hits in the scripts of keychains; by default the outpoints that the list knows.
+            hits: Hits of a scan, whose indexes become used. By default the indexes of all outpoints that the list
+                knows become used.
 
         Returns:
-            The scripts that are newly watched. Blocks that were searched without them must be searched again.
+            The newly watched scripts. Blocks that were searched without them must be searched again.
 
         Raises:
             KeychainError: Scripts cannot be derived.
@@ -374,20 +388,20 @@ class WatchList:
 
     @property
     def windows(self) -> Windows:
-        """The windows of the keychains."""
+        """The keychains of the list and their windows."""
         return self._windows
 
     def widen(self, margin: int | None = None, settled: Collection[str] = ()) -> list[bytes]:
-        """Extend the windows of all keychains beyond their required ends.
+        """Extend the windows of all keychains beyond their required ends, and return the newly watched scripts.
 
-        Later uses then move the windows less often, so fewer blocks are searched again.
+        When indexes become used later, the windows then move less often, and fewer blocks are searched again.
 
         Args:
-            margin: Number of further indexes; by default the lookahead of each keychain.
+            margin: Number of further indexes to watch; by default the lookahead of each keychain.
             settled: Names of keychains whose windows are extended only if they must move.
 
         Returns:
-            The scripts that are newly watched.
+            The newly watched scripts.
 
         Raises:
             KeychainError: Scripts cannot be derived.
@@ -397,10 +411,12 @@ class WatchList:
         return self._windows.widen(margin, settled)
 
     def forget_outpoints(self, outpoints: Iterable[bytes]) -> None:
-        """Stop watching learned outpoints. Outpoints that were added as entries stay. It takes as long as a copy.
+        """Stop watching learned outpoints. Outpoints that were added as entries stay in the list.
+
+        The call takes as long as a copy of the list.
 
         Args:
-            outpoints: The outpoints, 36 bytes each.
+            outpoints: The outpoints to forget, 36 bytes each.
 
         Raises:
             ParameterError: An outpoint does not have 36 bytes.
@@ -409,11 +425,11 @@ class WatchList:
         self._windows.move_to(self._table)
 
     def add_address_lines(self, chunk: bytes, at: int) -> tuple[int, int]:
-        """Add addresses from the lines of a text file, up to the first line that the kernel's fast path cannot read.
+        """Watch addresses from the lines of a text file, up to the first line that the kernel's fast path cannot read.
 
         Args:
             chunk: Bytes of the file.
-            at: Offset of the first line in `chunk`.
+            at: Offset in `chunk` at which the first line to read starts.
 
         Returns:
             The number of bytes and the number of lines that were read.
@@ -436,15 +452,15 @@ class WatchList:
             self._labels[entry] = label
 
     def __len__(self) -> int:
-        """Return the number of entries, without learned outpoints."""
+        """Return the number of entries in the list. Learned outpoints do not count."""
         return len(self._table)
 
     def __contains__(self, script_pubkey: bytes) -> bool:
-        """Return True if an output with this scriptPubKey matches."""
+        """Return True if an output with this scriptPubKey matches an entry of the list."""
         return self._table.match_script(script_pubkey) != NO_ENTRY
 
     def __eq__(self, other: object) -> bool:
-        """Return True if network, entries, labels and outpoints are equal, in any order."""
+        """Return True if both lists have the same network, entries, labels, outpoints and keychains, in any order."""
         if not isinstance(other, WatchList):
             return NotImplemented
         return self.network == other.network and self._contents() == other._contents()
@@ -461,7 +477,7 @@ class WatchList:
         return f"<WatchList {self.network} {len(self)} entries, {sum(1 for _ in self._table.coins())} outpoints>"
 
     def copy(self) -> WatchList:
-        """Return an independent list with the same entries, labels and outpoints."""
+        """Return an independent watch list with the same entries, labels, outpoints and keychains."""
         twin = WatchList(self.network)
         twin._table = self._table.copy()
         twin._labels = self._labels.copy()
@@ -480,7 +496,7 @@ class WatchList:
 
     @property
     def table(self) -> WatchTable:
-        """The kernel's table of entries and outpoints, with which blocks are scanned."""
+        """The kernel's table of the list's entries and outpoints. Scans of blocks use it."""
         return self._table
 
     def entries(self) -> Iterator[tuple[EntryKind, bytes, str | None]]:
@@ -488,7 +504,9 @@ class WatchList:
         return ((kind, value, self.label(number)) for number, (kind, value) in enumerate(self._table.entries()))
 
     def add_entry(self, kind: EntryKind, value: bytes, label: str | None = None) -> int:
-        """Watch one entry as `entries` lists it. The scripts of a public key are separate entries.
+        """Watch one entry, and return its number in the table.
+
+        `kind` and `value` have the form that `entries` yields. The scripts of a public key are separate entries.
 
         Returns:
             The number of the entry in the table.
@@ -507,11 +525,11 @@ class WatchList:
 
         Args:
             number: Number of the entry in the table.
-            label: The new label; None removes the old one.
+            label: The new label; None removes the old label.
 
         Raises:
             ParameterError: The label is invalid.
-            IndexError: There is no such entry.
+            IndexError: The table has no entry with this number.
         """
         self._table.entry(number)
         checked = checked_label(label)
@@ -519,12 +537,12 @@ class WatchList:
         self._label(number, checked)
 
     def without_entries(self, numbers: Collection[int]) -> WatchList:
-        """Return an independent list without some entries and without outpoints that only these entries matched.
+        """Return an independent list without some entries, and without the outpoints that only these entries matched.
 
-        Keep the scripts of keychains: a keychain counts all indexes in its window as watched.
+        Do not leave out scripts of keychains: a keychain assumes that all scripts in its window are watched.
 
         Args:
-            numbers: Numbers of the entries in the table.
+            numbers: Numbers in the table of the entries to leave out.
         """
         left = WatchList(self.network)
         kept: dict[int, int] = {}
@@ -542,9 +560,10 @@ class WatchList:
         return left
 
     def replace_with(self, other: WatchList) -> None:
-        """Take over the entries, labels and outpoints of a list that `without_entries` returned.
+        """Replace the entries, labels and outpoints of this list by those of `other`.
 
-        The other list must not be used afterwards. The keychains of this list stay the same objects.
+        `other` is a list that `without_entries` returned. Do not use it afterwards. The keychains of this list stay the
+        same objects.
         """
         self._table, self._labels = other._table, other._labels
         self._windows.become(other._windows)
@@ -558,7 +577,10 @@ class WatchList:
         self._windows.take_uses(other.keychains)
 
     def hold(self) -> None:
-        """Mark the list as used by a running client: until `release`, the `add_…` methods raise WatchListInUseError."""
+        """Mark the list as used by a running client.
+
+        Until the client calls `release`, the `add_…` methods raise WatchListInUseError.
+        """
         self._holders += 1
 
     def release(self) -> None:
@@ -573,45 +595,53 @@ class WatchList:
             )
 
     def label(self, entry: int) -> str | None:
-        """Return the label of the entry with this number in the table, or else the label of its keychain."""
+        """Return the label of the entry with this number in the table, or else the label of its keychain.
+
+        The result is None if both have no label.
+        """
         label = self._labels.get(entry)
         if label is None and (place := self._windows.at(entry)):
             label = place[0].label
         return label
 
     def own_label(self, entry: int) -> str | None:
-        """Return the label of the entry with this number in the table. The label of its keychain is ignored."""
+        """Return the label of the entry with this number in the table. None if the entry has no label of its own.
+
+        The label of the entry's keychain is ignored.
+        """
         return self._labels.get(entry)
 
     def script_pubkeys(self) -> Iterator[bytes]:
-        """Yield the watched scriptPubKeys, including those of public keys, except bare multisig scripts."""
+        """Yield the watched scriptPubKeys. They include the scripts of public keys, except bare multisig scripts."""
         return (value for kind, value in self._table.entries() if kind == EntryKind.SCRIPT)
 
     def outpoints(self) -> Iterator[OutPoint]:
-        """Yield every watched outpoint, including learned ones."""
+        """Yield every watched outpoint, including learned outpoints."""
         return (OutPoint.parse(point) for point, _ in self._table.coins())
 
     def bloom_elements(self) -> list[bytes]:
-        """Return the elements of a BIP-37 filter that finds every entry: pushes and 36-byte outpoints.
+        """Return the elements of a BIP-37 filter that finds every entry, without duplicates.
 
-        There are no duplicates. The element of a script is its longest push: a key, a hash or a witness program.
+        An element is the data of a push or an outpoint of 36 bytes. The element of a script is its longest push: a key,
+        a hash or a witness program.
 
-        BIP-37 finds a spend by its outpoint only. All known outpoints are elements; with the update flag ALL a peer
-        inserts future ones (BIP-37 § Filter matching algorithm).
+        BIP-37 finds a spend by its outpoint only. All known outpoints are elements. With the update flag ALL, a peer
+        inserts future outpoints (BIP-37 § Filter matching algorithm).
 
         Raises:
-            InexpressibleError: Scripts push no data. The error lists them.
+            InexpressibleError: Some watched scripts push no data. The error lists these scripts.
         """
         return bloom_elements(self._table)
 
     def gcs_elements(self) -> list[bytes]:
-        """Return the scriptPubKeys to look up in a BIP-158 filter, including those of known outpoints.
+        """Return the scriptPubKeys to look up in a BIP-158 filter, without duplicates.
 
-        They find every entry, except bare multisig outputs of public keys. There are no duplicates.
+        They include the scripts of known outpoints. They find all outputs and spends that match an entry, except bare
+        multisig outputs of public keys.
 
         Raises:
             InexpressibleError: The list has entries that compact filters cannot find: data elements, outpoints whose
-                script is unknown, or scripts that start with OP_RETURN. The error lists them.
+                script is unknown, or scripts that start with OP_RETURN. The error lists these entries.
         """
         return gcs_elements(self._table)
 
@@ -627,9 +657,9 @@ class WatchList:
 
         Args:
             raw: The transaction, as bytes or as an object that serializes to them.
-            block_hash: Hash of its block, 32 bytes in wire order; None if it is unconfirmed.
-            height: Height of its block.
-            time: Time of its block, in seconds since 1970.
+            block_hash: Hash of the transaction's block, 32 bytes in wire order; None if it is unconfirmed.
+            height: Height of the transaction's block; None if it is unknown.
+            time: Time of the transaction's block, in seconds since 1970; None if it is unknown.
 
         Raises:
             FormatError: The transaction is malformed.
@@ -646,7 +676,7 @@ class WatchList:
 
         Args:
             raw: The block, as bytes or as an object that serializes to them.
-            height: Height of the block.
+            height: Height of the block; None if it is unknown.
 
         Raises:
             FormatError: The block is malformed.
@@ -659,7 +689,7 @@ class WatchList:
         return self.accept(hits, block_hash=sha256d(block[:HEADER_SIZE]), height=height, time=time)
 
     def _complete(self, scan: Callable[[], list[Hit]]) -> list[Hit]:
-        """Repeat a scan until it moves no window, and return its hits."""
+        """Repeat a scan until its hits move no keychain's window, and return the hits of the last scan."""
         hits = scan()
         while self.advance(hits):
             hits = scan()
@@ -674,7 +704,9 @@ class WatchList:
         time: int | None = None,
         is_coinbase: bool | None = None,
     ) -> list[Match]:
-        """Turn hits into matches as `matches` does, learn the outpoints of outputs, and move windows.
+        """Convert hits of a scan to matches as `matches` does, learn the outpoints of outputs, and move windows.
+
+        The arguments are the same as for `matches`.
 
         Raises:
             KeychainError: A window must move, but scripts cannot be derived.
@@ -695,15 +727,16 @@ class WatchList:
         completeness: Completeness | None = None,
         is_coinbase: bool | None = None,
     ) -> list[Match]:
-        """Turn hits of the table into matches. The list does not change.
+        """Convert hits of a scan to matches, and return them. The list does not change.
 
         Args:
-            hits: Hits of a scan, all in one block or in unconfirmed transactions.
+            hits: Hits of a scan, all in one block or all in unconfirmed transactions.
             block_hash: Hash of the block, 32 bytes in wire order; None for unconfirmed transactions.
-            height: Height of the block.
-            time: Time of the block, in seconds since 1970.
-            completeness: Completeness of the search of the block.
-            is_coinbase: True if the transaction at position 0 is a coinbase; by default it is if there is a block.
+            height: Height of the block; None if it is unknown.
+            time: Time of the block, in seconds since 1970; None if it is unknown.
+            completeness: Certainty that the search of the block missed no match.
+            is_coinbase: True if the transaction at position 0 is a coinbase. By default it is a coinbase if
+                `block_hash` is given.
         """
         coinbase = 0 if (is_coinbase if is_coinbase is not None else block_hash is not None) else _NOWHERE
         network, label_of, parse = self.network, self.label, OutPoint.parse

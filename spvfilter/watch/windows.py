@@ -1,4 +1,4 @@
-"""The keychains of a watch list: the entries that belong to them, and the movement of their windows."""
+"""Windows: the keychains of a watch list, the entries that belong to them, and the movement of their windows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_KEYCHAINS = 10_000
 """Largest number of keychains of a watch list (our choice)."""
 
 Places = tuple[bytes, bytes, dict[int, list[tuple[int, int]]]]
-"""Keychain and index of each entry, as `Windows.places` returns them."""
+"""The keychain and the index of each entry of a watch list, in the form that `Windows.places` returns."""
 Ahead = list[list[tuple[bytes, ...]]]
 """For each keychain, the scripts of the indexes that come next in its window."""
 
@@ -27,8 +27,8 @@ Ahead = list[list[tuple[bytes, ...]]]
 class Windows:
     """The keychains of a watch list by name, and the keychain and index of each entry.
 
-    If two keychains have the same script, it belongs to the first, and its use moves the windows of both. An entry
-    takes 6 bytes of memory here.
+    If two keychains have the same script, the script belongs to the first keychain. An output with this script moves
+    the windows of both. This object needs 6 bytes of memory for each entry.
     """
 
     __slots__ = ("_chains", "_fresh", "_indexes", "_names", "_owners", "_shared", "_table")
@@ -44,7 +44,13 @@ class Windows:
 
     @classmethod
     def with_places(cls, table: WatchTable, chains: list[Keychain], places: Places) -> Windows:
-        """Restore the windows of keychains from the result of `places`. The table has their scripts already."""
+        """Return the windows of keychains whose scripts are already in the table.
+
+        Args:
+            table: The table.
+            chains: The keychains.
+            places: The keychain and the index of each entry, as the property `places` returned them.
+        """
         made = cls(table)
         made._chains, made._names = chains, {chain.name: number for number, chain in enumerate(chains, 1)}
         owners, indexes, made._shared = places
@@ -54,7 +60,10 @@ class Windows:
 
     @property
     def places(self) -> Places:
-        """The number of the keychain and the index of each entry, as arrays, and the further keychains of entries."""
+        """The keychain number and the index of each entry, as two arrays.
+
+        The third item is a dict. For an entry in several keychains, it has the further pairs (keychain number, index).
+        """
         return self._owners.tobytes(), self._indexes.tobytes(), self._shared
 
     def __len__(self) -> int:
@@ -64,7 +73,7 @@ class Windows:
         return iter(self._chains)
 
     def get(self, name: str) -> Keychain | None:
-        """Return the keychain with this name. None if there is none."""
+        """Return the keychain with this name. None if the list has no such keychain."""
         number = self._names.get(name)
         return None if number is None else self._chains[number - 1]
 
@@ -72,8 +81,8 @@ class Windows:
         """Watch a keychain whose name is new.
 
         Raises:
-            KeychainError: Its scripts cannot be derived.
-            ParameterError: There are too many keychains.
+            KeychainError: The keychain's scripts cannot be derived.
+            ParameterError: The list already has 10,000 keychains.
         """
         if len(self._chains) >= _MAX_KEYCHAINS:
             raise ParameterError(f"a watch list has at most {_MAX_KEYCHAINS:,} keychains")
@@ -84,16 +93,19 @@ class Windows:
             self.take_coins()  # known outpoints may have used scripts that were watched before
 
     def at(self, entry: int) -> tuple[Keychain, int] | None:
-        """Return the keychain and the index of an entry. None if no keychain has it."""
+        """Return the keychain and the index of an entry. None if the entry is in no keychain."""
         return (self._chains[self._owners[entry] - 1], self._indexes[entry]) if self._is_owned(entry) else None
 
     def of(self, entry: int, script: bytes | None) -> tuple[Keychain, int] | None:
-        """Return the keychain and the index of an entry. For an outpoint entry, those of the output's script."""
+        """Return the keychain and the index of an entry, or else of a script. None if both are in no keychain.
+
+        `script` is the script of the output. It is needed for an outpoint entry, which is in no keychain itself.
+        """
         found = self.at(entry)
         return found if found or not script or not self._chains else self.at(self._table.find(EntryKind.SCRIPT, script))
 
     def use(self, hits: Iterable[Hit]) -> list[bytes]:
-        """Mark the indexes of hits as used, and move the windows. Returns the scripts that are newly watched.
+        """Mark the indexes of hits as used, move the windows, and return the newly watched scripts.
 
         Raises:
             KeychainError: Scripts cannot be derived. The indexes are marked, and the other windows have moved.
@@ -101,15 +113,22 @@ class Windows:
         return self.grow() if self._note((hit.entry, hit.script) for hit in hits) else []
 
     def place(self, entry: int, script: bytes | None) -> tuple[str | None, int | None]:
-        """Return the name of the keychain and the index that `of` finds, or (None, None)."""
+        """Return the keychain's name and the index of an entry, or else of a script.
+
+        The result is (None, None) if both are in no keychain.
+        """
         found = self.of(entry, script) if self._chains else None
         return (None, None) if found is None else (found[0].name, found[1])
 
     def next_address(self, name: str | None, network: Network) -> str:
-        """Return the address of the lowest unused index of a keychain, by default the first one.
+        """Return the address of the lowest unused index of a keychain.
+
+        Args:
+            name: Name of the keychain; None for the first keychain.
+            network: Network of the address.
 
         Raises:
-            ParameterError: There is no such keychain, all its indexes are used, or its scripts have no address.
+            ParameterError: There is no such keychain, all its watched indexes are used, or its scripts have no address.
         """
         chain = next(iter(self), None) if name is None else self.get(name)
         if chain is None:
@@ -125,16 +144,16 @@ class Windows:
         raise ParameterError(f"the scripts of keychain {chain.name[:80]!r} have no address")
 
     def note(self, hits: Iterable[Hit] | None = None) -> bool:
-        """Mark the indexes of hits as used, by default those of the known outpoints, and move no window.
+        """Mark the indexes of hits as used, and return True if a window must move. This call moves no window.
 
-        Returns True if a window must move.
+        By default the indexes of all known outpoints become used.
         """
         if not self._chains:
             return False
         return self._note_coins() if hits is None else self._note((hit.entry, hit.script) for hit in hits)
 
     def use_script(self, script: bytes) -> list[bytes]:
-        """Mark the index of a script as used, and move the windows. Returns the scripts that are newly watched.
+        """Mark the index of a script as used, move the windows, and return the newly watched scripts.
 
         Raises:
             KeychainError: Scripts cannot be derived.
@@ -142,7 +161,7 @@ class Windows:
         return self.grow() if self._note([(NO_ENTRY, script)]) else []
 
     def grow(self) -> list[bytes]:
-        """Extend all windows to their required ends. Returns the scripts that are newly watched.
+        """Extend all windows to their required ends, and return the newly watched scripts.
 
         Raises:
             KeychainError: Scripts cannot be derived.
@@ -157,10 +176,10 @@ class Windows:
         return new
 
     def widen(self, margin: int | None, settled: Collection[str] = ()) -> list[bytes]:
-        """Extend all windows beyond their required ends. Returns the scripts that are newly watched.
+        """Extend all windows beyond their required ends, and return the newly watched scripts.
 
         Args:
-            margin: Number of further indexes; by default the lookahead of each keychain.
+            margin: Number of further indexes to watch; None for the lookahead of each keychain.
             settled: Names of keychains whose windows are extended only if they must move.
 
         Raises:
@@ -177,7 +196,10 @@ class Windows:
         return new + self.grow() if any(due) else new
 
     def _take(self, number: int, keychain: Keychain, margin: int, new: list[bytes]) -> bool:
-        """Extend a window, and add the newly watched scripts to `new`. Returns True if another window must move."""
+        """Extend the window of keychain `number`, and return True if another window must move.
+
+        The window ends `margin` indexes after its required end. The newly watched scripts are appended to `new`.
+        """
         first, before = keychain.end, len(self._table)
         was_watched = self._claim(number, first, keychain.grow(margin))
         new += (self._table.entry(entry)[1] for entry in range(before, len(self._table)))
@@ -190,7 +212,7 @@ class Windows:
         return any(each.end < each.required for each in self._chains)
 
     def ahead(self) -> Ahead:
-        """Derive the scripts that `widen` adds to the windows that must move, and change nothing.
+        """Return the scripts that `widen` would add to the windows that must move, and change nothing.
 
         Raises:
             KeychainError: Scripts cannot be derived.
@@ -198,12 +220,12 @@ class Windows:
         return [each.ahead(_margin(each, None)) if each.end < each.required else [] for each in self._chains]
 
     def unwatched(self, ahead: Ahead) -> list[bytes]:
-        """Return the scripts of `ahead` that are not watched yet, in the order in which `move` adds them."""
+        """Return the scripts in `ahead` that are not watched yet, in the order in which `move` adds them."""
         scripts = dict.fromkeys(script for new in ahead for each in new for script in each)
         return [script for script in scripts if self._table.find(EntryKind.SCRIPT, script) == NO_ENTRY]
 
     def labels_of(self, ahead: Ahead) -> dict[bytes, str | None]:
-        """Return the label of each script of `ahead`: the label of the first keychain that has the script."""
+        """Return the label of each script in `ahead`: the label of the first keychain that derives the script."""
         labels: dict[bytes, str | None] = {}
         for keychain, new in zip(self._chains, ahead, strict=True):
             for script in (script for scripts in new for script in scripts):
@@ -211,7 +233,7 @@ class Windows:
         return labels
 
     def move(self, ahead: Ahead) -> bool:
-        """Watch the scripts of `ahead`. Returns True if a window must move again."""
+        """Extend the windows by the scripts in `ahead`, and watch them. Return True if a window must move again."""
         was_watched = False
         for number, (keychain, new) in enumerate(zip(self._chains, ahead, strict=True), 1):
             first = keychain.end
@@ -222,14 +244,17 @@ class Windows:
         return self.is_due()
 
     def shorten(self) -> bool:
-        """Halve the lookaheads of the keychains, down to the gap limit. Returns False if all are at the limit."""
+        """Halve the lookaheads of the keychains, down to the gap limit.
+
+        Returns True if a lookahead was shortened, and False if all were at the gap limit already.
+        """
         longer = [each for each in self._chains if each.lookahead > GAP_LIMIT]
         for each in longer:
             each.lookahead = max(GAP_LIMIT, each.lookahead // 2)
         return bool(longer)
 
     def take_coins(self) -> list[bytes]:
-        """Mark the indexes of known outpoints as used, and move windows. Returns the scripts that are newly watched.
+        """Mark the indexes of known outpoints as used, move the windows, and return the newly watched scripts.
 
         Raises:
             KeychainError: Scripts cannot be derived.
@@ -240,9 +265,9 @@ class Windows:
         return bool(self._chains) and self._note((coin.entry, coin.script) for _, coin in self._table.coins())
 
     def _note(self, outputs: Iterable[tuple[int, bytes | None]]) -> bool:
-        """Mark the indexes of outputs as used. Returns True if a window must move.
+        """Mark the indexes of outputs as used, and return True if a window must move.
 
-        An output is its entry, and its script if that is known.
+        Each output is a pair: the number of its entry, and its script. The script is None if it is unknown.
         """
         due = False
         for entry, script in dict.fromkeys(outputs):  # keeps the order, in which a database stores the used indexes
@@ -260,7 +285,13 @@ class Windows:
         return 0 <= entry < len(self._owners) and self._owners[entry] != _NOBODY
 
     def _claim(self, number: int, first: int, new: list[tuple[bytes, ...]]) -> bool:
-        """Watch the scripts of the indexes from `first` on. Returns True if one of them was watched before."""
+        """Watch new scripts of a keychain, and return True if some of them may have been watched before.
+
+        Args:
+            number: Number of the keychain, from 1.
+            first: Index of the first scripts in `new`.
+            new: The scripts of successive indexes.
+        """
         add, kind, start = self._table.add, EntryKind.SCRIPT, len(self._table)
         entries = [add(kind, script) for scripts in new for script in scripts]
         missing = start - len(self._owners)
@@ -285,7 +316,7 @@ class Windows:
     # For the database of a client
 
     def take_fresh(self) -> dict[str, list[int]]:
-        """Return the indexes that became used since the last call, by the name of the keychain."""
+        """Return the indexes that became used since the last call of this method, by the name of the keychain."""
         fresh: dict[str, list[int]] = {}
         for number, index in self._fresh:
             fresh.setdefault(self._chains[number - 1].name, []).append(index)
@@ -293,10 +324,10 @@ class Windows:
         return fresh
 
     def entries_beyond(self, firsts: Mapping[str, int]) -> dict[str, list[tuple[int, int]]]:
-        """Return the watched scripts of keychains from an index on: (index, entry) by the name of the keychain.
+        """Return the entries of keychains from given indexes on, as pairs (index, entry) by the name of the keychain.
 
         Args:
-            firsts: The first index of each keychain, by name.
+            firsts: For the name of each keychain, the lowest index to return.
         """
         least = [0, *(firsts.get(each.name, MAX_INDEXES) for each in self._chains)]
         owned = ((entry, *place) for entry, place in enumerate(zip(self._owners, self._indexes, strict=True)))
@@ -308,7 +339,7 @@ class Windows:
         return found
 
     def watches(self, name: str, index: int, script: bytes) -> bool:
-        """Return True if the script belongs to this index in the window of a keychain."""
+        """Return True if the script is watched as a script of this index of the keychain with this name."""
         entry, place = self._table.find(EntryKind.SCRIPT, script), (self._names[name], index)
         return self._is_owned(entry) and place in [
             (self._owners[entry], self._indexes[entry]),
@@ -320,11 +351,11 @@ class Windows:
 
         Args:
             keychain: The keychain.
-            window: The scripts of each index of its window, which are watched already.
-            used: The used indexes.
+            window: The scripts of each index of the keychain's window. They are already watched.
+            used: The used indexes of the keychain.
 
         Raises:
-            ParameterError: There are too many keychains, or a used index is not in the window.
+            ParameterError: The list already has 10,000 keychains, or a used index is not in the window.
         """
         number = self._names.get(keychain.name)
         if number is None:
@@ -339,19 +370,19 @@ class Windows:
             keychain.use(index)
 
     def state(self) -> list[tuple[object, ...]]:
-        """Return the values that two equal lists have in common."""
+        """Return the values that are compared to decide whether the keychains of two lists are equal."""
         return sorted((keychain.state() for keychain in self._chains), key=lambda state: str(state[0]))
 
     def move_to(self, table: WatchTable) -> None:
-        """Use another table, which has the same entries."""
+        """Use another table, which has the same entries as the present table."""
         self._table = table
 
     def without(self, table: WatchTable, kept: Mapping[int, int]) -> Windows:
-        """Return a copy for a table that has only some of the entries.
+        """Return a copy for another table, which has only some of the entries.
 
         Args:
             table: The other table.
-            kept: New number of each kept entry by its old number, in ascending order.
+            kept: For the old number of each kept entry, its number in the other table. The numbers are ascending.
         """
         twin = self.copy(table)
         twin._owners, twin._indexes = (
@@ -365,7 +396,7 @@ class Windows:
         return twin
 
     def become(self, other: Windows) -> None:
-        """Take over the places and the table of a copy. The keychains stay the same objects."""
+        """Use the table of a copy, and its keychain and index of each entry. The keychains stay the same objects."""
         self._table, self._owners, self._indexes, self._shared = (
             other._table,
             other._owners,
@@ -374,7 +405,7 @@ class Windows:
         )
 
     def take_uses(self, other: Iterable[Keychain]) -> None:
-        """Copy the used indexes and the ends of the windows from the keychains of a copy.
+        """Copy the used indexes and the ends of the windows from `other`, the keychains of a copy.
 
         Raises:
             KeychainError: Scripts cannot be derived.
@@ -398,5 +429,8 @@ class Windows:
 
 
 def _margin(keychain: Keychain, margin: int | None) -> int:
-    """Return the number of further indexes for a window: 0 if no function derives scripts."""
+    """Return the number of indexes to watch beyond the required end of a keychain's window.
+
+    It is 0 if no function derives further scripts. Otherwise it is `margin`, by default the keychain's lookahead.
+    """
     return 0 if keychain.is_dormant else keychain.lookahead if margin is None else margin

@@ -23,9 +23,9 @@ class SparkHash:
     """
 
     version: int = 2
-    """1 or 2. Version 2 uses the whole 64-bit range of the hash."""
+    """Version of Spark's hash functions, 1 or 2. Version 2 uses the whole 64-bit range of the hash."""
     seed: int = 0
-    """Seed of version 2, an i32; 0 in version 1."""
+    """Seed of the hash functions in version 2, an i32. It is 0 in version 1, which has no seed."""
 
     def __post_init__(self) -> None:
         if self.version not in (1, 2):
@@ -37,7 +37,7 @@ class SparkHash:
 
     @property
     def family(self) -> Family:
-        """Number of the family in files; each version has its own."""
+        """Number of the hash family in files. The two versions have different numbers."""
         return Family.SPARK_V1 if self.version == 1 else Family.SPARK_V2
 
     @property

@@ -51,7 +51,7 @@ class _Link(NamedTuple):
 
 @public
 def redisbloom_filter(capacity: int, fp_rate: float, *, encode: Encode = None) -> BloomFilter:
-    """Make an empty filter of the size that `BF.RESERVE key fp_rate capacity NONSCALING` makes.
+    """Return an empty filter of the size that `BF.RESERVE key fp_rate capacity NONSCALING` reserves in RedisBloom.
 
     Args:
         capacity: Number of keys.
@@ -125,7 +125,7 @@ def read_redisbloom(chunks: Iterable[tuple[int, bytes]], *, encode: Encode = Non
 
 @public
 def write_redisbloom(filter: BloomFilter) -> Iterator[tuple[int, bytes]]:
-    """Yield the chunks for BF.LOADCHUNK. They make a filter that does not grow (NONSCALING).
+    """Yield the chunks of a filter for BF.LOADCHUNK. The filter in Redis does not grow (NONSCALING).
 
     The filter must have RedisBloomHash as its hash family and a capacity, as filters of `redisbloom_filter` and
     `read_redisbloom` have. Raises ParameterError for any other filter. The number of its items, which BF.CARD returns,

@@ -38,9 +38,9 @@ _ENCODINGS: dict[Encode, Encoding] = {None: Encoding.BYTES, "utf-8": Encoding.UT
 def spark_filter(
     capacity: int, fp_rate: float, *, version: int = 2, seed: int = 0, encode: Encode = None
 ) -> BloomFilter:
-    """Make an empty filter of the size that Spark's BloomFilter.create(capacity, fp_rate) makes.
+    """Return an empty filter of the size that Spark's BloomFilter.create(capacity, fp_rate) chooses.
 
-    It can be combined with a filter of Spark. It is never full.
+    The new filter can be combined with a filter of Spark. It is never full.
 
     Args:
         capacity: Number of keys.
@@ -68,7 +68,7 @@ def spark_filter(
 
 @public
 def read_spark(raw: Buffer, *, encode: Encode = None) -> BloomFilter:
-    """Read the bytes that Spark's BloomFilter.writeTo wrote. The hash family of the filter is SparkHash.
+    """Return the filter in the bytes that Spark's BloomFilter.writeTo wrote. Its hash family is SparkHash.
 
     Args:
         raw: The bytes.
@@ -111,7 +111,7 @@ def read_spark(raw: Buffer, *, encode: Encode = None) -> BloomFilter:
 
 @public
 def write_spark(filter: BloomFilter) -> bytes:
-    """Return the bytes that Spark's BloomFilter.readFrom reads.
+    """Return the bytes of a filter that Spark's BloomFilter.readFrom can read.
 
     The filter must have SparkHash as its hash family, keys of bytes, utf-8 or int64, and whole words of 64 bits. It
     must not be partitioned. Raises ParameterError for any other filter.

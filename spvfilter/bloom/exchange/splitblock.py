@@ -106,7 +106,7 @@ class SplitBlockFilter(BitCore):
         return made
 
     def __bytes__(self) -> bytes:
-        """Header and blocks, as in a Parquet file."""
+        """Return the bytes of the filter in a Parquet file: header and blocks."""
         number, size = 2 * (self.cells // 8), bytearray(b"\x15")
         while number >= 0x80:
             size.append(number & 0x7F | 0x80)
@@ -120,7 +120,7 @@ class SplitBlockFilter(BitCore):
 
     @property
     def blocks(self) -> int:
-        """Number of blocks of 256 bits."""
+        """Number of the filter's blocks, which have 256 bits each."""
         return self.cells // SPLIT_BLOCK_BITS
 
     @property
@@ -137,7 +137,7 @@ class SplitBlockFilter(BitCore):
         return sum(_sum_of_rates(chunk) for chunk in chunks(self.body)) / self.blocks
 
     def __eq__(self, other: object) -> bool:
-        """True if both filters have the same type of keys and the same bits."""
+        """Return True if both filters have the same type of keys and the same bits."""
         if not isinstance(other, SplitBlockFilter):
             return NotImplemented
         return self.encoding == other.encoding and self.body == other.body
@@ -145,7 +145,7 @@ class SplitBlockFilter(BitCore):
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # a filter can change, so it has no hash
 
     def __repr__(self) -> str:
-        """Size and type of keys of the filter."""
+        """Return a text with the size of the filter and the type of its keys."""
         return f"<SplitBlockFilter {self.blocks} blocks, keys {self.keys}>"
 
 

@@ -62,9 +62,9 @@ class RedisBloomFilter:
         RemoteConnectionError: The server could not be reached, or the connection broke.
         RemoteMissingError: The filter, or a part of it, is gone. The filter never wrongly answers "not contained".
         MismatchError: The filter was created again with another shape.
-        RemoteTypeError: A key of the filter holds a value that is not a string.
-        RemoteFullError: The server is out of memory and there is something to write.
-        RemoteReadOnlyError: The server is a replica and there is something to write.
+        RemoteTypeError: The value of one of the filter's keys in Redis is not a string.
+        RemoteFullError: The operation writes, and the server is out of memory.
+        RemoteReadOnlyError: The operation writes, and the server is a replica.
         RemoteError: The server reported another error.
     """
 
@@ -79,15 +79,15 @@ class RedisBloomFilter:
         self.hash_funcs: int = layout.shape.hash_funcs
         """Number of hash functions k."""
         self.capacity: int | None = layout.shape.capacity
-        """Number of keys that the filter was made for; None if it was made by a number of bits."""
+        """Number of keys that the filter was made for. None if the caller gave a number of bits instead."""
         self.nominal_fp_rate: float | None = layout.shape.nominal_fp_rate
-        """False-positive rate that the filter was made for; None if it was made by a number of bits."""
+        """False-positive rate that the filter was made for. None if the caller gave a number of bits instead."""
         self.hashing: HashFamily = layout.shape.hashing
         """The hash family."""
         self.partitioned: bool = layout.shape.partitioned
         """True if each hash function has its own plane of bits."""
         self.shard_size: int = layout.shard_size
-        """Size of a shard in bytes."""
+        """Size in bytes of a shard: a string in Redis that stores a part of the bits."""
         self.on_full = layout.shape.on_full
         """Result of adding a new key to a full filter: "raise" or "warn"."""
         self._layout = layout
@@ -210,7 +210,7 @@ class RedisBloomFilter:
         return await run(self.client, script, [self._layout.header_key, *keys], self._layout.header, *arguments)
 
     async def add(self, key: object) -> bool:
-        """Add a key. Return True if it was new, that is, if a bit of it was not set before.
+        """Add a key, and return True if it was new. A key is new if at least one of its bits was not set before.
 
         Raises TypeError for a key of a wrong type, CapacityError for a new key in a full filter.
         """
@@ -232,9 +232,10 @@ class RedisBloomFilter:
     @overload
     async def add_many(self, keys: Iterable[object], *, nulls: Nulls = "raise") -> bytes: ...
     async def add_many(self, keys: Keys, *, nulls: Nulls = "raise") -> bytes | Mask:
-        """Add a batch.
+        """Add a batch of keys, and return which keys were new.
 
-        Return one byte for each key, 1 if it was new, else 0, as if the keys were added one after the other.
+        The result has one byte for each key: 1 if the key was new, else 0. It is the same as if the keys were added one
+        after the other.
 
         Batches are the same as for BloomFilter.update. For a column, the result is a mask of its library. If the
         operation fails, the keys of some chunks have been added.

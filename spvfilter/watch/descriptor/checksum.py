@@ -12,7 +12,10 @@ _VALUES = {char: value for value, char in enumerate(_INPUT)}
 
 
 def checksum(text: str) -> str:
-    """Compute the checksum of a descriptor. Raises DescriptorError for a character that no descriptor has."""
+    """Return the checksum of a descriptor, which is given without checksum.
+
+    Raises DescriptorError for a character that is not allowed in descriptors.
+    """
     state, group, count = 1, 0, 0
     for at, char in enumerate(text, 1):
         value = _VALUES.get(char)
@@ -40,7 +43,10 @@ def _next(state: int, value: int) -> int:
 
 
 def without_checksum(text: str) -> str:
-    """Check the checksum of a descriptor, if it has one, and remove it. Raises DescriptorError if it is wrong."""
+    """Return a descriptor without its checksum, after checking it. A descriptor without checksum is accepted too.
+
+    Raises DescriptorError if the checksum is wrong or incomplete.
+    """
     body, mark, stated = text.partition("#")
     if mark:
         if len(stated) != _SIZE:

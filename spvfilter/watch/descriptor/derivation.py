@@ -1,12 +1,12 @@
 """Derivation of a descriptor's scripts by libwally (extra `descriptors`), with taproot trees and multi_a().
 
-libwally derives keys and leaf scripts, and tweaks keys. This module composes taproot trees and multi_a() of them. It
-derives the steps of a path that are the same for every index once. libwally 1.5.6 would also refuse some keys with long
-paths.
+libwally derives keys and leaf scripts, and tweaks keys. This module composes taproot trees and multi_a() from these
+keys and scripts. It derives the steps of a path before the '*' only once, because they are the same for every index.
+This also avoids an error of libwally 1.5.6, which refuses some keys with long paths.
 
 A taproot output commits to a tree of scripts (BIP-341 § Constructing and spending Taproot outputs). A leaf is hashed
-with its version, 0xc0, and its length. Two branches are hashed together, the lesser first. The root tweaks the internal
-key.
+with its version, 0xc0, and its length. The hashes of two branches are hashed together, the lesser hash first. The root
+hash tweaks the internal key.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Script = Callable[[int], bytes]
 _MAX_DEPTH = 128
 """Largest depth of a leaf in a taproot tree (BIP-341)."""
 _MAX_LEAF_KEYS = 999
-"""Largest number of keys in a leaf (Core script.h MAX_PUBKEYS_PER_MULTI_A)."""
+"""Largest number of keys in multi_a() in a leaf of a taproot tree (Core script.h MAX_PUBKEYS_PER_MULTI_A)."""
 _HEX_KEY = re.compile(r"(?<![0-9A-Za-z])0[23]([0-9a-fA-F]{64})(?![0-9A-Za-z])")
 _KEY_WITH_PATH = re.compile(r"(?<![0-9A-Za-z])([xt]pub[0-9A-Za-z]+)((?:/\d{1,10})+)(?![0-9'hH])")
 _LACKING = re.compile(r"(?<![a-z_0-9])(pkh|multi_a|sortedmulti_a)\(")
@@ -46,7 +46,7 @@ _ELSEWHERE = "if your wallet accepts it, derive the scripts there and pass them 
 
 @cache
 def wally() -> Any:
-    """Import the module wallycore. Raises ImportError without the extra `descriptors`."""
+    """Import and return the module wallycore. Raises ImportError if the extra `descriptors` is not installed."""
     with warnings.catch_warnings():
         # SWIG's types warn on import; if warnings are errors, the interpreter crashes at its end
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -55,7 +55,7 @@ def wally() -> Any:
 
 
 def deriving(body: str) -> Derive:
-    """Return the function that derives a descriptor. The descriptor has neither a checksum nor a multipath.
+    """Return the function that derives the scripts of a descriptor, which has no checksum and no multipath.
 
     Raises DescriptorError if the descriptor is invalid or unknown.
     """
@@ -77,7 +77,9 @@ def deriving(body: str) -> Derive:
 
 
 def _by_wally(text: str, flags: int = 0) -> _Script:
-    """Return the function by which libwally derives the script of an index. It ignores the index if there is no '*'.
+    """Return the function that derives the script of an index with libwally, for the descriptor `text`.
+
+    The function ignores the index if the descriptor has no '*'.
 
     Raises DescriptorError if libwally refuses the descriptor.
     """
@@ -106,7 +108,7 @@ def _by_wally(text: str, flags: int = 0) -> _Script:
 
 
 def _stepped(found: re.Match[str]) -> str:
-    """Replace an extended public key with a path by the key at the end of the path.
+    """Return the extended public key at the end of a path. It replaces the key and the path that `found` matched.
 
     Raises ValueError if the key is invalid.
     """
@@ -118,7 +120,10 @@ def _stepped(found: re.Match[str]) -> str:
 
 
 def _combo(key: str) -> Derive:
-    """Derive combo() (BIP-384): P2PK and P2PKH, and for a compressed key also P2WPKH and P2SH-P2WPKH."""
+    """Return the function that derives the scripts of combo() (BIP-384).
+
+    They are P2PK and P2PKH, and for a compressed key also P2WPKH and P2SH-P2WPKH.
+    """
     p2pk = _by_wally(f"pk({key})")
 
     def scripts(index: int) -> tuple[bytes, ...]:
@@ -136,7 +141,7 @@ def _combo(key: str) -> Derive:
 
 
 def _taproot(key: str, tree: str) -> Derive:
-    """Derive taproot outputs of an internal key and a tree of scripts."""
+    """Return the function that derives the taproot output script of an internal key and a tree of scripts."""
     internal, root = _xonly(key), _node(tree, 0)
     tweak: Any = wally().ec_public_key_bip341_tweak
 
@@ -154,7 +159,7 @@ def _xonly(key: str) -> _Script:
 
 
 def _node(text: str, depth: int) -> _Script:
-    """Return the function that derives the hash of a tree or of a leaf."""
+    """Return the function that derives the hash of a taproot tree or of a leaf. `depth` is its depth in the tree."""
     if depth > _MAX_DEPTH:
         raise DescriptorError(f"the tree of scripts has more than {_MAX_DEPTH} levels")
     if not text.startswith("{"):
@@ -168,10 +173,11 @@ def _node(text: str, depth: int) -> _Script:
 
 
 def _leaf(text: str) -> _Script:
-    """Return the function that derives the script of a leaf, which is miniscript.
+    """Return the function that derives the script of a leaf of a taproot tree. `text` is the leaf's miniscript.
 
     libwally lacks multi_a() and pkh() in leaves. Like pk(), both end in an operation (NUMEQUAL or CHECKSIG) that may
-    become its VERIFY form. libwally compiles pk(PLACEHOLDER) for each; the result is then replaced in the script.
+    become its VERIFY form. libwally therefore compiles pk(PLACEHOLDER) in their place. The function then replaces the
+    compiled pk(PLACEHOLDER) by the script of multi_a() or pkh().
     """
     parts: list[tuple[bytes, _Script, _Script]] = []  # placeholder, its script, and the script in VERIFY form
     at = 0
@@ -200,12 +206,12 @@ def _leaf(text: str) -> _Script:
 
 
 def _verifying(script: _Script) -> _Script:
-    """Return the script with the VERIFY form of its last operation."""
+    """Return the function that derives a script with its last operation in its VERIFY form."""
     return lambda index: (made := script(index))[:-1] + _VERIFY[made[-1:]]
 
 
 def _placeholder(number: int) -> bytes:
-    """Return an x coordinate (32 bytes) of a point whose private key is unknown. It differs for each number."""
+    """Return the x coordinate (32 bytes) of a point whose private key is unknown. Each number has another point."""
     for salt in range(256):
         made = sha256(b"spvfilter placeholder" + number.to_bytes(4) + bytes((salt,))).digest()
         try:
@@ -217,7 +223,10 @@ def _placeholder(number: int) -> bytes:
 
 
 def _closing(text: str, start: int) -> int:
-    """Return the offset of the bracket that closes the bracket before `start`. Raises DescriptorError without one."""
+    """Return the offset of the bracket that closes the bracket before `start`.
+
+    Raises DescriptorError if no bracket closes it.
+    """
     depth = 1
     for at in range(start, len(text)):
         depth += {"(": 1, ")": -1}.get(text[at], 0)
@@ -227,13 +236,16 @@ def _closing(text: str, start: int) -> int:
 
 
 def _pkh(key: str) -> _Script:
-    """Derive the script DUP HASH160 HASH EQUALVERIFY CHECKSIG, with the hash of the x-only key."""
+    """Return the function that derives DUP HASH160 HASH EQUALVERIFY CHECKSIG, where HASH is of the x-only key."""
     xonly = _xonly(key)
     return lambda index: b"\x76\xa9\x14" + hash160(xonly(index)) + b"\x88" + _OP_CHECKSIG
 
 
 def _multi_a(parts: list[str], *, is_sorted: bool) -> _Script:
-    """Derive the script KEY CHECKSIG, KEY CHECKSIGADD …, NUMBER OF SIGNATURES, NUMEQUAL (BIP-387)."""
+    """Return the function that derives the script of multi_a() or sortedmulti_a() (BIP-387).
+
+    The script is KEY CHECKSIG, KEY CHECKSIGADD …, NUMBER OF SIGNATURES, NUMEQUAL.
+    """
     needed = int(parts[0]) if re.fullmatch(r"[1-9]\d{0,2}", parts[0]) else 0
     keys = [_xonly(part) for part in parts[1:]]
     if not 1 <= needed <= len(keys) <= _MAX_LEAF_KEYS:
@@ -251,13 +263,13 @@ def _multi_a(parts: list[str], *, is_sorted: bool) -> _Script:
 
 
 def _push(number: int) -> bytes:
-    """Return the push of a number from 17 to 999 in a script: little endian, with a sign bit."""
+    """Return the bytes that push a number from 17 to 999 in a script: little endian, with a sign bit."""
     raw = number.to_bytes(number.bit_length() // 8 + 1, "little")
     return bytes((len(raw),)) + raw
 
 
 def _arguments(text: str) -> Iterator[str]:
-    """Yield the arguments of a function, split at the commas outside brackets.
+    """Yield the arguments of a descriptor function. `text` is split at the commas outside brackets.
 
     Raises DescriptorError if the brackets do not match.
     """

@@ -15,13 +15,13 @@ from spvfilter.watch.descriptor.derivation import Derive, deriving
 from spvfilter.watch.keychain import MAX_INDEXES
 
 TOP_FUNCTIONS = ("addr", "combo", "multi", "pk", "pkh", "raw", "rawtr", "sh", "sortedmulti", "tr", "wpkh", "wsh")
-"""The functions with which a descriptor may start (BIP-381 ff.)."""
+"""The names of the functions with which a descriptor may start (BIP-381 ff.)."""
 _LONGEST = 150_000
-"""Longest descriptor in characters (our choice): a taproot multisig with 999 keys and their paths fits."""
+"""Largest length of a descriptor in characters (our choice): a taproot multisig with 999 keys and their paths fits."""
 _MAX_RAW = 10_000
-"""Largest script of raw() in bytes (Core script.h MAX_SCRIPT_SIZE)."""
+"""Largest size of a script in raw(), in bytes (Core script.h MAX_SCRIPT_SIZE)."""
 _MAX_BARE_KEYS = 3
-"""Largest number of keys of a bare multisig. Core does not relay larger ones and refuses them in descriptors."""
+"""Largest number of keys of a bare multisig. Core does not relay larger scripts, and rejects their descriptors."""
 _MULTIPATH = re.compile(r"<([^<>]*)>")
 _EMPTY = re.compile(r"[({,][,)}]")
 _STEP = re.compile(r"\d{1,10}")
@@ -37,16 +37,16 @@ class Descriptor:
     network: Network
     """Network of the keys and addresses."""
     kind: str
-    """The functions around the keys, such as "sh(wpkh)"."""
+    """The descriptor's functions without their arguments, such as "sh(wpkh)"."""
     size: int
-    """Number of indexes: 1 without a '*', else 2^31."""
+    """Number of indexes of the descriptor: 2^31 if it contains a '*', else 1."""
     _derive: Derive = field(repr=False, compare=False)
 
     def scripts(self, index: int) -> tuple[bytes, ...]:
-        """Derive the scriptPubKeys of an index: one script, or up to four for combo().
+        """Return the scriptPubKeys of an index: one script, or up to four scripts for combo().
 
         Args:
-            index: Index, from 0. A descriptor without a '*' ignores it.
+            index: Index of the scripts, from 0. A descriptor without a '*' ignores it.
 
         Raises:
             DescriptorError: The index cannot be derived.
@@ -55,26 +55,27 @@ class Descriptor:
 
 
 def is_descriptor(text: str) -> bool:
-    """Return True if a text starts like an output descriptor."""
+    """Return True if a text starts like an output descriptor, such as "wpkh("."""
     return text.startswith(tuple(f"{name}(" for name in TOP_FUNCTIONS))
 
 
 @public
 def parse_descriptor(text: str, network: Network) -> list[Descriptor]:
-    """Parse an output descriptor or an extended public key whose prefix names a script type.
+    """Parse an output descriptor, or an extended public key whose prefix names a script type.
 
     Args:
         text: A descriptor with or without checksum, or a ypub, zpub, upub or vpub.
         network: Network of the keys and addresses.
 
     Returns:
-        One descriptor for each path of a multipath such as <0;1>. An extended public key gives two.
+        One descriptor for each path of a multipath such as <0;1>. For an extended public key there are two, for its
+        receiving and change addresses.
 
     Raises:
-        DescriptorError: The text is no descriptor, has a private key, or cannot be derived. Without the extra
-            `descriptors`, only addr() and raw() can be derived.
-        WrongNetworkError: A key or address is of another network.
-        TypeError: `text` is no str.
+        DescriptorError: The text is not a descriptor, has a private key, or its scripts cannot be derived. Without the
+            extra `descriptors`, only the scripts of addr() and raw() can be derived.
+        WrongNetworkError: A key or address belongs to another network.
+        TypeError: `text` is not a str.
     """
     if not isinstance(text, str):
         raise TypeError(f"a descriptor is a str, not {type(text).__name__}")
@@ -95,7 +96,10 @@ def parse_descriptor(text: str, network: Network) -> list[Descriptor]:
 
 
 def _check_keys(body: str, network: Network) -> None:
-    """Check the extended keys of a descriptor. Raises DescriptorError, WrongNetworkError."""
+    """Check the extended keys of a descriptor.
+
+    Raises DescriptorError for an invalid key or path, and WrongNetworkError for a key of another network.
+    """
     for key, path in keys.extended_keys(body):
         raw = keys.check_key(key, network)
         if key[:4] not in ("xpub", "tpub"):
@@ -112,7 +116,11 @@ def _check_keys(body: str, network: Network) -> None:
 
 
 def _paths(body: str) -> list[str]:
-    """Return the single-path descriptors of a multipath descriptor (BIP-389): each takes the same choice in all <…>."""
+    """Return the single-path descriptors of a multipath descriptor (BIP-389).
+
+    Descriptor number i has part i of every multipath <…>. A descriptor without multipaths is returned alone. Raises
+    DescriptorError for invalid multipaths.
+    """
     choices = [found[1].split(";") for found in _MULTIPATH.finditer(body)]
     if not choices:
         return [body]
@@ -128,7 +136,7 @@ def _paths(body: str) -> list[str]:
 
 
 def _one(body: str, network: Network) -> Descriptor:
-    """Parse a descriptor without multipaths and without checksum."""
+    """Parse a descriptor that has no multipath and no checksum. Raises DescriptorError if it is invalid."""
     name, _, rest = body.partition("(")
     if not rest.endswith(")"):
         raise DescriptorError(f"{name}(…) is incomplete or has text after it: expected ')' and perhaps #CHECKSUM")
@@ -160,7 +168,7 @@ def _raw(text: str) -> bytes:
 
 
 def _kind(body: str) -> str:
-    """Return the outermost functions of a descriptor: "sh(wsh(sortedmulti))" for sh(wsh(sortedmulti(…)))."""
+    """Return a descriptor's functions without their arguments: "sh(wsh(sortedmulti))" for sh(wsh(sortedmulti(…)))."""
     names = re.match(r"(?:[a-z_]+\()*", body)
     assert names is not None
     parts = names[0].split("(")[:-1]

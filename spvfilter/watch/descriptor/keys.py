@@ -13,24 +13,27 @@ from spvfilter.hashes import sha256d
 from spvfilter.network import MAINNET, NETWORKS, Network
 
 _PUBLIC = {"main": 0x0488B21E, "test": 0x043587CF}
-"""Versions of xpub and tpub (BIP-32 § Serialization format)."""
+"""Version numbers of an xpub ("main") and a tpub ("test"). Source: BIP-32 § Serialization format."""
 _SIZE = 78
-"""Size of a serialized key in bytes, without its checksum."""
+"""Size of a serialized extended key in bytes, without its checksum."""
 _LONGEST = 120
-"""Longest key in characters (our choice), checked before base58 decoding, whose time is quadratic."""
+"""Largest length of an extended key in characters (our choice). Longer texts are not decoded.
+
+The time of base58 decoding is quadratic in the length.
+"""
 _ACCOUNT_DEPTH = 3
-"""Depth of an account key (BIP-44): purpose, coin, account. Receiving and change addresses are below it."""
+"""Depth of an account key (BIP-44 path: purpose, coin, account). Receiving and change addresses are derived from it."""
 
 
 class Prefix(NamedTuple):
     """Meaning of the first four characters of an extended public key (SLIP-132)."""
 
     version: int
-    """Version of the serialization."""
+    """Version number at the start of a serialized key with this prefix."""
     network: str
-    """"main" or "test"."""
+    """Network of a key with this prefix: "main" for mainnet, "test" for the test networks."""
     wrapped: str | None
-    """Descriptor of the key's addresses, with KEY in place of the key. None if the prefix names no script type."""
+    """Descriptor of the key's addresses, with the word KEY for the key. None if the prefix names no script type."""
     is_multisig: bool = False
     """True if the key is one of several keys of a multisig wallet."""
 
@@ -55,7 +58,7 @@ _WIF = re.compile(r"(?<![0-9A-Za-z])(?:[59][0-9A-Za-z]{50}|[KLc][0-9A-Za-z]{51})
 
 
 def is_extended_key(text: str) -> bool:
-    """Return True if a text starts like an extended key, public or private, perhaps after an origin [...]."""
+    """Return True if a text starts like an extended public or private key. A key origin [...] may precede the key."""
     return bool(re.match(r"(?:\[[^\]]*\])?[xyzYZtuvUV](?:pub|prv)[0-9A-Za-z]{8}", text))
 
 
@@ -72,12 +75,15 @@ def refuse_private_keys(text: str) -> None:
 
 
 def extended_keys(text: str) -> list[tuple[str, str]]:
-    """Return the extended public keys in a descriptor, each with its path, such as `/0/*`."""
+    """Return the extended public keys in a descriptor, as pairs of a key and its path, such as `/0/*`."""
     return [(found[1], found[2]) for found in _EXTENDED.finditer(text)]
 
 
 def check_key(key: str, network: Network) -> bytes:
-    """Return the 78 bytes of an extended public key of this network. Raises DescriptorError, WrongNetworkError."""
+    """Return the 78 bytes of an extended public key.
+
+    Raises DescriptorError for an invalid key, and WrongNetworkError for a key of another network.
+    """
     from bitcoin.base58 import InvalidBase58Error, decode
 
     prefix, name = PREFIXES[key[:4]], f"the extended key {key[:4]}…"
@@ -104,7 +110,7 @@ def check_key(key: str, network: Network) -> bytes:
 
 
 def as_plain(key: str, raw: bytes) -> str:
-    """Return the key as xpub or tpub, the forms that descriptors use."""
+    """Return an extended public key as an xpub or a tpub, which descriptors need. `raw` has the key's 78 bytes."""
     from bitcoin.base58 import encode
 
     plain = _PUBLIC[PREFIXES[key[:4]].network].to_bytes(4) + raw[4:]
@@ -112,10 +118,10 @@ def as_plain(key: str, raw: bytes) -> str:
 
 
 def descriptor_of_key(text: str, network: Network) -> str:
-    """Return the descriptor of the addresses of an extended public key.
+    """Return the descriptor of the receiving and change addresses of an extended public key.
 
-    Raises DescriptorError if the key is invalid or does not determine the addresses alone. Raises WrongNetworkError if
-    the key belongs to another network.
+    Raises DescriptorError if the key is invalid, or if the key alone does not determine the addresses. Raises
+    WrongNetworkError if the key belongs to another network.
     """
     key = re.sub(r"^\[[^\]]*\]", "", text)
     origin = text[: len(text) - len(key)]
