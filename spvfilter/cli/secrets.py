@@ -29,9 +29,9 @@ _HYPHENATED = re.compile(rf"[^\w\s]*{_LETTER}+(?:[-_.+/]{_LETTER}+){{11,23}}")
 """A seed phrase in one piece, such as zebra-yellow-…"""
 _CREDENTIALS = re.compile(r"//([^/@\s:]*:([^/@\s]+))@")
 """USER:PASSWORD and PASSWORD in a URL."""
-_LEAST_PASSWORD = 4  # characters; a shorter one would hide parts of other words
-_LEAST_WORDS = 8  # words that look like a seed phrase (our choice: the shortest phrase has 12)
-_LEAST_HIDDEN = 8  # a shortened key is hidden from this number of characters on
+_LEAST_PASSWORD = 4  # Characters. A shorter password would hide parts of other words.
+_LEAST_WORDS = 8  # Words that look like a seed phrase (our choice: the shortest phrase has 12).
+_LEAST_HIDDEN = 8  # Characters. A shortened key of at least this length is hidden.
 
 
 class Secrets:
