@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Iterator, Set
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Iterable, Iterator, Sequence, Set
 from contextlib import aclosing
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,9 +32,9 @@ EACH = 300
 """Bytes of work that a transaction counts for besides its size."""
 _EACH_MATCH = 100
 """Bytes of work that a match counts for."""
-_OBJECTS = 250
+_OBJECTS = 150
 """Bytes of memory that a remembered transaction takes besides its own (measured with CPython 3.11)."""
-_PER_INPUT = 310
+_PER_INPUT = 160
 """Bytes of memory for each outpoint of a remembered transaction, with its entry in the index (measured)."""
 _STEP = 1_000
 """Outpoints that are indexed at once (our choice: about 0.3 ms)."""
@@ -73,46 +73,53 @@ def unseen(hits: Iterable[Hit], found: Found) -> list[Hit]:
     return [hit for hit in hits if (hit.spend, hit.n) not in found]
 
 
-class _Arrived:
-    """A transaction that has arrived, with the hits of it that were yielded as matches."""
+_Tx = tuple[int, bytes, tuple[bytes, ...]]
+"""A transaction that has arrived: its number, its bytes, and the outpoints that it spends.
 
-    __slots__ = ("found", "number", "outpoints", "raw", "size", "txid")
-
-    def __init__(self, number: int, raw: bytes) -> None:
-        self.number = number
-        self.raw = raw
-        self.outpoints = spent_outpoints(raw)
-        self.size = len(raw) + _OBJECTS + _PER_INPUT * len(self.outpoints)  # bytes of memory, approximately
-        self.found: set[tuple[bool, int]] | frozenset[tuple[bool, int]] = _NOTHING
-        self.txid: bytes | None = None  # None until it is needed
+It is a plain tuple, which the garbage collector leaves out: with 50 MB of other objects a collection took 10 ms.
+"""
 
 
-_NOTHING: frozenset[tuple[bool, int]] = frozenset()
+def _arrived(number: int, raw: bytes) -> _Tx:
+    return number, raw, tuple(spent_outpoints(raw))
+
+
+def _size(tx: _Tx) -> int:
+    """Bytes of memory that a remembered transaction takes, approximately."""
+    return len(tx[1]) + _OBJECTS + _PER_INPUT * len(tx[2])
 
 
 class _Remembered:
-    """The latest transactions of a stream, up to a number of bytes, by the outpoints that they spend."""
+    """The latest transactions of a stream, up to a number of bytes, by the outpoints that they spend.
+
+    The index is divided into 256 dicts: a large dict takes 20 ms to grow.
+    """
 
     def __init__(self, limit: int) -> None:
         self._left = limit  # bytes
-        self._txs: deque[_Arrived] = deque()
-        self._spenders: dict[bytes, list[_Arrived]] = {}
-        self._leaving: deque[tuple[_Arrived, Iterator[bytes]]] = (
-            deque()
-        )  # dropped, with outpoints that the index still has
+        self._txs: deque[_Tx] = deque()
+        # by first byte of the outpoint, by outpoint: one transaction, or several
+        self._spenders: list[dict[bytes, _Tx | list[_Tx]]] = [{} for _ in range(256)]
+        # large transactions that were dropped, and their outpoints that the index still has
+        self._leaving: deque[tuple[_Tx, Iterator[bytes]]] = deque()
 
-    def __iter__(self) -> Iterator[_Arrived]:
+    def __iter__(self) -> Iterator[_Tx]:
         return iter(self._txs)
 
-    def index(self, tx: _Arrived, outpoints: Iterable[bytes]) -> None:
+    def __contains__(self, number: int) -> bool:
+        """True if the transaction with this number has arrived and is remembered."""
+        return bool(self._txs) and self._txs[0][0] <= number
+
+    def index(self, tx: _Tx, outpoints: Iterable[bytes]) -> None:
         """Add up to 1,000 outpoints that a transaction spends to the index."""
-        spenders = self._spenders
         for outpoint in outpoints:
-            others = spenders.get(outpoint)
-            if others is None:
-                spenders[outpoint] = [tx]
-            else:
-                others.append(tx)
+            spenders = self._spenders[outpoint[0]]
+            others = spenders.setdefault(outpoint, tx)
+            if isinstance(others, list):
+                if others[-1] is not tx:  # an invalid transaction may spend an output twice
+                    others.append(tx)
+            elif others is not tx:
+                spenders[outpoint] = [others, tx]
         if self._leaving:
             oldest, left = self._leaving[0]
             some = list(islice(left, _STEP))
@@ -120,28 +127,47 @@ class _Remembered:
             if len(some) < _STEP:
                 self._leaving.popleft()
 
-    def keep(self, tx: _Arrived) -> None:
+    def keep(self, tx: _Tx) -> None:
         """Remember a transaction whose outpoints are in the index. Drop the oldest transactions beyond the limit."""
         self._txs.append(tx)
-        self._left -= tx.size
+        self._left -= _size(tx)
         while self._left < 0:
             oldest = self._txs.popleft()
-            self._left += oldest.size
-            if len(oldest.outpoints) <= _STEP:
-                self._remove(oldest, oldest.outpoints)
+            self._left += _size(oldest)
+            if len(oldest[2]) <= _STEP:
+                self._remove(oldest, oldest[2])
             else:
-                self._leaving.append((oldest, iter(oldest.outpoints)))
+                self._leaving.append((oldest, iter(oldest[2])))
 
-    def _remove(self, tx: _Arrived, outpoints: Iterable[bytes]) -> None:
+    def _remove(self, tx: _Tx, outpoints: Iterable[bytes]) -> None:
         for outpoint in outpoints:
-            spenders = self._spenders[outpoint]
-            spenders.remove(tx)
-            if not spenders:
-                del self._spenders[outpoint]
+            spenders = self._spenders[outpoint[0]]
+            others = spenders.get(outpoint)
+            if others is tx:
+                del spenders[outpoint]
+            elif isinstance(others, list) and tx in others:
+                others.remove(tx)
+                if len(others) == 1:
+                    spenders[outpoint] = others[0]
 
-    def spending(self, outpoint: bytes) -> Iterable[_Arrived]:
+    def spending(self, outpoint: bytes) -> Sequence[_Tx]:
         """Return the remembered transactions that spend an outpoint (36 bytes), in the order of arrival."""
-        return self._spenders.get(outpoint, ())
+        found = self._spenders[outpoint[0]].get(outpoint, ())
+        return found if isinstance(found, list) else (found,) if found else ()
+
+
+class _Matched:
+    """The hits of a transaction that were yielded as matches, and its txid."""
+
+    __slots__ = ("found", "txid")
+
+    def __init__(self) -> None:
+        self.found: set[tuple[bool, int]] = set()
+        self.txid: bytes | None = None  # None until it is needed
+
+
+_Pending = dict[int, tuple[_Tx, list[Hit]]]
+"""Transactions and their hits that were not found before, by the number of the transaction."""
 
 
 class TxStream:
@@ -158,6 +184,7 @@ class TxStream:
         self._accept = accept
         self._remembered = _Remembered(remember)
         self._entries = len(watch)  # number of entries that the remembered transactions were searched for
+        self._matched: dict[int, _Matched] = {}  # by number: transactions with matches
         self._arrived = 0  # number of transactions
         self._work = 0  # bytes since other tasks could run
 
@@ -179,71 +206,80 @@ class TxStream:
                 except FormatError as error:
                     yield TxMatches(number, raw, [], error.with_traceback(None))
                     continue
-                if len(tx.outpoints) <= _STEP:
-                    self._remembered.index(tx, tx.outpoints)
+                if len(tx[2]) <= _STEP:
+                    self._remembered.index(tx, tx[2])
                 else:
                     await self._index_large(tx)
                 self._remembered.keep(tx)
                 if hits or len(self._watch.table) != self._entries:
-                    async with aclosing(self._found({tx: hits} if hits else {})) as found:
+                    async with aclosing(self._found({number: (tx, hits)} if hits else {})) as found:
                         async for each in found:
                             yield each
+                    self._forget()
 
-    async def _found(self, pending: dict[_Arrived, list[Hit]]) -> AsyncGenerator[TxMatches]:
-        """Yield the new matches of transactions, and of remembered transactions that match because of them.
-
-        `pending` has transactions with their hits that were not found before.
-        """
+    async def _found(self, pending: _Pending) -> AsyncGenerator[TxMatches]:
+        """Yield the new matches of transactions, and of remembered transactions that match because of them."""
         await self._search_again(pending)
         while pending:
-            tx = next(iter(pending))
-            matches = await self._accept(tx.raw, pending.pop(tx), tx.found)
+            number = next(iter(pending))
+            tx, hits = pending.pop(number)
+            known = self._matched.setdefault(number, _Matched())
+            matches = await self._accept(tx[1], hits, known.found)
             if matches:
-                yield TxMatches(tx.number, tx.raw, matches)
-            tx.found = set(tx.found)
+                yield TxMatches(number, tx[1], matches)
             for match in matches:
-                tx.found.add((match.kind is MatchKind.INPUT, match.index))
+                known.found.add((match.kind is MatchKind.INPUT, match.index))
                 if match.kind is MatchKind.OUTPUT:
                     await self._add_spends(bytes(match.outpoint), pending)
                 await self._did(_EACH_MATCH)
             await self._search_again(pending)
 
-    async def _add_spends(self, outpoint: bytes, pending: dict[_Arrived, list[Hit]]) -> None:
+    async def _add_spends(self, outpoint: bytes, pending: _Pending) -> None:
         """Add the inputs of remembered transactions that spend an output which was learned."""
         spenders = self._remembered.spending(outpoint)
         coin = self._watch.table.coin(outpoint) if spenders else None
         if coin is None:
             return
-        for tx, inputs in Counter(spenders).items():  # an invalid transaction may spend an output twice
-            if tx.txid is None:
-                tx.txid = Transaction.parse(tx.raw).txid
-                await self._did(len(tx.raw))
+        for tx in tuple(spenders):
+            number, raw, outpoints = tx
+            known = self._matched.setdefault(number, _Matched())
+            if known.txid is None:
+                known.txid = Transaction.parse(raw).txid
+                await self._did(len(raw))
             index = -1
-            for _ in range(inputs):
-                index = tx.outpoints.index(outpoint, index + 1)
-                if (True, index) not in tx.found:
-                    hit = Hit(True, 0, tx.txid, index, outpoint, coin.value, coin.script, coin.entry)
-                    pending.setdefault(tx, []).append(hit)
-            await self._did(_EACH_MATCH + len(tx.outpoints))
+            for _ in range(outpoints.count(outpoint)):  # an invalid transaction may spend an output twice
+                index = outpoints.index(outpoint, index + 1)
+                if (True, index) not in known.found:
+                    hit = Hit(True, 0, known.txid, index, outpoint, coin.value, coin.script, coin.entry)
+                    pending.setdefault(number, (tx, []))[1].append(hit)
+            await self._did(_EACH_MATCH + len(outpoints))
 
-    async def _search_again(self, pending: dict[_Arrived, list[Hit]]) -> None:
+    async def _search_again(self, pending: _Pending) -> None:
         """Add remembered transactions that pay entries which are new, such as the scripts of a moved window."""
         while (entries := len(self._watch)) != self._entries:
             has_new, self._entries = entries > self._entries, entries
             for tx in tuple(self._remembered) if has_new else ():
-                await self._did(len(tx.raw) + EACH)
+                number, raw, _ = tx
+                await self._did(len(raw) + EACH)
                 scan = self._watch.table.scan_tx
-                hits = await asyncio.to_thread(scan, tx.raw) if len(tx.raw) > AT_ONCE else scan(tx.raw)
-                if hits and (new := unseen(hits, tx.found)):
-                    pending[tx] = new
+                hits = await asyncio.to_thread(scan, raw) if len(raw) > AT_ONCE else scan(raw)
+                if hits:
+                    known = self._matched.get(number)
+                    if new := unseen(hits, known.found if known else frozenset()):
+                        pending[number] = tx, new
 
-    def _scan_new(self, number: int, raw: bytes) -> tuple[list[Hit], _Arrived]:
-        return self._watch.table.scan_tx(raw), _Arrived(number, raw)
+    def _forget(self) -> None:
+        """Forget matches of transactions that are no longer remembered."""
+        while self._matched and (oldest := next(iter(self._matched))) not in self._remembered:
+            del self._matched[oldest]
 
-    async def _index_large(self, tx: _Arrived) -> None:
+    def _scan_new(self, number: int, raw: bytes) -> tuple[list[Hit], _Tx]:
+        return self._watch.table.scan_tx(raw), _arrived(number, raw)
+
+    async def _index_large(self, tx: _Tx) -> None:
         """Add the many outpoints of a large transaction to the index. Other tasks of the event loop run in between."""
-        for start in range(0, len(tx.outpoints), _STEP):
-            self._remembered.index(tx, tx.outpoints[start : start + _STEP])
+        for start in range(0, len(tx[2]), _STEP):
+            self._remembered.index(tx, tx[2][start : start + _STEP])
             await self._rest()
 
     async def _did(self, work: int) -> None:

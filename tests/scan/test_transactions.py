@@ -180,7 +180,7 @@ async def test_spends_of_one_output_are_all_found() -> None:
 async def test_transactions_beyond_the_remembered_size_are_forgotten() -> None:
     parents = [pays(number) for number in range(40)]
     children = [spends(parent) for parent in parents]
-    size = sum(len(child) + 560 for child in children[20:])
+    size = sum(len(child) + 310 for child in children[20:])
     results = await found(Matcher(mine()), [*children, *parents], remember=size)
     spent = {each.number for each in results if each.matches[0].kind == MatchKind.INPUT}
     assert spent <= set(range(20, 40))
