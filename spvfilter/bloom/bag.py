@@ -39,7 +39,8 @@ def bits_of_bag(bag: Any, over: Callable[[Buffer], Bits], size: int) -> bytes:
 
     Args:
         bag: The Dask bag.
-        over: Picklable function that makes a filter over a buffer of bits. The filter must never be full.
+        over: Picklable function that makes a filter over a buffer of bits. The filter must accept every key: a
+            filter with a capacity would raise CapacityError.
         size: Size of the bits in bytes.
     """
     merged: bytes = bag.reduction(

@@ -201,11 +201,12 @@ class Connection:
         await self.drain()
 
     def post(self, message: Message) -> None:
-        """Queue a message to the peer without waiting.
+        """Queue a message to the peer and return at once.
 
-        While the peer does not read, `receive` waits instead.
+        If the peer does not read, the next `receive` waits until most of the queue is sent.
 
-        Raises ParameterError while more than 16 MB wait to be sent.
+        Raises:
+            ParameterError: More than 16 MB already wait to be sent.
         """
         transport = self._writer.transport
         if not transport.is_closing():

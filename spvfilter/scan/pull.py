@@ -101,7 +101,7 @@ class _Buffer(Generic[T]):
             self._tell()
 
     def _add(self, item: T, size: int) -> bool:
-        """Add an item, and wait while there are too many. False after `close`."""
+        """Add an item, then wait while the buffer has `most` bytes or more. Return False if the buffer is closed."""
         with self._changed:
             self._items.append(item)
             self._bytes += size

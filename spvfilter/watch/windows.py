@@ -405,10 +405,13 @@ class Windows:
         )
 
     def take_uses(self, other: Iterable[Keychain]) -> None:
-        """Copy the used indexes and the ends of the windows from `other`, the keychains of a copy.
+        """Mark the indexes as used that are used in `other`, and extend the windows to at least the ends there.
+
+        Args:
+            other: Keychains of a copy of this watch list, paired by name. Unknown names are ignored.
 
         Raises:
-            KeychainError: Scripts cannot be derived.
+            KeychainError: The scripts of an extended window cannot be derived.
         """
         known = [(mine, each) for each in other if (mine := self.get(each.name)) is not None]
         for mine, each in known:

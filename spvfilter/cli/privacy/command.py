@@ -1,4 +1,4 @@
-"""`spvfilter privacy`: the privacy of the BIP-37 filter of a watch list or of a wallet's database."""
+"""`spvfilter privacy`: show how much a peer learns from the BIP-37 filter of a watch list or of a database."""
 
 from __future__ import annotations
 
