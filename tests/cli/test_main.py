@@ -208,7 +208,6 @@ def test_no_position_of_the_command_line_repeats_a_secret(
     [
         (["-key"], "ambiguous option"),
         (["--flag=abandon"], "argument --flag: ignored explicit argument"),
-        (["-habandon"], "argument -h/--help: ignored explicit argument"),
         (["--number", "abandon"], "argument --number: invalid int value"),
         (["--choice", "abandon"], "argument --choice: invalid choice: choose from one, two"),
         (["--choice", "onee"], "argument --choice: invalid choice: did you mean one?"),
