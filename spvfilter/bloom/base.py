@@ -25,7 +25,7 @@ from spvfilter.bloom.fileformat import (
     FileHeader,
     body_size,
 )
-from spvfilter.bloom.hashing import FastHash, HashFamily, stored_family
+from spvfilter.bloom.hashing import FastHash, HashFamily, refuse_other_objects, stored_family
 from spvfilter.bloom.sample import glance
 from spvfilter.bloom.shape import cells_and_functions
 from spvfilter.errors import CapacityError, CapacityWarning, FormatError, ParameterError, TooLargeError
@@ -138,6 +138,7 @@ class GenericFilter:
         if hashing is None:
             hashing, key = _DEFAULT_HASHING, _DEFAULT_KEY
         else:
+            refuse_other_objects(hashing)
             key = hashing.key
             _refuse_bip37(hashing, cells)
         own = buffer is None
@@ -453,7 +454,8 @@ class GenericFilter:
         """
         cells, functions = cells_and_functions(capacity, fp_rate, hash_funcs, bits, partitioned)
         encoding, function = _encoding(encode)
-        family = hashing or _DEFAULT_HASHING
+        family = _DEFAULT_HASHING if hashing is None else hashing
+        refuse_other_objects(family)
         rate = float(fp_rate or 0)
         shape = (
             family.family,

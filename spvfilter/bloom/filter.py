@@ -142,18 +142,20 @@ class BloomBits(BitCore):
     def union_len(self, other: BloomBits) -> float:
         """Return the estimated number of distinct keys that at least one of the two filters contains.
 
-        Raises MismatchError if the filters differ in shape.
+        Raises MismatchError for a filter of another shape, TypeError for other objects.
         """
         return sizing.estimate_union(*self._counts(other))
 
     def intersection_len(self, other: BloomBits) -> float:
         """Return the estimated number of keys that both filters contain, at least 0.
 
-        Raises MismatchError if the filters differ in shape, and ParameterError if every bit of their union is set.
+        Raises MismatchError for a filter of another shape, TypeError for other objects, and ParameterError if every bit
+        of the union is set.
         """
         return sizing.estimate_intersection(*self._counts(other))
 
     def _counts(self, other: BloomBits) -> tuple[int, int, int, int, int]:
+        self._match((other,))
         return self.bits, self.hash_funcs, self.set_bits(), other.set_bits(), self.union_set_bits(other)
 
     @property
@@ -246,6 +248,14 @@ class BloomFilter(GenericFilter, BloomBits):
         made |= over(bag.bits_of_bag(keys, over, made.header().body_size))
         made.make_room()  # the number of keys in all partitions together is not known
         return made
+
+
+def refuse_other_kinds(filter: object, kind: type = BloomFilter) -> None:
+    """Raise TypeError unless `filter` is a filter of the class `kind`."""
+    if isinstance(filter, kind):
+        return
+    hint = ": to_bloom() makes one of a CountingBloomFilter" if hasattr(filter, "to_bloom") else ""
+    raise TypeError(f"expected a {kind.__name__}, not {type(filter).__name__}{hint}")
 
 
 def _refuse_unpicklable(over: Callable[[Buffer], BloomFilter]) -> None:

@@ -160,11 +160,22 @@ def _call(function: Callable[[bytes, int], int], i: int, data: bytes) -> int:
     return function(data, i)
 
 
+def refuse_other_objects(hashing: object) -> None:
+    """Raise TypeError unless `hashing` is a hash family."""
+    if isinstance(hashing, type):
+        raise TypeError(f"expected a hash family, not the class {hashing.__name__}: pass {hashing.__name__}()")
+    if not all(hasattr(hashing, name) for name in ("family", "key", "functions")):
+        raise TypeError(f"expected a hash family such as SipHash(), not {type(hashing).__name__}")
+
+
 def stored_family(number: int, key: bytes, given: HashFamily | None) -> HashFamily:
     """Return the hash family that a file's header describes.
 
-    Raises ParameterError if `given` is another family, or if it is missing for a custom family.
+    Raises ParameterError if `given` is another family, or if it is missing for a custom family. Raises TypeError if
+    `given` is no hash family.
     """
+    if given is not None:
+        refuse_other_objects(given)
     if number == Family.CUSTOM:
         if given is None or given.family != Family.CUSTOM:
             raise ParameterError("the file was made with a custom hash family: pass it as `hashing`")

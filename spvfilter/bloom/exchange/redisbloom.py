@@ -23,7 +23,7 @@ from spvfilter._public import public
 from spvfilter.bloom.base import Encode, allocate
 from spvfilter.bloom.exchange.hashes import RedisBloomHash
 from spvfilter.bloom.fileformat import KIND_BITS, MAX_CELLS, MAX_HASH_FUNCS, FileHeader
-from spvfilter.bloom.filter import BloomFilter
+from spvfilter.bloom.filter import BloomFilter, refuse_other_kinds
 from spvfilter.bloom.sizing import MAX_COUNT
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import Encoding, Family
@@ -128,9 +128,11 @@ def write_redisbloom(filter: BloomFilter) -> Iterator[tuple[int, bytes]]:
     """Yield the chunks of a filter for BF.LOADCHUNK. The filter in Redis does not grow (NONSCALING).
 
     The filter must have RedisBloomHash as its hash family and a capacity, as filters of `redisbloom_filter` and
-    `read_redisbloom` have. Raises ParameterError for any other filter. The number of its items, which BF.CARD returns,
-    is an estimate.
+    `read_redisbloom` have. The number of its items, which BF.CARD returns, is an estimate.
+
+    Raises ParameterError for any other BloomFilter, TypeError for other objects.
     """
+    refuse_other_kinds(filter)
     capacity, rate = filter.capacity, filter.nominal_fp_rate
     if not isinstance(filter.hashing, RedisBloomHash) or capacity is None or rate is None:
         raise ParameterError(f"RedisBloom has no such filter, make it with redisbloom_filter: {filter!r}")

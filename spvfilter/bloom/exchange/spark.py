@@ -22,7 +22,7 @@ from spvfilter._public import public
 from spvfilter.bloom.base import Encode, allocate
 from spvfilter.bloom.exchange.hashes import SparkHash
 from spvfilter.bloom.fileformat import KIND_BITS, MAX_HASH_FUNCS, FileHeader
-from spvfilter.bloom.filter import BloomFilter
+from spvfilter.bloom.filter import BloomFilter, refuse_other_kinds
 from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import Encoding
 
@@ -114,8 +114,9 @@ def write_spark(filter: BloomFilter) -> bytes:
     """Return the bytes of a filter that Spark's BloomFilter.readFrom can read.
 
     The filter must have SparkHash as its hash family, keys of bytes, utf-8 or int64, and whole words of 64 bits. It
-    must not be partitioned. Raises ParameterError for any other filter.
+    must not be partitioned. Raises ParameterError for any other BloomFilter, TypeError for other objects.
     """
+    refuse_other_kinds(filter)
     hashing = filter.hashing
     if not isinstance(hashing, SparkHash):
         raise ParameterError(

@@ -65,12 +65,13 @@ def connect(url: str) -> Redis:
 
 
 def check_client(client: object) -> None:
-    """Raise TypeError unless `client` is redis-py's asyncio client of a server or a cluster."""
+    """Raise TypeError unless `client` is redis-py's asyncio client of a server or a cluster, and not a pipeline."""
     exceptions()
     from redis.asyncio import Redis
-    from redis.asyncio.cluster import RedisCluster
+    from redis.asyncio.client import Pipeline
+    from redis.asyncio.cluster import ClusterPipeline, RedisCluster
 
-    if not isinstance(client, (Redis, RedisCluster)):
+    if not isinstance(client, (Redis, RedisCluster)) or isinstance(client, (Pipeline, ClusterPipeline)):
         raise TypeError(f"expected a client of redis.asyncio, not {type(client).__module__}.{type(client).__name__}")
 
 

@@ -13,7 +13,7 @@ from spvfilter._public import public
 from spvfilter.bloom import fileformat, sizing
 from spvfilter.bloom.base import Encode, OnFull, allocate, share_of, spare_keys
 from spvfilter.bloom.batch import Batch
-from spvfilter.bloom.filter import BloomFilter
+from spvfilter.bloom.filter import BloomFilter, refuse_other_kinds
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.bloom.redis import scripts as scripts
 from spvfilter.bloom.redis.client import check_client, command, run, stored_header
@@ -163,6 +163,7 @@ class RedisBloomFilter:
         Raises:
             RemoteExistsError: A filter with this name exists.
             ParameterError: An argument is outside its domain.
+            TypeError: `local` is not a BloomFilter.
         """
         check_client(client)
         made = cls(client, Layout(name, Shape.of(local), shard_size))
@@ -349,11 +350,10 @@ class RedisBloomFilter:
         as "{shop}:a" and "{shop}:b"). A local filter is uploaded first; until it is merged, the server holds both. The
         merge blocks the server for about two seconds per GB.
 
-        Raises MismatchError for a filter of another shape or shard size, and ParameterError for a filter of another
-        client.
+        Raises MismatchError for a filter of another shape or shard size, ParameterError for a filter of another client,
+        TypeError for other objects.
         """
-        if isinstance(other, BloomFilter):
-            self._layout.shape.same_shape(other)
+        if not isinstance(other, RedisBloomFilter):
             async with self._staged(other) as staged:
                 await self._load("union", staged)
             return
@@ -371,9 +371,8 @@ class RedisBloomFilter:
         """Upload a local filter, and atomically replace the bits by its bits. During the upload the server holds both.
 
         Keys that other clients add during the upload are lost. Use `union_update` to keep them. Raises MismatchError
-        for a filter of another shape.
+        for a filter of another shape, TypeError for other objects.
         """
-        self._layout.shape.same_shape(local)
         async with self._staged(local) as staged:
             await self._load("replace", staged)
 
@@ -382,7 +381,12 @@ class RedisBloomFilter:
 
     @asynccontextmanager
     async def _staged(self, local: BloomFilter) -> AsyncIterator[list[bytes]]:
-        """Upload the bits of a local filter under temporary keys, which are deleted afterwards."""
+        """Upload the bits of a local filter under temporary keys, which are deleted afterwards.
+
+        Raises TypeError unless it is a BloomFilter, and MismatchError if it has another shape.
+        """
+        refuse_other_kinds(local)
+        self._layout.shape.same_shape(local)
         body = local.body
         keys = self._layout.staging_keys()
         try:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from spvfilter.bloom.base import Encode, OnFull, given_or_stored
 from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_BITS, KIND_SERIES, FileHeader, body_size
-from spvfilter.bloom.filter import BloomFilter
+from spvfilter.bloom.filter import BloomFilter, refuse_other_kinds
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.errors import FormatError, MismatchError, ParameterError, TooLargeError
 
@@ -72,7 +72,8 @@ class Shape(BloomFilter):
 
     @classmethod
     def of(cls, local: BloomFilter) -> Shape:
-        """Return the shape of a local filter."""
+        """Return the shape of a local filter. Raises TypeError unless it is a BloomFilter."""
+        refuse_other_kinds(local)
         return cls._made(local.header(), local.hashing, local._encode_with, b"", on_full=local.on_full)
 
     def filled(self, buffer: Buffer) -> BloomFilter:

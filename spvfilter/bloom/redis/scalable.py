@@ -12,6 +12,7 @@ from spvfilter._public import public
 from spvfilter.bloom import fileformat, sizing
 from spvfilter.bloom.base import Encode, allocate
 from spvfilter.bloom.batch import Batch
+from spvfilter.bloom.filter import refuse_other_kinds
 from spvfilter.bloom.growth import Growth
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.bloom.redis import scripts as plain, seriesscripts as scripts
@@ -163,8 +164,10 @@ class RedisScalableBloomFilter:
             RemoteExistsError: A filter with this name exists.
             MismatchError: The slices of the local filter do not follow from its parameters.
             ParameterError: An argument is outside its domain.
+            TypeError: `local` is not a ScalableBloomFilter.
         """
         check_client(client)
+        refuse_other_kinds(local, ScalableBloomFilter)
         slices = local.slices
         made = cls(client, SeriesLayout(name, local.plan, shard_size, local.hashing, local._given_encoding))
         made._layout.check_slices([slice.header() for slice in slices])

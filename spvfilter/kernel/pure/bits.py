@@ -30,6 +30,8 @@ class BitCore(Hashed):
 
     __slots__ = ()
 
+    _CELLS = "bits"
+
     def _size(self) -> int:
         return (self.cells + 7) // 8
 
@@ -134,8 +136,6 @@ class BitCore(Hashed):
 
         Raises MismatchError for an array of another shape, TypeError for other objects.
         """
-        if not isinstance(other, BitCore):
-            raise TypeError("bits can be united with bits only")
         self.same_shape(other)
         pairs = zip(chunks(self._view), chunks(other._view), strict=True)
         return sum(
@@ -207,6 +207,8 @@ class CounterCore(Hashed):
     """
 
     __slots__ = ()
+
+    _CELLS = "counters"
 
     def _size(self) -> int:
         return (self.cells + 1) // 2

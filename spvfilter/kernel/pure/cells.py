@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from spvfilter.errors import CapacityError, MismatchError, ParameterError, ReadOnlyError
 from spvfilter.hashes import murmur3, murmur3_x64_128, siphash24
@@ -172,6 +172,8 @@ class Hashed:
     time.
     """
 
+    _CELLS: ClassVar[str]  # What the cells are, for errors.
+
     __slots__ = {
         "cells": "Number of cells m.",
         "hash_funcs": "Number of hash functions k.",
@@ -299,12 +301,13 @@ class Hashed:
         return self._view
 
     def same_shape(self, other: Hashed, /) -> None:
-        """Check that both filters put every key into the same cells.
+        """Check that both filters have cells of the same kind and put every key into the same cells.
 
-        Raises MismatchError, which names the first difference, and TypeError for other objects.
+        Raises MismatchError, which names the first difference. Raises TypeError for a filter with cells of another kind
+        and for other objects.
         """
-        if not isinstance(other, Hashed):
-            raise TypeError("the shape of a filter can be compared only with that of another filter")
+        if not isinstance(other, Hashed) or self._CELLS != other._CELLS:
+            raise TypeError(f"a filter of {self._CELLS} expected, not {type(other).__name__}")
         for name in ("cells", "hash_funcs", "family", "key", "encoding", "partitioned"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 from redis.asyncio import Redis
 
+from spvfilter.bloom.counting import CountingBloomFilter
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import Bip37Hash, CustomHash, FastHash, HashFamily, SipHash
 from spvfilter.bloom.redis.filter import RedisBloomFilter
+from spvfilter.bloom.redis.scalable import RedisScalableBloomFilter
+from spvfilter.bloom.scalable import ScalableBloomFilter
 from spvfilter.errors import RemoteMissingError
 from support.producers import Producer, integers
 from support.redisserver import RedisServer
@@ -221,3 +224,31 @@ async def test_all_keys_expire_together_whatever_is_done_to_them(client: Redis) 
     assert len(ends) == 1 and ends != {-1}
     await both.mine.expire(None)
     assert {await client.ttl(key) for key in await client.keys()} == {-1}
+
+
+async def test_other_kinds_are_refused_before_bits_are_written(client: Redis) -> None:
+    there = keys(0, 100)
+    local, counting = BloomFilter.build(there, 100, 0.01), CountingBloomFilter(100, 0.01)
+    counting.update(there)
+    remote = await RedisBloomFilter.create_from(client, "good", local)
+    for other in (counting, ScalableBloomFilter(100, 0.01), {b"key"}, None):
+        said = f"not {type(other).__name__}"
+        with pytest.raises(TypeError, match=said):
+            await RedisBloomFilter.create_from(client, "other", other)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=said):
+            await remote.union_update(other)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="expected a ScalableBloomFilter, not BloomFilter"):
+        await RedisScalableBloomFilter.create_from(client, "other", local)  # type: ignore[arg-type]
+    assert await client.keys("*other*") == []
+    assert await remote.contains_many(there) == bytes([1]) * 100
+    converted = await RedisBloomFilter.create_from(client, "bits", counting.to_bloom())
+    assert await converted.contains_many(there) == bytes([1]) * 100
+
+
+async def test_pipeline_is_no_client(client: Redis) -> None:
+    await RedisBloomFilter.create(client, "f", 100, 0.01)
+    for call in (RedisBloomFilter.open, RedisScalableBloomFilter.open):
+        with pytest.raises(
+            TypeError, match=r"expected a client of redis\.asyncio, not redis\.asyncio\.client\.Pipeline"
+        ):
+            await call(client.pipeline(), "f")

@@ -147,8 +147,8 @@ spv_core *spv_same_shape(PyObject *self, PyObject *object) {
     const spv_state *state = spv_core_state(self);
     if (!state)
         return NULL;
-    if (!spv_is_core(state, object, SPV_BITS) && !spv_is_core(state, object, SPV_COUNTERS)) {
-        PyErr_SetString(PyExc_TypeError, "the shape of a filter can be compared only with that of another filter");
+    if (!spv_is_core(state, object, core->shift)) {
+        spv_refuse_type(core->shift == SPV_BITS ? "a filter of bits expected, not %U" : "a filter of counters expected, not %U", object);
         return NULL;
     }
     if (!spv_check_made(core) || !spv_check_made(other))

@@ -77,9 +77,7 @@ static spv_core *alike(PyObject *self, PyObject *other) {
 }
 
 PyObject *spv_core_union_set_bits(PyObject *self, PyObject *other) {
-    spv_core *same = alike(self, other);
-    if (!same && !PyErr_Occurred())
-        PyErr_SetString(PyExc_TypeError, "bits can be united with bits only");
+    spv_core *same = spv_same_shape(self, other);
     return same ? count((spv_core *)self, same) : NULL;
 }
 

@@ -117,9 +117,10 @@
     "same_shape($self, other, /)\n" \
     "--\n" \
     "\n" \
-    "Check that both filters put every key into the same cells.\n" \
+    "Check that both filters have cells of the same kind and put every key into the same cells.\n" \
     "\n" \
-    "Raises MismatchError, which names the first difference, and TypeError for other objects."
+    "Raises MismatchError, which names the first difference. Raises TypeError for a filter with cells of another kind\n" \
+    "and for other objects."
 #define SPV_DOC_Hashed_cells \
     "Number of cells m."
 #define SPV_DOC_Hashed_encoding \
