@@ -42,6 +42,7 @@ __all__ = [
     "optimal_bits_per_item",
     "optimal_capacity",
     "optimal_hash_funcs",
+    "split_block_fp_rate",
 ]
 
 # Largest number of bits or items: more than any machine holds. Floats are too coarse for larger numbers.
@@ -51,6 +52,7 @@ MAX_HASH_FUNCS = 1075
 MAX_COUNTER = 2**16 - 1  # Largest value of a counter: counters have at most 16 bits.
 _LN2 = math.log(2)
 _FULL_LOAD = 50.0  # Load kn/m from which on fewer than one bit in 10^21 is still 0.
+_FULL_BLOCK = 1536  # Keys in a block of 256 bits from which on fewer than one word in 10^20 has a bit that is 0.
 _SUMMED_KEYS = 1024  # Up to this number of keys, fp_rate_while_filling adds the rates one by one.
 
 
@@ -251,6 +253,35 @@ def fp_rate_exact(bits: int, hash_funcs: int, items: int) -> float:
             differences = [left - right for left, right in pairwise(differences)]
             rate += distinct[j] * differences[0]  # j given bits are all 1
         return float(rate)
+
+
+def split_block_fp_rate(blocks: int, items: int) -> float:
+    """Return the expected false-positive rate of a split-block filter, as Parquet files contain it.
+
+    A key belongs to one block of 256 bits and sets one bit in each of its 8 words. The number of keys in a block has a
+    Poisson distribution, so the rate is the sum of Poisson(i; n/blocks) (1 - (31/32)^i)^8. Full blocks contribute most
+    of it: the rate is higher than for evenly loaded blocks.
+
+    Args:
+        blocks: Number of blocks.
+        items: Number of items n, at least 0.
+
+    Raises:
+        ParameterError: A count is outside its domain.
+    """
+    _whole("blocks", blocks, 1, MAX_COUNT)
+    _items("items", items)
+    load = items / blocks
+    if load > _FULL_BLOCK:
+        return 1.0
+    rate, keys = 0.0, 1
+    while True:
+        weight = math.exp(keys * math.log(load) - load - math.lgamma(keys + 1)) if load else 0.0
+        term = weight * (-math.expm1(keys * math.log1p(-1 / 32))) ** 8
+        rate += term
+        if keys > load and term <= rate * 2**-60:
+            return min(rate, 1.0)
+        keys += 1
 
 
 def fp_rate_of_fill(bits: int, hash_funcs: int, set_bits: int) -> float:

@@ -3,10 +3,11 @@
 A chunk is a pair of a number and bytes. The first chunk has the number 1 and contains the header, packed, little
 endian:
 
-    items u64, sub-filters u32, options u32 (1 no rounding, 2 sized by bits, 4 64-bit hashes, 8 does not grow),
-    expansion u32
+    items u64, sub-filters u32, options u32 (1 no rounding, 2 sized by bits, 4 64-bit hashes, 8 does not grow,
+    2^31 has a seed), expansion u32
     for each sub-filter: bytes u64, bits u64, items u64, rate f64, bits per key f64, hash functions u32,
     capacity u64, n2 u8
+    if the options say so: seed of the hash functions, u64
 
 The other chunks contain the bits of the sub-filters, in pieces of up to 16 MB. The number of a piece is 1 plus the
 number of bytes up to its end. Bit b is 1 << (b % 8) of byte b // 8. Source: sb.c and bloom.c of RedisBloom 2.8.
@@ -29,7 +30,9 @@ from spvfilter.errors import FormatError, ParameterError
 from spvfilter.kernel import Encoding, Family
 
 _HEADER, _LINK = struct.Struct("<QIII"), struct.Struct("<QQQddIQB")
-_NO_ROUNDING, _LONG_HASHES, _FIXED, _KNOWN = 1, 4, 8, 15  # Options in the header; _KNOWN has all bits that are defined.
+_NO_ROUNDING, _LONG_HASHES, _FIXED, _SEEDED = 1, 4, 8, 1 << 31  # Options in the header.
+_KNOWN = 15 | _SEEDED  # All options that are defined.
+_SEED = 0xC6A4A7935BD1E995  # The seed that all filters had before filters had seeds of their own.
 _MAX_FILTERS = 64  # Sub-filters (our choice): each one is as large as all before it, unless the expansion is 1.
 _PIECE = 16 << 20  # Bytes of a chunk, as in RedisBloom.
 _LN2, _LN2_SQUARED = 0.693147180559945, 0.480453013918201  # With the digits that RedisBloom uses.
@@ -88,8 +91,8 @@ def read_redisbloom(chunks: Iterable[tuple[int, bytes]], *, encode: Encode = Non
         encode: Type of the keys, which the chunks do not contain: None for bytes, "utf-8" for strings.
 
     Raises:
-        FormatError: The chunks are truncated, damaged, too many or out of order, or have 32-bit hashes, which current
-            versions of RedisBloom do not make.
+        FormatError: The chunks are truncated, damaged, too many or out of order. The filter has another seed than the
+            default, or 32-bit hashes, which current versions of RedisBloom do not make.
         ParameterError: `encode` is a type that Redis does not have.
         TooLargeError: A sub-filter does not fit into memory.
     """
@@ -165,12 +168,16 @@ def _links(raw: bytes) -> Iterator[_Link]:
         raise FormatError(
             f"options {options:#x}: only filters with 64-bit hashes are supported", offset=12, field="options"
         )
-    size = _HEADER.size + count * _LINK.size
+    end = _HEADER.size + count * _LINK.size
+    size = end + 8 if options & _SEEDED else end
     if len(raw) != size:
-        raise FormatError(
-            f"{count} sub-filters take {size} bytes, not {len(raw)}", offset=min(len(raw), size), field="header"
-        )
-    for at in range(_HEADER.size, size, _LINK.size):
+        seed = " and a seed" if options & _SEEDED else ""
+        message = f"{count} sub-filters{seed} take {size} bytes, not {len(raw)}"
+        raise FormatError(message, offset=min(len(raw), size), field="header")
+    if options & _SEEDED and (seed_there := int.from_bytes(raw[end:], "little")) != _SEED:
+        message = f"seed {seed_there:#x}: only filters with the default seed {_SEED:#x} are supported"
+        raise FormatError(message, offset=end, field="seed")
+    for at in range(_HEADER.size, end, _LINK.size):
         link = _Link(*_LINK.unpack_from(raw, at))
         if (
             not 64 <= link.bits <= MAX_CELLS

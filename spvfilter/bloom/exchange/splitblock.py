@@ -21,6 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from spvfilter._public import public
+from spvfilter.bloom import sizing
 from spvfilter.bloom.base import ENCODES
 from spvfilter.bloom.exchange.thrift import Thrift, Wire
 from spvfilter.errors import FormatError, ParameterError
@@ -45,9 +46,9 @@ _CHOSEN = bytes.fromhex("1c1c0000")  # A union whose first member, an empty stru
 class SplitBlockFilter(BitCore):
     """A Bloom filter in the format of Parquet files, which Arrow, DuckDB and Spark read.
 
-    The number of its blocks is a power of two, because Arrow needs that. It is therefore up to twice as large as
-    necessary, and at most 128 MiB. It is never full. The methods `add`, `in`, `update`, `contains_many` and `|=` are
-    documented at spvfilter.kernel.BitCore; batches may be columns.
+    The number of its blocks is a power of two, because Arrow needs that, and the smallest that keeps `fp_rate`
+    (`sizing.split_block_fp_rate`). It is at most 128 MiB. The filter is never full. The methods `add`, `in`, `update`,
+    `contains_many` and `|=` are documented at spvfilter.kernel.BitCore; batches may be columns.
 
     Args:
         capacity: Number of keys.
@@ -66,13 +67,13 @@ class SplitBlockFilter(BitCore):
             raise ParameterError(f"capacity must be a whole number from 1 to 2^48: {capacity!r}")
         if not isinstance(fp_rate, float) or not 0 < fp_rate < 1:
             raise ParameterError(f"fp_rate must be a number between 0 and 1, both excluded: {fp_rate!r}")
-        fill = fp_rate ** (1 / SPLIT_BLOCK_FUNCTIONS)
-        bits = -SPLIT_BLOCK_FUNCTIONS * capacity / math.log1p(-fill) if fill < 1 else 0.0
-        if bits > 8 * MAX_SIZE:
-            raise ParameterError(
-                f"{capacity} keys at {fp_rate:g} take more than the {MAX_SIZE} bytes that readers of Parquet accept"
-            )
-        size = max(BLOCK_SIZE, 1 << max(0, math.ceil(bits / 8) - 1).bit_length())
+        size = BLOCK_SIZE
+        while sizing.split_block_fp_rate(size // BLOCK_SIZE, capacity) > fp_rate:
+            size *= 2
+            if size > MAX_SIZE:
+                raise ParameterError(
+                    f"{capacity} keys at {fp_rate:g} take more than the {MAX_SIZE} bytes that readers of Parquet accept"
+                )
         self._set_up(bytearray(size), keys)
 
     def _set_up(self, blocks: bytearray, keys: ParquetType) -> None:

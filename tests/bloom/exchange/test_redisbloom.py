@@ -167,6 +167,40 @@ def test_chunks_that_are_no_filter_are_refused(chunks: Chunks, said: str) -> Non
         read_redisbloom(chunks)
 
 
+def seeded(chunks: Chunks, tail: bytes) -> Chunks:
+    """The chunks of a newer RedisBloom: bit 31 of the options, and `tail` after the header."""
+    header = bytearray(chunks[0][1])
+    struct.pack_into("<I", header, 12, struct.unpack_from("<I", header, 12)[0] | 1 << 31)
+    return [(1, bytes(header) + tail), *chunks[1:]]
+
+
+def test_header_with_the_default_seed_is_read() -> None:
+    tail = 0xC6A4A7935BD1E995.to_bytes(8, "little")
+    assert read_redisbloom(seeded(GROWN, tail)) == read_redisbloom(GROWN)
+    local = redisbloom_filter(100, 0.001)
+    local.update([b"%d" % number for number in range(100)])
+    assert read_redisbloom(seeded([*write_redisbloom(local)], tail)) == [local]
+
+
+@pytest.mark.parametrize(
+    ("tail", "said"),
+    [
+        ((123).to_bytes(8, "little"), "seed at byte 126: seed 0x7b: only filters with the default seed 0xc6a4"),
+        (b"", "2 sub-filters and a seed take 134 bytes, not 126"),
+        (bytes(7), "and a seed take 134 bytes, not 133"),
+        (bytes(9), "and a seed take 134 bytes, not 135"),
+    ],
+)
+def test_header_with_another_seed_is_refused_by_that_reason(tail: bytes, said: str) -> None:
+    with pytest.raises(FormatError, match=said):
+        read_redisbloom(seeded(GROWN, tail))
+
+
+def test_seed_without_the_option_is_refused() -> None:
+    with pytest.raises(FormatError, match="2 sub-filters take 126 bytes, not 134"):
+        read_redisbloom([(1, GROWN[0][1] + bytes(8)), *GROWN[1:]])
+
+
 def test_arguments_that_redisbloom_does_not_have_are_refused() -> None:
     sizes: list[tuple[Any, Any]] = [
         (0, 0.1),

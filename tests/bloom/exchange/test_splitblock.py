@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pickle
 import random
+from bisect import bisect_right
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 from spvfilter.bloom.exchange import SplitBlockFilter, column_filters
 from spvfilter.bloom.exchange.splitblock import MAX_SIZE
 from spvfilter.bloom.exchange.thrift import Thrift, Wire
+from spvfilter.bloom.sizing import split_block_fp_rate
 from spvfilter.errors import FormatError, MismatchError, ParameterError
 from spvfilter.kernel import BitCore, Encoding, Family
 from spvfilter.kernel.pure.foreign import xxhash64
@@ -369,3 +372,41 @@ def test_the_rate_is_at_most_what_it_was_made_for(capacity: int, rate: float) ->
     asked = 3_000
     assert sum(made.contains_many(range(10**9, 10**9 + asked))) / asked < 1.1 * rate + 4 * (rate / asked) ** 0.5
     assert repr(made) == f"<SplitBlockFilter {made.blocks} blocks, keys int64>"
+
+
+BLOCKS = 1 << 12
+
+
+def most_keys(blocks: int, rate: float) -> int:
+    """Return the largest number of keys that so many blocks keep at this rate."""
+    return bisect_right(range(256 * blocks), rate, key=lambda items: split_block_fp_rate(blocks, items)) - 1
+
+
+@pytest.mark.parametrize(
+    ("rate", "bits_per_key"), [(1e-2, 10.53), (1e-3, 16.89), (1e-4, 26.34), (1e-5, 40.99), (1e-6, 64.66)]
+)
+def test_filter_that_is_just_large_enough_keeps_its_rate(rate: float, bits_per_key: float) -> None:
+    capacity = most_keys(BLOCKS, rate)
+    assert round(256 * BLOCKS / capacity, 2) == pytest.approx(bits_per_key, abs=0.02)
+    made = SplitBlockFilter(capacity, rate, keys="int64")
+    assert made.blocks == BLOCKS
+    assert SplitBlockFilter(capacity + 1, rate).blocks == 2 * BLOCKS
+    made.update(np.arange(capacity) * 7 + 1)
+    assert 0.8 * rate < made.current_fp_rate < 1.15 * rate
+    asked = 400_000
+    found = np.count_nonzero(made.contains_many(-np.arange(1, asked + 1)))
+    assert abs(found - asked * made.current_fp_rate) < 5 * (asked * made.current_fp_rate) ** 0.5 + 1
+
+
+@given(st.integers(1, 1 << 22), st.integers(0, 1 << 40))
+def test_rate_of_blocks_grows_with_keys_and_falls_with_blocks(blocks: int, items: int) -> None:
+    rate = split_block_fp_rate(blocks, items)
+    assert 0 <= rate <= 1
+    assert split_block_fp_rate(blocks, items + 1) >= rate * (1 - 1e-12)
+    assert split_block_fp_rate(2 * blocks, items) <= rate
+
+
+@pytest.mark.parametrize(("blocks", "items"), [(0, 1), (1, -1), (1.0, 1), (1, "1")])
+def test_rate_of_blocks_refuses_bad_counts(blocks: Any, items: Any) -> None:
+    with pytest.raises(ParameterError, match=r"blocks|items"):
+        split_block_fp_rate(blocks, items)
