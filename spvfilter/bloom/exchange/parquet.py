@@ -6,7 +6,11 @@ Source: parquet-format, README.md and parquet.thrift.
 
 from __future__ import annotations
 
+import io
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -16,6 +20,7 @@ from spvfilter.bloom.exchange.thrift import Thrift, Wire
 from spvfilter.errors import FormatError, ParameterError
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
+_HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _TAIL = 8  # Bytes at the end of a file: the footer's size and the magic.
 _MAX_FOOTER = 1 << 28  # Bytes of a footer (our choice).
 _SHOWN = 20  # Names of columns in an error message.
@@ -42,26 +47,28 @@ class _Chunk(NamedTuple):
 
 @public
 def column_filters(
-    path: str | os.PathLike[str], column: str, *, keys: ParquetType | None = None
+    path: str | os.PathLike[str] | IO[bytes], column: str, *, keys: ParquetType | None = None
 ) -> list[SplitBlockFilter | None]:
     """Return the filters of a column, one for each row group; None for a row group without a filter.
 
     A row group has no row with a key that its filter does not contain.
 
     Args:
-        path: Path of the file.
+        path: Path of the file, its URL (such as s3://bucket/file, with the extra `remote`), or an open binary file
+            that can seek. A file that the caller opened stays open.
         column: Name of the column; the parts of a nested name are separated by dots.
         keys: Type of the keys if the column allows several: "bytes" (the default) or "utf-8" for a BYTE_ARRAY, signed
             (the default) or unsigned integers.
 
     Raises:
         FormatError: The file is truncated, damaged, encrypted or not a Parquet file.
-        ParameterError: There is no such column, or its type does not allow such keys. FLOAT, DOUBLE, INT96 and BOOLEAN
-            allow none.
+        ParameterError: There is no such column, several columns have that name, or its type does not allow such keys.
+            FLOAT, DOUBLE, INT96 and BOOLEAN allow none. Also raised if fsspec is missing for a URL.
+        TypeError: `path` is neither a path nor an open binary file that can seek.
         OSError: The file cannot be read.
     """
-    with Path(path).open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
+    with _opened(path) as file:
+        size = file.seek(0, os.SEEK_END)
         found: list[SplitBlockFilter | None] = []
         total = 0
         for chunk in _footer(file, size, column):
@@ -75,6 +82,39 @@ def column_filters(
                     field="bloom_filter_offset",
                 )
     return found
+
+
+@contextmanager
+def _opened(path: str | os.PathLike[str] | IO[bytes]) -> Iterator[IO[bytes]]:
+    """Context manager: open the file for reading, unless it is open already."""
+    if isinstance(path, str) and _HAS_SCHEME.match(path):
+        try:
+            import fsspec
+        except ImportError:
+            raise ParameterError("a file by its URL needs fsspec: pip install 'spvfilter[remote]'") from None
+        with fsspec.open(path, "rb") as file:
+            yield file
+    elif isinstance(path, (str, os.PathLike)):
+        with Path(path).open("rb") as file:
+            yield file
+    elif _is_text(path) or not hasattr(path, "read") or not path.seekable():
+        raise TypeError(f"expected a path, or an open binary file that can seek, not {type(path).__name__}")
+    else:
+        yield path
+
+
+def _is_text(file: object) -> bool:
+    return isinstance(file, io.TextIOBase)
+
+
+def _bytes_at(file: IO[bytes], offset: int, size: int) -> bytes:
+    """Return the bytes of a range. They are fewer only if the file ends before."""
+    file.seek(offset)
+    parts = []
+    while size and (part := file.read(size)):  # a file without a buffer may return less
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
 
 
 def _kind(chunk: _Chunk, keys: ParquetType | None) -> ParquetType:
@@ -93,13 +133,11 @@ def _read(file: IO[bytes], size: int, offset: int, keys: ParquetType) -> SplitBl
         raise FormatError(
             f"a filter at byte {offset} of {size}", offset=offset if offset >= 0 else 0, field="bloom_filter_offset"
         )
-    file.seek(offset)
-    length, start = header_of(memoryview(file.read(_HEADER)), offset)
+    length, start = header_of(memoryview(_bytes_at(file, offset, _HEADER)), offset)
     if offset + start + length > size - _TAIL:
         message = f"truncated: {length} bytes wanted, {size - _TAIL - offset - start} present"
         raise FormatError(message, offset=offset + start, field="blocks")
-    file.seek(offset + start)
-    blocks = file.read(length)
+    blocks = _bytes_at(file, offset + start, length)
     if len(blocks) != length:
         raise FormatError(
             f"truncated: {length} bytes wanted, {len(blocks)} present", offset=offset + start, field="blocks"
@@ -111,8 +149,7 @@ def _footer(file: IO[bytes], size: int, column: str) -> list[_Chunk]:
     """Return the chunk of the column in each row group."""
     if size < len(_MAGIC) + _TAIL:
         raise FormatError(f"not a Parquet file: {size} bytes", offset=0, field="file")
-    file.seek(size - _TAIL)
-    tail = file.read(_TAIL)
+    tail = _bytes_at(file, size - _TAIL, _TAIL)
     if tail[4:] == _ENCRYPTED:
         raise FormatError("the footer is encrypted", offset=size - len(_MAGIC), field="magic")
     if tail[4:] != _MAGIC:
@@ -121,37 +158,49 @@ def _footer(file: IO[bytes], size: int, column: str) -> list[_Chunk]:
     start = size - _TAIL - length
     if start < len(_MAGIC) or length > _MAX_FOOTER:
         raise FormatError(f"a footer of {length} bytes in a file of {size}", offset=size - _TAIL, field="footer")
-    file.seek(start)
-    cursor = Thrift(memoryview(file.read(length)), start, "footer")
+    cursor = Thrift(_bytes_at(file, start, length), start, "footer")
     chunks: list[_Chunk] = []
+    known = None
     for number, wire in cursor.fields():
-        if number == 4:
-            chunks = [_group(cursor, item, column) for item in cursor.items(wire)]
-        else:
+        if number != 4:
             cursor.skip(wire)
+            continue
+        for item in cursor.items(wire):
+            known, chunk = _group(cursor, item, column, known)
+            chunks.append(chunk)
     return chunks
 
 
-def _group(cursor: Thrift, wire: Wire, column: str) -> _Chunk:
-    found: _Chunk | None = None
+def _group(cursor: Thrift, wire: Wire, column: str, known: int | None) -> tuple[int, _Chunk]:
+    """Return number and chunk of the column in a row group.
+
+    `known` is its number in an earlier row group: the other chunks are then skipped.
+    """
+    found: list[tuple[int, _Chunk]] = []
     names: list[str] = []
     for number, field in cursor.fields(wire):
         if number != 1:
             cursor.skip(field)
             continue
-        for item in cursor.items(field):
+        for at, item in enumerate(cursor.items(field)):
+            if known is not None and at != known:
+                cursor.skip(item)
+                continue
             chunk = _chunk(cursor, item)
+            names.append(chunk.path)
             if chunk.path == column:
-                found = chunk
-            elif len(names) < _SHOWN:
-                names.append(chunk.path)
-    if found is None:
-        if not names:
-            raise cursor.wrong("a row group without columns")
-        raise ParameterError(
-            f"no column {column!r}: there are {', '.join(names)}{', …' if len(names) == _SHOWN else ''}"
-        )
-    return found
+                found.append((at, chunk))
+    if not names:
+        raise cursor.wrong("a row group without columns" if known is None else f"a row group without column {known}")
+    if not found:
+        if known is not None:
+            raise cursor.wrong(f"column {known} is {column!r} in one row group and {names[0]!r} in another")
+        more = ", …" if len(names) > _SHOWN else ""
+        raise ParameterError(f"no column {column!r}: there are {', '.join(names[:_SHOWN])}{more}")
+    if len(found) > 1:
+        places = " and ".join(str(at) for at, _ in found)
+        raise ParameterError(f"{column!r} is the name of several columns, numbers {places}: rename one of them")
+    return found[0]
 
 
 def _chunk(cursor: Thrift, wire: Wire) -> _Chunk:

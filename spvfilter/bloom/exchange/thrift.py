@@ -16,6 +16,7 @@ from spvfilter.errors import FormatError
 
 _DEEPEST = 16  # Deepest nesting of structs (our choice); a footer has about 6 levels.
 _LONGEST = 10  # Bytes of the longest varint of 64 bits.
+_TOO_LONG = f"a number of more than {_LONGEST} bytes"
 
 
 class Wire(IntEnum):
@@ -33,7 +34,7 @@ class Thrift:
     Every method raises FormatError if the bytes are malformed.
     """
 
-    def __init__(self, raw: memoryview, offset: int, name: str) -> None:
+    def __init__(self, raw: bytes | memoryview, offset: int, name: str) -> None:
         """Start at the beginning of `raw`.
 
         Args:
@@ -41,7 +42,7 @@ class Thrift:
             offset: Offset of `raw` in its file, for errors.
             name: Name of the structure, for errors.
         """
-        self._raw = raw
+        self._raw = bytes(raw)
         self._offset = offset
         self._name = name
         self.at: int = 0
@@ -50,7 +51,7 @@ class Thrift:
         """Return the error for the value that was read last."""
         return FormatError(said, offset=self._offset + self.at, field=self._name)
 
-    def take(self, size: int) -> memoryview:
+    def take(self, size: int) -> bytes:
         """Return the next `size` bytes."""
         if size > len(self._raw) - self.at:
             raise self.wrong(f"truncated: {size} bytes wanted, {len(self._raw) - self.at} present")
@@ -61,11 +62,14 @@ class Thrift:
         """Return the next unsigned number."""
         value = 0
         for shift in range(0, 7 * _LONGEST, 7):
-            byte = self.take(1)[0]
+            if self.at >= len(self._raw):
+                raise self.wrong("truncated: 1 bytes wanted, 0 present")
+            byte = self._raw[self.at]
+            self.at += 1
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value
-        raise self.wrong(f"a number of more than {_LONGEST} bytes")
+        raise self.wrong(_TOO_LONG)
 
     def integer(self, wire: Wire) -> int:
         """Return the signed number of a field of type `wire`."""
@@ -78,7 +82,7 @@ class Thrift:
         """Return the bytes of a field of type `wire`."""
         if wire is not Wire.BINARY:
             raise self.wrong(f"{wire.name} where a string is expected")
-        return bytes(self.take(self.varint()))
+        return self.take(self.varint())
 
     def fields(self, wire: Wire = Wire.STRUCT) -> Iterator[tuple[int, Wire]]:
         """Yield number and type of each field of a struct. The caller must read or skip a field before the next one."""
@@ -104,40 +108,110 @@ class Thrift:
         for _ in range(count):
             yield item
 
-    def skip(self, wire: Wire, deep: int = 0, *, within: bool = False) -> None:
-        """Skip a value of type `wire`. `within` is True inside a list or a map, where a bool takes a byte."""
+    def skip(self, wire: Wire, deep: int = 0) -> None:
+        """Skip a value of type `wire`."""
+        try:
+            self.at = self._end(self.at, wire, deep)
+        except IndexError:
+            self.at = len(self._raw)
+            raise self.wrong("truncated: 1 bytes wanted, 0 present") from None
+
+    # The following methods skip most of a footer. They work on plain numbers, because that takes a tenth of the time.
+
+    def _end(self, at: int, wire: int, deep: int, within: bool = False) -> int:
+        """Return the end of the value at `at`. `within` is True inside a list or a map, where a bool takes a byte.
+
+        Raises IndexError if a part of it is beyond the end of the bytes.
+        """
         if deep > _DEEPEST:
+            self.at = at
             raise self.wrong(f"structs nested more than {_DEEPEST} deep")
         match wire:
             case Wire.TRUE | Wire.FALSE:
-                self.take(within)
+                return self._past(at, int(within))
             case Wire.I8:
-                self.take(1)
+                return self._past(at, 1)
             case Wire.I16 | Wire.I32 | Wire.I64:
-                self.varint()
+                return self._number(at)[1]
             case Wire.DOUBLE:
-                self.take(8)
+                return self._past(at, 8)
             case Wire.BINARY:
-                self.take(self.varint())
+                size, at = self._number(at)
+                return self._past(at, size)
             case Wire.LIST | Wire.SET:
-                for item in self.items(wire):
-                    self.skip(item, deep + 1, within=True)
+                return self._end_of_list(at, deep)
             case Wire.MAP:
-                self._skip_map(deep)
+                return self._end_of_map(at, deep)
             case Wire.STRUCT:
-                for _, field in self.fields():
-                    self.skip(field, deep + 1)
+                return self._end_of_struct(at, deep)
+        self.at = at
+        raise self.wrong(f"unknown type {wire}")
 
-    def _skip_map(self, deep: int) -> None:
-        count = self.varint()
-        if not count:
-            return
-        if count > len(self._raw) - self.at:
-            raise self.wrong(f"a map of {count} items in {len(self._raw) - self.at} bytes")
-        types = self.take(1)[0]
+    def _end_of_struct(self, at: int, deep: int) -> int:
+        if deep > _DEEPEST:
+            self.at = at
+            raise self.wrong(f"structs nested more than {_DEEPEST} deep")
+        raw = self._raw
+        while start := raw[at]:
+            at += 1
+            kind = start & 15
+            if start < 16:  # the number of the field follows
+                at = self._number(at)[1]
+            if 4 <= kind <= 6:
+                last = at + _LONGEST
+                while raw[at] > 127:
+                    at += 1
+                at += 1
+                if at > last:
+                    self.at = at
+                    raise self.wrong(_TOO_LONG)
+            elif kind == 8:
+                size = raw[at]
+                if size > 127:
+                    size, at = self._number(at)
+                    at += size
+                else:
+                    at += 1 + size
+            elif kind == 12:
+                at = self._end_of_struct(at, deep + 1)
+            elif kind > 2:
+                at = self._end(at, kind, deep + 1)
+        return at + 1
+
+    def _end_of_list(self, at: int, deep: int) -> int:
+        start = self._raw[at]
+        count, at = self._number(at + 1) if start >> 4 == 15 else (start >> 4, at + 1)
+        if count > len(self._raw) - at:  # each item has at least one byte
+            self.at = at
+            raise self.wrong(f"a list of {count} items in {len(self._raw) - at} bytes")
+        kind = start & 15
         for _ in range(count):
-            self.skip(self._wire(types >> 4), deep + 1, within=True)
-            self.skip(self._wire(types & 15), deep + 1, within=True)
+            at = self._end_of_struct(at, deep + 1) if kind == 12 else self._end(at, kind, deep + 1, True)
+        return at
+
+    def _end_of_map(self, at: int, deep: int) -> int:
+        count, at = self._number(at)
+        if not count:
+            return at
+        if count > len(self._raw) - at:
+            self.at = at
+            raise self.wrong(f"a map of {count} items in {len(self._raw) - at} bytes")
+        types, at = self._raw[at], at + 1
+        for _ in range(count):
+            at = self._end(at, types >> 4, deep + 1, True)
+            at = self._end(at, types & 15, deep + 1, True)
+        return at
+
+    def _past(self, at: int, size: int) -> int:
+        self.at = at
+        self.take(size)
+        return self.at
+
+    def _number(self, at: int) -> tuple[int, int]:
+        """Return the unsigned number at `at`, and its end."""
+        self.at = at
+        value = self.varint()
+        return value, self.at
 
     def _wire(self, number: int) -> Wire:
         try:

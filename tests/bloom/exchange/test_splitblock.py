@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import random
 from bisect import bisect_right
@@ -149,6 +150,76 @@ def test_columns_without_filters_and_of_other_types(written: Path, tmp_path: Pat
         column_filters(written, "i64", keys="utf-8")
     with pytest.raises(FileNotFoundError):
         column_filters(tmp_path / "missing", "text")
+
+
+@pytest.mark.columns
+def test_open_files_and_urls_are_read_as_paths_are(written: Path) -> None:
+    expected = column_filters(written, "i64")
+    with written.open("rb") as file, written.open("rb", buffering=0) as raw:
+        for opened in (file, raw, io.BytesIO(written.read_bytes())):
+            assert column_filters(opened, "i64") == expected
+            assert not opened.closed
+    fsspec = pytest.importorskip("fsspec")
+    with fsspec.open("memory://folder/a.parquet", "wb") as file:
+        file.write(written.read_bytes())
+    assert column_filters("memory://folder/a.parquet", "i64") == expected
+    with pytest.raises(FileNotFoundError):
+        column_filters("memory://folder/missing.parquet", "i64")
+
+
+def test_other_objects_are_no_files() -> None:
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+    for other in (7, None, io.StringIO(), Pipe()):
+        with pytest.raises(TypeError, match=f"open binary file that can seek, not {type(other).__name__}"):
+            column_filters(other, "x")  # type: ignore[arg-type]
+
+
+@pytest.mark.columns
+@pytest.mark.parametrize(
+    ("columns", "name"),
+    [
+        ({"a.b": ["dot"], "a": [{"b": "nested"}]}, "a.b"),
+        ({"a": [{"b": "nested", "c": "other"}], "a.b": ["dot"]}, "a.b"),
+        ([("c", ["first"]), ("c", ["second"])], "c"),
+        ([("x", ["first"]), ("c", ["y"]), ("c", ["z"]), ("d", ["third"]), ("c", ["fourth"])], "c"),
+    ],
+)
+def test_name_of_several_columns_is_refused(tmp_path: Path, columns: Any, name: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pairs = [*columns.items()] if isinstance(columns, dict) else columns
+    made = pa.table([pa.array(values) for _, values in pairs], names=[name for name, _ in pairs])
+    pq.write_table(made, tmp_path / "f", bloom_filter_options={name: OPTIONS})
+    with pytest.raises(ParameterError, match=f"'{name}' is the name of several columns, numbers"):
+        column_filters(tmp_path / "f", name)
+
+
+@pytest.mark.columns
+def test_filters_of_many_columns_and_groups_are_found(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    made = pa.table({f"c{number}": [f"{number} {row}" for row in range(40)] for number in range(50)})
+    for name in ("c0", "c31", "c49"):
+        pq.write_table(made, tmp_path / "f", row_group_size=2, bloom_filter_options={name: OPTIONS})
+        filters = column_filters(tmp_path / "f", name, keys="utf-8")
+        assert [key in filter for filter in filters if filter for key in made[name].to_pylist()].count(True) >= 40
+        for group, filter in enumerate(filters):
+            assert filter is not None
+            assert filter.contains_many(made[name].to_pylist()[2 * group : 2 * group + 2]) == b"\1\1"
+
+
+def test_row_groups_whose_columns_differ_are_refused(tmp_path: Path) -> None:
+    whole = shortest(4, 4)
+    at = whole.rindex(b"\x01x") + 1
+    (tmp_path / "f").write_bytes(whole[:at] + b"y" + whole[at + 1 :])
+    for name, said in (("x", "column 0 is 'x' in one row group and 'y' in another"), ("y", "no column 'y'")):
+        with pytest.raises((FormatError, ParameterError), match=said):
+            column_filters(tmp_path / "f", name)
 
 
 @pytest.mark.columns
