@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,14 +22,16 @@ class Ran(NamedTuple):
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """Run the command line in this process, with standard streams that are not terminals."""
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Ran]]:
+    """Run the command line in this process, with empty standard input and output streams that are not terminals."""
 
     def call(*argv: object) -> Ran:
         code = main([str(item) for item in argv])
         return Ran(code, *capsys.readouterr())
 
-    return call
+    with Path(os.devnull).open(encoding="utf-8") as nothing:
+        monkeypatch.setattr("sys.stdin", nothing)
+        yield call
 
 
 @pytest.fixture(scope="session")

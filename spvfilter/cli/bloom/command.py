@@ -32,12 +32,14 @@ Action = Callable[[FilterStorage, argparse.Namespace], int | None]
 def configure(parser: Parser) -> None:
     parser.description = (
         "Bloom filters of lines. A filter never misses a line that was added, but it also reports a few other lines."
-        " INPUT is a file, or - for standard input, which is also the default. A filter file is replaced as a whole at"
-        " the end, so several writers at once need --redis."
+        " INPUT is a file, or - for standard input, which is also the default."
+        " A filter file is replaced as a whole at the end, so several writers at once need --redis."
     )
-    create = parser.add_action("create", "make a filter", "Make a filter and add the lines of every INPUT.")
+    create = parser.add_action(
+        "create", "make a filter", "Make a filter and add the lines of every INPUT. To add none, give /dev/null."
+    )
     create.add_argument("filter", metavar="FILTER", help="the file to make")
-    _add_inputs(create, "lines to add; default: none")
+    _add_inputs(create, "lines to add")
     _add_shape(create, required=True)
     _add_kind(create)
     _add_on_full(create)
@@ -259,11 +261,9 @@ def _kind(args: argparse.Namespace) -> Kind:
 
 
 def _create(store: FilterStorage, args: argparse.Namespace) -> None:
-    keys = Keys(args.inputs, args.null) if args.inputs else None
+    keys = Keys(args.inputs, args.null)
     _make(store, args.filter, args, _kind(args), args.capacity, args.fp_rate)
-    if keys is not None:
-        _fill(store, keys)
-    store.finish()
+    _fill(store, keys)
 
 
 def _add(store: FilterStorage, args: argparse.Namespace) -> None:
@@ -275,7 +275,6 @@ def _add(store: FilterStorage, args: argparse.Namespace) -> None:
     if chosen is not Kind.PLAIN and chosen is not store.asked().kind:
         raise ParameterError(f"{store.name} is a {store.asked().kind.value}: leave --{chosen.name.lower()} out")
     _fill(store, keys)
-    store.finish()
 
 
 def _open_or_make(store: FilterStorage, name: str, args: argparse.Namespace, kind: Kind, fp_rate: float) -> None:
@@ -332,7 +331,8 @@ def _fill(store: FilterStorage, keys: Keys) -> None:
             added += len(batch)
             new += store.update(batch)
             shown.update(keys.done, keys.total)
-    complain(f"{added} lines, {new} of them new")
+    store.finish()
+    complain(f"{added} lines, {new} of them new" if added else f"no lines in {keys.named}: nothing was added")
     _warn_past_capacity(store)
 
 

@@ -39,6 +39,11 @@ class Keys:
         self.done: int = 0  # number of bytes that were read
         self._end = b"\0" if nul else b"\n"
 
+    @property
+    def named(self) -> str:
+        """The inputs, in words."""
+        return ", ".join("standard input" if path == "-" else path for path in self.paths)
+
     def batches(self) -> Iterator[list[bytes]]:
         for path in self.paths:
             with ExitStack() as stack:

@@ -55,10 +55,30 @@ def test_create_takes_capacity_rate_functions_and_key(run: Any, tmp_path: Path) 
     assert run("bloom", "create", path, "--capacity", 5_000, "--fp-rate", 0.01, "--hash-funcs", 3, "--key", secret) == (
         0,
         "",
-        "",
+        "spvfilter: no lines in standard input: nothing was added\n",
     )
     expected = BloomFilter(5_000, 0.01, 3, hashing=SipHash(bytes.fromhex(secret)))
     assert path.read_bytes() == bytes(expected)
+
+
+def test_create_reads_standard_input_as_add_does(tmp_path: Path) -> None:
+    path, shape = tmp_path / "f", ("--capacity", 100, "--fp-rate", "1e-9")
+    for stdin, said in (
+        (b"a\nb\na\n", "3 lines, 2 of them new"),
+        (b"", "no lines in standard input: nothing was added"),
+    ):
+        for action in (["create", path, "--force"], ["add", path], ["create", path, "-", "--force"]):
+            ran = process("bloom", *action, *shape, stdin=stdin)
+            assert (ran.returncode, ran.stdout) == (0, b"")
+            again = "3 lines, 0 of them new" if stdin and action[0] == "add" else said
+            assert ran.stderr.decode() == f"spvfilter: {again}\n"
+        assert opened(path).contains_many([b"a", b"b", b"c"]) == (b"\1\1\0" if stdin else b"\0\0\0")
+
+
+def test_empty_input_file_is_named(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    ran = run("bloom", "create", tmp_path / "f", tmp_path / "empty", "--capacity", 9, "--fp-rate", 0.1)
+    assert ran == (0, "", f"spvfilter: no lines in {tmp_path / 'empty'}: nothing was added\n")
 
 
 def test_random_keys_differ(run: Any, tmp_path: Path) -> None:
