@@ -29,6 +29,7 @@ __all__ = [
     "IncompleteScanError",
     "InexpressibleError",
     "InvalidHeaderError",
+    "KeyRangeError",
     "KeychainError",
     "KeychainMismatchError",
     "LieError",
@@ -214,6 +215,14 @@ class ReadOnlyError(SpvFilterError, TypeError):
     """The filter's memory is read-only, so the filter cannot be changed.
 
     Copy the filter and change the copy, or open its file for writing.
+    """
+
+
+class KeyRangeError(SpvFilterError, TypeError, OverflowError):
+    """An integer key does not fit the filter's encoding, so the filter cannot contain it.
+
+    It is a TypeError, as for every other key that a filter does not take. For larger integers choose the encoding
+    int64 or uint64.
     """
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Batch:
     """The keys of a batch, without the nulls that are skipped. Each key is an object as `add` takes it.
 
-    It takes everything that a filter's `update` takes, and can be iterated only once. Raises TypeError, OverflowError,
+    It takes everything that a filter's `update` takes, and can be iterated only once. Raises TypeError, KeyRangeError,
     ColumnError and ParameterError as BloomFilter.update does.
     """
 

@@ -109,7 +109,7 @@ class CountingBloomFilter(GenericFilter, CounterCore):
             ReadOnlyError: The filter's memory is read-only.
             ColumnError: A column contradicts itself.
             TypeError: A key has the wrong type.
-            OverflowError: An integer key does not fit the filter's encoding.
+            KeyRangeError: An integer key does not fit the filter's encoding.
         """
         if memoryview(self.buffer).readonly:
             raise ReadOnlyError("the filter is read-only")

@@ -50,19 +50,55 @@ for line in sys.stdin:
 """
 
 
+# A call in a thread, over an iterator that runs no Python code and fails as soon as the main thread empties the list.
+# If the call lets no other thread run, the main thread never empties it.
+YIELD = """
+import functools, json, operator, sys, threading, time
+sys.path.insert(0, "tests")
+from support import kernelentries
+from spvfilter.bloom import BloomFilter, CountingBloomFilter, ScalableBloomFilter
+import numpy as np
+
+for line in sys.stdin:
+    text, name, key = json.loads(line)
+    names = vars(kernelentries) | {"np": np, "kernel": getattr(kernelentries, name)()}
+    names |= {"BloomFilter": BloomFilter, "CountingBloomFilter": CountingBloomFilter}
+    names |= {"ScalableBloomFilter": ScalableBloomFilter}
+    call, box = eval(text, names), [eval(key, names)]
+    ended = []
+    def work():
+        try:
+            call(iter(functools.partial(operator.getitem, box, 0), None))
+        except IndexError:
+            ended.append("interrupted after")
+    thread = threading.Thread(target=work)
+    thread.start()
+    waits = []
+    for _ in range(3):
+        start = time.process_time()
+        time.sleep(0.001)
+        waits.append(time.process_time() - start)
+    box.clear()
+    thread.join()
+    print(*ended, max(waits), flush=True)
+"""
+
+
 class Calls:
     """A process that makes calls, one after the other, and interrupts each. One that does not answer is ended, another
     one follows.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, script: str = SERVE) -> None:
+        self._script = script
         self._process: subprocess.Popen[str] | None = None
 
-    def interrupted(self, call: str, kernel: str = "native", after: float = 0.1) -> float:
+    def interrupted(self, call: str, kernel: str = "native", after: float | str = 0.1) -> float:
         """How long after the signal the call was interrupted, the least of up to five times, as the machine may be
         busy.
 
-        `call` makes a function and what it is given. `after` is in seconds.
+        `call` makes a function and its argument. `after` is in seconds. For the script YIELD, `call` makes a function,
+        and `after` the item that its argument repeats.
         """
         least = math.inf
         for _ in range(5):
@@ -71,10 +107,10 @@ class Calls:
                 break
         return least
 
-    def _interrupted_once(self, call: str, kernel: str, after: float) -> float:
+    def _interrupted_once(self, call: str, kernel: str, after: float | str) -> float:
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+                [sys.executable, "-c", self._script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
             )
         process = self._process
         assert process.stdin is not None
@@ -104,6 +140,34 @@ def calls() -> Iterator[Calls]:
     made = Calls()
     yield made
     made.end()
+
+
+@pytest.fixture(scope="module")
+def threads() -> Iterator[Calls]:
+    made = Calls(YIELD)
+    yield made
+    made.end()
+
+
+@pytest.mark.parametrize("name", [name for name, entry in ENTRIES.items() if entry.iterated])
+def test_every_entry_that_iterates_lets_threads_run(threads: Calls, name: str) -> None:
+    entry, (place, *_) = f"ENTRIES[{name!r}]", ENTRIES[name].iterated
+    call = f"lambda keys: {entry}.make(kernel)(*replaced({entry}.arguments, ({place},), keys))"
+    assert threads.interrupted(call, after=f"{entry}.arguments[{place}][0]") < LIMIT
+
+
+FILTERS = {
+    "BloomFilter": "BloomFilter(100, .5, encode='int64')",
+    "CountingBloomFilter": "CountingBloomFilter(100, .5, encode='int64')",
+    "ScalableBloomFilter": "ScalableBloomFilter(100, .5, encode='int64')",
+    "own encoding": "BloomFilter(100, .5, encode=bytes)",
+}
+
+
+@pytest.mark.parametrize("method", ["update", "contains_many"])
+@pytest.mark.parametrize("name", FILTERS)
+def test_every_batch_of_ints_lets_threads_run(threads: Calls, name: str, method: str) -> None:
+    assert threads.interrupted(f"{FILTERS[name]}.{method}", after="7") < LIMIT
 
 
 @pytest.mark.parametrize("kernel", ["native", "reference"])

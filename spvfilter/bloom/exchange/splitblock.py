@@ -47,7 +47,7 @@ class SplitBlockFilter(BitCore):
     """A Bloom filter in the format of Parquet files, which Arrow, DuckDB and Spark read.
 
     The number of its blocks is a power of two, because Arrow needs that, and the smallest that keeps `fp_rate`
-    (`sizing.split_block_fp_rate`). It is at most 128 MiB. The filter is never full. The methods `add`, `in`, `update`,
+    (spvfilter.bloom.sizing). It is at most 128 MiB. The filter is never full. The methods `add`, `in`, `update`,
     `contains_many` and `|=` are documented at spvfilter.kernel.BitCore; batches may be columns.
 
     Args:

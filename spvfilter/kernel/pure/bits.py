@@ -43,7 +43,7 @@ class BitCore(Hashed):
     def add(self, key: object, /) -> bool:
         """Set the bits of a key. Return True if the key was new, that is, if a bit of it was not set before.
 
-        Raises TypeError or OverflowError for a key that does not fit the filter's encoding, ReadOnlyError if the memory
+        Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding, ReadOnlyError if the memory
         is read-only, and any error of `make_room`.
         """
         return self._set(self._positions(self._encode(key)))
@@ -97,7 +97,7 @@ class BitCore(Hashed):
         Raises:
             TypeError: A key has the wrong type, or a batch is bytes, bytearray or str, which are single keys. The keys
                 before it have been added.
-            OverflowError: An integer key does not fit the encoding. The keys before it have been added.
+            KeyRangeError: An integer key does not fit the encoding. The keys before it have been added.
             ColumnError: A column contradicts itself. The keys before it have been added. The lengths of an Arrow
                 array's buffers cannot be checked; the library that made it is trusted.
             ParameterError: `nulls` is neither "raise" nor "skip".
@@ -225,7 +225,7 @@ class CounterCore(Hashed):
     def add(self, key: object, /) -> bool:
         """Increment the counters of a key. Return True if the key was new, that is, if one of its counters was 0.
 
-        Raises TypeError or OverflowError for a key that does not fit the filter's encoding, ReadOnlyError if the memory
+        Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding, ReadOnlyError if the memory
         is read-only, and any error of `make_room`.
         """
         return self._count_up(self._positions(self._encode(key)))
@@ -245,7 +245,7 @@ class CounterCore(Hashed):
         """Decrement the counters of a key.
 
         Raises KeyError for a key that is not contained, because removing it could lose other keys. Raises TypeError,
-        OverflowError and ReadOnlyError as `add` does.
+        KeyRangeError and ReadOnlyError as `add` does.
         """
         cells = set(self._positions(self._encode(key)))
         if not self._all_counted(cells):
@@ -263,7 +263,7 @@ class CounterCore(Hashed):
     def count(self, key: object, /) -> int:
         """Return how often the key was added at most: the smallest of its counters. 15 means 15 or more.
 
-        Raises TypeError or OverflowError for a key that does not fit the filter's encoding.
+        Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding.
         """
         return min(map(self._get, self._positions(self._encode(key))), default=COUNTER_LIMIT)
 

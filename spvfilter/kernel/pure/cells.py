@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spvfilter.errors import CapacityError, MismatchError, ParameterError, ReadOnlyError
+from spvfilter.errors import CapacityError, KeyRangeError, MismatchError, ParameterError, ReadOnlyError
 from spvfilter.hashes import murmur3, murmur3_x64_128, siphash24
 from spvfilter.kernel.pure import foreign
 from spvfilter.kernel.pure.arguments import snapshot, whole
@@ -49,24 +49,17 @@ def encode_utf8(key: object) -> bytes:
     return str.encode(key)
 
 
-def encode_int64(key: object) -> bytes:
-    """Encode an int as 8 bytes, signed, little endian. Raises TypeError, OverflowError."""
-    return int.to_bytes(_integer(key), 8, "little", signed=True)
+def _number(size: int, signed: bool) -> Callable[[object], bytes]:
+    """Return a function that encodes an int, little endian. It raises TypeError, KeyRangeError."""
+    name = f"{'' if signed else 'u'}int{8 * size}"
 
+    def encode(key: object) -> bytes:
+        try:
+            return int.to_bytes(_integer(key), size, "little", signed=signed)
+        except OverflowError:
+            raise KeyRangeError(f"the int is outside the range of {name}, which the filter takes") from None
 
-def encode_uint64(key: object) -> bytes:
-    """Encode an int as 8 bytes, unsigned, little endian. Raises TypeError, OverflowError."""
-    return int.to_bytes(_integer(key), 8, "little")
-
-
-def encode_int32(key: object) -> bytes:
-    """Encode an int as 4 bytes, signed, little endian. Raises TypeError, OverflowError."""
-    return int.to_bytes(_integer(key), 4, "little", signed=True)
-
-
-def encode_uint32(key: object) -> bytes:
-    """Encode an int as 4 bytes, unsigned, little endian. Raises TypeError, OverflowError."""
-    return int.to_bytes(_integer(key), 4, "little")
+    return encode
 
 
 def _integer(key: object) -> int:
@@ -83,10 +76,10 @@ def _has_index(kind: type) -> bool:
 _ENCODERS: dict[Encoding, Callable[[object], bytes]] = {
     Encoding.BYTES: encode_bytes,
     Encoding.UTF8: encode_utf8,
-    Encoding.INT64: encode_int64,
-    Encoding.UINT64: encode_uint64,
-    Encoding.INT32: encode_int32,
-    Encoding.UINT32: encode_uint32,
+    Encoding.INT64: _number(8, True),
+    Encoding.UINT64: _number(8, False),
+    Encoding.INT32: _number(4, True),
+    Encoding.UINT32: _number(4, False),
 }
 
 
@@ -283,7 +276,7 @@ class Hashed:
     def positions(self, key: object, /) -> list[int]:
         """Return the cells of a key, one for each hash function, in order. Some may be equal.
 
-        Raises TypeError or OverflowError for a key that does not fit the filter's encoding.
+        Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding.
         """
         return list(self._positions(self._encode(key)))
 

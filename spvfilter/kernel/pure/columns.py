@@ -7,7 +7,7 @@ from struct import iter_unpack
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from spvfilter._public import deferred
-from spvfilter.errors import ColumnError
+from spvfilter.errors import ColumnError, KeyRangeError
 from spvfilter.kernel import columns
 from spvfilter.kernel.pure.kinds import Column, Kind
 from spvfilter.kernel.values import NUMBERS, Encoding
@@ -169,7 +169,7 @@ class Reader(Generic[Encoded]):
     def column(self, column: Column) -> Iterator[Encoded | None]:
         """Yield the keys of a column.
 
-        Raises TypeError for a null that is not skipped, OverflowError for a number that does not fit the encoding.
+        Raises TypeError for a null that is not skipped, KeyRangeError for a number that does not fit the encoding.
         """
         check_kind(column.kind, self._encoding)
         for row, key in enumerate(column.rows(self._rows), self._rows):
@@ -186,4 +186,4 @@ class Reader(Generic[Encoded]):
     def _check_range(self, key: int, row: int) -> None:
         least, most = _RANGES.get(self._encoding, (key, key))
         if not least <= key <= most:
-            raise OverflowError(f"key {row}: {key} does not fit into {self._encoding.name.lower()}")
+            raise KeyRangeError(f"key {row}: {key} does not fit into {self._encoding.name.lower()}")

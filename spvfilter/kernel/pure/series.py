@@ -73,7 +73,7 @@ class SeriesCore:
     def add(self, key: object, /) -> bool:
         """Add a key to the last slice unless a slice contains it. Return True if it was new.
 
-        Raises TypeError or OverflowError for a key that does not fit the encoding, ReadOnlyError if the memory is
+        Raises TypeError or KeyRangeError for a key that does not fit the encoding, ReadOnlyError if the memory is
         read-only, and any error of `make_room`.
         """
         return self._add(self._slices[0]._encode(key))

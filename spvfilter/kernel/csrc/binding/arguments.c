@@ -1,5 +1,22 @@
 #include "binding/arguments.h"
 
+#include <time.h>
+
+enum { PAUSE_NS = 2000000 }; /* with the 5 ms after which a waiting thread asks for the GIL, it gets it within 10 ms */
+
+void spv_let_threads_run(spv_pace *pace) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const uint64_t at = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    if (at < pace->next)
+        return;
+    if (pace->next) {
+        PyThreadState *thread = PyEval_SaveThread();
+        PyEval_RestoreThread(thread);
+    }
+    pace->next = at + PAUSE_NS;
+}
+
 bool spv_refuse_type(const char *message, PyObject *object) {
     PyObject *name = PyType_GetName(Py_TYPE(object));
     if (name)
@@ -32,10 +49,11 @@ PyObject *spv_snapshot(PyObject *object) {
 /* Returns a list of the results of `of` for each item. `of` returns a new reference, or fails. */
 static PyObject *collect(PyObject *iterable, PyObject *of(PyObject *)) {
     PyObject *iterator = PyObject_GetIter(iterable), *list = iterator ? PyList_New(0) : NULL, *item;
+    spv_pace pace = {0};
     while (list && (item = PyIter_Next(iterator))) {
         PyObject *taken = of(item);
         Py_DECREF(item);
-        if (!taken || PyList_Append(list, taken) || PyErr_CheckSignals())
+        if (!taken || PyList_Append(list, taken) || !spv_step(&pace))
             Py_CLEAR(list);
         Py_XDECREF(taken);
     }
@@ -58,12 +76,13 @@ PyObject *spv_list(PyObject *iterable) {
 /* Replaces the items of a list that are not bytes objects by their snapshots. The list must not be the caller's. */
 static bool snapshot_each(PyObject *list) {
     const Py_ssize_t count = PyList_Size(list);
+    spv_pace pace = {0};
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *item = PyList_GetItem(list, i);
         if (SPV_LIKELY(PyBytes_CheckExact(item)))
             continue;
         PyObject *taken = spv_snapshot(item);
-        if (!taken || PyList_SetItem(list, i, taken) || PyErr_CheckSignals())
+        if (!taken || PyList_SetItem(list, i, taken) || !spv_step(&pace))
             return false;
     }
     return true;

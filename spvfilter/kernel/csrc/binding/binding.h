@@ -71,7 +71,7 @@
    contains only references. */
 typedef struct {
     /* spvfilter.errors */
-    PyObject *FormatError, *UndoError, *ColumnError, *ParameterError, *MismatchError, *ReadOnlyError, *CapacityError, *ProofError;
+    PyObject *FormatError, *UndoError, *ColumnError, *ParameterError, *MismatchError, *ReadOnlyError, *KeyRangeError, *CapacityError, *ProofError;
     PyObject *TxSpan, *TxMatch, *ProvedTx, *Flaw, *Hit, *Coin, *SpentCoin, *EntryKind, *Family, *Encoding; /* spvfilter.kernel.values */
     PyObject *batch_of; /* from spvfilter.kernel.columns */
     PyObject *entry_kinds[4]; /* the members of EntryKind, by number */

@@ -89,6 +89,7 @@ static bool import(spv_state *state) {
     } wanted[] = {
 #define FROM(module, name) {"spvfilter." module, #name, &state->name}
         FROM("errors", FormatError),    FROM("errors", ParameterError), FROM("errors", MismatchError),    FROM("errors", ReadOnlyError), FROM("errors", CapacityError),
+        FROM("errors", KeyRangeError),
         FROM("kernel.values", TxSpan),  FROM("kernel.values", TxMatch), FROM("kernel.values", Hit),       FROM("kernel.values", Coin),
         FROM("errors", UndoError),      FROM("errors", ColumnError),         FROM("kernel.values", SpentCoin),
         FROM("errors", ProofError),     FROM("kernel.values", Flaw),    FROM("kernel.values", ProvedTx),

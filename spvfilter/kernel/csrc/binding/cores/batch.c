@@ -69,7 +69,7 @@ static key_fate take(spv_run *run, taken_keys *taken, PyObject *key) {
             return KEY_TAKEN;
         return work_taken(run, taken) ? KEY_DONE : KEY_FAILED;
     }
-    const bool done = work_taken(run, taken) && (run->skip && is_missing(key) ? spv_run_skip(run) : spv_run_one(run, key));
+    const bool done = work_taken(run, taken) && (run->skip && is_missing(key) ? spv_run_skip(run) : spv_run_one(run, key)) && spv_step(&run->pace);
     Py_DECREF(key);
     return done ? KEY_DONE : KEY_FAILED;
 }
@@ -101,7 +101,7 @@ static bool take_iterator(spv_run *run, taken_keys *taken, PyObject *keys, bool 
     PyObject *iterator = PyObject_GetIter(keys), *key;
     bool done = iterator != NULL;
     while (done && (key = PyIter_Next(iterator))) {
-        done = (one_by_one && !(run->skip && is_missing(key)) ? spv_run_one(run, key) : take(run, taken, key) != KEY_FAILED) && !PyErr_CheckSignals();
+        done = (one_by_one && !(run->skip && is_missing(key)) ? spv_run_one(run, key) : take(run, taken, key) != KEY_FAILED) && spv_step(&run->pace);
         Py_DECREF(key);
     }
     Py_XDECREF(iterator);
@@ -234,6 +234,7 @@ static PyObject *run_all(spv_core *core, spv_series *series, PyObject *const *ba
     run.skip = skip;
     run.fresh = run.answers = run.room = run.rows = 0;
     run.mask = NULL;
+    run.pace = (spv_pace){0};
     run.batch = (spv_batch){.shape = &core->shape, .shift = core->shift, .gate = &core->gate, .far = is_far(core), .room = &core->room};
     run.batch.positions = core->shape.functions <= SPV_AHEAD_CELLS ? run.near : PyMem_Malloc(core->shape.functions * sizeof(uint64_t));
     if (!run.batch.positions)

@@ -45,7 +45,7 @@ static void refuse(const spv_core *core, spv_status status, const spv_error *err
         return;
     }
     if (status == SPV_RANGE) {
-        PyErr_Format(PyExc_OverflowError, "key %zu: %s", error->offset, error->message);
+        PyErr_Format(state->KeyRangeError, "key %zu: %s", error->offset, error->message);
         return;
     }
     PyObject *arguments = Py_BuildValue("(s)", error->message), *names = Py_BuildValue("{s:n,s:s}", "row", (Py_ssize_t)error->offset, "field", error->field);
@@ -90,7 +90,7 @@ static bool run_each(spv_run *run, const spv_column *column, const spv_column_ke
             const spv_held held = {.data = key->data, .size = key->size};
             done = spv_run_held(run, &held);
         }
-        done = done && !PyErr_CheckSignals();
+        done = done && spv_step(&run->pace);
     }
     return done;
 }

@@ -66,23 +66,20 @@ static size_t to_number(PyObject *whole, uint8_t encoder, uint8_t number[8]) {
     return narrow ? 4 : 8;
 }
 
-static bool hold_number(PyObject *key, uint8_t encoder, spv_held *held) {
+static bool hold_number(spv_core *core, PyObject *key, spv_held *held) {
     if (PyBool_Check(key) || !PyIndex_Check(key))
         return spv_refuse_type("an int expected by a filter that encodes integers, not %U", key);
-    PyObject *whole = PyNumber_Index(key), *zero = NULL;
+    static const char *const names[] = {"int64", "uint64", "int32", "uint32"};
+    PyObject *whole = PyNumber_Index(key);
     if (!whole)
         return false;
     held->data = held->near;
-    held->size = to_number(whole, encoder, held->near);
-    if (!held->size && PyErr_ExceptionMatches(PyExc_OverflowError)) { /* the error has the message of int.to_bytes */
-        PyErr_Clear();
-        zero = PyLong_FromLong(0);
-        const int negative = zero ? PyObject_RichCompareBool(whole, zero, Py_LT) : -1;
-        const bool is_signed = encoder == SPV_ENCODE_INT64 || encoder == SPV_ENCODE_INT32;
-        if (negative >= 0)
-            PyErr_SetString(PyExc_OverflowError, negative && !is_signed ? "can't convert negative int to unsigned" : "int too big to convert");
+    held->size = to_number(whole, core->encoder, held->near);
+    if (!held->size && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+        const spv_state *state = spv_core_state((PyObject *)core);
+        if (state)
+            PyErr_Format(state->KeyRangeError, "the int is outside the range of %s, which the filter takes", names[core->encoder - SPV_ENCODE_INT64]);
     }
-    Py_XDECREF(zero);
     Py_DECREF(whole);
     return held->size > 0;
 }
@@ -113,7 +110,7 @@ bool spv_hold_slow(spv_core *core, PyObject *key, spv_held *held) {
     case SPV_ENCODE_UINT64:
     case SPV_ENCODE_INT32:
     case SPV_ENCODE_UINT32:
-        done = hold_number(key, core->encoder, held);
+        done = hold_number(core, key, held);
         break;
     case SPV_ENCODE_OWN:
         done = hold_encoded(core, key, held);

@@ -6,6 +6,8 @@
 #include "binding/cores/keys.h"
 #include "binding/cores/series.h"
 
+#include "binding/arguments.h"
+
 enum {
     SPV_EFFORT = 1 << 24, /* effort between two checks for signals: bytes of keys, plus SPV_EFFORT_OF_A_CELL for each cell */
     SPV_EFFORT_OF_A_CELL = 8
@@ -19,6 +21,7 @@ typedef struct {
     size_t fresh;       /* number of keys that were new */
     uint8_t *mask;      /* answers, a byte each */
     size_t answers, room;
+    spv_pace pace;
     size_t rows;        /* rows of columns that were processed before the current one */
     spv_batch batch;
     uint64_t near[SPV_AHEAD_CELLS];

@@ -20,7 +20,7 @@
     "\n" \
     "Set the bits of a key. Return True if the key was new, that is, if a bit of it was not set before.\n" \
     "\n" \
-    "Raises TypeError or OverflowError for a key that does not fit the filter's encoding, ReadOnlyError if the memory\n" \
+    "Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding, ReadOnlyError if the memory\n" \
     "is read-only, and any error of `make_room`."
 #define SPV_DOC_BitCore_update \
     "update($self, *keys, nulls='raise')\n" \
@@ -48,7 +48,7 @@
     "Raises:\n" \
     "    TypeError: A key has the wrong type, or a batch is bytes, bytearray or str, which are single keys. The keys\n" \
     "        before it have been added.\n" \
-    "    OverflowError: An integer key does not fit the encoding. The keys before it have been added.\n" \
+    "    KeyRangeError: An integer key does not fit the encoding. The keys before it have been added.\n" \
     "    ColumnError: A column contradicts itself. The keys before it have been added. The lengths of an Arrow\n" \
     "        array's buffers cannot be checked; the library that made it is trusted.\n" \
     "    ParameterError: `nulls` is neither \"raise\" nor \"skip\".\n" \
@@ -112,7 +112,7 @@
     "\n" \
     "Return the cells of a key, one for each hash function, in order. Some may be equal.\n" \
     "\n" \
-    "Raises TypeError or OverflowError for a key that does not fit the filter's encoding."
+    "Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding."
 #define SPV_DOC_Hashed_same_shape \
     "same_shape($self, other, /)\n" \
     "--\n" \
@@ -150,7 +150,7 @@
     "\n" \
     "Increment the counters of a key. Return True if the key was new, that is, if one of its counters was 0.\n" \
     "\n" \
-    "Raises TypeError or OverflowError for a key that does not fit the filter's encoding, ReadOnlyError if the memory\n" \
+    "Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding, ReadOnlyError if the memory\n" \
     "is read-only, and any error of `make_room`."
 #define SPV_DOC_CounterCore_remove \
     "remove($self, key, /)\n" \
@@ -159,14 +159,14 @@
     "Decrement the counters of a key.\n" \
     "\n" \
     "Raises KeyError for a key that is not contained, because removing it could lose other keys. Raises TypeError,\n" \
-    "OverflowError and ReadOnlyError as `add` does."
+    "KeyRangeError and ReadOnlyError as `add` does."
 #define SPV_DOC_CounterCore_count \
     "count($self, key, /)\n" \
     "--\n" \
     "\n" \
     "Return how often the key was added at most: the smallest of its counters. 15 means 15 or more.\n" \
     "\n" \
-    "Raises TypeError or OverflowError for a key that does not fit the filter's encoding."
+    "Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding."
 #define SPV_DOC_CounterCore_update \
     "update($self, *keys, nulls='raise')\n" \
     "--\n" \
@@ -231,7 +231,7 @@
     "\n" \
     "Add a key to the last slice unless a slice contains it. Return True if it was new.\n" \
     "\n" \
-    "Raises TypeError or OverflowError for a key that does not fit the encoding, ReadOnlyError if the memory is\n" \
+    "Raises TypeError or KeyRangeError for a key that does not fit the encoding, ReadOnlyError if the memory is\n" \
     "read-only, and any error of `make_room`."
 #define SPV_DOC_SeriesCore_update \
     "update($self, *keys, nulls='raise')\n" \
