@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, ClassVar, Literal, Self
 
 from spvfilter._public import deferred
 from spvfilter.bloom import fileformat, sizing
+from spvfilter.bloom.attributes import pickled, with_attributes_of
 from spvfilter.bloom.fileformat import (
     FLAG_OPEN,
     FLAG_PARTITIONED,
@@ -27,7 +28,7 @@ from spvfilter.bloom.fileformat import (
 )
 from spvfilter.bloom.hashing import FastHash, HashFamily, refuse_other_objects, stored_family
 from spvfilter.bloom.sample import glance
-from spvfilter.bloom.shape import cells_and_functions
+from spvfilter.bloom.shape import shape_of
 from spvfilter.errors import CapacityError, CapacityWarning, FormatError, ParameterError, TooLargeError
 from spvfilter.kernel import Encoding, Family
 
@@ -133,7 +134,7 @@ class GenericFilter:
         buffer: Buffer | None = None,
         on_full: OnFull = "raise",
     ) -> None:
-        cells, functions = cells_and_functions(capacity, fp_rate, hash_funcs, bits, partitioned)
+        cells, functions, most, rate = shape_of(capacity, fp_rate, hash_funcs, bits, partitioned)
         encoding, function = (_BYTES, None) if encode is None else _encoding(encode)
         if hashing is None:
             hashing, key = _DEFAULT_HASHING, _DEFAULT_KEY
@@ -144,8 +145,7 @@ class GenericFilter:
         own = buffer is None
         if own and cells > 2 * _MAPPED:  # for small filters the kernel allocates the memory itself
             buffer = allocate(body_size(self.KIND, cells))
-        rate = fp_rate if type(fp_rate) is float else float(fp_rate or 0)
-        flag, most = bool(partitioned), capacity or 0
+        flag = bool(partitioned)
         self._set_up(
             cells,
             functions,
@@ -270,7 +270,11 @@ class GenericFilter:
         return file.getvalue()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the filter to a file. A new file atomically replaces the file at `path`, and is flushed to disk."""
+        """Write the filter to a file. A new file atomically replaces the file at `path`, and is flushed to disk.
+
+        The new file has the mode of the old one, or mode 0600 if there was none. If `path` is a symbolic link, its
+        target is replaced. Raises OSError.
+        """
         fileformat.save(Path(path), self.header(), self.body)
 
     @classmethod
@@ -452,18 +456,17 @@ class GenericFilter:
             ParameterError: An argument is outside its domain.
             TooLargeError: The filter does not fit into memory.
         """
-        cells, functions = cells_and_functions(capacity, fp_rate, hash_funcs, bits, partitioned)
+        cells, functions, most, rate = shape_of(capacity, fp_rate, hash_funcs, bits, partitioned)
         encoding, function = _encoding(encode)
         family = _DEFAULT_HASHING if hashing is None else hashing
         refuse_other_objects(family)
-        rate = float(fp_rate or 0)
         shape = (
             family.family,
             encoding,
             FLAG_PARTITIONED if partitioned else 0,
             functions,
             cells,
-            capacity or 0,
+            most,
             rate,
             family.key,
         )
@@ -507,7 +510,7 @@ class GenericFilter:
         made = type(self)._made(header, self.hashing, self._encode_with, buffer, private=True, on_full=self.on_full)
         if self._owner == "self":
             made.room, made._full_at = self.room, self._full_at
-        return made
+        return with_attributes_of(made, self)
 
     def __eq__(self, other: object) -> bool:
         """Return True if both filters have the same shape and the same contents."""
@@ -520,9 +523,8 @@ class GenericFilter:
 
     def __reduce__(self) -> tuple[object, ...]:
         own = self.hashing if self.family == Family.CUSTOM else None
-        return partial(type(self).from_bytes, hashing=own, encode=self._encode_with, on_full=self.on_full), (
-            bytes(self),
-        )
+        make = partial(type(self).from_bytes, hashing=own, encode=self._encode_with, on_full=self.on_full)
+        return pickled(make, (bytes(self),), self)
 
     def __repr__(self) -> str:
         """Return a text with the shape, fill and false-positive rate of the filter.

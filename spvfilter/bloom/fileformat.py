@@ -26,8 +26,12 @@ The format of scalable filters (seriesformat.py) extends this format.
 from __future__ import annotations
 
 import math
+import os
+import stat
 import struct
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -169,9 +173,26 @@ def write_to(file: IO[bytes], header: FileHeader, body: memoryview) -> None:
     file.write(crc.to_bytes(TRAILER_SIZE, "little"))
 
 
+@contextmanager
+def replaced(path: Path) -> Iterator[IO[bytes]]:
+    """Context manager: write a new file that atomically replaces `path`, or the target of a symbolic link.
+
+    It has the mode of the old file, or 0600 if there was none. Raises OSError.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        mode = stat.S_IMODE(target.stat().st_mode)
+    except FileNotFoundError:
+        mode = None
+    with replacing(target) as file:
+        yield file
+        if mode is not None and hasattr(os, "fchmod"):  # Windows has no such modes
+            os.fchmod(file.fileno(), mode)
+
+
 def save(path: Path, header: FileHeader, body: memoryview) -> None:
-    """Write a file of mode 0600 that atomically replaces `path`."""
-    with replacing(path) as file:
+    """Write the file of a filter to `path`, as `replaced` does."""
+    with replaced(path) as file:
         write_to(file, header, body)
 
 

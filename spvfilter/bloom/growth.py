@@ -10,7 +10,7 @@ from spvfilter.bloom import sizing
 from spvfilter.bloom.base import Encode
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import HashFamily
-from spvfilter.bloom.shape import cells_and_functions
+from spvfilter.bloom.shape import shape_of
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import MAX_SLICES
 
@@ -56,13 +56,19 @@ class Growth(NamedTuple):
     """Ratio of the rates of two successive slices, between 0 and 1."""
 
     def checked(self) -> Self:
-        """Check the fields and return this object itself. Raises ParameterError if a field is outside its domain."""
-        if not isinstance(self.growth, int) or not 2 <= self.growth <= MAX_GROWTH:
-            raise ParameterError(f"growth must be a whole number from 2 to {MAX_GROWTH}: {self.growth!r}")
-        if not isinstance(self.tightening, float) or not 0 < self.tightening < 1:
-            raise ParameterError(f"tightening must be a number between 0 and 1, both excluded: {self.tightening!r}")
-        sizing.optimal(self.capacity, self.fp_rate)  # checks capacity and rate
-        return self
+        """Return the rule with Python's own numbers. Raises ParameterError if a field is outside its domain."""
+        try:
+            growth = sizing.whole("growth", self.growth, 2, MAX_GROWTH)
+        except ParameterError:
+            message = f"growth must be a whole number from 2 to {MAX_GROWTH}: {self.growth!r}"
+            raise ParameterError(message) from None
+        try:
+            tightening = sizing.probability(self.tightening)
+        except ParameterError:
+            message = f"tightening must be a number between 0 and 1, both excluded: {self.tightening!r}"
+            raise ParameterError(message) from None
+        _, _, capacity, fp_rate = shape_of(self.capacity, self.fp_rate, None, None, False)
+        return type(self)(capacity, fp_rate, growth, tightening)
 
     def shape(self, number: int) -> tuple[int, float, int]:
         """Return capacity, rate and hash functions of a slice: the arguments of its BloomFilter.
@@ -93,7 +99,7 @@ class Growth(NamedTuple):
         left, bits, most, log_right = items, 0, 0, 0.0
         for number in range(count):
             shape = self.shape(number)
-            cells, most = cells_and_functions(*shape, None, False)
+            cells, most, *_ = shape_of(*shape, None, False)
             held = min(left, shape[0])
             left -= held
             bits += cells

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NoReturn, Self
 
 from spvfilter._public import public
 from spvfilter.bloom import seriesformat
+from spvfilter.bloom.attributes import pickled, with_attributes_of
 from spvfilter.bloom.base import ENCODES, Encode, GenericFilter, counting_lock, given_or_stored
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.growth import Growth
@@ -190,7 +191,7 @@ class ScalableBloomFilter(SeriesCore):
         return seriesformat.packed(self.plan, self.slices)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the filter to a new file of mode 0600. It atomically replaces `path` and is flushed to disk."""
+        """Write the filter to a file, as BloomFilter.save does. Raises OSError."""
         seriesformat.save(Path(path), self.plan, self.slices)
 
     @classmethod
@@ -263,7 +264,7 @@ class ScalableBloomFilter(SeriesCore):
 
         Raises TooLargeError if the copy does not fit into memory.
         """
-        return self._made(self.plan, [slice.copy() for slice in self.slices])
+        return with_attributes_of(self._made(self.plan, [slice.copy() for slice in self.slices]), self)
 
     def __eq__(self, other: object) -> bool:
         """Return True if both filters have the same parameters and the same slices with the same contents."""
@@ -292,7 +293,7 @@ class ScalableBloomFilter(SeriesCore):
 
     def __reduce__(self) -> tuple[object, ...]:
         own = self.hashing if self.family == Family.CUSTOM else None
-        return partial(type(self).from_bytes, hashing=own, encode=self._encode_with), (bytes(self),)
+        return pickled(partial(type(self).from_bytes, hashing=own, encode=self._encode_with), (bytes(self),), self)
 
     def __repr__(self) -> str:
         """Return a text with parameters, fill and rate. Values that are estimated from a sample are marked with ≈."""

@@ -28,7 +28,6 @@ from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_BITS, KIND_SERIES, TRAI
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.growth import Growth
 from spvfilter.errors import FormatError, ParameterError
-from spvfilter.files import replacing
 from spvfilter.kernel import MAX_SLICES
 from spvfilter.primitives import chunks
 
@@ -76,8 +75,8 @@ def packed(plan: Growth, slices: Sequence[BloomFilter]) -> bytes:
 
 
 def save(path: Path, plan: Growth, slices: Sequence[BloomFilter]) -> None:
-    """Write a file of mode 0600 that atomically replaces `path`."""
-    with replacing(path) as file:
+    """Write the file of a scalable filter to `path`, as `fileformat.replaced` does."""
+    with fileformat.replaced(path) as file:
         write_to(file, plan, slices)
 
 

@@ -67,12 +67,17 @@ class Size(NamedTuple):
             ParameterError: Not exactly two of `capacity`, `fp_rate` and `bits` are given. A value is outside its
                 domain. A filter of `bits` bits exceeds `fp_rate` already with a single key.
         """
+        capacity = None if capacity is None else sizing.whole("capacity", capacity, 1, sizing.MAX_COUNT)
+        fp_rate = None if fp_rate is None else sizing.probability(fp_rate)
+        bits = None if bits is None else sizing.whole("bits", bits, 1, sizing.MAX_COUNT)
+        if hash_funcs is not None:
+            hash_funcs = sizing.whole("hash_funcs", hash_funcs, 1, sizing.MAX_HASH_FUNCS)
         if bits is None and capacity is not None and fp_rate is not None:
             if hash_funcs is None:
                 bits, hash_funcs = sizing.optimal(capacity, fp_rate)
             else:
                 bits = sizing.bits_for(capacity, fp_rate, hash_funcs)
-            return cls(capacity, float(fp_rate), sizing.align_bits(bits), hash_funcs)
+            return cls(capacity, fp_rate, sizing.align_bits(bits), hash_funcs)
         if fp_rate is None and capacity is not None and bits is not None:
             functions = sizing.optimal_hash_funcs(bits, capacity) if hash_funcs is None else hash_funcs
             sizing.fp_rate(bits, functions, capacity)  # checks the arguments
@@ -86,7 +91,7 @@ class Size(NamedTuple):
                 raise ParameterError(
                     f"{bits} bits with {hash_funcs} hash functions exceed a rate of {fp_rate:g} with a single key"
                 )
-            return cls(capacity, float(fp_rate), bits, hash_funcs)
+            return cls(capacity, fp_rate, bits, hash_funcs)
         given = [
             name for name, value in (("capacity", capacity), ("fp_rate", fp_rate), ("bits", bits)) if value is not None
         ]
@@ -114,6 +119,7 @@ class Size(NamedTuple):
 
         Raises ParameterError if `items` is outside its domain.
         """
+        items = sizing.whole("items", items, 0, sizing.MAX_COUNT)
         rate = sizing.fp_rate(self.bits, self.hash_funcs, items)
         exact = sizing.fp_rate_exact(self.bits, self.hash_funcs, items) if self.hash_funcs <= _EXACT_FUNCTIONS else None
         overflow = sizing.counter_overflow(self.bits, self.hash_funcs, items)

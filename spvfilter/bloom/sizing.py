@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from operator import index
+from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex
 
 from spvfilter._public import deferred
 from spvfilter.errors import ParameterError
@@ -61,7 +62,7 @@ def optimal_bits_per_item(fp_rate: float) -> float:
 
     Raises ParameterError unless 0 < fp_rate < 1.
     """
-    return -math.log(_probability(fp_rate)) / _LN2**2
+    return -math.log(probability(fp_rate)) / _LN2**2
 
 
 def optimal(capacity: int, fp_rate: float) -> tuple[int, int]:
@@ -72,7 +73,7 @@ def optimal(capacity: int, fp_rate: float) -> tuple[int, int]:
 
     Raises ParameterError for a capacity or a rate outside its domain.
     """
-    below = max(1, math.floor(-math.log2(_probability(fp_rate))))
+    below = max(1, math.floor(-math.log2(probability(fp_rate))))
     return min((bits_for(capacity, fp_rate, hash_funcs), hash_funcs) for hash_funcs in (below, below + 1))
 
 
@@ -89,10 +90,11 @@ def bits_for(capacity: int, fp_rate: float, hash_funcs: int) -> int:
     Raises:
         ParameterError: An argument is outside its domain, or the result exceeds MAX_COUNT.
     """
-    _items("capacity", capacity, least=1)
-    _hash_funcs(hash_funcs)
+    capacity = _items("capacity", capacity, least=1)
+    hash_funcs = _hash_funcs(hash_funcs)
+    fp_rate = probability(fp_rate)
     # ln(1 - p^(1/k)): the logarithm of the share of bits that are still 0
-    log_empty = _log1mexp(math.log(_probability(fp_rate)) / hash_funcs)
+    log_empty = _log1mexp(math.log(fp_rate) / hash_funcs)
     return _whole_bits(hash_funcs * capacity, -log_empty, capacity, fp_rate, hash_funcs)
 
 
@@ -110,9 +112,10 @@ def bits_for_taylor(capacity: int, fp_rate: float, hash_funcs: int) -> int:
     Raises:
         ParameterError: An argument is outside its domain, or the result exceeds MAX_COUNT.
     """
-    _items("capacity", capacity, least=1)
-    _hash_funcs(hash_funcs)
-    fill = math.exp(math.log(_probability(fp_rate)) / hash_funcs)  # c
+    capacity = _items("capacity", capacity, least=1)
+    hash_funcs = _hash_funcs(hash_funcs)
+    fp_rate = probability(fp_rate)
+    fill = math.exp(math.log(fp_rate) / hash_funcs)  # c
     return _whole_bits(hash_funcs * capacity, fill + fill * fill / 2, capacity, fp_rate, hash_funcs)
 
 
@@ -130,8 +133,9 @@ def capacity_for(bits: int, fp_rate: float, hash_funcs: int) -> int:
     Raises:
         ParameterError: An argument is outside its domain.
     """
-    _filter(bits, hash_funcs)
-    items = math.floor(bits / hash_funcs * -_log1mexp(math.log(_probability(fp_rate)) / hash_funcs))
+    bits, hash_funcs = _filter(bits, hash_funcs)
+    fp_rate = probability(fp_rate)
+    items = math.floor(bits / hash_funcs * -_log1mexp(math.log(fp_rate) / hash_funcs))
     step = 1
     while items and _approximate(bits, hash_funcs, items) > fp_rate:  # because of rounding errors
         items, step = max(0, items - step), 2 * step
@@ -144,8 +148,8 @@ def optimal_capacity(bits: int, fp_rate: float) -> tuple[int, int]:
     As in `optimal`, the integers on both sides of k = -log2 p are tried. Raises ParameterError for arguments outside
     their domain.
     """
-    _bits(bits)
-    below = max(1, math.floor(-math.log2(_probability(fp_rate))))
+    bits = _bits(bits)
+    below = max(1, math.floor(-math.log2(probability(fp_rate))))
     capacity, fewer = max((capacity_for(bits, fp_rate, hash_funcs), -hash_funcs) for hash_funcs in (below, below + 1))
     return capacity, -fewer
 
@@ -155,8 +159,8 @@ def optimal_hash_funcs(bits: int, capacity: int) -> int:
 
     It is an integer next to (m/n) ln 2. Raises ParameterError for counts outside their domain.
     """
-    _bits(bits)
-    _items("capacity", capacity, least=1)
+    bits = _bits(bits)
+    capacity = _items("capacity", capacity, least=1)
     below = min(max(1, math.floor(bits / capacity * _LN2)), MAX_HASH_FUNCS - 1)
     return min((below, below + 1), key=lambda hash_funcs: hash_funcs * _log1mexp(-hash_funcs * capacity / bits))
 
@@ -166,8 +170,8 @@ def align_bits(bits: int, unit: int = 32) -> int:
 
     Raises ParameterError if one of them is below 1.
     """
-    _bits(bits)
-    _whole("unit", unit, 1, MAX_COUNT)
+    bits = _bits(bits)
+    unit = whole("unit", unit, 1, MAX_COUNT)
     return -(-bits // unit) * unit
 
 
@@ -182,8 +186,8 @@ def fp_rate(bits: int, hash_funcs: int, items: int) -> float:
     Raises:
         ParameterError: A count is outside its domain.
     """
-    _filter(bits, hash_funcs)
-    _items("items", items)
+    bits, hash_funcs = _filter(bits, hash_funcs)
+    items = _items("items", items)
     return _approximate(bits, hash_funcs, items)
 
 
@@ -200,9 +204,9 @@ def fp_rate_bound(bits: int, hash_funcs: int, items: int) -> float:
     Raises:
         ParameterError: A count is outside its domain.
     """
-    _whole("bits", bits, 2, MAX_COUNT)
-    _hash_funcs(hash_funcs)
-    _items("items", items)
+    bits = whole("bits", bits, 2, MAX_COUNT)
+    hash_funcs = _hash_funcs(hash_funcs)
+    items = _items("items", items)
     return math.exp(hash_funcs * _log1mexp(-hash_funcs * (items + 0.5) / (bits - 1)))
 
 
@@ -269,8 +273,8 @@ def split_block_fp_rate(blocks: int, items: int) -> float:
     Raises:
         ParameterError: A count is outside its domain.
     """
-    _whole("blocks", blocks, 1, MAX_COUNT)
-    _items("items", items)
+    blocks = whole("blocks", blocks, 1, MAX_COUNT)
+    items = _items("items", items)
     load = items / blocks
     if load > _FULL_BLOCK:
         return 1.0
@@ -295,8 +299,8 @@ def fp_rate_of_fill(bits: int, hash_funcs: int, set_bits: int) -> float:
     Raises:
         ParameterError: A count is outside its domain, or X exceeds m.
     """
-    _filter(bits, hash_funcs)
-    _set_bits("set_bits", set_bits, bits)
+    bits, hash_funcs = _filter(bits, hash_funcs)
+    set_bits = _set_bits("set_bits", set_bits, bits)
     return float((set_bits / bits) ** hash_funcs)
 
 
@@ -314,8 +318,8 @@ def fp_rate_while_filling(bits: int, hash_funcs: int, capacity: int) -> float:
     Raises:
         ParameterError: A count is outside its domain.
     """
-    _filter(bits, hash_funcs)
-    _items("capacity", capacity, least=1)
+    bits, hash_funcs = _filter(bits, hash_funcs)
+    capacity = _items("capacity", capacity, least=1)
     if capacity <= _SUMMED_KEYS:
         return math.fsum(_approximate(bits, hash_funcs, items) for items in range(capacity)) / capacity
     # The midpoint rule has a relative error of about k^2 / (24 n^2). With y = 1 - e^(-k(n - 0.5)/m) the integral is
@@ -348,8 +352,8 @@ def estimate_items(bits: int, hash_funcs: int, set_bits: int) -> float:
     Raises:
         ParameterError: A count is outside its domain, or X exceeds m.
     """
-    _filter(bits, hash_funcs)
-    _set_bits("set_bits", set_bits, bits)
+    bits, hash_funcs = _filter(bits, hash_funcs)
+    set_bits = _set_bits("set_bits", set_bits, bits)
     if set_bits == bits:
         return math.inf
     log_empty = math.log1p(-set_bits / bits) if 2 * set_bits < bits else math.log((bits - set_bits) / bits)
@@ -374,8 +378,8 @@ def estimate_deviation(bits: int, hash_funcs: int, items: int) -> float:
     Raises:
         ParameterError: A count is outside its domain.
     """
-    _filter(bits, hash_funcs)
-    _items("items", items)
+    bits, hash_funcs = _filter(bits, hash_funcs)
+    items = _items("items", items)
     load = hash_funcs * items / bits
     return math.sqrt(bits * (math.expm1(load) - load)) / hash_funcs if load < _FULL_LOAD else math.inf
 
@@ -398,7 +402,7 @@ def estimate_union(bits: int, hash_funcs: int, set_a: int, set_b: int, set_union
     Raises:
         ParameterError: A count is outside its domain, or the counts are impossible together.
     """
-    _three_counts(bits, set_a, set_b, set_union)
+    bits, set_a, set_b, set_union = _three_counts(bits, set_a, set_b, set_union)
     return estimate_items(bits, hash_funcs, set_union)
 
 
@@ -419,7 +423,7 @@ def estimate_intersection(bits: int, hash_funcs: int, set_a: int, set_b: int, se
         ParameterError: A count is outside its domain, the counts are impossible together, or every bit of the union is
             set, so that there is no estimate.
     """
-    _three_counts(bits, set_a, set_b, set_union)
+    bits, set_a, set_b, set_union = _three_counts(bits, set_a, set_b, set_union)
     if set_union == bits:
         raise ParameterError(f"no estimate of an intersection: all {bits} bits of the union are set")
     either = estimate_items(bits, hash_funcs, set_union)
@@ -442,9 +446,9 @@ def counter_overflow(bits: int, hash_funcs: int, items: int, limit: int = 15) ->
     Raises:
         ParameterError: A count is outside its domain.
     """
-    _filter(bits, hash_funcs)
-    _items("items", items)
-    _whole("limit", limit, 1, MAX_COUNTER)
+    bits, hash_funcs = _filter(bits, hash_funcs)
+    items = _items("items", items)
+    limit = whole("limit", limit, 1, MAX_COUNTER)
     throws = hash_funcs * items
     if throws < limit:
         return 0.0
@@ -492,51 +496,75 @@ def _whole_bits(throws: int, load: float, capacity: int, fp_rate: float, hash_fu
     return bits
 
 
-def _probability(fp_rate: float) -> float:
-    if math.isnan(fp_rate):
+def probability(fp_rate: SupportsFloat) -> float:
+    """Return a rate as a float: it may be any real number, such as NumPy's.
+
+    Raises ParameterError unless it is between 0 and 1, both excluded.
+    """
+    rate = fp_rate
+    if type(rate) is not float:
+        if not hasattr(type(fp_rate), "__float__"):  # str has none, but float() would take it
+            raise ParameterError(f"fp_rate must be a number between 0 and 1, not {fp_rate!r}")
+        try:
+            rate = float(fp_rate)
+        except (TypeError, ValueError, OverflowError):
+            raise ParameterError(f"fp_rate must be a number between 0 and 1, not {fp_rate!r}") from None
+    if math.isnan(rate):
         raise ParameterError("fp_rate is not a number")
-    if not 0 < fp_rate < 1:
+    if not 0 < rate < 1:
         raise ParameterError(f"fp_rate must be between 0 and 1, both excluded: {fp_rate}")
-    return fp_rate
+    return rate
 
 
-def _whole(name: str, value: object, least: int, most: int) -> None:
-    if not isinstance(value, int):  # refuses NumPy's integers too, because their products overflow
-        raise ParameterError(f"{name} must be an int, not {value!r}")
+def whole(name: str, value: SupportsIndex, least: int, most: int) -> int:
+    """Return a count as an int: it may be any integer, such as NumPy's, but no bool.
+
+    Raises ParameterError for other objects, and for a number below `least` or above `most`.
+    """
+    if type(value) is not int:
+        try:
+            number = None if isinstance(value, bool) else index(value)
+        except TypeError:
+            number = None
+        if number is None:
+            raise ParameterError(f"{name} must be an int, not {value!r}")
+        value = number
     if value < least:
         raise ParameterError(f"{name} must be at least {least}: {value}")
     if value > most:
         raise ParameterError(f"{name} must be at most {most}: {value}")
+    return value
 
 
-def _bits(bits: int) -> None:
-    _whole("bits", bits, 1, MAX_COUNT)
+def _bits(bits: int) -> int:
+    return whole("bits", bits, 1, MAX_COUNT)
 
 
-def _filter(bits: int, hash_funcs: int) -> None:
-    _bits(bits)
-    _hash_funcs(hash_funcs)
+def _filter(bits: int, hash_funcs: int) -> tuple[int, int]:
+    return _bits(bits), _hash_funcs(hash_funcs)
 
 
-def _hash_funcs(hash_funcs: int) -> None:
-    _whole("hash_funcs", hash_funcs, 1, MAX_HASH_FUNCS)
+def _hash_funcs(hash_funcs: int) -> int:
+    return whole("hash_funcs", hash_funcs, 1, MAX_HASH_FUNCS)
 
 
-def _items(name: str, items: int, least: int = 0) -> None:
-    _whole(name, items, least, MAX_COUNT)
+def _items(name: str, items: int, least: int = 0) -> int:
+    return whole(name, items, least, MAX_COUNT)
 
 
-def _set_bits(name: str, set_bits: int, bits: int) -> None:
-    _whole(name, set_bits, 0, MAX_COUNT)
+def _set_bits(name: str, set_bits: int, bits: int) -> int:
+    set_bits = whole(name, set_bits, 0, MAX_COUNT)
     if set_bits > bits:
         raise ParameterError(f"{name} exceeds the {bits} bits: {set_bits}")
+    return set_bits
 
 
-def _three_counts(bits: int, set_a: int, set_b: int, set_union: int) -> None:
-    _bits(bits)
-    for name, count in (("set_a", set_a), ("set_b", set_b), ("set_union", set_union)):
-        _set_bits(name, count, bits)
+def _three_counts(bits: int, set_a: int, set_b: int, set_union: int) -> tuple[int, int, int, int]:
+    bits = _bits(bits)
+    set_a, set_b = _set_bits("set_a", set_a, bits), _set_bits("set_b", set_b, bits)
+    set_union = _set_bits("set_union", set_union, bits)
     if set_union < max(set_a, set_b):
         raise ParameterError(f"set_union is below the {max(set_a, set_b)} bits of one operand: {set_union}")
     if set_union > set_a + set_b:
         raise ParameterError(f"set_union exceeds the {set_a + set_b} bits of both operands: {set_union}")
+    return bits, set_a, set_b, set_union

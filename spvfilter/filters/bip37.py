@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, Self
 
 from spvfilter._public import deferred, public
+from spvfilter.bloom.attributes import added_attributes, with_attributes_of
 from spvfilter.bloom.filter import BloomBits
 from spvfilter.errors import FormatError, FpRateWarning, LostSpendsWarning, ParameterError
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
@@ -359,7 +360,7 @@ class Bip37Filter(BloomBits):
         return (
             type(self).parse,
             (bytes(self),),
-            (None, {"capacity": self.capacity, "nominal_fp_rate": self.nominal_fp_rate}),
+            (None, {"capacity": self.capacity, "nominal_fp_rate": self.nominal_fp_rate, **added_attributes(self)}),
         )
 
     @property
@@ -386,7 +387,7 @@ class Bip37Filter(BloomBits):
         """Return an independent copy of the filter. Use one copy for each peer, because peers update their filters."""
         twin = type(self).parse(bytes(self))
         twin.capacity, twin.nominal_fp_rate = self.capacity, self.nominal_fp_rate
-        return twin
+        return with_attributes_of(twin, self)
 
     def insert(self, element: bytes | OutPoint) -> None:
         """Insert an element into the filter.

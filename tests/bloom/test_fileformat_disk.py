@@ -8,10 +8,13 @@ import resource
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from spvfilter.bloom import CountingBloomFilter, ScalableBloomFilter, fileformat
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.errors import FormatError, ParameterError, ReadOnlyError
 from support.filterfiles import header, sample
@@ -121,8 +124,7 @@ def test_a_sparse_file_beyond_2_to_the_32_bits_is_mapped_without_reading_it(tmp_
 # Saving
 
 
-def test_a_save_replaces_the_file_with_one_that_others_cannot_read(tmp_path: Path) -> None:
-    (tmp_path / "f").write_bytes(b"old")
+def test_a_save_makes_a_file_that_others_cannot_read(tmp_path: Path) -> None:
     sample().save(tmp_path / "f")
     assert BloomFilter.open(tmp_path / "f") == sample()
     assert stat.S_IMODE((tmp_path / "f").stat().st_mode) == 0o600
@@ -174,3 +176,43 @@ def test_loading_takes_the_filters_memory_once(how: str, tmp_path: Path) -> None
         [sys.executable, "-c", MEMORY, str(tmp_path / "f"), how], capture_output=True, text=True, check=True
     )
     assert float(run.stdout) < 64 * 1.2
+
+
+MADE: dict[str, Callable[[], Any]] = {
+    "plain": lambda: BloomFilter(100, 0.01),
+    "counting": lambda: CountingBloomFilter(100, 0.01),
+    "scalable": lambda: ScalableBloomFilter(100, 0.01),
+}
+
+
+@pytest.mark.parametrize("make", MADE.values(), ids=MADE)
+def test_save_keeps_symlink_and_mode(tmp_path: Path, make: Callable[[], Any]) -> None:
+    (tmp_path / "folder").mkdir()
+    target, link, new = tmp_path / "folder" / "f", tmp_path / "link", tmp_path / "new"
+    made = make()
+    made.save(new)
+    assert stat.S_IMODE(new.stat().st_mode) == 0o600
+    link.symlink_to(target)
+    made.save(link)  # the link is dangling at first
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    target.chmod(0o640)
+    made.add(b"key")
+    made.save(link)
+    assert link.is_symlink()
+    assert type(made).open(target) == made
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    assert [path.name for path in target.parent.iterdir()] == ["f"]
+
+
+def test_failed_save_keeps_the_old_file_and_its_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "f"
+    made = BloomFilter(100, 0.01)
+    made.save(path)
+    path.chmod(0o644)
+    before = path.read_bytes()
+    monkeypatch.setattr(fileformat, "write_to", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        made.save(path)
+    assert path.read_bytes() == before
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert [*tmp_path.iterdir()] == [path]

@@ -1,15 +1,18 @@
-"""A key that a filter does not take is a TypeError, in every method that takes a key."""
+"""Types of keys and of sizes: which are taken, and the error for all others."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 
-from spvfilter.bloom import BloomFilter, CountingBloomFilter, ScalableBloomFilter
-from spvfilter.errors import KeyRangeError, SpvFilterError
+from spvfilter.bloom import BloomFilter, CountingBloomFilter, ScalableBloomFilter, Size, sizing
+from spvfilter.bloom.exchange import SplitBlockFilter, redisbloom_filter, spark_filter
+from spvfilter.errors import KeyRangeError, ParameterError, SpvFilterError
 
 FILTERS: dict[str, Callable[[str], Any]] = {
     "plain": lambda encode: BloomFilter(100, 0.01, encode=encode),
@@ -60,3 +63,52 @@ def test_number_out_of_range_in_a_column_is_a_type_error(encode: str) -> None:
     for call in (made.update, made.contains_many):
         with pytest.raises(TypeError, match=f"key 1: {column[1]} does not fit into {encode}"):
             call(column)
+
+
+SIZED: dict[str, Callable[[Any, Any], Any]] = {
+    "BloomFilter": BloomFilter,
+    "CountingBloomFilter": CountingBloomFilter,
+    "ScalableBloomFilter": ScalableBloomFilter,
+    "SplitBlockFilter": SplitBlockFilter,
+    "spark_filter": spark_filter,
+    "redisbloom_filter": redisbloom_filter,
+    "Size.of": Size.of,
+    "sizing.optimal": sizing.optimal,
+    "sizing.bits_for": lambda capacity, rate: sizing.bits_for(capacity, rate, np.uint8(3)),
+    "BloomFilter.load": lambda capacity, rate: BloomFilter.load(BloomFilter(1_000, 0.25).dump(), capacity, rate),
+}
+
+
+@pytest.mark.parametrize("make", SIZED.values(), ids=SIZED)
+def test_numbers_of_numpy_are_capacities_and_rates(make: Callable[[Any, Any], Any]) -> None:
+    expected = make(1_000, 0.25)
+    for capacity in (np.int64(1_000), np.uint16(1_000), np.int32(1_000)):
+        for rate in (np.float32(0.25), np.float64(0.25), np.float16(0.25), Fraction(1, 4)):
+            made = make(capacity, rate)
+            assert made == expected
+            assert repr(made) == repr(expected)
+            if hasattr(made, "nominal_fp_rate"):
+                assert type(made.nominal_fp_rate) in (float, type(None))
+                assert made.copy() == made == pickle.loads(pickle.dumps(made))
+
+
+@pytest.mark.parametrize("make", SIZED.values(), ids=SIZED)
+def test_bools_texts_and_fractions_are_no_capacities(make: Callable[[Any, Any], Any]) -> None:
+    for capacity in (True, np.True_, "10", 10.0, Fraction(10), [10]):
+        with pytest.raises(ParameterError, match="capacity must be an int, not"):
+            make(capacity, 0.25)
+    for rate in ("0.25", b"0.25", [0.25], 1j, None if make is not Size.of else "x", True, False, 0, 1, np.nan):
+        with pytest.raises(ParameterError, match="rate"):
+            make(1_000, rate)
+
+
+def test_numbers_of_numpy_are_bits_and_functions() -> None:
+    made = BloomFilter(bits=np.int64(640), hash_funcs=np.uint8(5))  # type: ignore[arg-type]
+    assert made == BloomFilter(bits=640, hash_funcs=5)
+    assert Size.of(np.int64(10), bits=np.int64(96)) == Size.of(10, bits=96)  # type: ignore[arg-type]
+    grown = ScalableBloomFilter(10, 0.1, np.int8(3), np.float32(0.5), encode="int64")  # type: ignore[arg-type]
+    grown.update(range(1_000))
+    assert (grown.growth, grown.tightening, type(grown.growth)) == (3, 0.5, int)
+    for bits, functions in ((True, 5), (640, True), (640, np.float64(5))):
+        with pytest.raises(ParameterError, match="must be from 1 to"):
+            BloomFilter(bits=bits, hash_funcs=functions)  # type: ignore[arg-type]

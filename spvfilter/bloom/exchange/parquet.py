@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from spvfilter._public import public
-from spvfilter.bloom.exchange.splitblock import BLOCK_SIZE, ParquetType, SplitBlockFilter, header_of
+from spvfilter.bloom.exchange.splitblock import BLOCK_SIZE, MAX_HEADER, ParquetType, SplitBlockFilter, header_of
 from spvfilter.bloom.exchange.thrift import Thrift, Wire
 from spvfilter.errors import FormatError, ParameterError
 
@@ -24,7 +24,6 @@ _HAS_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _TAIL = 8  # Bytes at the end of a file: the footer's size and the magic.
 _MAX_FOOTER = 1 << 28  # Bytes of a footer (our choice).
 _SHOWN = 20  # Names of columns in an error message.
-_HEADER = 256  # Bytes to read for the header of a filter: more than any header has.
 _TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _TAKEN: dict[str, tuple[ParquetType, ...]] = {  # Types of keys for each physical type, the default first.
     "INT32": ("int32", "uint32"),
@@ -133,7 +132,7 @@ def _read(file: IO[bytes], size: int, offset: int, keys: ParquetType) -> SplitBl
         raise FormatError(
             f"a filter at byte {offset} of {size}", offset=offset if offset >= 0 else 0, field="bloom_filter_offset"
         )
-    length, start = header_of(memoryview(_bytes_at(file, offset, _HEADER)), offset)
+    length, start = header_of(memoryview(_bytes_at(file, offset, MAX_HEADER)), offset)
     if offset + start + length > size - _TAIL:
         message = f"truncated: {length} bytes wanted, {size - _TAIL - offset - start} present"
         raise FormatError(message, offset=offset + start, field="blocks")

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from spvfilter._public import public
+from spvfilter.bloom import sizing
 from spvfilter.bloom.base import Encode, allocate
 from spvfilter.bloom.exchange.hashes import RedisBloomHash
 from spvfilter.bloom.fileformat import KIND_BITS, MAX_CELLS, MAX_HASH_FUNCS, FileHeader
@@ -65,10 +66,8 @@ def redisbloom_filter(capacity: int, fp_rate: float, *, encode: Encode = None) -
         ParameterError: An argument is outside its domain.
         TooLargeError: The filter does not fit into memory.
     """
-    if not isinstance(capacity, int) or isinstance(capacity, bool) or not 1 <= capacity <= MAX_COUNT:
-        raise ParameterError(f"capacity must be a whole number from 1 to {MAX_COUNT}: {capacity!r}")
-    if not isinstance(fp_rate, float) or not 0 < fp_rate < 1:
-        raise ParameterError(f"fp_rate must be a number between 0 and 1, both excluded: {fp_rate!r}")
+    capacity = sizing.whole("capacity", capacity, 1, MAX_COUNT)
+    fp_rate = sizing.probability(fp_rate)
     _refuse_encoding(encode)
     each = -math.log(fp_rate) / _LN2_SQUARED
     bits = max(1, int(capacity * each))

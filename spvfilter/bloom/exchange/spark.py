@@ -19,6 +19,7 @@ from array import array
 from typing import TYPE_CHECKING
 
 from spvfilter._public import public
+from spvfilter.bloom import sizing
 from spvfilter.bloom.base import Encode, allocate
 from spvfilter.bloom.exchange.hashes import SparkHash
 from spvfilter.bloom.fileformat import KIND_BITS, MAX_HASH_FUNCS, FileHeader
@@ -53,10 +54,8 @@ def spark_filter(
         ParameterError: An argument is outside its domain.
         TooLargeError: The filter does not fit into memory.
     """
-    if not isinstance(capacity, int) or isinstance(capacity, bool) or not 1 <= capacity <= 1 << 48:
-        raise ParameterError(f"capacity must be a whole number from 1 to 2^48: {capacity!r}")
-    if not isinstance(fp_rate, float) or not 0 < fp_rate < 1:
-        raise ParameterError(f"fp_rate must be a number between 0 and 1, both excluded: {fp_rate!r}")
+    capacity = sizing.whole("capacity", capacity, 1, 1 << 48)
+    fp_rate = sizing.probability(fp_rate)
     _refuse_encoding(encode)
     bits = int(-capacity * math.log(fp_rate) / (math.log(2) * math.log(2)))
     if bits < 1:

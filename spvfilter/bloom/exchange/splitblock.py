@@ -17,15 +17,20 @@ protocol precedes the blocks:
 from __future__ import annotations
 
 import math
+import os
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from spvfilter._public import public
 from spvfilter.bloom import sizing
+from spvfilter.bloom.attributes import pickled, with_attributes_of
 from spvfilter.bloom.base import ENCODES
 from spvfilter.bloom.exchange.thrift import Thrift, Wire
+from spvfilter.bloom.fileformat import replaced
+from spvfilter.bloom.filter import BloomBits
 from spvfilter.errors import FormatError, ParameterError
-from spvfilter.kernel import BitCore, Encoding, Family
+from spvfilter.kernel import Encoding, Family
 from spvfilter.kernel.values import SPLIT_BLOCK_BITS, SPLIT_BLOCK_FUNCTIONS
 from spvfilter.primitives import chunks
 
@@ -39,16 +44,18 @@ MAX_SIZE = 128 << 20  # Bytes of the largest filter that Arrow reads (kMaximumBl
 _ENCODINGS: dict[str, Encoding] = {"bytes": Encoding.BYTES} | {
     name: encoding for encoding, name in ENCODES.items() if name
 }
+MAX_HEADER = 256  # Bytes of the largest header of a filter (our choice): more than any header has.
 _CHOSEN = bytes.fromhex("1c1c0000")  # A union whose first member, an empty struct, is set.
 
 
 @public
-class SplitBlockFilter(BitCore):
+class SplitBlockFilter(BloomBits):
     """A Bloom filter in the format of Parquet files, which Arrow, DuckDB and Spark read.
 
     The number of its blocks is a power of two, because Arrow needs that, and the smallest that keeps `fp_rate`
     (spvfilter.bloom.sizing). It is at most 128 MiB. The filter is never full. The methods `add`, `in`, `update`,
-    `contains_many` and `|=` are documented at spvfilter.kernel.BitCore; batches may be columns.
+    `contains_many` and `|=` are documented at spvfilter.kernel.BitCore; batches may be columns. The length is estimated
+    from the bits, as for BloomFilter.
 
     Args:
         capacity: Number of keys.
@@ -63,10 +70,8 @@ class SplitBlockFilter(BitCore):
     __slots__ = ()
 
     def __init__(self, capacity: int, fp_rate: float, *, keys: ParquetType = "bytes") -> None:
-        if not isinstance(capacity, int) or isinstance(capacity, bool) or not 1 <= capacity <= 1 << 48:
-            raise ParameterError(f"capacity must be a whole number from 1 to 2^48: {capacity!r}")
-        if not isinstance(fp_rate, float) or not 0 < fp_rate < 1:
-            raise ParameterError(f"fp_rate must be a number between 0 and 1, both excluded: {fp_rate!r}")
+        capacity = sizing.whole("capacity", capacity, 1, 1 << 48)
+        fp_rate = sizing.probability(fp_rate)
         size = BLOCK_SIZE
         while sizing.split_block_fp_rate(size // BLOCK_SIZE, capacity) > fp_rate:
             size *= 2
@@ -106,6 +111,21 @@ class SplitBlockFilter(BitCore):
         made._set_up(blocks, keys)
         return made
 
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, keys: ParquetType = "bytes") -> Self:
+        """Read a filter that `save` wrote. Raises the errors of `from_bytes`, and OSError if it cannot be read."""
+        with Path(path).open("rb") as file:
+            return cls.from_bytes(file.read(MAX_SIZE + MAX_HEADER + 1), keys=keys)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the filter to a file of its own, as BloomFilter.save does: header and blocks. Raises OSError."""
+        with replaced(Path(path)) as file:
+            file.write(bytes(self))
+
+    def copy(self) -> Self:
+        """Return an independent filter with the same contents."""
+        return with_attributes_of(self._over(bytearray(self.body), self.keys), self)
+
     def __bytes__(self) -> bytes:
         """Return the bytes of the filter in a Parquet file: header and blocks."""
         number, size = 2 * (self.cells // 8), bytearray(b"\x15")
@@ -117,7 +137,7 @@ class SplitBlockFilter(BitCore):
         return b"".join((size, 3 * chosen, b"\0", self.body))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return partial(type(self).from_bytes, keys=self.keys), (bytes(self),)
+        return pickled(partial(type(self).from_bytes, keys=self.keys), (bytes(self),), self)
 
     @property
     def blocks(self) -> int:

@@ -24,7 +24,7 @@ from spvfilter.bloom.fileformat import HEADER_SIZE, KIND_SERIES, MAX_BIP37_BITS
 from spvfilter.bloom.growth import Growth
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.bloom.redis.layout import MAX_SHARDS, Layout, Shape, check_shard_size, header_in, header_key, prefix
-from spvfilter.bloom.shape import cells_and_functions
+from spvfilter.bloom.shape import shape_of
 from spvfilter.errors import CapacityError, FormatError, MismatchError, ParameterError
 from spvfilter.kernel import MAX_SLICES, Encoding, Family
 
@@ -176,7 +176,7 @@ def _parse(raw: bytes) -> tuple[Growth, int]:
         raise FormatError("a series needs an initial capacity, this one has 0", offset=28, field="capacity")
     plan = Growth(header.capacity, header.fp_rate, growth, tightening)
     try:
-        first = cells_and_functions(*plan.checked().shape(0), None, False)
+        first = shape_of(*plan.checked().shape(0), None, False)[:2]
     except ParameterError as error:
         raise FormatError(str(error), offset=HEADER_SIZE, field="growth") from None
     if (header.cells, header.hash_funcs) != first or (header.family == Family.BIP37 and header.cells > MAX_BIP37_BITS):

@@ -15,7 +15,7 @@ from spvfilter.bloom.fileformat import body_size
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import FastHash, HashFamily, SipHash
 from spvfilter.bloom.scalable import ScalableBloomFilter
-from spvfilter.bloom.shape import cells_and_functions
+from spvfilter.bloom.shape import shape_of
 from spvfilter.cli.arguments import standard_input
 from spvfilter.cli.bloom.storage import FilterStorage, is_filter
 from spvfilter.cli.term.page import complain
@@ -77,7 +77,7 @@ def read_raw(store: FilterStorage, args: argparse.Namespace) -> None:
         raise ParameterError(
             "give the options that the filter was made with: --capacity and --fp-rate, or --bits and --hash-funcs"
         )
-    cells, _ = cells_and_functions(args.capacity, args.fp_rate, args.hash_funcs, args.bits, args.partitioned)
+    cells, *_ = shape_of(args.capacity, args.fp_rate, args.hash_funcs, args.bits, args.partitioned)
     raw = _read(args.raw, body_size(kind.KIND, cells))
     shape = (args.capacity, args.fp_rate, args.hash_funcs)
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
@@ -323,10 +322,7 @@ class FileStorage(FilterStorage):
         if self._path is None:
             return
         try:
-            mode = self._path.stat().st_mode if self._path.exists() else None
             self._opened.save(self._path)
-            if mode is not None:  # keep the permissions of the replaced file
-                self._path.chmod(stat.S_IMODE(mode))
         except OSError as error:  # the error's own message names a temporary file
             raise SourceError(f"{self.name}: cannot be written: {error.strerror}") from None
 

@@ -481,3 +481,32 @@ def test_rate_of_blocks_grows_with_keys_and_falls_with_blocks(blocks: int, items
 def test_rate_of_blocks_refuses_bad_counts(blocks: Any, items: Any) -> None:
     with pytest.raises(ParameterError, match=r"blocks|items"):
         split_block_fp_rate(blocks, items)
+
+
+def test_split_block_filter_is_a_set_of_keys(tmp_path: Path) -> None:
+    left, right = (SplitBlockFilter(4_000, 0.01, keys="int64") for _ in range(2))
+    left.update(range(3_000))
+    right.update(range(1_000, 4_000))
+    both = left | right
+    assert both == left.union(right)
+    assert all(both.contains_many(range(4_000)))
+    assert both != left == left.copy() is not left
+    assert left <= both
+    assert left.issubset(both)
+    assert both.issuperset(right)
+    assert len(both) == pytest.approx(4_000, rel=0.1)
+    assert len(left) == pytest.approx(3_000, rel=0.1)
+    assert left.union_len(right) == pytest.approx(4_000, rel=0.1)
+    assert left.intersection_len(right) == pytest.approx(2_000, rel=0.25)
+    assert all((left & right).contains_many(range(1_000, 3_000)))
+    assert not SplitBlockFilter(4_000, 0.01)
+    left.save(tmp_path / "f")
+    assert SplitBlockFilter.open(tmp_path / "f", keys="int64") == left
+    assert (tmp_path / "f").read_bytes() == bytes(left)
+    (tmp_path / "f").write_bytes(bytes(left)[:-1])
+    with pytest.raises(FormatError, match="truncated"):
+        SplitBlockFilter.open(tmp_path / "f")
+    with pytest.raises(TypeError, match="SplitBlockFilter"):
+        left | {1}  # type: ignore[operator]
+    with pytest.raises(MismatchError):
+        left.union(SplitBlockFilter(4_000, 0.01))
