@@ -18,7 +18,7 @@ OPERATIONS: dict[str, Callable[[RedisBloomFilter], Awaitable[object]]] = {
     "contains_many": lambda remote: remote.contains_many([b"new"]),
     "union_update": lambda remote: remote.union_update(remote),
     "union_update of a local one": lambda remote: remote.union_update(BloomFilter(**SHAPE)),
-    "load": lambda remote: remote.load(BloomFilter(**SHAPE)),
+    "replace": lambda remote: remote.replace(BloomFilter(**SHAPE)),
     "snapshot": lambda remote: remote.snapshot(),
     "set_bits": lambda remote: remote.set_bits(),
     "clear": lambda remote: remote.clear(),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Self, overload
+from typing import TYPE_CHECKING, Self, TypeVar, overload
 
 from spvfilter._public import public
 from spvfilter.bloom import fileformat, sizing
@@ -17,16 +17,18 @@ from spvfilter.bloom.filter import BloomFilter, refuse_other_kinds
 from spvfilter.bloom.hashing import HashFamily
 from spvfilter.bloom.redis import scripts as scripts
 from spvfilter.bloom.redis.client import check_client, command, run, stored_header
-from spvfilter.bloom.redis.layout import Layout, Shape, header_key
+from spvfilter.bloom.redis.layout import MARK_SIZE, MAX_MARKS, Layout, Shape, header_key
 from spvfilter.errors import (
     CapacityError,
     CapacityWarning,
+    FormatError,
     MismatchError,
     ParameterError,
     RemoteError,
     RemoteExistsError,
+    RemoteMissingError,
 )
-from spvfilter.kernel import Encoding
+from spvfilter.kernel import Encoding, Family
 
 if TYPE_CHECKING:
     from spvfilter.bloom.redis.client import Client
@@ -38,6 +40,8 @@ SHARD_SIZE = 16 << 20
 CHUNK_KEYS = 1_000  # Keys of a batch in one script (our choice).
 CHUNK_PROBES = 1 << 14  # Bits that one script reads or sets (our choice): the server is busy for some 50 ms.
 STAGED_TTL = 3_600_000  # Milliseconds after which an unfinished upload expires (our choice).
+_MOST_TRIES = 20  # Times that an operation is repeated because the filter was replaced (our choice).
+T = TypeVar("T")
 _MAX_EXPIRE = 10**10  # Seconds. A longer time would overflow Redis's clock.
 
 
@@ -61,12 +65,29 @@ class RedisBloomFilter:
     Raises:
         RemoteConnectionError: The server could not be reached, or the connection broke.
         RemoteMissingError: The filter, or a part of it, is gone. The filter never wrongly answers "not contained".
-        MismatchError: The filter was created again with another shape.
+        MismatchError: The filter was deleted and created again with another shape.
         RemoteTypeError: The value of one of the filter's keys in Redis is not a string.
         RemoteFullError: The operation writes, and the server is out of memory.
         RemoteReadOnlyError: The operation writes, and the server is a replica.
         RemoteError: The server reported another error.
     """
+
+    bits: int
+    """Number of bits m."""
+    hash_funcs: int
+    """Number of hash functions k."""
+    capacity: int | None
+    """Number of keys that the filter was made for. None if the caller gave a number of bits instead."""
+    nominal_fp_rate: float | None
+    """False-positive rate that the filter was made for. None if the caller gave a number of bits instead."""
+    hashing: HashFamily
+    """The hash family."""
+    partitioned: bool
+    """True if each hash function has its own plane of bits."""
+    shard_size: int
+    """Size in bytes of a shard: a string in Redis that stores a part of the bits."""
+    on_full: OnFull
+    """Result of adding a new key to a full filter: "raise" or "warn"."""
 
     def __init__(self, client: Client, layout: Layout) -> None:
         """Used only by the class methods, such as `open`: call them instead. It does not contact the server."""
@@ -74,23 +95,15 @@ class RedisBloomFilter:
         """The client that every operation uses."""
         self.name: str = layout.name
         """Name of the filter."""
-        self.bits: int = layout.shape.bits
-        """Number of bits m."""
-        self.hash_funcs: int = layout.shape.hash_funcs
-        """Number of hash functions k."""
-        self.capacity: int | None = layout.shape.capacity
-        """Number of keys that the filter was made for. None if the caller gave a number of bits instead."""
-        self.nominal_fp_rate: float | None = layout.shape.nominal_fp_rate
-        """False-positive rate that the filter was made for. None if the caller gave a number of bits instead."""
-        self.hashing: HashFamily = layout.shape.hashing
-        """The hash family."""
-        self.partitioned: bool = layout.shape.partitioned
-        """True if each hash function has its own plane of bits."""
-        self.shard_size: int = layout.shard_size
-        """Size in bytes of a shard: a string in Redis that stores a part of the bits."""
-        self.on_full = layout.shape.on_full
-        """Result of adding a new key to a full filter: "raise" or "warn"."""
+        self._use(layout)
+
+    def _use(self, layout: Layout) -> None:
+        """Take over the shape of a filter."""
+        shape = layout.shape
         self._layout = layout
+        self.bits, self.hash_funcs, self.partitioned = shape.bits, shape.hash_funcs, shape.partitioned
+        self.capacity, self.nominal_fp_rate = shape.capacity, shape.nominal_fp_rate
+        self.hashing, self.on_full, self.shard_size = shape.hashing, shape.on_full, layout.shard_size
         # number of new keys that may be added before the bits are counted again; None: no limit
         self._room: float | None = 0 if self.capacity else None
 
@@ -124,7 +137,7 @@ class RedisBloomFilter:
 
         Args:
             client: Client of redis.asyncio.
-            name: Name of the filter. Its keys are {name}:header and {name}:bits:0 and so on.
+            name: Name of the filter. Its keys are {name}:header, {name}:replaced, {name}:bits:0 and so on.
             shard_size: Size of a string in Redis in bytes, up to 512 MiB.
             expire: Seconds until the filter expires; None for never.
             exist_ok: True opens an existing filter that was made with the same arguments. It keeps its time to live.
@@ -167,7 +180,7 @@ class RedisBloomFilter:
         """
         check_client(client)
         made = cls(client, Layout(name, Shape.of(local), shard_size))
-        async with made._staged(local) as staged:
+        async with made._staged(made._layout, local) as staged:
             if await made._create(expire, staged) is not None:
                 raise RemoteExistsError(f"a filter at {name!r} already exists")
         return made
@@ -201,14 +214,53 @@ class RedisBloomFilter:
 
     async def _create(self, expire: float | None, staged: Iterable[bytes] = ()) -> bytes | None:
         layout = self._layout
-        keys = [layout.header_key, *layout.shard_keys(), *staged]
+        keys = [layout.header_key, *layout.shard_keys(), *staged, layout.replaced_key]
         last = min(layout.shard_size, layout.size) * 8 - 1
         there = await run(self.client, scripts.CREATE, keys, layout.header, layout.shards, milliseconds(expire), last)
         assert there is None or isinstance(there, bytes)
         return there
 
-    async def _run(self, script: scripts.Script, keys: Iterable[bytes], *arguments: bytes | int | str) -> object:
-        return await run(self.client, script, [self._layout.header_key, *keys], self._layout.header, *arguments)
+    async def _run(
+        self, layout: Layout, script: scripts.Script, keys: Iterable[bytes], *arguments: bytes | int | str
+    ) -> object:
+        return await run(self.client, script, [layout.header_key, *keys], layout.header, *arguments)
+
+    async def _following(self, work: Callable[[Layout], Awaitable[T]]) -> T:
+        """Perform an operation. If the filter was replaced meanwhile, perform it again on the new one."""
+        for _ in range(_MOST_TRIES):
+            layout = self._layout
+            try:
+                return await work(layout)
+            except (MismatchError, RemoteMissingError):
+                if not await self._follow(layout):
+                    raise
+        return await work(self._layout)
+
+    async def _follow(self, layout: Layout) -> bool:
+        """Take over the shape of the filter that has replaced `layout`. Return False if there is none.
+
+        A filter that was deleted and created again has not replaced the old one. A filter whose keys have another
+        encoding cannot be followed.
+        """
+        if self._layout is not layout:
+            return True
+        shape = layout.shape
+        custom = shape.hashing if shape.family == Family.CUSTOM else None
+        try:
+            answer = await self._run(layout, scripts.REPLACED, [layout.replaced_key])
+            assert isinstance(answer, list)
+            raw, marks = answer
+            if raw == layout.header:  # another filter was there for a moment
+                return True
+            there = Layout.parse(self.name, raw, custom, shape._encode_with, shape.on_full)
+        except (RemoteMissingError, ParameterError, FormatError):
+            return False
+        is_replaced = layout.mark in (marks[at : at + MARK_SIZE] for at in range(0, len(marks), MARK_SIZE))
+        if not is_replaced or there.shape.encoding != shape.encoding:
+            return False
+        if self._layout is layout:
+            self._use(there)
+        return True
 
     async def add(self, key: object) -> bool:
         """Add a key, and return True if it was new. A key is new if at least one of its bits was not set before.
@@ -338,10 +390,13 @@ class RedisBloomFilter:
             yield chunk
 
     async def _probe(self, script: scripts.Script, keys: list[object]) -> bytes:
-        shards, probes = self._layout.probes(keys)
-        mask = await self._run(script, shards, probes, self.hash_funcs)
-        assert isinstance(mask, bytes)
-        return mask
+        async def probe(layout: Layout) -> bytes:
+            shards, probes = layout.probes(keys)
+            mask = await self._run(layout, script, shards, probes, layout.shape.hash_funcs)
+            assert isinstance(mask, bytes)
+            return mask
+
+        return await self._following(probe)
 
     async def union_update(self, other: RedisBloomFilter | BloomFilter) -> None:
         """Atomically add the keys of another filter.
@@ -354,44 +409,67 @@ class RedisBloomFilter:
         TypeError for other objects.
         """
         if not isinstance(other, RedisBloomFilter):
-            async with self._staged(other) as staged:
-                await self._load("union", staged)
-            return
-        if other.client is not self.client:
+            refuse_other_kinds(other)
+        elif other.client is not self.client:
             raise ParameterError(
                 f"{self.name!r} and {other.name!r} belong to different clients: pass a snapshot() of the other filter"
             )
-        theirs = other._layout
-        self._layout.shape.same_shape(theirs.shape)
-        if other.shard_size != self.shard_size:
-            raise MismatchError(f"the shards differ in size: {self.shard_size} and {other.shard_size} bytes")
-        await self._load("union", [*theirs.shard_keys(), theirs.header_key], theirs.header)
 
-    async def load(self, local: BloomFilter) -> None:
-        """Upload a local filter, and atomically replace the bits by its bits. During the upload the server holds both.
+        async def unite(layout: Layout) -> None:
+            shards = layout.shard_keys()
+            if not isinstance(other, RedisBloomFilter):
+                layout.shape.same_shape(other)
+                async with self._staged(layout, other) as staged:
+                    await self._run(layout, scripts.UNION, [*shards, *staged], layout.shards)
+                return
+            theirs = other._layout
+            layout.shape.same_shape(theirs.shape)
+            if theirs.shard_size != layout.shard_size:
+                raise MismatchError(f"the shards differ in size: {layout.shard_size} and {theirs.shard_size} bytes")
+            sources = [*theirs.shard_keys(), theirs.header_key]
+            await self._run(layout, scripts.UNION, [*shards, *sources], layout.shards, theirs.header)
 
-        Keys that other clients add during the upload are lost. Use `union_update` to keep them. Raises MismatchError
-        for a filter of another shape, TypeError for other objects.
+        await self._following(unite)
+
+    async def replace(self, local: BloomFilter) -> None:
+        """Upload a local filter, and atomically replace this filter by it. Its size may be different.
+
+        No reader fails: operations of other clients that have opened the filter go on with the new one. The time to
+        live and the shard size stay. During the upload the server holds both filters, and keys that clients add to the
+        old one are lost. Use `union_update` to keep the keys.
+
+        Raises MismatchError if the keys of the two filters have different encodings, TypeError for other objects.
         """
-        async with self._staged(local) as staged:
-            await self._load("replace", staged)
+        new_shape = Shape.of(local)
 
-    async def _load(self, how: str, sources: Iterable[bytes], *source_header: bytes) -> None:
-        await self._run(scripts.LOAD, [*self._layout.shard_keys(), *sources], self._layout.shards, how, *source_header)
+        async def exchange(layout: Layout) -> Layout:
+            mine, theirs = layout.shape.encoding, new_shape.encoding
+            if mine != theirs:
+                raise MismatchError(f"filters of different encoding: {mine.name} and {theirs.name}")
+            new = Layout(self.name, new_shape, layout.shard_size)
+            mark = layout.mark if new.header != layout.header else b""
+            last = min(new.shard_size, new.size) * 8 - 1
+            async with self._staged(new, local) as staged:
+                keys = [*layout.shard_keys(), *staged, *new.shard_keys(), new.replaced_key]
+                sizes = layout.shards, new.shards
+                await self._run(layout, scripts.REPLACE, keys, *sizes, new.header, mark, MAX_MARKS * MARK_SIZE, last)
+            return new
+
+        self._use(await self._following(exchange))
 
     @asynccontextmanager
-    async def _staged(self, local: BloomFilter) -> AsyncIterator[list[bytes]]:
+    async def _staged(self, layout: Layout, local: BloomFilter) -> AsyncIterator[list[bytes]]:
         """Upload the bits of a local filter under temporary keys, which are deleted afterwards.
 
-        Raises TypeError unless it is a BloomFilter, and MismatchError if it has another shape.
+        Raises TypeError unless it is a BloomFilter, and MismatchError if it has another shape than the layout.
         """
         refuse_other_kinds(local)
-        self._layout.shape.same_shape(local)
+        layout.shape.same_shape(local)
         body = local.body
-        keys = self._layout.staging_keys()
+        keys = layout.staging_keys()
         try:
-            for shard, at, end in self._layout.pieces():
-                start = shard * self.shard_size
+            for shard, at, end in layout.pieces():
+                start = shard * layout.shard_size
                 raw = bytes(body[start + at : start + end]).rstrip(b"\0")
                 if raw or not at:  # bytes that are not written read as zero
                     await run(self.client, scripts.STAGE, [keys[shard]], at, raw or b"\0", STAGED_TTL)
@@ -404,39 +482,42 @@ class RedisBloomFilter:
         """Return a local filter with the same bits.
 
         It contains all keys that were added before the call. A key that is added during the call may be missing or
-        partly set. If another client calls `clear` or `load` during the call, the result may be a mixture.
+        partly set. If another client calls `clear` or `replace` during the call, the result may be a mixture.
 
         Raises TooLargeError if the filter does not fit into memory, FormatError if bits beyond m are set.
         """
-        layout = self._layout
+        return await self._following(self._snapshot)
+
+    async def _snapshot(self, layout: Layout) -> BloomFilter:
         local = layout.shape.filled(allocate(layout.size))
         body = memoryview(local.buffer).cast("B")
         for shard, at, end in layout.pieces():
-            raw = await self._run(scripts.READ, [layout.shard_key(shard)], at, end - 1)
+            raw = await self._run(layout, scripts.READ, [layout.shard_key(shard)], at, end - 1)
             assert isinstance(raw, bytes)
-            start = shard * self.shard_size + at
+            start = shard * layout.shard_size + at
             body[start : start + len(raw)] = raw
         fileformat.check_padding(local.header(), body[-1])
         return local
 
     async def clear(self) -> None:
         """Atomically remove all keys. The time to live does not change."""
-        await self._run(scripts.CLEAR, self._layout.shard_keys())
+        await self._following(lambda layout: self._run(layout, scripts.CLEAR, layout.shard_keys()))
 
     async def delete(self) -> None:
         """Atomically delete the filter."""
-        await self._run(scripts.DELETE, self._layout.shard_keys())
+        await self._following(lambda layout: self._run(layout, scripts.DELETE, layout.all_keys()))
 
     async def expire(self, seconds: float | None) -> None:
         """Let the whole filter expire after `seconds`; None for never.
 
         Raises ParameterError unless `seconds` is above 0 and at most 10^10.
         """
-        await self._run(scripts.EXPIRE, self._layout.shard_keys(), milliseconds(seconds))
+        ttl = milliseconds(seconds)
+        await self._following(lambda layout: self._run(layout, scripts.EXPIRE, layout.all_keys(), ttl))
 
     async def ttl(self) -> float | None:
         """Return the seconds until the filter expires; None if it does not expire."""
-        left = await self._run(scripts.TTL, ())
+        left = await self._following(lambda layout: self._run(layout, scripts.TTL, ()))
         assert isinstance(left, int)
         return None if left < 0 else left / 1000
 
@@ -445,13 +526,17 @@ class RedisBloomFilter:
 
         Bits that are set during the call may be counted.
         """
-        planes = [0] * (self.hash_funcs if self.partitioned else 1)
-        for shards, ranges, of_planes in self._layout.counts():
-            counts = await self._run(scripts.COUNT, shards, ranges)
-            assert isinstance(counts, list)
-            for plane, count in zip(of_planes, counts, strict=True):
-                planes[plane] += count
-        return planes
+
+        async def count(layout: Layout) -> list[int]:
+            planes = [0] * (layout.shape.hash_funcs if layout.shape.partitioned else 1)
+            for shards, ranges, of_planes in layout.counts():
+                counts = await self._run(layout, scripts.COUNT, shards, ranges)
+                assert isinstance(counts, list)
+                for plane, found in zip(of_planes, counts, strict=True):
+                    planes[plane] += found
+            return planes
+
+        return await self._following(count)
 
     async def set_bits(self) -> int:
         """Return the number of set bits."""

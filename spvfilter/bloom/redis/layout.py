@@ -4,6 +4,8 @@
                      and the size of a shard in bytes, u64 little endian
     {name}:bits:0 …  the bits in contiguous shards of that size; each shard has at least one byte,
                      and zeros at its end may be missing
+    {name}:replaced  8 bytes for each filter that `replace` has replaced here, the last one last, up to 64: the
+                     start of the SHA-256 of its header; missing if there is none
 
 The braces are a hash tag of Redis, which keeps all keys in one slot of a cluster. A name that contains a hash tag is
 used as it is.
@@ -14,6 +16,7 @@ file therefore has offset b ^ 7 in Redis, and the bytes are the same.
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import re
 import secrets
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 
 MAX_SHARD_SIZE = 512 << 20  # Bytes of a string: Redis's default proto-max-bulk-len.
 MAX_SHARDS = 1 << 14  # Strings that one script handles (our choice).
+MARK_SIZE = 8  # Bytes of a filter in the list of replaced filters.
+MAX_MARKS = 64  # Filters in that list (our choice): a client that missed more replacements opens the filter again.
 _PIECE_SIZE = 1 << 20  # Bytes of one transfer: the smallest possible proto-max-bulk-len.
 _COUNTED_SIZE = 64 << 20  # Bytes that one script counts (our choice).
 _COUNTED_RANGES = 1 << 12  # Ranges that one script counts (our choice).
@@ -105,6 +110,8 @@ class Layout:
         self.stem = stem
         self.header_key: bytes = header_key(name)
         self.header: bytes = shape.header().pack() + shard_size.to_bytes(8, "little")
+        self.replaced_key: bytes = prefix(name) + b":replaced"
+        self.mark: bytes = hashlib.sha256(self.header).digest()[:MARK_SIZE]  # of this filter in such a list
 
     @classmethod
     def parse(
@@ -138,6 +145,10 @@ class Layout:
     def shard_keys(self) -> list[bytes]:
         """Return the keys of all shards."""
         return [self.shard_key(shard) for shard in range(self.shards)]
+
+    def all_keys(self) -> list[bytes]:
+        """Return the keys of all shards, and of the list of replaced filters."""
+        return [*self.shard_keys(), self.replaced_key]
 
     def staging_keys(self) -> list[bytes]:
         """Return unique keys for an upload of all shards."""

@@ -1,7 +1,8 @@
 """The Lua scripts that make each operation on a filter in Redis atomic.
 
 KEYS[1] of every script is the key of the filter's header, and ARGV[1] is the expected header. All other keys are
-strings. If one of them is missing or has another type, the script fails before it writes anything.
+strings. If one of them is missing or has another type, the script fails before it writes anything. Only the list of
+replaced filters (layout.py), which is the last key of some scripts, may be missing.
 
 Redis rejects a script for lack of memory, or on a replica, only at its first write. The scripts use only commands and
 arguments of Redis 6.2.
@@ -25,10 +26,12 @@ local function absent(first, last)
   end
 end
 
-local function unusable()
-  local wrong = absent(1, #KEYS)
+-- check the header and keys 2 to last; a filter of another shape may have fewer keys, so the header comes first
+local function unusable(last)
+  local wrong = absent(1, 1)
   if wrong then return wrong end
   if redis.call('GET', KEYS[1]) ~= ARGV[1] then return redis.error_reply('ANOTHER 1') end
+  return absent(2, last or #KEYS)
 end
 
 -- let keys 1 to last expire together in ttl milliseconds, or never if ttl < 0
@@ -86,12 +89,15 @@ end
 return table.concat(mask)
 """)
 
-# KEYS: header, n shards, optionally n staged shards; ARGV[2]: n, [3]: time to live in ms or -1, [4]: the last offset in
-# a shard. Returns the existing header, or nil if the filter was created.
+# The check of scripts whose last key is the list of replaced filters.
+_WITHOUT_LIST = "return unusable(#KEYS - 1) or main()"
+
+# KEYS: header, n shards, optionally n staged shards, the list of replaced filters; ARGV[2]: n, [3]: time to live in ms
+# or -1, [4]: the last offset in a shard. Returns the existing header, or nil if the filter was created.
 CREATE = Script(
     r"""
 local n, ttl = tonumber(ARGV[2]), tonumber(ARGV[3])
-for i = 1, #KEYS do
+for i = 1, #KEYS - 1 do
   local found, wrong = kind(i)
   if wrong then return wrong end
   if i == 1 and found == 'string' then return redis.call('GET', KEYS[1]) end
@@ -100,34 +106,62 @@ end
 redis.call('GETBIT', KEYS[2], ARGV[4])  -- fails if the server does not allow strings of that length
 redis.call('SET', KEYS[1], ARGV[1])
 for i = 2, n + 1 do
-  if #KEYS > n + 1 then redis.call('RENAME', KEYS[i + n], KEYS[i]) else redis.call('SET', KEYS[i], '\0') end
+  if #KEYS > n + 2 then redis.call('RENAME', KEYS[i + n], KEYS[i]) else redis.call('SET', KEYS[i], '\0') end
 end
 expire(n + 1, ttl)
+redis.call('UNLINK', KEYS[#KEYS])
 return false
 """,
     check="return main()",
 )
 
-# KEYS: header, n shards, n source shards, optionally the source's header; ARGV[2]: n, [3]: 'replace' or 'union', [4]:
-# the expected value of the source's header.
-LOAD = Script(r"""
+# KEYS: header, n shards, n source shards, optionally the source's header; ARGV[2]: n, [3]: the expected value of the
+# source's header.
+UNION = Script(r"""
 local n, ttl, last = tonumber(ARGV[2]), redis.call('PTTL', KEYS[1]), #KEYS
-if ARGV[4] and redis.call('GET', KEYS[last]) ~= ARGV[4] then return redis.error_reply('ANOTHER ' .. last) end
-for i = 2, n + 1 do
-  if ARGV[3] == 'replace' then
-    redis.call('RENAME', KEYS[i + n], KEYS[i])
-  else
-    redis.call('BITOP', 'OR', KEYS[i], KEYS[i], KEYS[i + n])
-  end
-end
-expire(n + 1, ttl)  -- both commands change the shards' time to live
+if ARGV[3] and redis.call('GET', KEYS[last]) ~= ARGV[3] then return redis.error_reply('ANOTHER ' .. last) end
+for i = 2, n + 1 do redis.call('BITOP', 'OR', KEYS[i], KEYS[i], KEYS[i + n]) end
+expire(n + 1, ttl)  -- BITOP removes the shards' time to live
 """)
+
+# KEYS: header, m shards, n staged shards, n shards of the new filter, the list of replaced filters. ARGV:
+# - 2 and 3: m and n
+# - 4: the new header
+# - 5: the old filter for the list, or an empty string
+# - 6: largest size of the list in bytes
+# - 7: the last offset in a new shard
+#
+# The filter keeps its time to live.
+REPLACE = Script(
+    r"""
+local m, n, ttl, list = tonumber(ARGV[2]), tonumber(ARGV[3]), redis.call('PTTL', KEYS[1]), KEYS[#KEYS]
+for i = m + n + 2, #KEYS do
+  local _, wrong = kind(i)
+  if wrong then return wrong end
+end
+redis.call('GETBIT', KEYS[m + n + 2], ARGV[7])  -- fails if the server does not allow strings of that length
+redis.call('SET', KEYS[1], ARGV[4])
+local replaced = (redis.call('GET', list) or '') .. ARGV[5]
+for i = 2, m + 1 do redis.call('UNLINK', KEYS[i]) end
+for i = m + 2, m + n + 1 do redis.call('RENAME', KEYS[i], KEYS[i + n]) end
+if #replaced > 0 then redis.call('SET', list, replaced:sub(-tonumber(ARGV[6]))) end
+for i = m + 2, m + n + 1 do KEYS[i - m] = KEYS[i + n] end
+KEYS[n + 2] = list
+expire(n + 2, ttl)
+""",
+    check="return unusable(1 + tonumber(ARGV[2]) + tonumber(ARGV[3])) or main()",
+)
+
+# KEYS: header, the list of replaced filters. Returns both values. A missing list is an empty string.
+REPLACED = Script(
+    "return {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2]) or ''}", check="return absent(1, 1) or main()"
+)
 
 CLEAR = Script("for i = 2, #KEYS do redis.call('SET', KEYS[i], '\\0', 'KEEPTTL') end")
 
-DELETE = Script("for i = 1, #KEYS do redis.call('UNLINK', KEYS[i]) end")
+DELETE = Script("for i = 1, #KEYS do redis.call('UNLINK', KEYS[i]) end", check=_WITHOUT_LIST)
 
-EXPIRE = Script("expire(#KEYS, tonumber(ARGV[2]))")
+EXPIRE = Script("expire(#KEYS, tonumber(ARGV[2]))", check=_WITHOUT_LIST)
 
 TTL = Script("return redis.call('PTTL', KEYS[1])")
 

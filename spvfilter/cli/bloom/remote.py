@@ -84,7 +84,12 @@ class RedisStorage(FilterStorage):
             make = partial(
                 RedisBloomFilter.create, self._client, name, *shape.fixed, hashing=hashing, on_full=shape.on_full
             )
-        self._run(self._make(name, make, replace))
+        plain = (
+            BloomFilter(*shape.fixed, hashing=hashing, on_full=shape.on_full)
+            if replace and shape.kind is Kind.PLAIN
+            else None
+        )
+        self._run(self._make(name, make, replace, plain))
 
     def open(self, name: str, *, change: bool = False, on_full: OnFull = "raise") -> None:
         self.name, self._filter = name, self._run(self._there(name, on_full))
@@ -156,7 +161,7 @@ class RedisStorage(FilterStorage):
             make = partial(RedisBloomFilter.create_from, self._client, name, made)
         else:
             raise ParameterError("a counting filter needs a file: filters in Redis have no counters")
-        self._run(self._make(name, make, replace))
+        self._run(self._make(name, make, replace, made if isinstance(made, BloomFilter) else None))
 
     def finish(self) -> None:
         """Do nothing, because every batch is already stored in Redis."""
@@ -170,16 +175,29 @@ class RedisStorage(FilterStorage):
             raise SourceError(f"{name}: {error}") from None
 
     async def _make(
-        self, name: str, make: Callable[[], Awaitable[RedisBloomFilter | RedisScalableBloomFilter]], replace: bool
+        self,
+        name: str,
+        make: Callable[[], Awaitable[RedisBloomFilter | RedisScalableBloomFilter]],
+        replace: bool,
+        plain: BloomFilter | None,
     ) -> None:
-        """Make a filter. With `replace`, an existing filter is deleted only after the arguments were checked."""
+        """Make a filter. With `replace`, an existing filter is replaced only after the arguments were checked.
+
+        If it and the new filter `plain` are Bloom filters, no reader fails. Otherwise it is deleted first.
+        """
+        from spvfilter.bloom.redis import RedisBloomFilter
+
         try:
             made = await make()
         except RemoteExistsError as error:
             if not replace:
                 raise SourceError(f"{error}: --force replaces it") from None
-            await (await self._there(name)).delete()
-            made = await make()
+            made = await self._there(name)
+            if isinstance(made, RedisBloomFilter) and plain is not None and made.encoding == plain.encoding:
+                await made.replace(plain)
+            else:
+                await made.delete()
+                made = await make()
         self.name: str = name
         self._filter = made
 

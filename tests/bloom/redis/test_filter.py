@@ -115,7 +115,7 @@ async def test_bits_are_those_of_a_local_filter_byte_for_byte_both_ways(
     assert await sent.contains_many(keys(0, 300)) == local.contains_many(keys(0, 300))
     assert bytes(await sent.snapshot()) == bytes(local)
     local.update(keys(80, 80))
-    await remote.load(local)
+    await remote.replace(local)
     assert bytes(await remote.snapshot()) == bytes(local)
     reopened = await RedisBloomFilter.open(client, "sent", hashing=hashing)
     assert await reopened.contains_many(keys(0, 80)) == b"\1" * 80
@@ -216,7 +216,7 @@ async def test_all_keys_expire_together_whatever_is_done_to_them(client: Redis) 
     await both.mine.update(keys(1_000, 100))
     await both.mine.union_update(both.other)
     await both.mine.union_update(both.local)
-    await both.mine.load(both.local)
+    await both.mine.replace(both.local)
     await both.mine.clear()
     assert 90 < (await both.mine.ttl() or 0) <= 100
     # the callee has no types
@@ -235,8 +235,9 @@ async def test_other_kinds_are_refused_before_bits_are_written(client: Redis) ->
         said = f"not {type(other).__name__}"
         with pytest.raises(TypeError, match=said):
             await RedisBloomFilter.create_from(client, "other", other)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match=said):
-            await remote.union_update(other)  # type: ignore[arg-type]
+        for operation in (remote.union_update, remote.replace):
+            with pytest.raises(TypeError, match=said):
+                await operation(other)  # type: ignore[operator]
     with pytest.raises(TypeError, match="expected a ScalableBloomFilter, not BloomFilter"):
         await RedisScalableBloomFilter.create_from(client, "other", local)  # type: ignore[arg-type]
     assert await client.keys("*other*") == []

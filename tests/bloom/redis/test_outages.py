@@ -42,7 +42,7 @@ async def full(client: Redis, remote: RedisBloomFilter) -> AsyncIterator[RedisBl
 
 async def test_without_memory_nothing_is_half_in_and_reading_works(client: Redis, full: RedisBloomFilter) -> None:
     before = await contents(client)
-    for operation in ("add", "add_many", "union_update", "union_update of a local one", "load", "clear"):
+    for operation in ("add", "add_many", "union_update", "union_update of a local one", "replace", "clear"):
         with pytest.raises(RemoteFullError, match="maxmemory"):
             await OPERATIONS[operation](full)
     for make in (
@@ -81,7 +81,7 @@ async def test_a_replica_answers_and_refuses_to_write(tmp_path: Path) -> None:
                 "add_many",
                 "union_update",
                 "union_update of a local one",
-                "load",
+                "replace",
                 "clear",
                 "delete",
                 "expire",
@@ -158,7 +158,7 @@ async def test_a_cancelled_upload_is_whole_or_not_at_all_and_leaves_nothing_behi
     before, full, cancelled = await contents(client), await remote.set_bits(), 0
     for steps in range(200):
         await client.script_flush()
-        loading = asyncio.create_task(remote.load(BloomFilter(**SHAPE)))
+        loading = asyncio.create_task(remote.replace(BloomFilter(**SHAPE)))
         for _ in range(steps):
             await asyncio.sleep(0)
         if loading.done():
@@ -171,7 +171,7 @@ async def test_a_cancelled_upload_is_whole_or_not_at_all_and_leaves_nothing_behi
         assert (await contents(client)).keys() == before.keys()
         assert await remote.set_bits() in (0, full)
     else:  # the server was too slow for these steps: let the last upload complete
-        await remote.load(BloomFilter(**SHAPE))
+        await remote.replace(BloomFilter(**SHAPE))
     assert cancelled > 6
     assert await remote.set_bits() == 0
 
