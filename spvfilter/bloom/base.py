@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, ClassVar, Literal, Self
 
 from spvfilter._public import deferred
-from spvfilter.bloom import fileformat, sizing
+from spvfilter.bloom import fileformat, rates, sizing
 from spvfilter.bloom.attributes import pickled, with_attributes_of
 from spvfilter.bloom.fileformat import (
     FLAG_OPEN,
@@ -29,7 +29,14 @@ from spvfilter.bloom.fileformat import (
 from spvfilter.bloom.hashing import FastHash, HashFamily, refuse_other_objects, stored_family
 from spvfilter.bloom.sample import glance
 from spvfilter.bloom.shape import shape_of
-from spvfilter.errors import CapacityError, CapacityWarning, FormatError, ParameterError, TooLargeError
+from spvfilter.errors import (
+    CapacityError,
+    CapacityWarning,
+    FormatError,
+    FpRateWarning,
+    ParameterError,
+    TooLargeError,
+)
 from spvfilter.kernel import Encoding, Family
 
 if TYPE_CHECKING:
@@ -60,6 +67,7 @@ _MAPPED = 1 << 20
 _HUGE = 1 << 22
 
 
+_FALSE = 1.05  # From this multiple of the requested rate on a filter is refused (our choice).
 # Standard deviations by which an estimate must exceed the capacity. One filter in 30,000 refuses a key too early.
 _DEVIATIONS = 4
 # A writer to shared memory may add a 16th of the keys that still fit, and at least a 64th of the capacity, before it
@@ -142,6 +150,8 @@ class GenericFilter:
             refuse_other_objects(hashing)
             key = hashing.key
             _refuse_bip37(hashing, cells)
+            if most:
+                refuse_false_rate(hashing, cells, functions, most, rate, bool(partitioned))
         own = buffer is None
         if own and cells > 2 * _MAPPED:  # for small filters the kernel allocates the memory itself
             buffer = allocate(body_size(self.KIND, cells))
@@ -546,6 +556,28 @@ class GenericFilter:
 def _refuse_bip37(family: HashFamily, cells: int) -> None:
     if family.family == Family.BIP37 and cells > MAX_BIP37_BITS:
         raise ParameterError(f"murmur3 reaches {MAX_BIP37_BITS} bits, not {cells}: choose another hash family")
+
+
+def refuse_false_rate(
+    hashing: HashFamily, cells: int, hash_funcs: int, capacity: int, fp_rate: float, partitioned: bool = False
+) -> None:
+    """Refuse a new filter whose hash family has too few hashes for it. Warn if double hashing doubles its rate.
+
+    Raises ParameterError.
+    """
+    expected = rates.expected(hashing.family, cells, hash_funcs, capacity, partitioned)
+    if rates.uneven(hashing.family, cells) is not None and expected > _FALSE * fp_rate:
+        raise ParameterError(
+            f"{hashing!r} is not uniform over {cells} bits: the rate would be {expected:.3g}, not {fp_rate:g}; choose"
+            " another hash family"
+        )
+    if expected > 2 * fp_rate:
+        warnings.warn(
+            f"with {hashing!r} a filter of {cells} bits has a rate of about {expected:.3g} at {capacity} keys, not"
+            f" {fp_rate:g}: choose more bits, a higher rate or another hash family",
+            FpRateWarning,
+            stacklevel=3,
+        )
 
 
 def _encoding(encode: Encode) -> tuple[Encoding, Callable[[object], bytes] | None]:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from spvfilter._public import deferred, public
-from spvfilter.bloom import bag, sizing
+from spvfilter.bloom import bag, rates, sizing
 from spvfilter.bloom.base import SLOTS, GenericFilter, OnFull
 from spvfilter.bloom.fileformat import KIND_BITS
 from spvfilter.bloom.hashing import HashFamily
@@ -137,6 +137,8 @@ class BloomBits(BitCore):
         """
         if not self.bits or not self.hash_funcs:
             return math.inf
+        if not self.partitioned and (found := rates.uneven(self.family, self.bits)) is not None:
+            return rates.estimated(self, found)
         return sizing.estimate_items(self.bits, self.hash_funcs, self.set_bits())
 
     def union_len(self, other: BloomBits) -> float:
@@ -168,11 +170,10 @@ class BloomBits(BitCore):
         """Current false-positive rate, (X/m)^k, for k hash functions and m bits of which X are set.
 
         A partitioned filter has one plane of bits for each hash function. Its rate is the product of the shares of set
-        bits in its planes.
+        bits in its planes. For Bip37Hash and SparkHash(1) with many bits, bits count by their probability. For
+        SparkHash and RedisBloomHash the rate includes an approximation of the effect of double hashing.
         """
-        if self.partitioned:
-            return math.prod(count * self.hash_funcs / self.bits for count in self.plane_set_bits())
-        return self.fill**self.hash_funcs
+        return rates.current(self)
 
 
 @public

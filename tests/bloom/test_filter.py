@@ -152,7 +152,8 @@ def test_memory_that_is_refused_raises_the_same(monkeypatch: pytest.MonkeyPatch)
 @every_family
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_add_tells_what_is_new_and_in_finds_it(hashing: HashFamily, partitioned: bool) -> None:
-    made = BloomFilter(200, 0.001, hashing=hashing, partitioned=partitioned)
+    bits, hash_funcs = (2_880, 10)  # for 200 keys at 0.001
+    made = BloomFilter(bits=bits, hash_funcs=hash_funcs, hashing=hashing, partitioned=partitioned)
     keys = random_keys(1, 200)
     assert not any(key in made for key in keys)
     assert sum(made.add(key) for key in keys) >= 198

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from spvfilter._public import public
 from spvfilter.bloom import sizing
-from spvfilter.bloom.base import Encode, allocate
+from spvfilter.bloom.base import Encode, allocate, refuse_false_rate
 from spvfilter.bloom.exchange.hashes import RedisBloomHash
 from spvfilter.bloom.fileformat import KIND_BITS, MAX_CELLS, MAX_HASH_FUNCS, FileHeader
 from spvfilter.bloom.filter import BloomFilter, refuse_other_kinds
@@ -76,6 +76,7 @@ def redisbloom_filter(capacity: int, fp_rate: float, *, encode: Encode = None) -
         raise ParameterError(
             f"{capacity} keys at {fp_rate:g} take {link.bits} bits and {link.hash_funcs} hash functions"
         )
+    refuse_false_rate(RedisBloomHash(), link.bits, link.hash_funcs, capacity, fp_rate)
     return _made(link, encode)
 
 

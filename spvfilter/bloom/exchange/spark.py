@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from spvfilter._public import public
 from spvfilter.bloom import sizing
-from spvfilter.bloom.base import Encode, allocate
+from spvfilter.bloom.base import Encode, allocate, refuse_false_rate
 from spvfilter.bloom.exchange.hashes import SparkHash
 from spvfilter.bloom.fileformat import KIND_BITS, MAX_HASH_FUNCS, FileHeader
 from spvfilter.bloom.filter import BloomFilter, refuse_other_kinds
@@ -51,7 +51,7 @@ def spark_filter(
         encode: Type of the keys: None for bytes, "utf-8" for strings, "int64" for integers.
 
     Raises:
-        ParameterError: An argument is outside its domain.
+        ParameterError: An argument is outside its domain, or version 1 is not uniform over so many bits.
         TooLargeError: The filter does not fit into memory.
     """
     capacity = sizing.whole("capacity", capacity, 1, 1 << 48)
@@ -62,7 +62,9 @@ def spark_filter(
         raise ParameterError(f"{capacity} keys at {fp_rate:g} take no bit, and Spark has no such filter")
     functions = max(1, math.floor(bits / capacity * math.log(2) + 0.5))
     whole = -(-bits // _WORD) * _WORD
-    return BloomFilter(bits=whole, hash_funcs=functions, hashing=SparkHash(version, seed), encode=encode)
+    hashing = SparkHash(version, seed)
+    refuse_false_rate(hashing, whole, functions, capacity, fp_rate)
+    return BloomFilter(bits=whole, hash_funcs=functions, hashing=hashing, encode=encode)
 
 
 @public

@@ -113,7 +113,11 @@ class SplitBlockFilter(BloomBits):
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, keys: ParquetType = "bytes") -> Self:
-        """Read a filter that `save` wrote. Raises the errors of `from_bytes`, and OSError if it cannot be read."""
+        """Read a filter that `save` wrote.
+
+        Raises FormatError if the file is truncated, too long or not such a filter, ParameterError for an unknown type
+        of keys, OSError if the file cannot be read.
+        """
         with Path(path).open("rb") as file:
             return cls.from_bytes(file.read(MAX_SIZE + MAX_HEADER + 1), keys=keys)
 

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Self, TypeVar, overload
 
 from spvfilter._public import public
-from spvfilter.bloom import fileformat, sizing
+from spvfilter.bloom import fileformat, rates, sizing
 from spvfilter.bloom.base import Encode, OnFull, allocate, share_of, spare_keys
 from spvfilter.bloom.batch import Batch
 from spvfilter.bloom.filter import BloomFilter, refuse_other_kinds
@@ -553,12 +553,17 @@ class RedisBloomFilter:
     async def current_fp_rate(self) -> float:
         """Return the current false-positive rate, (X/m)^k, for k hash functions and m bits of which X are set.
 
-        For a partitioned filter it is the product of the shares of set bits in its planes.
+        For a partitioned filter it is the product of the shares of set bits in its planes. As for BloomFilter, it
+        includes the effect of double hashing.
         """
         planes = await self._plane_set_bits()
         if self.partitioned:
-            return math.prod(count * self.hash_funcs / self.bits for count in planes)
-        return sizing.fp_rate_of_fill(self.bits, self.hash_funcs, planes[0])
+            rate = math.prod(count * self.hash_funcs / self.bits for count in planes)
+        else:
+            rate = sizing.fp_rate_of_fill(self.bits, self.hash_funcs, planes[0])
+        items = sizing.estimate_items(self.bits, self.hash_funcs, sum(planes))
+        family, fill = self.hashing.family, sum(planes) / self.bits
+        return min(1.0, rate + rates.excess(family, self.bits, self.hash_funcs, fill, items, self.partitioned))
 
     def __repr__(self) -> str:
         return (

@@ -222,8 +222,8 @@ def test_arguments_that_redisbloom_does_not_have_are_refused() -> None:
     for foreign in (
         BloomFilter(10, 0.1),
         BloomFilter(bits=64, hash_funcs=2, hashing=RedisBloomHash()),
-        BloomFilter(10, 0.01, hash_funcs=3, hashing=RedisBloomHash()),
-        BloomFilter(10, 0.01, hash_funcs=7, hashing=RedisBloomHash(), partitioned=True),
+        BloomFilter(100, 0.1, hash_funcs=3, hashing=RedisBloomHash()),
+        BloomFilter(1_000, 0.01, hash_funcs=7, hashing=RedisBloomHash(), partitioned=True),
     ):
         with pytest.raises(ParameterError, match="RedisBloom has no such filter"):
             write_redisbloom(foreign)
