@@ -92,7 +92,7 @@ def test_the_errors_that_leave_a_function_are_seen() -> None:
     assert RAISING.by(LightClient.matches, LightClient) == {NotRunningError}  # a private method's
     # of either kernel
     assert RAISING.by(*sourced(inspect.getattr_static(BloomFilter, "clear"), BloomFilter)) == {ReadOnlyError}
-    assert RAISING.by(*sourced(inspect.getattr_static(BloomFilter, "same_shape"), BloomFilter)) == {MismatchError}
+    assert RAISING.by(*sourced(inspect.getattr_static(BloomFilter, "_same_shape"), BloomFilter)) == {MismatchError}
     assert RAISING.by(*sourced(inspect.getattr_static(GcsQuery, "match_many"), GcsQuery)) == {
         FormatError,
         ParameterError,

@@ -92,7 +92,7 @@ class GenericFilter:
     if not TYPE_CHECKING:  # type checkers would miss the slots of the derived classes
         __slots__ = ()
 
-    KIND: int
+    _KIND: int
     """Kind of the filter in the header of its file: KIND_BITS or KIND_COUNTERS."""
 
     if TYPE_CHECKING:  # attributes of the kernel type
@@ -154,7 +154,7 @@ class GenericFilter:
                 refuse_false_rate(hashing, cells, functions, most, rate, bool(partitioned))
         own = buffer is None
         if own and cells > 2 * _MAPPED:  # for small filters the kernel allocates the memory itself
-            buffer = allocate(body_size(self.KIND, cells))
+            buffer = allocate(body_size(self._KIND, cells))
         flag = bool(partitioned)
         self._set_up(
             cells,
@@ -213,7 +213,7 @@ class GenericFilter:
         if capacity:
             self.room = -1 if not empty else capacity if capacity < _MOST_ROOM else _MOST_ROOM
 
-    def make_room(self) -> None:
+    def _make_room(self) -> None:
         """Decide whether the filter is full. The kernel calls this before it adds a new key if no room is known.
 
         A new filter is full after `capacity` new keys. Keys that it already contains are not counted again.
@@ -271,7 +271,7 @@ class GenericFilter:
         flags = FLAG_PARTITIONED if self.partitioned else 0
         rate = self.nominal_fp_rate or 0.0
         shape = (self.family, self.encoding, flags, self.hash_funcs, self.cells, self.capacity or 0, rate, self.key)
-        return FileHeader(self.KIND, *shape)
+        return FileHeader(self._KIND, *shape)
 
     def __bytes__(self) -> bytes:
         """Return the contents of the filter's file: header, cells and CRC (spvfilter.bloom.fileformat)."""
@@ -401,7 +401,7 @@ class GenericFilter:
     @classmethod
     def _header_of(cls, raw: bytes | memoryview, size: int) -> FileHeader:
         header = FileHeader.parse(bytes(raw))
-        if header.kind != cls.KIND:
+        if header.kind != cls._KIND:
             raise FormatError(f"kind {header.kind} is not a {cls.__name__}", offset=10, field="kind")
         fileformat.check_size(header, size)
         return header
@@ -480,7 +480,7 @@ class GenericFilter:
             rate,
             family.key,
         )
-        header, view = FileHeader(cls.KIND, *shape), memoryview(raw).cast("B")
+        header, view = FileHeader(cls._KIND, *shape), memoryview(raw).cast("B")
         _refuse_bip37(family, cells)
         fileformat.check_cells(header, view)
         buffer = allocate(len(view))
@@ -546,7 +546,7 @@ class GenericFilter:
             f"{self.capacity} keys at {self.nominal_fp_rate:g}, " if self.capacity and self.nominal_fp_rate else ""
         )
         layout = ", partitioned" if self.partitioned else ""
-        seen = glance(self.body, self.cells, self.KIND == fileformat.KIND_COUNTERS)
+        seen = glance(self.body, self.cells, self._KIND == fileformat.KIND_COUNTERS)
         state = seen.told(seen.fill**self.hash_funcs)
         return (
             f"<{type(self).__name__} {made_for}m={self.cells}, k={self.hash_funcs}, {self.hashing!r}{layout}, {state}>"

@@ -13,12 +13,17 @@ from spvfilter.bloom.fileformat import KIND_BITS, KIND_COUNTERS
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.errors import ReadOnlyError
 from spvfilter.kernel import CounterCore
+from spvfilter.kernel.values import COUNTER_LIMIT
+from spvfilter.primitives import chunks
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from spvfilter.kernel.columns import Column, Keys, Mask, Nulls, NumpyArray
     from spvfilter.kernel.masks import BoolMask
+
+
+_STUCK = bytes((byte & 15 == COUNTER_LIMIT) + (byte >> 4 == COUNTER_LIMIT) for byte in range(256))  # For each byte.
 
 
 @public
@@ -33,7 +38,8 @@ class CountingBloomFilter(GenericFilter, CounterCore):
 
     A counter that reaches 15 stays at 15, even after `remove`. The filter therefore never misses an added key, but some
     removed keys remain. At capacity with the best number of hash functions, a counter reaches 15 with probability
-    1.6e-15 (`counter_overflow`). A counter also reaches 15 if the same key is added 15 times.
+    1.6e-15 (`counter_overflow`). A counter also reaches 15 if the same key is added 15 times. `stuck_counters` is the
+    number of such counters.
 
     Raises:
         ParameterError: A size or a rate is outside its domain.
@@ -44,14 +50,14 @@ class CountingBloomFilter(GenericFilter, CounterCore):
 
     __slots__ = SLOTS
 
-    KIND: int = KIND_COUNTERS
+    _KIND: int = KIND_COUNTERS
     _init_core = CounterCore.__init__
 
     def __or__(self, other: CountingBloomFilter) -> Self:
         """Return a filter with the keys of both filters and the sums of their counts."""
         if not isinstance(other, CountingBloomFilter):
             return NotImplemented
-        self.same_shape(other)
+        self._same_shape(other)
         both = self.copy()
         both |= other
         return both
@@ -81,7 +87,7 @@ class CountingBloomFilter(GenericFilter, CounterCore):
         for other in others:
             if not isinstance(other, CountingBloomFilter):
                 raise TypeError(f"expected a counting Bloom filter, not {type(other).__name__}")
-            self.same_shape(other)
+            self._same_shape(other)
 
     @overload
     def remove_many(  # type: ignore[overload-overlap]  # an array is an iterable too
@@ -149,6 +155,15 @@ class CountingBloomFilter(GenericFilter, CounterCore):
     def current_fp_rate(self) -> float:
         """Current false-positive rate: the probability that the filter contains a key that was never added."""
         return self.to_bloom().current_fp_rate
+
+    @property
+    def stuck_counters(self) -> int:
+        """Number of counters that have reached 15 and stay there, so that `remove` no longer decrements them."""
+        stuck = 0
+        for chunk in chunks(self.body):
+            found = bytes(chunk).translate(_STUCK)
+            stuck += found.count(1) + 2 * found.count(2)
+        return stuck
 
     @property
     def counter_overflow(self) -> float | None:

@@ -39,7 +39,7 @@ class BloomBits(BitCore):
         """Return a filter that contains the keys of both filters."""
         if not isinstance(other, BloomBits):
             return NotImplemented
-        self.same_shape(other)
+        self._same_shape(other)
         both = self.copy()
         both |= other
         return both
@@ -52,7 +52,7 @@ class BloomBits(BitCore):
         """
         if not isinstance(other, BloomBits):
             return NotImplemented
-        self.same_shape(other)
+        self._same_shape(other)
         common = self.copy()
         common &= other
         return common
@@ -115,11 +115,27 @@ class BloomBits(BitCore):
         self._match((other,))
         return other <= self
 
+    def isdisjoint(self, other: BloomBits) -> bool:
+        """Return True if it is certain that no key was added to both filters: they share no set bit.
+
+        False means that both may contain a key, as almost always if each contains a few keys. Raises MismatchError for a
+        filter of another shape, TypeError for other objects.
+        """
+        self._match((other,))
+        return self.set_bits() + other.set_bits() == self.union_set_bits(other)
+
+    def __lt__(self, other: BloomBits) -> bool:
+        """Return True if the other filter has all bits of this filter and more."""
+        if not isinstance(other, BloomBits):
+            return NotImplemented
+        self._same_shape(other)
+        return self <= other and self.set_bits() != other.set_bits()
+
     def _match(self, others: Iterable[BloomBits]) -> None:
         for other in others:
             if not isinstance(other, BloomBits):
                 raise TypeError(f"expected a Bloom filter, not {type(other).__name__}")
-            self.same_shape(other)
+            self._same_shape(other)
 
     def __bool__(self) -> bool:
         """Return True if any key was added."""
@@ -199,7 +215,9 @@ class BloomFilter(GenericFilter, BloomBits):
         partitioned: True gives each hash function its own plane of bits.
         buffer: Writable memory of ⌈m/8⌉ bytes for the bits (bytearray, mmap, shared memory). Its contents are kept.
         on_full: Result of adding a new key to a full filter: "raise" raises CapacityError, "warn" adds the key and
-            warns once with CapacityWarning. `make_room` says when a filter is full.
+            warns once with CapacityWarning. A new filter is full after `capacity` new keys. A filter from a file, a
+            pickle or a set operation, or in shared memory, is full if the estimated number of its keys exceeds
+            `capacity` by four standard deviations.
 
     Raises:
         ParameterError: A size or a rate is outside its domain.
@@ -210,7 +228,7 @@ class BloomFilter(GenericFilter, BloomBits):
 
     __slots__ = SLOTS
 
-    KIND: int = KIND_BITS
+    _KIND: int = KIND_BITS
     _init_core = BitCore.__init__
 
     @classmethod
@@ -247,7 +265,7 @@ class BloomFilter(GenericFilter, BloomBits):
         over = partial(cls._made, part, made.hashing, made._encode_with, private=True)
         _refuse_unpicklable(over)
         made |= over(bag.bits_of_bag(keys, over, made.header().body_size))
-        made.make_room()  # the number of keys in all partitions together is not known
+        made._make_room()  # the number of keys in all partitions together is not known
         return made
 
 

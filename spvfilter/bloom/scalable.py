@@ -101,7 +101,7 @@ class ScalableBloomFilter(SeriesCore):
         """The argument `encode` that a filter with the same keys needs."""
         return self._encode_with or ENCODES[self.slices[0].encoding]
 
-    def make_room(self) -> None:
+    def _make_room(self) -> None:
         """Make the next slice if the last one is full.
 
         The kernel calls this before it adds a new key if no room is known.
@@ -288,6 +288,8 @@ class ScalableBloomFilter(SeriesCore):
     __iand__: Final = __or__
     __le__: Final = __or__
     __ge__: Final = __or__
+    __lt__: Final = __or__
+    __gt__: Final = __or__
 
     __hash__: ClassVar[None] = None  # type: ignore[assignment]  # a filter can change, so it has no hash
 

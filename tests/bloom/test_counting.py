@@ -293,3 +293,24 @@ def test_its_buffer_holds_two_counters_a_byte() -> None:
     assert len(CountingBloomFilter(bits=17, hash_funcs=2).buffer) == 9  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="a buffer of 9 bytes expected, not 17"):
         CountingBloomFilter(bits=17, hash_funcs=2, buffer=bytearray(17))
+
+
+@given(st.lists(st.integers(0, 15), min_size=1, max_size=400))
+def test_stuck_counters_are_counted(counters: list[int]) -> None:
+    body = bytearray((len(counters) + 1) // 2)
+    for at, value in enumerate(counters):
+        body[at >> 1] |= value << 4 * (at & 1)
+    made = CountingBloomFilter(bits=len(counters), hash_funcs=2, buffer=body)
+    assert made.stuck_counters == counters.count(15)
+
+
+def test_key_that_was_added_15_times_sticks_and_is_seen() -> None:
+    made = CountingBloomFilter(1_000, 0.01)
+    for _ in range(14):
+        made.add(b"hot")
+    assert made.stuck_counters == 0
+    made.add(b"hot")
+    assert made.stuck_counters == made.hash_funcs
+    for _ in range(20):
+        made.remove(b"hot")
+    assert (b"hot" in made, made.stuck_counters) == (True, made.hash_funcs)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from spvfilter.bloom import CountingBloomFilter, ScalableBloomFilter
 from spvfilter.bloom.filter import BloomFilter
 from spvfilter.bloom.hashing import Bip37Hash, FastHash, HashFamily, SipHash
 from spvfilter.errors import MismatchError, ParameterError, ReadOnlyError
@@ -270,3 +271,46 @@ def test_a_read_only_buffer_is_read_and_never_written() -> None:
     writable = frozen.copy()
     assert writable.add(b"b")
     assert frozen | writable == writable
+
+
+@given(KEYS, KEYS)
+def test_proper_subset_is_a_subset_with_fewer_bits(first: list[bytes], second: list[bytes]) -> None:
+    left, right = small(*first), small(*second)
+    assert (left < right) == (left <= right and left != right)
+    assert (left > right) == (right < left)
+    assert not left < left.copy()
+
+
+@given(KEYS, KEYS)
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_filters_are_disjoint_only_if_no_key_can_be_in_both(
+    partitioned: bool, first: list[bytes], second: list[bytes]
+) -> None:
+    left, right = (BloomFilter(bits=96, hash_funcs=3, partitioned=partitioned) for _ in range(2))
+    left.update(first)
+    right.update(second)
+    if left.isdisjoint(right):
+        assert not set(first) & set(second)
+        assert not any(key in left and key in right for key in [*first, *second])
+    assert left.isdisjoint(right) == right.isdisjoint(left)
+    assert left.isdisjoint(BloomFilter(bits=96, hash_funcs=3, partitioned=partitioned))
+
+
+@pytest.mark.parametrize("name", ["isdisjoint", "__lt__"])
+def test_new_comparisons_refuse_other_shapes_and_kinds(name: str) -> None:
+    mine = BloomFilter(100, 0.01)
+    with pytest.raises(MismatchError):
+        getattr(mine, name)(BloomFilter(100, 0.01, encode="utf-8"))
+    with pytest.raises(TypeError, match="set"):
+        mine < {1} if name == "__lt__" else mine.isdisjoint({1})  # type: ignore[operator,arg-type]
+
+
+def test_internals_are_private() -> None:
+    for kind in (BloomFilter, CountingBloomFilter, ScalableBloomFilter):
+        assert not {"make_room", "same_shape", "KIND"} & {*dir(kind)}
+
+
+@pytest.mark.parametrize("key", ["text", 7])
+def test_error_for_a_key_says_what_encode_is_for(key: object) -> None:
+    with pytest.raises(TypeError, match="other keys need `encode`, such as 'utf-8' for str or 'int64' for int"):
+        BloomFilter(10, 0.1).add(key)

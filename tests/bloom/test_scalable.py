@@ -317,8 +317,8 @@ def test_room_that_another_thread_takes_first_is_made_again(way: str) -> None:
 
         calls = 0
 
-        def make_room(self) -> None:
-            super().make_room()
+        def _make_room(self) -> None:
+            super()._make_room()
             self.calls += 1
             if self.calls % 5:
                 self.slices[-1].room = 0
@@ -337,7 +337,7 @@ def test_room_that_another_thread_takes_first_is_made_again(way: str) -> None:
 @pytest.mark.parametrize("way", ["key", "list", "buffer"])
 def test_where_no_room_is_ever_made_a_key_is_refused(way: str) -> None:
     class Idle(ScalableBloomFilter):
-        def make_room(self) -> None:
+        def _make_room(self) -> None:
             pass
 
     made = Idle(100, 0.01, encode="int64")

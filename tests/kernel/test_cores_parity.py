@@ -226,13 +226,13 @@ def a_life(rng: random.Random) -> int:
         "contains_many",
         "positions",
         "clear",
-        "same_shape",
+        "_same_shape",
         "__ior__",
         "cells",
         "body",
     ]
     operations += ["add", "update", "update", "__contains__", "contains_many"]
-    operations += ["limit", "make_room"] if rng.random() < 0.5 else []
+    operations += ["limit", "_make_room"] if rng.random() < 0.5 else []
     operations += ["set_bits", "union_set_bits", "plane_set_bits", "__iand__", "__le__"] if kind == "BitCore" else []
     operations += ["remove", "remove", "remove", "count", "set_cells", "to_bits"] if kind == "CounterCore" else []
     for _ in range(12):
@@ -241,7 +241,7 @@ def a_life(rng: random.Random) -> int:
                 twins.same(operation, some_key(rng, encoding))
             case "update" | "contains_many":
                 twins.same(operation, some_batch(rng, encoding))
-            case "same_shape" | "__ior__" | "__iand__" | "__le__" | "union_set_bits":
+            case "_same_shape" | "__ior__" | "__iand__" | "__le__" | "union_set_bits":
                 if operation in ("__ior__", "__iand__", "__le__") and rng.random() < 0.1:
                     twins.same(operation, rng.choice([None, set(), 1]))
                 else:

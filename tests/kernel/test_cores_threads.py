@@ -36,7 +36,7 @@ def filters(core: str = "BitCore") -> Any:
 
     kind, of = (KIND_BITS, BloomFilter) if core == "BitCore" else (KIND_COUNTERS, CountingBloomFilter)
     kernel_type = getattr(native, core)
-    own = {"KIND": kind, "approx_len": of.approx_len, "_init_core": kernel_type.__init__}
+    own = {"_KIND": kind, "approx_len": of.approx_len, "_init_core": kernel_type.__init__}
     return type(f"Compiled{core}", (GenericFilter, kernel_type), own)
 
 

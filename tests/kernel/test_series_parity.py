@@ -38,7 +38,7 @@ def a_series(kernel: Kernel, slices: list[Any], reaction: str, further: list[dic
     left = list(further)
 
     class Growing(kernel.SeriesCore):  # type: ignore[misc]  # of either kernel
-        def make_room(self) -> None:
+        def _make_room(self) -> None:
             last = self.slices[-1]
             match reaction:
                 case "grows" if left:

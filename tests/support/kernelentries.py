@@ -369,12 +369,10 @@ for _kind, _size in (("BitCore", 512), ("CounterCore", 2048)):
         f"{_kind}.positions": Entry(of_core(_kind, "positions"), (ROWS[3] * 20,), ((0,),)),
         f"{_kind}.update": Entry(of_core(_kind, "update"), (ROWS,), ((0, 0), (0, 299)), (0,)),
         f"{_kind}.contains_many": Entry(of_core(_kind, "contains_many"), (ROWS,), ((0, 0), (0, 299)), (0,)),
-        f"{_kind}.same_shape": Entry(with_core(_kind, "same_shape"), (bytes(_size),)),
         f"{_kind}.__ior__": Entry(with_core(_kind, "__ior__"), (bytes(_size),)),
         f"{_kind}.clear": Entry(of_core(_kind, "clear")),
         f"{_kind}.buffer": Entry(exchanged(_kind), (bytes(_size),)),
         f"{_kind}.room": Entry(limited(_kind), (2,)),
-        f"{_kind}.make_room": Entry(of_core(_kind, "make_room")),
     }
 ENTRIES |= {
     "BitCore.set_bits": Entry(of_core("BitCore", "set_bits")),
@@ -392,7 +390,6 @@ ENTRIES |= {
     "SeriesCore.add": Entry(of_series("add"), (b"key",), ((0,),)),
     "SeriesCore.append": Entry(of_series("append"), (None, 5)),
     "SeriesCore.__contains__": Entry(of_series("__contains__"), (ROWS[3],), ((0,),)),
-    "SeriesCore.make_room": Entry(of_series("make_room")),
     "SeriesCore.update": Entry(of_series("update"), (ROWS,), ((0, 0), (0, 299)), iterated=(0,)),
     "SeriesCore.contains_many": Entry(of_series("contains_many"), (ROWS,), ((0, 0), (0, 299)), iterated=(0,)),
 }

@@ -418,12 +418,12 @@ class RedisBloomFilter:
         async def unite(layout: Layout) -> None:
             shards = layout.shard_keys()
             if not isinstance(other, RedisBloomFilter):
-                layout.shape.same_shape(other)
+                layout.shape._same_shape(other)
                 async with self._staged(layout, other) as staged:
                     await self._run(layout, scripts.UNION, [*shards, *staged], layout.shards)
                 return
             theirs = other._layout
-            layout.shape.same_shape(theirs.shape)
+            layout.shape._same_shape(theirs.shape)
             if theirs.shard_size != layout.shard_size:
                 raise MismatchError(f"the shards differ in size: {layout.shard_size} and {theirs.shard_size} bytes")
             sources = [*theirs.shard_keys(), theirs.header_key]
@@ -464,7 +464,7 @@ class RedisBloomFilter:
         Raises TypeError unless it is a BloomFilter, and MismatchError if it has another shape than the layout.
         """
         refuse_other_kinds(local)
-        layout.shape.same_shape(local)
+        layout.shape._same_shape(local)
         body = local.body
         keys = layout.staging_keys()
         try:

@@ -78,7 +78,7 @@ def read_raw(store: FilterStorage, args: argparse.Namespace) -> None:
             "give the options that the filter was made with: --capacity and --fp-rate, or --bits and --hash-funcs"
         )
     cells, *_ = shape_of(args.capacity, args.fp_rate, args.hash_funcs, args.bits, args.partitioned)
-    raw = _read(args.raw, body_size(kind.KIND, cells))
+    raw = _read(args.raw, body_size(kind._KIND, cells))
     shape = (args.capacity, args.fp_rate, args.hash_funcs)
     try:
         made = kind.load(raw, *shape, bits=args.bits, hashing=hashing, partitioned=args.partitioned)

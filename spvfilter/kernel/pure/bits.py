@@ -44,7 +44,7 @@ class BitCore(Hashed):
         """Set the bits of a key. Return True if the key was new, that is, if a bit of it was not set before.
 
         Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding, ReadOnlyError if the memory
-        is read-only, and any error of `make_room`.
+        is read-only, CapacityError if there is no room.
         """
         return self._set(self._positions(self._encode(key)))
 
@@ -136,7 +136,7 @@ class BitCore(Hashed):
 
         Raises MismatchError for an array of another shape, TypeError for other objects.
         """
-        self.same_shape(other)
+        self._same_shape(other)
         pairs = zip(chunks(self._view), chunks(other._view), strict=True)
         return sum(
             (int.from_bytes(mine, "little") | int.from_bytes(theirs, "little")).bit_count() for mine, theirs in pairs
@@ -170,7 +170,7 @@ class BitCore(Hashed):
     def _combine(self, other: BitCore, operation: Callable[[int, int], int]) -> Self:
         if not isinstance(other, BitCore):
             return NotImplemented
-        self.same_shape(other)
+        self._same_shape(other)
         for mine, theirs in zip(chunks(self._writable()), chunks(other._view), strict=True):
             mixed = operation(int.from_bytes(mine, "little"), int.from_bytes(theirs, "little"))
             mine[:] = mixed.to_bytes(len(mine), "little")
@@ -181,7 +181,7 @@ class BitCore(Hashed):
         """True if every bit that is set here is set in `other`: it contains every key that this filter contains."""
         if not isinstance(other, BitCore):
             return NotImplemented
-        self.same_shape(other)
+        self._same_shape(other)
         pairs = zip(chunks(self._view), chunks(other._view), strict=True)
         return not any(int.from_bytes(mine, "little") & ~int.from_bytes(theirs, "little") for mine, theirs in pairs)
 
@@ -226,7 +226,7 @@ class CounterCore(Hashed):
         """Increment the counters of a key. Return True if the key was new, that is, if one of its counters was 0.
 
         Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding, ReadOnlyError if the memory
-        is read-only, and any error of `make_room`.
+        is read-only, CapacityError if there is no room.
         """
         return self._count_up(self._positions(self._encode(key)))
 
@@ -304,7 +304,7 @@ class CounterCore(Hashed):
         """
         if not isinstance(other, CounterCore):
             return NotImplemented
-        self.same_shape(other)
+        self._same_shape(other)
         view = self._writable()
         for at, (mine, theirs) in enumerate(zip(view, other._view, strict=True)):
             view[at] = (

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from spvfilter.kernel.columns import Keys, Nulls
 
-# Calls of `make_room` for one key before it is refused, if other threads use up the room each time (our choice).
+# Calls of `_make_room` for one key before it is refused, if other threads use up the room each time (our choice).
 MOST_TRIES = 10_000
 _M64 = (1 << 64) - 1
 # BIP-37 § Bloom filter format: the seed of function i is i * _SEED_STEP + tweak, modulo 2^32.
@@ -38,7 +38,8 @@ def encode_bytes(key: object) -> bytes:
     except TypeError:
         view = None
     if view is None or not view.ndim:  # NumPy's numbers and strings have buffers with zero dimensions
-        raise TypeError(f"a bytes-like key expected, not {type(key).__name__}: other keys need `encode`")
+        others = "other keys need `encode`, such as 'utf-8' for str or 'int64' for int"
+        raise TypeError(f"a bytes-like key expected, not {type(key).__name__}: {others}")
     return bytes(view)
 
 
@@ -235,7 +236,7 @@ class Hashed:
 
     @property
     def room(self) -> int | None:
-        """Number of new keys that may be added before `make_room` is called; None (the default) for no limit.
+        """Number of new keys that may be added before room is made; None (the default) for no limit.
 
         A new key decrements it, and removing the last copy of a key increments it. -1 means unknown, which is the value
         after `|=`, `&=`, `clear` and setting the buffer. Raises ParameterError for a number below -1.
@@ -246,7 +247,7 @@ class Hashed:
     def room(self, room: int | None) -> None:
         self._room = None if room is None else whole(room, -1, (1 << 63) - 2, "room is from -1 to 2^63 - 2, or None")
 
-    def make_room(self) -> None:
+    def _make_room(self) -> None:
         """Called before a new key is added if `room` is 0 or unknown. A derived class sets `room`, or raises an error.
 
         Here it raises CapacityError.
@@ -255,10 +256,10 @@ class Hashed:
 
     def _ask_for_room(self) -> None:
         for _ in range(MOST_TRIES):
-            self.make_room()
+            self._make_room()
             if self._room is None or self._room > 0:
                 return
-        Hashed.make_room(self)
+        Hashed._make_room(self)
 
     def _take_room(self, keys: int) -> None:
         if self._room is not None and self._room >= 0:
@@ -293,7 +294,7 @@ class Hashed:
             raise ReadOnlyError("the filter is read-only")
         return self._view
 
-    def same_shape(self, other: Hashed, /) -> None:
+    def _same_shape(self, other: Hashed, /) -> None:
         """Check that both filters have cells of the same kind and put every key into the same cells.
 
         Raises MismatchError, which names the first difference. Raises TypeError for a filter with cells of another kind

@@ -22,7 +22,7 @@ class SeriesCore:
     """A series of BitCores, the slices, that form one set.
 
     The set contains a key if any slice contains it. A new key is added to the last slice. If the last slice has no
-    room, `make_room` is called first.
+    room, a derived class first makes room.
 
     All slices have the same hash family, key and encoding, so that a key is encoded and hashed only once. They may
     differ in everything else. Raises ParameterError for no slice or more than 64, MismatchError for slices that differ,
@@ -63,7 +63,7 @@ class SeriesCore:
         self._slices = (*self._slices, slice)
         return True
 
-    def make_room(self) -> None:
+    def _make_room(self) -> None:
         """Called before a new key is added if the `room` of the last slice is 0 or unknown.
 
         A derived class appends a slice, sets the `room`, or raises an error. Here it raises CapacityError.
@@ -74,7 +74,7 @@ class SeriesCore:
         """Add a key to the last slice unless a slice contains it. Return True if it was new.
 
         Raises TypeError or KeyRangeError for a key that does not fit the encoding, ReadOnlyError if the memory is
-        read-only, and any error of `make_room`.
+        read-only, CapacityError if there is no room.
         """
         return self._add(self._slices[0]._encode(key))
 
@@ -88,11 +88,11 @@ class SeriesCore:
             last._writable()
             if last.room is None or last.room > 0 or last._all_set(cells):
                 return last._set(cells)
-            self.make_room()
+            self._make_room()
             room = self._slices[-1].room
             tries += room is not None and room <= 0
             if tries == MOST_TRIES:
-                SeriesCore.make_room(self)
+                SeriesCore._make_room(self)
 
     def __contains__(self, key: object) -> bool:
         return self._has(self._slices[0]._encode(key))
@@ -103,8 +103,8 @@ class SeriesCore:
     def update(self, *keys: Keys, nulls: Nulls = "raise") -> int:
         """Add one or more batches of keys, as BloomFilter.update takes them, and return how many keys were new.
 
-        Raises the errors of BloomFilter.update, and any error of `make_room`. The keys before the error have been
-        added.
+        Raises the errors of BloomFilter.update, and CapacityError if there is no room. The keys before the error have
+        been added.
         """
         return sum(
             self._add(key) for batch in keys for key in self._slices[0]._batch(batch, nulls)[0] if key is not None

@@ -430,7 +430,7 @@ def test_filters_of_another_shape_are_not_split_blocks() -> None:
         ):
             BitCore(cells, functions, Family.SPLIT_BLOCK, bytes(16), b"", Encoding.BYTES, partitioned)
     with pytest.raises(MismatchError):
-        SplitBlockFilter(1, 0.1).same_shape(SplitBlockFilter(1, 0.1, keys="utf-8"))
+        SplitBlockFilter(1, 0.1)._same_shape(SplitBlockFilter(1, 0.1, keys="utf-8"))
 
 
 @pytest.mark.parametrize(("capacity", "rate"), [(1, 0.5), (1_000, 0.1), (2_000, 0.01)])

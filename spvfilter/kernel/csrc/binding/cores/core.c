@@ -53,7 +53,7 @@ PyObject *spv_core_refuse(PyObject *self, PyObject *Py_UNUSED(none)) {
 }
 
 bool spv_core_make_room(spv_core *core, size_t *tries) {
-    PyObject *done = spv_call((PyObject *)core, "make_room", NULL), *refused;
+    PyObject *done = spv_call((PyObject *)core, "_make_room", NULL), *refused;
     Py_XDECREF(done);
     if (done && spv_room_left(&core->room) <= 0 && ++*tries == SPV_MOST_TRIES) {
         refused = spv_core_refuse((PyObject *)core, NULL);

@@ -17,7 +17,7 @@ static bool copy_buffer(Py_buffer *view, spv_held *held) {
 
 /* pure.cells.encode_bytes. */
 static bool hold_bytes(PyObject *key, spv_held *held) {
-    const char *message = "a bytes-like key expected, not %U: other keys need `encode`";
+    const char *message = "a bytes-like key expected, not %U: other keys need `encode`, such as 'utf-8' for str or 'int64' for int";
     Py_buffer view;
     if (PyBytes_Check(key)) {
         held->data = (const uint8_t *)PyBytes_AsString(key);

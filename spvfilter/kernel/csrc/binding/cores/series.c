@@ -106,7 +106,7 @@ static PyObject *refuse(PyObject *self, PyObject *Py_UNUSED(none)) {
 }
 
 bool spv_series_make_room(spv_series *series, size_t *tries) {
-    PyObject *done = spv_call((PyObject *)series, "make_room", NULL), *slices = done ? spv_slices_of(series) : NULL;
+    PyObject *done = spv_call((PyObject *)series, "_make_room", NULL), *slices = done ? spv_slices_of(series) : NULL;
     bool room = false;
     if (slices) {
         room = spv_room_left(&slice_at(slices, PyTuple_Size(slices) - 1)->room) > 0 || ++*tries < SPV_MOST_TRIES;
@@ -372,7 +372,7 @@ static PyMethodDef methods[] = {
     SPV_METHOD(SeriesCore, add, add, METH_O),
     SPV_METHOD(SeriesCore, append, append, METH_FASTCALL),
     SPV_METHOD(SeriesCore, contains_many, spv_series_contains_many, METH_FASTCALL | METH_KEYWORDS),
-    SPV_METHOD(SeriesCore, make_room, refuse, METH_NOARGS),
+    {"_make_room", refuse, METH_NOARGS, NULL},
     SPV_METHOD(SeriesCore, update, spv_series_update, METH_FASTCALL | METH_KEYWORDS),
     {0},
 };

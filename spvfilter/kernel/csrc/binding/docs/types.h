@@ -21,7 +21,7 @@
     "Set the bits of a key. Return True if the key was new, that is, if a bit of it was not set before.\n" \
     "\n" \
     "Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding, ReadOnlyError if the memory\n" \
-    "is read-only, and any error of `make_room`."
+    "is read-only, CapacityError if there is no room."
 #define SPV_DOC_BitCore_update \
     "update($self, *keys, nulls='raise')\n" \
     "--\n" \
@@ -93,17 +93,10 @@
     "Setting it replaces the cells by those of another buffer of the same size. It returns when no thread writes to\n" \
     "the old buffer any more. Raises ParameterError for a buffer that has another size or is not contiguous."
 #define SPV_DOC_Hashed_room \
-    "Number of new keys that may be added before `make_room` is called; None (the default) for no limit.\n" \
+    "Number of new keys that may be added before room is made; None (the default) for no limit.\n" \
     "\n" \
     "A new key decrements it, and removing the last copy of a key increments it. -1 means unknown, which is the value\n" \
     "after `|=`, `&=`, `clear` and setting the buffer. Raises ParameterError for a number below -1."
-#define SPV_DOC_Hashed_make_room \
-    "make_room($self)\n" \
-    "--\n" \
-    "\n" \
-    "Called before a new key is added if `room` is 0 or unknown. A derived class sets `room`, or raises an error.\n" \
-    "\n" \
-    "Here it raises CapacityError."
 #define SPV_DOC_Hashed_body \
     "The bytes of the buffer, as a read-only memoryview."
 #define SPV_DOC_Hashed_positions \
@@ -113,14 +106,6 @@
     "Return the cells of a key, one for each hash function, in order. Some may be equal.\n" \
     "\n" \
     "Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding."
-#define SPV_DOC_Hashed_same_shape \
-    "same_shape($self, other, /)\n" \
-    "--\n" \
-    "\n" \
-    "Check that both filters have cells of the same kind and put every key into the same cells.\n" \
-    "\n" \
-    "Raises MismatchError, which names the first difference. Raises TypeError for a filter with cells of another kind\n" \
-    "and for other objects."
 #define SPV_DOC_Hashed_cells \
     "Number of cells m."
 #define SPV_DOC_Hashed_encoding \
@@ -151,7 +136,7 @@
     "Increment the counters of a key. Return True if the key was new, that is, if one of its counters was 0.\n" \
     "\n" \
     "Raises TypeError or KeyRangeError for a key that does not fit the filter's encoding, ReadOnlyError if the memory\n" \
-    "is read-only, and any error of `make_room`."
+    "is read-only, CapacityError if there is no room."
 #define SPV_DOC_CounterCore_remove \
     "remove($self, key, /)\n" \
     "--\n" \
@@ -201,7 +186,7 @@
     "A series of BitCores, the slices, that form one set.\n" \
     "\n" \
     "The set contains a key if any slice contains it. A new key is added to the last slice. If the last slice has no\n" \
-    "room, `make_room` is called first.\n" \
+    "room, a derived class first makes room.\n" \
     "\n" \
     "All slices have the same hash family, key and encoding, so that a key is encoded and hashed only once. They may\n" \
     "differ in everything else. Raises ParameterError for no slice or more than 64, MismatchError for slices that differ,\n" \
@@ -218,13 +203,6 @@
     "\n" \
     "Raises CapacityError if there are 64 slices, ParameterError for a negative count, MismatchError if the slice\n" \
     "differs from the others, TypeError for other objects."
-#define SPV_DOC_SeriesCore_make_room \
-    "make_room($self)\n" \
-    "--\n" \
-    "\n" \
-    "Called before a new key is added if the `room` of the last slice is 0 or unknown.\n" \
-    "\n" \
-    "A derived class appends a slice, sets the `room`, or raises an error. Here it raises CapacityError."
 #define SPV_DOC_SeriesCore_add \
     "add($self, key, /)\n" \
     "--\n" \
@@ -232,15 +210,15 @@
     "Add a key to the last slice unless a slice contains it. Return True if it was new.\n" \
     "\n" \
     "Raises TypeError or KeyRangeError for a key that does not fit the encoding, ReadOnlyError if the memory is\n" \
-    "read-only, and any error of `make_room`."
+    "read-only, CapacityError if there is no room."
 #define SPV_DOC_SeriesCore_update \
     "update($self, *keys, nulls='raise')\n" \
     "--\n" \
     "\n" \
     "Add one or more batches of keys, as BloomFilter.update takes them, and return how many keys were new.\n" \
     "\n" \
-    "Raises the errors of BloomFilter.update, and any error of `make_room`. The keys before the error have been\n" \
-    "added."
+    "Raises the errors of BloomFilter.update, and CapacityError if there is no room. The keys before the error have\n" \
+    "been added."
 #define SPV_DOC_SeriesCore_contains_many \
     "contains_many($self, keys, /, *, nulls='raise')\n" \
     "--\n" \
