@@ -38,8 +38,9 @@ class CountingBloomFilter(GenericFilter, CounterCore):
 
     A counter that reaches 15 stays at 15, even after `remove`. The filter therefore never misses an added key, but some
     removed keys remain. At capacity with the best number of hash functions, a counter reaches 15 with probability
-    1.6e-15 (`counter_overflow`). A counter also reaches 15 if the same key is added 15 times. `stuck_counters` is the
-    number of such counters.
+    1.6e-15 (`counter_overflow`). A counter also reaches 15 if the same key is added 15 times.
+
+    `stuck_counters` is the number of counters that have reached 15.
 
     Raises:
         ParameterError: A size or a rate is outside its domain.

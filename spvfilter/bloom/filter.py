@@ -118,7 +118,7 @@ class BloomBits(BitCore):
     def isdisjoint(self, other: BloomBits) -> bool:
         """Return True if it is certain that no key was added to both filters: they share no set bit.
 
-        False means that both may contain a key, as almost always if each contains a few keys. Raises MismatchError for a
+        False means that both may contain a key, as for almost all filters with a few keys. Raises MismatchError for a
         filter of another shape, TypeError for other objects.
         """
         self._match((other,))
@@ -215,9 +215,10 @@ class BloomFilter(GenericFilter, BloomBits):
         partitioned: True gives each hash function its own plane of bits.
         buffer: Writable memory of ⌈m/8⌉ bytes for the bits (bytearray, mmap, shared memory). Its contents are kept.
         on_full: Result of adding a new key to a full filter: "raise" raises CapacityError, "warn" adds the key and
-            warns once with CapacityWarning. A new filter is full after `capacity` new keys. A filter from a file, a
-            pickle or a set operation, or in shared memory, is full if the estimated number of its keys exceeds
-            `capacity` by four standard deviations.
+            warns once with CapacityWarning.
+
+    A new filter is full after `capacity` new keys. Other filters, such as those from a file, are full if the estimated
+    number of their keys exceeds `capacity` by four standard deviations.
 
     Raises:
         ParameterError: A size or a rate is outside its domain.

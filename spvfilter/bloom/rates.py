@@ -59,9 +59,11 @@ def uneven(family: Family, bits: int) -> tuple[int, int, int] | None:
 def excess(family: Family, bits: int, hash_funcs: int, fill: float, items: float, partitioned: bool) -> float:
     """Return by how much double hashing exceeds the rate of independent hash functions, approximately.
 
-    It is a sum of two parts. First, b has few multiples modulo m, so that the probes of a key repeat: b has order t
-    with probability phi(t)/m. Second, a key has the same b as one of the n keys in the filter, and their probes overlap
-    but for s probes: with probability 4n/m^2, or 2n/m^2 for s = 0.
+    It is a sum of two parts:
+
+    - The probes of a key repeat. With probability phi(t)/m, b has order t modulo m, and a key has only t positions.
+    - A key has the same b as one of the n keys in the filter. All its probes but s then hit positions of that key. The
+      probability is 4n/m^2, and 2n/m^2 for s = 0.
     """
     if family not in _DOUBLE_HASHING or not items or fill >= 1:
         return 0.0

@@ -77,7 +77,7 @@ def test_bits_count_by_their_probability_if_hashes_are_few(
 
 
 @pytest.mark.skipif(BACKEND != "native", reason="too many keys for the reference")
-def test_spark_1_claims_the_rate_of_the_bits_that_it_reaches() -> None:
+def test_spark_1_claims_the_rate_of_reachable_bits() -> None:
     made = BloomFilter(bits=1 << 33, hash_funcs=1, hashing=SparkHash(1), encode="int64")
     made.update(np.arange(300_000))
     asked = 2_000_000

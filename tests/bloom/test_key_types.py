@@ -57,7 +57,7 @@ def test_int_out_of_range_is_a_type_error_everywhere(kind: str, call: str, encod
 
 
 @pytest.mark.parametrize("encode", OUTSIDE)
-def test_number_out_of_range_in_a_column_is_a_type_error(encode: str) -> None:
+def test_number_out_of_range_in_a_column_is_refused(encode: str) -> None:
     made = BloomFilter(100, 0.01, encode=encode)
     column = np.array([1, -1] if encode.startswith("u") else [1, 1 << 63], "i8" if encode.startswith("u") else "u8")
     for call in (made.update, made.contains_many):

@@ -283,9 +283,7 @@ def test_proper_subset_is_a_subset_with_fewer_bits(first: list[bytes], second: l
 
 @given(KEYS, KEYS)
 @pytest.mark.parametrize("partitioned", [False, True])
-def test_filters_are_disjoint_only_if_no_key_can_be_in_both(
-    partitioned: bool, first: list[bytes], second: list[bytes]
-) -> None:
+def test_disjoint_filters_have_no_common_key(partitioned: bool, first: list[bytes], second: list[bytes]) -> None:
     left, right = (BloomFilter(bits=96, hash_funcs=3, partitioned=partitioned) for _ in range(2))
     left.update(first)
     right.update(second)

@@ -51,7 +51,7 @@ def spark_filter(
         encode: Type of the keys: None for bytes, "utf-8" for strings, "int64" for integers.
 
     Raises:
-        ParameterError: An argument is outside its domain, or version 1 is not uniform over so many bits.
+        ParameterError: An argument is outside its domain, or version 1 is not uniform over that many bits.
         TooLargeError: The filter does not fit into memory.
     """
     capacity = sizing.whole("capacity", capacity, 1, 1 << 48)

@@ -166,7 +166,7 @@ class Hashed:
     time.
     """
 
-    _CELLS: ClassVar[str]  # What the cells are, for errors.
+    _CELLS: ClassVar[str]  # The name of the cells in errors.
 
     __slots__ = {
         "cells": "Number of cells m.",

@@ -449,7 +449,7 @@ BLOCKS = 1 << 12
 
 
 def most_keys(blocks: int, rate: float) -> int:
-    """Return the largest number of keys that so many blocks keep at this rate."""
+    """Return the largest number of keys that this number of blocks keeps at the rate."""
     return bisect_right(range(256 * blocks), rate, key=lambda items: split_block_fp_rate(blocks, items)) - 1
 
 

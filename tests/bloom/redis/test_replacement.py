@@ -73,7 +73,7 @@ async def test_every_operation_goes_on_with_the_new_filter(
         await OPERATIONS[operation](reader)
 
 
-async def test_reads_never_fail_while_filters_of_other_sizes_take_the_place(client: Redis) -> None:
+async def test_reads_never_fail_while_other_sizes_take_the_place(client: Redis) -> None:
     local = filled({"capacity": 100, "fp_rate": 0.01})
     writer = await RedisBloomFilter.create_from(client, "f", local, shard_size=100)
     handle, done, reads = await RedisBloomFilter.open(client, "f"), asyncio.Event(), 0

@@ -186,7 +186,7 @@
     "A series of BitCores, the slices, that form one set.\n" \
     "\n" \
     "The set contains a key if any slice contains it. A new key is added to the last slice. If the last slice has no\n" \
-    "room, a derived class first makes room.\n" \
+    "room, a derived class first appends a slice.\n" \
     "\n" \
     "All slices have the same hash family, key and encoding, so that a key is encoded and hashed only once. They may\n" \
     "differ in everything else. Raises ParameterError for no slice or more than 64, MismatchError for slices that differ,\n" \
