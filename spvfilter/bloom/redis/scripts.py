@@ -144,11 +144,14 @@ redis.call('SET', KEYS[1], ARGV[4])
 local replaced = (redis.call('GET', list) or '') .. ARGV[5]
 
 for i = 2, m + 1 do redis.call('UNLINK', KEYS[i]) end
+
 for i = m + 2, m + n + 1 do redis.call('RENAME', KEYS[i], KEYS[i + n]) end
+
 if #replaced > 0 then redis.call('SET', list, replaced:sub(-tonumber(ARGV[6]))) end
 
 -- the keys of the new filter
 for i = m + 2, m + n + 1 do KEYS[i - m] = KEYS[i + n] end
+
 KEYS[n + 2] = list
 expire(n + 2, ttl)
 """,
