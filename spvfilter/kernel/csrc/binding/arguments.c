@@ -4,17 +4,18 @@
 
 enum { PAUSE_NS = 2000000 }; /* with the 5 ms after which a waiting thread asks for the GIL, it gets it within 10 ms */
 
-void spv_let_threads_run(spv_pace *pace) {
+bool spv_rest(spv_pace *pace) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     const uint64_t at = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-    if (at < pace->next)
-        return;
-    if (pace->next) {
-        PyThreadState *thread = PyEval_SaveThread();
-        PyEval_RestoreThread(thread);
+    if (at >= pace->next) {
+        if (pace->next) {
+            PyThreadState *thread = PyEval_SaveThread();
+            PyEval_RestoreThread(thread);
+        }
+        pace->next = at + PAUSE_NS;
     }
-    pace->next = at + PAUSE_NS;
+    return !PyErr_CheckSignals();
 }
 
 bool spv_refuse_type(const char *message, PyObject *object) {

@@ -19,20 +19,18 @@ SPV_INLINE size_t spv_size(PyObject *snapshot) {
     return (size_t)PyBytes_Size(snapshot);
 }
 
-/* The pace of a loop over an iterator, all zero before the first step. Each step handles signals. Other threads may run
-   after every 2 ms: an iterator made in C does not let them run by itself. False with an exception set. */
+/* The pace of a loop over an iterator, all zero before the first step. Every 16th step handles signals. Other threads may
+   run after every 2 ms: an iterator made in C does not let them run by itself. False with an exception set. */
 typedef struct {
     uint64_t next; /* nanoseconds: when other threads may run again */
     unsigned steps;
 } spv_pace;
 
-void spv_let_threads_run(spv_pace *pace);
+bool spv_rest(spv_pace *pace);
 
 SPV_INLINE bool spv_step(spv_pace *pace) {
     enum { STEPS = 16 }; /* steps between two looks at the clock, which takes as long as a step */
-    if (++pace->steps % STEPS == 0)
-        spv_let_threads_run(pace);
-    return !PyErr_CheckSignals();
+    return ++pace->steps % STEPS || spv_rest(pace);
 }
 
 /* A new list of an iterable's items, or of their snapshots. Signals are handled while it iterates. NULL with an
