@@ -546,8 +546,9 @@ class GenericFilter:
             f"{self.capacity} keys at {self.nominal_fp_rate:g}, " if self.capacity and self.nominal_fp_rate else ""
         )
         layout = ", partitioned" if self.partitioned else ""
-        seen = glance(self.body, self.cells, self._KIND == fileformat.KIND_COUNTERS)
-        state = seen.told(seen.fill**self.hash_funcs)
+        cells = rates.reachable(self.family, self.cells)
+        seen = glance(self.body[: body_size(self._KIND, cells)], cells, self._KIND == fileformat.KIND_COUNTERS)
+        state = seen.told(rates.of_fill(self.family, self.cells, self.hash_funcs, seen.fill, self.partitioned))
         return (
             f"<{type(self).__name__} {made_for}m={self.cells}, k={self.hash_funcs}, {self.hashing!r}{layout}, {state}>"
         )

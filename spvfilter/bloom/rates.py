@@ -109,6 +109,17 @@ def current(made: Bits) -> float:
     return min(1.0, rate + excess(made.family, made.bits, made.hash_funcs, fill, made.approx_len, made.partitioned))
 
 
+def of_fill(family: Family, bits: int, hash_funcs: int, fill: float, partitioned: bool) -> float:
+    """Return the rate that follows from the share of set bits among those that the family reaches."""
+    items = -bits / hash_funcs * math.log1p(-fill) if fill < 1 else 0.0
+    return min(1.0, fill**hash_funcs + excess(family, bits, hash_funcs, fill, items, partitioned))
+
+
+def reachable(family: Family, bits: int) -> int:
+    """Return how many of the first bits the hashes of a family reach."""
+    return min(bits, 1 << _HASH_BITS.get(family, 64))
+
+
 def estimated(made: Bits, found: tuple[int, int, int]) -> float:
     """Return the estimated number of keys of a filter whose positions are not uniform.
 

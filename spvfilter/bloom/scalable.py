@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, NoReturn, Self
 
 from spvfilter._public import public
-from spvfilter.bloom import seriesformat
+from spvfilter.bloom import rates, seriesformat
 from spvfilter.bloom.attributes import pickled, with_attributes_of
 from spvfilter.bloom.base import ENCODES, Encode, GenericFilter, counting_lock, given_or_stored
 from spvfilter.bloom.filter import BloomFilter
@@ -305,6 +305,8 @@ class ScalableBloomFilter(SeriesCore):
         )
         seen = [(glance(slice.body, slice.bits, False), slice) for slice in self.slices]
         fill = sum(part.fill * slice.bits for part, slice in seen) / self.bits
-        rate = 1 - math.prod(1 - part.fill**slice.hash_funcs for part, slice in seen)
+        rate = 1 - math.prod(
+            1 - rates.of_fill(of.family, of.bits, of.hash_funcs, part.fill, False) for part, of in seen
+        )
         state = Glance(fill, all(part.is_exact for part, _ in seen)).told(rate)
         return f"<{type(self).__name__} {shape}, {len(seen)} slices, m={self.bits}, {self.hashing!r}, {state}>"

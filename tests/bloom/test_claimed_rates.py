@@ -112,3 +112,13 @@ def test_filters_of_other_programs_warn_too() -> None:
         with pytest.warns(FpRateWarning, match="choose more bits"):
             make(20, 1e-4)
         make(100_000, 1e-4)
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.parametrize("hashing", [*INDEPENDENT.values(), *DOUBLE.values()], ids=[*INDEPENDENT, *DOUBLE])
+def test_text_of_a_filter_tells_the_same_rate(hashing: HashFamily, partitioned: bool) -> None:
+    encode = None if hashing.family == Family.REDISBLOOM else "int64"
+    made = BloomFilter(bits=1_400, hash_funcs=7, hashing=hashing, encode=encode, partitioned=partitioned)
+    made.update(np.arange(100))
+    told = float(repr(made).rpartition("rate ")[2].rstrip(">"))
+    assert told == pytest.approx(made.current_fp_rate, rel=0.2 if partitioned else 0.01)

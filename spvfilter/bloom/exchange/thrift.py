@@ -111,7 +111,10 @@ class Thrift:
     def skip(self, wire: Wire, deep: int = 0) -> None:
         """Skip a value of type `wire`."""
         try:
-            self.at = self._end(self.at, wire, deep)
+            end = self._end(self.at, wire, deep)
+            if end > len(self._raw):
+                raise IndexError
+            self.at = end
         except IndexError:
             self.at = len(self._raw)
             raise self.wrong("truncated: 1 bytes wanted, 0 present") from None
@@ -167,26 +170,38 @@ class Thrift:
                     raise self.wrong(_TOO_LONG)
             elif kind == 8:
                 size = raw[at]
-                if size > 127:
-                    size, at = self._number(at)
-                    at += size
-                else:
-                    at += 1 + size
+                at = at + 1 + size if size < 0x80 else sum(self._number(at))
             elif kind == 12:
                 at = self._end_of_struct(at, deep + 1)
+            elif kind == 9:
+                at = self._end_of_list(at, deep + 1)
             elif kind > 2:
                 at = self._end(at, kind, deep + 1)
         return at + 1
 
     def _end_of_list(self, at: int, deep: int) -> int:
+        if deep > _DEEPEST:
+            self.at = at
+            raise self.wrong(f"structs nested more than {_DEEPEST} deep")
         start = self._raw[at]
         count, at = self._number(at + 1) if start >> 4 == 15 else (start >> 4, at + 1)
         if count > len(self._raw) - at:  # each item has at least one byte
             self.at = at
             raise self.wrong(f"a list of {count} items in {len(self._raw) - at} bytes")
         kind = start & 15
-        for _ in range(count):
-            at = self._end_of_struct(at, deep + 1) if kind == 12 else self._end(at, kind, deep + 1, True)
+        if kind == 8:
+            for _ in range(count):
+                size = self._raw[at]
+                at = at + 1 + size if size < 0x80 else sum(self._number(at))
+        elif kind == 12:
+            for _ in range(count):
+                at = self._end_of_struct(at, deep + 1)
+        elif 4 <= kind <= 6:
+            for _ in range(count):
+                at = at + 1 if self._raw[at] < 0x80 else self._number(at)[1]
+        else:
+            for _ in range(count):
+                at = self._end(at, kind, deep + 1, True)
         return at
 
     def _end_of_map(self, at: int, deep: int) -> int:
