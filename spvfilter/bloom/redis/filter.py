@@ -231,16 +231,17 @@ class RedisBloomFilter:
             layout = self._layout
             try:
                 return await work(layout)
-            except (MismatchError, RemoteMissingError):
-                if not await self._follow(layout):
+            except (MismatchError, RemoteMissingError) as error:
+                is_of_server = error.__cause__ is not None  # else an argument does not fit the layout
+                if not await self._follow(layout, is_of_server):
                     raise
         return await work(self._layout)
 
-    async def _follow(self, layout: Layout) -> bool:
+    async def _follow(self, layout: Layout, again: bool) -> bool:
         """Take over the shape of the filter that has replaced `layout`. Return False if there is none.
 
-        A filter that was deleted and created again has not replaced the old one. A filter whose keys have another
-        encoding cannot be followed.
+        `again` is the result if the filter is the same as before. A filter that was deleted and created again has not
+        replaced the old one. A filter whose keys have another encoding cannot be followed.
         """
         if self._layout is not layout:
             return True
@@ -250,8 +251,8 @@ class RedisBloomFilter:
             answer = await self._run(layout, scripts.REPLACED, [layout.replaced_key])
             assert isinstance(answer, list)
             raw, marks = answer
-            if raw == layout.header:  # another filter was there for a moment
-                return True
+            if raw == layout.header:  # perhaps another filter was there for a moment
+                return again
             there = Layout.parse(self.name, raw, custom, shape._encode_with, shape.on_full)
         except (RemoteMissingError, ParameterError, FormatError):
             return False
