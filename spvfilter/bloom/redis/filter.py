@@ -231,7 +231,7 @@ class RedisBloomFilter:
             layout = self._layout
             try:
                 return await work(layout)
-            except (MismatchError, RemoteMissingError) as error:
+            except MismatchError as error:
                 is_of_server = error.__cause__ is not None  # else an argument does not fit the layout
                 if not await self._follow(layout, is_of_server):
                     raise
