@@ -110,7 +110,7 @@ def current(made: Bits) -> float:
 
 
 def of_fill(family: Family, bits: int, hash_funcs: int, fill: float, partitioned: bool) -> float:
-    """Return the rate that follows from the share of set bits among those that the family reaches."""
+    """Return the rate for a share of set bits, among the bits that the family reaches."""
     items = -bits / hash_funcs * math.log1p(-fill) if fill < 1 else 0.0
     return min(1.0, fill**hash_funcs + excess(family, bits, hash_funcs, fill, items, partitioned))
 

@@ -29,7 +29,7 @@ CALLS: dict[str, Callable[[Any, Any], object]] = {
     "remove_many": lambda made, key: made.remove_many([key]),
     "count": lambda made, key: made.count(key),
 }
-OUTSIDE = {
+OUTSIDE: dict[str, list[Any]] = {
     "int64": [1 << 63, -(1 << 63) - 1, 10**5000],
     "uint64": [-1, 1 << 64],
     "int32": [1 << 31, -(1 << 31) - 1, np.int64(1 << 31)],
@@ -74,7 +74,7 @@ SIZED: dict[str, Callable[[Any, Any], Any]] = {
     "redisbloom_filter": redisbloom_filter,
     "Size.of": Size.of,
     "sizing.optimal": sizing.optimal,
-    "sizing.bits_for": lambda capacity, rate: sizing.bits_for(capacity, rate, np.uint8(3)),
+    "sizing.bits_for": lambda capacity, rate: sizing.bits_for(capacity, rate, np.uint8(3)),  # type: ignore[arg-type]
     "BloomFilter.load": lambda capacity, rate: BloomFilter.load(BloomFilter(1_000, 0.25).dump(), capacity, rate),
 }
 

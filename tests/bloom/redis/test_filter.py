@@ -237,7 +237,7 @@ async def test_other_kinds_are_refused_before_bits_are_written(client: Redis) ->
             await RedisBloomFilter.create_from(client, "other", other)  # type: ignore[arg-type]
         for operation in (remote.union_update, remote.replace):
             with pytest.raises(TypeError, match=said):
-                await operation(other)  # type: ignore[operator]
+                await operation(other)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="expected a ScalableBloomFilter, not BloomFilter"):
         await RedisScalableBloomFilter.create_from(client, "other", local)  # type: ignore[arg-type]
     assert await client.keys("*other*") == []
