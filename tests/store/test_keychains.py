@@ -225,7 +225,7 @@ def test_without_the_extra_a_descriptors_window_stays_and_says_what_to_install(
     def missing() -> None:
         raise ImportError
 
-    monkeypatch.setattr("spvfilter.watch.descriptor.derivation.wally", missing)
+    monkeypatch.setattr("spvfilter.watch.descriptor.keyexpression.wally", missing)
     again = joined(path, WatchList(REGTEST))
     assert facts(again) == facts(watch)
     again.keychains[0].use(20)

@@ -19,7 +19,7 @@ from bitcoin.base58 import encode
 from spvfilter.errors import AddressError, DescriptorError, ParameterError, WatchFileError, WrongNetworkError
 from spvfilter.hashes import hash160, sha256d
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3, Network
-from spvfilter.watch.descriptor import derivation, parse_descriptor
+from spvfilter.watch.descriptor import keyexpression, parse_descriptor
 from spvfilter.watch.descriptor.checksum import checksum
 from spvfilter.watch.descriptor.keys import PREFIXES
 from spvfilter.watch.watchlist import WatchList
@@ -199,7 +199,7 @@ def without_wallycore(monkeypatch: pytest.MonkeyPatch) -> None:
         return original(name, *args, **named)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    derivation.wally.cache_clear()
+    keyexpression.wally.cache_clear()
     monkeypatch.setitem(sys.modules, "wallycore", None)
 
 
@@ -210,14 +210,14 @@ CAUSES = [
     (f"wpkh({XPUB}/0/*)#p54wed41", "is wrong: it was mistyped or"),
     (f"wpkh({XPUB}/1/*)#p54wed40", "is wrong: it was mistyped or"),
     (f"wpkh({XPUB}/0/*)#", "0 characters after '#', expected a checksum of 8"),
-    (f"wpkh({XPUB}/0/*", "is incomplete or has text after it"),
-    (f"wpkh({XPUB}/0/*) x", "is incomplete or has text after it"),
+    (f"wpkh({XPUB}/0/*", "brackets of the descriptor do not match: ')' is missing at the end"),
+    (f"wpkh({XPUB}/0/*)x", "text after the last bracket"),
     (f"tr({KEY[2:]},{{pk({KEY[2:]})", "brackets of the descriptor do not match"),
     (f"tr({KEY[2:]},pk({KEY[2:]}),pk({KEY[2:]}))", "expected a key and one tree: tr(KEY,{A,B})"),
     (f"tr({KEY[2:]},{{pk({KEY[2:]})}})", "expected a tree of scripts: SCRIPT or {TREE,TREE}"),
     (f"tr({KEY[2:]},{'{' * 130 + f'pk({KEY[2:]})' + f',pk({KEY[2:]})}}' * 130})", "more than 128 levels"),
-    (f"tr({KEY[2:]},multi_a(3,{KEY[2:]},{KEY[2:]}))", "expected multi_a(NUMBER,KEY,…)"),
-    (f"tr({KEY[2:]},multi_a(x,{KEY[2:]}))", "expected multi_a(NUMBER,KEY,…)"),
+    (f"tr({KEY[2:]},multi_a(3,{KEY[2:]},{KEY[2:]}))", "needs 3 signatures, but it has only 2 keys"),
+    (f"tr({KEY[2:]},multi_a(x,{KEY[2:]}))", "expected a number as the first argument of multi_a()"),
     (f"multi(1,{KEY},{KEY},{KEY},{KEY})", "at most 3 keys"),
     (f"wsh(thresh(1,pk({KEY}),))", "an argument of the descriptor is empty"),
     (f"wpkh({KEY},)", "an argument of the descriptor is empty"),
@@ -235,8 +235,8 @@ CAUSES = [
     (f"wpkh({XPUB[:-1]}0/0/*)", "not base58"),
     (f"wpkh({XPUB * 3}/0/*)", "expected 111"),
     (f"wpkh({ZPUB}/0/*)", f"write the key as {ZPUB_AS_XPUB}"),
-    (f"wsh(musig({XPUB},{XPUB}))", "add_keychain"),
-    (f"wpkh({KEY[:-2]})", "add_keychain"),
+    (f"wsh(musig({XPUB},{XPUB}))", "BIP-390 allows it only as a key of tr() and rawtr()"),
+    (f"wpkh({KEY[:-2]})", "x-only key of 64 hex digits"),
     ("raw(5)", "expected raw(HEX) with a script"),
     ("raw()", "expected raw(HEX) with a script"),
     ("addr(nonsense)", "base58"),

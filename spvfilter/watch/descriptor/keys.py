@@ -79,14 +79,14 @@ def extended_keys(text: str) -> list[tuple[str, str]]:
     return [(found[1], found[2]) for found in _EXTENDED.finditer(text)]
 
 
-def check_key(key: str, network: Network) -> bytes:
-    """Return the 78 bytes of an extended public key.
+def check_key(key: str, network: Network, where: str = "") -> bytes:
+    """Return the 78 bytes of an extended public key. `where` starts the error messages.
 
     Raises DescriptorError for an invalid key, and WrongNetworkError for a key of another network.
     """
     from bitcoin.base58 import InvalidBase58Error, decode
 
-    prefix, name = PREFIXES[key[:4]], f"the extended key {key[:4]}…"
+    prefix, name = PREFIXES[key[:4]], f"{where}the extended key {key[:4]}…"
     if len(key) > _LONGEST:
         raise DescriptorError(f"{name} has {len(key)} characters, expected 111")
     try:
@@ -95,7 +95,8 @@ def check_key(key: str, network: Network) -> bytes:
         raise DescriptorError(f"{name} has a character that is not base58: copy it from the wallet again") from None
     if len(raw) != _SIZE + 4 or sha256d(raw[:-4])[:4] != raw[-4:]:
         raise DescriptorError(
-            f"the checksum of {name} is wrong: it was mistyped or is incomplete; copy it from the wallet again"
+            f"{where}the checksum of the extended key {key[:4]}… is wrong: it was mistyped or is incomplete; copy it"
+            " from the wallet again"
         )
     raw = raw[:-4]
     if int.from_bytes(raw[:4]) != prefix.version:
