@@ -128,7 +128,7 @@ def _pkh_script(key: Key) -> Script:
 def _script_argument(expression: Expression, where: str) -> Expression:
     """Return the only argument of sh() or wsh(), which must be a function."""
     (inner,) = _arguments(expression, 1, f"{where}(SCRIPT)")
-    if inner.arguments is None:
+    if inner.arguments is None and (where == "sh" or not is_miniscript(inner.text)):
         raise fault(inner.at, f"{where}() needs a script such as pkh(KEY), not a key")
     if inner.suffix:
         raise fault(inner.end, "text after a closing bracket: expected a bracket")
@@ -253,10 +253,12 @@ def _leaf_hash(script: bytes) -> bytes:
 def _leaf(expression: Expression, reading: Reading) -> Script:
     """Return the template of a leaf of a taproot tree."""
     name = expression.text
-    if expression.arguments is None or name in _NEVER_INNER:
+    if (expression.arguments is None and not is_miniscript(name)) or name in _NEVER_INNER:
         raise fault(expression.at, f"{expression.shown} as a leaf of tr(), which needs a script such as pk(KEY)")
     if name in ("multi_a", "sortedmulti_a"):
-        needed, keys = read_multi(name, expression.arguments, expression.at, Purpose.TAPROOT, reading, MAX_MULTI_A_KEYS)
+        needed, keys = read_multi(
+            name, expression.arguments or (), expression.at, Purpose.TAPROOT, reading, MAX_MULTI_A_KEYS
+        )
         if expression.suffix:
             raise fault(expression.end, "text after a closing bracket: expected a comma or a bracket")
         return multi_a_script(needed, keys, is_sorted=name == "sortedmulti_a")

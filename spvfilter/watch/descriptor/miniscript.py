@@ -371,6 +371,14 @@ def is_miniscript(name: str) -> bool:
     return rest in _NAMES and (not colon or (bool(wrappers) and set(wrappers) <= set(_WRAPPERS)))
 
 
+def _inner(expression: Expression) -> tuple[Expression, ...]:
+    """Return the arguments of an expression that are scripts."""
+    name = expression.text.rpartition(":")[2]
+    if name == "thresh":
+        return (expression.arguments or ())[1:]
+    return (expression.arguments or ()) if name in FRAGMENTS or name == "and_n" else ()
+
+
 class _Reader:
     """Reads the expressions of one script."""
 
@@ -379,15 +387,30 @@ class _Reader:
         self._is_tapscript = is_tapscript
         self._purpose = Purpose.TAPROOT if is_tapscript else Purpose.SEGWIT
 
-    def node(self, expression: Expression) -> Node:
-        """Return the node of an expression with its wrappers."""
+    def node(self, root: Expression) -> Node:
+        """Return the node of an expression. The method does not call itself, because scripts may be deeply nested."""
+        opened = [(root, iter(_inner(root)), list[Node]())]
+        while True:
+            expression, inner, nodes = opened[-1]
+            child = next(inner, None)
+            if child is not None:
+                opened.append((child, iter(_inner(child)), []))
+                continue
+            made = self._node(expression, tuple(nodes))
+            opened.pop()
+            if not opened:
+                return made
+            opened[-1][2].append(made)
+
+    def _node(self, expression: Expression, nodes: tuple[Node, ...]) -> Node:
+        """Return the node of an expression with its wrappers. `nodes` are the nodes of the scripts in it."""
         wrappers, colon, name = expression.text.rpartition(":")
         at = expression.at
         if colon and (not wrappers or not set(wrappers) <= set(_WRAPPERS)):
             raise fault(at, f"unknown wrapper before ':', expected letters of {_WRAPPERS}")
         if expression.suffix:
             raise fault(expression.end, "text after a closing bracket: expected a comma or a bracket")
-        made = self._unwrapped(name, expression, at + len(wrappers) + len(colon))
+        made = self._unwrapped(name, expression, nodes, at + len(wrappers) + len(colon))
         for place in range(len(wrappers) - 1, -1, -1):
             made = self._wrapped(wrappers[place], made, at + place)
         return made
@@ -403,7 +426,7 @@ class _Reader:
             case _:
                 return self._made(wrapper, (inner,), at)
 
-    def _unwrapped(self, name: str, expression: Expression, at: int) -> Node:
+    def _unwrapped(self, name: str, expression: Expression, nodes: tuple[Node, ...], at: int) -> Node:
         arguments = expression.arguments
         if arguments is None:
             if name not in ("0", "1"):
@@ -419,16 +442,15 @@ class _Reader:
             case "multi" | "multi_a":
                 return self._multi(name, arguments, at)
             case "thresh":
-                return self._thresh(arguments, at)
+                return self._thresh(arguments, nodes, at)
             case "and_n":
                 _expect_arguments(name, arguments, 2, at)
-                first, second = (self.node(argument) for argument in arguments)
-                return self._made("andor", (first, second, self._constant("0", at)), at)
+                return self._made("andor", (*nodes, self._constant("0", at)), at)
             case _:
                 if name not in FRAGMENTS or len(name) == 1:
                     raise fault(at, self._unknown(name, expression))
                 _expect_arguments(name, arguments, len(FRAGMENTS[name].requires), at)
-                return self._made(name, tuple(self.node(argument) for argument in arguments), at)
+                return self._made(name, nodes, at)
 
     def _unknown(self, name: str, expression: Expression) -> str:
         if name == "musig":
@@ -513,13 +535,12 @@ class _Reader:
         self._check(made, nodes)
         return made
 
-    def _thresh(self, arguments: tuple[Expression, ...], at: int) -> Node:
+    def _thresh(self, arguments: tuple[Expression, ...], nodes: tuple[Node, ...], at: int) -> Node:
         if len(arguments) < 2:
             raise fault(at, "expected thresh(NUMBER,SCRIPT,…)")
         needed = read_number(arguments[0], "thresh()")
         if len(arguments) - 1 > _MAX_THRESH:
             raise fault(at, f"thresh() with {len(arguments) - 1} scripts, expected at most {_MAX_THRESH}")
-        nodes = tuple(self.node(argument) for argument in arguments[1:])
         if not 1 <= needed <= len(nodes):
             raise fault(arguments[0].at, f"thresh() needs {needed} of {len(nodes)} scripts: the number is out of range")
         for place, node in enumerate(nodes):
@@ -707,6 +728,14 @@ def multi_script(needed: int, keys: tuple[Key, ...], *, is_sorted: bool = False)
 def multi_a_script(needed: int, keys: tuple[Key, ...], *, is_sorted: bool = False) -> Script:
     """Return the template of multi_a() or sortedmulti_a() (BIP-387)."""
     return summed_keys(keys, is_sorted=is_sorted), pushed_number(needed) + b"\x9c"
+
+
+def read_node(expression: Expression, reading: Reading, *, is_tapscript: bool) -> Node:
+    """Return the node of a miniscript, which may be a part of a script. `is_tapscript` is True in a leaf of tr().
+
+    Raises DescriptorError for an expression that is not miniscript.
+    """
+    return _Reader(reading, is_tapscript=is_tapscript).node(expression)
 
 
 def read_miniscript(expression: Expression, reading: Reading, *, is_tapscript: bool) -> Script:
