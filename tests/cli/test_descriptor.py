@@ -53,7 +53,7 @@ def test_json_has_everything_in_a_pipe(run: Any) -> None:
     ],
     ids=lambda command: command[0],
 )
-def test_a_key_without_a_wildcard_is_named_and_refused_if_strict(run: Any, command: tuple[str, ...]) -> None:
+def test_key_without_a_wildcard_is_refused_if_strict(run: Any, command: tuple[str, ...]) -> None:
     advice = "has only one address: to watch all addresses of the keys, write /<0;1>/* after each extended key"
     assert f"spvfilter: warning: a descriptor without the wildcard '*' {advice}" in run(*command).err
     strict = run(*command, "--strict")

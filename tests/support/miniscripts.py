@@ -1,4 +1,4 @@
-"""Random descriptors with random miniscript, valid ones and ones that are broken in one place. No assertions."""
+"""Random descriptors with random miniscript: valid, or broken in one place. No assertions."""
 
 from __future__ import annotations
 

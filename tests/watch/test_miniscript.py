@@ -11,7 +11,7 @@ from spvfilter.network import MAINNET
 from spvfilter.watch.descriptor import parse_descriptor
 from spvfilter.watch.descriptor.expression import parse_expression
 from spvfilter.watch.descriptor.keyexpression import Reading
-from spvfilter.watch.descriptor.miniscript import Node, read_node
+from spvfilter.watch.descriptor.miniscript import Node, flattened, read_node
 from spvfilter.watch.descriptor.template import assemble, size_of
 
 pytestmark = pytest.mark.descriptors
@@ -19,8 +19,9 @@ pytestmark = pytest.mark.descriptors
 XPUB = "xpub6BosfCnifzxcFwrSzQiqu2DBVTshkCXacvNsWGYJVVhhawA7d4R5WSWGFNbi8Aw6ZRc1brxMyWMzG3DSSSSoekkudhUd9yLb6qx39T9nMdj"
 NUMS = "50929b74c1a04954b78b4b6035e97a5e078a5a0f28ec96d547bfee9ace803ac0"  # BIP-341
 
-# Core, src/test/miniscript_tests.cpp: the expression, its script in wsh() and in a leaf of tr(), the properties m
-# (not malleable), s (needs a signature) and k (timelocks are not mixed), operations, witness items, stack size.
+# Core, src/test/miniscript_tests.cpp: the expression, its script in wsh(), and its script in a leaf of tr(). Then its
+# properties: m (not malleable), s (needs a signature), k (timelocks are not mixed). Then operations, witness items and
+# stack size.
 CORE = [
     (
         (
@@ -219,13 +220,13 @@ def node_of(text: str, *, is_tapscript: bool) -> Node:
 def test_scripts_types_and_costs_are_those_of_core(case: tuple[str, str, str, str, tuple[int, int, int]]) -> None:
     text, segwit, tapscript, properties, (ops, items, stack) = case
     node = node_of(text, is_tapscript=False)
-    assert assemble(node.script, 0)(0).hex() == segwit
-    assert size_of(node.script) * 2 == len(segwit)
+    assert assemble(flattened(node.script), 0)(0).hex() == segwit
+    assert size_of(flattened(node.script)) * 2 == len(segwit)
     assert "".join(letter for letter in "msk" if letter in node.type) == properties
     assert node.sat is not None
-    assert (node.ops + node.sat.keys, node.sat.stack.removed + 1, node.sat.stack.peak + 1) == (ops, items, stack)
+    assert (node.ops + node.sat.keys, node.sat.removed + 1, node.sat.peak + 1) == (ops, items, stack)
     if tapscript:
-        assert assemble(node_of(text, is_tapscript=True).script, 0)(0).hex() == tapscript
+        assert assemble(flattened(node_of(text, is_tapscript=True).script), 0)(0).hex() == tapscript
 
 
 TYPES = [  # BIP-379 § Type System: an expression with A, B, … for keys, and all letters of its type
@@ -309,7 +310,7 @@ RULES = [  # a script that is valid in wsh() and in a leaf of tr(), but for a ru
 
 
 @pytest.mark.parametrize(("script", "cause"), RULES, ids=[cause[:40] for _, cause in RULES])
-def test_a_script_that_breaks_a_rule_is_refused_where_it_does(script: str, cause: str) -> None:
+def test_broken_rule_is_refused_at_its_place(script: str, cause: str) -> None:
     for text in (f"wsh({script})", f"sh(wsh({script}))", f"tr({NUMS},{script})", f"tr({NUMS},{{pk({C}),{script}}})"):
         message = refusal(text)
         assert cause in message
@@ -325,7 +326,7 @@ def test_timelocks_may_be_mixed_on_different_paths() -> None:
         assert parse_descriptor(f"tr({NUMS},{script})", MAINNET)
 
 
-def test_keys_may_repeat_in_different_leaves_and_in_a_multisig_alone() -> None:
+def test_keys_may_repeat_across_leaves_and_in_a_multisig() -> None:
     # as in Core, whose check of duplicate keys is for one miniscript
     for text in (
         f"tr({A},{{pk({A}),pk({A})}})",

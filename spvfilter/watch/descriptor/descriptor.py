@@ -200,13 +200,13 @@ def _single_paths(body: str, count: int) -> list[str]:
     """
     if count == 1:
         return [body]
-    choices = [found[1].split(";") for found in _MULTIPATH.finditer(body)]
-    if count * (len(body) - sum(len(";".join(steps)) for steps in choices)) > _MOST_EXPANDED:
+    parts = _MULTIPATH.split(body)  # texts and multipaths in turn
+    if count * sum(map(len, parts[::2])) > _MOST_EXPANDED:
         raise DescriptorError(
             f"a multipath of {count:,} numbers makes this descriptor too long: give its paths separately"
         )
-    # B023 does not apply: the function is called at once
-    return [_MULTIPATH.sub(lambda found: found[1].split(";")[number], body) for number in range(count)]  # noqa: B023
+    choices = [part.split(";") if place % 2 else [part] * count for place, part in enumerate(parts)]
+    return ["".join(each) for each in zip(*choices, strict=True)]
 
 
 def _constant(name: str, inner: str, body: str, network: Network) -> Descriptor:

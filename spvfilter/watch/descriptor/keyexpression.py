@@ -20,6 +20,8 @@ from spvfilter.watch.descriptor.expression import Expression, fault
 from spvfilter.watch.descriptor.template import Bind, Derive, Key
 
 _HARDENED = 1 << 31
+_MAX_KEY_DEPTH = 255
+"""Largest depth of a derived key (BIP-32 § Serialization format: the depth is one byte)."""
 _MAX_MUSIG_KEYS = 999
 """Largest number of keys in musig() (our choice: the number of keys that multi_a() may have)."""
 _MUSIG_CHAIN_CODE = bytes.fromhex("868087ca02a6f974c4598924c36b57762d32cb45717167e300622c7167e38965")
@@ -176,6 +178,8 @@ def _plain(at: int, text: str, purpose: Purpose, reading: Reading) -> Key:
         raise fault(at, f"the extended key {name[:4]}… has no valid public key: copy it again") from None
     reading.has_extended = True
     steps, is_ranged = _path(path, at + len(name) + 1, f"{name[:4]}…") if slash else ((), False)
+    if (depth := raw[4] + len(steps) + is_ranged) > _MAX_KEY_DEPTH:
+        raise fault(at, f"a path that leads to depth {depth}, expected at most {_MAX_KEY_DEPTH} (BIP-32)")
     size = 32 if purpose is Purpose.TAPROOT else 33
     return Key(at, size, _paths_of(steps), is_ranged, _children(lambda path: parent, steps, size, is_ranged=is_ranged))
 

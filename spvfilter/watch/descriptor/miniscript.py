@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple, Union
 
 from spvfilter.watch.descriptor.expression import Expression, fault
 from spvfilter.watch.descriptor.keyexpression import Purpose, Reading, read_key
@@ -45,6 +46,8 @@ _MAX_WITNESS_ITEMS = 100
 """Largest number of witness items that satisfy wsh() (Core policy.h MAX_STANDARD_P2WSH_STACK_ITEMS)."""
 _MAX_STACK = 1_000
 """Largest size of the stack in items (Core script.h MAX_STACK_SIZE)."""
+_MAX_WRAPPERS = 100
+"""Largest number of wrappers before one colon (our choice)."""
 _MAX_THRESH = 1_000
 """Largest number of expressions in thresh() (our choice: more would need more than 1,000 items on the stack)."""
 _TIME_FLAG = 1 << 22
@@ -58,26 +61,20 @@ _VERIFY = {0xAC: 0xAD, 0xAE: 0xAF, 0x87: 0x88, 0x9C: 0x9D}
 _ANY = ("B", "K", "V")
 
 Type = frozenset[str]
+Part = Union[bytes, Slot, "Parts"]
+Parts = tuple[Part, ...]
+"""A template whose parts are nested, so that larger scripts share the parts of smaller ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stack:
-    """The stack of a satisfaction or a dissatisfaction, as Core's SatInfo."""
-
-    removed: int
-    """Number of items that the script removes from the stack."""
-    peak: int
-    """Largest number of items during the execution above the number at its end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """The resources that a satisfaction or a dissatisfaction needs."""
+class Cost(NamedTuple):
+    """The resources that a satisfaction or a dissatisfaction needs, as in Core's Ops and SatInfo."""
 
     keys: int
     """Number of keys of executed CHECKMULTISIG operations."""
-    stack: Stack
-    """The stack."""
+    removed: int
+    """Number of items that the script removes from the stack."""
+    peak: int
+    """Largest number of items on the stack during the execution, above the number at its end."""
 
 
 Costs = Cost | None
@@ -94,7 +91,7 @@ class Node:
     """Name of the fragment."""
     type: Type
     """Letters of its type."""
-    script: Script
+    script: Parts
     """Template of its script."""
     ops: int
     """Number of operations in the script that are not pushes."""
@@ -112,7 +109,7 @@ class Fragment:
     """For each argument, the types that are allowed."""
     type: Callable[[tuple[Type, ...]], str]
     """Function that returns the letters of the type, for the types of the arguments."""
-    script: Callable[[tuple[Script, ...]], Script]
+    script: Callable[[tuple[Parts, ...]], Parts]
     """Function that returns the template, for the templates of the arguments."""
     ops: int
     """Number of operations that the fragment adds."""
@@ -127,7 +124,7 @@ class Fragment:
 
 def _op(removed: int) -> Cost:
     """Return the cost of an operation that removes this many items from the stack."""
-    return Cost(0, Stack(removed, max(removed, 0)))
+    return Cost(0, removed, max(removed, 0))
 
 
 _EMPTY, _PUSH, _POP = _op(0), _op(-1), _op(1)
@@ -139,19 +136,16 @@ def _then(*parts: Costs) -> Costs:
     for part in reversed(parts):
         if part is None:
             return None
-        peak = max(peak, removed + part.stack.peak)
-        keys, removed = keys + part.keys, removed + part.stack.removed
-    return Cost(keys, Stack(removed, peak))
+        peak = max(peak, removed + part.peak)
+        keys, removed = keys + part.keys, removed + part.removed
+    return Cost(keys, removed, peak)
 
 
 def _either(one: Costs, other: Costs) -> Costs:
     """Return the larger cost of two ways."""
     if one is None or other is None:
         return one or other
-    return Cost(
-        max(one.keys, other.keys),
-        Stack(max(one.stack.removed, other.stack.removed), max(one.stack.peak, other.stack.peak)),
-    )
+    return Cost(max(one.keys, other.keys), max(one.removed, other.removed), max(one.peak, other.peak))
 
 
 def _never(nodes: tuple[Node, ...]) -> Costs:
@@ -275,12 +269,12 @@ def _keeps_dsat(nodes: tuple[Node, ...]) -> Costs:
 
 
 FRAGMENTS: dict[str, Fragment] = {
-    "a": Fragment((("B",),), _wrapped("Wx", "udfems"), lambda s: (b"\x6b", *s[0], b"\x6c"), 2, _keeps, _keeps_dsat),
-    "s": Fragment((("Bo",),), _wrapped("W", "udfemsx"), lambda s: (b"\x7c", *s[0]), 1, _keeps, _keeps_dsat),
+    "a": Fragment((("B",),), _wrapped("Wx", "udfems"), lambda s: (b"\x6b", s[0], b"\x6c"), 2, _keeps, _keeps_dsat),
+    "s": Fragment((("Bo",),), _wrapped("W", "udfemsx"), lambda s: (b"\x7c", s[0]), 1, _keeps, _keeps_dsat),
     "c": Fragment(
         (("K",),),
         _wrapped("Bus", "ondfem"),
-        lambda s: (*s[0], b"\xac"),
+        lambda s: (s[0], b"\xac"),
         1,
         lambda n: _then(n[0].sat, _POP),
         lambda n: _then(n[0].dsat, _POP),
@@ -288,7 +282,7 @@ FRAGMENTS: dict[str, Fragment] = {
     "d": Fragment(
         (("Vz",),),
         lambda types: _wrapped("Bndx", "ms")(types) + _if("z" in types[0], "o") + _if("f" in types[0], "e"),
-        lambda s: (b"\x76\x63", *s[0], b"\x68"),
+        lambda s: (b"\x76\x63", s[0], b"\x68"),
         3,
         lambda n: _then(_PUSH, _POP, n[0].sat),
         lambda n: _then(_PUSH, _POP),
@@ -304,25 +298,25 @@ FRAGMENTS: dict[str, Fragment] = {
     "j": Fragment(
         (("Bn",),),
         lambda types: _wrapped("Bndx", "oums")(types) + _if("f" in types[0], "e"),
-        lambda s: (b"\x82\x92\x63", *s[0], b"\x68"),
+        lambda s: (b"\x82\x92\x63", s[0], b"\x68"),
         4,
         lambda n: _then(_PUSH, _EMPTY, _POP, n[0].sat),
         lambda n: _then(_PUSH, _EMPTY, _POP),
     ),
-    "n": Fragment((("B",),), _wrapped("ux", "Bzondfems"), lambda s: (*s[0], b"\x92"), 1, _keeps, _keeps_dsat),
+    "n": Fragment((("B",),), _wrapped("ux", "Bzondfems"), lambda s: (s[0], b"\x92"), 1, _keeps, _keeps_dsat),
     "andor": Fragment(
         (("Bdu",), _ANY, _ANY),
         _andor,
-        lambda s: (*s[0], b"\x64", *s[2], b"\x67", *s[1], b"\x68"),
+        lambda s: (s[0], b"\x64", s[2], b"\x67", s[1], b"\x68"),
         3,
         lambda n: _either(_then(n[0].sat, _POP, n[1].sat), _then(n[0].dsat, _POP, n[2].sat)),
         lambda n: _then(n[0].dsat, _POP, n[2].dsat),
     ),
-    "and_v": Fragment((("V",), _ANY), _and_v, lambda s: (*s[0], *s[1]), 0, lambda n: _then(n[0].sat, n[1].sat), _never),
+    "and_v": Fragment((("V",), _ANY), _and_v, lambda s: (s[0], s[1]), 0, lambda n: _then(n[0].sat, n[1].sat), _never),
     "and_b": Fragment(
         (("B",), ("W",)),
         _and_b,
-        lambda s: (*s[0], *s[1], b"\x9a"),
+        lambda s: (s[0], s[1], b"\x9a"),
         1,
         lambda n: _then(n[0].sat, n[1].sat, _POP),
         lambda n: _then(n[0].dsat, n[1].dsat, _POP),
@@ -330,7 +324,7 @@ FRAGMENTS: dict[str, Fragment] = {
     "or_b": Fragment(
         (("Bd",), ("Wd",)),
         _or_b,
-        lambda s: (*s[0], *s[1], b"\x9b"),
+        lambda s: (s[0], s[1], b"\x9b"),
         1,
         lambda n: _then(_either(_then(n[0].sat, n[1].dsat), _then(n[0].dsat, n[1].sat)), _POP),
         lambda n: _then(n[0].dsat, n[1].dsat, _POP),
@@ -338,7 +332,7 @@ FRAGMENTS: dict[str, Fragment] = {
     "or_c": Fragment(
         (("Bdu",), ("V",)),
         lambda types: "Vf" + _or_c_or_d(*types),
-        lambda s: (*s[0], b"\x64", *s[1], b"\x68"),
+        lambda s: (s[0], b"\x64", s[1], b"\x68"),
         2,
         lambda n: _either(_then(n[0].sat, _POP), _then(n[0].dsat, _POP, n[1].sat)),
         _never,
@@ -346,7 +340,7 @@ FRAGMENTS: dict[str, Fragment] = {
     "or_d": Fragment(
         (("Bdu",), ("B",)),
         lambda types: "B" + _kept(types[1], "ufde") + _or_c_or_d(*types),
-        lambda s: (*s[0], b"\x73\x64", *s[1], b"\x68"),
+        lambda s: (s[0], b"\x73\x64", s[1], b"\x68"),
         3,
         lambda n: _either(_then(n[0].sat, _PUSH, _POP), _then(n[0].dsat, _EMPTY, _POP, n[1].sat)),
         lambda n: _then(n[0].dsat, _EMPTY, _POP, n[1].dsat),
@@ -354,7 +348,7 @@ FRAGMENTS: dict[str, Fragment] = {
     "or_i": Fragment(
         (_ANY, _ANY),
         _or_i,
-        lambda s: (b"\x63", *s[0], b"\x67", *s[1], b"\x68"),
+        lambda s: (b"\x63", s[0], b"\x67", s[1], b"\x68"),
         3,
         lambda n: _then(_POP, _either(n[0].sat, n[1].sat)),
         lambda n: _then(_POP, _either(n[0].dsat, n[1].dsat)),
@@ -410,6 +404,8 @@ class _Reader:
             raise fault(at, f"unknown wrapper before ':', expected letters of {_WRAPPERS}")
         if expression.suffix:
             raise fault(expression.end, "text after a closing bracket: expected a comma or a bracket")
+        if len(wrappers) > _MAX_WRAPPERS:
+            raise fault(at, f"{len(wrappers)} wrappers before ':', expected at most {_MAX_WRAPPERS}")
         made = self._unwrapped(name, expression, nodes, at + len(wrappers) + len(colon))
         for place in range(len(wrappers) - 1, -1, -1):
             made = self._wrapped(wrappers[place], made, at + place)
@@ -507,9 +503,9 @@ class _Reader:
         most = MAX_MULTI_A_KEYS if name == "multi_a" else MAX_MULTI_KEYS
         needed, keys = read_multi(name, arguments, at, self._purpose, self._reading, most)
         if name == "multi_a":
-            cost = Cost(0, Stack(len(keys) - 1, len(keys)))
+            cost = Cost(0, len(keys) - 1, len(keys))
             return Node(at, name, frozenset("Budemsk"), multi_a_script(needed, keys), len(keys) + 1, cost, cost)
-        cost = Cost(len(keys), Stack(needed, needed + len(keys) + 2))
+        cost = Cost(len(keys), needed, needed + len(keys) + 2)
         return Node(at, name, frozenset("Bnudemsk"), multi_script(needed, keys), 1, cost, cost)
 
     # Fragments with inner expressions
@@ -545,9 +541,7 @@ class _Reader:
             raise fault(arguments[0].at, f"thresh() needs {needed} of {len(nodes)} scripts: the number is out of range")
         for place, node in enumerate(nodes):
             self._require("thresh", node, ("Wdu",) if place else ("Bdu",), at)
-        parts: list[bytes | Slot] = []
-        for place, node in enumerate(nodes):
-            parts += (*node.script, b"\x93") if place else node.script
+        parts = [(node.script, b"\x93") if place else (node.script,) for place, node in enumerate(nodes)]
         made = Node(
             at,
             "thresh",
@@ -596,9 +590,9 @@ class _Reader:
                     return
                 seen.add(value)
 
-    def check_root(self, node: Node) -> None:
-        """Check the rules for a whole script."""
-        refuse, at = self._reading.refuse, node.at
+    def check_root(self, node: Node) -> Script:
+        """Check the rules for a whole script, and return its template."""
+        refuse, at, script = self._reading.refuse, node.at, flattened(node.script)
         where = "a leaf of tr()" if self._is_tapscript else "wsh()"
         if "B" not in node.type:
             why = {"K": "anybody could spend", "V": "nobody could spend"}.get(_shown(node)[:1], "it is incomplete")
@@ -607,21 +601,22 @@ class _Reader:
             refuse(fault(at, f"no one can ever spend this script of {where}"))
         elif "s" not in node.type:
             refuse(fault(at, f"this script of {where} can be spent without a signature"))
-        self._check_distinct(keys_of(node.script))
-        self._check_resources(node, where)
+        self._check_distinct(keys_of(script))
+        self._check_resources(node, size_of(script), where)
+        return script
 
-    def _check_resources(self, node: Node, where: str) -> None:
+    def _check_resources(self, node: Node, size: int, where: str) -> None:
         refuse, at = self._reading.refuse, node.at
         left = 1 if node.type & set("BKW") else 0
         if self._is_tapscript:
-            if node.sat is not None and node.sat.stack.peak + left > _MAX_STACK:
+            if node.sat is not None and node.sat.peak + left > _MAX_STACK:
                 refuse(fault(at, f"spending this script of {where} needs more than {_MAX_STACK} items on the stack"))
             return
-        if (size := size_of(node.script)) > _MAX_SCRIPT:
+        if size > _MAX_SCRIPT:
             refuse(fault(at, f"the script of {where} has {size:,} bytes, and nodes relay at most {_MAX_SCRIPT:,}"))
         if node.sat is not None and (ops := node.ops + node.sat.keys) > _MAX_OPS:
             refuse(fault(at, f"the script of {where} executes {ops} operations, more than the {_MAX_OPS} allowed"))
-        if node.sat is not None and (items := node.sat.stack.removed + left) > _MAX_WITNESS_ITEMS:
+        if node.sat is not None and (items := node.sat.removed + left) > _MAX_WITNESS_ITEMS:
             refuse(
                 fault(
                     at, f"the script of {where} needs {items} witness items, more than the {_MAX_WITNESS_ITEMS} relayed"
@@ -634,15 +629,36 @@ def _shown(node: Node) -> str:
     return _kept(node.type, "BVKW") + _kept(node.type, "zondu") or "no valid type"
 
 
-def _with_verify(node: Node) -> tuple[Script, int]:
+def _with_verify(node: Node) -> tuple[Parts, int]:
     """Return a script with VERIFY, and the number of operations that this adds.
 
     The last operation becomes its VERIFY form if it has one.
     """
-    last = node.script[-1]
-    if "x" in node.type or not isinstance(last, bytes) or last[-1] not in _VERIFY:
-        return (*node.script, b"\x69"), 1
-    return (*node.script[:-1], last[:-1] + bytes((_VERIFY[last[-1]],))), 0
+    if "x" in node.type:
+        return (node.script, b"\x69"), 1
+    heads, script = [], node.script
+    while isinstance(script[-1], tuple):
+        heads.append(script[:-1])
+        script = script[-1]
+    last = script[-1]
+    assert isinstance(last, bytes), "a script without property x ends with an operation"
+    script = (*script[:-1], last[:-1] + bytes((_VERIFY[last[-1]],)))
+    for head in reversed(heads):
+        script = (*head, script)
+    return script, 0
+
+
+def flattened(parts: Parts) -> Script:
+    """Return the template of nested parts."""
+    found: list[bytes | Slot] = []
+    rest: list[Part] = [parts]
+    while rest:
+        part = rest.pop()
+        if isinstance(part, tuple):
+            rest.extend(reversed(part))
+        else:
+            found.append(part)
+    return tuple(found)
 
 
 def _thresh_type(nodes: tuple[Node, ...], needed: int) -> Type:
@@ -666,24 +682,19 @@ def _thresh_type(nodes: tuple[Node, ...], needed: int) -> Type:
 
 def _thresh_costs(nodes: tuple[Node, ...], needed: int) -> tuple[Costs, Costs]:
     """Return the costs of a satisfaction and of a dissatisfaction of thresh()."""
-    ways: list[Costs] = [_EMPTY]  # item number i is the cost of the nodes so far with i satisfactions
+    end = _then(_PUSH, _POP)
+    ways: dict[int, Costs] = {0: _EMPTY}  # the cost of the nodes so far, by the number of satisfied nodes
+    none: Costs = _EMPTY
     for place, node in enumerate(nodes):
         add = _POP if place else _EMPTY
-        # the nodes that follow can satisfy at most as many as are left
-        least = needed - (len(nodes) - place - 1)
-        count = min(len(ways) + 1, needed + 1)
-        before: list[Costs] = [*ways, None]
-        ways = [
-            None
-            if 0 < number < least
-            else _then(
-                _either(_then(before[number], node.dsat), _then(before[number - 1], node.sat) if number else None),
-                add,
-            )
-            for number in range(count)
-        ]
-    end = _then(_PUSH, _POP)
-    return _then(ways[needed], end), _then(ways[0], end)
+        least = needed - (len(nodes) - place - 1)  # the nodes that follow can satisfy only the rest
+        sat, dsat = _then(node.sat, add), _then(node.dsat, add)
+        none = _then(none, dsat)
+        ways = {
+            number: _either(_then(ways.get(number), dsat), _then(ways.get(number - 1), sat))
+            for number in range(max(least, 0), min(place + 1, needed) + 1)
+        }
+    return _then(ways.get(needed), end), _then(none, end)
 
 
 # Parts that descriptors outside miniscript share
@@ -746,5 +757,4 @@ def read_miniscript(expression: Expression, reading: Reading, *, is_tapscript: b
     """
     reader = _Reader(reading, is_tapscript=is_tapscript)
     node = reader.node(expression)
-    reader.check_root(node)
-    return node.script
+    return reader.check_root(node)
