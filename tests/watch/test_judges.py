@@ -73,7 +73,9 @@ BDK_ACCEPTS: dict[str, Rule] = {
     "BIP-386: x-only keys only in tr()": lambda text, message: "an x-only key of 64 hex digits" in message,
 }
 BDK_REFUSES: dict[str, Rule] = {
-    "BIP-383 and 387: a multisig alone may repeat a key": lambda text, message: has_repeated_key(text),
+    "BIP-383 and 387: a multisig alone may repeat a key": lambda text, message: (
+        "multi" in text and has_repeated_key(text)
+    ),
     "BIP-379: d: has property u in tapscript": lambda text, message: bool(TAPSCRIPT_D.search(text)),
     "BIP-379: thresh() may contain 0": lambda text, message: "thresh(" in text and bool(CONSTANT.search(text)),
 }

@@ -570,7 +570,10 @@ class _Reader:
         where = f"{made.name}:" if len(made.name) == 1 else f"{made.name}()"
         if "m" not in made.type and all("m" in node.type for node in nodes):
             self._reading.refuse(
-                fault(made.at, f"{where} makes the script malleable: others can change a transaction that spends it")
+                fault(
+                    made.at,
+                    f"{where} makes the script malleable: a third party can change a transaction that spends it",
+                )
             )
         if "k" not in made.type and all("k" in node.type for node in nodes):
             self._reading.refuse(
