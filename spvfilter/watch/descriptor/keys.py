@@ -51,6 +51,7 @@ PREFIXES = {
     "Vpub": Prefix(0x02575483, "test", None, is_multisig=True),
 }
 _EXTENDED = re.compile(r"(?<![0-9A-Za-z])([xyzYZtuvUV]pub[0-9A-Za-z]*)((?:/[^/,(){}#]*)*)")
+_ORIGIN = re.compile(r"\[[0-9a-fA-F]{8}(?:/\d{1,10}[hH']?)*\]")
 # at the start of a word only, because a public key may contain "prv"
 _PRIVATE_EXTENDED = re.compile(r"(?<![0-9A-Za-z])[xyzYZtuvUV]prv")
 # only the shape counts, so that a mistyped key is refused too
@@ -126,6 +127,11 @@ def descriptor_of_key(text: str, network: Network) -> str:
     """
     key = re.sub(r"^\[[^\]]*\]", "", text)
     origin = text[: len(text) - len(key)]
+    if origin and not _ORIGIN.fullmatch(origin):
+        raise DescriptorError(
+            "the origin before the extended key is invalid: expected [FINGERPRINT/PATH] with 8 hex digits, without 0x"
+            " and m/"
+        )
     key, slash, _ = key.partition("/")
     prefix = PREFIXES[key[:4]]
     raw = check_key(key, network)
