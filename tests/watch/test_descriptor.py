@@ -363,7 +363,7 @@ def test_key_without_a_wildcard_warns_or_is_refused(text: str, advice: str, tmp_
     assert [advice in str(each.message) for each in caught] == [True]
     strict = WatchList(require_ranged=True)
     for watch in (strict, strict.copy()):
-        with pytest.raises(DescriptorError, match="has only one address") as refused:
+        with pytest.raises(DescriptorError, match="so it has only one address") as refused:
             watch.add_descriptor(text)
         assert advice in str(refused.value)
         assert (len(watch), watch.keychains) == (0, ())

@@ -127,11 +127,11 @@ def check_wildcard(descriptors: list[Descriptor], *, require_ranged: bool) -> No
     """
     if not any(each.lacks_wildcard for each in descriptors):
         return
-    bare = [key for key, path in keys.extended_keys(descriptors[0].text) if not path]
-    advice = "write /<0;1>/* after each extended key" if bare else "write /* after the path of each extended key"
-    message = (
-        f"a descriptor without the wildcard '*' has only one address: to watch all addresses of the keys, {advice}"
-    )
+    text = descriptors[0].text
+    is_bare = any(not path for _, path in keys.extended_keys(text))
+    advice = "write /<0;1>/* after each extended key" if is_bare else "write /* after the path of each extended key"
+    shown = text if len(text) <= 40 else f"{text[:40]}…"
+    message = f"{shown} has no wildcard '*', so it has only one address: to watch all addresses of its keys, {advice}"
     if require_ranged:
         raise DescriptorError(message)
     warnings.warn(message, DescriptorWarning, stacklevel=3)
