@@ -292,6 +292,7 @@ RULES = [  # a script that is valid in wsh() and in a leaf of tr(), but for a ru
     (f"s:pk({A})", "needs a script of type B, found Wdu: it is incomplete"),
     (f"and_v(v:pk({A}),pk_k({B}))", "needs a script of type B, found Kn"),
     (f"and_v(pk({A}),pk({B}))", "and_v() needs a script of type V, found Bondu: write v: before it"),
+    (f"and_v(pk_k({A}),pk({B}))", "and_v() needs a script of type V, found Kondu"),
     (f"and_b(pk({A}),pk({B}))", "and_b() needs a script of type W, found Bondu: write a: or s: before it"),
     (f"or_d(v:pk({A}),pk({B}))", "or_d() needs a script of type Bdu, found Von"),
     (f"or_i(pk({A}),v:pk({B}))", "or_i() needs two scripts of one type, found Bondu and Von"),

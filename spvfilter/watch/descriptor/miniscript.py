@@ -54,14 +54,15 @@ _TIME_FLAG = 1 << 22
 """Bit of a relative timelock that counts time, not blocks (BIP-68)."""
 _TIME_THRESHOLD = 500_000_000
 """Smallest absolute timelock that is a time, not a height (Core script.h LOCKTIME_THRESHOLD)."""
-_BASIC = "BVKW"
 _HASHES = {"sha256": (b"\xa8", 32), "hash256": (b"\xaa", 32), "ripemd160": (b"\xa6", 20), "hash160": (b"\xa9", 20)}
 _VERIFY = {0xAC: 0xAD, 0xAE: 0xAF, 0x87: 0x88, 0x9C: 0x9D}
 """Operations that have a VERIFY form: CHECKSIG, CHECKMULTISIG, EQUAL and NUMEQUAL."""
 _ANY = ("B", "K", "V")
 
 Type = frozenset[str]
+"""Letters of a type."""
 Part = Union[bytes, Slot, "Parts"]
+"""A part of a template, or a template within it."""
 Parts = tuple[Part, ...]
 """A template whose parts are nested, so that larger scripts share the parts of smaller ones."""
 
@@ -514,7 +515,7 @@ class _Reader:
         """Return the node of a fragment from the nodes of its arguments."""
         fragment = FRAGMENTS[name]
         for node, allowed in zip(nodes, fragment.requires, strict=True):
-            self._require(name, node, allowed, at)
+            self._require(name, node, allowed)
         if name in ("andor", "or_i") and not (nodes[-2].type & nodes[-1].type & set("BKV")):
             self._reading.refuse(
                 fault(at, f"{name}() needs two scripts of one type, found {_shown(nodes[-2])} and {_shown(nodes[-1])}")
@@ -540,7 +541,7 @@ class _Reader:
         if not 1 <= needed <= len(nodes):
             raise fault(arguments[0].at, f"thresh() needs {needed} of {len(nodes)} scripts: the number is out of range")
         for place, node in enumerate(nodes):
-            self._require("thresh", node, ("Wdu",) if place else ("Bdu",), at)
+            self._require("thresh", node, ("Wdu",) if place else ("Bdu",))
         parts = [(node.script, b"\x93") if place else (node.script,) for place, node in enumerate(nodes)]
         made = Node(
             at,
@@ -555,11 +556,11 @@ class _Reader:
 
     # Rules
 
-    def _require(self, name: str, node: Node, allowed: tuple[str, ...], at: int) -> None:
+    def _require(self, name: str, node: Node, allowed: tuple[str, ...]) -> None:
+        """Check that an argument of a fragment has one of the allowed types."""
         if not any(_has(node.type, each) for each in allowed):
-            hint = {"V": ": write v: before it", "W": ": write a: or s: before it"}.get(allowed[0][0], "")
-            if node.type & set(allowed[0][0]):
-                hint = ""
+            hints = {"V": ": write v: before it", "W": ": write a: or s: before it"}
+            hint = hints.get(allowed[0][0], "") if "B" in node.type else ""
             name = f"{name}:" if len(name) == 1 else f"{name}()"
             self._reading.refuse(
                 fault(node.at, f"{name} needs a script of type {' or '.join(allowed)}, found {_shown(node)}{hint}")
