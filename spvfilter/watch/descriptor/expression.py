@@ -37,7 +37,8 @@ class Expression:
             return "a key or a number"
         if self.text == TREE:
             return "{…}"
-        return f"{self.text}()" if _NAME.fullmatch(self.text.rpartition(":")[2]) else "a function"
+        name = self.text.rpartition(":")[2]
+        return f"{name}()" if _NAME.fullmatch(name) else "a function"
 
 
 def fault(at: int, message: str) -> DescriptorError:

@@ -107,7 +107,9 @@ def check_key(key: str, network: Network, where: str = "") -> bytes:
     is_test = prefix.network == "test"
     if is_test == (network.p2pkh_version == MAINNET.p2pkh_version):
         owners = tuple(known.name for known in NETWORKS if is_test != (known is MAINNET))
-        raise WrongNetworkError(f"{name} is of {' or '.join(owners)}, not of {network}", owners)
+        raise WrongNetworkError(
+            f"{name} is of {' or '.join(owners)}, not of {network}: choose its network, or give the right key", owners
+        )
     return raw
 
 
