@@ -16,6 +16,7 @@ __all__ = [
     "ColumnError",
     "CommitmentError",
     "DescriptorError",
+    "DescriptorWarning",
     "DifficultyError",
     "DirectoryInUseError",
     "DiscontinuousHeadersError",
@@ -808,6 +809,14 @@ class CapacityWarning(SpvFilterWarning):
     """A filter contains as many keys as it was made for.
 
     Every further key raises the false-positive rate above the rate that the filter was made for.
+    """
+
+
+class DescriptorWarning(SpvFilterWarning):
+    """A descriptor is accepted, although it is probably not what the user wants.
+
+    It has an extended key without a wildcard, so that only one script is watched. Or a database contains it, but it
+    breaks a rule, so that new descriptors like it are refused.
     """
 
 

@@ -235,9 +235,25 @@ def add_watch_file(parser: argparse.ArgumentParser) -> None:
         help="a watch list, which is only read. Each line is an ADDRESS, a descriptor, script:HEX, pubkey:HEX, data:HEX"
         " or outpoint:TXID:N, and optionally ,LABEL. # starts a comment. - is standard input",
     )
+    add_strict(parser)
 
 
-def watch_list(network: Network, path: str | None, addresses: Iterable[str], others: Iterable[str] = ()) -> WatchList:
+def add_strict(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="refuse a descriptor whose extended keys have no wildcard *: it has only one address",
+    )
+
+
+def watch_list(
+    network: Network,
+    path: str | None,
+    addresses: Iterable[str],
+    others: Iterable[str] = (),
+    *,
+    strict: bool,
+) -> WatchList:
     """Return the watch list with the entries of a file and of arguments.
 
     Args:
@@ -245,6 +261,7 @@ def watch_list(network: Network, path: str | None, addresses: Iterable[str], oth
         path: The file; None for no file, `-` for standard input.
         addresses: Addresses, descriptors, extended public keys and URIs.
         others: Paths that the command itself reads. Only one of all paths may be standard input.
+        strict: True if descriptors without a wildcard are refused.
 
     Raises:
         ParameterError: `path` and one of `others` are standard input, or an entry is invalid.
@@ -254,10 +271,14 @@ def watch_list(network: Network, path: str | None, addresses: Iterable[str], oth
     if path == "-":
         if "-" in others:
             raise ParameterError("'-' is standard input: --watch and the input to search cannot both be '-'")
-        watch = watchlist.WatchList(network)
+        watch = watchlist.WatchList(network, require_ranged=strict)
         textfile.read_into(watch, standard_input(), "standard input")
     else:
-        watch = watchlist.WatchList(network) if path is None else watchlist.WatchList.load(path, network)
+        watch = (
+            watchlist.WatchList(network, require_ranged=strict)
+            if path is None
+            else watchlist.WatchList.load(path, network, require_ranged=strict)
+        )
     for address in addresses:
         entry.add_entry(watch, address)
     return watch

@@ -7,11 +7,11 @@ import json
 import sys
 
 from spvfilter.address import script_to_address
-from spvfilter.cli.arguments import add_format, add_network, format_of, whole
+from spvfilter.cli.arguments import add_format, add_network, add_strict, format_of, whole
 from spvfilter.cli.term.page import Align, Page
 from spvfilter.errors import ParameterError
 from spvfilter.network import Network
-from spvfilter.watch.descriptor.descriptor import Descriptor, parse_descriptor
+from spvfilter.watch.descriptor.descriptor import Descriptor, check_wildcard, parse_descriptor
 from spvfilter.watch.keychain import MAX_INDEXES
 
 _MOST = 100_000  # addresses that --count may ask for (our choice)
@@ -41,10 +41,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="index of the first address to show; default %(default)s",
     )
     add_format(parser)
+    add_strict(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     found = parse_descriptor(args.text, args.network)
+    check_wildcard(found, require_ranged=args.strict)
     ranges = [range(args.from_index, min(each.size, args.from_index + args.count)) for each in found]
     if not any(ranges):
         raise ParameterError(f"this descriptor has only index 0, so --from-index {args.from_index} shows nothing")

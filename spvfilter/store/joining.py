@@ -8,7 +8,7 @@ from functools import partial
 from spvfilter.errors import DescriptorError, KeychainError, KeychainMismatchError
 from spvfilter.network import Network
 from spvfilter.store.keychains import KeychainChange, KeychainRows, StoredKeychain
-from spvfilter.watch.descriptor.descriptor import parse_descriptor
+from spvfilter.watch.descriptor.descriptor import parse_descriptor, warn_of_problems
 from spvfilter.watch.keychain import Keychain
 from spvfilter.watch.watchlist import WatchList
 
@@ -117,10 +117,10 @@ def _without_owner(stored: StoredKeychain, network: Network) -> Keychain:
     is_dormant = True
     if descriptor is not None:
         try:
-            derive, is_dormant = (
-                next(each.scripts for each in parse_descriptor(descriptor, network) if each.text == name),
-                False,
-            )
+            found = parse_descriptor(descriptor, network, is_stored=True)
+            mine = next(each for each in found if each.text == name)
+            warn_of_problems(mine)
+            derive, is_dormant = mine.scripts, False
         except DescriptorError as error:
             derive = partial(_underivable, str(error))
     made = Keychain(

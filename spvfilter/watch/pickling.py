@@ -56,7 +56,9 @@ def _keychain(
     end: int,
     used: list[int],
 ) -> Keychain:
-    scripts_at = own or next(each.scripts for each in parse_descriptor(descriptor or "", network) if each.text == name)
+    scripts_at = own or next(
+        each.scripts for each in parse_descriptor(descriptor or "", network, is_stored=True) if each.text == name
+    )
     made = Keychain(name, scripts_at, label=label, lookahead=lookahead, size=size, descriptor=descriptor)
     made.reach(end)
     made.grow()

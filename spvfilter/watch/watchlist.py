@@ -18,7 +18,7 @@ from spvfilter.protocol import HEADER_SIZE, MAX_ELEMENT_SIZE
 from spvfilter.transaction import Transaction
 from spvfilter.watch import textfile
 from spvfilter.watch.arguments import checked_label, pubkey_scripts, single_script
-from spvfilter.watch.descriptor.descriptor import parse_descriptor
+from spvfilter.watch.descriptor.descriptor import check_wildcard, parse_descriptor, warn_of_problems
 from spvfilter.watch.elements import bloom_elements, gcs_elements
 from spvfilter.watch.keychain import LOOKAHEAD, Keychain
 from spvfilter.watch.match import Completeness, Match, MatchKind
@@ -69,12 +69,15 @@ class WatchList:
 
     Args:
         network: Network of the entries, or its name.
+        require_ranged: True if the list refuses descriptors that have extended keys, but no wildcard `*`. By default
+            such a descriptor causes a DescriptorWarning, because only one script is watched.
 
     Raises:
         ParameterError: The network is unknown.
     """
 
-    def __init__(self, network: Network | str = MAINNET) -> None:
+    def __init__(self, network: Network | str = MAINNET, *, require_ranged: bool = False) -> None:
+        self._require_ranged = require_ranged
         self.network: Network = Network.named(network) if isinstance(network, str) else network
         self._table = WatchTable()
         self._labels: dict[int, str] = {}
@@ -111,19 +114,22 @@ class WatchList:
         return watch
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], network: Network | str = MAINNET) -> WatchList:
+    def load(
+        cls, path: str | os.PathLike[str], network: Network | str = MAINNET, *, require_ranged: bool = False
+    ) -> WatchList:
         """Read a watch list from a text file with one entry per line. The formats page describes the file.
 
         Args:
             path: Path of the file.
             network: Network of the entries, or its name.
+            require_ranged: True if the list refuses descriptors that have extended keys, but no wildcard `*`.
 
         Raises:
             WatchFileError: Lines are invalid. The error lists every invalid line with its number and cause.
             ParameterError: The name of the network is unknown.
             OSError: The file cannot be read.
         """
-        watch = cls(network)
+        watch = cls(network, require_ranged=require_ranged)
         textfile.load(watch, path)
         return watch
 
@@ -253,15 +259,18 @@ class WatchList:
             The keychains, one for each path of a multipath such as `<0;1>`.
 
         Raises:
-            DescriptorError: The text is not a valid descriptor, has a private key, or needs the missing extra.
+            DescriptorError: The text is not a valid descriptor, has a private key, or needs the missing extra. Its keys
+                have no wildcard, but the list was made with `require_ranged`.
             WrongNetworkError: A key or address belongs to another network.
             ParameterError: The label or the lookahead is invalid.
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
+        descriptors = parse_descriptor(text, self.network)
+        check_wildcard(descriptors, require_ranged=self._require_ranged)
         found = [
             Keychain(each.text, each.scripts, label=label, lookahead=lookahead, size=each.size, descriptor=each.text)
-            for each in parse_descriptor(text, self.network)
+            for each in descriptors
         ]
         return [self._add_keychain(keychain) for keychain in found]
 
@@ -323,7 +332,8 @@ class WatchList:
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
-        for each in parse_descriptor(text, self.network):
+        for each in parse_descriptor(text, self.network, is_stored=True):
+            warn_of_problems(each)
             keychain = Keychain(
                 each.text, each.scripts, label=label, lookahead=lookahead, size=each.size, descriptor=each.text
             )
@@ -478,7 +488,7 @@ class WatchList:
 
     def copy(self) -> WatchList:
         """Return an independent watch list with the same entries, labels, outpoints and keychains."""
-        twin = WatchList(self.network)
+        twin = WatchList(self.network, require_ranged=self._require_ranged)
         twin._table = self._table.copy()
         twin._labels = self._labels.copy()
         twin._windows = self._windows.copy(twin._table)

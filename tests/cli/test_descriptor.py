@@ -44,6 +44,29 @@ def test_json_has_everything_in_a_pipe(run: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "command",
+    [
+        ("descriptor", f"wpkh({XPUB})"),
+        ("filterload", f"wpkh({XPUB})"),
+        ("privacy", f"wpkh({XPUB})"),
+        ("scan", "blocks.dat", "--address", f"wpkh({XPUB})"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_key_without_a_wildcard_is_refused_if_strict(run: Any, command: tuple[str, ...]) -> None:
+    found = (
+        f"wpkh({XPUB}"[:40] + "… has no wildcard '*', so it has only one address: to watch all addresses of its keys"
+    )
+    advice = f"{found}, write /<0;1>/* after each extended key"
+    assert f"spvfilter: warning: {advice}" in run(*command).err
+    strict = run(*command, "--strict")
+    assert (strict.code, strict.out) == (2, "")
+    assert advice in strict.err
+    assert "warning" not in strict.err
+    assert strict.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
     ("arguments", "cause"),
     [
         ((f"wpkh({XPUB}/0/*)", "--network", "signet"), "is of mainnet, not of signet"),

@@ -18,6 +18,7 @@ import pytest
 
 from spvfilter.errors import (
     DescriptorError,
+    DescriptorWarning,
     KeychainError,
     KeychainMismatchError,
     StoreCorruptError,
@@ -29,6 +30,7 @@ from spvfilter.network import MAINNET, REGTEST
 from spvfilter.store.batch import Batch, NewEntry
 from spvfilter.store.keychains import KeychainChange, Run, runs_of
 from spvfilter.store.store import Store
+from spvfilter.watch.descriptor.checksum import checksum
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.watchlist import WatchList
 from support.keychains import script_at
@@ -215,6 +217,23 @@ def test_a_descriptor_needs_no_list_after_the_first_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.descriptors
+def test_stored_descriptor_that_breaks_a_rule_stays_readable(tmp_path: Path) -> None:
+    body = f"wsh(or_d(pk({KEY}/0/*),and_v(v:pk({KEY}/0/*),older(9))))"  # one key twice
+    text = f"{body}#{checksum(body)}"
+    path, watch = tmp_path / "w.db", WatchList(REGTEST)
+    with pytest.warns(DescriptorWarning):
+        watch.add_saved_keychain(text, "old", 0, GAP_LIMIT)
+    joined(path, used(watch, 3))
+    with pytest.warns(DescriptorWarning, match=f"the stored descriptor #{checksum(body)} .* is twice in one script"):
+        again = joined(path, WatchList(REGTEST))
+    assert facts(again) == facts(watch)
+    again.keychains[0].use(20)
+    assert len(again.advance()) > 0  # the window can still move
+    with pytest.raises(DescriptorError, match="twice in one script"):
+        WatchList(REGTEST).add_descriptor(text)
+
+
+@pytest.mark.descriptors
 def test_without_the_extra_a_descriptors_window_stays_and_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,7 +244,7 @@ def test_without_the_extra_a_descriptors_window_stays_and_says_what_to_install(
     def missing() -> None:
         raise ImportError
 
-    monkeypatch.setattr("spvfilter.watch.descriptor.derivation.wally", missing)
+    monkeypatch.setattr("spvfilter.watch.descriptor.keyexpression.wally", missing)
     again = joined(path, WatchList(REGTEST))
     assert facts(again) == facts(watch)
     again.keychains[0].use(20)

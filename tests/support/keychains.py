@@ -6,7 +6,7 @@ import random
 from hashlib import sha256
 from typing import Any
 
-from spvfilter.watch.descriptor import derivation
+from spvfilter.watch.descriptor.keyexpression import wally as library
 
 
 class RandomDescriptors:
@@ -17,7 +17,7 @@ class RandomDescriptors:
 
     def key(self, *, is_main: bool, path: str | None = None) -> str:
         """An extended public key, perhaps with its origin, and a path of its own or the one given."""
-        wally = derivation.wally()
+        wally = library()
         version = wally.BIP32_VER_MAIN_PRIVATE if is_main else wally.BIP32_VER_TEST_PRIVATE
         key = wally.bip32_key_from_seed(self.rng.randbytes(32), version, 0)
         steps = [self.rng.choice((44, 49, 84, 86)) + (1 << 31), self.rng.randrange(3) + (1 << 31)][

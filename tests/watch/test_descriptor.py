@@ -10,22 +10,31 @@ import random
 import re
 import sys
 import traceback
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bitcoin.base58 import encode
 
-from spvfilter.errors import AddressError, DescriptorError, ParameterError, WatchFileError, WrongNetworkError
+from spvfilter.errors import (
+    AddressError,
+    DescriptorError,
+    DescriptorWarning,
+    ParameterError,
+    WatchFileError,
+    WrongNetworkError,
+)
 from spvfilter.hashes import hash160, sha256d
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3, Network
-from spvfilter.watch.descriptor import derivation, parse_descriptor
+from spvfilter.watch.descriptor import keyexpression, parse_descriptor
 from spvfilter.watch.descriptor.checksum import checksum
 from spvfilter.watch.descriptor.keys import PREFIXES
 from spvfilter.watch.watchlist import WatchList
 from support import build
 from support.build import TxIn, TxOut
-from support.vectors import vector_cases, vector_file
+from support.miniscripts import RandomMiniscripts
+from support.vectors import effort, vector_cases, vector_file
 
 pytestmark = pytest.mark.descriptors
 
@@ -199,8 +208,233 @@ def without_wallycore(monkeypatch: pytest.MonkeyPatch) -> None:
         return original(name, *args, **named)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    derivation.wally.cache_clear()
+    keyexpression.wally.cache_clear()
     monkeypatch.setitem(sys.modules, "wallycore", None)
+
+
+# All valid ones
+
+
+def test_segwit_multisig_has_up_to_20_keys() -> None:
+    keys = [f"{ZPUB_AS_XPUB}/{number}/*" for number in range(21)]
+    # by embit 0.8.0
+    assert scripts(f"wsh(multi(1,{','.join(keys[:16])}))", count=1) == [
+        "0020b25858d25c01bb9b63e2bf6d5d1c475c1941fcc635f923cb0538f3669d50fea5"
+    ]
+    for count in range(16, 21):
+        public = [f"{KEY[:-4]}{number:04x}" for number in range(5_000) if is_point(f"{KEY[:-4]}{number:04x}")][:count]
+        pushed = "".join(f"21{key}" for key in public)
+        size = f"{0x50 + count:02x}" if count <= 16 else f"01{count:02x}"
+        program = bytes.fromhex(f"52{pushed}{size}ae")
+        expected = b"\x00\x20" + sha256(program).digest()
+        assert scripts(f"wsh(multi(2,{','.join(public)}))") == [expected.hex()]
+        assert scripts(f"sh(wsh(multi(2,{','.join(public)})))") == [build.p2sh(hash160(expected)).hex()]
+        assert scripts(f"wsh(sortedmulti(2,{','.join(reversed(public))}))") == [expected.hex()]
+        inner = f"wsh(and_v(v:pk({XPUB}),multi(2,{','.join(public)})))"
+        own = scripts(f"pk({XPUB})")[0][:-2]
+        assert scripts(inner) == [(b"\x00\x20" + sha256(bytes.fromhex(f"{own}ad") + program).digest()).hex()]
+    assert "multi() has 21 keys, expected at most 20 keys" in refusal(f"wsh(multi(1,{','.join(keys)}))")
+    assert "547 bytes, more than 520: use at most 15 keys, or wsh()" in refusal(f"sh(multi(1,{','.join(keys[:16])}))")
+    assert scripts(f"sh(sortedmulti(1,{','.join(keys[:15])}))")
+
+
+def is_point(key: str) -> bool:
+    try:
+        keyexpression.wally().ec_public_key_verify(bytes.fromhex(key))
+    except ValueError:
+        return False
+    return True
+
+
+def test_key_hash_in_a_leaf_has_two_forms() -> None:
+    ways = (f"pkh({XPUB}/0/*)", f"c:pk_h({XPUB}/0/*)", f"c:or_i(pk_h({XPUB}/0/*),pk_h({XPUB}/1/*))")
+    first, second, other = (scripts(f"tr({KEY[2:]},{leaf})") for leaf in ways)
+    assert first == second != other
+
+
+MUSIG_HEX = (
+    "musig(02f9308a019258c31049344f85f89d5229b531c845836f99b08601f113bce036f9,"
+    "03dff1d77f2a671c5f36183726db2341be58feae1da2deced843240f7b502ba659,"
+    "023590a94e768f8e1815c2f24b4d80a8e3149316c3518ce7b7ad338368d038ca66)"
+)
+MUSIG_FIRST = (
+    "xpub6ERApfZwUNrhLCkDtcHTcxd75RbzS1ed54G1LkBUHQVHQKqhMkhgbmJbZRkrgZw4koxb5JaHWkY4ALHY2grBGRjaDMzQLcgJvLJuZZvRcEL"
+)
+MUSIG_SECOND = (
+    "xpub68NZiKmJWnxxS6aaHmn81bvJeTESw724CRDs6HbuccFQN9Ku14VQrADWgqbhhTHBaohPX4CjNLf9fq9MYo6oDaPPLPxSb7gwQN3ih19Zm4Y"
+)
+MUSIG = f"musig({MUSIG_FIRST},{MUSIG_SECOND})"
+POINT = "f9308a019258c31049344f85f89d5229b531c845836f99b08601f113bce036f9"
+
+
+@pytest.mark.musig
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [  # BIP-390
+        (f"tr({MUSIG_HEX})", ["512079e6c3e628c9bfbce91de6b7fb28e2aec7713d377cf260ab599dcbc40e542312"]),
+        (
+            f"rawtr({MUSIG}/0/*)",
+            [
+                "51209508c08832f3bb9d5e8baf8cb5cfa3669902e2f2da19acea63ff47b93faa9bfc",
+                "51205ca1102663025a83dd9b5dbc214762c5a6309af00d48167d2d6483808525a298",
+                "51207dbed1b89c338df6a1ae137f133a19cae6e03d481196ee6f1a5c7d1aeb56b166",
+            ],
+        ),
+        (
+            f"tr({MUSIG}/0/*,pk({POINT}))",
+            [
+                "51201d377b637b5c73f670f5c8a96a2c0bb0d1a682a1fca6aba91fe673501a189782",
+                "51208950c83b117a6c208d5205ffefcf75b187b32512eb7f0d8577db8d9102833036",
+                "5120a49a477c61df73691b77fcd563a80a15ea67bb9c75470310ce5c0f25918db60d",
+            ],
+        ),
+        (
+            f"tr({POINT},pk({MUSIG}/0/*))",
+            [
+                "512068983d461174afc90c26f3b2821d8a9ced9534586a756763b68371a404635cc8",
+                "5120368e2d864115181bdc8bb5dc8684be8d0760d5c33315570d71a21afce4afd43e",
+                "512097a1e6270b33ad85744677418bae5f59ea9136027223bc6e282c47c167b471d5",
+            ],
+        ),
+    ],
+)
+def test_musig_gives_its_published_scripts(text: str, expected: list[str]) -> None:
+    assert scripts(text) == expected
+
+
+@pytest.mark.musig
+def test_keys_of_musig_may_be_in_any_order() -> None:
+    keys = [f"{MUSIG_FIRST}/<0;1>/*", f"[deadbeef]{MUSIG_SECOND}/7/*"]
+    one, other = (parse_descriptor(f"tr(musig({','.join(each)}))", MAINNET) for each in (keys, keys[::-1]))
+    assert [each.scripts(5) for each in one] == [each.scripts(5) for each in other]
+    assert len({each.scripts(index) for each in one for index in range(3)}) == 6
+    after = parse_descriptor(f"tr(musig({MUSIG_FIRST},{MUSIG_SECOND})/<0;1>/*)", MAINNET)
+    assert [each.scripts(0)[0].hex() for each in after[:1]] == scripts(f"tr({MUSIG}/0/*)", count=1)
+
+
+@pytest.mark.musig
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [  # BIP-390, and multipaths on both sides
+        (f"pk({MUSIG_HEX})", "allowed only in tr() and rawtr() (BIP-390)"),
+        (f"pkh({MUSIG_HEX})", "allowed only in tr() and rawtr() (BIP-390)"),
+        (f"wpkh({MUSIG_HEX})", "allowed only in tr() and rawtr() (BIP-390)"),
+        (f"combo({MUSIG_HEX})", "allowed only in tr() and rawtr() (BIP-390)"),
+        (f"sh(wpkh({MUSIG_HEX}))", "allowed only in tr() and rawtr() (BIP-390)"),
+        (f"sh(wsh(pk({MUSIG_HEX})))", "allowed only in tr() and rawtr() (BIP-390)"),
+        (f"wsh({MUSIG_HEX})", "BIP-390 allows it only as a key of tr() and rawtr()"),
+        (f"sh({MUSIG_HEX})", "musig() in sh(), expected one of"),
+        (f"tr({MUSIG_HEX}/0/0)", "a public key in hex in a musig() with a path"),
+        (f"tr(musig({MUSIG_FIRST}/*,{MUSIG_SECOND})/0/*)", "a wildcard within a musig() with a path"),
+        (f"tr({MUSIG}/0h/*)", "a hardened step after musig(…)"),
+        (f"tr({MUSIG}/0/*h)", "a hardened step after musig(…)"),
+        (f"tr(musig({MUSIG_FIRST}/<0;1>,{MUSIG_SECOND})/<0;1>/*)", "a multipath within a musig() that has one"),
+        (f"tr(musig({MUSIG},{MUSIG_FIRST}))", "musig() in musig(): they cannot be nested"),
+        (f"tr({MUSIG}x)", "text after musig(…)"),
+        (f"tr(musig({POINT},{MUSIG_FIRST}))", "x-only key of 64 hex digits in musig()"),
+    ],
+)
+def test_invalid_musig_is_refused_with_its_cause(text: str, cause: str) -> None:
+    assert cause in refusal(text)
+
+
+def test_without_its_package_musig_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "btclib_secp256k1.musig", None)
+    keyexpression._aggregation.cache_clear()
+    assert "pip install 'spvfilter[musig]'" in refusal(f"tr({MUSIG}/0/*)")
+    keyexpression._aggregation.cache_clear()
+
+
+# Keys without a wildcard
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        (f"wpkh([deadbeef/84h/0h/0h]{XPUB})", "write /<0;1>/* after each extended key"),
+        (f"wsh(sortedmulti(1,{XPUB},{MUSIG_FIRST}))", "write /<0;1>/* after each extended key"),
+        (f"wpkh({XPUB}/0)", "write /* after the path of each extended key"),
+        (f"wpkh({XPUB}/<0;1>)", "write /* after the path of each extended key"),
+    ],
+)
+def test_key_without_a_wildcard_warns_or_is_refused(text: str, advice: str, tmp_path: Path) -> None:
+    with pytest.warns(DescriptorWarning) as caught:
+        WatchList().add_descriptor(text)
+    assert [advice in str(each.message) for each in caught] == [True]
+    strict = WatchList(require_ranged=True)
+    for watch in (strict, strict.copy()):
+        with pytest.raises(DescriptorError, match="so it has only one address") as refused:
+            watch.add_descriptor(text)
+        assert advice in str(refused.value)
+        assert (len(watch), watch.keychains) == (0, ())
+    (tmp_path / "watch").write_text(f"{ADDRESS}\n{text}\n")
+    with pytest.raises(WatchFileError) as listed:
+        WatchList.load(tmp_path / "watch", require_ranged=True)
+    ((line, message),) = listed.value.problems
+    assert (line, advice in message) == (2, True)
+
+
+def test_ranged_and_constant_descriptors_cause_no_warning() -> None:
+    watch = WatchList(require_ranged=True)
+    for text in (f"wpkh({KEY})", f"wpkh({XPUB}/*)", f"wsh(multi(1,{XPUB}/*,{MUSIG_FIRST}))", "raw(51)", ZPUB):
+        assert watch.add_descriptor(text, lookahead=20)
+
+
+# Stored descriptors
+
+NUMS = "50929b74c1a04954b78b4b6035e97a5e078a5a0f28ec96d547bfee9ace803ac0"  # BIP-341
+HYBRID = (
+    "0679be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798"
+    "483ada7726a3c4655da4fbfc0e1108a8fd17b448a68554199c47d08ffb10d4b8"
+)
+
+
+def by_libwally(text: str, flags: int = 0) -> bytes | None:
+    """The script of index 3, as versions before the check of types derived it."""
+    library = keyexpression.wally()
+    try:
+        parsed = library.descriptor_parse(text, None, library.WALLY_NETWORK_NONE, flags)
+        return bytes(library.descriptor_to_script(parsed, 0, 0, 0, 0, 3 if "*" in text else 0, 0))
+    except (ValueError, RuntimeError):
+        return None
+
+
+def test_a_stored_descriptor_that_breaks_a_rule_keeps_its_scripts() -> None:
+    made, kept = RandomMiniscripts(random.Random(38)), 0
+    while kept < effort(30, 100, 2_000):
+        text = made.text(is_broken=False)
+        if not text.startswith("tr(") and (theirs := by_libwally(text)) is not None:
+            (found,) = parse_descriptor(text, MAINNET, is_stored=True)
+            assert found.scripts(3) == (theirs,), text
+            kept += bool(found.problems)
+    for text in (f"pkh({HYBRID})", f"sh(and_v(v:pk({KEY}),older(1)))"):
+        (found,) = parse_descriptor(text, MAINNET, is_stored=True)
+        assert (found.scripts(0), len(found.problems)) == ((by_libwally(text),), 1)
+        assert refusal(text) == found.problems[0]
+
+
+@pytest.mark.parametrize("leaf", ["pk_k({})", "v:pk({})", "and_v(v:pk({}),pk_k({}/1))", "older(5)", "multi(1,{})"])
+def test_a_stored_leaf_that_breaks_a_rule_keeps_its_script(leaf: str) -> None:
+    library = keyexpression.wally()
+    text = leaf.replace("{}", XPUB)
+    script = by_libwally(text, library.WALLY_MINISCRIPT_TAPSCRIPT | library.WALLY_MINISCRIPT_ONLY)
+    assert script is not None
+    leaf_hash = bytes(library.bip340_tagged_hash(b"\xc0" + bytes((len(script),)) + script, "TapLeaf"))
+    output = bytes(library.ec_public_key_bip341_tweak(bytes.fromhex(f"02{NUMS}"), leaf_hash, 0))
+    (found,) = parse_descriptor(f"tr({NUMS},{text})", MAINNET, is_stored=True)
+    assert found.scripts(0) == (b"\x51\x20" + output[1:],)
+    assert found.problems
+
+
+def test_saved_list_with_an_unsafe_descriptor_warns_and_loads(tmp_path: Path) -> None:
+    body = f"tr({NUMS},v:pk({XPUB}/*))"
+    text = f"{body}#{checksum(body)}"
+    assert "nobody could spend" in refusal(text)
+    (tmp_path / "watch").write_text(f"keychain:30:20:{text},old\n")
+    with pytest.warns(DescriptorWarning, match="not safe to use, character 69: .* nobody could spend"):
+        watch = WatchList.load(tmp_path / "watch")
+    assert (len(watch), watch.keychains[0].end, watch.keychains[0].label) == (30, 30, "old")
+    assert pickle.loads(pickle.dumps(watch)) == watch  # without a second warning
 
 
 # Refusals
@@ -210,14 +444,14 @@ CAUSES = [
     (f"wpkh({XPUB}/0/*)#p54wed41", "is wrong: it was mistyped or"),
     (f"wpkh({XPUB}/1/*)#p54wed40", "is wrong: it was mistyped or"),
     (f"wpkh({XPUB}/0/*)#", "0 characters after '#', expected a checksum of 8"),
-    (f"wpkh({XPUB}/0/*", "is incomplete or has text after it"),
-    (f"wpkh({XPUB}/0/*) x", "is incomplete or has text after it"),
+    (f"wpkh({XPUB}/0/*", "brackets of the descriptor do not match: ')' is missing at the end"),
+    (f"wpkh({XPUB}/0/*)x", "text after the last bracket"),
     (f"tr({KEY[2:]},{{pk({KEY[2:]})", "brackets of the descriptor do not match"),
     (f"tr({KEY[2:]},pk({KEY[2:]}),pk({KEY[2:]}))", "expected a key and one tree: tr(KEY,{A,B})"),
     (f"tr({KEY[2:]},{{pk({KEY[2:]})}})", "expected a tree of scripts: SCRIPT or {TREE,TREE}"),
     (f"tr({KEY[2:]},{'{' * 130 + f'pk({KEY[2:]})' + f',pk({KEY[2:]})}}' * 130})", "more than 128 levels"),
-    (f"tr({KEY[2:]},multi_a(3,{KEY[2:]},{KEY[2:]}))", "expected multi_a(NUMBER,KEY,…)"),
-    (f"tr({KEY[2:]},multi_a(x,{KEY[2:]}))", "expected multi_a(NUMBER,KEY,…)"),
+    (f"tr({KEY[2:]},multi_a(3,{KEY[2:]},{KEY[2:]}))", "needs 3 signatures, but it has only 2 keys"),
+    (f"tr({KEY[2:]},multi_a(x,{KEY[2:]}))", "expected a number as the first argument of multi_a()"),
     (f"multi(1,{KEY},{KEY},{KEY},{KEY})", "at most 3 keys"),
     (f"wsh(thresh(1,pk({KEY}),))", "an argument of the descriptor is empty"),
     (f"wpkh({KEY},)", "an argument of the descriptor is empty"),
@@ -235,13 +469,87 @@ CAUSES = [
     (f"wpkh({XPUB[:-1]}0/0/*)", "not base58"),
     (f"wpkh({XPUB * 3}/0/*)", "expected 111"),
     (f"wpkh({ZPUB}/0/*)", f"write the key as {ZPUB_AS_XPUB}"),
-    (f"wsh(musig({XPUB},{XPUB}))", "add_keychain"),
-    (f"wpkh({KEY[:-2]})", "add_keychain"),
+    (f"wsh(musig({XPUB},{XPUB}))", "BIP-390 allows it only as a key of tr() and rawtr()"),
+    (f"wpkh({KEY[:-2]})", "x-only key of 64 hex digits"),
     ("raw(5)", "expected raw(HEX) with a script"),
     ("raw()", "expected raw(HEX) with a script"),
     ("addr(nonsense)", "base58"),
     (f"wpkh(é{XPUB})", "U+00E9, is not allowed in a descriptor"),
     (f"wpkh({'0' * 150_001})", "at most 150,000 characters"),
+    # BIP-380: invalid key expressions
+    (f"pkh([deadbeef/0h/*]{KEY})", "character 18: a key origin has no wildcard"),
+    (f"pkh([deadbeef/0h/]{KEY})", "character 18: an empty step of a path"),
+    (f"pkh([deadbef/0h]{KEY})", "character 6: the fingerprint of the key origin has 7 hex digits"),
+    (f"pkh([deadbeeef/0h]{KEY})", "character 6: the fingerprint of the key origin has 9 hex digits"),
+    (f"pkh([deadbeef/0f]{KEY})", "character 15: a step of a path is a number, with h after it if it is hardened"),
+    (f"pkh([deadbeef/-0]{KEY})", "character 15: a step of a path is a number"),
+    (f"pkh({XPUB}/2147483648)", "the step 2147483648 of a path is above 2147483647"),
+    (f"pkh({XPUB}/1aa)", "a step of a path is a number"),
+    (f"pkh([aaaaaaaa][aaaaaaaa]{KEY})", "character 15: a second key origin"),
+    (f"pkh(aaaaaaaa]{KEY})", "character 5: ']' without '[' before it"),
+    (f"pkh([gaaaaaaa]{KEY})", "character 6: the fingerprint of the key origin is not hex"),
+    ("pkh([deadbeef])", "character 15: no key after the key origin"),
+    (f"pkh([deadbeef/<0;1>]{XPUB})", "a key origin has no wildcard and no multipath"),
+    # BIP-389: invalid multipaths
+    (f"pkh({XPUB}/0>/*)", "a step of a path is a number"),
+    (f"pkh({XPUB}/<0/*)", "the multipath is not closed"),
+    (f"pkh({XPUB}/<>/*)", "expected a multipath of two or more numbers"),
+    # texts that wallets and people write
+    (f"pkh([]{KEY})", "character 6: the key origin has no fingerprint"),
+    (f"pkh([m/84h]{KEY})", "character 6: the key origin has no fingerprint"),
+    (f"pkh([0xdeadbeef/84h]{KEY})", "character 6: the fingerprint of the key origin starts with 0x"),
+    (f"pkh([deadbeef/m/84h]{KEY})", "character 15: m/ in a key origin: the fingerprint replaces it"),
+    (f"pkh([deadbeef/84’]{KEY})", "U+2019, is not allowed in a descriptor: write ' or h for a hardened step"),
+    (f"pkh([deadbeef/84h{KEY})", "character 5: the key origin is not closed"),
+    (f"[0xdeadbeef]{ZPUB}", "the origin before the extended key is invalid"),
+    (f"pkh({XPUB}/m/0)", "m/ after xpub…"),
+    ("pkh(m/84h/0h/0h)", "character 5: m/… where a key is expected"),
+    ("pkh(@0/0/*)", "a placeholder @N of a wallet policy (BIP-388)"),
+    (f"pkh({XPUB}/**)", "/** is the short form of wallet policies (BIP-388): in a descriptor write /<0;1>/*"),
+    (f"pkh({XPUB}/{{0,1}}/*)", "write a multipath as <0;1>, not as {0,1}"),
+    (f"pkh({XPUB}/*/0)", "the wildcard '*' is the last step of a path"),
+    (f"pkh({XPUB}/*x)", "text after the wildcard '*'"),
+    (f"pkh({XPUB}{'/0' * 255}/*)", "a path that leads to depth"),
+    (f"pkh( {XPUB}/0/*)", "character 5: a space or line end within a descriptor"),
+    (f"wsh(sortedmulti(1, {XPUB}/0/*))", "character 19: a space or line end within a descriptor"),
+    (f"pkh(0x{KEY})", "character 5: 0x where a key is expected"),
+    (f"pkh({KEY}/0)", "a path after a public key in hex"),
+    (f"pkh({KEY}0)", "a key of 67 hex digits, expected 66"),
+    (f"pkh(05{KEY[2:]})", "starts with 02 or 03, not with 05"),
+    (f"pkh(02{'0' * 64})", "not a point of the curve"),
+    (f"pkh({HYBRID})", "character 5: a hybrid key, which starts with 06"),
+    (f"wpkh(04{HYBRID[2:]})", "character 6: an uncompressed key in segwit"),
+    (f"tr(04{HYBRID[2:]})", "character 4: an uncompressed key in tr()"),
+    ("pkh(nonsense)", "character 5: expected a key"),
+    (f"pkh(pk({KEY}))", "character 5: pk() where a key is expected"),
+    (f"pkh({KEY},{KEY})", "pkh() has 2 arguments: expected pkh(KEY)"),
+    # functions
+    (f"wsh({KEY})", "character 5: wsh() needs a script such as pkh(KEY), not a key"),
+    (f"wsh(wpkh({KEY}))", "character 5: wpkh() in wsh(), expected"),
+    (f"sh(sh(pkh({KEY})))", "character 4: sh() in sh(), expected one of"),
+    (f"sh(multi_a(1,{KEY}))", "multi_a() in sh(): BIP-379 allows miniscript only in wsh() and tr()"),
+    (f"wsh(foo({KEY}))", "foo() in wsh(), expected a fragment of miniscript"),
+    (f"tr({KEY},{KEY})", "a key or a number as a leaf of tr()"),
+    (f"tr({KEY},wsh(pk({KEY})))", "wsh() as a leaf of tr()"),
+    (f"tr({KEY},sortedmulti(1,{KEY}))", "sortedmulti() in a leaf of tr(): write sortedmulti_a()"),
+    (f"wsh(and_v(v:sortedmulti(1,{KEY}),1))", "sortedmulti() within another script"),
+    (f"wsh(multi_a(1,{KEY}))", "multi_a() in wsh(): write multi()"),
+    (f"wsh(multi(0,{KEY}))", "character 11: multi() needs 0 signatures"),
+    (f"wsh(multi(3,{KEY},{KEY}))", "character 11: multi() needs 3 signatures, but it has only 2 keys"),
+    (f"wsh(multi({KEY}))", "expected multi(NUMBER,KEY,…)"),
+    (f"wsh(thresh(3,pk({KEY})))", "thresh() needs 3 of 1 scripts"),
+    (f"wsh(and_v(v:pk({KEY})))", "and_v() has 1 arguments, expected 2"),
+    (f"wsh(x:pk({KEY}))", "unknown wrapper before ':'"),
+    (f"tr({KEY},{'n' * 101}:pk({KEY}))", "101 wrappers before ':', expected at most 100"),
+    ("wsh(older(0))", "older(0): expected a number from 1 to 2147483647"),
+    ("wsh(sha256(00))", "expected sha256(HASH) with 64 hex digits"),
+    (f"wsh(pk({KEY})x)", "text after a closing bracket"),
+    (f"pkh({KEY}))", "outside all brackets"),
+    (f"pkh({KEY}}}", "closes another kind of bracket"),
+    (f"wsh((pk({KEY})))", "'(' without the name of a function before it"),
+    (f"pkh({XPUB}/<{';'.join(map(str, range(15_000)))}>/*)", "a multipath of 15,000 numbers"),
+    # the right checksum
+    (f"wpkh({XPUB}/0/*)#p54wed41", "write #p54wed40 if the text before '#' is right"),
     (XPUB, "does not name a type of addresses"),
     (ZPUB + "/0/*", "zpub… with a path after it"),
     (ZPUB[:-1] + "t", "is wrong: it was mistyped or"),

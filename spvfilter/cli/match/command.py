@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
     if args.filter is not None:
         bloom = filterfile.read(args.filter, given.files)
         return asyncio.run(interrupts.terminable(_Run(args, given, page).relevant(bloom)))
-    watch = watch_list(args.network, args.watch, args.address, args.sources)
+    watch = watch_list(args.network, args.watch, args.address, args.sources, strict=args.strict)
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to match against: give --watch FILE, --address ADDRESS or --filter FILTER")
     return asyncio.run(interrupts.terminable(_Run(args, given, page).matches(matchers.Matcher(watch))))

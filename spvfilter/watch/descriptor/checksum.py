@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import xor
+
 from spvfilter.errors import DescriptorError
 
 _INPUT = "0123456789()[],'/*abcdefgh@:$%{}IJKLMNOPQRSTUVWXYZ&+-.;<=>?!^_|~ijklmnopqrstuvwxyzABCDEFGH`#\"\\ "
 _OUTPUT = "qpzry9x8gf2tvdw0s3jn54khce6mua7l"
 _GENERATOR = (0xF5DEE51989, 0xA9FDCA3312, 0x1BAB10E32D, 0x3706B1677A, 0x644D626FFD)
+_TERMS = tuple(reduce(xor, (term for bit, term in enumerate(_GENERATOR) if top >> bit & 1), 0) for top in range(1 << 5))
+"""The sum of the generator's terms for each value of the five bits that leave the state."""
 _SIZE = 8  # characters
+_QUOTES = "‘’′´"  # programs put them in place of the apostrophe
 _VALUES = {char: value for value, char in enumerate(_INPUT)}
 
 
@@ -20,7 +26,8 @@ def checksum(text: str) -> str:
     for at, char in enumerate(text, 1):
         value = _VALUES.get(char)
         if value is None:
-            raise DescriptorError(f"character {at}, U+{ord(char):04X}, is not allowed in a descriptor")
+            hint = ": write ' or h for a hardened step" if char in _QUOTES else ""
+            raise DescriptorError(f"character {at}, U+{ord(char):04X}, is not allowed in a descriptor{hint}")
         state = _next(state, value & 31)
         group, count = group * 3 + (value >> 5), count + 1
         if count == 3:
@@ -34,12 +41,7 @@ def checksum(text: str) -> str:
 
 
 def _next(state: int, value: int) -> int:
-    top = state >> 35
-    state = (state & 0x7FFFFFFFF) << 5 ^ value
-    for bit, term in enumerate(_GENERATOR):
-        if top >> bit & 1:
-            state ^= term
-    return state
+    return (state & 0x7FFFFFFFF) << 5 ^ value ^ _TERMS[state >> 35]
 
 
 def without_checksum(text: str) -> str:
@@ -53,8 +55,9 @@ def without_checksum(text: str) -> str:
             raise DescriptorError(
                 f"{len(stated)} characters after '#', expected a checksum of {_SIZE}, or neither '#' nor checksum"
             )
-        if checksum(body) != stated:
+        if (right := checksum(body)) != stated:
             raise DescriptorError(
-                "the checksum of the descriptor is wrong: it was mistyped or changed; copy it from the wallet again"
+                "the checksum of the descriptor is wrong: it was mistyped or changed; copy it from the wallet again, or"
+                f" write #{right} if the text before '#' is right"
             )
     return body

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import re
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from spvfilter._public import public
+from spvfilter._public import deferred, public
 from spvfilter.address import address_to_script
-from spvfilter.errors import DescriptorError
+from spvfilter.errors import DescriptorError, DescriptorWarning
 from spvfilter.network import Network
 from spvfilter.watch.descriptor import keys
 from spvfilter.watch.descriptor.checksum import checksum, without_checksum
-from spvfilter.watch.descriptor.derivation import Derive, deriving
+from spvfilter.watch.descriptor.expression import fault, parse_expression
 from spvfilter.watch.keychain import MAX_INDEXES
+
+if TYPE_CHECKING:
+    from spvfilter.watch.descriptor import derivation, keyexpression
+    from spvfilter.watch.descriptor.derivation import Outputs
+else:
+    derivation = deferred("spvfilter.watch.descriptor.derivation")
+    keyexpression = deferred("spvfilter.watch.descriptor.keyexpression")
 
 TOP_FUNCTIONS = ("addr", "combo", "multi", "pk", "pkh", "raw", "rawtr", "sh", "sortedmulti", "tr", "wpkh", "wsh")
 """The names of the functions with which a descriptor may start (BIP-381 ff.)."""
 _LONGEST = 150_000
 """Largest length of a descriptor in characters (our choice): a taproot multisig with 999 keys and their paths fits."""
+_MOST_EXPANDED = 1_500_000
+"""Largest length of all descriptors together that a multipath stands for, in characters (our choice)."""
 _MAX_RAW = 10_000
 """Largest size of a script in raw(), in bytes (Core script.h MAX_SCRIPT_SIZE)."""
-_MAX_BARE_KEYS = 3
-"""Largest number of keys of a bare multisig. Core does not relay larger scripts, and rejects their descriptors."""
 _MULTIPATH = re.compile(r"<([^<>]*)>")
-_EMPTY = re.compile(r"[({,][,)}]")
-_STEP = re.compile(r"\d{1,10}")
 
 
 @public
@@ -40,7 +48,11 @@ class Descriptor:
     """The descriptor's functions without their arguments, such as "sh(wpkh)"."""
     size: int
     """Number of indexes of the descriptor: 2^31 if it contains a '*', else 1."""
-    _derive: Derive = field(repr=False, compare=False)
+    lacks_wildcard: bool
+    """True if the descriptor has an extended key, but no key with a wildcard. It then has only one script."""
+    problems: tuple[str, ...]
+    """Rules that the descriptor breaks, as messages. Only a stored descriptor can have any."""
+    _derive: Callable[[int], tuple[bytes, ...]] = field(repr=False, compare=False)
 
     def scripts(self, index: int) -> tuple[bytes, ...]:
         """Return the scriptPubKeys of an index: one script, or up to four scripts for combo().
@@ -51,7 +63,12 @@ class Descriptor:
         Raises:
             DescriptorError: The index cannot be derived.
         """
-        return self._derive(index)
+        try:
+            return self._derive(index)
+        except DescriptorError:
+            raise
+        except (ValueError, RuntimeError):
+            raise DescriptorError(f"index {index} of the descriptor cannot be derived: use the next index") from None
 
 
 def is_descriptor(text: str) -> bool:
@@ -60,20 +77,22 @@ def is_descriptor(text: str) -> bool:
 
 
 @public
-def parse_descriptor(text: str, network: Network) -> list[Descriptor]:
+def parse_descriptor(text: str, network: Network, *, is_stored: bool = False) -> list[Descriptor]:
     """Parse an output descriptor, or an extended public key whose prefix names a script type.
 
     Args:
         text: A descriptor with or without checksum, or a ypub, zpub, upub or vpub.
         network: Network of the keys and addresses.
+        is_stored: True for a descriptor that a database or a saved list already contains. If it is valid but not sane,
+            it is not refused: `Descriptor.problems` lists the rules that it breaks.
 
     Returns:
         One descriptor for each path of a multipath such as <0;1>. For an extended public key there are two, for its
         receiving and change addresses.
 
     Raises:
-        DescriptorError: The text is not a descriptor, has a private key, or its scripts cannot be derived. Without the
-            extra `descriptors`, only the scripts of addr() and raw() can be derived.
+        DescriptorError: The text is not a descriptor, has a private key, or breaks a rule. The message names the
+            character. Without the extra `descriptors`, only the scripts of addr() and raw() can be derived.
         WrongNetworkError: A key or address belongs to another network.
         TypeError: `text` is not a str.
     """
@@ -90,75 +109,112 @@ def parse_descriptor(text: str, network: Network) -> list[Descriptor]:
             f"expected an output descriptor, which starts with {', '.join(f'{name}(' for name in TOP_FUNCTIONS)},"
             " or a ypub, zpub, upub or vpub"
         )
+    if found := re.search(r"\s", text):
+        raise fault(found.start(), "a space or line end within a descriptor: remove it")
     body = without_checksum(text)
-    _check_keys(body, network)
-    return [_one(each, network) for each in _paths(body)]
+    checksum(body)  # raises DescriptorError for a character that is not allowed
+    name, _, inner = body.partition("(")
+    if name in ("addr", "raw"):
+        return [_constant(name, inner, body, network)]
+    _require_library()
+    return _ranged(body, network, is_stored=is_stored)
 
 
-def _check_keys(body: str, network: Network) -> None:
-    """Check the extended keys of a descriptor.
+def check_wildcard(descriptors: list[Descriptor], *, require_ranged: bool) -> None:
+    """Warn with DescriptorWarning if descriptors have extended keys, but no wildcard.
 
-    Raises DescriptorError for an invalid key or path, and WrongNetworkError for a key of another network.
+    Raises DescriptorError instead if `require_ranged` is True.
     """
-    for key, path in keys.extended_keys(body):
-        raw = keys.check_key(key, network)
-        if key[:4] not in ("xpub", "tpub"):
-            raise DescriptorError(
-                f"{key[:4]}… in a descriptor, which needs an xpub or tpub: write the key as {keys.as_plain(key, raw)}"
-            )
-        if re.search(r"['hH]", path):
-            raise DescriptorError(
-                f"a hardened step after {key[:4]}…, which only the private key can derive: give the public key after"
-                " that step"
-            )
-        if path.count("<") > 1:
-            raise DescriptorError(f"two multipaths <…> after one {key[:4]}…, expected at most one")
+    if not any(each.lacks_wildcard for each in descriptors):
+        return
+    text = descriptors[0].text
+    is_bare = any(not path for _, path in keys.extended_keys(text))
+    advice = "write /<0;1>/* after each extended key" if is_bare else "write /* after the path of each extended key"
+    shown = text if len(text) <= 40 else f"{text[:40]}…"
+    message = f"{shown} has no wildcard '*', so it has only one address: to watch all addresses of its keys, {advice}"
+    if require_ranged:
+        raise DescriptorError(message)
+    warnings.warn(message, DescriptorWarning, stacklevel=3)
 
 
-def _paths(body: str) -> list[str]:
+def warn_of_problems(descriptor: Descriptor) -> None:
+    """Warn with DescriptorWarning if a stored descriptor breaks rules."""
+    for problem in descriptor.problems:
+        warnings.warn(
+            f"the stored descriptor #{descriptor.text.partition('#')[2]} is not safe to use, {problem}. It stays"
+            " watched: move its coins to another wallet",
+            DescriptorWarning,
+            stacklevel=3,
+        )
+
+
+def _require_library() -> None:
+    """Raise DescriptorError if libwally is not installed."""
+    try:
+        keyexpression.wally()
+    except ImportError:
+        raise DescriptorError(
+            "an output descriptor needs another package: pip install 'spvfilter[descriptors]', or give its addresses"
+        ) from None
+
+
+def _ranged(body: str, network: Network, *, is_stored: bool) -> list[Descriptor]:
+    """Return the descriptors of a text without checksum that has keys."""
+    problems: list[str] = []
+
+    def refuse(error: DescriptorError) -> None:
+        if not is_stored:
+            raise error
+        problems.append(str(error))
+
+    reading = keyexpression.Reading(network, refuse)
+    outputs = derivation.read_outputs(parse_expression(body), reading)
+    texts = _single_paths(body, reading.paths)
+    lacks_wildcard = reading.has_extended and not reading.is_ranged
+    size = MAX_INDEXES if reading.is_ranged else 1
+    return [
+        _checked(Descriptor(full, network, _kind(body), size, lacks_wildcard, tuple(problems), derive))
+        for full, derive in _derived(texts, outputs)
+    ]
+
+
+def _derived(texts: list[str], outputs: Outputs) -> list[tuple[str, Callable[[int], tuple[bytes, ...]]]]:
+    """Return the text with checksum and the deriving function of each path."""
+    try:
+        return [(f"{text}#{checksum(text)}", outputs(path)) for path, text in enumerate(texts)]
+    except DescriptorError:
+        raise
+    except (ValueError, RuntimeError):
+        raise DescriptorError("a path of the descriptor cannot be derived: use the next number in it") from None
+
+
+def _checked(descriptor: Descriptor) -> Descriptor:
+    descriptor.scripts(0)  # raises DescriptorError now if nothing can be derived
+    return descriptor
+
+
+def _single_paths(body: str, count: int) -> list[str]:
     """Return the single-path descriptors of a multipath descriptor (BIP-389).
 
-    Descriptor number i has part i of every multipath <…>. A descriptor without multipaths is returned alone. Raises
-    DescriptorError for invalid multipaths.
+    Descriptor number i has part i of every multipath <…>. `count` is the number of parts, or 1 without multipaths.
     """
-    choices = [found[1].split(";") for found in _MULTIPATH.finditer(body)]
-    if not choices:
+    if count == 1:
         return [body]
-    if any(len(steps) != len(choices[0]) for steps in choices):
-        raise DescriptorError("the multipaths <…> of a descriptor differ in their number of parts")
-    for steps in choices:
-        if len(steps) < 2 or not all(_STEP.fullmatch(step) for step in steps):
-            raise DescriptorError("expected a multipath of two or more numbers, such as <0;1>")
-        if len({int(step) for step in steps}) < len(steps):
-            raise DescriptorError("a multipath <…> has a number twice")
-    # B023 does not apply: the function is called at once
-    return [_MULTIPATH.sub(lambda found: found[1].split(";")[number], body) for number in range(len(choices[0]))]  # noqa: B023
+    parts = _MULTIPATH.split(body)  # texts and multipaths in turn
+    if count * sum(map(len, parts[::2])) > _MOST_EXPANDED:
+        raise DescriptorError(
+            f"a multipath of {count:,} numbers makes this descriptor too long: give its paths separately"
+        )
+    choices = [part.split(";") if place % 2 else [part] * count for place, part in enumerate(parts)]
+    return ["".join(each) for each in zip(*choices, strict=True)]
 
 
-def _one(body: str, network: Network) -> Descriptor:
-    """Parse a descriptor that has no multipath and no checksum. Raises DescriptorError if it is invalid."""
-    name, _, rest = body.partition("(")
-    if not rest.endswith(")"):
+def _constant(name: str, inner: str, body: str, network: Network) -> Descriptor:
+    """Return the descriptor of addr() or raw(), which have one script and no key."""
+    if not inner.endswith(")"):
         raise DescriptorError(f"{name}(…) is incomplete or has text after it: expected ')' and perhaps #CHECKSUM")
-    inner = rest[:-1]
-    size = MAX_INDEXES if "*" in body else 1
-    full = f"{body}#{checksum(body)}"
-    if name not in ("addr", "raw") and _EMPTY.search(body):  # libwally accepts some empty arguments
-        raise DescriptorError("an argument of the descriptor is empty: there is one bracket or comma too many")
-    match name:
-        case "addr":
-            script = address_to_script(inner, network)
-            return Descriptor(full, network, name, 1, lambda index: (script,))
-        case "raw":
-            script = _raw(inner)
-            return Descriptor(full, network, name, 1, lambda index: (script,))
-        case "multi" | "sortedmulti" if inner.count(",") > _MAX_BARE_KEYS:
-            raise DescriptorError(
-                f"{name}() outside sh() and wsh() has at most {_MAX_BARE_KEYS} keys: nodes do not relay more"
-            )
-    derive = deriving(body)
-    derive(0)  # raises DescriptorError now if nothing can be derived
-    return Descriptor(full, network, _kind(body), size, derive)
+    script = address_to_script(inner[:-1], network) if name == "addr" else _raw(inner[:-1])
+    return Descriptor(f"{body}#{checksum(body)}", network, name, 1, False, (), lambda index: (script,))
 
 
 def _raw(text: str) -> bytes:

@@ -51,6 +51,7 @@ PREFIXES = {
     "Vpub": Prefix(0x02575483, "test", None, is_multisig=True),
 }
 _EXTENDED = re.compile(r"(?<![0-9A-Za-z])([xyzYZtuvUV]pub[0-9A-Za-z]*)((?:/[^/,(){}#]*)*)")
+_ORIGIN = re.compile(r"\[[0-9a-fA-F]{8}(?:/\d{1,10}[hH']?)*\]")
 # at the start of a word only, because a public key may contain "prv"
 _PRIVATE_EXTENDED = re.compile(r"(?<![0-9A-Za-z])[xyzYZtuvUV]prv")
 # only the shape counts, so that a mistyped key is refused too
@@ -79,14 +80,14 @@ def extended_keys(text: str) -> list[tuple[str, str]]:
     return [(found[1], found[2]) for found in _EXTENDED.finditer(text)]
 
 
-def check_key(key: str, network: Network) -> bytes:
-    """Return the 78 bytes of an extended public key.
+def check_key(key: str, network: Network, where: str = "") -> bytes:
+    """Return the 78 bytes of an extended public key. `where` starts the error messages.
 
     Raises DescriptorError for an invalid key, and WrongNetworkError for a key of another network.
     """
     from bitcoin.base58 import InvalidBase58Error, decode
 
-    prefix, name = PREFIXES[key[:4]], f"the extended key {key[:4]}…"
+    prefix, name = PREFIXES[key[:4]], f"{where}the extended key {key[:4]}…"
     if len(key) > _LONGEST:
         raise DescriptorError(f"{name} has {len(key)} characters, expected 111")
     try:
@@ -95,7 +96,8 @@ def check_key(key: str, network: Network) -> bytes:
         raise DescriptorError(f"{name} has a character that is not base58: copy it from the wallet again") from None
     if len(raw) != _SIZE + 4 or sha256d(raw[:-4])[:4] != raw[-4:]:
         raise DescriptorError(
-            f"the checksum of {name} is wrong: it was mistyped or is incomplete; copy it from the wallet again"
+            f"{where}the checksum of the extended key {key[:4]}… is wrong: it was mistyped or is incomplete; copy it"
+            " from the wallet again"
         )
     raw = raw[:-4]
     if int.from_bytes(raw[:4]) != prefix.version:
@@ -105,7 +107,9 @@ def check_key(key: str, network: Network) -> bytes:
     is_test = prefix.network == "test"
     if is_test == (network.p2pkh_version == MAINNET.p2pkh_version):
         owners = tuple(known.name for known in NETWORKS if is_test != (known is MAINNET))
-        raise WrongNetworkError(f"{name} is of {' or '.join(owners)}, not of {network}", owners)
+        raise WrongNetworkError(
+            f"{name} is of {' or '.join(owners)}, not of {network}: choose its network, or give the right key", owners
+        )
     return raw
 
 
@@ -125,6 +129,11 @@ def descriptor_of_key(text: str, network: Network) -> str:
     """
     key = re.sub(r"^\[[^\]]*\]", "", text)
     origin = text[: len(text) - len(key)]
+    if origin and not _ORIGIN.fullmatch(origin):
+        raise DescriptorError(
+            "the origin before the extended key is invalid: expected [FINGERPRINT/PATH] with 8 hex digits, without 0x"
+            " and m/"
+        )
     key, slash, _ = key.partition("/")
     prefix = PREFIXES[key[:4]]
     raw = check_key(key, network)

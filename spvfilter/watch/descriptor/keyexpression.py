@@ -1,0 +1,388 @@
+"""Key expressions of descriptors (BIP-380, 389 and 390): origins, public keys, paths, wildcards and musig().
+
+libwally derives child keys (BIP-32). btclib-secp256k1 aggregates the keys of musig() (BIP-327).
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from typing import Any  # wallycore ships no types
+
+from spvfilter.errors import DescriptorError
+from spvfilter.network import Network
+from spvfilter.watch.descriptor import keys
+from spvfilter.watch.descriptor.expression import Expression, fault
+from spvfilter.watch.descriptor.template import Bind, Derive, Key
+
+_HARDENED = 1 << 31
+_MAX_KEY_DEPTH = 255
+"""Largest depth of a derived key (BIP-32 § Serialization format: the depth is one byte)."""
+_MAX_MUSIG_KEYS = 999
+"""Largest number of keys in musig() (our choice: the number of keys that multi_a() may have)."""
+_MUSIG_CHAIN_CODE = bytes.fromhex("868087ca02a6f974c4598924c36b57762d32cb45717167e300622c7167e38965")
+"""Chain code of the extended key that is made from an aggregate key (BIP-328)."""
+_HEX = re.compile(r"[0-9a-fA-F]+")
+_STEP = re.compile(r"(\d{1,10})([hH']?)")
+
+Step = int | tuple[int, ...]
+"""A step of a path: a number, or the numbers of a multipath."""
+
+
+class Purpose(Enum):
+    """The place of a key expression, which decides about the kinds of keys that are allowed."""
+
+    LEGACY = "at the top level or in sh()"
+    """Compressed and uncompressed keys."""
+    SEGWIT = "in segwit"
+    """Compressed keys."""
+    TAPROOT = "in tr() and rawtr()"
+    """Compressed keys, x-only keys and musig()."""
+    MUSIG = "in musig()"
+    """Compressed keys, which are aggregated."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """The state of reading one descriptor."""
+
+    network: Network
+    """Network of the keys."""
+    refuse: Callable[[DescriptorError], None]
+    """Function that is called for a script that can be derived, but must not be used. It may raise the error."""
+    paths: int = 1
+    """Number of paths of the multipaths <…> that were read. It is 1 if there are none."""
+    is_ranged: bool = False
+    """True if a key with a wildcard was read."""
+    has_extended: bool = False
+    """True if an extended key was read."""
+
+
+@cache
+def wally() -> Any:
+    """Import and return the module wallycore. Raises ImportError if the extra `descriptors` is not installed."""
+    with warnings.catch_warnings():
+        # SWIG's types warn on import; if warnings are errors, the interpreter crashes at its end
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import wallycore
+    return wallycore
+
+
+def read_key(expression: Expression, purpose: Purpose, reading: Reading) -> Key:
+    """Return the key that an expression describes.
+
+    Raises DescriptorError if the expression is not a valid key, or not allowed in this place. Raises WrongNetworkError
+    for an extended key of another network.
+    """
+    if expression.arguments is not None:
+        if expression.text != "musig":
+            raise fault(expression.at, f"{expression.shown} where a key is expected")
+        made = _musig(expression, purpose, reading)
+    else:
+        at, text = _without_origin(expression)
+        made = _plain(at, text, purpose, reading)
+    if made.paths > 1:
+        if reading.paths not in (1, made.paths):
+            raise fault(
+                made.at,
+                f"the multipaths <…> of a descriptor differ in their number of parts: {reading.paths} and {made.paths}",
+            )
+        reading.paths = made.paths
+    reading.is_ranged |= made.is_ranged
+    return made
+
+
+# Origins
+
+
+def _without_origin(expression: Expression) -> tuple[int, str]:
+    """Return the offset and the text of a key after its origin […]. The origin is checked."""
+    at, text = expression.at, expression.text
+    if text.startswith("["):
+        content, bracket, rest = text[1:].partition("]")
+        if not bracket:
+            raise fault(at, "the key origin is not closed: expected [FINGERPRINT/PATH] and the key after it")
+        _check_origin(content, at + 1)
+        at, text = at + len(content) + 2, rest
+        if not text:
+            raise fault(at, "no key after the key origin […]")
+        if text.startswith("["):
+            raise fault(at, "a second key origin […]: a key has one at most")
+    if "]" in text:
+        raise fault(at, "']' without '[' before it: a key origin is [FINGERPRINT/PATH]")
+    return at, text
+
+
+def _check_origin(content: str, at: int) -> None:
+    fingerprint, *steps = content.split("/")
+    if not re.fullmatch(r"[0-9a-fA-F]{8}", fingerprint):
+        raise fault(at, f"{_origin_fault(fingerprint)}: expected the master key's 8 hex digits, [FINGERPRINT/PATH]")
+    at += len(fingerprint) + 1
+    for step in steps:
+        if step in ("m", "M"):
+            raise fault(at, "m/ in a key origin: the fingerprint replaces it, so remove m/")
+        if step.startswith(("*", "<")):
+            raise fault(at, "a key origin has no wildcard and no multipath: they follow the key")
+        _number_of_step(step, at)
+        at += len(step) + 1
+
+
+def _origin_fault(fingerprint: str) -> str:
+    """Return what is wrong with the fingerprint of a key origin."""
+    if fingerprint in ("", "m", "M"):
+        return "the key origin has no fingerprint"
+    if fingerprint[:2] in ("0x", "0X"):
+        return "the fingerprint of the key origin starts with 0x"
+    if _HEX.fullmatch(fingerprint):
+        return f"the fingerprint of the key origin has {len(fingerprint)} hex digits"
+    return "the fingerprint of the key origin is not hex"
+
+
+def _number_of_step(step: str, at: int) -> int:
+    """Return the number of a path's step. The number of a hardened step is 2^31 or more."""
+    found = _STEP.fullmatch(step)
+    if found is None:
+        if not step:
+            raise fault(at, "an empty step of a path: there is one '/' too many")
+        raise fault(at, "a step of a path is a number, with h after it if it is hardened")
+    number = int(found[1])
+    if number >= _HARDENED:
+        raise fault(at, f"the step {number} of a path is above 2147483647, the largest number of BIP-32")
+    return number + _HARDENED if found[2] else number
+
+
+# Keys
+
+
+def _plain(at: int, text: str, purpose: Purpose, reading: Reading) -> Key:
+    """Return the key that a text describes: a public key in hex, or an extended public key with a path."""
+    name, slash, path = text.partition("/")
+    if _HEX.fullmatch(name):
+        if slash:
+            raise fault(at + len(name), "a path after a public key in hex, which has no child keys: remove the path")
+        return _hex_key(at, bytes.fromhex(name) if len(name) % 2 == 0 else b"", len(name), purpose, reading)
+    if name[:4] not in keys.PREFIXES:
+        raise fault(at, _not_a_key(name))
+    raw = keys.check_key(name, reading.network, f"character {at + 1}: ")
+    if name[:4] not in ("xpub", "tpub"):
+        raise fault(
+            at, f"{name[:4]}… in a descriptor, which needs an xpub or tpub: write the key as {keys.as_plain(name, raw)}"
+        )
+    try:
+        parent = wally().bip32_key_from_base58(name)
+    except ValueError:
+        raise fault(at, f"the extended key {name[:4]}… has no valid public key: copy it again") from None
+    reading.has_extended = True
+    steps, is_ranged = _path(path, at + len(name) + 1, f"{name[:4]}…") if slash else ((), False)
+    if (depth := raw[4] + len(steps) + is_ranged) > _MAX_KEY_DEPTH:
+        raise fault(at, f"a path that leads to depth {depth}, expected at most {_MAX_KEY_DEPTH} (BIP-32)")
+    size = 32 if purpose is Purpose.TAPROOT else 33
+    return Key(at, size, _paths_of(steps), is_ranged, _children(lambda path: parent, steps, size, is_ranged=is_ranged))
+
+
+def _not_a_key(name: str) -> str:
+    """Return an error message for a text that is not a key. The text may be a secret, so the message omits it."""
+    if name[:2] in ("0x", "0X"):
+        return "0x where a key is expected: write the key without 0x"
+    if re.match(r"@\d", name):
+        return "a placeholder @N of a wallet policy (BIP-388) where a key is expected: write the key in its place"
+    if name in ("m", "M"):
+        return "m/… where a key is expected: write the account's extended public key in its place"
+    return "expected a key: an xpub or tpub, or a public key of 66 hex digits"
+
+
+def _hex_key(at: int, raw: bytes, digits: int, purpose: Purpose, reading: Reading) -> Key:
+    """Return the key of a public key in hex. `digits` is the number of its hex digits."""
+    in_taproot = purpose is Purpose.TAPROOT
+    if digits == 64:
+        if not in_taproot:
+            raise fault(at, f"an x-only key of 64 hex digits {purpose.value}: write the public key of 66 hex digits")
+        raw = b"\x02" + raw
+    elif digits not in (66, 130):
+        raise fault(at, f"a key of {digits} hex digits, expected 66, or 64 in tr(), or 130 if it is uncompressed")
+    first = raw[0]
+    if first not in ((2, 3) if digits < 130 else (4, 6, 7)):
+        expected = "02 or 03" if digits < 130 else "04"
+        raise fault(at, f"a public key of {digits} hex digits starts with {expected}, not with {first:02x}")
+    if len(raw) == 65:
+        if purpose is not Purpose.LEGACY:
+            raise fault(at, f"an uncompressed key {purpose.value}, where keys are compressed: no one could spend")
+        if first != 4:
+            reading.refuse(fault(at, f"a hybrid key, which starts with {first:02x}: write it in its compressed form"))
+    if not _is_point(raw):
+        raise fault(at, "the public key is not a point of the curve secp256k1: copy it from the wallet again")
+    used = raw[1:] if in_taproot else raw
+    return Key(at, len(used), 1, False, lambda path: lambda index: used)
+
+
+def _is_point(raw: bytes) -> bool:
+    try:
+        wally().ec_public_key_verify(raw)
+    except ValueError:
+        return False
+    return True
+
+
+# Paths
+
+
+def _path(text: str, at: int, owner: str) -> tuple[tuple[Step, ...], bool]:
+    """Return the steps of a path without its wildcard, and whether it has one. `owner` names the key before it."""
+    steps: list[Step] = []
+    parts = text.split("/")
+    for number, part in enumerate(parts):
+        if part.startswith("*"):
+            _check_wildcard(part, at, owner, is_last=number == len(parts) - 1)
+            return tuple(steps), True
+        if part.startswith("<"):
+            if any(isinstance(step, tuple) for step in steps):
+                raise fault(at, f"two multipaths <…> after one {owner}, expected at most one")
+            steps.append(_multipath(part, at, owner))
+        else:
+            if part in ("m", "M"):
+                raise fault(at, f"m/ after {owner}: a path starts at the key before it, so remove m/")
+            steps.append(_unhardened(part, at, owner))
+        at += len(part) + 1
+    return tuple(steps), False
+
+
+def _check_wildcard(part: str, at: int, owner: str, *, is_last: bool) -> None:
+    if part == "**":
+        raise fault(at, "/** is the short form of wallet policies (BIP-388): in a descriptor write /<0;1>/*")
+    if part in ("*h", "*H", "*'"):
+        raise fault(at, _hardened(owner))
+    if part != "*":
+        raise fault(at, "text after the wildcard '*' of a path: expected a comma or a bracket")
+    if not is_last:
+        raise fault(at, "the wildcard '*' is the last step of a path: remove the steps after it")
+
+
+def _multipath(part: str, at: int, owner: str) -> tuple[int, ...]:
+    """Return the numbers of a multipath such as <0;1> (BIP-389)."""
+    if not part.endswith(">"):
+        raise fault(at, "the multipath is not closed: expected numbers such as <0;1>")
+    texts = part[1:-1].split(";")
+    if len(texts) < 2 or "" in texts:
+        raise fault(at, "expected a multipath of two or more numbers, such as <0;1>")
+    steps = tuple(_unhardened(text, at, owner) for text in texts)
+    if len(set(steps)) < len(steps):
+        raise fault(at, "a multipath <…> has a number twice")
+    return steps
+
+
+def _unhardened(part: str, at: int, owner: str) -> int:
+    """Return the number of a step that a public key can derive."""
+    number = _number_of_step(part, at)
+    if number >= _HARDENED:
+        raise fault(at, _hardened(owner))
+    return number
+
+
+def _hardened(owner: str) -> str:
+    return f"a hardened step after {owner}, which only the private key can derive: give the public key after that step"
+
+
+def _paths_of(steps: tuple[Step, ...]) -> int:
+    return next((len(step) for step in steps if isinstance(step, tuple)), 1)
+
+
+def _children(parent_of: Callable[[int], Any], steps: tuple[Step, ...], size: int, *, is_ranged: bool) -> Bind:
+    """Return the function that derives the children of an extended key of libwally at a path.
+
+    The steps before the wildcard are derived only once, because they are the same for every index.
+    """
+    library = wally()
+    flags: int = library.BIP32_FLAG_KEY_PUBLIC | library.BIP32_FLAG_SKIP_HASH
+    child, public_key = library.bip32_key_from_parent, library.bip32_key_get_pub_key
+
+    def bind(path: int) -> Derive:
+        parent = parent_of(path)
+        numbers = [step if isinstance(step, int) else step[path] for step in steps]
+        if numbers:
+            parent = library.bip32_key_from_parent_path(parent, numbers, flags)
+        if not is_ranged:
+            constant = bytes(public_key(parent))[-size:]
+            return lambda index: constant
+        return lambda index: bytes(public_key(child(parent, index, flags)))[-size:]
+
+    return bind
+
+
+# musig()
+
+
+def _musig(expression: Expression, purpose: Purpose, reading: Reading) -> Key:
+    """Return the key of musig(KEY,…), perhaps with a path after it (BIP-390)."""
+    at = expression.at
+    if purpose is Purpose.MUSIG:
+        raise fault(at, "musig() in musig(): they cannot be nested")
+    if purpose is not Purpose.TAPROOT:
+        raise fault(at, f"musig() {purpose.value}: it is allowed only in tr() and rawtr() (BIP-390)")
+    arguments = expression.arguments or ()
+    if len(arguments) > _MAX_MUSIG_KEYS:
+        raise fault(at, f"musig() has {len(arguments)} keys, expected at most {_MAX_MUSIG_KEYS}")
+    aggregate = _aggregation()
+    members = [read_key(argument, Purpose.MUSIG, reading) for argument in arguments]
+    steps, is_ranged = _musig_path(expression)
+    if expression.suffix:
+        _check_members(expression, members, steps)
+
+    def joint(path: int) -> Derive:
+        derived = [member.bind(path) for member in members]
+        if any(member.is_ranged for member in members):
+            return lambda index: aggregate(sorted(derive(index) for derive in derived))
+        constant = aggregate(sorted(derive(0) for derive in derived))
+        return lambda index: constant
+
+    paths = max((_paths_of(steps), *(member.paths for member in members)))
+    if not expression.suffix:
+        return Key(at, 32, paths, any(member.is_ranged for member in members), lambda path: _xonly(joint(path)))
+
+    def parent_of(path: int) -> Any:
+        public_key = joint(path)(0)
+        raw = bytes.fromhex("0488b21e000000000000000000") + _MUSIG_CHAIN_CODE + public_key
+        return wally().bip32_key_unserialize(raw)
+
+    return Key(at, 32, paths, is_ranged, _children(parent_of, steps, 32, is_ranged=is_ranged))
+
+
+def _musig_path(expression: Expression) -> tuple[tuple[Step, ...], bool]:
+    if not expression.suffix:
+        return (), False
+    if not expression.suffix.startswith("/"):
+        raise fault(expression.end, "text after musig(…): expected a path, a comma or a bracket")
+    return _path(expression.suffix[1:], expression.end + 1, "musig(…)")
+
+
+def _check_members(expression: Expression, members: list[Key], steps: tuple[Step, ...]) -> None:
+    """Check the keys of a musig() that has a path: extended keys without wildcard (BIP-390)."""
+    for argument, member in zip(expression.arguments or (), members, strict=True):
+        if not keys.extended_keys(argument.text):
+            raise fault(member.at, "a public key in hex in a musig() with a path, where all keys are extended keys")
+        if member.is_ranged:
+            raise fault(member.at, "a wildcard within a musig() with a path: write the wildcard after musig(…)")
+        if member.paths > 1 and _paths_of(steps) > 1:
+            raise fault(member.at, "a multipath within a musig() that has one after it: expected only one of them")
+
+
+def _xonly(derive: Derive) -> Derive:
+    return lambda index: derive(index)[1:]
+
+
+@cache
+def _aggregation() -> Callable[[list[bytes]], bytes]:
+    """Return the function that aggregates public keys (KeyAgg of BIP-327) into a compressed public key.
+
+    Raises DescriptorError if btclib-secp256k1 is not installed.
+    """
+    try:
+        from btclib_secp256k1.musig import KeyAggCache
+    except ImportError:
+        raise DescriptorError(
+            "musig() needs another package, which aggregates keys: pip install 'spvfilter[musig]'"
+        ) from None
+    return lambda public_keys: bytes(KeyAggCache(public_keys).pubkey_get())

@@ -1,0 +1,108 @@
+"""Templates of scripts: constant bytes and slots that keys fill, from which the script of each index is assembled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from spvfilter.hashes import hash160
+
+Derive = Callable[[int], bytes]
+"""A function that returns the public key or the script of an index."""
+Bind = Callable[[int], Derive]
+"""A function that takes the number of a path of the multipath, and returns the function of this path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key expression, ready to derive public keys."""
+
+    at: int
+    """Offset of the key in the descriptor."""
+    size: int
+    """Size of its public keys in bytes: 33 or 65, or 32 in taproot."""
+    paths: int
+    """Number of paths of its multipath <…>. It is 1 if the key has no multipath."""
+    is_ranged: bool
+    """True if the key has a wildcard, so that each index has another public key."""
+    bind: Bind
+    """Function that takes the number of a path and returns the function that derives the public key of an index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A part of a script that contains keys."""
+
+    keys: tuple[Key, ...]
+    """The keys."""
+    write: Callable[[list[bytes]], bytes]
+    """Function that returns the part of the script, for the public keys of an index."""
+    size: int
+    """Size of the part in bytes."""
+
+
+Script = tuple[bytes | Slot, ...]
+"""A template: its parts in the order of the script."""
+
+
+def size_of(script: Script) -> int:
+    """Return the size of a template's scripts in bytes. It is the same for all indexes."""
+    return sum(len(part) if isinstance(part, bytes) else part.size for part in script)
+
+
+def keys_of(script: Script) -> list[Key]:
+    """Return the keys of a template, in the order of the script."""
+    return [key for part in script if isinstance(part, Slot) for key in part.keys]
+
+
+def assemble(script: Script, path: int) -> Derive:
+    """Return the function that derives the script of an index, for the path with this number."""
+    parts: list[tuple[bytes, Callable[[list[bytes]], bytes] | None, list[Derive]]] = [
+        (part, None, []) if isinstance(part, bytes) else (b"", part.write, [key.bind(path) for key in part.keys])
+        for part in script
+    ]
+
+    def derive(index: int) -> bytes:
+        return b"".join(
+            constant if write is None else write([key(index) for key in keys]) for constant, write, keys in parts
+        )
+
+    return derive
+
+
+def pushed_key(key: Key) -> Slot:
+    """Return the slot that pushes a public key."""
+    prefix = bytes((key.size,))
+    return Slot((key,), lambda keys: prefix + keys[0], key.size + 1)
+
+
+def pushed_key_hash(key: Key) -> Slot:
+    """Return the slot that pushes the HASH160 of a public key."""
+    return Slot((key,), lambda keys: b"\x14" + hash160(keys[0]), 21)
+
+
+def pushed_keys(keys: tuple[Key, ...], *, is_sorted: bool) -> Slot:
+    """Return the slot that pushes several public keys, in their order or sorted by their bytes (BIP-67)."""
+
+    def write(found: list[bytes]) -> bytes:
+        return b"".join(bytes((len(key),)) + key for key in (sorted(found) if is_sorted else found))
+
+    return Slot(keys, write, sum(key.size + 1 for key in keys))
+
+
+def summed_keys(keys: tuple[Key, ...], *, is_sorted: bool) -> Slot:
+    """Return the slot KEY CHECKSIG, KEY CHECKSIGADD, … of multi_a() or sortedmulti_a() (BIP-387)."""
+
+    def write(found: list[bytes]) -> bytes:
+        chosen = sorted(found) if is_sorted else found
+        return b"".join(b"\x20" + key + (b"\xba" if number else b"\xac") for number, key in enumerate(chosen))
+
+    return Slot(keys, write, 34 * len(keys))
+
+
+def pushed_number(number: int) -> bytes:
+    """Return the shortest bytes that push a number from 0 to 2^31 - 1: little endian, with a sign bit."""
+    if number <= 16:
+        return bytes((0x50 + number if number else 0,))
+    raw = number.to_bytes(number.bit_length() // 8 + 1, "little")
+    return bytes((len(raw),)) + raw
