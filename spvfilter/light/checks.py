@@ -61,6 +61,7 @@ def patience_of(limits: Limits) -> Patience:
         retry_s=limits.retry_s,
         max_retry_s=limits.max_retry_s,
         stale_tip_s=limits.stale_tip_s,
+        silence_s=limits.silence_s,
         flight=limits.flight,
         flights=limits.flights,
         filters=limits.filters,

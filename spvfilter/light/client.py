@@ -292,10 +292,11 @@ class LightClient:
         return await self._checked().matches()
 
     async def wait_synced(self) -> Synced:
-        """Wait until every block up to the tip is searched, and return the `Synced` event of that tip.
+        """Wait until the client is synced, and return the `Synced` event of the tip.
 
-        Returns at once if every block is searched already. While the method waits, it logs the first five problems with
-        peers as warnings.
+        The client is synced if every block is searched and a connected peer confirms that there is none above the tip;
+        see `ClientStatus.is_synced`. The method then returns at once. While it waits, it logs the first five problems
+        with peers as warnings.
 
         Raises:
             NotRunningError: The client is not running, or its `async with` block ends during the wait. If the client

@@ -56,10 +56,11 @@ class Progress:
 class Synced:
     """The client has searched every block up to the tip of the best chain.
 
-    The event comes once for each tip. It comes again for the same tip in two cases:
+    The event comes once for each tip. It comes again for the same tip in three cases:
 
     - Blocks were searched again, for new entries or by `LightClient.rescan`.
     - `disputed` has grown since the last event. The pauses before such events double, from two seconds to five minutes.
+    - All peers had left or were silent, and a peer has confirmed the tip again.
 
     When a dispute ends, `disputed` shrinks with the event of the next tip. `LightClient.status` shows it at once.
     """

@@ -53,6 +53,7 @@ from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.dns import SeedHosts, ask_seeds
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
+from spvfilter.primitives import Header
 from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
 from spvfilter.store.views import SearchedEntries, Snapshot, Views
@@ -130,7 +131,7 @@ class Running:
     def start(self) -> None:
         """Start the engine."""
         try:
-            self._carry_out(self.engine.start(self._now()))
+            self._carry_out(self.engine.start(self.now()))
         except Exception as error:
             self.fail(error)
 
@@ -171,7 +172,8 @@ class Running:
 
     # Inputs
 
-    def _now(self) -> Instant:
+    def now(self) -> Instant:
+        """Return the present moment."""
         return Instant(self._clock.monotonic(), self._clock.wall())
 
     def feed(self, event: Input) -> None:
@@ -183,7 +185,7 @@ class Running:
             return
         try:
             while self._inputs:
-                self._carry_out(self.engine.step(self._inputs[0], self._now()))
+                self._carry_out(self.engine.step(self._inputs[0], self.now()))
                 if self._inputs:
                     self._inputs.popleft()
             if self.engine.awaits_commit and not self.has_ended:
@@ -263,12 +265,12 @@ class Running:
     async def status(self) -> ClientStatus:
         """Return the state, with the database's heights and ranges. Raises StoreError."""
 
-        def read(views: Views) -> tuple[int, int, tuple[SearchedEntries, ...]]:
-            with views.moment():
-                return views.tip(), views.searched_height(), views.searched()
+        def read(store: Store) -> tuple[int, int, int, tuple[SearchedEntries, ...]]:
+            tip = store.tip
+            time = Header.parse(next(store.headers(tip))).time
+            return tip, time, store.views.searched_height(), store.views.searched()
 
-        tip, height, searched = await self.read(read)
-        return self.engine.status_with(tip, height, searched)
+        return self.engine.status_at(self.now(), *await self.in_store(read))
 
     async def broadcast(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_private: bool) -> Broadcast:
         """Broadcast a transaction and wait for the engine's answer.

@@ -15,6 +15,7 @@ import pytest
 
 from spvfilter.errors import NotConfirmedError, NotRunningError, ParameterError, StoreFullError
 from spvfilter.light.client import LightClient
+from spvfilter.light.engine.inputs import Instant
 from spvfilter.light.events import Synced
 from spvfilter.light.stream import EventHub
 from spvfilter.light.waiting import wait_synced
@@ -105,8 +106,9 @@ async def test_synced_that_holds_no_more_is_not_taken_for_the_one_that_is_on_its
     old, new = Synced(7, tip, ("10.1.0.1:1",)), Synced(7, tip, ("10.2.0.2:1",))
     hub = EventHub(0, cast(Any, None))
     hub.put([old])
-    engine = SimpleNamespace(chain=SimpleNamespace(tip_hash=tip), status=SimpleNamespace(told=new))
-    waiting = asyncio.create_task(wait_synced(cast(Any, SimpleNamespace(check=hub.check, hub=hub, engine=engine))))
+    engine = SimpleNamespace(status=SimpleNamespace(told=new, is_synced=lambda now: True))
+    run = SimpleNamespace(check=hub.check, hub=hub, engine=engine, now=lambda: Instant(0.0, 0.0))
+    waiting = asyncio.create_task(wait_synced(cast(Any, run)))
     await asyncio.sleep(0)
     assert not waiting.done()
     hub.put([new])

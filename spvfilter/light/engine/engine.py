@@ -167,8 +167,19 @@ class Engine:
         """How blocks are searched at present."""
         return self._way
 
-    def status_with(self, tip: int, height: int, searched: tuple[SearchedEntries, ...]) -> ClientStatus:
-        """The state, with the tip's and the search's height and what was searched, as the database has them."""
+    def status_at(
+        self, now: Instant, tip: int, tip_time: int, height: int, searched: tuple[SearchedEntries, ...]
+    ) -> ClientStatus:
+        """Return the state at a moment.
+
+        Args:
+            now: The moment.
+            tip: Height of the tip in the database.
+            tip_time: Time of its header.
+            height: Height up to which blocks were searched, in the database.
+            searched: Blocks that were searched for each group of entries, in the database.
+        """
+        heard = self.pool.last_heard
         way = {Way.WAIT: None, Way.COMPACT: Mode.COMPACT, Way.BLOOM: Mode.BIP37}[self._way]
         peers = (
             PeerStatus(peer.address, peer.profile.user_agent, peer.services, self._headers.knows(peer))
@@ -179,8 +190,10 @@ class Engine:
             mode=self.options.mode,
             way=way,
             tip_height=tip,
+            tip_time=tip_time,
             searched_height=height,
-            is_synced=self.status.synced == self.chain.tip_hash,
+            is_synced=self.status.is_synced(now),
+            last_heard=None if heard is None else int(heard.wall),
             peers=tuple(peers),
             proven_height=min(self.coverage.proven_search, tip) if way is not Mode.BIP37 else -1,
             disputed=self.coverage.in_doubt,
@@ -208,6 +221,7 @@ class Engine:
             self._timers.stirred()
         self._context.lived = self._timers.started.wall + now.monotonic - self._timers.started.monotonic
         self._context.out.journal.now = int(self._context.lived)
+        self.status.look_back()  # before a peer is heard that may have been silent for too long
         if self._mempool.private.takes(event):
             return self._finish()
         match event:
@@ -260,7 +274,9 @@ class Engine:
         self.status.look_back()
         if self._way is not Way.WAIT:
             self._mempool.record()
-        also_at = min(self._mempool.own.next_at, self._mempool.private.next_at, self.status.next_at)
+        also_at = min(
+            self._mempool.own.next_at, self._mempool.private.next_at, self.status.next_at, context.pool.next_ping()
+        )
         self._timers.set(context, also_at, is_done=not self.status.is_synced_due)
         return context.out.take()
 
@@ -285,6 +301,7 @@ class Engine:
                 self._questions.take_filters(peer, what.filters)
             else:
                 self._receive(peer, what)
+            self._context.pool.spoke(peer, self._context.now)
         except FormatError as error:
             self._context.pool.drop(peer, LieError(str(error), cause=Lie.MALFORMED), self._context.now)
             self._context.changed()
@@ -383,6 +400,7 @@ class Engine:
         context = self._context
         self._timers.rang()
         context.pool.check_patience(context.now)
+        context.pool.ping_quiet(context.now)
         if self.status.clock_is_right():  # a wrong clock keeps the search from its end, too, and peers behind
             self._laggards.let_go()
         self._laggards.try_another()
@@ -502,8 +520,7 @@ class Engine:
             self._compact.pay_debts()
         is_agreed = context.rows.height == context.chain.height and not filters.is_hearing
         if is_agreed and self.status.may_say_synced() and self.status.is_synced_due:
-            vouching = [peer for peer in filters.vouching(context.chain.height) if not self._headers.is_behind(peer)]
-            self.status.say_synced(vouching, proven=True)
+            self.status.say_synced(filters.vouching(context.chain.height), proven=True)
         self._mempool.advance(is_synced=self.status.synced is not None, by_filter=False)
 
     def _advance_bloom(self) -> None:
