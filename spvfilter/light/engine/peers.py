@@ -99,7 +99,7 @@ class Peer:
         return stated - self.since
 
     def limit_fee(self, rate: int) -> None:
-        """Set the fee rate below which the peer takes no transaction (BIP-133). An impossible rate is ignored, as in Core."""
+        """Set the rate below which the peer takes no transaction (BIP-133). Ignore an impossible rate, as Core does."""
         if 0 <= rate <= MAX_MONEY:
             self.fee_filter = rate
 
@@ -619,7 +619,7 @@ class PeerPool:
                 self._out.fence(peer.number, lambda: None)
 
     def check_patience(self, now: Instant) -> None:
-        """Drop peers that owe an answer for too long. Suspect peers that are late. Trust peers that have become steady."""
+        """Drop peers that owe an answer for too long, suspect late peers, and trust peers that have become steady."""
         limit_bans(self._places.values(), self._bans, now.wall + self._patience.ban_s)
         for peer in self:
             silent = peer.silent_for(now.monotonic)
