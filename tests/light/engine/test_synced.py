@@ -297,7 +297,6 @@ def test_synced_needs_a_recent_message_and_the_best_chain(
 ) -> None:
     patience = Patience(silence_s=SILENCE_S)
     with stage(tmp_path_factory.mktemp("world"), mode, Prompt, Prompt, Lags, patience=patience) as world:
-        assert world.process is None
         world.boot()
         process, tip_since = world.process, 0.0
         assert process is not None
