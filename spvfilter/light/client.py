@@ -235,19 +235,35 @@ class LightClient:
                 after the last event that any stream without `since` yielded in this run.
 
         Raises:
-            ParameterError: No event has the number `since` yet.
+            EventGapError: At once or while reading: `since` is neither 0 nor the number of a stored event, or older
+                events were dropped. Read a snapshot, such as `matches`, and continue from its `sequence`.
+            ParameterError: `since` is negative or not a number.
             NotRunningError: The client was never entered.
-            EventGapError: While reading, events after the position are no longer in the database. Read a snapshot, such
-                as `matches`, and continue from its `sequence`.
         """
         if self._running is None:
             raise NotRunningError("enter the client first: async with")
-        last = self._running.engine.last_event
-        if since is not None and not (isinstance(since, int) and 0 <= since <= last):
-            raise ParameterError(
-                f"there is no event {since!r}: the last event is {last}; does the number belong to another database?"
-            )
+        if since is not None:
+            self._running.check_since(since)
         return EventStream(self._running.hub, since)
+
+    async def run_id(self, sequence: int) -> bytes | None:
+        """Return the id of the client's run that stored an event; see `RunStarted`.
+
+        A program that keeps the number of its last event can keep this id with it. If they no longer belong together,
+        an older copy of the database was restored and the clock was set back. The program then reads a snapshot.
+
+        The id is None if the run's `RunStarted` event was dropped, and before the first event.
+
+        Args:
+            sequence: Number of the event.
+
+        Raises:
+            EventGapError: The number is neither 0 nor the number of a stored event.
+            ParameterError: The number is negative or not a number.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
+        """
+        return await self._checked().run_id(sequence)
 
     async def bookmark(self, reader: str) -> int | None:
         """Return the number of the event that `set_bookmark` stored for a reader, or None if it stored none.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar  # Any: results of any type
 
 from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
-from spvfilter.errors import NotRunningError, ParameterError, UselessPeerError
+from spvfilter.errors import EventGapError, NotRunningError, ParameterError, UselessPeerError
 from spvfilter.light.database import Database
 from spvfilter.light.engine.effects import (
     Answer,
@@ -54,11 +54,12 @@ from spvfilter.p2p.dns import SeedHosts, ask_seeds
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.store.batch import Batch
+from spvfilter.store.events import check_number
 from spvfilter.store.store import Store
 from spvfilter.store.views import SearchedEntries, Snapshot, Views
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound, WalletEvent
-from spvfilter.wallet.reader import decoded
+from spvfilter.wallet.reader import decoded, run_id_of
 from spvfilter.wallet.refusals import check_abandon, check_broadcast
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
@@ -98,6 +99,7 @@ class Running:
     ) -> None:
         self.engine: Engine = Engine(options, watch, saved, addresses, random.Random(secrets.randbits(256)))
         self.hub: EventHub = EventHub(saved.events.last, self._stored)
+        self._last_before = saved.events.last
         self.is_left: bool = False
         self._limits = limits
         self._clock = clock
@@ -322,6 +324,19 @@ class Running:
         self._database.hurry()  # earlier results are stored first
         return await asyncio.wrap_future(self._thread.submit(lambda: function(self._store)))
 
+    def check_since(self, since: int) -> None:
+        """Check that a stream of events can begin after a number of this run. Reading checks a lower number.
+
+        Raises EventGapError, ParameterError.
+        """
+        check_number(since)
+        if since > self._last_before and since not in self.engine.event_numbers:
+            raise EventGapError(since, self.hub.sequence)
+
+    async def run_id(self, sequence: int) -> bytes | None:
+        """Return the id of the run that stored an event, or None. Raises EventGapError, ParameterError, StoreError."""
+        return await self.in_store(lambda store: run_id_of(store.events.run_of(sequence), store.path))
+
     async def _stored(self, since: int, limit: int) -> list[WalletEvent]:
         return await self.in_store(lambda store: decoded(store.events.read(since, limit), store.path))
 
@@ -338,7 +353,7 @@ class Running:
         def keep(store: Store) -> None:
             last = store.events.log.last
             if not isinstance(sequence, int) or not 0 <= sequence <= last:
-                raise ParameterError(f"there is no event {sequence!r}: the last one is {last}")
+                raise ParameterError(f"no event has the number {sequence!r} yet: the last event is {last}")
             store.commit(Batch(notes={name: b"%d" % sequence}))
 
         await self.in_store(keep)

@@ -6,12 +6,12 @@ Databases of other programs are never touched.
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
 
 from spvfilter._public import deferred
-from spvfilter.errors import StoreError, StoreForeignError, StoreLockedError, StoreReadOnlyError
+from spvfilter.errors import FormatError, StoreError, StoreForeignError, StoreLockedError, StoreReadOnlyError
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
 from spvfilter.store.events import EventLog
@@ -27,7 +27,8 @@ else:
     sqlite3 = deferred("sqlite3")
 
 
-_UNKNOWN_LAST = 1 << 32  # number of the last event if it cannot be read; higher than in any database
+_UNKNOWN_LAST = 1 << 32
+"""Number of the last event if it cannot be read. Events that are not numbered from a clock have lower numbers."""
 
 
 class Salvage(NamedTuple):
@@ -63,7 +64,8 @@ def salvage(file: Path, network: Network) -> Salvage:
 def _last_event(file: Path, meta: dict[str, bytes]) -> int:
     """Return the number of the last event, or a higher one: a program that kept a number must not get it again."""
     if "events" in meta:
-        return EventLog.parse(meta["events"]).last
+        with suppress(FormatError):
+            return EventLog.parse(meta["events"]).last
     try:
         with closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as db:
             (version,) = db.execute("PRAGMA user_version").fetchone()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar  # rows are as SQLite gives
 
 from spvfilter._public import deferred, public
 from spvfilter.address import address_to_script, script_to_address
-from spvfilter.errors import ParameterError, StoreCorruptError
+from spvfilter.errors import FormatError, ParameterError, StoreCorruptError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
@@ -478,8 +478,11 @@ class Views:
         return None if row is None else bytes(row[1])
 
     def _log(self) -> EventLog:
-        """Which events there are."""
-        return EventLog.parse(self._meta("events"))
+        """Return the range of the events' numbers."""
+        try:
+            return EventLog.parse(self._meta("events"))
+        except FormatError as error:
+            raise StoreCorruptError(f"{self._path}: {error}") from None
 
     def _tip(self) -> int:
         row = self._db.execute("SELECT first, length(raw) FROM headers ORDER BY first DESC LIMIT 1").fetchone()

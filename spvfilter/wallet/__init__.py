@@ -14,12 +14,15 @@ if TYPE_CHECKING:
         MatchFound as MatchFound,
         MatchWithdrawn as MatchWithdrawn,
         Reason as Reason,
+        RunStarted as RunStarted,
         WalletEvent as WalletEvent,
     )
     from spvfilter.wallet.reader import WalletStore as WalletStore
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
-        events="BlockConnected BlockDisconnected MatchConfirmed MatchFound MatchWithdrawn Reason WalletEvent",
+        events=(
+            "BlockConnected BlockDisconnected MatchConfirmed MatchFound MatchWithdrawn Reason RunStarted WalletEvent"
+        ),
         reader="WalletStore",
     )

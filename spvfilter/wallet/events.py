@@ -1,4 +1,4 @@
-"""Events of a wallet: matches found, confirmed and withdrawn, blocks connected and disconnected."""
+"""Events of a wallet: a run started; matches found, confirmed, withdrawn; blocks connected, disconnected."""
 
 from __future__ import annotations
 
@@ -112,5 +112,20 @@ class BlockDisconnected:
     """Number of the event in the database, from 1; 0 for an event that is not from a database."""
 
 
-WalletEvent = MatchFound | MatchConfirmed | MatchWithdrawn | BlockConnected | BlockDisconnected
+@public
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """A run of the client started. It is the first event of the run.
+
+    Numbers may be left out before this event: it gets at least the Unix time in microseconds as its number. A restored
+    copy of the database therefore does not repeat numbers, unless the clock was set back as well. Then the id shows it.
+    """
+
+    id: bytes
+    """Random id of the run, 16 bytes."""
+    sequence: int = field(default=0, compare=False)
+    """Number of the event in the database, from 1; 0 for an event that is not from a database."""
+
+
+WalletEvent = MatchFound | MatchConfirmed | MatchWithdrawn | BlockConnected | BlockDisconnected | RunStarted
 """The numbered events, which stay in the wallet's database."""

@@ -102,7 +102,15 @@ from spvfilter.store import (
     TxStatus,
 )
 from spvfilter.transaction import Transaction
-from spvfilter.wallet import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason
+from spvfilter.wallet import (
+    BlockConnected,
+    BlockDisconnected,
+    MatchConfirmed,
+    MatchFound,
+    MatchWithdrawn,
+    Reason,
+    RunStarted,
+)
 from spvfilter.watch import Completeness, Match, MatchKind, WatchList
 from spvfilter.wire import Disconnected, Fenced, Frame, Misbehaved, Ready, Received, ReceivedFilters, Settings
 from spvfilter.wire.messages import MerkleBlock, Unknown, Version
@@ -336,6 +344,7 @@ VALUES: dict[str, list[object]] = {
         MatchWithdrawn(MATCH, Reason.REORG),
         BlockConnected(7, H1),
         BlockDisconnected(7, H1),
+        RunStarted(bytes(16)),
     ],
     "transaction": [Transaction.parse(WITNESS)],
     "watch": [MATCH, WatchList.from_addresses([("1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2", "one")])],

@@ -319,12 +319,17 @@ class _Watch:
             await place.end()
 
     async def _print_snapshot(self, gap: EventGapError, shown: Status) -> int:
-        """Print all present matches in place of events that the database no longer keeps.
+        """Print all present matches in place of events that the database does not have.
 
         These lines are not events and have no number. The line `dropped` before them has the number of the snapshot.
         """
+        if gap.since:  # otherwise no earlier line needs to be replaced
+            shown.complain(
+                f"the database does not have every event after number {gap.since}: all present matches follow the line"
+                " `dropped`; use them in place of the matches of earlier lines"
+            )
         matches = await self._client.matches()
-        self._line({"event": "dropped", "sequence": matches.sequence, "first": gap.since + 1, "last": gap.first - 1})
+        self._line({"event": "dropped", "sequence": matches.sequence, "since": gap.since})
         for found in matches:
             self._match("found", found, shown, None)
         return matches.sequence

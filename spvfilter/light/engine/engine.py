@@ -68,6 +68,7 @@ else:
 
 
 _ROUNDS = 8  # of decisions in one step, after which the next step goes on
+_RUN_ID_SIZE = 16  # bytes
 _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
 
 
@@ -153,9 +154,10 @@ class Engine:
         return self._context.pool
 
     @property
-    def last_event(self) -> int:
-        """Number of the last event of the books; its commit may be under way."""
-        return self._context.out.journal.sequence
+    def event_numbers(self) -> range:
+        """Numbers of the events of this run. The commit of the last ones may be under way."""
+        journal = self._context.out.journal
+        return range(journal.first, journal.sequence + 1)
 
     @property
     def awaits_commit(self) -> bool:
@@ -194,6 +196,7 @@ class Engine:
         """The first effects."""
         self._context.now, self._context.lived = now, now.wall
         self._context.out.journal.now = int(now.wall)
+        self._context.out.start_run(self._context.random.randbytes(_RUN_ID_SIZE), int(now.wall * 1e6))
         self._timers.started = now
         self._context.pool.check_patience(now)
         self.changes.begin()

@@ -64,15 +64,15 @@ class Saved:
     private: dict[str, Held] = field(default_factory=dict)
     """By txid: what only strangers were given."""
     events: EventLog = field(default_factory=EventLog)
-    """Which there are."""
+    """Range of the numbers of the events in the database."""
     has_filters: bool = False
     """Whether any compact filter is kept."""
 
     def journal(self) -> Journal:
-        """The journal, which goes on behind the last event. Of the latest blocks connected none may have been told.
+        """Return the journal, which continues after the last event.
 
-        These count however far the search has gone back since, for what is new to the watch list: they may be
-        disconnected.
+        The last run may have connected blocks without an event. The journal then reports the highest one, even if new
+        entries have moved the search below it: it may be disconnected.
         """
         last, told, height = self.events.last, self.events.told, self.books.searched
         is_untold = told < height <= self.chain.height

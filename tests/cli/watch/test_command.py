@@ -153,7 +153,8 @@ def test_rebuild_of_an_unreadable_database_needs_the_network(node: NodeProcess, 
     assert db.read_bytes() == b"garbage" * 1_000
 
 
-def test_dropped_events_are_replaced_by_matches_without_number(node: NodeProcess, tmp_path: Path) -> None:
+@pytest.mark.parametrize("since", [0, 7])
+def test_dropped_events_are_replaced_by_matches_without_number(node: NodeProcess, tmp_path: Path, since: int) -> None:
     db = tmp_path / "wallet.db"
     first = once(node.place, "--db", db, ADDRESS)[1]
     with closing(sqlite3.connect(db)) as connection:
@@ -164,13 +165,16 @@ def test_dropped_events_are_replaced_by_matches_without_number(node: NodeProcess
         "usual = stream.EventHub.earlier; calls = []\n"
         "async def earlier(self, at):\n"
         "    calls.append(at)\n"
-        "    if len(calls) == 1: raise EventGapError(at.sequence, at.sequence + 2)\n"
+        "    if len(calls) == 1: raise EventGapError(SINCE, at.sequence + 2)\n"
         "    return await usual(self, at)\n"
         "stream.EventHub.earlier = earlier\n"
     )
-    _, events, _ = once(node.place, "--db", db, "--replay", code=gap + WITH_SIGINT)
+    code = gap.replace("SINCE", str(since)) + WITH_SIGINT
+    _, events, errors = once(node.place, "--db", db, "--replay", code=code)
+    message = "every event after number 7: all present matches follow the line `dropped`; use them in place of"
+    assert (message in errors) == bool(since)
     dropped, *found, synced = events
-    assert (dropped["event"], dropped["first"], dropped["last"]) == ("dropped", 1, 1)
+    assert (dropped["event"], dropped["since"]) == ("dropped", since)
     assert dropped["sequence"] >= first[-1]["sequence"]
     assert [event["sequence"] for event in found] == [None, None]
     assert values(found) == values(first)
