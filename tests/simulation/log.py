@@ -25,12 +25,18 @@ class Log:
     def __init__(self, from_height: int | None) -> None:
         self.events: list[WalletEvent] = []
         self.books = Books()
-        self._is_whole = not from_height  # else heights below it count as searched, and no event tells of their blocks
-        self._connected: tuple[int, bytes | None] = (0, None)  # height and block that was connected last
-        self._top = 0  # the highest one: for a new entry, blocks are connected again from a lower height on
-        self._places: dict[int, int] = {}  # index of each event in `events`, by its number
-        self._last = 0  # number of the last event
-        self._read = 0  # by the second reader
+        self._is_whole = not from_height
+        """True if the events report all blocks: the search begins with the first one."""
+        self._connected: tuple[int, bytes | None] = (0, None)
+        """Height and hash of the last block that an event connected."""
+        self._top = 0
+        """Height of the highest connected block. A search for a new entry connects lower blocks again."""
+        self._places: dict[int, int] = {}
+        """Index of each event in `events`, by its number."""
+        self._last = 0
+        """Number of the last event."""
+        self._read = 0
+        """Number of the last event that the second reader took."""
 
     def told(self, event: Event, store: Store) -> None:
         """The client tells an event. Raises Violation."""
@@ -43,9 +49,7 @@ class Log:
             self.read_on(store)
 
     def booted(self, store: Store) -> None:
-        """The client begins, after an end of any kind: the database has what was told, and what could not be told any
-        more.
-        """
+        """The client starts from its database, which must have every reported event. Raises Violation."""
         last = store.events.log.last
         if last < self._last:
             raise Violation("true", f"event {self._last} was told, and the last one of the database is {last}")
