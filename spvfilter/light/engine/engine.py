@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain, Update
 from spvfilter.errors import FormatError, InexpressibleError, LieError, PeerError, UselessPeerError
+from spvfilter.hashes import sha256d
 from spvfilter.light.engine.addresses import discovering
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.bloomfilters import BloomFilters
@@ -70,6 +71,14 @@ else:
 _ROUNDS = 8  # of decisions in one step, after which the next step goes on
 _RUN_ID_SIZE = 16  # bytes
 _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
+
+
+def _run_id(random: random.Random) -> bytes:
+    """Return a random id for the run, derived from the generator's state.
+
+    The function draws no number, so that the other decisions of a run stay the same for a seed.
+    """
+    return sha256d(repr(random.getstate()).encode("ascii"))[:_RUN_ID_SIZE]
 
 
 class Way(Enum):
@@ -196,7 +205,7 @@ class Engine:
         """The first effects."""
         self._context.now, self._context.lived = now, now.wall
         self._context.out.journal.now = int(now.wall)
-        self._context.out.start_run(self._context.random.randbytes(_RUN_ID_SIZE), int(now.wall * 1e6))
+        self._context.out.start_run(_run_id(self._context.random), int(now.wall * 1e6))
         self._timers.started = now
         self._context.pool.check_patience(now)
         self.changes.begin()
