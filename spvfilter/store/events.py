@@ -140,12 +140,12 @@ class EventRows:
         if self._count is None:
             (self._count,) = self._db.execute("SELECT count(*) FROM events").fetchone()
         if self._count > LEAST:
-            self._drop_oldest(self._count - MAX_EVENTS, self._count - LEAST)
+            self._count -= self._drop_oldest(self._count - MAX_EVENTS, self._count - LEAST)
         self._rows.set_meta(_NAME, bytes(self._log))
         self._is_changed = False
 
-    def _drop_oldest(self, least: int, most: int) -> None:
-        """Drop the `least` oldest events, and events that are too old, but not more than `most` events."""
+    def _drop_oldest(self, least: int, most: int) -> int:
+        """Drop the `least` oldest events, and events that are too old, but at most `most`. Returns how many."""
         (now,) = self._db.execute("SELECT time FROM events WHERE sequence = ?", (self._log.last,)).fetchone()
         dropped, through = 0, 0
         for sequence, time in self._db.execute("SELECT sequence, time FROM events ORDER BY sequence LIMIT ?", (most,)):
@@ -154,8 +154,8 @@ class EventRows:
             dropped, through = dropped + 1, sequence
         if dropped:
             self._rows.remove("events", "sequence <= ?", (through,))
-            self._count = None
             self._log = self._log._replace(base=NO_BASE)
+        return dropped
 
     def begin_behind(self, last: int) -> None:
         """Continue the numbers of a database that this one replaces, after its last event; within a transaction.
