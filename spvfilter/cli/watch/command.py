@@ -323,7 +323,7 @@ class _Watch:
 
         These lines are not events and have no number. The line `dropped` before them has the number of the snapshot.
         """
-        if gap.since:  # otherwise no earlier line needs to be replaced
+        if gap.since and self._rebuilt is None:  # else no earlier line is replaced, or a message says why
             shown.complain(
                 f"the database does not have every event after number {gap.since}: all present matches follow the line"
                 " `dropped`; use them in place of the matches of earlier lines"
