@@ -201,7 +201,7 @@ class MarkedRows:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
-            self.set_meta("sums", self._all_sums())
+            self.write_sums()
             is_written = True
             self._db.execute("COMMIT")
             self.is_committed = True
@@ -213,6 +213,10 @@ class MarkedRows:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
             raise
+
+    def write_sums(self) -> None:
+        """Write the sums of the marks, at the end of a transaction."""
+        self.set_meta("sums", self._all_sums())
 
     def check_unchanged(self) -> None:
         """Raises StoreLockedError if another process has written the file despite the lock; within a transaction."""

@@ -39,9 +39,18 @@ from spvfilter.store.ledger import (
     stored_tx,
 )
 from spvfilter.store.lock import WriterLock
+from spvfilter.store.migrations import migrate
 from spvfilter.store.place import MEMORY, Place
 from spvfilter.store.rebuild import beside, replace, salvage
-from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSION, check_schema, network_of
+from spvfilter.store.schema import (
+    APPLICATION_ID,
+    MARKED,
+    SCHEMA_VERSION,
+    STATEMENTS,
+    check_statements,
+    network_of,
+    version_of,
+)
 from spvfilter.store.searched import Searched
 from spvfilter.store.sqlite import MarkedRows, create, number, translated
 from spvfilter.store.views import Views
@@ -142,14 +151,13 @@ class Store:
         db = self._db
         (application,) = db.execute("PRAGMA application_id").fetchone()
         (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if not fresh and (tables or application):
-            check_schema(db, self.path)
+        version = version_of(db, self.path) if not fresh and (tables or application) else SCHEMA_VERSION
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA cell_size_check = ON")
         if not tables:
             with self._rows.transaction():  # one transaction: the schema is complete or absent
-                for statement in SCHEMA.split(";"):
+                for statement in STATEMENTS:
                     db.execute(statement)
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -158,8 +166,16 @@ class Store:
                 self._rows.set_meta("cursor", number(-1) + number(-1))
                 self.events.begin_behind(0)
         else:
+            self._check_network()
+            migrate(db, self.path, version)
+            check_statements(db, self.path)
             db.execute("BEGIN IMMEDIATE")  # takes the lock now, not at the first write
             db.execute("COMMIT")
+
+    def _check_network(self) -> None:
+        """Raises StoreForeignError if the wallet belongs to another network."""
+        if (found := self._rows.meta("network")) != self.network.genesis_hash:
+            raise StoreForeignError(f"{self.path}: this wallet belongs to {network_of(found)}, not to {self.network}")
 
     def _verify(self) -> None:
         """Check all rows and headers. Raises StoreCorruptError if a row is damaged or missing."""
@@ -173,10 +189,7 @@ class Store:
                 if verdict != "ok":
                     raise StoreCorruptError(f"{self.path}: is damaged: {' '.join(str(verdict).split())[:200]}")
             self._rows.verify()
-            if (found := self._rows.meta("network")) != self.network.genesis_hash:
-                raise StoreForeignError(
-                    f"{self.path}: this wallet belongs to {network_of(found)}, not to {self.network}"
-                )
+            self._check_network()
             self._headers.verify()
             self._ledger.verify()
             self.keychains.verify()

@@ -1,0 +1,98 @@
+"""Migrations: brings a wallet's database to the current schema version, one tested step for each `user_version`.
+
+Each step is one SQLite transaction. A step that fails, or whose process is killed, leaves the database as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any  # rows are as SQLite gives them
+
+from spvfilter._public import deferred
+from spvfilter.store.schema import MARKED, SCHEMA_VERSION, STRICT_STATEMENTS, TABLES, check_row
+from spvfilter.store.sqlite import MarkedRows
+
+if TYPE_CHECKING:
+    import pathlib
+    import sqlite3
+else:
+    pathlib = deferred("pathlib")
+    sqlite3 = deferred("sqlite3")
+
+Row = dict[str, Any]  # values by column
+
+COLUMNS_6: Mapping[str, str] = {  # columns of version 6 that the marks of a table cover
+    "meta": "key, value",
+    "watch": "id, kind, value, label",
+    "keychains": "id, name, label, descriptor, lookahead, size, window",
+    "runs": "keychain, first, entry, indexes, scripts",
+    "used": "keychain, place",
+    "coins": "outpoint, entry, value, script",
+    "matches": "spend, txid, n, position, outpoint, value, script, entry, block, height, completeness",
+    "transactions": "txid, raw, status, own, seen, since, block, height, position, rival, place, net, fee",
+    "tx_labels": "txid, label, place",
+    "events": "sequence, time, kind, data",
+    "unspent": "outpoint, entry, value, script, height, coinbase, spender, place",
+}
+_UNMARKED_6 = {"headers": "first, raw", "filter_hashes": "first, hashes"}
+
+
+def migrate(db: sqlite3.Connection, path: pathlib.Path, version: int) -> None:
+    """Bring a database from a schema version to the current one. The caller holds the writer's lock.
+
+    Raises:
+        StoreCorruptError: A row is damaged, or has a value that the new schema does not allow. The file is unchanged.
+        sqlite3.Error: SQLite cannot write the file. The step that failed has changed nothing.
+    """
+    for step in range(version, SCHEMA_VERSION):
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            STEPS[step](db, path)
+            db.execute(f"PRAGMA user_version = {step + 1}")
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+
+
+# Version 6 to 7: STRICT tables with CHECK constraints
+
+
+def _to_7(db: sqlite3.Connection, path: pathlib.Path) -> None:
+    """Copy every table of version 6 into a STRICT one, apart from addresses and compact filters."""
+    MarkedRows(db, path, COLUMNS_6).verify()
+    for (index,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL").fetchall():
+        db.execute(f"DROP INDEX {index}")
+    for table in TABLES:
+        db.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
+    for statement in STRICT_STATEMENTS:
+        db.execute(statement)
+    rows = MarkedRows(db, path, MARKED)
+    for table, columns in COLUMNS_6.items():
+        old = (
+            dict(zip(columns.split(", "), row, strict=True)) for row in db.execute(f"SELECT {columns} FROM old_{table}")
+        )
+        for row in CONVERSIONS_7.get(table, _unchanged)(old):
+            values = tuple(row[column] for column in TABLES[table].columns)
+            check_row(path, table, values)
+            rows.insert(table, values)
+    for table, columns in _UNMARKED_6.items():
+        for values in db.execute(f"SELECT {columns} FROM old_{table}"):
+            check_row(path, table, values)
+            db.execute(f"INSERT INTO {table} VALUES (?, ?)", values)
+    for table in TABLES:
+        db.execute(f"DROP TABLE old_{table}")
+    rows.write_sums()
+
+
+def _unchanged(rows: Iterable[Row]) -> Iterator[Row]:
+    yield from rows
+
+
+# Tables whose columns differ: each function gets all rows of version 6 and yields the rows of version 7. To rename a
+# column, change `TABLES` in schema.py and yield `{**row, "new": row["old"]}` here; further keys are ignored.
+CONVERSIONS_7: Mapping[str, Callable[[Iterable[Row]], Iterable[Row]]] = {}
+
+STEPS: Mapping[int, Callable[[sqlite3.Connection, pathlib.Path], None]] = {6: _to_7}
+"""The step that starts from each version. A step for version 7 must first copy what `_to_7` uses from schema.py."""
