@@ -54,6 +54,7 @@ from spvfilter.p2p.dns import SeedHosts, ask_seeds
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
 from spvfilter.store.batch import Batch
+from spvfilter.store.sqlite import reading
 from spvfilter.store.store import Store
 from spvfilter.store.views import SearchedEntries, Snapshot, Views
 from spvfilter.transaction import Transaction
@@ -403,10 +404,12 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
         check_expressible(watch, options.mode)  # before the database gets the entries
         start = StartHeight(options.from_height, options.birthday)
         since = start.first(chain) if start.is_given else None
-        saved = Saved.read(store, watch, since, chain)
+        with reading(store.path):
+            saved = Saved.read(store, watch, since, chain)
         settled |= {each.name for each in watch.keychains}
         while extend(watch, options, settled):  # used indexes of the database move windows: search for the new scripts
-            saved = Saved.read(store, watch, since, chain)
+            with reading(store.path):
+                saved = Saved.read(store, watch, since, chain)
         check_expressible(watch, options.mode)  # with the entries of the database
         if not len(watch):
             raise ParameterError("nothing to watch for: neither the watch list nor the database has an entry")

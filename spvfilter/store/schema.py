@@ -279,10 +279,14 @@ def version_of(db: sqlite3.Connection, path: pathlib.Path) -> int:
 
 
 def check_schema(db: sqlite3.Connection, path: pathlib.Path) -> None:
-    """Raises StoreForeignError unless this is a database of this package with the current schema version."""
+    """Raises StoreForeignError unless this is a database of this package with the current schema version.
+
+    Raises StoreCorruptError if its tables are not those of this schema.
+    """
     version = version_of(db, path)
     if version < SCHEMA_VERSION:
         raise StoreForeignError(
             f"{path}: it has schema version {version}, this program reads version {SCHEMA_VERSION}: run the client"
             " (LightClient or spvfilter watch) once, which migrates the database"
         )
+    check_statements(db, path)

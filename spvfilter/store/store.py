@@ -47,12 +47,13 @@ from spvfilter.store.schema import (
     MARKED,
     SCHEMA_VERSION,
     STATEMENTS,
+    check_row,
     check_statements,
     network_of,
     version_of,
 )
 from spvfilter.store.searched import Searched
-from spvfilter.store.sqlite import MarkedRows, create, number, translated
+from spvfilter.store.sqlite import MarkedRows, check_sqlite, create, number, reading, translated
 from spvfilter.store.views import Views
 from spvfilter.watch.watchlist import WatchList
 
@@ -64,6 +65,7 @@ else:
     sqlite3 = deferred("sqlite3")
 
 _NOTE = "note: "  # prefix of the light client's keys in the table "meta"
+_SECRET_SIZE = 32  # bytes
 _PATIENCE_S = 5.0  # wait for a reader that recovers the file after a crash, or that is just closing it
 
 
@@ -82,7 +84,7 @@ class Store:
         self._db = connection
         self._lock = lock
         self._place = None if lock is None else Place(path)
-        self._rows = MarkedRows(connection, path, MARKED)
+        self._rows = MarkedRows(connection, path, MARKED, check_row)
         self._headers = HeaderRows(connection, self._rows, path)
         self._ledger = Ledger(connection, self._rows, path)
         self.keychains: KeychainRows = KeychainRows(connection, self._rows, path)
@@ -131,6 +133,7 @@ class Store:
     @classmethod
     def _open(cls, file: Path, network: Network) -> Self:
         with translated(file):
+            check_sqlite(file)
             lock = None if str(file) == MEMORY else WriterLock.take(file)
         connection: sqlite3.Connection | None = None
         try:
@@ -138,7 +141,8 @@ class Store:
                 fresh = lock is None or create(file)
                 connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=_PATIENCE_S)
                 store = cls(file, network, connection, lock)
-                store._prepare(fresh)
+                with reading(file):
+                    store._prepare(fresh)
         except BaseException:
             if connection is not None:
                 connection.close()
@@ -162,7 +166,7 @@ class Store:
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
                 self._rows.set_meta("network", self.network.genesis_hash)
-                self._rows.set_meta("secret", secrets.token_bytes(32))
+                self._rows.set_meta("secret", secrets.token_bytes(_SECRET_SIZE))
                 self._rows.set_meta("cursor", number(-1) + number(-1))
                 self.events.begin_behind(0)
         else:
@@ -179,7 +183,7 @@ class Store:
 
     def _verify(self) -> None:
         """Check all rows and headers. Raises StoreCorruptError if a row is damaged or missing."""
-        with translated(self.path):
+        with reading(self.path):
             tables = self._db.execute(
                 "SELECT name FROM sqlite_master WHERE type = 'table' AND name != 'filters'"
             ).fetchall()
@@ -196,6 +200,13 @@ class Store:
             self.events.verify()
             self.compact_filters.load()
             self._cursor, self._searched = self._rows.numbers("cursor")
+            if not -1 <= self._cursor <= self._searched <= self.tip:
+                raise StoreCorruptError(f"{self.path}: the searched height contradicts the headers")
+            if len(self.secret) != _SECRET_SIZE:
+                raise StoreCorruptError(f"{self.path}: the secret of the wallet is damaged")
+            Searched.parse(self._rows.meta("searched"))
+            if (raw := self._rows.meta("filter")) is not None:
+                Bip37Parameters.parse(raw)
 
     @classmethod
     def _rebuild(cls, file: Path, network: Network) -> Self:
@@ -267,10 +278,7 @@ class Store:
     @property
     def searched_blocks(self) -> Searched:
         """Blocks that were searched for each entry. Raises StoreCorruptError if the database is damaged."""
-        try:
-            return Searched.parse(self._rows.meta("searched"))
-        except ValueError as error:
-            raise StoreCorruptError(f"{self.path}: the searched blocks cannot be read: {error}") from None
+        return Searched.parse(self._rows.meta("searched"))
 
     @property
     def secret(self) -> bytes:
@@ -401,7 +409,7 @@ class Store:
         Raises:
             KeychainMismatchError: The database has another keychain of the same name.
         """
-        with translated(self.path):
+        with reading(self.path):
             rows = list(self._db.execute("SELECT id, kind, value, label FROM watch ORDER BY id"))
             keychains = self.keychains.load()
             inherited = labels_of(keychains)

@@ -20,9 +20,9 @@ from spvfilter.protocol import COINBASE_MATURITY, HEADER_SIZE
 from spvfilter.store.events import EventLog
 from spvfilter.store.headers import PER_ROW
 from spvfilter.store.ledger import Totals, TxStatus, stored_completeness
-from spvfilter.store.schema import MARKED
+from spvfilter.store.schema import MARKED, check_row
 from spvfilter.store.searched import BlockRange, Searched, common, gaps
-from spvfilter.store.sqlite import mark, translated
+from spvfilter.store.sqlite import mark, reading, translated
 from spvfilter.store.windowviews import (
     KeychainStatus,
     chosen,
@@ -266,10 +266,7 @@ class Views:
         raw = self._meta("searched")
         if raw is None and self._db.execute("SELECT 1 FROM watch LIMIT 1").fetchone() is not None:
             raise StoreCorruptError(f"{self._path}: the list of searched blocks is missing")
-        try:
-            return Searched.parse(raw)
-        except ValueError as error:
-            raise StoreCorruptError(f"{self._path}: the searched blocks cannot be read: {error}") from None
+        return Searched.parse(raw)
 
     # Keychains
 
@@ -463,7 +460,7 @@ class Views:
     @contextmanager
     def _moment(self) -> Iterator[None]:
         """All reads see the same commit, and errors of SQLite become StoreError."""
-        with translated(self._path), self.moment():
+        with reading(self._path), self.moment():
             yield
 
     def _checked(self, table: str, select: str, values: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
@@ -471,11 +468,12 @@ class Views:
         for *row, stated in self._db.execute(f"SELECT {_COLUMNS[table]} {select}", values):
             if stated != mark(table, row):
                 raise StoreCorruptError(f"{self._path}: a damaged row in {table}")
+            check_row(self._path, table, row)
             yield tuple(row)
 
     def _meta(self, key: str) -> bytes | None:
         row = next(self._checked("meta", "FROM meta WHERE key = ?", (key,)), None)
-        return None if row is None else bytes(row[1])
+        return None if row is None else row[1]
 
     def _log(self) -> EventLog:
         """Which events there are."""

@@ -23,10 +23,10 @@ from spvfilter.network import MAINNET, REGTEST
 from spvfilter.store import migrations
 from spvfilter.store.lock import WriterLock
 from spvfilter.store.schema import SCHEMA_VERSION
-from spvfilter.store.sqlite import mark, numbers
 from spvfilter.store.store import Store
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
+from support.forgery import remark
 from support.vectors import effort
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -266,22 +266,8 @@ def test_value_that_is_not_allowed_is_named_and_nothing_changes(name: str, tmp_p
         )
         db.execute(f"UPDATE {table} SET {column} = {expression} {where}")
         if names is not None:  # as a forger does, who knows how to compute marks and sums
-            remark(db, table, names)
+            remark(db, table, migrations.COLUMNS_6)
     before = dump_of(path)
     with pytest.raises(StoreCorruptError, match=f"table {table}, row .*: column {column} has a value"):
         Store.open(path, REGTEST)
     assert dump_of(path) == before
-
-
-def remark(db: sqlite3.Connection, table: str, columns: str) -> None:
-    """Write right checksums for a table of version 6, and the right sum."""
-    key = columns.split(", ")
-    for row in db.execute(f"SELECT {columns} FROM {table}").fetchall():
-        where = " AND ".join(f"{name} IS ?" for name in key)
-        db.execute(f"UPDATE {table} SET mark = ? WHERE {where}", (mark(table, row), *row))
-    (raw,) = db.execute("SELECT value FROM meta WHERE key = 'sums'").fetchone()
-    tables = sorted(migrations.COLUMNS_6.keys() - {"meta"})
-    sums = dict(zip(tables, numbers(raw), strict=True))
-    sums[table] = sum(stated for (stated,) in db.execute(f"SELECT mark FROM {table}")) & (1 << 63) - 1
-    value = b"".join(each.to_bytes(8, "little", signed=True) for each in sums.values())
-    db.execute("UPDATE meta SET value = ?, mark = ? WHERE key = 'sums'", (value, mark("meta", ("sums", value))))

@@ -250,7 +250,7 @@ def test_a_reader_refuses_a_damaged_row(change: str, call: str, tmp_path: Path) 
     connection.executescript(change)
     connection.commit()
     connection.close()
-    with WalletStore.open(path) as wallet, pytest.raises(StoreCorruptError):
+    with pytest.raises(StoreCorruptError), WalletStore.open(path) as wallet:
         getattr(wallet, call)()
 
 
