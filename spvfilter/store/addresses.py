@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred, public
+from spvfilter.store.schema import ADDRESS_COLUMNS
 from spvfilter.store.sqlite import MarkedRows, mark, translated
 
 if TYPE_CHECKING:
@@ -56,13 +57,18 @@ class AddressRows:
         self._path = path
 
     def load(self) -> list[KnownAddress]:
-        """Return all rows whose checksum is right. Raises StoreError."""
+        """Return all rows whose checksum and values are right. Raises StoreError."""
         query = (
             "SELECT address, services, seen, source, tried, succeeded, attempted, failures, faults, speed, mark FROM"
             " addresses"
         )
         with translated(self._path):
-            rows = [row for *row, stated in self._db.execute(query) if stated == mark("addresses", row)]
+            rows = [
+                row
+                for *row, stated in self._db.execute(query)
+                if stated == mark("addresses", row)
+                and all(column.accepts(value) for column, value in zip(ADDRESS_COLUMNS.values(), row, strict=True))
+            ]
         return [
             KnownAddress(address, services, seen, source, bool(tried), *rest)
             for address, services, seen, source, tried, *rest in rows

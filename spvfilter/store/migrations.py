@@ -21,6 +21,9 @@ else:
 
 Row = dict[str, Any]  # values by column
 
+TRANSACTION_6 = (
+    *("txid", "raw", "status", "own", "seen", "since", "block", "height", "position", "rival", "place", "net", "fee"),
+)
 COLUMNS_6: Mapping[str, str] = {  # columns of version 6 that the marks of a table cover
     "meta": "key, value",
     "watch": "id, kind, value, label",
@@ -29,7 +32,7 @@ COLUMNS_6: Mapping[str, str] = {  # columns of version 6 that the marks of a tab
     "used": "keychain, place",
     "coins": "outpoint, entry, value, script",
     "matches": "spend, txid, n, position, outpoint, value, script, entry, block, height, completeness",
-    "transactions": "txid, raw, status, own, seen, since, block, height, position, rival, place, net, fee",
+    "transactions": ", ".join(TRANSACTION_6),
     "tx_labels": "txid, label, place",
     "events": "sequence, time, kind, data",
     "unspent": "outpoint, entry, value, script, height, coinbase, spender, place",

@@ -6,18 +6,27 @@ Databases of other programs are never touched.
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
 
 from spvfilter._public import deferred
-from spvfilter.errors import StoreError, StoreForeignError, StoreLockedError, StoreReadOnlyError
+from spvfilter.errors import (
+    FormatError,
+    ParameterError,
+    StoreCorruptError,
+    StoreError,
+    StoreForeignError,
+    StoreLockedError,
+    StoreReadOnlyError,
+)
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
+from spvfilter.store.batch import Bip37Parameters
 from spvfilter.store.events import EventLog
 from spvfilter.store.joining import add_keychains, labels_of
 from spvfilter.store.keychains import salvaged
-from spvfilter.store.schema import APPLICATION_ID, EVENTS_SINCE, MARKED, network_of
+from spvfilter.store.schema import APPLICATION_ID, EVENTS_SINCE, MARKED, SECRET_SIZE, is_row, network_of
 from spvfilter.store.sqlite import COMPANIONS, mark, translated
 from spvfilter.watch.watchlist import WatchList
 
@@ -48,16 +57,35 @@ def salvage(file: Path, network: Network) -> Salvage:
     """
     if _is_of_another(file):
         raise StoreForeignError(f"{file}: this SQLite database belongs to another program")
-    meta: dict[str, bytes] = dict(_rows(file, "meta"))
+    meta = {key: value for key, value in _rows(file, "meta") if _is_sound(key, value)}
     if (found := meta.get("network", network.genesis_hash)) != network.genesis_hash:
         raise StoreForeignError(f"{file}: this wallet belongs to {network_of(found)}, not to {network}")
     watch, numbers, rows = WatchList(network), dict[int, int](), sorted(_rows(file, "watch"))
     keychains = salvaged(_rows(file, "keychains"), _rows(file, "runs"), _rows(file, "used"), {row for row, *_ in rows})
     inherited = labels_of(keychains)
     for row, kind, value, label in rows:
-        numbers[row] = watch.add_entry(EntryKind(kind), value, label if label != inherited.get(row) else None)
-    add_keychains(watch, keychains, numbers)
-    return Salvage(meta, watch, _last_event(file, meta))
+        with suppress(ParameterError, FormatError):  # bytes that no entry can have
+            numbers[row] = watch.add_entry(EntryKind(kind), value, label if label != inherited.get(row) else None)
+    for each in keychains:
+        with suppress(StoreCorruptError, KeyError):  # its entries stay, without a keychain
+            add_keychains(watch, [each], numbers)
+    try:
+        last = _last_event(file, meta)
+    except (FormatError, TypeError):
+        last = _UNKNOWN_LAST
+    return Salvage(meta, watch, last)
+
+
+def _is_sound(key: str, value: bytes) -> bool:
+    """Return True if the new database may take over a named value."""
+    if key == "secret":
+        return len(value) == SECRET_SIZE
+    if key == "filter":
+        try:
+            Bip37Parameters.parse(value)
+        except StoreCorruptError:
+            return False
+    return True
 
 
 def _last_event(file: Path, meta: dict[str, bytes]) -> int:
@@ -96,7 +124,7 @@ def _rows(file: Path, table: str) -> list[tuple[Any, ...]]:
             db.execute("PRAGMA locking_mode = EXCLUSIVE")
             db.execute("PRAGMA writable_schema = ON")  # keeps reading if the schema check fails
             for *row, stated in db.execute(f"SELECT {MARKED[table]}, mark FROM {table}"):
-                if stated == mark(table, row):
+                if stated == mark(table, row) and is_row(table, row):
                     rows.append(tuple(row))
     except (sqlite3.Error, UnicodeDecodeError) as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

@@ -18,6 +18,7 @@ else:
 
 APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
 SCHEMA_VERSION = 7
+SECRET_SIZE = 32  # bytes of the wallet's secret
 OLDEST_MIGRATED = 6  # oldest version that `migrations` can migrate; an older one needs a rebuild
 EVENTS_SINCE = 5  # first version of the schema with a table of events
 _M31, _M32, _M63 = (1 << 31) - 1, (1 << 32) - 1, (1 << 63) - 1
@@ -235,6 +236,11 @@ def check_row(path: pathlib.Path, table: str, row: Sequence[object]) -> None:
             raise StoreCorruptError(
                 f"{path}: table {table}, row {str(first)[:80]}: column {name} has a value that it cannot have"
             )
+
+
+def is_row(table: str, row: Sequence[object]) -> bool:
+    """Return True if every value of a row without its mark has the right type and range."""
+    return all(column.accepts(value) for column, value in zip(TABLES[table].columns.values(), row, strict=True))
 
 
 def check_statements(db: sqlite3.Connection, path: pathlib.Path) -> None:

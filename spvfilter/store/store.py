@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self  # rows are as SQLite gives them
 
 from spvfilter._public import deferred, public
-from spvfilter.errors import StoreCorruptError, StoreForeignError
+from spvfilter.errors import ParameterError, StoreCorruptError, StoreForeignError
 from spvfilter.kernel import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit
 from spvfilter.network import Network
 from spvfilter.store.addresses import AddressRows
@@ -40,12 +40,13 @@ from spvfilter.store.ledger import (
 )
 from spvfilter.store.lock import WriterLock
 from spvfilter.store.migrations import migrate
-from spvfilter.store.place import MEMORY, Place
+from spvfilter.store.place import MEMORY, FileIdentity
 from spvfilter.store.rebuild import beside, replace, salvage
 from spvfilter.store.schema import (
     APPLICATION_ID,
     MARKED,
     SCHEMA_VERSION,
+    SECRET_SIZE,
     STATEMENTS,
     check_row,
     check_statements,
@@ -64,8 +65,10 @@ else:
     secrets = deferred("secrets")
     sqlite3 = deferred("sqlite3")
 
-_NOTE = "note: "  # prefix of the light client's keys in the table "meta"
-_SECRET_SIZE = 32  # bytes
+_NOTE = "note: "
+"""Prefix of the light client's keys in the table "meta"."""
+_BOOKMARK = f"{_NOTE}told: "
+"""Prefix of the keys of bookmarks."""
 _PATIENCE_S = 5.0  # wait for a reader that recovers the file after a crash, or that is just closing it
 
 
@@ -83,7 +86,7 @@ class Store:
         """Network of the wallet."""
         self._db = connection
         self._lock = lock
-        self._place = None if lock is None else Place(path)
+        self._identity = None if lock is None else FileIdentity(path)
         self._rows = MarkedRows(connection, path, MARKED, check_row)
         self._headers = HeaderRows(connection, self._rows, path)
         self._ledger = Ledger(connection, self._rows, path)
@@ -103,9 +106,9 @@ class Store:
     def open(cls, path: str | os.PathLike[str], network: Network, *, rebuild: bool = False) -> Self:
         """Open a database or create it, and check all of it except the compact filters.
 
-        With `rebuild` a damaged or outdated database is moved to a file whose name ends in `.damaged`. A new database
-        gets its watch list, labels and filter parameters, as far as they can be read. Headers and matches must be
-        downloaded again.
+        A database of version 0.2.0 or later is migrated to the current schema. With `rebuild` a damaged or older
+        database is moved to a file whose name ends in `.damaged`. A new database gets its watch list, labels, bookmarks
+        and filter parameters, as far as they can be read. Headers and matches must be downloaded again.
 
         Args:
             path: Path of the file, or `MEMORY` for a database without a file.
@@ -118,6 +121,7 @@ class Store:
             StoreCorruptError: The file is damaged.
             StoreFullError: The disk is full.
             StoreReadOnlyError: The file cannot be written.
+            StoreError: The SQLite library of this Python is too old.
         """
         file = Path(path)
         if rebuild and file.exists():
@@ -166,7 +170,7 @@ class Store:
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
                 self._rows.set_meta("network", self.network.genesis_hash)
-                self._rows.set_meta("secret", secrets.token_bytes(_SECRET_SIZE))
+                self._rows.set_meta("secret", secrets.token_bytes(SECRET_SIZE))
                 self._rows.set_meta("cursor", number(-1) + number(-1))
                 self.events.begin_behind(0)
         else:
@@ -194,6 +198,10 @@ class Store:
                     raise StoreCorruptError(f"{self.path}: is damaged: {' '.join(str(verdict).split())[:200]}")
             self._rows.verify()
             self._check_network()
+            for table in ("matches", "coins"):
+                query = f"SELECT entry FROM {table} WHERE entry NOT IN (SELECT id FROM watch) LIMIT 1"
+                for (entry,) in self._db.execute(query):
+                    raise StoreCorruptError(f"{self.path}: entry {entry} of the watch list is missing")
             self._headers.verify()
             self._ledger.verify()
             self.keychains.verify()
@@ -202,7 +210,7 @@ class Store:
             self._cursor, self._searched = self._rows.numbers("cursor")
             if not -1 <= self._cursor <= self._searched <= self.tip:
                 raise StoreCorruptError(f"{self.path}: the searched height contradicts the headers")
-            if len(self.secret) != _SECRET_SIZE:
+            if len(self.secret) != SECRET_SIZE:
                 raise StoreCorruptError(f"{self.path}: the secret of the wallet is damaged")
             Searched.parse(self._rows.meta("searched"))
             if (raw := self._rows.meta("filter")) is not None:
@@ -225,8 +233,8 @@ class Store:
         with cls._open(made, network) as store:
             with translated(made), store._rows.transaction():
                 store.events.begin_behind(last_event)
-                for key in ("secret", "filter"):
-                    if key in meta:
+                for key in meta:
+                    if key in ("secret", "filter") or key.startswith(_BOOKMARK):
                         store._rows.set_meta(key, meta[key])
             store.attach(watch)
             with translated(made):
@@ -408,6 +416,7 @@ class Store:
 
         Raises:
             KeychainMismatchError: The database has another keychain of the same name.
+            StoreCorruptError: The database has an entry that is malformed.
         """
         with reading(self.path):
             rows = list(self._db.execute("SELECT id, kind, value, label FROM watch ORDER BY id"))
@@ -417,9 +426,12 @@ class Store:
             for row, kind, value, label in rows:
                 there = watch.table.find(EntryKind(kind), value)
                 mine = watch.own_label(there) if there != NO_ENTRY else None
-                known[
-                    watch.add_entry(EntryKind(kind), value, mine or (label if label != inherited.get(row) else None))
-                ] = row, label
+                stored = label if label != inherited.get(row) else None
+                try:
+                    at = watch.add_entry(EntryKind(kind), value, mine or stored)
+                except ParameterError as error:
+                    raise StoreCorruptError(f"{self.path}: entry {row} of the watch list: {error}") from error
+                known[at] = row, label
             entries = {row: at for at, (row, _) in known.items()}
             take_keychains(watch, keychains, entries)
             coins = {
@@ -482,8 +494,8 @@ class Store:
 
     def _check_unchanged(self) -> None:
         """Raises StoreLockedError if another process has written the file, StoreError if it was moved or removed."""
-        if self._place is not None:
-            self._place.check()
+        if self._identity is not None:
+            self._identity.check()
         self._rows.check_unchanged()
 
     def _write(self, batch: Batch) -> None:  # noqa: C901

@@ -34,6 +34,7 @@ from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
 from spvfilter.store.place import MEMORY
 from spvfilter.store.sqlite import MarkedRows
 from spvfilter.store.store import Store
+from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
 from support.forgery import forge
@@ -510,6 +511,55 @@ def test_a_schema_that_is_no_text_is_refused_and_rebuilt(tmp_path: Path) -> None
         Store.open(path, REGTEST)
     with Store.open(path, REGTEST, rebuild=True) as store:
         assert store.tip == -1
+
+
+@pytest.mark.parametrize("name", ["w.db", MEMORY])
+def test_older_sqlite_is_refused_with_both_versions(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.34.1")
+    with pytest.raises(StoreError, match=r"needs SQLite 3\.37 or later, and this Python uses 3\.34\.1"):
+        Store.open(name, REGTEST)
+    assert not list(tmp_path.iterdir())
+
+
+def test_reader_with_older_sqlite_names_both_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older SQLite takes a STRICT table for a malformed schema."""
+    path = tmp_path / "w.db"
+    filled(path).close()
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b") STRICT", b") STRICH", 1))
+    with pytest.raises(StoreCorruptError, match="malformed database schema"):
+        WalletStore.open(path)
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    with pytest.raises(StoreError, match=r"needs SQLite 3\.37 or later"):
+        WalletStore.open(path)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER spy AFTER INSERT ON matches BEGIN DELETE FROM coins; END",
+        "CREATE VIEW more AS SELECT * FROM matches",
+        "CREATE TABLE more (a)",
+        "DROP INDEX matches_by_height",
+    ],
+)
+def test_other_schema_is_refused(statement: str, tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    filled(path).close()
+    forge(path, statement)
+    for open_it in (lambda: Store.open(path, REGTEST), lambda: WalletStore.open(path)):
+        with pytest.raises(StoreCorruptError, match="the schema is damaged"):
+            open_it()
+
+
+def test_rebuild_keeps_bookmarks(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    with filled(path) as store:
+        store.commit(Batch(notes={"told: shop": b"7", "bans": b"{}"}))
+    with Store.open(path, REGTEST, rebuild=True) as store:
+        assert (store.note("told: shop"), store.note("bans")) == (b"7", None)
 
 
 def test_a_store_in_memory_makes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
