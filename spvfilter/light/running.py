@@ -330,7 +330,8 @@ class Running:
         """Return the number that a reader has kept. Raises ParameterError, StoreError."""
         name = _bookmark_of(reader)
         kept = await self.in_store(lambda store: store.note(name))
-        return None if kept is None else int(kept)
+        with reading(self._store.path):
+            return None if kept is None else int(kept)
 
     async def set_bookmark(self, reader: str, sequence: int) -> None:
         """Store the number of the last event that a reader has processed. Raises ParameterError, StoreError."""

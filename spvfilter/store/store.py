@@ -19,6 +19,7 @@ from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError, StoreCorruptError, StoreForeignError
 from spvfilter.kernel import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit
 from spvfilter.network import Network
+from spvfilter.primitives import hash_to_hex
 from spvfilter.store.addresses import AddressRows
 from spvfilter.store.batch import Batch, Bip37Parameters
 from spvfilter.store.events import EventRows
@@ -56,6 +57,7 @@ from spvfilter.store.schema import (
 from spvfilter.store.searched import Searched
 from spvfilter.store.sqlite import MarkedRows, check_sqlite, create, number, reading, translated
 from spvfilter.store.views import Views
+from spvfilter.transaction import Transaction
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -202,6 +204,9 @@ class Store:
                 query = f"SELECT entry FROM {table} WHERE entry NOT IN (SELECT id FROM watch) LIMIT 1"
                 for (entry,) in self._db.execute(query):
                     raise StoreCorruptError(f"{self.path}: entry {entry} of the watch list is missing")
+            for txid, raw in self._db.execute("SELECT txid, raw FROM transactions"):
+                if Transaction.parse(raw).txid != txid:
+                    raise StoreCorruptError(f"{self.path}: the bytes of transaction {hash_to_hex(txid)} are another's")
             self._headers.verify()
             self._ledger.verify()
             self.keychains.verify()

@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from spvfilter.errors import EventGapError, InexpressibleError, StoreError, StoreForeignError
+from spvfilter.light.client import LightClient
 from spvfilter.light.engine.options import Options
 from spvfilter.light.running import opened
 from spvfilter.network import REGTEST
+from spvfilter.store.batch import Batch
 from spvfilter.store.migrations import COLUMNS_6
 from spvfilter.store.schema import MARKED, TABLES
 from spvfilter.store.sqlite import mark
@@ -167,3 +169,23 @@ def test_forged_database_can_be_rebuilt(seed: int, sound: bytes, tmp_path: Path)
     except StoreForeignError:
         assert what is not None
         assert "network" in what
+
+
+@pytest.mark.parametrize("seed", range(effort(10, 40, 400)))
+async def test_forged_cell_ends_a_run_with_an_error_of_the_store(seed: int, sound: bytes, tmp_path: Path) -> None:
+    rng, path = random.Random(seed), tmp_path / "w.db"
+    path.write_bytes(sound)
+    with Store.open(path, REGTEST) as store:
+        store.attach(WatchList(REGTEST))
+        store.commit(Batch(notes={"private": None, "bans": b'{"127.0.0.2:1":1.5}', "anchors": b'["127.0.0.1:8"]'}))
+    what = forged(path, MARKED, rng, [*TABLES, *OFTEN, "meta", "meta"])
+    try:
+        async with LightClient(WatchList(REGTEST), peers=["127.0.0.1:1"], store=path, mode="compact") as client:
+            await client.bookmark("shop")
+            await client.balance()
+            await client.coins()
+            await client.history()
+    except StoreError:
+        return
+    except Exception as error:
+        pytest.fail(f"{what}: {error!r}")

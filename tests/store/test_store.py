@@ -34,9 +34,11 @@ from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
 from spvfilter.store.place import MEMORY
 from spvfilter.store.sqlite import MarkedRows
 from spvfilter.store.store import Store
+from spvfilter.transaction import Transaction
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
+from support.build import TxIn, TxOut, tx
 from support.forgery import forge
 from support.vectors import effort
 
@@ -44,6 +46,8 @@ PACKAGE = Path(spvfilter.__file__).parent
 SCRIPT = b"\x00\x14" + b"\x01" * 20
 OTHER = b"\x00\x14" + b"\x02" * 20
 GENESIS = REGTEST.genesis
+PAYMENT = tx([TxIn(bytes(32), 0)], [TxOut(1_030, SCRIPT)])
+PAID = Transaction.parse(PAYMENT).txid
 
 
 def headers(count: int, seed: bytes = b"a") -> bytes:
@@ -76,9 +80,10 @@ def filled(path: Path) -> Store:
         each = found(height, height)
         watch.table.learn([each.hit])
         store.commit(Batch(matches=[each], cursor=height))
-    store.commit(
-        Batch(matches=[found(30, None)], transactions={bytes(32): StoredTx(b"raw", TxStatus.PENDING, True, 7, 7)})
-    )
+    pending = found(30, None)
+    hit = pending.hit._replace(txid=PAID, n=0, outpoint=PAID + bytes(4))
+    payment = StoredTx(PAYMENT, TxStatus.PENDING, True, 7, 7)
+    store.commit(Batch(matches=[pending._replace(hit=hit)], transactions={PAID: payment}))
     store.commit(Batch(bip37_parameters=Bip37Parameters(3, 256, 0.0001, b"k" * 32)))
     return store
 
@@ -281,11 +286,10 @@ def test_a_full_disk_undoes_the_batch_and_no_more(room: int, tmp_path: Path) -> 
         with pytest.raises(StoreFullError, match="full"):
             for number in range(10_000):
                 whole = everything(store)
+                raw = tx([TxIn(bytes(32), number)], [TxOut(0, bytes(900))])
                 store.commit(
                     Batch(
-                        transactions={
-                            number.to_bytes(32, "little"): StoredTx(bytes(900), TxStatus.PENDING, False, number)
-                        },
+                        transactions={Transaction.parse(raw).txid: StoredTx(raw, TxStatus.PENDING, False, number)},
                         cursor=number % 19,
                     )
                 )
@@ -534,6 +538,16 @@ def test_reader_with_older_sqlite_names_both_versions(tmp_path: Path, monkeypatc
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
     with pytest.raises(StoreError, match=r"needs SQLite 3\.37 or later"):
         WalletStore.open(path)
+
+
+def test_bytes_of_another_transaction_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    for raw in (tx([TxIn(bytes(32), 1)], [TxOut(1_030, SCRIPT)]), PAYMENT + b"more"):
+        with filled(path) as store:
+            store.commit(Batch(transactions={PAID: StoredTx(raw, TxStatus.PENDING, 1, 7, 7)}))
+        with pytest.raises(StoreCorruptError):
+            Store.open(path, REGTEST)
+        path.unlink()
 
 
 @pytest.mark.parametrize(
