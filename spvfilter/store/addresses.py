@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred, public
-from spvfilter.store.schema import ADDRESS_COLUMNS
+from spvfilter.store.schema import is_row
 from spvfilter.store.sqlite import MarkedRows, mark, translated
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ class AddressRows:
             rows = [
                 row
                 for *row, stated in self._db.execute(query)
-                if stated == mark("addresses", row)
-                and all(column.accepts(value) for column, value in zip(ADDRESS_COLUMNS.values(), row, strict=True))
+                if stated == mark("addresses", row) and is_row("addresses", row)
             ]
         return [
             KnownAddress(address, services, seen, source, bool(tried), *rest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred
@@ -40,15 +40,16 @@ class Column(NamedTuple):
     constraint: str = ""
     """Further SQL constraint, such as PRIMARY KEY."""
 
-    def accepts(self, value: object) -> bool:
-        """Return True if the column may have this value."""
-        if value is None:
-            return self.is_optional
-        if type(value) is not self.kind:
-            return False
-        if isinstance(value, str):
-            return not self.choices or value in self.choices
-        return self.low <= (value if isinstance(value, int) else len(value)) <= self.high
+    def accepting(self) -> Callable[[object], bool]:
+        """Return a function that tells whether the column may have a value. Opening a file calls it for every cell."""
+        kind, low, high, is_optional, choices, _ = self
+        if choices:
+            return frozenset((*choices, None) if is_optional else choices).__contains__
+        if kind is int:
+            return lambda value: low <= value <= high if type(value) is int else value is None and is_optional
+        if kind is bytes:
+            return lambda value: low <= len(value) <= high if type(value) is bytes else value is None and is_optional
+        return lambda value: type(value) is str or (value is None and is_optional)
 
     def sql(self, name: str) -> str:
         """Return the definition of the column in SQL."""
@@ -225,14 +226,21 @@ MARKED = {  # tables whose marks have a sum, and the columns that the marks cove
 }
 
 
+_ACCEPTING = {
+    name: [column.accepting() for column in columns.values()]
+    for name, columns in [*((name, table.columns) for name, table in TABLES.items()), ("addresses", ADDRESS_COLUMNS)]
+}
+
+
 def check_row(path: pathlib.Path, table: str, row: Sequence[object]) -> None:
     """Check the type and the range of every value in a row without its mark.
 
     Raises StoreCorruptError that names the table, the row's first value and the column.
     """
-    for (name, column), value in zip(TABLES[table].columns.items(), row, strict=True):
-        if not column.accepts(value):
+    for position, (accepts, value) in enumerate(zip(_ACCEPTING[table], row, strict=True)):
+        if not accepts(value):
             first = row[0].hex() if isinstance(row[0], bytes) else row[0]
+            name = [*TABLES[table].columns][position]
             raise StoreCorruptError(
                 f"{path}: table {table}, row {str(first)[:80]}: column {name} has a value that it cannot have"
             )
@@ -240,7 +248,7 @@ def check_row(path: pathlib.Path, table: str, row: Sequence[object]) -> None:
 
 def is_row(table: str, row: Sequence[object]) -> bool:
     """Return True if every value of a row without its mark has the right type and range."""
-    return all(column.accepts(value) for column, value in zip(TABLES[table].columns.values(), row, strict=True))
+    return all(accepts(value) for accepts, value in zip(_ACCEPTING[table], row, strict=True))
 
 
 def check_statements(db: sqlite3.Connection, path: pathlib.Path) -> None:

@@ -172,7 +172,7 @@ def test_forged_database_can_be_rebuilt(seed: int, sound: bytes, tmp_path: Path)
 
 
 @pytest.mark.parametrize("seed", range(effort(10, 40, 400)))
-async def test_forged_cell_ends_a_run_with_an_error_of_the_store(seed: int, sound: bytes, tmp_path: Path) -> None:
+async def test_run_with_a_forged_cell_raises_only_store_errors(seed: int, sound: bytes, tmp_path: Path) -> None:
     rng, path = random.Random(seed), tmp_path / "w.db"
     path.write_bytes(sound)
     with Store.open(path, REGTEST) as store:
