@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any  # rows are as SQLite gives them
 
 from spvfilter._public import deferred
-from spvfilter.store.schema import MARKED, SCHEMA_VERSION, STRICT_STATEMENTS, TABLES, check_row
+from spvfilter.errors import StoreCorruptError
+from spvfilter.store.schema import MARKED, SCHEMA_VERSION, STRICT_STATEMENTS, TABLES, check_row, row_name
 from spvfilter.store.sqlite import MarkedRows
 
 if TYPE_CHECKING:
@@ -79,7 +80,10 @@ def _to_7(db: sqlite3.Connection, path: pathlib.Path) -> None:
         for row in CONVERSIONS_7.get(table, _unchanged)(old):
             values = tuple(row[column] for column in TABLES[table].columns)
             check_row(path, table, values)
-            rows.insert(table, values)
+            try:
+                rows.insert(table, values)
+            except sqlite3.IntegrityError as error:
+                raise StoreCorruptError(f"{path}: {row_name(table, values)}: {error}") from error
     for table, columns in _UNMARKED_6.items():
         for values in db.execute(f"SELECT {columns} FROM old_{table}"):
             check_row(path, table, values)

@@ -113,7 +113,15 @@ TABLES: Mapping[str, Table] = {
     "meta": Table({"key": _TEXT._replace(constraint=_KEY), "value": _BYTES}, has_rowid=False),
     "headers": Table({"first": _COUNT._replace(constraint=_KEY), "raw": Column(bytes, 80, 160_000)}, is_marked=False),
     "watch": Table(
-        {"id": _ROW._replace(constraint=_KEY), "kind": Column(int, 0, 3), "value": _BYTES, "label": _TEXT_OR_NULL}
+        {
+            "id": _ROW._replace(constraint=_KEY),
+            "kind": Column(int, 0, 3),
+            "value": Column(bytes, 1),
+            "label": _TEXT_OR_NULL,
+        },
+        # scripts, public keys, data elements, outpoints: see kernel.EntryKind
+        "CHECK (kind = 0 OR kind = 1 AND length(value) IN (33, 65)"
+        " OR kind = 2 AND length(value) <= 520 OR kind = 3 AND length(value) = 36)",
     ),
     "keychains": Table(
         {
@@ -232,6 +240,12 @@ _ACCEPTING = {
 }
 
 
+def row_name(table: str, row: Sequence[object]) -> str:
+    """Return the table and the first value of a row, for an error."""
+    first = row[0].hex() if isinstance(row[0], bytes) else row[0]
+    return f"table {table}, row {str(first)[:80]}"
+
+
 def check_row(path: pathlib.Path, table: str, row: Sequence[object]) -> None:
     """Check the type and the range of every value in a row without its mark.
 
@@ -239,11 +253,8 @@ def check_row(path: pathlib.Path, table: str, row: Sequence[object]) -> None:
     """
     for position, (accepts, value) in enumerate(zip(_ACCEPTING[table], row, strict=True)):
         if not accepts(value):
-            first = row[0].hex() if isinstance(row[0], bytes) else row[0]
             name = [*TABLES[table].columns][position]
-            raise StoreCorruptError(
-                f"{path}: table {table}, row {str(first)[:80]}: column {name} has a value that it cannot have"
-            )
+            raise StoreCorruptError(f"{path}: {row_name(table, row)}: column {name} has a value that it cannot have")
 
 
 def is_row(table: str, row: Sequence[object]) -> bool:
