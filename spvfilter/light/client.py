@@ -161,25 +161,15 @@ class LightClient:
         thread = futures.ThreadPoolExecutor(1, "spvfilter-store")
         self._watch.hold()
         watch = self._watch.copy()  # it learns outpoints of this run only
-        opening = thread.submit(lambda: runs.opened(self._path, watch, self._options, rebuild=self._rebuild))
+        addresses = list(dict.fromkeys(map(str, self._addresses)))
+        opening = thread.submit(
+            lambda: runs.entered(self._path, watch, self._options, addresses, rebuild=self._rebuild)
+        )
         self._is_entering = True
         try:
-            store, saved = await asyncio.shield(asyncio.wrap_future(opening))
-            if not self._addresses and not saved.addresses and self._options.reach is Reach.PROXIED:
-                raise ParameterError(
-                    "DNS seeds are not asked through a proxy, and the database has no address of a peer: name peers"
-                )
-            addresses = list(dict.fromkeys(map(str, self._addresses)))
+            store, engine = await asyncio.shield(asyncio.wrap_future(opening))
             self._running = runs.Running(
-                self._options,
-                watch,
-                store,
-                saved,
-                thread,
-                addresses,
-                proxy=self._proxy,
-                limits=self._limits,
-                clock=self._clock,
+                engine, store, thread, proxy=self._proxy, limits=self._limits, clock=self._clock
             )
         except BaseException:
             self._watch.release()
@@ -196,12 +186,14 @@ class LightClient:
     ) -> None:
         """Stop the client. If it ended by itself and the block raised nothing, raises the reason."""
         assert self._running is not None
+        engine = self._running.engine
         try:
             await self._running.close()
         finally:
-            self._watch.release()
-            apply_changes(self._watch, self._running.engine.changes.done)
-            self._watch.take_uses(self._running.engine.books.watch)
+            try:
+                await runs.in_steps(apply_changes(self._watch, engine.changes.done, engine.books.watch))
+            finally:
+                self._watch.release()
         if error is None:
             self._running.hub.check()
 

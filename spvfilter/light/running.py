@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar  # Any: results of any type
 
 from spvfilter._public import deferred
@@ -40,7 +40,7 @@ from spvfilter.light.engine.inputs import (
     Tick,
     Worked,
 )
-from spvfilter.light.engine.options import Options
+from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.engine.requests import Request
 from spvfilter.light.engine.saved import Saved
 from spvfilter.light.engine.start import StartHeight
@@ -85,19 +85,16 @@ class Running:
 
     def __init__(
         self,
-        options: Options,
-        watch: WatchList,
+        engine: Engine,
         store: Store,
-        saved: Saved,
         thread: futures.ThreadPoolExecutor,
-        addresses: list[str],
         *,
         proxy: Proxy | None,
         limits: Limits,
         clock: Clock,
     ) -> None:
-        self.engine: Engine = Engine(options, watch, saved, addresses, random.Random(secrets.randbits(256)))
-        self.hub: EventHub = EventHub(saved.events.last, self._stored)
+        self.engine: Engine = engine
+        self.hub: EventHub = EventHub(engine.last_event, self._stored)
         self.is_left: bool = False
         self._limits = limits
         self._clock = clock
@@ -105,16 +102,16 @@ class Running:
         self._thread = thread
         self._loop = asyncio.get_running_loop()
         self._database = Database(store, thread, self.feed, self._emit, self.fail)
-        self._sockets = Sockets(self._settings(options, watch), self.feed, proxy=proxy, limits=limits, clock=clock)
+        self._sockets = Sockets(self._settings(engine.options), self.feed, proxy=proxy, limits=limits, clock=clock)
         self._inputs: deque[Input] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._calls: dict[bytes, list[asyncio.Future[Broadcast]]] = {}  # calls of `broadcast` that wait, by txid
         self._asked: dict[int, asyncio.Future[Any]] = {}  # calls of `ask` that wait, by token
         self._works: set[asyncio.Future[Any]] = set()
 
-    def _settings(self, options: Options, watch: WatchList) -> Callable[[], Settings]:
-        relay = options.mempool and options.mode is not Mode.BIP37
-        return lambda: Settings(watch.network, relay=relay, start_height=self.engine.chain.height, joins_filters=True)
+    def _settings(self, options: Options) -> Callable[[], Settings]:
+        network, relay = self.engine.chain.network, options.mempool and options.mode is not Mode.BIP37
+        return lambda: Settings(network, relay=relay, start_height=self.engine.chain.height, joins_filters=True)
 
     @property
     def has_ended(self) -> bool:
@@ -388,6 +385,25 @@ def _caught(function: Callable[[], object]) -> object:
         return error
 
 
+def entered(
+    path: str | os.PathLike[str], watch: WatchList, options: Options, addresses: list[str], *, rebuild: bool
+) -> tuple[Store, Engine]:
+    """Open the database and build the engine, in the database's thread: both read every match of the wallet.
+
+    Raises StoreError, ParameterError, InexpressibleError.
+    """
+    store, saved = opened(path, watch, options, rebuild=rebuild)
+    try:
+        if not addresses and not saved.addresses and options.reach is Reach.PROXIED:
+            raise ParameterError(
+                "DNS seeds are not asked through a proxy, and the database has no address of a peer: name peers"
+            )
+        return store, Engine(options, watch, saved, addresses, random.Random(secrets.randbits(256)))
+    except BaseException:
+        store.close()
+        raise
+
+
 def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, rebuild: bool) -> tuple[Store, Saved]:
     """Open the database and join the watch list with it, in the database's thread.
 
@@ -416,6 +432,19 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
     return store, saved
 
 
+async def in_steps(steps: Iterator[None]) -> None:
+    """Run the steps of a generator, and let the event loop run between them.
+
+    If the task is cancelled, the remaining steps run at once.
+    """
+    try:
+        for _ in steps:
+            await asyncio.sleep(0)
+    finally:
+        for _ in steps:
+            pass
+
+
 async def end_thread(thread: futures.ThreadPoolExecutor, last: Callable[[], object]) -> None:
     """Run a last function in the database's thread, and wait until the thread has ended.
 
@@ -430,7 +459,7 @@ async def end_thread(thread: futures.ThreadPoolExecutor, last: Callable[[], obje
             thread.shutdown()  # takes no time, as nothing is left to do; a later fork then has no such thread
 
 
-def close_opened(opening: futures.Future[tuple[Store, Saved]]) -> None:
+def close_opened(opening: futures.Future[tuple[Store, Engine]]) -> None:
     """Close the database if it was opened."""
     if opening.exception() is None:
         store, _ = opening.result()

@@ -24,13 +24,13 @@ from spvfilter.store.schema import MARKED
 from spvfilter.store.searched import BlockRange, Searched, common, gaps
 from spvfilter.store.sqlite import mark, translated
 from spvfilter.store.windowviews import (
+    EntryPlaces,
     KeychainStatus,
     chosen,
     is_script_used,
     keychains_of,
     narrowed,
-    next_of,
-    place_of_entry,
+    next_address_of,
 )
 from spvfilter.watch.match import Completeness
 
@@ -273,10 +273,18 @@ class Views:
 
     # Keychains
 
-    def keychains(self) -> tuple[KeychainStatus, ...]:
-        """Return the keychains in the order in which they were added. Raises StoreCorruptError."""
+    def keychains(self, keychain: str | None = None) -> tuple[KeychainStatus, ...]:
+        """Return the keychains in the order in which they were added.
+
+        Args:
+            keychain: Only the keychains with this name or label. By default all keychains.
+
+        Raises:
+            ParameterError: The wallet has no such keychain.
+            StoreCorruptError: The database is damaged.
+        """
         with self._moment():
-            return tuple(each for _, each in keychains_of(self._checked, self._network))
+            return tuple(keychains_of(self._checked, self._network, keychain))
 
     def next_address(self, keychain: str | None = None) -> str:
         """Return the first address of a keychain that was never paid, as the database has it.
@@ -289,7 +297,7 @@ class Views:
             StoreCorruptError: The database is damaged.
         """
         with self._moment():
-            return next_of(keychains_of(self._checked, self._network), keychain).next_address or ""
+            return next_address_of(self._checked, self._network, keychain)
 
     def is_used(self, address: str) -> bool:
         """Return True if any output that pays an address was found.
@@ -310,7 +318,7 @@ class Views:
         """The condition that entries are of the keychains with a name or a label."""
         if keychain is None:
             return "1"
-        return narrowed(column, [row for row, _ in chosen(keychains_of(self._checked, self._network), keychain)])
+        return narrowed(column, [row for row, *_ in chosen(self._checked, keychain)])
 
     # The books
 
@@ -380,7 +388,8 @@ class Views:
         with self._moment():
             tip = self._tip()
             found = self._coins_where(where, (*_behind(before), _checked_limit(limit)), label, keychain)
-            return Snapshot((self._coin(row, tip) for row in found), self._log().last)
+            places = EntryPlaces(self._checked)
+            return Snapshot((self._coin(row, tip, places) for row in found), self._log().last)
 
     def history(
         self,
@@ -503,7 +512,7 @@ class Views:
             )
         return self._checked("unspent", f"FROM unspent WHERE {where}", values)
 
-    def _coin(self, row: tuple[Any, ...], tip: int) -> Coin:
+    def _coin(self, row: tuple[Any, ...], tip: int, places: EntryPlaces) -> Coin:
         outpoint, entry, value, script, height, is_coinbase, spender, place = row
         found = next(self._checked("watch", "FROM watch WHERE id = ?", (entry,)), None)
         if found is None:
@@ -524,7 +533,7 @@ class Views:
             cursor=_cursor(place, outpoint),
             time=time,
             completeness=completeness,
-            keychain=(owner := place_of_entry(self._checked, entry))[0],
+            keychain=(owner := places.find(entry))[0],
             keychain_index=owner[1],
         )
 

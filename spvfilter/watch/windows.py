@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from itertools import chain as joined
 
 from spvfilter._public import public
@@ -16,6 +16,8 @@ from spvfilter.watch.keychain import GAP_LIMIT, MAX_INDEXES, Keychain, all_used
 _NOBODY = 0  # number for "no keychain"; the keychains are numbered from 1
 _MAX_KEYCHAINS = 10_000
 """Largest number of keychains of a watch list (our choice)."""
+STEP = 2_000
+"""Scripts or indexes of one step of work: about two milliseconds (our choice)."""
 
 Places = tuple[bytes, bytes, dict[int, list[tuple[int, int]]]]
 """The keychain and the index of each entry of a watch list, in the form that `Windows.places` returns."""
@@ -404,22 +406,61 @@ class Windows:
             other._shared,
         )
 
-    def take_uses(self, other: Iterable[Keychain]) -> None:
-        """Mark the indexes as used that are used in `other`, and extend the windows to at least the ends there.
+    def take_uses(self, other: Windows) -> Iterator[None]:
+        """Take the used indexes and the longer windows of a copy of these keychains, in steps.
+
+        The scripts come from the table of the copy: no script is derived. The generator yields after at most a few
+        thousand scripts or used indexes, so that an event loop can run between the steps. After each step, every
+        keychain is complete.
 
         Args:
-            other: Keychains of a copy of this watch list, paired by name. Unknown names are ignored.
-
-        Raises:
-            KeychainError: The scripts of an extended window cannot be derived.
+            other: The keychains of a copy of this watch list, paired by name. Unknown names are ignored.
         """
-        known = [(mine, each) for each in other if (mine := self.get(each.name)) is not None]
-        for mine, each in known:
-            mine.reach(each.end)
-        self.grow()
-        for mine, each in known:
-            for index in each.used:
+        pairs = [(self._names[each.name], each) for each in other if each.name in self._names]
+        gained: dict[str, dict[int, list[int]]] = {}
+        if any(each.end > self._chains[number - 1].end for number, each in pairs):
+            gained = yield from other._longer({each.name: self._chains[number - 1].end for number, each in pairs})
+        work = 0
+        for number, each in pairs:
+            mine, entries = self._chains[number - 1], gained.get(each.name, {})
+            while mine.end < each.end:  # another client may have extended the window meanwhile
+                indexes = range(mine.end, min(each.end, mine.end + STEP))
+                new = [tuple(other._table.entry(entry)[1] for entry in entries[index]) for index in indexes]
+                first = mine.end
+                mine.restore(new)
+                self._claim(number, first, new)
+                work += len(new)
+                if work >= STEP:
+                    work = 0
+                    yield
+            for index in [index for index in each.used if index not in mine.used]:
                 mine.use(index)
+                work += 1
+                if work >= STEP:
+                    work = 0
+                    yield
+            work += 1
+
+    def _longer(self, ends: Mapping[str, int]) -> Generator[None, None, dict[str, dict[int, list[int]]]]:
+        """Return the entries of each index from given ends on, by the name of the keychain, in steps.
+
+        Args:
+            ends: For the name of each keychain, the lowest index to return.
+        """
+        least = [MAX_INDEXES, *(ends.get(each.name, MAX_INDEXES) for each in self._chains)]
+        found: dict[str, dict[int, list[int]]] = {name: {} for name in ends}
+        names = ["", *(each.name for each in self._chains)]
+        for start in range(0, len(self._owners), STEP):
+            part = zip(self._owners[start : start + STEP], self._indexes[start : start + STEP], strict=True)
+            for entry, (number, index) in enumerate(part, start):
+                if index >= least[number]:
+                    found[names[number]].setdefault(index, []).append(entry)
+            yield
+        for entry, places in self._shared.items():
+            for number, index in places:
+                if index >= least[number]:
+                    found[names[number]].setdefault(index, []).append(entry)
+        return found
 
     def copy(self, table: WatchTable) -> Windows:
         """Return an independent copy for a copy of the table."""
