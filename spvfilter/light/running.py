@@ -75,6 +75,8 @@ else:
     futures = deferred("concurrent.futures")
 
 T = TypeVar("T")
+_PER_TURN = 500
+"""Matches that are made in one turn of the event loop: about three milliseconds (our choice)."""
 _MARGIN_S = 30.0  # added to the time within which the engine answers
 
 BOOKMARK_NOTE = "told: "  # prefix of a bookmark's key in the database; the reader's name follows
@@ -305,11 +307,14 @@ class Running:
             stored, ids = await self.in_store(
                 lambda store: (Snapshot(store.timed_matches(), store.events.log.last), store.ids)
             )
-            # otherwise entries were removed since, and the numbers of later entries changed
-            if ids[-1:] == books.ids[len(ids) - 1 : len(ids)]:
-                return Snapshot(
-                    (MatchFound(books.match_of(each.hit, each), each.completeness) for each in stored), stored.sequence
-                )
+            found: list[MatchFound] = []
+            # when entries are removed, the numbers of later entries change: read again
+            while ids[-1:] == books.ids[len(ids) - 1 : len(ids)]:
+                part = stored[len(found) : len(found) + _PER_TURN]
+                found += (MatchFound(books.match_of(each.hit, each), each.completeness) for each in part)
+                if len(found) == len(stored):
+                    return Snapshot(found, stored.sequence)
+                await asyncio.sleep(0)
             self.check()
 
     async def in_store(self, function: Callable[[Store], T]) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection
 
 from spvfilter._public import public
@@ -234,16 +235,8 @@ class Keychain:
 
     def copy(self) -> Keychain:
         """Return an independent keychain with the same scripts, window and used indexes."""
-        twin = Keychain(
-            self.name,
-            self.scripts_at,
-            label=self.label,
-            lookahead=self.lookahead,
-            size=self.size,
-            descriptor=self.descriptor,
-        )
-        twin._end, twin._known, twin._floor, twin.is_dormant = self._end, self._known, self._floor, self.is_dormant
-        twin._used, twin._last_used, twin._next = self._used.copy(), self._last_used, self._next
+        twin = copy.copy(self)
+        twin._used = self._used.copy()
         return twin
 
     def reach(self, end: int) -> None:

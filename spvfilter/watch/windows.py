@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain as joined
 
 from spvfilter._public import public
@@ -379,22 +380,21 @@ class Windows:
         """Use another table, which has the same entries as the present table."""
         self._table = table
 
-    def without(self, table: WatchTable, kept: Mapping[int, int]) -> Windows:
-        """Return a copy for another table, which has only some of the entries.
+    def without(self, table: WatchTable, gone: Sequence[int]) -> Windows:
+        """Return a copy for another table, which lacks some of the entries. The numbers of later entries are lower.
 
         Args:
             table: The other table.
-            kept: For the old number of each kept entry, its number in the other table. The numbers are ascending.
+            gone: Numbers of the missing entries, in ascending order.
         """
         twin = self.copy(table)
-        twin._owners, twin._indexes = (
-            array("H", bytes(2 * len(kept))),
-            array("I", bytes(self._indexes.itemsize * len(kept))),
-        )
-        for old, new in kept.items():
-            if self._is_owned(old):
-                twin._owners[new], twin._indexes[new] = self._owners[old], self._indexes[old]
-        twin._shared = {kept[entry]: places for entry, places in twin._shared.items() if entry in kept}
+        for number in reversed(gone):
+            if number < len(twin._owners):
+                del twin._owners[number], twin._indexes[number]
+        removed = frozenset(gone)
+        twin._shared = {
+            entry - bisect_left(gone, entry): places for entry, places in twin._shared.items() if entry not in removed
+        }
         return twin
 
     def become(self, other: Windows) -> None:

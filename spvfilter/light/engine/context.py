@@ -33,6 +33,8 @@ class Context:
     """Seconds since 1970 at the first step, plus those that have passed by the monotonic clock since then."""
     is_storing: bool = False
     """Whether entries of the watch list are being stored."""
+    matches_left: int = 0
+    """Matches that this step may still record. If none is left, the next step records the next block."""
     is_due: bool = True
     """Whether the parts should look at what is to be done next."""
 

@@ -68,6 +68,7 @@ else:
 
 
 _ROUNDS = 8  # of decisions in one step, after which the next step goes on
+_MATCHES_AT_ONCE = 150  # matches after which a step records no further block: about eight milliseconds (our choice)
 _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
 
 
@@ -193,6 +194,7 @@ class Engine:
     def start(self, now: Instant) -> list[Effect]:
         """The first effects."""
         self._context.now, self._context.lived = now, now.wall
+        self._context.matches_left = _MATCHES_AT_ONCE
         self._context.out.journal.now = int(now.wall)
         self._timers.started = now
         self._context.pool.check_patience(now)
@@ -204,6 +206,7 @@ class Engine:
     def step(self, event: Input, now: Instant) -> list[Effect]:  # noqa: C901
         """Take an input; the effects that follow from it."""
         self._context.now = now
+        self._context.matches_left = _MATCHES_AT_ONCE
         if not isinstance(event, Tick):
             self._timers.stirred()
         self._context.lived = self._timers.started.wall + now.monotonic - self._timers.started.monotonic
@@ -253,7 +256,7 @@ class Engine:
         if not context.is_due:  # a part of an answer, mostly
             return context.out.take()
         for _ in range(_ROUNDS):
-            if not context.is_due:
+            if not context.is_due or context.matches_left <= 0:
                 break
             context.is_due = False
             self._advance()

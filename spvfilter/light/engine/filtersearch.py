@@ -293,6 +293,9 @@ class FilterSearch:
         """Record the blocks of a part above the cursor; whether all are."""
         books, candidates = self._context.books, self._candidates(part)
         while books.cursor < part.last:
+            if self._context.matches_left <= 0:
+                self._context.changed()
+                return False
             if part.matched < len(self.scripts):
                 return False  # what was found has added a script
             next_height = books.cursor + 1
@@ -338,6 +341,7 @@ class FilterSearch:
             self._connect(part, block, hits)
 
     def _connect(self, part: _Part, block: ScannedBlock, hits: Sequence[Hit]) -> None:
+        self._context.matches_left -= len(hits)
         self._context.out.emit(*self._context.books.connect(block, hits))
         part.raws.pop(block.hash, None)
         for hit in hits:

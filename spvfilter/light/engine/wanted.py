@@ -55,14 +55,15 @@ class WantedScripts:
             raise self._inexpressible
         if len(self._books.watch) == self._entries:
             return
-        self._entries = len(self._books.watch)
+        first, self._entries = max(self._entries, 0), len(self._books.watch)
         try:
-            scripts = self._books.watch.gcs_elements()
+            scripts = self._books.watch.gcs_elements(first)
         except InexpressibleError as error:
             self._inexpressible = error
             raise
-        for script in scripts:
-            self.add(script)
+        fresh = dict.fromkeys(script for script in scripts if script not in self._scripts)
+        self._scripts |= fresh
+        self._list += fresh
         self.add_pending(self._books.unconfirmed.pending)
 
     def add(self, script: bytes | None) -> None:

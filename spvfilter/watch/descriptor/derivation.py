@@ -72,8 +72,35 @@ def deriving(body: str) -> Derive:
         if len(parts) > 2:
             raise DescriptorError(f"tr() has {len(parts)} arguments, expected a key and one tree: tr(KEY,{{A,B}})")
         return _taproot(parts[0], parts[1])
-    script = _by_wally(body)
-    return lambda index: (script(index),)
+    return _OneScript(_by_wally(body))
+
+
+class _OneScript:
+    """A function that derives one script for each index. One object for the garbage collector: a wallet has thousands."""
+
+    __slots__ = ("_script",)
+
+    def __init__(self, script: _Script) -> None:
+        self._script = script
+
+    def __call__(self, index: int) -> tuple[bytes, ...]:
+        return (self._script(index),)
+
+
+class _WallyScript:
+    """A function that derives a script with libwally from a parsed descriptor."""
+
+    __slots__ = ("_is_ranged", "_parsed")
+
+    def __init__(self, parsed: object, *, is_ranged: bool) -> None:
+        self._parsed = parsed
+        self._is_ranged = is_ranged
+
+    def __call__(self, index: int) -> bytes:
+        try:
+            return bytes(wally().descriptor_to_script(self._parsed, 0, 0, 0, 0, index if self._is_ranged else 0, 0))
+        except (ValueError, RuntimeError):
+            raise DescriptorError(f"libwally cannot derive index {index} of the descriptor: {_ELSEWHERE}") from None
 
 
 def _by_wally(text: str, flags: int = 0) -> _Script:
@@ -96,15 +123,7 @@ def _by_wally(text: str, flags: int = 0) -> _Script:
         raise DescriptorError(
             "the descriptor has a private key, which was not kept: give the wallet's descriptor with public keys"
         )
-    is_ranged = "*" in text
-
-    def script(index: int) -> bytes:
-        try:
-            return bytes(library.descriptor_to_script(parsed, 0, 0, 0, 0, index if is_ranged else 0, 0))
-        except (ValueError, RuntimeError):
-            raise DescriptorError(f"libwally cannot derive index {index} of the descriptor: {_ELSEWHERE}") from None
-
-    return script
+    return _WallyScript(parsed, is_ranged="*" in text)
 
 
 def _stepped(found: re.Match[str]) -> str:
