@@ -5,7 +5,9 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from itertools import chain as joined
+from itertools import chain as joined, groupby
+from operator import itemgetter
+from typing import NamedTuple
 
 from spvfilter._public import public
 from spvfilter.address import script_to_address
@@ -24,6 +26,19 @@ Places = tuple[bytes, bytes, dict[int, list[tuple[int, int]]]]
 """The keychain and the index of each entry of a watch list, in the form that `Windows.places` returns."""
 Ahead = list[list[tuple[bytes, ...]]]
 """For each keychain, the scripts of the indexes that come next in its window."""
+
+
+class _Places(NamedTuple):
+    """Indexes of one keychain and their entries, in arrays: the garbage collector does not look into arrays."""
+
+    indexes: array[int]
+    """Index of each entry."""
+    entries: array[int]
+    """Number of each entry."""
+
+    def add(self, index: int, entry: int) -> None:
+        self.indexes.append(index)
+        self.entries.append(entry)
 
 
 @public
@@ -417,16 +432,15 @@ class Windows:
             other: The keychains of a copy of this watch list, paired by name. Unknown names are ignored.
         """
         pairs = [(self._names[each.name], each) for each in other if each.name in self._names]
-        gained: dict[str, dict[int, list[int]]] = {}
+        gained: dict[str, _Places] = {}
         if any(each.end > self._chains[number - 1].end for number, each in pairs):
-            gained = yield from other._longer({each.name: self._chains[number - 1].end for number, each in pairs})
+            gained = yield from other._beyond({each.name: self._chains[number - 1].end for number, each in pairs})
         work = 0
         for number, each in pairs:
-            mine, entries = self._chains[number - 1], gained.get(each.name, {})
-            while mine.end < each.end:  # another client may have extended the window meanwhile
-                indexes = range(mine.end, min(each.end, mine.end + STEP))
-                new = [tuple(other._table.entry(entry)[1] for entry in entries[index]) for index in indexes]
-                first = mine.end
+            mine, places = self._chains[number - 1], gained.get(each.name)
+            ordered = [] if places is None else sorted(zip(places.indexes, places.entries, strict=True))
+            while (first := mine.end) < each.end:  # another client may have extended the window meanwhile
+                new = other._scripts_of(ordered, first, min(each.end, first + STEP))
                 mine.restore(new)
                 self._claim(number, first, new)
                 work += len(new)
@@ -441,26 +455,34 @@ class Windows:
                     yield
             work += 1
 
-    def _longer(self, ends: Mapping[str, int]) -> Generator[None, None, dict[str, dict[int, list[int]]]]:
-        """Return the entries of each index from given ends on, by the name of the keychain, in steps.
+    def _beyond(self, ends: Mapping[str, int]) -> Generator[None, None, dict[str, _Places]]:
+        """Return the indexes and the entries of keychains from given indexes on, by the name, in steps.
 
         Args:
             ends: For the name of each keychain, the lowest index to return.
         """
         least = [MAX_INDEXES, *(ends.get(each.name, MAX_INDEXES) for each in self._chains)]
-        found: dict[str, dict[int, list[int]]] = {name: {} for name in ends}
-        names = ["", *(each.name for each in self._chains)]
+        found = [_Places(array("I"), array("I")) for _ in least]
         for start in range(0, len(self._owners), STEP):
             part = zip(self._owners[start : start + STEP], self._indexes[start : start + STEP], strict=True)
             for entry, (number, index) in enumerate(part, start):
                 if index >= least[number]:
-                    found[names[number]].setdefault(index, []).append(entry)
+                    found[number].add(index, entry)
             yield
         for entry, places in self._shared.items():
             for number, index in places:
                 if index >= least[number]:
-                    found[names[number]].setdefault(index, []).append(entry)
-        return found
+                    found[number].add(index, entry)
+        return {chain.name: places for chain, places in zip(self._chains, found[1:], strict=True)}
+
+    def _scripts_of(self, places: Sequence[tuple[int, int]], first: int, end: int) -> list[tuple[bytes, ...]]:
+        """Return the scripts of each index from `first` to before `end`.
+
+        `places` has pairs of an index and an entry in ascending order.
+        """
+        chosen = places[bisect_left(places, (first, 0)) : bisect_left(places, (end, 0))]
+        table = self._table
+        return [tuple(table.entry(entry)[1] for _, entry in group) for _, group in groupby(chosen, itemgetter(0))]
 
     def copy(self, table: WatchTable) -> Windows:
         """Return an independent copy for a copy of the table."""

@@ -76,7 +76,7 @@ def deriving(body: str) -> Derive:
 
 
 class _OneScript:
-    """A function that derives one script for each index. One object for the garbage collector: a wallet has thousands."""
+    """A function that derives one script for each index, and needs less memory than a closure."""
 
     __slots__ = ("_script",)
 
