@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Collection
 
 from spvfilter._public import public
@@ -155,13 +154,17 @@ class Keychain:
         if more and len(more[-1]) > 1:  # the order in which they were derived is unknown
             self._known = ()
 
-    def ahead(self, margin: int = 0) -> list[tuple[bytes, ...]]:
+    def ahead(self, margin: int = 0, most: int = MAX_WINDOW) -> list[tuple[bytes, ...]]:
         """Return the scripts of each index that `grow` would add, and change nothing. Another thread may call this.
+
+        Args:
+            margin: Number of indexes to add beyond the required end of the window.
+            most: Largest number of indexes to return.
 
         Raises:
             KeychainError: The scripts cannot be derived.
         """
-        end = min(self.size, self.required + margin)
+        end = min(self.size, self.required + margin, self._end + most)
         if end <= self._end:
             return []
         if self._known and self._derived(self._end - 1) != self._known:
@@ -235,7 +238,8 @@ class Keychain:
 
     def copy(self) -> Keychain:
         """Return an independent keychain with the same scripts, window and used indexes."""
-        twin = copy.copy(self)
+        twin = object.__new__(Keychain)
+        twin.__dict__.update(self.__dict__)
         twin._used = self._used.copy()
         return twin
 

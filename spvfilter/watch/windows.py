@@ -19,6 +19,8 @@ from spvfilter.watch.keychain import GAP_LIMIT, MAX_INDEXES, Keychain, all_used
 _NOBODY = 0  # number for "no keychain"; the keychains are numbered from 1
 _MAX_KEYCHAINS = 10_000
 """Largest number of keychains of a watch list (our choice)."""
+_MAX_AHEAD = 10_000
+"""Indexes by which a client extends its windows at once: about ten milliseconds of its event loop (our choice)."""
 STEP = 2_000
 """Scripts or indexes of one step of work: about two milliseconds (our choice)."""
 
@@ -232,10 +234,16 @@ class Windows:
     def ahead(self) -> Ahead:
         """Return the scripts that `widen` would add to the windows that must move, and change nothing.
 
+        The result has at most 10,000 indexes. If the windows need more, they must still move after `move`.
+
         Raises:
             KeychainError: Scripts cannot be derived.
         """
-        return [each.ahead(_margin(each, None)) if each.end < each.required else [] for each in self._chains]
+        left, found = _MAX_AHEAD, Ahead()
+        for each in self._chains:
+            found.append(each.ahead(_margin(each, None), left) if left and each.end < each.required else [])
+            left -= len(found[-1])
+        return found
 
     def unwatched(self, ahead: Ahead) -> list[bytes]:
         """Return the scripts in `ahead` that are not watched yet, in the order in which `move` adds them."""

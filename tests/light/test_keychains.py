@@ -21,6 +21,7 @@ from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
 from spvfilter.wallet.events import MatchFound
 from spvfilter.wallet.reader import WalletStore
+from spvfilter.watch import windows
 from spvfilter.watch.keychain import GAP_LIMIT
 from spvfilter.watch.watchlist import WatchList
 from support.keychains import script_at
@@ -329,3 +330,28 @@ async def test_what_a_window_gains_while_the_client_runs_has_the_keychains_label
                 True,
                 False,
             ]
+
+
+@MODES
+async def test_a_window_grows_in_parts_of_a_bounded_size(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "_MAX_AHEAD", 7)
+    parts: list[int] = []
+    move = windows.Windows.move
+
+    def counted(self: windows.Windows, ahead: windows.Ahead) -> bool:
+        parts.append(sum(map(len, ahead)))
+        return move(self, ahead)
+
+    monkeypatch.setattr(windows.Windows, "move", counted)
+    async with Node() as node:
+        node.regtest.mine(101)
+        pay(node, 39, 58, 3)
+        watch = wallet()
+        watch.add_keychain("other", lambda index: script_at(index + 1_000), lookahead=GAP_LIMIT)
+        pay(node, 1_039, 1_050)
+        async with client_of(watch, node, mode) as client:
+            assert await indexes(client) == [39, 58, 3, 39, 50]
+            assert [chain.end >= chain.required for chain in client.watch.keychains] == [True, True]
+            assert (await client.status()).skipped == ()
+    assert sum(parts) >= 2 * GAP_LIMIT
+    assert 0 < max(parts) <= 7
