@@ -381,9 +381,18 @@ class LightClient:
             lambda views: views.history(label=label, keychain=keychain, limit=limit, before=before)
         )
 
-    async def keychains(self) -> tuple[KeychainStatus, ...]:
-        """Return the keychains of the wallet and which indexes were used. Raises NotRunningError, StoreError."""
-        return await self._checked().read(lambda views: views.keychains())
+    async def keychains(self, keychain: str | None = None) -> tuple[KeychainStatus, ...]:
+        """Return the keychains of the wallet and which indexes were used.
+
+        Args:
+            keychain: Only the keychains with this name or label. By default all keychains.
+
+        Raises:
+            ParameterError: The wallet has no such keychain.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
+        """
+        return await self._checked().read(lambda views: views.keychains(keychain))
 
     async def next_address(self, keychain: str | None = None) -> str:
         """Return the first address of a keychain that was never paid.

@@ -1,6 +1,4 @@
-"""Keychains in a live client: uses move windows while it runs, and what was searched without their scripts is searched
-again.
-"""
+"""Keychains in a live client: uses move windows while it runs, and the client searches blocks again for new scripts."""
 
 from __future__ import annotations
 
@@ -68,7 +66,7 @@ async def test_addresses_used_out_of_order_are_found_in_one_run(mode: str, tmp_p
             assert watch.keychains[0].end == GAP_LIMIT  # the user's list is as it was until the client is left
         assert sorted(watch.keychains[0].used) == [7, 30, 65, 90]
         assert watch.keychains[0].end == 90 + 1 + 2 * GAP_LIMIT
-        for again in (watch, wallet()):  # the same list, or a new one that learns from the database
+        for again in (watch, wallet()):  # the same list, or a new list that takes the keychain from the database
             async with client_of(again, node, mode, path) as client:
                 assert await indexes(client) == [90, 65, 7, 30]
                 assert client.watch.next_address() == watch.next_address()
@@ -78,12 +76,12 @@ async def test_addresses_used_out_of_order_are_found_in_one_run(mode: str, tmp_p
 
 
 @MODES
-async def test_a_window_moves_with_what_comes_while_the_client_runs(mode: str) -> None:
+async def test_a_confirmed_payment_moves_a_window_of_a_running_client(mode: str) -> None:
     async with Node() as node:
         node.regtest.mine(101)
         async with client_of(wallet(), node, mode) as client:
             assert await indexes(client) == []
-            for index in (39, 79, 119):  # each the last one that is watched: only a block moves the window
+            for index in (39, 79, 119):  # the last watched index each time: only a block moves the window
                 node.regtest.pay(TxOut(1_000, script_at(index)))
                 async with asyncio.timeout(30):
                     async for event in client.events():
@@ -114,9 +112,7 @@ async def test_a_payment_within_twice_the_lookahead_moves_no_window() -> None:
 
 @pytest.mark.parametrize("seed", range(effort(2, 5, 100)))
 @MODES
-async def test_any_order_of_uses_with_kills_gives_what_a_scan_with_the_last_window_gives(
-    mode: str, seed: int, tmp_path: Path
-) -> None:
+async def test_any_order_of_uses_equals_a_scan_with_the_last_window(mode: str, seed: int, tmp_path: Path) -> None:
     print(f"\nseed {seed}")
     rng = random.Random(seed)
     async with Node() as node:
@@ -163,7 +159,7 @@ async def test_scripts_that_cannot_be_derived_end_the_client_by_name() -> None:
 
 
 @MODES
-async def test_a_window_that_the_disk_does_not_take_is_searched_for_by_the_next_run(
+async def test_the_next_run_searches_for_a_window_that_was_not_stored(
     mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     true, path = Store.commit, tmp_path / "wallet.db"
@@ -186,7 +182,7 @@ async def test_a_window_that_the_disk_does_not_take_is_searched_for_by_the_next_
 
 
 @pytest.mark.filterwarnings("ignore::spvfilter.errors.FpRateWarning")
-async def test_in_a_bip37_filter_the_lookahead_shrinks_down_to_the_gap_limit_and_no_further() -> None:
+async def test_a_full_bip37_filter_shortens_the_lookahead_to_the_gap_limit() -> None:
     async with Node() as node:
         node.regtest.mine(101)
         pay(node, 5, 1_100)
@@ -209,7 +205,7 @@ async def test_in_a_bip37_filter_the_lookahead_shrinks_down_to_the_gap_limit_and
 
 
 @MODES
-async def test_a_restart_has_the_window_at_once_and_searches_nothing_again(mode: str, tmp_path: Path) -> None:
+async def test_a_restart_has_the_window_and_searches_no_block_again(mode: str, tmp_path: Path) -> None:
     derived: list[int] = []
 
     def counted(index: int) -> bytes:
@@ -240,7 +236,7 @@ async def test_a_restart_has_the_window_at_once_and_searches_nothing_again(mode:
             assert books.searched_height() == node.regtest.height
 
 
-async def test_an_address_of_a_payment_that_waits_is_not_the_next_one_after_a_restart(tmp_path: Path) -> None:
+async def test_a_restart_skips_the_address_of_a_pending_payment(tmp_path: Path) -> None:
     async with Node() as node:
         node.regtest.mine(101)
         path, script = tmp_path / "wallet.db", script_at(0)
@@ -257,7 +253,7 @@ async def test_an_address_of_a_payment_that_waits_is_not_the_next_one_after_a_re
 
 
 @MODES
-async def test_an_address_that_is_not_watched_is_never_the_next_one(mode: str, tmp_path: Path) -> None:
+async def test_the_next_address_is_always_watched(mode: str, tmp_path: Path) -> None:
     """Payments that no block has move no window, as anybody can invent them; yet their addresses are used."""
     async with Node() as node:
         node.regtest.mine(101)
@@ -288,7 +284,7 @@ async def test_an_address_that_is_not_watched_is_never_the_next_one(mode: str, t
             assert client.watch.next_address() == await client.next_address() == following
 
 
-async def test_a_keychain_that_is_not_given_ends_the_client_only_where_it_must_move(tmp_path: Path) -> None:
+async def test_a_missing_function_ends_the_client_when_its_window_moves(tmp_path: Path) -> None:
     async with Node() as node:
         node.regtest.mine(101)
         path = tmp_path / "wallet.db"
@@ -306,7 +302,7 @@ async def test_a_keychain_that_is_not_given_ends_the_client_only_where_it_must_m
             assert await indexes(client) == [19, 25]
 
 
-async def test_what_a_window_gains_while_the_client_runs_has_the_keychains_label(tmp_path: Path) -> None:
+async def test_new_scripts_of_a_window_have_the_label_of_the_keychain(tmp_path: Path) -> None:
     async with Node() as node:
         node.regtest.mine(101)
         pay(node, 30, 60)

@@ -232,7 +232,7 @@ def test_the_next_address_belongs_to_the_lowest_unused_index(seed: int, tmp_path
         assert store.views.next_address() == address(numbered(0, lowest)) == store.views.keychains()[0].next_address
 
 
-def test_a_name_is_found_before_a_label_and_without_its_checksum(tmp_path: Path) -> None:
+def test_a_keychain_is_chosen_by_name_before_label(tmp_path: Path) -> None:
     watch = WatchList(REGTEST)
     for number, (name, label) in enumerate(
         (("b", "a"), ("a#checksum", "b"), ("a$", "a#"), ("ab", None), ("c#d#e", "c"))

@@ -96,7 +96,7 @@ def test_a_list_that_nothing_changed_is_not_read() -> None:
 
 
 @pytest.mark.parametrize("seed", range(effort(10, 30, 300)))
-def test_a_list_without_some_entries_equals_a_new_list_of_the_others(seed: int) -> None:
+def test_a_list_without_entries_equals_a_new_list(seed: int) -> None:
     rng = random.Random(seed)
     watch = wallet(Chain(0), Chain(1))
     scripts = [script_at(-index % (1 << 32)) for index in range(1, 30)]

@@ -57,6 +57,7 @@ class Timers:
         if next_try is not None:
             at = min(at, max(next_try, now))
         at = min(at, max(also_at, now))
-        if self._wake_at is None or at < self._wake_at - patience.stall_s / 4 or self._wake_at < now:
+        slack = 0.0 if context.is_due else patience.stall_s / 4
+        if self._wake_at is None or at < self._wake_at - slack or self._wake_at < now:
             self._wake_at = at
             context.out.wake(at)
