@@ -112,7 +112,7 @@ async def test_a_payment_within_twice_the_lookahead_moves_no_window() -> None:
 
 @pytest.mark.parametrize("seed", range(effort(2, 5, 100)))
 @MODES
-async def test_any_order_of_uses_equals_a_scan_with_the_last_window(mode: str, seed: int, tmp_path: Path) -> None:
+async def test_any_order_of_uses_equals_a_later_scan(mode: str, seed: int, tmp_path: Path) -> None:
     print(f"\nseed {seed}")
     rng = random.Random(seed)
     async with Node() as node:
@@ -159,7 +159,7 @@ async def test_scripts_that_cannot_be_derived_end_the_client_by_name() -> None:
 
 
 @MODES
-async def test_the_next_run_searches_for_a_window_that_was_not_stored(
+async def test_the_next_run_searches_for_an_unstored_window(
     mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     true, path = Store.commit, tmp_path / "wallet.db"
@@ -182,7 +182,7 @@ async def test_the_next_run_searches_for_a_window_that_was_not_stored(
 
 
 @pytest.mark.filterwarnings("ignore::spvfilter.errors.FpRateWarning")
-async def test_a_full_bip37_filter_shortens_the_lookahead_to_the_gap_limit() -> None:
+async def test_a_full_bip37_filter_shortens_the_lookahead() -> None:
     async with Node() as node:
         node.regtest.mine(101)
         pay(node, 5, 1_100)
@@ -302,7 +302,7 @@ async def test_a_missing_function_ends_the_client_when_its_window_moves(tmp_path
             assert await indexes(client) == [19, 25]
 
 
-async def test_new_scripts_of_a_window_have_the_label_of_the_keychain(tmp_path: Path) -> None:
+async def test_new_scripts_have_the_label_of_the_keychain(tmp_path: Path) -> None:
     async with Node() as node:
         node.regtest.mine(101)
         pay(node, 30, 60)

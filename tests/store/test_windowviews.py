@@ -258,6 +258,7 @@ def test_a_coin_of_two_keychains_belongs_to_the_first(tmp_path: Path) -> None:
     ledger.watch.add_keychain("one", script_at, lookahead=GAP_LIMIT)
     ledger.watch.add_keychain("two", lambda index: script_at(index + 7), lookahead=GAP_LIMIT)
     ledger.watch.add_keychain("three", lambda index: script_at(index + 7_000), lookahead=GAP_LIMIT)
+    ledger.watch.add_keychain("four", lambda index: script_at(index + 9_000 if index else 5), lookahead=GAP_LIMIT)
     ledger.store.attach(ledger.watch)
     ledger.mine(3)
     for number, index in enumerate((0, 7, 19, 20, 26, 7_000, 7_019), 1):

@@ -415,7 +415,7 @@ def test_saving_and_loading_keeps_keychains_with_their_windows_and_labels(tmp_pa
     assert len(lines) == 1 + 4 + 2 + 3  # scripts in windows are not listed
 
 
-def test_a_line_may_have_a_descriptor_with_commas_and_a_label(tmp_path: Path) -> None:
+def test_a_line_may_have_a_descriptor_and_a_label(tmp_path: Path) -> None:
     lines = [
         f"wsh(sortedmulti(1,{XPUB}/<2;3>/*,{XPUB}/<4;5>/*)), vault, cold",
         f"wpkh({XPUB}/0/*)#p54wed40,mine",
