@@ -68,7 +68,7 @@ else:
 
 
 _ROUNDS = 8  # of decisions in one step, after which the next step goes on
-_MATCHES_AT_ONCE = 150  # matches after which a step records no further block: about eight milliseconds (our choice)
+_MATCHES_AT_ONCE = 100  # matches after which a step records no further block: about six milliseconds (our choice)
 _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
 
 
