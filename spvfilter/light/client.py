@@ -185,17 +185,18 @@ class LightClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop the client. If it ended by itself and the block raised nothing, raises the reason."""
-        assert self._running is not None
-        engine = self._running.engine
+        running = self._running
+        assert running is not None
+        engine = running.engine
         try:
-            await self._running.close()
+            await running.close()
         finally:
             try:
                 await runs.in_steps(apply_changes(self._watch, engine.changes.done, engine.books.watch))
             finally:
                 self._watch.release()
         if error is None:
-            self._running.hub.check()
+            running.hub.check()
 
     def _checked(self) -> Running:
         """Return the current run. Raises NotRunningError, or the reason if the client ended by itself."""

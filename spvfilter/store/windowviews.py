@@ -86,7 +86,7 @@ def chosen(checked: Checked, name: str) -> list[tuple[Any, ...]]:
     """
     ways: list[tuple[str, tuple[str, ...]]] = [("name = ?", (name,)), ("label = ?", (name,))]
     if "#" not in name:  # the name of a keychain from a descriptor ends with '#' and the checksum
-        ways.insert(1, ("name > ? AND name < ?", (f"{name}#", f"{name}$")))
+        ways.insert(1, ("name >= ? AND name < ?", (f"{name}#", f"{name}$")))
     if any("\ud800" <= each <= "\udfff" for each in name):  # SQLite cannot store such a name
         ways.clear()
     for where, values in ways:
