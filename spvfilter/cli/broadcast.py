@@ -155,9 +155,7 @@ class _Sending:
         except TimeoutError:
             if not timeout.expired():
                 raise
-            reason = f"no node has confirmed within {self._timeout_s:g} s that it has the transaction"
-            is_kept = await self._client.transaction(self._tx.txid) is not None
-            reason += f"; {_KEPT if is_kept else 'the wallet does not keep it: run the command again'}"
+            reason = f"no node has confirmed within {self._timeout_s:g} s that it has the transaction; {_KEPT}"
             return self._failed("unconfirmed", reason)
         except UselessPeerError as error:
             return self._failed("unconfirmed", str(error))

@@ -146,17 +146,17 @@ class BroadcastStep(StrEnum):
     """Reaction of a peer to a broadcast transaction."""
 
     SENT = "sent"
-    """The peer requested the transaction and received it. Whether the peer keeps it is not known yet."""
+    """The peer requested the transaction and received it. The peer may still reject it."""
     ECHOED = "echoed"
-    """The peer has the transaction from another node: the network relays it."""
+    """The peer has the transaction from another node. If the peer is honest, the network relays the transaction."""
     REFUSED = "refused"
-    """The peer rejected the transaction (BIP-61), or still lacked it 40 s after it received it."""
+    """The peer rejected the transaction (BIP-61), or lacked it 40 seconds after it received it."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class BroadcastProgress:
-    """A peer requested, echoed or refused a broadcast transaction.
+    """A peer reacted to a broadcast transaction.
 
     Each peer and step is reported once in a run. After a reorganization the client announces the transaction again, and
     `ECHOED` may come again.
@@ -177,7 +177,7 @@ class BroadcastProgress:
 class BroadcastChanged:
     """The status of a broadcast transaction changed.
 
-    `PENDING` and `REPLACED` may still change. After a reorganization every status may change.
+    A new broadcast is `PENDING` without an event. After a reorganization every status may change.
     """
 
     txid: bytes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar  # Any: results of any type
 
 from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
-from spvfilter.errors import NotRunningError, ParameterError, UselessPeerError
+from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.light.database import Database
 from spvfilter.light.engine.effects import (
     Answer,
@@ -59,7 +59,6 @@ from spvfilter.store.views import SearchedEntries, Snapshot, Views
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound, WalletEvent
 from spvfilter.wallet.reader import decoded
-from spvfilter.wallet.refusals import check_abandon, check_broadcast
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
 
@@ -75,7 +74,6 @@ else:
     futures = deferred("concurrent.futures")
 
 T = TypeVar("T")
-_MARGIN_S = 30.0  # added to the time within which the engine answers
 
 BOOKMARK_NOTE = "told: "  # prefix of a bookmark's key in the database; the reader's name follows
 
@@ -271,28 +269,23 @@ class Running:
         return self.engine.status_with(tip, height, searched)
 
     async def broadcast(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_private: bool) -> Broadcast:
-        """Broadcast a transaction and wait for the engine's answer.
+        """Record a transaction, then wait for the engine's answer. Cancelling the call stops only the wait.
 
         Raises ParameterError, PeerError, TxConflictError, PrivacyError.
         """
-        check_broadcast(self.engine.books, tx)
         call: asyncio.Future[Broadcast] = asyncio.get_running_loop().create_future()
         self._calls.setdefault(tx.txid, []).append(call)
         self.feed(Sending(tx.raw, input_values, is_private))
         await self._database.drain()
         self.check()
-        await asyncio.wait([call], timeout=self._limits.reply_s + _MARGIN_S)  # the engine answers earlier
+        await asyncio.wait([call])  # the engine answers at the latest when its time is over
         await self._database.drain()  # the result is stored, even if the client is left at once
         self.check()
-        if call.done():
-            return call.result()
-        call.cancel()
-        peers = len(self.engine.pool.connected())
-        raise UselessPeerError(f"none of the {peers} connected peers accepts the transaction")
+        return call.result()
 
     async def abandon(self, txid: bytes) -> None:
         """Abandon an own transaction and wait until that is stored. Raises ParameterError."""
-        check_abandon(self.engine.books, txid)
+        self.engine.check_abandon(txid)
         self.feed(Abandon(txid))
         await self._database.drain()
         self.check()

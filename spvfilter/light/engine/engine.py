@@ -13,10 +13,11 @@ from spvfilter.light.engine.addresses import discovering
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.bloomfilters import BloomFilters
 from spvfilter.light.engine.bloomsearch import BloomSearch
+from spvfilter.light.engine.broadcaster import Broadcaster
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import NOTE as COVERAGE_NOTE, Coverage
 from spvfilter.light.engine.effects import Effect
-from spvfilter.light.engine.fees import warn_of_low_fee
+from spvfilter.light.engine.fees import fee_floor, low_fee
 from spvfilter.light.engine.filterheaders import FilterHeaders
 from spvfilter.light.engine.filterquestions import FilterQuestions
 from spvfilter.light.engine.filtersearch import FilterSearch
@@ -24,7 +25,7 @@ from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.inputs import (
     Abandon,
     Asked,
-    Broadcast,
+    Broadcast as Sending,
     Committed,
     Connected,
     Fenced,
@@ -42,7 +43,9 @@ from spvfilter.light.engine.laggards import Laggards
 from spvfilter.light.engine.mempool import UNITS_AT_ONCE, MempoolWatch
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.outbox import Outbox
+from spvfilter.light.engine.ownbooks import OwnBooks
 from spvfilter.light.engine.peers import BLOOM, COMPACT_FILTERS, Peer, PeerPool
+from spvfilter.light.engine.privatebroadcast import PrivateBroadcast
 from spvfilter.light.engine.saved import ANCHORS_NOTE, BANS_NOTE, Saved
 from spvfilter.light.engine.start import StartHeight
 from spvfilter.light.engine.status import Status
@@ -120,7 +123,12 @@ class Engine:
         self._bloom = BloomSearch(
             context, self._headers, self._blocks, self.coverage, bloom_filters, self._compact.scripts.add
         )
-        self._mempool = MempoolWatch(context, self._compact.scripts, self._bloom, saved.private)
+        self._own_books = OwnBooks(books)
+        self.broadcaster: Broadcaster = Broadcaster(
+            context, self._own_books, self._recorded_own, lambda own: self._private.returned(own)
+        )
+        self._private = PrivateBroadcast(context, self.broadcaster, self._own_books, saved.private)
+        self._mempool = MempoolWatch(context, self._compact.scripts, self._bloom, self.broadcaster)
         self.status: Status = Status(context, self._headers, self.coverage)
         self._laggards = Laggards(context, self._headers)
         self._way = Way.WAIT
@@ -167,6 +175,10 @@ class Engine:
         """How blocks are searched at present."""
         return self._way
 
+    def check_abandon(self, txid: bytes) -> None:
+        """Raise ParameterError if a transaction is not unconfirmed or was not broadcast by this wallet."""
+        self._own_books.check_abandon(txid)
+
     def status_with(self, tip: int, height: int, searched: tuple[SearchedEntries, ...]) -> ClientStatus:
         """The state, with the tip's and the search's height and what was searched, as the database has them."""
         way = {Way.WAIT: None, Way.COMPACT: Mode.COMPACT, Way.BLOOM: Mode.BIP37}[self._way]
@@ -197,8 +209,7 @@ class Engine:
         self._timers.started = now
         self._context.pool.check_patience(now)
         self.changes.begin()
-        self._mempool.own.load()
-        self._mempool.private.resume()
+        self.broadcaster.start()
         return self._finish()
 
     def step(self, event: Input, now: Instant) -> list[Effect]:  # noqa: C901
@@ -208,7 +219,7 @@ class Engine:
             self._timers.stirred()
         self._context.lived = self._timers.started.wall + now.monotonic - self._timers.started.monotonic
         self._context.out.journal.now = int(self._context.lived)
-        if self._mempool.private.takes(event):
+        if self._private.takes(event):
             return self._finish()
         match event:
             case Heard(number, what) | Fenced(number, what):
@@ -236,14 +247,13 @@ class Engine:
             case Asked(token, request):
                 self.changes.ask(token, request)
                 self._context.changed()
-            case Broadcast(raw, input_values, is_private):
+            case Sending(raw, input_values, is_private):
                 self._broadcast(Transaction.parse(raw), input_values, is_private=is_private)
-                warn_of_low_fee(self._context, raw, input_values)
             case Seeded(answers):
                 self._context.pool.seeded(answers, now)
                 self._context.changed()
             case Abandon(txid):
-                self._mempool.abandon(txid)
+                self.broadcaster.abandon(txid)
             case Tick():
                 self._tick()
         return self._finish()
@@ -260,7 +270,7 @@ class Engine:
         self.status.look_back()
         if self._way is not Way.WAIT:
             self._mempool.record()
-        also_at = min(self._mempool.own.next_at, self._mempool.private.next_at, self.status.next_at)
+        also_at = min(self.broadcaster.next_at, self._private.next_at, self.status.next_at)
         self._timers.set(context, also_at, is_done=not self.status.is_synced_due)
         return context.out.take()
 
@@ -301,7 +311,7 @@ class Engine:
             if peer is not None:  # else it was dropped for what it said before, or is a stranger to whom we are one
                 self._guarded(peer, each.message if isinstance(each, Received) else each)
             elif isinstance(each, Received):
-                self._mempool.private.takes(Heard(number, each.message))
+                self._private.takes(Heard(number, each.message))
 
     def _connected(self, event: Connected) -> None:
         peer = self._context.pool.welcome(event, self._context.now)
@@ -328,9 +338,9 @@ class Engine:
                     self._headers.announced(peer, blocks)
                 self._mempool.announced(peer, items)
             case wire.GetData(items):
-                self._mempool.own.serve(peer, items)
+                self.broadcaster.serve(peer, items)
             case wire.Reject():
-                self._mempool.own.rejected(peer, message)
+                self.broadcaster.rejected(peer, message)
             case wire.Addr(addresses) | wire.AddrV2(addresses):
                 self._context.pool.told(peer, addresses, self._context.now)
             case wire.FeeFilter(rate):
@@ -351,20 +361,29 @@ class Engine:
             self._compact.turned(fork)
             self._bloom.turned(fork)
             self._mempool.forget()
-            self._mempool.own.again()
+            self.broadcaster.announce_again()
             hashes = [update.old_hashes[at : at + 32] for at in range(0, len(update.old_hashes), 32)]
             context.out.emit(*context.books.disconnect(fork, hashes, update.new_headers, context.stamp()))
             self._compact.scripts.add_pending(context.books.unconfirmed.pending)
-            self._mempool.own.load()
+            self.broadcaster.load()
         elif update.new_headers:
             context.books.extend(update.new_headers)
 
     def _broadcast(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_private: bool) -> None:
         if is_private:
-            is_told = self._bloom.has_told or (self._way is not Way.COMPACT and self.options.mode is not Mode.COMPACT)
-            self._mempool.private.begin(tx, input_values, is_told=is_told)
+            is_shown = self._bloom.has_told or (self._way is not Way.COMPACT and self.options.mode is not Mode.COMPACT)
+            self._private.broadcast(tx, input_values, is_shown=is_shown)
         else:
-            self._mempool.own.add(tx, input_values)
+            self.broadcaster.broadcast(tx, input_values)
+        fee = self._own_books.known_fee(tx, input_values)
+        warning = low_fee(tx, fee, fee_floor(self._context.pool.connected()))
+        if warning is not None:
+            self._context.out.emit(warning)
+
+    def _recorded_own(self, txid: bytes) -> None:
+        """An own transaction is recorded: search blocks for its inputs and outputs."""
+        self._compact.scripts.add_pending((txid,))
+        self._bloom.teach()
 
     def _search_changed(self, are_removed: bool) -> None:
         """The watch list has changed, or blocks are to be searched again."""
@@ -404,8 +423,8 @@ class Engine:
             return
         pool.advance(context.now)
         self.changes.advance()
-        self._mempool.private.advance()
-        self._mempool.own.advance()
+        self._private.advance()
+        self.broadcaster.advance()
         self._headers.advance()
         if not pool.ready():
             if pool.connected():

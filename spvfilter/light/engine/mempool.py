@@ -1,4 +1,4 @@
-"""Unconfirmed transactions that peers announce. What is done for our own is in `own`.
+"""Unconfirmed transactions that peers announce. The module `broadcaster` handles own transactions.
 
 With compact filters no peer knows what is ours, so from the tip on every transaction that is announced is fetched, and
 recorded if it matches. With BIP-37 a peer announces what its filter matches. What comes is recorded a few at a time,
@@ -8,19 +8,16 @@ after blocks: a flood delays none.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import inf
 
 from spvfilter.errors import LieError
 from spvfilter.light.engine.bloomsearch import BloomSearch
+from spvfilter.light.engine.broadcaster import Broadcaster
 from spvfilter.light.engine.context import Context
-from spvfilter.light.engine.outcomes import Outcomes
-from spvfilter.light.engine.own import OwnTxs
 from spvfilter.light.engine.peers import BLOOM, Peer
-from spvfilter.light.engine.privately import PrivateRelay
-from spvfilter.light.engine.saved import Held
 from spvfilter.light.engine.wanted import WantedScripts
 from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
@@ -60,10 +57,7 @@ class _Stand:
 class MempoolWatch:
     """Takes announcements and transactions of all peers."""
 
-    def __init__(
-        self, context: Context, scripts: WantedScripts, bloom: BloomSearch, private: Mapping[str, Held]
-    ) -> None:
-        """`private` is what an earlier run gave to one peer alone (Saved)."""
+    def __init__(self, context: Context, scripts: WantedScripts, bloom: BloomSearch, broadcaster: Broadcaster) -> None:
         self._context = context
         self._scripts = scripts
         self._bloom = bloom
@@ -71,9 +65,7 @@ class MempoolWatch:
         self._queue = Queue()
         self._heard: dict[bytes, None] = {}  # txid and wtxid of what came, the oldest first
         self._later: dict[bytes, None] = {}  # txids of what is known to have come after what replaced it
-        outcomes = Outcomes(context)
-        self.own: OwnTxs = OwnTxs(context, outcomes, self._recorded)
-        self.private: PrivateRelay = PrivateRelay(context, self.own, outcomes, private)
+        self._broadcaster = broadcaster
         context.pool.on_gone(lambda peer: self._stands.pop(peer, None))
 
     def _stand(self, peer: Peer) -> _Stand:
@@ -89,9 +81,9 @@ class MempoolWatch:
         stand = self._stand(peer)
         items = [item for item in items if item.kind in _KINDS]
         for item in items:
-            own = self.own.find(item.hash)
+            own = self._broadcaster.find(item.hash)
             if own is not None:
-                self.own.announced(peer, own)
+                self._broadcaster.announced(peer, own)
         self._order(peer, stand, items)
         link = self._bloom.link(peer)
         if link.filter is None:
@@ -183,7 +175,7 @@ class MempoolWatch:
     def take(self, peer: Peer, raw: bytes) -> None:
         """A transaction came. Raises LieError for one that was not asked for or that no block can have, FormatError."""
         link = self._bloom.link(peer)
-        if len(raw) > MAX_STANDARD_TX_WEIGHT and not link.expects_txs and not self.own.has_size(len(raw)):
+        if len(raw) > MAX_STANDARD_TX_WEIGHT and not link.expects_txs and not self._broadcaster.has_size(len(raw)):
             link.misses_txs = True  # to parse it would take long, and no honest peer passes it on: a block may have it
             return
         tx = Transaction.parse(raw)
@@ -191,7 +183,7 @@ class MempoolWatch:
             return
         stand, ids = self._stand(peer), {tx.txid, tx.wtxid}
         if not ids & stand.asked.keys():
-            if self.own.given(peer, tx.txid):
+            if self._broadcaster.given(peer, tx.txid):
                 return
             cause = Lie.UNPROVED_TX if link.expects_txs else Lie.UNASKED_TX
             raise LieError(f"transaction {hash_to_hex(tx.txid)}", cause=cause)
@@ -199,7 +191,7 @@ class MempoolWatch:
             raise LieError(f"transaction {hash_to_hex(tx.txid)}: {reason}", cause=Lie.IMPOSSIBLE_TX)
         for each in ids:
             stand.asked.pop(each, None)
-        self.own.given(peer, tx.txid)  # it may have it with another witness, and announce that
+        self._broadcaster.given(peer, tx.txid)  # it may have it with another witness, and announce that
         if link.filter is not None:
             link.came(tx)
         if self._context.options.mempool and not ids & self._heard.keys() and tx.weight <= MAX_STANDARD_TX_WEIGHT:
@@ -235,7 +227,7 @@ class MempoolWatch:
 
     def not_found(self, peer: Peer, tx_hash: bytes) -> None:
         """A peer does not have a transaction any more."""
-        self.own.not_found(peer, tx_hash)
+        self._broadcaster.not_found(peer, tx_hash)
         self._stand(peer).asked.pop(tx_hash, None)
         self._bloom.link(peer).not_found(tx_hash)
 
@@ -253,7 +245,7 @@ class MempoolWatch:
             self._context.out.emit(*events)
             self._scripts.add_pending(event.match.txid for event in events if isinstance(event, MatchFound))
         unfinished.left = inf
-        self.own.look()
+        self._broadcaster.look()
         if self._later or self._queue or unfinished or was_short:
             self._context.changed()
 
@@ -274,20 +266,6 @@ class MempoolWatch:
             [group, *(peer.group for peer, stand in self._stands.items() if not stand.heard.keys().isdisjoint(ids))]
         )
         return books.add_unconfirmed(raw, self._context.stamp(), words=groups)
-
-    def abandon(self, txid: bytes) -> None:
-        """Give up a transaction of ours: it is not offered any more. One that a block has meanwhile stays."""
-        if txid in self._context.books.unconfirmed.pending:
-            self._context.out.emit(*self._context.books.abandon(txid))
-            self.own.load()
-            self._context.changed()
-
-    def _recorded(self, txid: bytes, events: Sequence[WalletEvent]) -> None:
-        """A transaction of ours has entered the books."""
-        self.private.came_back(txid)
-        self._context.out.emit(*events)
-        self._scripts.add_pending((txid,))
-        self._bloom.teach()
 
 
 def _packed(item: InvItem) -> bytes:

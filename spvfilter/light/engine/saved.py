@@ -36,15 +36,17 @@ _OWN_KEPT_DEPTH = (
 )
 
 
-class Held(NamedTuple):
-    """How long peers are not offered a private transaction."""
+class PrivateRecord(NamedTuple):
+    """A private transaction, as the database stores it."""
 
     until: float
-    """Seconds since 1970."""
-    is_on_its_way: bool
-    """Whether enough of them have announced it by themselves."""
-    strangers: list[str]
-    """Groups of those that were given it."""
+    """When the next private connection, or the announcement to all peers, is due (seconds since 1970)."""
+    is_relayed: bool
+    """True if enough network groups announced it, or a block contained it."""
+    receivers: list[str]
+    """Network groups that received it."""
+    is_handed: bool = True
+    """True if a peer requested it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,8 @@ class Saved:
     addresses: Sequence[KnownAddress] = ()
     anchors: list[str] = field(default_factory=list)
     """Addresses to connect first."""
-    private: dict[str, Held] = field(default_factory=dict)
-    """By txid: what only strangers were given."""
+    private: dict[str, PrivateRecord] = field(default_factory=dict)
+    """Private transactions, by txid in hex."""
     events: EventLog = field(default_factory=EventLog)
     """Which there are."""
     has_filters: bool = False
@@ -118,13 +120,15 @@ class Saved:
             events=store.events.log,
             has_filters=store.compact_filters.has_any,
             anchors=[str(address) for address in json.loads(store.note(ANCHORS_NOTE) or b"[]")],
-            private={str(txid): _held(held) for txid, held in json.loads(store.note(PRIVATE_NOTE) or b"{}").items()},
+            private={
+                str(txid): _private(record) for txid, record in json.loads(store.note(PRIVATE_NOTE) or b"{}").items()
+            },
         )
 
 
-def _held(told: list[Any] | float) -> Held:
-    """From the note; a number alone, as it was written before, is until when."""
-    return Held(*told) if isinstance(told, list) else Held(told, is_on_its_way=False, strangers=[])
+def _private(stored: list[Any] | float) -> PrivateRecord:
+    """Return a private transaction from the note. Earlier versions stored `until` alone."""
+    return PrivateRecord(*stored) if isinstance(stored, list) else PrivateRecord(stored, False, [])
 
 
 def _timed(matches: Iterable[StoredMatch], chain: HeaderChain) -> Iterator[StoredMatch]:

@@ -17,6 +17,7 @@ from spvfilter.filters.bip158 import basic_data, filter_header
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import EntryKind, GcsQuery
 from spvfilter.light.engine.blocks import MAX_NAMED
+from spvfilter.light.engine.broadcaster import MAX_PEERS_TOLD, PeerRecord
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.effects import Commit, Connect, Effect, Emit, Fence, Send
 from spvfilter.light.engine.engine import Engine
@@ -38,8 +39,6 @@ from spvfilter.light.engine.inputs import (
 )
 from spvfilter.light.engine.options import Options, Patience
 from spvfilter.light.engine.outbox import Outbox
-from spvfilter.light.engine.outcomes import MAX_TOLD as MAX_PEERS_TOLD
-from spvfilter.light.engine.owntx import Offer
 from spvfilter.light.engine.peers import Peer, PeerPool
 from spvfilter.light.engine.requests import AddEntries, Start
 from spvfilter.light.engine.saved import Saved
@@ -203,12 +202,13 @@ class Run:
 
 def test_of_peers_that_leave_with_a_transaction_of_ours_the_latest_are_remembered() -> None:
     run = Run(Mode.COMPACT)
-    owns = run.engine._mempool.own
-    own = owns.add(Transaction.parse(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)])))
+    broadcaster = run.engine.broadcaster
+    own = broadcaster.broadcast(Transaction.parse(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)])))
+    assert own is not None
     for number in range(2, MAX_PEERS_TOLD + 100):
         peer = Peer(number, f"10.0.{number >> 8}.{number & 255}:1", 0.0)
-        own.offers[peer] = Offer(0.0, fetched_at=1.0)
-        owns._gone(peer)
+        own.peers[peer] = PeerRecord(0.0, requested=1.0)
+        broadcaster._gone(peer)
     assert len(own.left) == MAX_PEERS_TOLD
 
 
@@ -216,6 +216,7 @@ def test_a_transaction_that_is_asked_for_many_times_at_once_is_sent_once() -> No
     run = Run(Mode.COMPACT)
     raw = tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)])
     run.do(Broadcast(raw))
+    run.commit()
     item = InvItem(InvType.WTX, Transaction.parse(raw).wtxid)
     effects = [*run.do(Heard(1, wire.GetData((item,) * 50_000))), *run.commit()]
     assert [message for message in run.sent(effects) if isinstance(message, wire.Tx)] == [wire.Tx(raw)]
@@ -227,8 +228,8 @@ def test_a_transaction_that_is_asked_for_by_many_names_at_once_is_sent_once() ->
     run = Run(Mode.COMPACT)
     made = Transaction.parse(tx([TxIn(RNG.randbytes(32), 0, witness=(b"\x01",))], [TxOut(1_000, OURS)]))
     run.do(Broadcast(made.raw))
-    run.do(Heard(1, wire.GetData((InvItem(InvType.WTX, made.wtxid),))))
     run.commit()
+    run.do(Heard(1, wire.GetData((InvItem(InvType.WTX, made.wtxid),))))
     names = tuple(InvItem(kind, tx_hash) for kind in range(20_000) for tx_hash in (made.txid, made.wtxid))
     assert run.sent(run.do(Heard(1, wire.GetData(names)))) == [wire.Tx(made.raw)]
 
@@ -290,9 +291,9 @@ def test_a_transaction_of_ours_that_a_peer_fetches_again_and_again_is_followed_b
     run = Run(Mode.COMPACT)
     raw = tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)])
     run.do(Broadcast(raw))
+    run.commit()
     question = wire.GetData((InvItem(InvType.WITNESS_TX, Transaction.parse(raw).txid),))
-    effects = [*run.do(Heard(1, question)), *run.commit()]
-    effects += [effect for _ in range(1_999) for effect in run.do(Heard(1, question))]
+    effects = [effect for _ in range(2_000) for effect in run.do(Heard(1, question))]
     assert sum(isinstance(effect, Send) and isinstance(effect.message, wire.Tx) for effect in effects) == 2_000
     assert sum(isinstance(effect, Fence) for effect in effects) == 1
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from simulation.behaviours.relay import Drops, FalseEcho, Rejects, Taker
-from spvfilter.errors import TxConflictError, TxRefusedError
+from spvfilter.errors import TxConflictError, TxRefusedError, UselessPeerError
 from spvfilter.light.engine.inputs import Abandon, Heard
 from spvfilter.light.events import Broadcast, BroadcastStep, Mode
 from spvfilter.node.build import build_tx
@@ -20,7 +20,7 @@ from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchWithdrawn, Reason
 from spvfilter.wire.messages.table import Inv, InvItem, InvType, Message, Tx
 from support.locks import LOCKS, STRANGER, key
-from support.sending import MODES, Hoards, answer, changes, send, spend, status, steps, synced
+from support.sending import MODES, Hoards, announced_from_now, answer, changes, send, spend, status, steps, synced
 from support.stage import Prompt, stage
 
 DAY_S = 86_400
@@ -410,19 +410,47 @@ def test_a_rival_that_one_peer_tells_of_is_no_answer_to_who_broadcasts(
 
 
 @MODES
-def test_what_a_peer_asked_for_that_left_before_it_was_stored_is_answered(mode: Mode, tmp_path: Path) -> None:
-    """It is in the books and offered on: who was told that no peer takes it would pay once more."""
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_broadcast_without_a_peer_is_queued_in_the_books(mode: Mode, restarts: bool, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Hoards) as world:
         synced(world)
-        assert world.process is not None
-        world.process.disk._slowness = 5.0
-        txid, books = send(world), world.process.engine.books
-        while txid not in books.unconfirmed.pending:
-            world.pass_time(0.001)
         world.nodes[0].is_up = False
         world.nodes[0].hang_up()
-        world.pass_time(200)
-        known = answer(world, txid)
-        assert isinstance(known, Broadcast)
-        assert known.sent == ()
+        world.pass_time(1)
+        txid = send(world)
+        world.pass_time(1)
         assert status(world, txid) is TxStatus.PENDING
+        assert answer(world, txid) is None
+        if restarts:
+            world.kill()
+        world.pass_time(200)
+        if not restarts:
+            error = answer(world, txid)
+            assert isinstance(error, UselessPeerError)
+            assert "the wallet keeps it" in str(error)
+        assert status(world, txid) is TxStatus.PENDING
+        world.nodes[0].is_up = True
+        world.pass_time(600)
+        assert [step for _, step in steps(world, txid)] == [BroadcastStep.SENT]
+
+
+@MODES
+def test_a_queued_broadcast_that_is_abandoned_is_never_announced(
+    mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stage(tmp_path, mode, Prompt) as world:
+        synced(world)
+        world.nodes[0].is_up = False
+        world.nodes[0].hang_up()
+        world.pass_time(1)
+        txid = send(world)
+        assert world.process is not None
+        world.process.report(Abandon(txid))
+        world.pass_time(1)
+        assert isinstance(answer(world, txid), TxConflictError)
+        assert status(world, txid) is TxStatus.ABANDONED
+        told = announced_from_now(world, monkeypatch)
+        world.nodes[0].is_up = True
+        world.pass_time(1_000)
+        assert not told
+        assert txid not in world.truth.regtest.mempool

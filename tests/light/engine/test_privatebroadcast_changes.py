@@ -90,7 +90,7 @@ def test_one_that_no_stranger_has_asked_for_is_given_to_none_once_another_of_our
         told = announced_from_now(world, monkeypatch)
         world.pass_time(300)
         assert status(world, instead) is TxStatus.PENDING
-        assert status(world, txid) is None
+        assert status(world, txid) is TxStatus.REPLACED
         assert isinstance(answer(world, txid), TxConflictError)
         assert Transaction.parse(old).wtxid not in {each for each, _ in told}
 
@@ -111,5 +111,5 @@ def test_one_that_no_stranger_has_asked_for_is_given_to_none_once_what_it_was_to
         send(world, raw=new)
         world.pass_time(300)
         assert status(world, instead) is TxStatus.PENDING
-        assert status(world, txid) is None
+        assert status(world, txid) is TxStatus.REPLACED
         assert isinstance(answer(world, txid), TxConflictError)

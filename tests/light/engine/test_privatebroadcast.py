@@ -11,7 +11,7 @@ import pytest
 from simulation.behaviours.relay import Drops, FalseEcho, NeverEchoes, Rejects
 from simulation.connection import Connection
 from spvfilter.errors import PrivacyError, TxConflictError, UselessPeerError
-from spvfilter.light.engine import privately
+from spvfilter.light.engine import privatebroadcast
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.inputs import Heard, HeardTogether, Input
 from spvfilter.light.engine.saved import PRIVATE_NOTE
@@ -251,10 +251,10 @@ def test_a_database_that_tells_only_until_when_it_is_held_back_can_be_opened(tmp
         assert world.process is not None
         engine = world.process.engine
         assert isinstance(engine, Engine)
-        own = engine._mempool.own.find(txid)
+        own = engine.broadcaster.find(txid)
         assert own is not None
         assert own.private is not None
-        assert own.free_at > world.timeline.now
+        assert own.private.until > world.timeline.now
 
 
 def test_where_it_cannot_be_private_an_error_says_why(tmp_path: Path) -> None:
@@ -311,8 +311,12 @@ def test_a_stranger_that_does_not_answer_is_left_for_another(tmp_path: Path) -> 
         assert isinstance(error, UselessPeerError)
         assert "no peer has it" in str(error)
         world.pass_time(1_000)
-        assert status(world, txid) is None
+        assert status(world, txid) is TxStatus.PENDING
         assert txid not in world.truth.regtest.mempool
+        other.is_up = True
+        world.pass_time(1_000)
+        assert txid in world.truth.regtest.mempool
+        assert [named(world, [peer]) for peer, step in steps(world, txid) if step is BroadcastStep.SENT] == [[other]]
 
 
 def test_a_private_transaction_that_came_into_conflict_meanwhile_is_given_to_nobody(
@@ -493,7 +497,7 @@ def test_too_many_that_have_ended_or_are_in_blocks_have_none_forgotten_that_wait
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was offered to all peers then."""
-    monkeypatch.setattr(privately, "MAX_HELD", 2)
+    monkeypatch.setattr(privatebroadcast, "MAX_RECORDS", 2)
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)
         told = announced_from_now(world, monkeypatch)
@@ -538,3 +542,66 @@ def test_what_spends_from_one_that_was_on_its_way_is_sent_privately(
         world.pass_time(60)
         assert isinstance(answer(world, Transaction.parse(child).txid), Broadcast)
         assert Transaction.parse(child).txid in world.truth.regtest.mempool
+
+
+@pytest.mark.parametrize("effects", range(1, 16))
+def test_after_a_crash_at_any_effect_no_connected_peer_is_told(
+    effects: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record and the note that it is private are in one commit."""
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
+        synced(world)
+        told = announced_from_now(world, monkeypatch)
+        assert world.process is not None
+        world.process.steps_left = effects
+        raw = spend(world)
+        txid = send(world, is_private=True, raw=raw)
+        world.pass_time(2)
+        if world.process is not None:
+            world.kill()
+        world.pass_time(100)  # less than the wait for echoes after the handover
+        assert (Transaction.parse(raw).wtxid, False) not in told
+        world.pass_time(2_000)
+        assert (txid in world.truth.regtest.mempool) is (status(world, txid) is not None)
+
+
+def test_a_public_child_waits_for_its_private_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that is told of the child would learn of the parent."""
+    with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, max_peers=2) as world:
+        synced(world)
+        raw = spend(world)
+        paid = Transaction.parse(raw).outputs[0].value
+        parent = send(world, is_private=True, raw=raw)
+        child = build_tx([LOCKS[0].spends(OutPoint(parent, 0))], [LOCKS[0].pays(paid - 500)])
+        monkeypatch.setattr(Waits, "asks", False)
+        told = announced_from_now(world, monkeypatch)
+        txid = send(world, raw=child)
+        world.pass_time(100)
+        names = {Transaction.parse(each).wtxid for each in (raw, child)}
+        assert not [name for name, to_new_peer in told if name in names and not to_new_peer]
+        monkeypatch.setattr(Waits, "asks", True)
+        world.pass_time(2_000)
+        assert {parent, txid} <= {each.txid for each in world.truth.regtest.mempool}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_one_that_a_block_contained_before_an_echo_stays_private(
+    restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with stage(tmp_path, Mode.COMPACT, NeverEchoes, NeverEchoes, NeverEchoes, max_peers=2) as world:
+        synced(world)
+        raw = spend(world)
+        txid, wtxid = send(world, is_private=True, raw=raw), Transaction.parse(raw).wtxid
+        world.pass_time(10)
+        world.truth.mine()
+        world.pass_time(60)
+        assert status(world, txid) is TxStatus.CONFIRMED
+        if restarts:
+            world.kill()
+            world.pass_time(60)
+        told = announced_from_now(world, monkeypatch)
+        world.truth.regtest.reorg(1)
+        world.wait_synced(within=300)
+        world.pass_time(2_000)
+        assert status(world, txid) is TxStatus.PENDING
+        assert (wtxid, False) not in told

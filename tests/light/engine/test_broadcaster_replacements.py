@@ -121,7 +121,7 @@ def test_what_nobody_has_asked_for_is_not_sent_once_what_it_was_to_replace_is_br
         send(world, raw=raws[0])
         monkeypatch.setattr(Waits, "asks", True)
         world.pass_time(1_000)
-        assert (status(world, first), status(world, bump)) == (TxStatus.PENDING, None)
+        assert (status(world, first), status(world, bump)) == (TxStatus.PENDING, TxStatus.REPLACED)
         assert isinstance(answer(world, bump), TxConflictError)
         assert first in world.truth.regtest.mempool
 
@@ -145,5 +145,9 @@ def test_what_spends_from_what_is_replaced_and_nobody_has_asked_for_is_not_sent_
         monkeypatch.setattr(Waits, "asks", True)
         second = send(world, raw=bump)
         world.pass_time(10)
-        assert [status(world, each) for each in (first, second, child)] == [TxStatus.REPLACED, TxStatus.PENDING, None]
+        assert [status(world, each) for each in (first, second, child)] == [
+            TxStatus.REPLACED,
+            TxStatus.PENDING,
+            TxStatus.REPLACED,
+        ]
         assert isinstance(answer(world, child), TxConflictError)
