@@ -476,11 +476,13 @@ class LightClient:
     async def broadcast(
         self, raw_tx: bytes | Serializable, *, input_values: Iterable[int] | None = None, private: bool = False
     ) -> Broadcast:
-        """Send a transaction and wait until a peer has accepted it.
+        """Store a transaction, send it, and wait until a peer has accepted it.
 
-        Later changes arrive as `BroadcastProgress` and `BroadcastChanged` events. The client announces the transaction
-        again, to every peer and in every run, until it is confirmed, replaced, abandoned, or 336 hours old. If the
-        wallet has the transaction already, the client announces it again and returns at once.
+        Cancelling the call stops only the wait: call `abandon` to stop the broadcast.
+
+        The client announces the transaction again, to every peer and in every run, until it is confirmed, replaced,
+        abandoned, or 336 hours old. `BroadcastProgress` and `BroadcastChanged` events report later changes. If the
+        wallet had the transaction before this run, the client announces it again and returns at once.
 
         If the fee is known and below `fee_floor`, the client emits a `FeeWarning`. The page "How the live client works"
         of the documentation explains what counts as accepted and as refused.
@@ -495,10 +497,10 @@ class LightClient:
 
         Raises:
             FormatError: The bytes are not a transaction.
-            ParameterError: No block can contain the transaction, or the input values cannot be right.
+            ParameterError: No block can contain the transaction, an ancestor was abandoned, or the values are wrong.
             TxConflictError: A conflicting transaction is confirmed, is preferred by peers, or was broadcast later.
             TxRefusedError: Every peer that received the transaction rejected it.
-            UselessPeerError: No peer requested the transaction in time.
+            UselessPeerError: No peer accepted the transaction in time. The client announces it to every new peer.
             PrivacyError: The transaction cannot be sent privately. The message says why.
 
             NotRunningError: The client is not running.

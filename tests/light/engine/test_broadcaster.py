@@ -1,4 +1,4 @@
-"""Our own transactions: offered until they are on their way, refused by all, in conflict, echoed by liars."""
+"""Own transactions: announced until the network relays them, rejected, in conflict, queued without a peer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DAY_S = 86_400
 
 
 class Leaves(Taker):
-    """Ends when it is sent a transaction, and does not come back."""
+    """Disconnects when it gets a transaction, and does not come back."""
 
     def given(self, responder: Responder, raw: bytes) -> None:
         for node in self.world.nodes:
@@ -37,7 +37,7 @@ class Leaves(Taker):
 
 
 @MODES
-def test_what_all_reject_is_an_error_and_counts_no_more(mode: Mode, tmp_path: Path) -> None:
+def test_rejection_by_all_peers_frees_the_coins(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Rejects, Rejects) as world:
         synced(world)
         assert world.process is not None
@@ -53,14 +53,14 @@ def test_what_all_reject_is_an_error_and_counts_no_more(mode: Mode, tmp_path: Pa
         assert changes(world, txid) == [(TxStatus.REFUSED, None)]
         assert world.process.disk.store.views.balance() == before
         assert {each.reason for each in world.told if isinstance(each, MatchWithdrawn)} == {Reason.REFUSED}
-        assert not world.warnings  # nobody is condemned
+        assert not world.warnings  # no peer is banned
         told = len(steps(world, txid))
         world.pass_time(2_000)
         assert len(steps(world, txid)) == told  # not offered any more
 
 
 @MODES
-def test_what_nobody_keeps_is_refused_after_a_while(mode: Mode, tmp_path: Path) -> None:
+def test_a_peer_that_drops_a_transaction_has_rejected_it(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Drops) as world:
         synced(world)
         txid = send(world)
@@ -73,7 +73,7 @@ def test_what_nobody_keeps_is_refused_after_a_while(mode: Mode, tmp_path: Path) 
 
 
 @MODES
-def test_the_answer_comes_when_its_time_is_over_however_numbers_are_rounded(mode: Mode, tmp_path: Path) -> None:
+def test_rounded_times_do_not_delay_the_answer(mode: Mode, tmp_path: Path) -> None:
     at, reply_s = 431.51765560206405, 120.0
     assert (at + reply_s) - at < reply_s
     with stage(tmp_path, mode, Drops, Leaves) as world:
@@ -89,7 +89,7 @@ def test_the_answer_comes_when_its_time_is_over_however_numbers_are_rounded(mode
 
 
 @MODES
-def test_a_refused_transaction_is_confirmed_if_a_block_has_it(mode: Mode, tmp_path: Path) -> None:
+def test_a_block_confirms_a_refused_transaction(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Rejects) as world:
         synced(world)
         raw = spend(world)
@@ -107,7 +107,7 @@ def test_a_refused_transaction_is_confirmed_if_a_block_has_it(mode: Mode, tmp_pa
 
 
 @MODES
-def test_one_refusal_condemns_nothing(mode: Mode, tmp_path: Path) -> None:
+def test_one_refusal_leaves_a_transaction_pending(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Rejects, Prompt) as world:
         synced(world)
         txid = send(world)
@@ -118,7 +118,7 @@ def test_one_refusal_condemns_nothing(mode: Mode, tmp_path: Path) -> None:
 
 
 @MODES
-def test_who_announces_it_by_itself_is_told_of(mode: Mode, tmp_path: Path) -> None:
+def test_a_peer_that_announces_first_is_reported_as_echo(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Prompt, Prompt, Prompt, Prompt) as world:
         synced(world)
         txid = send(world)
@@ -138,7 +138,7 @@ def test_who_announces_it_by_itself_is_told_of(mode: Mode, tmp_path: Path) -> No
 
 
 @MODES
-def test_an_echo_by_liars_keeps_it_from_nobody(mode: Mode, tmp_path: Path) -> None:
+def test_false_echoes_do_not_stop_a_broadcast(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, FalseEcho, FalseEcho, FalseEcho, FalseEcho, FalseEcho, Prompt) as world:
         world.nodes[5].is_up = False
         synced(world)
@@ -151,7 +151,7 @@ def test_an_echo_by_liars_keeps_it_from_nobody(mode: Mode, tmp_path: Path) -> No
 
 
 @MODES
-def test_after_a_restart_it_is_offered_to_whom_it_was_not(mode: Mode, tmp_path: Path) -> None:
+def test_after_a_restart_other_peers_get_the_transaction(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Hoards, Prompt) as world:
         world.nodes[1].is_up = False
         synced(world)
@@ -167,7 +167,7 @@ def test_after_a_restart_it_is_offered_to_whom_it_was_not(mode: Mode, tmp_path: 
         assert txid in world.truth.regtest.mempool
 
 
-def test_what_a_peer_has_of_ours_is_in_the_database(tmp_path: Path) -> None:
+def test_a_transaction_is_stored_before_a_peer_has_it(tmp_path: Path) -> None:
     for effects in (1, 2, 3, 4, 6, 9):
         folder = tmp_path / str(effects)
         folder.mkdir()
@@ -184,10 +184,10 @@ def test_what_a_peer_has_of_ours_is_in_the_database(tmp_path: Path) -> None:
 
 @MODES
 @pytest.mark.parametrize("is_private", [False, True])
-def test_what_is_given_up_before_it_is_stored_is_given_to_nobody(mode: Mode, is_private: bool, tmp_path: Path) -> None:
-    """A peer fetches it, and it is abandoned while the database is busy with it: its coins may be spent in another
-    way.
-    """
+def test_a_transaction_abandoned_before_its_commit_reaches_no_peer(
+    mode: Mode, is_private: bool, tmp_path: Path
+) -> None:
+    """The database is slow, and the user may spend the coins in another transaction."""
     if is_private and mode is Mode.BIP37:
         return
     with stage(tmp_path, mode, Hoards, Hoards, max_peers=1 if is_private else 2) as world:
@@ -209,7 +209,7 @@ def test_what_is_given_up_before_it_is_stored_is_given_to_nobody(mode: Mode, is_
 
 
 @pytest.mark.parametrize("skew_s", [-20 * DAY_S, 20 * DAY_S])
-def test_a_clock_that_is_wrong_at_a_start_expires_nothing(skew_s: int, tmp_path: Path) -> None:
+def test_a_wrong_clock_at_the_start_expires_nothing(skew_s: int, tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Hoards, Prompt) as world:
         world.nodes[1].is_up = False
         synced(world)
@@ -228,7 +228,7 @@ def test_a_clock_that_is_wrong_at_a_start_expires_nothing(skew_s: int, tmp_path:
 
 
 @MODES
-def test_a_rival_in_a_block_is_told_with_its_name(mode: Mode, tmp_path: Path) -> None:
+def test_a_confirmed_conflict_is_reported_with_its_txid(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Hoards, Prompt) as world:
         world.nodes[1].is_up = False
         synced(world)
@@ -251,10 +251,10 @@ def test_a_rival_in_a_block_is_told_with_its_name(mode: Mode, tmp_path: Path) ->
 
 @MODES
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_spend_of_coins_that_are_not_watched_is_offered_again_after_a_reorganisation(
+def test_a_spend_of_foreign_coins_is_announced_after_a_reorganization(
     mode: Mode, restarts: bool, tmp_path: Path
 ) -> None:
-    """Nobody else has it any more: who reorganised kept its blocks to itself."""
+    """No node has the transaction: the new blocks come from a miner without it."""
     with stage(tmp_path, mode, Prompt, Prompt) as world:
         regtest = world.truth.regtest
         coin = OutPoint(regtest.pay(STRANGER.pays(90_000)), 0)
@@ -284,9 +284,7 @@ def test_a_spend_of_coins_that_are_not_watched_is_offered_again_after_a_reorgani
 
 
 @MODES
-def test_a_spend_of_coins_that_are_not_watched_is_found_in_the_blocks_of_a_reorganisation(
-    mode: Mode, tmp_path: Path
-) -> None:
+def test_a_spend_of_foreign_coins_is_found_after_a_reorganization(mode: Mode, tmp_path: Path) -> None:
     """Filters that peers were given meanwhile do not know it: it was confirmed, and no entry matches it."""
     with stage(tmp_path, mode, Prompt, Prompt) as world:
         regtest = world.truth.regtest
@@ -308,7 +306,7 @@ def test_a_spend_of_coins_that_are_not_watched_is_found_in_the_blocks_of_a_reorg
 
 
 @MODES
-def test_a_spend_of_a_coinbase_is_offered_again_when_its_chain_is_taken_up_again(mode: Mode, tmp_path: Path) -> None:
+def test_a_coinbase_spend_returns_with_its_chain(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Prompt, Prompt) as world:
         regtest = world.truth.regtest
         height = regtest.height
@@ -334,7 +332,7 @@ def test_a_spend_of_a_coinbase_is_offered_again_when_its_chain_is_taken_up_again
 
 
 @MODES
-def test_of_rivals_the_one_that_peers_know_is_named_where_they_refuse_ours(mode: Mode, tmp_path: Path) -> None:
+def test_a_rejection_names_the_conflict_that_peers_have(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Prompt) as world:
         synced(world)
         coin = world.truth.coins[-1]
@@ -353,10 +351,8 @@ def test_of_rivals_the_one_that_peers_know_is_named_where_they_refuse_ours(mode:
 
 
 @MODES
-def test_another_entry_has_nothing_offered_again(mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who adds an address for each customer told all peers of every transaction that waits each time; we announce none
-    but our own.
-    """
+def test_a_new_entry_causes_no_announcement(mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise each new address would tell all peers which transactions are own ones."""
     with stage(tmp_path, mode, Prompt, Prompt, Prompt) as world:
         announced: list[Message] = []
         monkeypatch.setattr(world.privacy, "sent", announced.append)
@@ -381,10 +377,8 @@ class TakesTime(Hoards):
 
 @MODES
 @pytest.mark.parametrize("is_kept", [True, False])
-def test_a_rival_that_one_peer_tells_of_is_no_answer_to_who_broadcasts(
-    is_kept: bool, mode: Mode, tmp_path: Path
-) -> None:
-    """Anybody may have invented it. Told of a conflict, the user may pay with other coins once more."""
+def test_a_foreign_conflict_does_not_answer_a_broadcast(is_kept: bool, mode: Mode, tmp_path: Path) -> None:
+    """An attacker may have made it. After an error, the user could pay a second time with other coins."""
     with stage(tmp_path, mode, TakesTime if is_kept else Drops) as world:
         synced(world)
         coin = world.truth.coins[-1]

@@ -1,6 +1,4 @@
-"""Which announcements of our own transactions are echoes: by who has them from others, not by who repeats what it was
-offered.
-"""
+"""Echoes: announcements of own transactions by peers that have them from other nodes."""
 
 from __future__ import annotations
 
@@ -17,8 +15,8 @@ from support.stage import Prompt, stage
 
 
 @MODES
-def test_an_announcement_that_crosses_our_offer_is_an_echo(mode: Mode, tmp_path: Path) -> None:
-    """Who gives what it was offered and has not fetched has it from others; the answer to the call says so."""
+def test_an_announcement_that_crosses_ours_is_an_echo(mode: Mode, tmp_path: Path) -> None:
+    """The peer serves the transaction without having requested it, so another node sent it."""
     with stage(tmp_path, mode, Prompt) as world:
         synced(world)
         raw = spend(world)
@@ -46,7 +44,7 @@ class Parrot(Prompt):
 
 
 @MODES
-def test_who_only_repeats_what_it_was_offered_has_not_echoed_it(mode: Mode, tmp_path: Path) -> None:
+def test_a_repeated_announcement_is_no_echo(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Parrot) as world:
         synced(world)
         txid = send(world)
@@ -64,7 +62,7 @@ def test_who_only_repeats_what_it_was_offered_has_not_echoed_it(mode: Mode, tmp_
 
 
 @MODES
-def test_who_gets_it_from_others_after_it_was_offered_it_has_echoed_it(mode: Mode, tmp_path: Path) -> None:
+def test_a_transaction_from_another_node_is_an_echo(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Prompt) as world:
         synced(world)
         world.nodes[0].behaviour.responder = _ParrotResponder  # type: ignore[misc]  # of this one alone

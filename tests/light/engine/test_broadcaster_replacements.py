@@ -1,4 +1,4 @@
-"""Our own transactions that spend the same: the one that was broadcast last is offered, and no other."""
+"""Own transactions in conflict with each other: only the last broadcast is announced."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ from support.stage import stage
 
 @MODES
 @pytest.mark.parametrize("restarts", [False, True])
-def test_what_is_broadcast_again_takes_the_place_of_ours_that_replaced_it(
-    mode: Mode, restarts: bool, tmp_path: Path
-) -> None:
+def test_a_second_broadcast_replaces_the_replacement(mode: Mode, restarts: bool, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Hoards) as world:
         synced(world)
         coin = world.truth.coins[-1]
@@ -45,10 +43,10 @@ def test_what_is_broadcast_again_takes_the_place_of_ours_that_replaced_it(
 
 @MODES
 @pytest.mark.parametrize("restarts", [False, True])
-def test_what_is_replaced_here_is_not_offered_though_others_had_replaced_it(
+def test_a_replaced_transaction_with_a_foreign_conflict_is_not_announced(
     mode: Mode, restarts: bool, tmp_path: Path
 ) -> None:
-    """Anybody may invent such a rival. Who has taken a payment back had it offered on beside what takes it back."""
+    """An attacker can make a conflict. It must not bring back a payment that the user cancelled."""
     with stage(tmp_path, mode, Hoards, Hoards) as world:
         world.nodes[1].is_up = False
         synced(world)
@@ -84,10 +82,10 @@ def test_what_is_replaced_here_is_not_offered_though_others_had_replaced_it(
 
 
 @MODES
-def test_what_was_replaced_is_not_offered_when_it_is_given_up(
+def test_abandoning_a_replaced_transaction_announces_nothing(
     mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was due to be offered all the time that ours replaced it, and was once it had ended."""
+    """Its next announcement was due while it was replaced."""
     with stage(tmp_path, mode, Hoards) as world:
         synced(world)
         raws = rivals(world)
@@ -106,10 +104,10 @@ def test_what_was_replaced_is_not_offered_when_it_is_given_up(
 
 
 @MODES
-def test_what_nobody_has_asked_for_is_not_sent_once_what_it_was_to_replace_is_broadcast_again(
+def test_an_unrequested_replacement_is_replaced_by_a_second_broadcast(
     mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two that spend the same the one that the user has broadcast last is to be sent."""
+    """The last broadcast wins."""
     with stage(tmp_path, mode, Waits) as world:
         synced(world)
         raws = rivals(world)
@@ -127,10 +125,10 @@ def test_what_nobody_has_asked_for_is_not_sent_once_what_it_was_to_replace_is_br
 
 
 @MODES
-def test_what_spends_from_what_is_replaced_and_nobody_has_asked_for_is_not_sent_after_that(
+def test_an_unrequested_child_is_replaced_with_its_parent(
     mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It brings back what it spends from, in place of what the user has broadcast since."""
+    """Otherwise the child would bring back its parent, which the user replaced."""
     with stage(tmp_path, mode, Waits) as world:
         synced(world)
         coin = world.truth.coins[-1]

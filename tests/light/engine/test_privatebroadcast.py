@@ -1,4 +1,4 @@
-"""Private broadcast: to whom a transaction is given, when it is on its way, and whom nobody tells of it."""
+"""Private broadcast: the new peers that get a transaction, and the connected peers that must not learn of it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from support.sending import (
 from support.stage import Prompt, Stage, stage
 
 
-def test_a_private_transaction_goes_to_one_stranger_alone(tmp_path: Path) -> None:
+def test_a_private_transaction_goes_to_one_new_peer(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)
         other = stranger(world)
@@ -59,9 +59,7 @@ def test_a_private_transaction_goes_to_one_stranger_alone(tmp_path: Path) -> Non
 
 
 def announced_beside(world: Stage, name: str) -> list[bytes]:
-    """Sync until the stranger, the one that is not connected, behaves so: the hashes of what the client announces from
-    then on.
-    """
+    """Restart until the node with this behaviour is not connected, and return the hashes announced from then on."""
     announced: list[bytes] = []
 
     def sent(message: Message) -> None:
@@ -77,15 +75,15 @@ def announced_beside(world: Stage, name: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_private_transaction_that_is_on_its_way_is_told_to_no_peer(restarts: bool, tmp_path: Path) -> None:
-    """We announce nothing but our own: a peer that says nothing of it would learn whose it is."""
+def test_a_relayed_private_transaction_is_not_announced(restarts: bool, tmp_path: Path) -> None:
+    """The client announces own transactions only, so a peer would learn that it is one."""
     with stage(tmp_path, Mode.COMPACT, Prompt, NeverEchoes, Prompt, Prompt, max_peers=3) as world:
         announced = announced_beside(world, "Prompt")
         raw = spend(world)
         txid, wtxid = send(world, is_private=True, raw=raw), Transaction.parse(raw).wtxid
         world.pass_time(130)
         assert {peer for peer, step in steps(world, txid) if step is BroadcastStep.ECHOED}
-        assert announced.count(wtxid) == 1  # to the stranger
+        assert announced.count(wtxid) == 1  # to the new peer
         if restarts:
             world.kill()
         world.pass_time(10_000)
@@ -95,8 +93,8 @@ def test_a_private_transaction_that_is_on_its_way_is_told_to_no_peer(restarts: b
         assert status(world, txid) is TxStatus.CONFIRMED
 
 
-def test_one_liar_does_not_keep_a_private_transaction_from_all(tmp_path: Path) -> None:
-    """One of a party is given it, and another announces it as if it had it from others."""
+def test_one_false_echo_does_not_stop_a_private_transaction(tmp_path: Path) -> None:
+    """An attacker gets the transaction and announces it from a second address."""
     with stage(tmp_path, Mode.COMPACT, FalseEcho, FalseEcho, Prompt, max_peers=2) as world:
         synced(world)
         while stranger(world).behaviour.name != "FalseEcho":  # which of them are connected is chance
@@ -111,11 +109,11 @@ def test_one_liar_does_not_keep_a_private_transaction_from_all(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_one_that_a_reorganisation_took_out_of_its_block_is_told_to_no_peer(
+def test_a_disconnected_private_transaction_stays_private(
     restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
-        told: list[bool] = []  # whether to a stranger
+        told: list[bool] = []  # True: to a new peer
         send_on = Connection.send
 
         def sent(connection: Connection, message: Message) -> None:
@@ -139,12 +137,12 @@ def test_one_that_a_reorganisation_took_out_of_its_block_is_told_to_no_peer(
         world.wait_synced(within=300)
         world.pass_time(2_000)
         assert status(world, txid) is TxStatus.PENDING
-        # soon to a stranger again, unless peers announce it again: that was while we were away
+        # soon to a new peer again, unless peers announced it in this run
         assert told == [True, True][: 1 + restarts]
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_one_that_no_block_has_for_long_is_given_to_another_stranger(restarts: bool, tmp_path: Path) -> None:
+def test_an_old_private_transaction_goes_to_another_new_peer(restarts: bool, tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)
         txid = send(world, is_private=True)
@@ -160,8 +158,8 @@ def test_one_that_no_block_has_for_long_is_given_to_another_stranger(restarts: b
 
 
 @pytest.mark.parametrize("away", ["who was given it", "the others"])
-def test_one_that_no_block_has_for_long_does_not_depend_on_a_stranger_that_is_away(away: str, tmp_path: Path) -> None:
-    """The first of those that are not connected was tried each day, and no other."""
+def test_an_old_private_transaction_goes_to_any_reachable_peer(away: str, tmp_path: Path) -> None:
+    """Each day, every new peer is tried until a peer accepts."""
     with stage(tmp_path, Mode.COMPACT, *[Prompt] * 5, max_peers=2) as world:
         synced(world)
         txid = send(world, is_private=True)
@@ -184,9 +182,7 @@ def test_one_that_no_block_has_for_long_does_not_depend_on_a_stranger_that_is_aw
         assert txid in mempool
 
 
-def test_what_a_stranger_sends_together_with_something_else_is_heard_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_messages_of_a_new_peer_may_come_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)
         process = world.process
@@ -210,9 +206,7 @@ def test_what_a_stranger_sends_together_with_something_else_is_heard_too(
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_private_transaction_that_is_not_heard_of_is_offered_to_the_rest_after_a_while(
-    restarts: bool, tmp_path: Path
-) -> None:
+def test_a_private_transaction_without_echo_is_announced_to_all(restarts: bool, tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Drops, Drops, Prompt, max_peers=2) as world:
         world.nodes[2].is_up = True
         world.boot()
@@ -238,7 +232,7 @@ def test_a_private_transaction_that_is_not_heard_of_is_offered_to_the_rest_after
         assert status(world, txid) is TxStatus.PENDING
 
 
-def test_a_database_that_tells_only_until_when_it_is_held_back_can_be_opened(tmp_path: Path) -> None:
+def test_a_note_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)
         txid = send(world, is_private=True)
@@ -257,7 +251,7 @@ def test_a_database_that_tells_only_until_when_it_is_held_back_can_be_opened(tmp
         assert own.private.until > world.timeline.now
 
 
-def test_where_it_cannot_be_private_an_error_says_why(tmp_path: Path) -> None:
+def test_privacy_errors_say_why(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt) as world:
         synced(world)
         txid = send(world, is_private=True)
@@ -282,8 +276,8 @@ def test_where_it_cannot_be_private_an_error_says_why(tmp_path: Path) -> None:
         assert txid not in world.truth.regtest.mempool
 
 
-def test_without_the_mempool_nothing_is_sent_privately_since_all_peers_would_be_told_of_it(tmp_path: Path) -> None:
-    """Peers announce nothing to such a client: it never hears that the transaction is on its way."""
+def test_a_private_broadcast_needs_the_mempool(tmp_path: Path) -> None:
+    """Peers announce nothing to such a client, so it cannot see that the network relays a transaction."""
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2, mempool=False) as world:
         announced = list[bytes]()
 
@@ -300,7 +294,7 @@ def test_without_the_mempool_nothing_is_sent_privately_since_all_peers_would_be_
         assert "mempool" in str(answer(world, txid))
 
 
-def test_a_stranger_that_does_not_answer_is_left_for_another(tmp_path: Path) -> None:
+def test_a_private_transaction_waits_for_a_reachable_new_peer(tmp_path: Path) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, max_peers=1) as world:
         synced(world)
         other = stranger(world)
@@ -319,10 +313,8 @@ def test_a_stranger_that_does_not_answer_is_left_for_another(tmp_path: Path) -> 
         assert [named(world, [peer]) for peer, step in steps(world, txid) if step is BroadcastStep.SENT] == [[other]]
 
 
-def test_a_private_transaction_that_came_into_conflict_meanwhile_is_given_to_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A block has a rival before the stranger asks for it: the caller is told, so it must not be out there."""
+def test_a_conflicted_private_transaction_is_not_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block confirms a conflict before the new peer requests the transaction."""
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)
         process = world.process
@@ -353,8 +345,8 @@ def test_a_private_transaction_that_came_into_conflict_meanwhile_is_given_to_nob
         assert steps(world, txid) == []
 
 
-def test_the_parent_of_a_private_transaction_that_strangers_refused_is_offered_to_no_peer(tmp_path: Path) -> None:
-    """The child cannot be private: without its parent nobody takes it."""
+def test_a_private_child_of_a_refused_parent_is_refused(tmp_path: Path) -> None:
+    """No peer accepts the child without its parent."""
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Rejects, max_peers=2) as world:
         announced = announced_beside(world, "Rejects")
         raw = spend(world)
@@ -362,7 +354,7 @@ def test_the_parent_of_a_private_transaction_that_strangers_refused_is_offered_t
         send(world, is_private=True, raw=raw)
         world.pass_time(30)
         assert status(world, parent.txid) is TxStatus.REFUSED
-        assert announced.count(parent.wtxid) == 1  # to the stranger
+        assert announced.count(parent.wtxid) == 1  # to the new peer
         child = build_tx([LOCKS[0].spends(OutPoint(parent.txid, 0))], [LOCKS[0].pays(parent.outputs[0].value - 5_000)])
         txid = send(world, is_private=True, raw=child)
         world.pass_time(60)
@@ -372,10 +364,10 @@ def test_the_parent_of_a_private_transaction_that_strangers_refused_is_offered_t
 
 
 @pytest.mark.parametrize("is_private", [False, True])
-def test_one_that_was_replaced_here_is_given_to_no_further_stranger(
+def test_a_replaced_private_transaction_goes_to_no_further_peer(
     is_private: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who has replaced a payment, perhaps to take it back, had it sent again a day later."""
+    """Otherwise a cancelled payment would be sent again after a day."""
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)
         old, new = rivals(world)
@@ -393,7 +385,7 @@ def test_one_that_was_replaced_here_is_given_to_no_further_stranger(
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_one_whose_rivals_block_left_the_chain_is_told_to_no_peer(
+def test_a_private_transaction_without_its_conflict_stays_private(
     restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
@@ -419,10 +411,8 @@ def test_one_whose_rivals_block_left_the_chain_is_told_to_no_peer(
         assert (wtxid, False) not in told
 
 
-def test_one_that_is_broadcast_to_all_in_a_later_run_is_not_private_any_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another of ours had replaced it: no peer was offered it, but a stranger."""
+def test_a_public_broadcast_ends_the_private_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another own transaction had replaced it."""
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)
         old, new = rivals(world)
@@ -443,10 +433,8 @@ def test_one_that_is_broadcast_to_all_in_a_later_run_is_not_private_any_more(
         assert status(world, txid) is TxStatus.PENDING
 
 
-def test_a_call_for_one_that_is_just_being_given_to_another_stranger_is_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No stranger takes it then: the call waited until it was told that no peer had taken it, though they had."""
+def test_a_second_private_call_gets_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network relayed the transaction before, so the answer is no error."""
     with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, max_peers=2) as world:
         synced(world)
         raw = spend(world)
@@ -467,10 +455,10 @@ def test_a_call_for_one_that_is_just_being_given_to_another_stranger_is_answered
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_the_parent_of_what_all_are_offered_is_told_to_no_peer(
+def test_a_public_child_does_not_announce_its_private_parent(
     restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was on its way: peers have it, and who is told of it learns that it is ours."""
+    """Peers have the parent. An announcement would tell them that it is an own transaction."""
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)
         raw = spend(world)
@@ -493,10 +481,8 @@ def test_the_parent_of_what_all_are_offered_is_told_to_no_peer(
         assert (wtxid, False) not in told
 
 
-def test_too_many_that_have_ended_or_are_in_blocks_have_none_forgotten_that_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was offered to all peers then."""
+def test_ended_private_transactions_are_forgotten_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forgotten one would be announced to all peers."""
     monkeypatch.setattr(privatebroadcast, "MAX_RECORDS", 2)
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)
@@ -520,10 +506,10 @@ def test_too_many_that_have_ended_or_are_in_blocks_have_none_forgotten_that_wait
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_what_spends_from_one_that_was_on_its_way_is_sent_privately(
+def test_a_child_of_a_relayed_private_transaction_is_private(
     restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others have it, and announce it once: its owner was told to wait until it is echoed."""
+    """Peers announce it only once, also before a restart."""
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)
         raw = spend(world)
@@ -545,9 +531,7 @@ def test_what_spends_from_one_that_was_on_its_way_is_sent_privately(
 
 
 @pytest.mark.parametrize("effects", range(1, 16))
-def test_after_a_crash_at_any_effect_no_connected_peer_is_told(
-    effects: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_connected_peer_is_told_after_a_crash(effects: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The record and the note that it is private are in one commit."""
     with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Prompt, max_peers=2) as world:
         synced(world)
@@ -585,7 +569,7 @@ def test_a_public_child_waits_for_its_private_parent(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_one_that_a_block_contained_before_an_echo_stays_private(
+def test_a_private_transaction_confirmed_before_an_echo_stays_private(
     restarts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with stage(tmp_path, Mode.COMPACT, NeverEchoes, NeverEchoes, NeverEchoes, max_peers=2) as world:

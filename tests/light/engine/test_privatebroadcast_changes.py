@@ -1,6 +1,4 @@
-"""A private transaction that is just being given to a stranger, or that none has asked for, when its user changes his
-mind.
-"""
+"""Private transactions that the user replaces, abandons or broadcasts again during a handover."""
 
 from __future__ import annotations
 
@@ -18,8 +16,9 @@ from support.stage import Stage, stage
 
 
 def being_given_again(world: Stage, monkeypatch: pytest.MonkeyPatch, raw: bytes) -> list[tuple[bytes, bool]]:
-    """A private transaction that no node has any more is announced to another stranger, who does not ask for it at
-    once: what is told.
+    """Start a handover of a private transaction that no node has, and return the announcements from then on.
+
+    The new peer does not request it at once.
     """
     txid = send(world, is_private=True, raw=raw)
     world.pass_time(130)
@@ -35,10 +34,8 @@ def being_given_again(world: Stage, monkeypatch: pytest.MonkeyPatch, raw: bytes)
     return told
 
 
-def test_a_call_for_one_that_was_abandoned_while_it_was_given_to_another_stranger_has_it_sent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It waited for a stranger who gets it no more, and was answered as if it were on its way."""
+def test_a_call_after_abandon_sends_the_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The handover of the abandoned transaction must not answer the new call."""
     with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, max_peers=2) as world:
         synced(world)
         raw = spend(world)
@@ -56,7 +53,7 @@ def test_a_call_for_one_that_was_abandoned_while_it_was_given_to_another_strange
         assert txid in world.truth.regtest.mempool
 
 
-def test_one_that_is_replaced_here_while_it_is_given_to_another_stranger_is_given_to_none(
+def test_a_transaction_replaced_during_a_handover_is_not_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, Waits, max_peers=2) as world:
@@ -71,12 +68,8 @@ def test_one_that_is_replaced_here_while_it_is_given_to_another_stranger_is_give
         assert Transaction.parse(old).wtxid not in {each for each, _ in told}
 
 
-def test_one_that_no_stranger_has_asked_for_is_given_to_none_once_another_of_ours_spends_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who takes a payment back while strangers do not answer had it sent after that, and what took it back was offered
-    no more.
-    """
+def test_an_unrequested_private_transaction_can_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a cancelled payment would be sent after its replacement."""
     with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, Waits, max_peers=2) as world:
         synced(world)
         old, new = rivals(world)
@@ -95,9 +88,7 @@ def test_one_that_no_stranger_has_asked_for_is_given_to_none_once_another_of_our
         assert Transaction.parse(old).wtxid not in {each for each, _ in told}
 
 
-def test_one_that_no_stranger_has_asked_for_is_given_to_none_once_what_it_was_to_replace_is_broadcast_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unrequested_private_replacement_can_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, Waits, max_peers=2) as world:
         synced(world)
         new, old = rivals(world)
