@@ -23,6 +23,7 @@ from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.mempool import MempoolWatch
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool
+from spvfilter.light.engine.privatebroadcast import PrivateBroadcast
 from spvfilter.light.engine.status import Status
 from spvfilter.light.engine.verdicts import Outcome
 from spvfilter.light.engine.watchchanges import WatchChanges
@@ -514,3 +515,26 @@ def what_was_given_up_comes_back() -> list[Change]:
 @bug(Mode.COMPACT, user=True, seed=20)
 def what_was_replaced_is_offered() -> list[Change]:
     return [(Broadcaster, "_is_announceable", lambda self, own: True)]
+
+
+@bug(Mode.COMPACT, user=True, seed=2)
+def a_private_transaction_is_public_after_a_restart() -> list[Change]:
+    return [(PrivateBroadcast, "returned", _nothing)]
+
+
+@bug(Mode.COMPACT, user=True, seed=2)
+def a_child_announces_its_private_parent() -> list[Change]:
+    return [(Broadcaster, "_is_hidden", _no)]
+
+
+@bug(Mode.COMPACT, user=True, seed=1)
+def a_broadcast_is_announced_before_it_is_stored() -> list[Change]:
+    def is_announceable(self: Broadcaster, own: Any) -> bool:
+        return own.private is None and self._books.is_announceable(own.tx.txid)
+
+    return [(Broadcaster, "_is_announceable", is_announceable)]
+
+
+@bug(Mode.COMPACT, user=True, seed=4)
+def a_rejection_by_one_peer_is_enough() -> list[Change]:
+    return [(Broadcaster, "_may_accept", _no)]

@@ -239,6 +239,7 @@ class Broadcaster:
             return None
         revived = [OwnTx(ancestor, self._books.status(ancestor.txid), is_judged=True) for ancestor in ancestors]
         for ancestor in revived:
+            self._returned(ancestor)
             self._record(ancestor)
         own, now = self._own.get(tx.txid), self._context.now.monotonic
         if own is None:
@@ -472,7 +473,7 @@ class Broadcaster:
             if own.waits_until is not None:
                 own.waits_until = now + self._context.options.patience.reply_s
         record = own.peers.get(peer)
-        if record is None or record.answered is not None:
+        if record is None or record.answered is not None or record.requested is None:
             record = own.peers[peer] = PeerRecord(now)
         self._context.out.send(peer.number, Inv((_item(peer, own, InvType.TX),)))
         self._ask(peer, own, record)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from simulation.behaviours.relay import Drops, FalseEcho, Rejects, Taker
-from spvfilter.errors import TxConflictError, TxRefusedError, UselessPeerError
+from spvfilter.errors import ParameterError, TxConflictError, TxRefusedError, UselessPeerError
 from spvfilter.light.engine.inputs import Abandon, Heard
 from spvfilter.light.events import Broadcast, BroadcastStep, Mode
 from spvfilter.node.build import build_tx
@@ -448,3 +448,49 @@ def test_a_queued_broadcast_that_is_abandoned_is_never_announced(
         world.pass_time(1_000)
         assert not told
         assert txid not in world.truth.regtest.mempool
+
+
+@MODES
+@pytest.mark.parametrize("after_s", [0.5, 4.0, 11.0, 25.0])
+def test_the_answer_comes_soon_after_a_peer_serves_it(mode: Mode, after_s: float, tmp_path: Path) -> None:
+    """Core serves a new transaction only after its next round of announcements."""
+
+    class Delays(Hoards):
+        def given(self, responder: Responder, raw: bytes) -> None:
+            self.world.timeline.after(after_s, partial(super().given, responder, raw))
+
+    with stage(tmp_path, mode, Delays) as world:
+        synced(world)
+        txid = send(world)
+        world.pass_time(after_s)
+        assert answer(world, txid) is None
+        world.pass_time(3)
+        assert isinstance(answer(world, txid), Broadcast)
+
+
+@MODES
+@pytest.mark.parametrize("is_private", [False, True])
+def test_the_wallet_refuses_a_wrong_transaction_at_once(mode: Mode, is_private: bool, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Prompt, Prompt, max_peers=1) as world:
+        synced(world)
+        coin = world.truth.coins[-1]
+        paid = send(world, raw=build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - 500)]))
+        world.pass_time(60)
+        world.truth.mine()
+        world.wait_synced(within=60)
+        pay = LOCKS[0].pays(coin.value)
+        exceeds, absent = (build_tx([LOCKS[0].spends(OutPoint(paid, index))], [pay]) for index in (0, 1))
+        spent = build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - 900)])
+        twice = build_tx([LOCKS[0].spends(OutPoint(paid, 0))] * 2, [LOCKS[0].pays(1)])
+        for raw, reason in (
+            (exceeds, "its outputs have"),
+            (absent, "it spends output 1 of"),
+            (spent, "which is in a block"),
+            (twice, "it spends an output twice"),
+        ):
+            txid = send(world, raw=raw, is_private=is_private and mode is Mode.COMPACT)
+            world.pass_time(0.1)
+            error = answer(world, txid)
+            assert isinstance(error, ParameterError)
+            assert reason in str(error)
+            assert status(world, txid) is None
