@@ -288,6 +288,8 @@ class Broadcaster:
         """Broadcast a transaction with another witness. Reactions to the first one say nothing about it."""
         own.has_other_witness = own.has_other_witness or own.state is not State.QUEUED or not own.is_judged
         own.tx, own.state, own.is_judged = tx, State.QUEUED, True
+        for record in own.peers.values():  # answers that are under way concern the other witness
+            record.answered = self._context.now.monotonic
         for told in (own.peers, own.sent, own.refused, own.left):
             told.clear()
 
