@@ -652,6 +652,7 @@ class Broadcaster:
         """Report a new status, answer calls, and infer that all peers rejected a transaction."""
         self._report_status(own)
         if not self._books.is_unconfirmed(own.tx.txid):
+            self.answer(own, own.known())
             self._own.pop(own.tx.txid, None)
             self.load()  # a transaction that it replaced may be unconfirmed again
             return

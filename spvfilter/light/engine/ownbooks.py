@@ -46,6 +46,10 @@ class OwnBooks:
         """Abandon an own unconfirmed transaction and its descendants, or mark them as rejected by peers."""
         return self._books.abandon(txid, refused=rejected)
 
+    def note(self, name: str, value: bytes) -> None:
+        """Store a note in the next commit, together with all changes before it."""
+        self._books.batch.notes[name] = value
+
     # Checks
 
     def check_abandon(self, txid: bytes) -> None:

@@ -338,7 +338,7 @@ class PrivateBroadcast:
             ended = (each for each in self._records if each != txid and self._broadcaster.find(each) is None)
             del self._records[next(ended, next(iter(self._records)))]
         records = {txid.hex(): record for txid, record in self._records.items()}
-        self._context.books.batch.notes[PRIVATE_NOTE] = json.dumps(records).encode("ascii")
+        self._books.note(PRIVATE_NOTE, json.dumps(records).encode("ascii"))
 
     @property
     def next_at(self) -> float:

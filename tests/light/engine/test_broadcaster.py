@@ -405,6 +405,31 @@ def test_a_foreign_conflict_does_not_answer_a_broadcast(is_kept: bool, mode: Mod
 
 @MODES
 @pytest.mark.parametrize("restarts", [False, True])
+def test_a_foreign_conflict_does_not_stop_announcements(mode: Mode, restarts: bool, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Hoards, Prompt) as world:
+        world.nodes[1].is_up = False
+        synced(world)
+        coin = world.truth.coins[-1]
+        ours, foreign = (
+            build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600)
+        )
+        txid = send(world, raw=ours)
+        world.pass_time(5)
+        assert world.process is not None
+        (peer,) = world.process.connections
+        for message in (Inv((InvItem(InvType.TX, Transaction.parse(foreign).txid),)), Tx(foreign)):
+            world.process.report(Heard(peer, message))
+        world.pass_time(5)
+        assert status(world, txid) is TxStatus.REPLACED
+        if restarts:
+            world.kill()
+        world.nodes[1].is_up = True
+        world.pass_time(400)
+        assert txid in world.truth.regtest.mempool
+
+
+@MODES
+@pytest.mark.parametrize("restarts", [False, True])
 def test_a_broadcast_without_a_peer_is_queued_in_the_books(mode: Mode, restarts: bool, tmp_path: Path) -> None:
     with stage(tmp_path, mode, Hoards) as world:
         synced(world)
