@@ -56,8 +56,8 @@ _KEPT = "the balance includes it, and spvfilter watch --db sends it again"
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter broadcast TX --db FILE --connect HOST:PORT [OPTION ...]"
     parser.description = (
-        "Send a signed transaction to full nodes and wait until one of them accepts it. From then on the"
-        " wallet's balance includes it, and every later `spvfilter watch --db FILE` sends it again until it is"
+        "Send a signed transaction to full nodes and wait until one of them accepts it. The wallet stores it first:"
+        " its balance includes it, and every later `spvfilter watch --db FILE` sends it again until it is"
         " confirmed, replaced or 336 hours old. Exit codes: 0 a node accepted it, 1 all nodes refused it or none"
         " confirmed that it has it, 2 an error."
     )
