@@ -589,3 +589,23 @@ def test_a_private_transaction_confirmed_before_an_echo_stays_private(
         world.pass_time(2_000)
         assert status(world, txid) is TxStatus.PENDING
         assert (wtxid, False) not in told
+
+
+def test_a_rejected_private_parent_stays_private_with_its_child(tmp_path: Path) -> None:
+    """The public child brings its parent back, and waits for it."""
+    with stage(tmp_path, Mode.COMPACT, Prompt, Prompt, Rejects, max_peers=2) as world:
+        announced = announced_beside(world, "Rejects")
+        raw = spend(world)
+        parent = Transaction.parse(raw)
+        send(world, is_private=True, raw=raw)
+        world.pass_time(10)
+        assert status(world, parent.txid) is TxStatus.REFUSED
+        pay = LOCKS[0].pays(parent.outputs[0].value - 5_000)
+        child = Transaction.parse(build_tx([LOCKS[0].spends(OutPoint(parent.txid, 0))], [pay]))
+        send(world, raw=child.raw)
+        world.pass_time(90)  # the wait for echoes ends later
+        assert status(world, parent.txid) is status(world, child.txid) is TxStatus.PENDING
+        assert announced.count(parent.wtxid) == 1  # to the new peer
+        assert child.wtxid not in announced
+        world.pass_time(900)
+        assert {parent.txid, child.txid} <= {each.txid for each in world.truth.regtest.mempool}
