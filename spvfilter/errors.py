@@ -698,24 +698,28 @@ class NotRunningError(SpvFilterError, RuntimeError):
 
 
 class EventGapError(SpvFilterError, LookupError):
-    """The events that follow number `since` are no longer kept.
+    """The database cannot yield every event that follows number `since`.
 
-    Take a snapshot, such as the result of `matches()`, and read the events that follow its `sequence`.
+    The number is neither 0 nor the number of a stored event, or older events were dropped. This happens if the database
+    is new, restored or rebuilt. Take a snapshot, such as the result of `matches()`, and continue from its `sequence`.
     """
 
     since: int
     """The number that the caller passed: only events with higher numbers were requested."""
-    first: int
-    """Number of the oldest event that the database still keeps."""
+    sequence: int
+    """Number to continue from after a snapshot: the last event of the database when the error was raised."""
 
-    def __init__(self, since: int, first: int) -> None:
-        super().__init__(since, first)
+    def __init__(self, since: int, sequence: int) -> None:
+        super().__init__(since, sequence)
         self.since = since
-        self.first = first
+        self.sequence = sequence
 
     def __str__(self) -> str:
-        gone = f"events {self.since + 1} to {self.first - 1} are no longer kept"
-        return f"{gone}: take a snapshot, such as matches(), and go on from its sequence"
+        return (
+            f"the database does not have every event after number {self.since}: it is new, restored or rebuilt, or old"
+            " events were dropped. Take a snapshot, such as matches(), then continue from its sequence"
+            f" ({self.sequence} or higher)"
+        )
 
 
 class NotConfirmedError(SpvFilterError):

@@ -56,8 +56,8 @@ _KEPT = "the balance includes it, and spvfilter watch --db sends it again"
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spvfilter broadcast TX --db FILE --connect HOST:PORT [OPTION ...]"
     parser.description = (
-        "Send a signed transaction to full nodes and wait until one of them accepts it. From then on the"
-        " wallet's balance includes it, and every later `spvfilter watch --db FILE` sends it again until it is"
+        "Send a signed transaction to full nodes and wait until one of them accepts it. The wallet stores it first:"
+        " its balance includes it, and every later `spvfilter watch --db FILE` sends it again until it is"
         " confirmed, replaced or 336 hours old. Exit codes: 0 a node accepted it, 1 all nodes refused it or none"
         " confirmed that it has it, 2 an error."
     )
@@ -155,9 +155,7 @@ class _Sending:
         except TimeoutError:
             if not timeout.expired():
                 raise
-            reason = f"no node has confirmed within {self._timeout_s:g} s that it has the transaction"
-            is_kept = await self._client.transaction(self._tx.txid) is not None
-            reason += f"; {_KEPT if is_kept else 'the wallet does not keep it: run the command again'}"
+            reason = f"no node has confirmed within {self._timeout_s:g} s that it has the transaction; {_KEPT}"
             return self._failed("unconfirmed", reason)
         except UselessPeerError as error:
             return self._failed("unconfirmed", str(error))

@@ -233,6 +233,7 @@ class SyncLightClient:
     watch: _Reads[WatchList] = _Reads(LightClient.watch, at_any_time=True)
     chain: _Reads[HeaderChain] = _Reads(LightClient.chain)
     events: Final = _iterates(LightClient.events)
+    run_id: Final = _awaits(LightClient.run_id)
     bookmark: Final = _awaits(LightClient.bookmark)
     set_bookmark: Final = _awaits(LightClient.set_bookmark)
     matches: Final = _awaits(LightClient.matches)

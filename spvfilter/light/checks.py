@@ -17,6 +17,16 @@ MAX_PEERS = 125  # Core net.h DEFAULT_MAX_PEER_CONNECTIONS
 _MAX_HEIGHT = 0xFFFFFFFF  # our choice: with a block every ten minutes, the chain gets there in 81,000 years
 
 
+_MOST_PENDING = {"max_pending_matches": 1_000_000, "max_pending_bytes": 1_000_000_000}
+
+
+def check_most(name: str, value: int) -> int:
+    """Return the value of an option that bounds foreign unconfirmed transactions. Raises ParameterError."""
+    if not _is_whole(value) or not 1 <= value <= _MOST_PENDING[name]:
+        raise ParameterError(f"{name} must be a whole number from 1 to {_MOST_PENDING[name]:,}, not {value!r}")
+    return value
+
+
 def check_options(mode: Mode | str, max_peers: int, fp_rate: float, **switches: bool) -> None:
     """Raises ParameterError if an option has a wrong value."""
     if mode not in list(Mode):
@@ -61,6 +71,7 @@ def patience_of(limits: Limits) -> Patience:
         retry_s=limits.retry_s,
         max_retry_s=limits.max_retry_s,
         stale_tip_s=limits.stale_tip_s,
+        silence_s=limits.silence_s,
         flight=limits.flight,
         flights=limits.flights,
         filters=limits.filters,

@@ -12,7 +12,7 @@ from spvfilter._public import deferred, public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
-from spvfilter.light.checks import check_options, check_start, named_peers, patience_of
+from spvfilter.light.checks import check_most, check_options, check_start, named_peers, patience_of
 from spvfilter.light.engine.expressible import check_expressible, ways_of
 from spvfilter.light.engine.fees import check_input_values, fee_floor
 from spvfilter.light.engine.options import Options, Reach
@@ -32,6 +32,7 @@ from spvfilter.store.views import DEFAULT_LIMIT, Balance, Coin, HistoryEntry, Sn
 from spvfilter.store.windowviews import KeychainStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
+from spvfilter.wallet.pendinglimits import PendingLimits
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ class LightClient:
         proxy: socks5://[USER:PASSWORD@]HOST:PORT (extra `socks`). The proxy also resolves host names.
         discover: True to find further peers by DNS seeds and by asking peers. Otherwise only `peers` are used.
         max_peers: Number of peers to stay connected to, from 1 to 125.
+        max_pending_matches: Most matches of foreign unconfirmed transactions that are kept, from 1 to 1,000,000.
+        max_pending_bytes: Most bytes of these transactions, from 1 to 1,000,000,000.
         rebuild: True to replace a damaged database, or one of an older version, by a new one with its watch list. The
             chain is then searched again.
         limits: Timeouts for peers, and sizes of requests.
@@ -115,6 +118,8 @@ class LightClient:
         proxy: str | None = None,
         discover: bool = False,
         max_peers: int = 8,
+        max_pending_matches: int = 10_000,
+        max_pending_bytes: int = 5_000_000,
         rebuild: bool = False,
         limits: Limits | None = None,
         clock: Clock | None = None,
@@ -130,6 +135,9 @@ class LightClient:
         self._clock = clock or Clock()
         switches = {"mempool": mempool, "keep_filters": keep_filters, "discover": discover, "rebuild": rebuild}
         check_options(mode, max_peers, fp_rate, **switches)
+        matches = check_most("max_pending_matches", max_pending_matches)
+        size = check_most("max_pending_bytes", max_pending_bytes)
+        pending = PendingLimits(matches, size, number=max(matches, PendingLimits().number))
         check_start(from_height, birthday, self._clock.wall())
         self._watch = watch
         self._path = MEMORY if store is None else store
@@ -150,6 +158,7 @@ class LightClient:
             patience_of(self._limits),
             reach,
             proxy is not None,
+            pending,
         )
         self._running: Running | None = None
         self._is_entering = False
@@ -161,25 +170,15 @@ class LightClient:
         thread = futures.ThreadPoolExecutor(1, "spvfilter-store")
         self._watch.hold()
         watch = self._watch.copy()  # it learns outpoints of this run only
-        opening = thread.submit(lambda: runs.opened(self._path, watch, self._options, rebuild=self._rebuild))
+        addresses = list(dict.fromkeys(map(str, self._addresses)))
+        opening = thread.submit(
+            lambda: runs.entered(self._path, watch, self._options, addresses, rebuild=self._rebuild)
+        )
         self._is_entering = True
         try:
-            store, saved = await asyncio.shield(asyncio.wrap_future(opening))
-            if not self._addresses and not saved.addresses and self._options.reach is Reach.PROXIED:
-                raise ParameterError(
-                    "DNS seeds are not asked through a proxy, and the database has no address of a peer: name peers"
-                )
-            addresses = list(dict.fromkeys(map(str, self._addresses)))
+            store, engine = await asyncio.shield(asyncio.wrap_future(opening))
             self._running = runs.Running(
-                self._options,
-                watch,
-                store,
-                saved,
-                thread,
-                addresses,
-                proxy=self._proxy,
-                limits=self._limits,
-                clock=self._clock,
+                engine, store, thread, proxy=self._proxy, limits=self._limits, clock=self._clock
             )
         except BaseException:
             self._watch.release()
@@ -195,15 +194,18 @@ class LightClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Stop the client. If it ended by itself and the block raised nothing, raises the reason."""
-        assert self._running is not None
+        running = self._running
+        assert running is not None
+        engine = running.engine
         try:
-            await self._running.close()
+            await running.close()
         finally:
-            self._watch.release()
-            apply_changes(self._watch, self._running.engine.changes.done)
-            self._watch.take_uses(self._running.engine.books.watch)
+            try:
+                await runs.in_steps(apply_changes(self._watch, engine.changes.done, engine.books.watch))
+            finally:
+                self._watch.release()
         if error is None:
-            self._running.hub.check()
+            running.hub.check()
 
     def _checked(self) -> Running:
         """Return the current run. Raises NotRunningError, or the reason if the client ended by itself."""
@@ -235,19 +237,35 @@ class LightClient:
                 after the last event that any stream without `since` yielded in this run.
 
         Raises:
-            ParameterError: No event has the number `since` yet.
+            EventGapError: At once or while reading: `since` is neither 0 nor the number of a stored event, or older
+                events were dropped. Read a snapshot, such as `matches`, and continue from its `sequence`.
+            ParameterError: `since` is negative or not a number.
             NotRunningError: The client was never entered.
-            EventGapError: While reading, events after the position are no longer in the database. Read a snapshot, such
-                as `matches`, and continue from its `sequence`.
         """
         if self._running is None:
             raise NotRunningError("enter the client first: async with")
-        last = self._running.engine.last_event
-        if since is not None and not (isinstance(since, int) and 0 <= since <= last):
-            raise ParameterError(
-                f"there is no event {since!r}: the last event is {last}; does the number belong to another database?"
-            )
+        if since is not None:
+            self._running.check_since(since)
         return EventStream(self._running.hub, since)
+
+    async def run_id(self, sequence: int) -> bytes | None:
+        """Return the id of the client's run that stored an event; see `RunStarted`.
+
+        A program that keeps the number of its last event can keep this id with it. If they no longer belong together,
+        an older copy of the database was restored and the clock was set back. The program then reads a snapshot.
+
+        The id is None if the run's `RunStarted` event was dropped, and before the first event.
+
+        Args:
+            sequence: Number of the event.
+
+        Raises:
+            EventGapError: The number is neither 0 nor the number of a stored event.
+            ParameterError: The number is negative or not a number.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
+        """
+        return await self._checked().run_id(sequence)
 
     async def bookmark(self, reader: str) -> int | None:
         """Return the number of the event that `set_bookmark` stored for a reader, or None if it stored none.
@@ -292,10 +310,11 @@ class LightClient:
         return await self._checked().matches()
 
     async def wait_synced(self) -> Synced:
-        """Wait until every block up to the tip is searched, and return the `Synced` event of that tip.
+        """Wait until the client is synced, and return the `Synced` event of the tip.
 
-        Returns at once if every block is searched already. While the method waits, it logs the first five problems with
-        peers as warnings.
+        The client is synced if every block is searched and a connected peer confirms that there is none above the tip;
+        see `ClientStatus.is_synced`. The method then returns at once. While it waits, it logs the first five problems
+        with peers as warnings.
 
         Raises:
             NotRunningError: The client is not running, or its `async with` block ends during the wait. If the client
@@ -389,9 +408,18 @@ class LightClient:
             lambda views: views.history(label=label, keychain=keychain, limit=limit, before=before)
         )
 
-    async def keychains(self) -> tuple[KeychainStatus, ...]:
-        """Return the keychains of the wallet and which indexes were used. Raises NotRunningError, StoreError."""
-        return await self._checked().read(lambda views: views.keychains())
+    async def keychains(self, keychain: str | None = None) -> tuple[KeychainStatus, ...]:
+        """Return the keychains of the wallet and which indexes were used.
+
+        Args:
+            keychain: Only the keychains with this name or label. By default all keychains.
+
+        Raises:
+            ParameterError: The wallet has no such keychain.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
+        """
+        return await self._checked().read(lambda views: views.keychains(keychain))
 
     async def next_address(self, keychain: str | None = None) -> str:
         """Return the first address of a keychain that was never paid.
@@ -476,11 +504,13 @@ class LightClient:
     async def broadcast(
         self, raw_tx: bytes | Serializable, *, input_values: Iterable[int] | None = None, private: bool = False
     ) -> Broadcast:
-        """Send a transaction and wait until a peer has accepted it.
+        """Store a transaction, send it, and wait until a peer has accepted it.
 
-        Later changes arrive as `BroadcastProgress` and `BroadcastChanged` events. The client announces the transaction
-        again, to every peer and in every run, until it is confirmed, replaced, abandoned, or 336 hours old. If the
-        wallet has the transaction already, the client announces it again and returns at once.
+        Cancelling the call stops only the wait: call `abandon` to stop the broadcast.
+
+        The client announces the transaction again, to every peer and in every run, until it is confirmed, replaced,
+        abandoned, or 336 hours old. `BroadcastProgress` and `BroadcastChanged` events report later changes. If the
+        wallet had the transaction before this run, the client announces it again and returns at once.
 
         If the fee is known and below `fee_floor`, the client emits a `FeeWarning`. The page "How the live client works"
         of the documentation explains what counts as accepted and as refused.
@@ -495,10 +525,10 @@ class LightClient:
 
         Raises:
             FormatError: The bytes are not a transaction.
-            ParameterError: No block can contain the transaction, or the input values cannot be right.
+            ParameterError: No block can contain the transaction, an ancestor was abandoned, or the values are wrong.
             TxConflictError: A conflicting transaction is confirmed, is preferred by peers, or was broadcast later.
             TxRefusedError: Every peer that received the transaction rejected it.
-            UselessPeerError: No peer requested the transaction in time.
+            UselessPeerError: No peer accepted the transaction in time. The client announces it to every new peer.
             PrivacyError: The transaction cannot be sent privately. The message says why.
 
             NotRunningError: The client is not running.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import NO_ENTRY, EntryKind
@@ -11,7 +11,9 @@ from spvfilter.network import Network
 from spvfilter.primitives import OutPoint
 from spvfilter.watch import textfile
 from spvfilter.watch.watchlist import WatchList
+from spvfilter.watch.windows import STEP
 
+_Key = tuple[EntryKind, bytes]
 EntryName = str | bytes | OutPoint
 """A line of a watch list's file, such as an address; or a scriptPubKey; or an outpoint."""
 
@@ -36,20 +38,45 @@ def named(entries: Iterable[EntryName], network: Network) -> tuple[tuple[EntryKi
     return tuple((kind, value) for kind, value, _ in made.entries())
 
 
-def apply_changes(watch: WatchList, done: Iterable[Request]) -> None:
-    """Apply the changes of a run to the list that the client was created with."""
+def apply_changes(watch: WatchList, done: Iterable[Request], source: WatchList) -> Iterator[None]:
+    """Apply the changes of a run to the list that the client was created with, in steps.
+
+    The generator yields between the steps, so that an event loop can run. All removed entries are removed together, as
+    that takes as long as a copy of the list.
+
+    Args:
+        watch: The list that the client was created with.
+        done: The requests that the run carried out, in order.
+        source: The list of the run, with the used indexes and the windows.
+    """
+    added, labels, gone = dict[_Key, None](), dict[_Key, str | None](), set[_Key]()
     for request in done:
         match request:
             case AddEntries(entries):
                 for kind, value, label in entries:
-                    number = watch.table.add(kind, value)  # another client may work with a copy of the table
-                    if label is not None:
-                        watch.relabel(number, label)
+                    key = kind, value
+                    added[key] = None
+                    if label is not None or key in gone:
+                        labels[key] = label
+                    gone.discard(key)
             case RemoveEntries(removed):
-                watch.replace_with(watch.without_entries({watch.table.find(*each) for each in removed}))
+                gone.update(removed)
+                for key in removed:
+                    added.pop(key, None)
+                    labels.pop(key, None)
             case RelabelEntries(labelled, label):
-                for number in (watch.table.find(*each) for each in labelled):
-                    if number != NO_ENTRY:
-                        watch.relabel(number, label)
+                labels.update((key, label) for key in labelled if key not in gone)
             case _:
                 pass
+    for at, key in enumerate(added, 1):
+        watch.table.add(*key)  # another client may work with a copy of the table
+        if at % STEP == 0:
+            yield
+    for at, (key, label) in enumerate(labels.items(), 1):
+        if (number := watch.table.find(*key)) != NO_ENTRY:
+            watch.relabel(number, label)
+        if at % STEP == 0:
+            yield
+    if numbers := {watch.table.find(*key) for key in gone} - {NO_ENTRY}:
+        watch.replace_with(watch.without_entries(numbers))
+    yield from watch.take_uses(source)

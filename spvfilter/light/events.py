@@ -56,10 +56,11 @@ class Progress:
 class Synced:
     """The client has searched every block up to the tip of the best chain.
 
-    The event comes once for each tip. It comes again for the same tip in two cases:
+    The event comes once for each tip. It comes again for the same tip in three cases:
 
     - Blocks were searched again, for new entries or by `LightClient.rescan`.
     - `disputed` has grown since the last event. The pauses before such events double, from two seconds to five minutes.
+    - All peers had left or were silent, and a peer has confirmed the tip again.
 
     When a dispute ends, `disputed` shrinks with the event of the next tip. `LightClient.status` shows it at once.
     """
@@ -146,17 +147,17 @@ class BroadcastStep(StrEnum):
     """Reaction of a peer to a broadcast transaction."""
 
     SENT = "sent"
-    """The peer requested the transaction and received it. Whether the peer keeps it is not known yet."""
+    """The peer requested the transaction and received it. The peer may still reject it."""
     ECHOED = "echoed"
-    """The peer has the transaction from another node: the network relays it."""
+    """The peer has the transaction from another node. If the peer is honest, the network relays the transaction."""
     REFUSED = "refused"
-    """The peer rejected the transaction (BIP-61), or still lacked it 40 s after it received it."""
+    """The peer rejected the transaction (BIP-61), or lacked it 40 seconds after it received it."""
 
 
 @public
 @dataclass(frozen=True, slots=True)
 class BroadcastProgress:
-    """A peer requested, echoed or refused a broadcast transaction.
+    """A peer reacted to a broadcast transaction.
 
     Each peer and step is reported once in a run. After a reorganization the client announces the transaction again, and
     `ECHOED` may come again.
@@ -177,7 +178,7 @@ class BroadcastProgress:
 class BroadcastChanged:
     """The status of a broadcast transaction changed.
 
-    `PENDING` and `REPLACED` may still change. After a reorganization every status may change.
+    A new broadcast is `PENDING` without an event. After a reorganization every status may change.
     """
 
     txid: bytes

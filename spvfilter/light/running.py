@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar  # Any: results of any type
 
 from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
-from spvfilter.errors import NotRunningError, ParameterError, UselessPeerError
+from spvfilter.errors import EventGapError, NotRunningError, ParameterError
 from spvfilter.light.database import Database
 from spvfilter.light.engine.effects import (
     Answer,
@@ -40,7 +40,7 @@ from spvfilter.light.engine.inputs import (
     Tick,
     Worked,
 )
-from spvfilter.light.engine.options import Options
+from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.engine.requests import Request
 from spvfilter.light.engine.saved import Saved
 from spvfilter.light.engine.start import StartHeight
@@ -53,13 +53,15 @@ from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.dns import SeedHosts, ask_seeds
 from spvfilter.p2p.limits import Limits
 from spvfilter.p2p.proxy import Proxy
+from spvfilter.primitives import Header
 from spvfilter.store.batch import Batch
+from spvfilter.store.events import check_number
+from spvfilter.store.sqlite import reading
 from spvfilter.store.store import Store
 from spvfilter.store.views import SearchedEntries, Snapshot, Views
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound, WalletEvent
-from spvfilter.wallet.reader import decoded
-from spvfilter.wallet.refusals import check_abandon, check_broadcast
+from spvfilter.wallet.reader import decoded, run_id_of
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
 
@@ -75,7 +77,8 @@ else:
     futures = deferred("concurrent.futures")
 
 T = TypeVar("T")
-_MARGIN_S = 30.0  # added to the time within which the engine answers
+_PER_TURN = 500
+"""Matches that are made in one turn of the event loop: about three milliseconds (our choice)."""
 
 BOOKMARK_NOTE = "told: "  # prefix of a bookmark's key in the database; the reader's name follows
 
@@ -85,19 +88,17 @@ class Running:
 
     def __init__(
         self,
-        options: Options,
-        watch: WatchList,
+        engine: Engine,
         store: Store,
-        saved: Saved,
         thread: futures.ThreadPoolExecutor,
-        addresses: list[str],
         *,
         proxy: Proxy | None,
         limits: Limits,
         clock: Clock,
     ) -> None:
-        self.engine: Engine = Engine(options, watch, saved, addresses, random.Random(secrets.randbits(256)))
-        self.hub: EventHub = EventHub(saved.events.last, self._stored)
+        self.engine: Engine = engine
+        self._last_before = engine.last_before
+        self.hub: EventHub = EventHub(engine.last_before, self._stored)
         self.is_left: bool = False
         self._limits = limits
         self._clock = clock
@@ -105,16 +106,16 @@ class Running:
         self._thread = thread
         self._loop = asyncio.get_running_loop()
         self._database = Database(store, thread, self.feed, self._emit, self.fail)
-        self._sockets = Sockets(self._settings(options, watch), self.feed, proxy=proxy, limits=limits, clock=clock)
+        self._sockets = Sockets(self._settings(engine.options), self.feed, proxy=proxy, limits=limits, clock=clock)
         self._inputs: deque[Input] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._calls: dict[bytes, list[asyncio.Future[Broadcast]]] = {}  # calls of `broadcast` that wait, by txid
         self._asked: dict[int, asyncio.Future[Any]] = {}  # calls of `ask` that wait, by token
         self._works: set[asyncio.Future[Any]] = set()
 
-    def _settings(self, options: Options, watch: WatchList) -> Callable[[], Settings]:
-        relay = options.mempool and options.mode is not Mode.BIP37
-        return lambda: Settings(watch.network, relay=relay, start_height=self.engine.chain.height, joins_filters=True)
+    def _settings(self, options: Options) -> Callable[[], Settings]:
+        network, relay = self.engine.chain.network, options.mempool and options.mode is not Mode.BIP37
+        return lambda: Settings(network, relay=relay, start_height=self.engine.chain.height, joins_filters=True)
 
     @property
     def has_ended(self) -> bool:
@@ -130,7 +131,7 @@ class Running:
     def start(self) -> None:
         """Start the engine."""
         try:
-            self._carry_out(self.engine.start(self._now()))
+            self._carry_out(self.engine.start(self.now()))
         except Exception as error:
             self.fail(error)
 
@@ -171,7 +172,8 @@ class Running:
 
     # Inputs
 
-    def _now(self) -> Instant:
+    def now(self) -> Instant:
+        """Return the present moment."""
         return Instant(self._clock.monotonic(), self._clock.wall())
 
     def feed(self, event: Input) -> None:
@@ -183,7 +185,7 @@ class Running:
             return
         try:
             while self._inputs:
-                self._carry_out(self.engine.step(self._inputs[0], self._now()))
+                self._carry_out(self.engine.step(self._inputs[0], self.now()))
                 if self._inputs:
                     self._inputs.popleft()
             if self.engine.awaits_commit and not self.has_ended:
@@ -263,36 +265,31 @@ class Running:
     async def status(self) -> ClientStatus:
         """Return the state, with the database's heights and ranges. Raises StoreError."""
 
-        def read(views: Views) -> tuple[int, int, tuple[SearchedEntries, ...]]:
-            with views.moment():
-                return views.tip(), views.searched_height(), views.searched()
+        def read(store: Store) -> tuple[int, int, int, tuple[SearchedEntries, ...]]:
+            tip = store.tip
+            time = Header.parse(next(store.headers(tip))).time
+            return tip, time, store.views.searched_height(), store.views.searched()
 
-        tip, height, searched = await self.read(read)
-        return self.engine.status_with(tip, height, searched)
+        return self.engine.status_at(self.now(), *await self.in_store(read))
 
     async def broadcast(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_private: bool) -> Broadcast:
-        """Broadcast a transaction and wait for the engine's answer.
+        """Record a transaction, then wait for the engine's answer. Cancelling the call stops only the wait.
 
         Raises ParameterError, PeerError, TxConflictError, PrivacyError.
         """
-        check_broadcast(self.engine.books, tx)
         call: asyncio.Future[Broadcast] = asyncio.get_running_loop().create_future()
         self._calls.setdefault(tx.txid, []).append(call)
         self.feed(Sending(tx.raw, input_values, is_private))
         await self._database.drain()
         self.check()
-        await asyncio.wait([call], timeout=self._limits.reply_s + _MARGIN_S)  # the engine answers earlier
+        await asyncio.wait([call])  # the engine answers at the latest when its time is over
         await self._database.drain()  # the result is stored, even if the client is left at once
         self.check()
-        if call.done():
-            return call.result()
-        call.cancel()
-        peers = len(self.engine.pool.connected())
-        raise UselessPeerError(f"none of the {peers} connected peers accepts the transaction")
+        return call.result()
 
     async def abandon(self, txid: bytes) -> None:
         """Abandon an own transaction and wait until that is stored. Raises ParameterError."""
-        check_abandon(self.engine.books, txid)
+        self.engine.check_abandon(txid)
         self.feed(Abandon(txid))
         await self._database.drain()
         self.check()
@@ -308,19 +305,35 @@ class Running:
             stored, ids = await self.in_store(
                 lambda store: (Snapshot(store.timed_matches(), store.events.log.last), store.ids)
             )
-            # otherwise entries were removed since, and the numbers of later entries changed
-            if ids[-1:] == books.ids[len(ids) - 1 : len(ids)]:
-                return Snapshot(
-                    (MatchFound(books.match_of(each.hit, each), each.completeness) for each in stored), stored.sequence
-                )
+            found: list[MatchFound] = []
+            # when entries are removed, the numbers of later entries change: read again
+            while ids[-1:] == books.ids[len(ids) - 1 : len(ids)]:
+                part = stored[len(found) : len(found) + _PER_TURN]
+                found += (MatchFound(books.match_of(each.hit, each), each.completeness) for each in part)
+                if len(found) == len(stored):
+                    return Snapshot(found, stored.sequence)
+                await asyncio.sleep(0)
             self.check()
 
     async def in_store(self, function: Callable[[Store], T]) -> T:
         """Call a function with the database, in its thread. Raises StoreError, NotRunningError."""
+        await self._database.drain()  # earlier results are stored first
         if self.is_left:
             raise NotRunningError("the client was left: its `with` block has ended")
-        self._database.hurry()  # earlier results are stored first
         return await asyncio.wrap_future(self._thread.submit(lambda: function(self._store)))
+
+    def check_since(self, since: int) -> None:
+        """Check that a stream of events can begin after a number of this run. Reading checks a lower number.
+
+        Raises EventGapError, ParameterError.
+        """
+        check_number(since)
+        if since > self._last_before and since not in self.engine.event_numbers:
+            raise EventGapError(since, self.hub.sequence)
+
+    async def run_id(self, sequence: int) -> bytes | None:
+        """Return the id of the run that stored an event, or None. Raises EventGapError, ParameterError, StoreError."""
+        return await self.in_store(lambda store: run_id_of(store.events.run_of(sequence), store.path))
 
     async def _stored(self, since: int, limit: int) -> list[WalletEvent]:
         return await self.in_store(lambda store: decoded(store.events.read(since, limit), store.path))
@@ -329,7 +342,8 @@ class Running:
         """Return the number that a reader has kept. Raises ParameterError, StoreError."""
         name = _bookmark_of(reader)
         kept = await self.in_store(lambda store: store.note(name))
-        return None if kept is None else int(kept)
+        with reading(self._store.path):
+            return None if kept is None else int(kept)
 
     async def set_bookmark(self, reader: str, sequence: int) -> None:
         """Store the number of the last event that a reader has processed. Raises ParameterError, StoreError."""
@@ -338,7 +352,7 @@ class Running:
         def keep(store: Store) -> None:
             last = store.events.log.last
             if not isinstance(sequence, int) or not 0 <= sequence <= last:
-                raise ParameterError(f"there is no event {sequence!r}: the last one is {last}")
+                raise ParameterError(f"no event has the number {sequence!r} yet: the last event is {last}")
             store.commit(Batch(notes={name: b"%d" % sequence}))
 
         await self.in_store(keep)
@@ -388,6 +402,25 @@ def _caught(function: Callable[[], object]) -> object:
         return error
 
 
+def entered(
+    path: str | os.PathLike[str], watch: WatchList, options: Options, addresses: list[str], *, rebuild: bool
+) -> tuple[Store, Engine]:
+    """Open the database and build the engine, in the database's thread: both read every match of the wallet.
+
+    Raises StoreError, ParameterError, InexpressibleError.
+    """
+    store, saved = opened(path, watch, options, rebuild=rebuild)
+    try:
+        if not addresses and not saved.addresses and options.reach is Reach.PROXIED:
+            raise ParameterError(
+                "DNS seeds are not asked through a proxy, and the database has no address of a peer: name peers"
+            )
+        return store, Engine(options, watch, saved, addresses, random.Random(secrets.randbits(256)))
+    except BaseException:
+        store.close()
+        raise
+
+
 def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, rebuild: bool) -> tuple[Store, Saved]:
     """Open the database and join the watch list with it, in the database's thread.
 
@@ -403,10 +436,12 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
         check_expressible(watch, options.mode)  # before the database gets the entries
         start = StartHeight(options.from_height, options.birthday)
         since = start.first(chain) if start.is_given else None
-        saved = Saved.read(store, watch, since, chain)
+        with reading(store.path):
+            saved = Saved.read(store, watch, since, chain)
         settled |= {each.name for each in watch.keychains}
         while extend(watch, options, settled):  # used indexes of the database move windows: search for the new scripts
-            saved = Saved.read(store, watch, since, chain)
+            with reading(store.path):
+                saved = Saved.read(store, watch, since, chain)
         check_expressible(watch, options.mode)  # with the entries of the database
         if not len(watch):
             raise ParameterError("nothing to watch for: neither the watch list nor the database has an entry")
@@ -414,6 +449,19 @@ def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, 
         store.close()
         raise
     return store, saved
+
+
+async def in_steps(steps: Iterator[None]) -> None:
+    """Run the steps of a generator, and let the event loop run between them.
+
+    If the task is cancelled, the remaining steps run at once.
+    """
+    try:
+        for _ in steps:
+            await asyncio.sleep(0)
+    finally:
+        for _ in steps:
+            pass
 
 
 async def end_thread(thread: futures.ThreadPoolExecutor, last: Callable[[], object]) -> None:
@@ -430,7 +478,7 @@ async def end_thread(thread: futures.ThreadPoolExecutor, last: Callable[[], obje
             thread.shutdown()  # takes no time, as nothing is left to do; a later fork then has no such thread
 
 
-def close_opened(opening: futures.Future[tuple[Store, Saved]]) -> None:
+def close_opened(opening: futures.Future[tuple[Store, Engine]]) -> None:
     """Close the database if it was opened."""
     if opening.exception() is None:
         store, _ = opening.result()

@@ -39,10 +39,21 @@ class ClientStatus:
     """Mode that the client uses now, `COMPACT` or `BIP37`; None while `AUTO` waits for peers."""
     tip_height: int
     """Height of the tip of the best chain."""
+    tip_time: int
+    """Time in the header of that tip, in seconds since 1970."""
     searched_height: int
     """Blocks up to this height were searched, apart from the `skipped` ones; -1 for none."""
     is_synced: bool
-    """True if the client has reported `Synced` for the current tip."""
+    """True if every block is searched and a connected peer confirms that there is none above the tip.
+
+    The peer must have sent a message within `Limits.silence_s`, 30 minutes by default. The age of the tip plays no
+    part.
+    """
+    last_heard: int | None
+    """When a connected peer last sent a message, in seconds since 1970; None if no peer has sent one in this run.
+
+    The client pings a peer that has been quiet for 90 seconds.
+    """
     peers: tuple[PeerStatus, ...]
     """Connected peers."""
     proven_height: int

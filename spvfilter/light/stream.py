@@ -69,7 +69,12 @@ class EventHub:
     """The events of one run. Any number of streams read them, or none."""
 
     def __init__(self, sequence: int, load: Load) -> None:
-        """`sequence` is the number of the last event before this run."""
+        """Begin without events.
+
+        Args:
+            sequence: Number of the last event before this run.
+            load: Reads events from the database.
+        """
         self.error: Exception | None = None  # the reason if the client ended by itself
         self.has_ended: bool = False
         self._trace: TracebackType | None = None

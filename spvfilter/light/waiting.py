@@ -22,15 +22,15 @@ _MOST_LOGGED = 5  # warnings of one wait: with discovery, many addresses do not 
 
 
 async def wait_synced(running: Running) -> Synced:
-    """Wait until the last `Synced` event belongs to the tip and still holds.
+    """Wait until the client is synced, and return the last `Synced` event.
 
     Problems with peers are logged meanwhile, as they may be the cause of the wait.
     """
     order, logged = 0, set[tuple[str, str]]()
     while True:
         running.check()
-        changed, synced, engine = running.hub.changed, running.hub.synced, running.engine
-        if synced is not None and synced is engine.status.told and synced.hash == engine.chain.tip_hash:
+        changed, synced, status = running.hub.changed, running.hub.synced, running.engine.status
+        if synced is not None and synced is status.told and status.is_synced(running.now()):
             return synced
         order, warnings = running.hub.warnings(order)
         for warning in warnings:

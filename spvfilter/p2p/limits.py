@@ -38,6 +38,11 @@ class Limits:
     """Longest pause, in seconds, before a peer is connected again (our choice)."""
     stale_tip_s: float = 1800.0
     """Seconds without a new block after which all peers are asked for headers again."""
+    silence_s: float = 1800.0
+    """Seconds without a message after which a peer no longer counts for `ClientStatus.is_synced` (our choice).
+
+    The client pings a peer that has been quiet for 90 seconds, or for half of this time if that is shorter.
+    """
     flight: int = 125
     """Number of blocks in one request for filtered blocks, 1 to 50,000 (our choice)."""
     flights: int = 8

@@ -108,6 +108,10 @@ class Calls:
             if self.is_gone or "scheduler" in str(error.reason):
                 raise scheduler_is_gone(error.reason) from error
             raise LostError(error, lacks_data=True) from error
+        except OSError as error:
+            if self.is_gone:  # it was lost after the worker had the result
+                raise scheduler_is_gone(error) from error
+            raise
         finally:
             self._running.discard(future)
             with suppress(Exception):

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from spvfilter.store.importer import FilterImport as FilterImport, ImportCounts as ImportCounts
     from spvfilter.store.keychains import KeychainChange as KeychainChange
     from spvfilter.store.ledger import (
-        Ended as Ended,
         StoredMatch as StoredMatch,
         StoredTx as StoredTx,
         TxStatus as TxStatus,
@@ -40,7 +39,7 @@ else:
         filters="CompactFilterBatch CompactFilterRows",
         importer="FilterImport ImportCounts",
         keychains="KeychainChange",
-        ledger="Ended StoredMatch StoredTx TxStatus",
+        ledger="StoredMatch StoredTx TxStatus",
         place="MEMORY",
         searched="BlockRange EntryGroup Searched",
         store="Store",

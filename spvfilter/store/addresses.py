@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred, public
+from spvfilter.store.schema import is_row
 from spvfilter.store.sqlite import MarkedRows, mark, translated
 
 if TYPE_CHECKING:
@@ -56,13 +57,17 @@ class AddressRows:
         self._path = path
 
     def load(self) -> list[KnownAddress]:
-        """Return all rows whose checksum is right. Raises StoreError."""
+        """Return all rows whose checksum and values are right. Raises StoreError."""
         query = (
             "SELECT address, services, seen, source, tried, succeeded, attempted, failures, faults, speed, mark FROM"
             " addresses"
         )
         with translated(self._path):
-            rows = [row for *row, stated in self._db.execute(query) if stated == mark("addresses", row)]
+            rows = [
+                row
+                for *row, stated in self._db.execute(query)
+                if stated == mark("addresses", row) and is_row("addresses", row)
+            ]
         return [
             KnownAddress(address, services, seen, source, bool(tried), *rest)
             for address, services, seen, source, tried, *rest in rows

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from spvfilter._public import public
+from spvfilter.errors import StoreCorruptError
+from spvfilter.filters.bip37 import most_elements
 from spvfilter.kernel import EntryKind
 from spvfilter.store.addresses import KnownAddress
 from spvfilter.store.events import StoredEvent
@@ -34,9 +36,16 @@ class Bip37Parameters(NamedTuple):
 
     @classmethod
     def parse(cls, raw: bytes) -> Self:
-        """Read the result of `encode`."""
-        tweak, elements = numbers(raw[:16])
-        return cls(tweak, elements, float.fromhex(raw[16:48].rstrip(b"\0").decode("ascii")), raw[48:])
+        """Read the result of `encode`. Raises StoreCorruptError for other bytes."""
+        try:
+            tweak, elements = numbers(raw[:16])
+            made = cls(tweak, elements, float.fromhex(raw[16:48].rstrip(b"\0").decode("ascii")), raw[48:])
+        except (ValueError, OverflowError) as error:
+            raise StoreCorruptError(f"the parameters of the BIP-37 filter cannot be read: {error}") from error
+        tweak_ok, rate_ok = 0 <= tweak < 1 << 32, 0 < made.fp_rate < 1
+        if not (tweak_ok and rate_ok and 1 <= elements <= most_elements(made.fp_rate)):
+            raise StoreCorruptError(f"the parameters of the BIP-37 filter are out of range: {made[:3]}")
+        return made
 
     def encode(self) -> bytes:
         """Return tweak and elements (8 bytes LE each), the rate as hexadecimal float (32 bytes, ASCII), and the key."""

@@ -1,8 +1,8 @@
-"""Events in the wallet's database, numbered without gaps and written with the change that they report.
+"""Events in the wallet's database, numbered and written with the change that they report.
 
-The store sees an event as a kind and bytes; only the wallet can read them. Old events are dropped. The named value
-"events" has three numbers: the first and the last event that are kept, and the height of the highest block that the
-events have connected.
+The store sees an event as a kind and bytes; only the wallet can read them. Numbers ascend by one within a run of the
+client. The first event of a run has the kind `RUN_STARTED`, and numbers may be left out before it. Old events are
+dropped. The named value "events" has the three numbers of an `EventLog`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred, public
-from spvfilter.errors import EventGapError, ParameterError, StoreCorruptError
+from spvfilter.errors import EventGapError, FormatError, ParameterError, StoreCorruptError
 from spvfilter.store.sqlite import MarkedRows, mark, number, numbers, translated
 
 if TYPE_CHECKING:
@@ -27,6 +27,12 @@ MAX_AGE_S = 30 * 86_400
 """Older events are dropped, in seconds (our choice)."""
 LEAST = 10_000
 """The latest events stay whatever their age, as a wrong clock must not drop unread events (our choice)."""
+RUN_STARTED = "started"
+"""Kind of the first event of a run. Only such an event may have a number that does not follow the last one."""
+END_OF_NUMBERS = 1 << 53
+"""Numbers of events are lower, so that JSON parsers with 64-bit floats read them exactly."""
+NO_BASE = -1
+"""Value of `EventLog.base` if older events were dropped."""
 _NAME = "events"  # key of the three numbers in the table "meta"
 
 
@@ -46,42 +52,37 @@ class StoredEvent(NamedTuple):
 
 @public
 class EventLog(NamedTuple):
-    """Range of the numbers of the events in the database. Earlier events were dropped."""
+    """Range of the numbers of the events in the database."""
 
-    first: int = 1
-    """Number of the first event."""
+    base: int = 0
+    """Number before the first event that was ever stored: 0, or an unused one in a rebuilt database.
+
+    It is -1 if older events were dropped.
+    """
     last: int = 0
-    """Number of the last event."""
+    """Number of the last event; `base` if there is none."""
     told: int = -1
     """Height of the highest block that the events have connected; -1 for none."""
 
     @classmethod
     def parse(cls, raw: bytes | None) -> EventLog:
-        """Read the bytes from the database; None is a database without events."""
-        return cls() if raw is None else cls(*numbers(raw))
+        """Read the bytes from the database; None is a database without events.
+
+        Raises FormatError for bytes that are not three numbers in their ranges.
+        """
+        if raw is None:
+            return cls()
+        try:
+            first, last, told = numbers(raw)
+        except ValueError:
+            raise FormatError(f"the range of events has {len(raw)} bytes, not 24", offset=0, field="events") from None
+        if not (-1 < first <= last + 1 <= END_OF_NUMBERS and told >= -1):
+            raise FormatError(f"the range of events is {first} to {last}, told {told}", offset=0, field="events")
+        return cls(first - 1, last, told)
 
     def __bytes__(self) -> bytes:
-        """Return the three numbers, 8 bytes LE each."""
-        return b"".join(map(number, self))
-
-    def check(self, since: int) -> None:
-        """Check that all events after a number are in the database.
-
-        Args:
-            since: Number of an event.
-
-        Raises:
-            EventGapError: Some events after `since` were dropped.
-            ParameterError: No event has this number yet.
-        """
-        if not isinstance(since, int) or since < 0:
-            raise ParameterError(f"the number of an event must be at least 0, not {since!r}")
-        if since > self.last:
-            raise ParameterError(
-                f"there is no event {since}: the last one is {self.last}; is the number that of another database?"
-            )
-        if since + 1 < self.first:
-            raise EventGapError(since, self.first)
+        """Return the three numbers, 8 bytes LE each. The first one is `base` + 1."""
+        return b"".join(map(number, (self.base + 1, self.last, self.told)))
 
 
 class EventRows:
@@ -92,6 +93,7 @@ class EventRows:
         self._rows = rows
         self._path = path
         self._log = EventLog()
+        self._count: int | None = None  # rows; None: not counted yet
         self._is_changed = False
 
     @property
@@ -100,28 +102,34 @@ class EventRows:
         return self._log
 
     def verify(self) -> None:
-        """Check that no row is missing. Raises StoreCorruptError. The checksum of each row is checked elsewhere."""
-        log = EventLog.parse(self._rows.meta(_NAME))
-        first, last, count = self._db.execute("SELECT min(sequence), max(sequence), count(*) FROM events").fetchone()
-        if count != log.last - log.first + 1 or (count and (first, last) != log[:2]):
-            raise StoreCorruptError(f"{self._path}: events are missing")
+        """Check that the last row fits the range. Raises StoreCorruptError. Sums of rows are checked elsewhere."""
+        try:
+            log = EventLog.parse(self._rows.meta(_NAME))
+        except FormatError as error:
+            raise StoreCorruptError(f"{self._path}: {error}") from None
+        (last,) = self._db.execute("SELECT max(sequence) FROM events").fetchone()
+        if log.last != (log.base if last is None else last):
+            raise StoreCorruptError(f"{self._path}: the last event is {last}, not {log.last}")
         self.reset(log)
 
     def reset(self, log: EventLog) -> None:
         """Go back to the numbers before a failed commit."""
-        self._log, self._is_changed = log, False
+        self._log, self._count, self._is_changed = log, None, False
 
     def write(self, events: Sequence[StoredEvent], told: int | None) -> None:
         """Add the next events, within a transaction; `settle` follows.
 
-        Raises ParameterError for a number that is not the next one.
+        Raises ParameterError for a number that cannot follow.
         """
         last = self._log.last
         for event in events:
-            last += 1
-            if event.sequence != last:
-                raise ParameterError(f"event {event.sequence} cannot follow event {last - 1}")
+            is_next = event.sequence == last + 1 or (event.kind == RUN_STARTED and event.sequence > last)
+            if not is_next or event.sequence >= END_OF_NUMBERS:
+                raise ParameterError(f"event {event.sequence} ({event.kind}) cannot follow event {last}")
+            last = event.sequence
             self._rows.insert("events", event)
+        if self._count is not None:
+            self._count += len(events)
         self._log = self._log._replace(last=last, told=self._log.told if told is None else told)
         self._is_changed = True
 
@@ -129,37 +137,103 @@ class EventRows:
         """Drop the oldest events and write the numbers, at the end of a transaction."""
         if not self._is_changed:
             return
-        first, last, _ = self._log
-        least = last - MAX_EVENTS + 1
-        (now,) = self._db.execute("SELECT time FROM events WHERE sequence = ?", (last,)).fetchone() or (0,)
-        query = "SELECT sequence FROM events WHERE sequence <= ? AND time >= ? ORDER BY sequence LIMIT 1"
-        if last - first >= LEAST:  # otherwise no event can be too old
-            young = self._db.execute(query, (last - LEAST, now - MAX_AGE_S)).fetchone()
-            least = max(least, last - LEAST + 1 if young is None else young[0])
-        if least > first:
-            self._rows.remove("events", "sequence < ?", (least,))
-            self._log = self._log._replace(first=least)
+        if self._count is None:
+            (self._count,) = self._db.execute("SELECT count(*) FROM events").fetchone()
+        if self._count > LEAST:
+            self._count -= self._drop_oldest(self._count - MAX_EVENTS, self._count - LEAST)
         self._rows.set_meta(_NAME, bytes(self._log))
         self._is_changed = False
 
+    def _drop_oldest(self, least: int, most: int) -> int:
+        """Drop the `least` oldest events, and events that are too old, but at most `most`. Returns how many."""
+        (now,) = self._db.execute("SELECT time FROM events WHERE sequence = ?", (self._log.last,)).fetchone()
+        dropped, through = 0, 0
+        for sequence, time in self._db.execute("SELECT sequence, time FROM events ORDER BY sequence LIMIT ?", (most,)):
+            if dropped >= least and time >= now - MAX_AGE_S:
+                break
+            dropped, through = dropped + 1, sequence
+        if dropped:
+            self._rows.remove("events", "sequence <= ?", (through,))
+            self._log = self._log._replace(base=NO_BASE)
+        return dropped
+
     def begin_behind(self, last: int) -> None:
-        """Continue the numbers of a database that this one replaces, after its last event; within a transaction."""
-        self._log = EventLog(last + 1, last)
+        """Continue the numbers of a database that this one replaces, after its last event; within a transaction.
+
+        One number stays unused, so that no program has it as the number of an event of the old database.
+        """
+        base = last + 1 if last else 0
+        self._log = EventLog(base, base)
         self._rows.set_meta(_NAME, bytes(self._log))
 
     def read(self, since: int, limit: int) -> list[StoredEvent]:
         """Return up to `limit` events after number `since`. Raises EventGapError, ParameterError, StoreError."""
-        self._log.check(since)
-        return stored_events(self._db, self._path, since, limit)
+        return stored_events(self._db, self._path, self._log, since, limit)
+
+    def run_of(self, sequence: int) -> StoredEvent | None:
+        """Return the first event of the run that stored an event, or None. Raises as `read`."""
+        return run_of(self._db, self._path, self._log, sequence)
 
 
-def stored_events(db: sqlite3.Connection, path: pathlib.Path, since: int, limit: int) -> list[StoredEvent]:
-    """Return up to `limit` events after number `since`. Raises StoreCorruptError for a damaged row."""
+def check_number(since: int) -> None:
+    """Raises ParameterError unless a value can be the number of an event, or 0."""
+    if not isinstance(since, int) or since < 0:
+        raise ParameterError(f"the number of an event must be at least 0, not {since!r}")
+
+
+def check_since(db: sqlite3.Connection, log: EventLog, since: int) -> None:
+    """Check that the database has all events after a number.
+
+    Args:
+        db: The database.
+        log: Range of its events.
+        since: Number of an event.
+
+    Raises:
+        EventGapError: `since` is neither the number of a stored event nor the number before the first one.
+        ParameterError: It is not a number from 0 on.
+    """
+    check_number(since)
+    if since == log.base:
+        return
+    if since > log.last or db.execute("SELECT 1 FROM events WHERE sequence = ?", (since,)).fetchone() is None:
+        raise EventGapError(since, log.last)
+
+
+def stored_events(
+    db: sqlite3.Connection, path: pathlib.Path, log: EventLog, since: int, limit: int
+) -> list[StoredEvent]:
+    """Return up to `limit` events after number `since`.
+
+    Raises EventGapError and ParameterError as `check_since`, and StoreCorruptError for a damaged or missing row.
+    """
     found: list[StoredEvent] = []
     query = "SELECT sequence, time, kind, data, mark FROM events WHERE sequence > ? ORDER BY sequence LIMIT ?"
     with translated(path):
+        check_since(db, log, since)
+        last = since
         for *row, stated in db.execute(query, (since, limit)):
-            if stated != mark("events", row) or row[0] != since + 1 + len(found):
+            event = StoredEvent(*row)
+            if stated != mark("events", row) or (event.sequence != last + 1 and event.kind != RUN_STARTED):
                 raise StoreCorruptError(f"{path}: a damaged row in events")
-            found.append(StoredEvent(*row))
+            found.append(event)
+            last = event.sequence
     return found
+
+
+def run_of(db: sqlite3.Connection, path: pathlib.Path, log: EventLog, sequence: int) -> StoredEvent | None:
+    """Return the first event of the run that stored event number `sequence`, or None if it is not known.
+
+    Raises EventGapError and ParameterError as `check_since`, and StoreCorruptError for a damaged row.
+    """
+    query = (
+        "SELECT sequence, time, kind, data, mark FROM events WHERE sequence <= ? AND kind = ?"
+        " ORDER BY sequence DESC LIMIT 1"
+    )
+    with translated(path):
+        check_since(db, log, sequence)
+        for *row, stated in db.execute(query, (sequence, RUN_STARTED)):
+            if stated != mark("events", row):
+                raise StoreCorruptError(f"{path}: a damaged row in events")
+            return StoredEvent(*row)
+    return None

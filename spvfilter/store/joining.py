@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from spvfilter.errors import DescriptorError, KeychainError, KeychainMismatchError
+from spvfilter.errors import DescriptorError, KeychainError, KeychainMismatchError, ParameterError, StoreCorruptError
 from spvfilter.network import Network
 from spvfilter.store.keychains import KeychainChange, KeychainRows, StoredKeychain
 from spvfilter.watch.descriptor.descriptor import parse_descriptor, warn_of_problems
@@ -109,7 +109,7 @@ def _check_scripts(watch: WatchList, known: Keychain, window: Sequence[tuple[byt
 
 
 def _without_owner(stored: StoredKeychain, network: Network) -> Keychain:
-    """Return a stored keychain that the watch list lacks."""
+    """Return a stored keychain that the watch list lacks. Raises StoreCorruptError for malformed values."""
     name, descriptor = stored.name, stored.descriptor
     derive: Callable[[int], tuple[bytes, ...]] = partial(
         _underivable, f"call add_keychain({name[:80]!r}, …) with the function that derives its scripts"
@@ -123,9 +123,14 @@ def _without_owner(stored: StoredKeychain, network: Network) -> Keychain:
             derive, is_dormant = mine.scripts, False
         except DescriptorError as error:
             derive = partial(_underivable, str(error))
-    made = Keychain(
-        name, derive, label=stored.label, lookahead=stored.lookahead, size=stored.size, descriptor=descriptor
-    )
+        except StopIteration:
+            raise StoreCorruptError(f"the database has another descriptor for keychain {name[:80]!r}") from None
+    try:
+        made = Keychain(
+            name, derive, label=stored.label, lookahead=stored.lookahead, size=stored.size, descriptor=descriptor
+        )
+    except ParameterError as error:
+        raise StoreCorruptError(f"the database has a malformed keychain: {error}") from error
     made.is_dormant = is_dormant
     return made
 

@@ -23,6 +23,9 @@ else:
     sqlite3 = deferred("sqlite3")
 
 
+_MAX_ID = 1 << 62  # row ids
+
+
 class Run(NamedTuple):
     """Consecutive indexes of a keychain whose entries have consecutive ids."""
 
@@ -148,10 +151,14 @@ class KeychainRows:
 
     def verify(self) -> None:
         """Raises StoreCorruptError if a window has gaps, or entries that the watch list lacks."""
-        (rows,) = self._db.execute("SELECT coalesce(max(id), 0) FROM watch").fetchone()
+        query = "SELECT count(*) FROM watch WHERE id >= ? AND id < ?"
         for each in self.load():
             ends = list(accumulate((run.first + run.indexes for run in each.runs), max))
-            bad = any(min(run[1:]) < 1 or run.entry + run.indexes * run.scripts - 1 > rows for run in each.runs)
+            spans = [(run.entry, run.entry + run.indexes * run.scripts) for run in each.runs]
+            bad = any(
+                end > _MAX_ID or self._db.execute(query, (start, end)).fetchone()[0] != end - start
+                for start, end in spans
+            )
             gaps = any(run.first > end for run, end in zip(each.runs, [0, *ends], strict=False))
             if (
                 bad
@@ -200,6 +207,13 @@ class KeychainRows:
             self._rows.insert("keychains", (*row[:6], change.window))
 
 
+def _complete(run: Run, present: Collection[int]) -> int:
+    """Count the indexes of a run before the first missing entry."""
+    size = run.indexes * run.scripts
+    ids = range(run.entry, run.entry + size)
+    return next((at for at, row in enumerate(ids) if row not in present), size) // run.scripts
+
+
 def salvaged(
     chains: Iterable[Sequence[object]],
     runs: Iterable[Sequence[int]],
@@ -208,15 +222,15 @@ def salvaged(
 ) -> list[StoredKeychain]:
     """Return the keychains whose rows could be read, each with the part of its window that is complete."""
     found: list[StoredKeychain] = []
-    sound = [(owner, Run(*run)) for owner, *run in runs if run[1] + run[2] * run[3] - 1 <= max(present, default=0)]
+    sound = [(owner, Run(*run)) for owner, *run in runs]
     uses = list(used)
     for row, name, label, descriptor, lookahead, size, window in chains:
-        mine = tuple(sorted(run for owner, run in sound if owner == row))
-        whole = StoredKeychain(row, name, label, descriptor, lookahead, size, window, frozenset(), mine)  # type: ignore[arg-type]
-        end = next(
-            (index for index, ids in enumerate(whole.rows()) if not all(each in present for each in ids)),
-            len(whole.rows()),
-        )
+        mine = sorted(run for owner, run in sound if owner == row)
+        clipped = [run._replace(indexes=_complete(run, present)) for run in mine]
+        ends = [part.first + part.indexes for run, part in zip(mine, clipped, strict=True) if part != run]
+        parts = tuple(part for part in clipped if part.indexes)
+        whole = StoredKeychain(row, name, label, descriptor, lookahead, size, window, frozenset(), parts)  # type: ignore[arg-type]
+        end = min([len(whole.rows()), *ends])
         kept = frozenset(index for owner, index in uses if owner == row and index < end)
         found.append(whole._replace(window=end, used=kept))
     return found

@@ -27,6 +27,8 @@ else:
 
 UNCONFIRMED_PLACE = 1 << 62
 """Places of unconfirmed transactions in the history begin here, above those of all blocks."""
+NOT_LISTED = -1
+"""Place of a transaction that the history does not show."""
 _MASK = (1 << 32) - 1
 """Highest position in a block."""
 _MOST = (1 << 63) - 1
@@ -89,48 +91,53 @@ class StoredTx(NamedTuple):
     """Bytes of the transaction."""
     status: TxStatus
     """Status of the transaction."""
-    own: int
-    """Number of the wallet's last broadcast of the transaction, ascending in time; 0 for a foreign transaction."""
-    seen: int | None = None
-    """When the transaction was first seen unconfirmed, in seconds since 1970."""
-    since: int | None = None
-    """Start of the 336 hours to expiry, in seconds since 1970. After a reorganization it is later than `seen`."""
+    broadcast_seq: int | None
+    """Number of the wallet's latest broadcast of the transaction, ascending in time; None for a foreign transaction."""
+    first_seen: int | None = None
+    """When the transaction was first seen unconfirmed, in seconds since 1970; None if a block was the first to show it.
+    """
+    first_height: int = 0
+    """Searched height at that time."""
+    expires_at: int = 0
+    """When the transaction expires unless a block contains it, in seconds since 1970."""
+    last_seen: int = 0
+    """Number of the latest recorded observation; 0 if it was never observed. Broadcasts are numbered by the same
+    counter."""
+    dropped: str | None = None
+    """Why the wallet dropped it: abandoned, rejected or expired; None if it did not."""
+    dropped_seq: int = 0
+    """Number of the drop, from the same counter."""
     block_hash: bytes | None = None
-    """Hash of the block with the transaction, or with a transaction that conflicts with it; 32 bytes in wire order."""
+    """Hash of its block in the best chain, 32 bytes in wire order; None if no block contains it."""
     height: int | None = None
-    """Height of that block; for an abandoned or expired transaction, the searched height at that time."""
+    """Height of this block."""
     position: int | None = None
-    """Position in its block, from 0."""
-    rival: bytes | None = None
+    """Position in this block, from 0."""
+    conflicts_with: bytes | None = None
     """Txid of the transaction that replaced it or conflicts with it, 32 bytes in wire order."""
+    is_listed: bool = True
+    """True if the history shows it. Other rows are transactions that only decide the status of a listed one."""
     hits: tuple[Hit, ...] = ()
-    """Matches of the transaction, given only if the database has them no longer. This field is not stored."""
+    """Matches of the transaction, given if it does not count toward the balance. This field is not stored."""
 
     @property
     def place(self) -> int:
-        """Place in the history, ascending: height and position, then unconfirmed transactions by their first second."""
+        """Place in the history, ascending: height and position, then unconfirmed transactions by their first second.
+
+        A transaction that ended without a block is placed above the block that was the tip when it was first seen.
+        """
+        if not self.is_listed:
+            return NOT_LISTED
         if self.status in UNCONFIRMED:
-            return UNCONFIRMED_PLACE + 2 * (self.seen or 0) + (self.status is TxStatus.PENDING)
-        return place_of(self.height or 0, _MASK if self.position is None else self.position)
+            return UNCONFIRMED_PLACE + 2 * (self.first_seen or 0) + (self.status is TxStatus.PENDING)
+        if self.height is None:
+            return place_of(self.first_height, _MASK)
+        return place_of(self.height, self.position or 0)
 
 
 def place_of(height: int, position: int) -> int:
     """Return the place of a transaction of a block in the history."""
     return height << 32 | position
-
-
-@public
-class Ended(NamedTuple):
-    """A transaction that no longer counts toward the balance and is kept for the history."""
-
-    txid: bytes
-    """Txid, 32 bytes in wire order."""
-    status: TxStatus
-    """Status of the transaction."""
-    size: int
-    """Size in bytes."""
-    tx: StoredTx | None
-    """The whole transaction if this wallet broadcast it, else None."""
 
 
 class Totals(NamedTuple):
@@ -207,10 +214,11 @@ class Ledger:
         for txid, tx in self._txs.items():
             if tx is not None and tx.status is TxStatus.CONFIRMED and (tx.height or 0) > fork:
                 self._txs[txid] = None
-        above = (place_of(fork + 1, 0), UNCONFIRMED_PLACE, TxStatus.CONFIRMED.value)
-        for (txid,) in self._db.execute(
-            "SELECT txid FROM transactions WHERE place >= ? AND place < ? AND status = ?", above
-        ).fetchall():
+        above = (place_of(fork + 1, 0), UNCONFIRMED_PLACE, NOT_LISTED, fork, TxStatus.CONFIRMED.value)
+        query = (
+            "SELECT txid FROM transactions WHERE (place >= ? AND place < ? OR place = ? AND height > ?) AND status = ?"
+        )
+        for (txid,) in self._db.execute(query, above).fetchall():
             self._txs.setdefault(txid, None)
 
     def withdraw(self, identity: tuple[bool, bytes, int]) -> None:
@@ -233,18 +241,6 @@ class Ledger:
     def keep(self, txid: bytes, tx: StoredTx | None) -> None:
         """Write a transaction, or delete it if `tx` is None."""
         self._txs[txid] = tx
-
-    def drop_unmatched(self, txids: Iterable[bytes]) -> None:
-        """Delete transactions that no entry matches any more, apart from own unconfirmed ones."""
-        for txid in dict.fromkeys(txids):
-            if self._db.execute("SELECT 1 FROM matches WHERE txid = ?", (txid,)).fetchone() is not None:
-                continue
-            stored = self._db.execute(
-                f"SELECT {MARKED['transactions']} FROM transactions WHERE txid = ?", (txid,)
-            ).fetchone()
-            tx = self._txs.get(txid, None if stored is None else stored_tx(stored))
-            if tx is None or not tx.own or tx.status is TxStatus.CONFIRMED:
-                self._txs[txid] = None
 
     def relabelled(self, entry: int) -> None:
         """Update the transactions of an entry whose label has changed."""
@@ -307,14 +303,21 @@ class Ledger:
             self._rows.remove("tx_labels", "txid = ?", (txid,))
             self._rows.remove("transactions", "txid = ?", (txid,))
             return
-        if old is not None and old.status is tx.status is TxStatus.CONFIRMED:  # found again, for another entry
+        if old is not None and tx is not old and old.status is tx.status is TxStatus.CONFIRMED:  # of a deep block
             tx = tx._replace(
-                raw=old.raw if old.own else tx.raw,
-                own=max(old.own, tx.own),
-                seen=old.seen if tx.seen is None else tx.seen,
+                raw=tx.raw if old.broadcast_seq is None else old.raw,
+                broadcast_seq=max((old.broadcast_seq or 0), (tx.broadcast_seq or 0)) or None,
+                first_seen=old.first_seen if tx.first_seen is None else tx.first_seen,
             )
-        labels, net, fee = self._effect(txid, tx, stored)
-        row = (txid, tx.raw, tx.status.value, *tx[2:-1], tx.place, net, fee)
+        if tx.status in LIVE:
+            query = "SELECT spend, value, entry FROM matches WHERE txid = ?"
+            found = self._db.execute(query, (txid,)).fetchall()
+        elif txid in self._txs:
+            found = [(hit.spend, hit.value, hit.entry) for hit in tx.hits]
+        else:
+            return  # the books write its row with every change of its matches and labels
+        labels, net, fee = self._effect(tx.raw, found)
+        row = (txid, tx.raw, tx.status.value, *tx[2:13], tx.place, net, fee)
         if stored != row:
             self._rows.remove("transactions", "txid = ?", (txid,))
             self._rows.insert("transactions", row)
@@ -322,19 +325,12 @@ class Ledger:
         for label in labels:
             self._rows.insert("tx_labels", (txid, label, tx.place))
 
-    def _effect(self, txid: bytes, tx: StoredTx, stored: tuple[Any, ...] | None) -> tuple[list[str], int, int | None]:
-        """Return the labels of the entries that a transaction matches, its net value and its fee."""
-        if tx.status in LIVE:
-            query = "SELECT spend, value, entry FROM matches WHERE txid = ?"
-            found = self._db.execute(query, (txid,)).fetchall()
-        elif tx.hits or stored is None:
-            found = [(hit.spend, hit.value, hit.entry) for hit in tx.hits]
-        else:
-            query = "SELECT label FROM tx_labels WHERE txid = ?"
-            return [label for (label,) in self._db.execute(query, (txid,))], stored[-2], stored[-1]
+    def _effect(self, raw: bytes, found: Iterable[tuple[int, int, int]]) -> tuple[list[str], int, int | None]:
+        """Return labels, net value and fee of a transaction from its matches: spend, value, and the entry's row."""
+        found = list(found)
         spent = [value for spend, value, _ in found if spend]
         net = sum(value for spend, value, _ in found if not spend) - sum(value for value in spent if value != NO_VALUE)
-        return self._labels({entry for *_, entry in found}), max(-_MOST, min(net, _MOST)), _fee(tx.raw, spent)
+        return self._labels({entry for *_, entry in found}), max(-_MOST, min(net, _MOST)), _fee(raw, spent)
 
     def _labels(self, entries: Iterable[int]) -> list[str]:
         query = "SELECT label FROM watch WHERE id = ?"
@@ -353,5 +349,5 @@ def _fee(raw: bytes, spent: list[int]) -> int | None:
 
 def stored_tx(row: Sequence[Any]) -> StoredTx:
     """Make a transaction from its row."""
-    _, raw, status, own, seen, since, block, height, position, rival, *_ = row
-    return StoredTx(raw, TxStatus(status), own, seen, since, block, height, position, rival)
+    _, raw, status, *facts, place, _, _ = row
+    return StoredTx._make((raw, TxStatus(status), *facts, place != NOT_LISTED, ()))

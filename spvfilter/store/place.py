@@ -18,7 +18,7 @@ MEMORY = ":memory:"
 _FILES = ("", "-wal")  # suffixes of the database's name
 
 
-class Place:
+class FileIdentity:
     """The files of an open database, by device and inode.
 
     The write-ahead log is known from the first check on that finds it.

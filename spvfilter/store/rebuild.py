@@ -6,19 +6,30 @@ Databases of other programs are never touched.
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
 
 from spvfilter._public import deferred
-from spvfilter.errors import StoreError, StoreForeignError, StoreLockedError, StoreReadOnlyError
+from spvfilter.errors import (
+    FormatError,
+    ParameterError,
+    StoreCorruptError,
+    StoreError,
+    StoreForeignError,
+    StoreLockedError,
+    StoreReadOnlyError,
+)
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
+from spvfilter.store.batch import Bip37Parameters
 from spvfilter.store.events import EventLog
 from spvfilter.store.joining import add_keychains, labels_of
 from spvfilter.store.keychains import salvaged
-from spvfilter.store.schema import APPLICATION_ID, EVENTS_SINCE, MARKED, network_of
+from spvfilter.store.ledger import StoredTx, stored_tx
+from spvfilter.store.schema import APPLICATION_ID, EVENTS_SINCE, MARKED, SECRET_SIZE, check_row, is_row, network_of
 from spvfilter.store.sqlite import COMPANIONS, mark, translated
+from spvfilter.transaction import Transaction
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -27,7 +38,8 @@ else:
     sqlite3 = deferred("sqlite3")
 
 
-_UNKNOWN_LAST = 1 << 32  # number of the last event if it cannot be read; higher than in any database
+_UNKNOWN_LAST = 1 << 32
+"""Number of the last event if it cannot be read. Events that are not numbered from a clock have lower numbers."""
 
 
 class Salvage(NamedTuple):
@@ -39,6 +51,8 @@ class Salvage(NamedTuple):
     """Watch list of the readable entries."""
     last_event: int
     """Number of the last event, or a number above every possible one if it cannot be read."""
+    own: dict[bytes, StoredTx]
+    """Own transactions without a block, by txid."""
 
 
 def salvage(file: Path, network: Network) -> Salvage:
@@ -48,22 +62,55 @@ def salvage(file: Path, network: Network) -> Salvage:
     """
     if _is_of_another(file):
         raise StoreForeignError(f"{file}: this SQLite database belongs to another program")
-    meta: dict[str, bytes] = dict(_rows(file, "meta"))
+    meta = {key: value for key, value in _rows(file, "meta") if _is_sound(key, value)}
     if (found := meta.get("network", network.genesis_hash)) != network.genesis_hash:
         raise StoreForeignError(f"{file}: this wallet belongs to {network_of(found)}, not to {network}")
     watch, numbers, rows = WatchList(network), dict[int, int](), sorted(_rows(file, "watch"))
     keychains = salvaged(_rows(file, "keychains"), _rows(file, "runs"), _rows(file, "used"), {row for row, *_ in rows})
     inherited = labels_of(keychains)
     for row, kind, value, label in rows:
-        numbers[row] = watch.add_entry(EntryKind(kind), value, label if label != inherited.get(row) else None)
-    add_keychains(watch, keychains, numbers)
-    return Salvage(meta, watch, _last_event(file, meta))
+        with suppress(ParameterError, FormatError):  # bytes that no entry can have
+            numbers[row] = watch.add_entry(EntryKind(kind), value, label if label != inherited.get(row) else None)
+    for each in keychains:
+        with suppress(StoreCorruptError, KeyError):  # its entries stay, without a keychain
+            add_keychains(watch, [each], numbers)
+    try:
+        last = _last_event(file, meta)
+    except (FormatError, TypeError):
+        last = _UNKNOWN_LAST
+    return Salvage(meta, watch, last, _own_transactions(file))
+
+
+def _own_transactions(file: Path) -> dict[bytes, StoredTx]:
+    """Return the own transactions that no block contains. The search of the chain finds the others again."""
+    found = dict[bytes, StoredTx]()
+    for row in _rows(file, "transactions"):
+        with suppress(FormatError, StoreCorruptError, TypeError, ValueError):
+            check_row(file, "transactions", row)
+            tx = stored_tx(row)
+            is_own = tx.broadcast_seq is not None and tx.block_hash is None
+            if is_own and Transaction.parse(tx.raw).txid == row[0]:
+                found[row[0]] = tx._replace(conflicts_with=None)
+    return found
+
+
+def _is_sound(key: str, value: bytes) -> bool:
+    """Return True if the new database may take over a named value."""
+    if key == "secret":
+        return len(value) == SECRET_SIZE
+    if key == "filter":
+        try:
+            Bip37Parameters.parse(value)
+        except StoreCorruptError:
+            return False
+    return True
 
 
 def _last_event(file: Path, meta: dict[str, bytes]) -> int:
     """Return the number of the last event, or a higher one: a program that kept a number must not get it again."""
     if "events" in meta:
-        return EventLog.parse(meta["events"]).last
+        with suppress(FormatError):
+            return EventLog.parse(meta["events"]).last
     try:
         with closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as db:
             (version,) = db.execute("PRAGMA user_version").fetchone()
@@ -96,7 +143,7 @@ def _rows(file: Path, table: str) -> list[tuple[Any, ...]]:
             db.execute("PRAGMA locking_mode = EXCLUSIVE")
             db.execute("PRAGMA writable_schema = ON")  # keeps reading if the schema check fails
             for *row, stated in db.execute(f"SELECT {MARKED[table]}, mark FROM {table}"):
-                if stated == mark(table, row):
+                if stated == mark(table, row) and is_row(table, row):
                     rows.append(tuple(row))
     except (sqlite3.Error, UnicodeDecodeError) as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

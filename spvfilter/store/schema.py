@@ -1,11 +1,12 @@
-"""The SQL schema of the wallet's database."""
+"""The SQL schema of the wallet's database: tables, columns, and the values that each column may have."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred
-from spvfilter.errors import StoreForeignError
+from spvfilter.errors import StoreCorruptError, StoreForeignError
 from spvfilter.network import NETWORKS
 
 if TYPE_CHECKING:
@@ -16,68 +17,269 @@ else:
     sqlite3 = deferred("sqlite3")
 
 APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
+SECRET_SIZE = 32  # bytes of the wallet's secret
+OLDEST_MIGRATED = 6  # oldest version that `migrations` can migrate; an older one needs a rebuild
 EVENTS_SINCE = 5  # first version of the schema with a table of events
-SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value BLOB NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE headers (first INTEGER PRIMARY KEY, raw BLOB NOT NULL);
-CREATE TABLE watch (id INTEGER PRIMARY KEY, kind INTEGER NOT NULL, value BLOB NOT NULL, label TEXT,
-    mark INTEGER NOT NULL);
-CREATE TABLE keychains (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, label TEXT, descriptor TEXT,
-    lookahead INTEGER NOT NULL,
-    size INTEGER NOT NULL, window INTEGER NOT NULL, mark INTEGER NOT NULL);
-CREATE TABLE runs (keychain INTEGER NOT NULL, first INTEGER NOT NULL, entry INTEGER NOT NULL, indexes INTEGER NOT NULL,
-    scripts INTEGER NOT NULL, mark INTEGER NOT NULL, PRIMARY KEY (keychain, first, entry)) WITHOUT ROWID;
-CREATE TABLE used (keychain INTEGER NOT NULL, place INTEGER NOT NULL, mark INTEGER NOT NULL, PRIMARY KEY (keychain,
-    place)) WITHOUT ROWID;
-CREATE TABLE coins (outpoint BLOB PRIMARY KEY, entry INTEGER NOT NULL, value INTEGER NOT NULL, script BLOB,
-    mark INTEGER NOT NULL)
-    WITHOUT ROWID;
-CREATE TABLE matches (spend INTEGER NOT NULL, txid BLOB NOT NULL, n INTEGER NOT NULL, position INTEGER NOT NULL,
-    outpoint BLOB NOT NULL,
-    value INTEGER NOT NULL, script BLOB, entry INTEGER NOT NULL, block BLOB, height INTEGER, completeness TEXT NOT NULL,
-    mark INTEGER NOT NULL,
-    PRIMARY KEY (txid, spend, n)) WITHOUT ROWID;
-CREATE INDEX matches_by_height ON matches (height);
-CREATE INDEX matches_by_outpoint ON matches (outpoint);
-CREATE TABLE transactions (txid BLOB PRIMARY KEY, raw BLOB NOT NULL, status TEXT NOT NULL, own INTEGER NOT NULL,
-    seen INTEGER,
-    since INTEGER, block BLOB, height INTEGER, position INTEGER, rival BLOB, place INTEGER NOT NULL,
-    net INTEGER NOT NULL, fee INTEGER,
-    mark INTEGER NOT NULL);
-CREATE INDEX transactions_by_place ON transactions (place, txid);
-CREATE INDEX transactions_by_status ON transactions (status) WHERE status != 'confirmed';
-CREATE TABLE tx_labels (txid BLOB NOT NULL, label TEXT NOT NULL, place INTEGER NOT NULL, mark INTEGER NOT NULL,
-    PRIMARY KEY (txid, label)) WITHOUT ROWID;
-CREATE INDEX tx_labels_by_place ON tx_labels (label, place, txid);
-CREATE TABLE unspent (outpoint BLOB PRIMARY KEY, entry INTEGER NOT NULL, value INTEGER NOT NULL, script BLOB,
-    height INTEGER,
-    coinbase INTEGER NOT NULL, spender BLOB, place INTEGER NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;
-CREATE INDEX unspent_by_place ON unspent (place, outpoint);
-CREATE INDEX unspent_coinbases ON unspent (height) WHERE coinbase = 1;
-CREATE TABLE events (sequence INTEGER PRIMARY KEY, time INTEGER NOT NULL, kind TEXT NOT NULL, data BLOB NOT NULL,
-    mark INTEGER NOT NULL);
-CREATE TABLE filter_hashes (first INTEGER PRIMARY KEY, hashes BLOB NOT NULL);
-CREATE TABLE filters (hash BLOB PRIMARY KEY, data BLOB NOT NULL);
-CREATE TABLE addresses (address TEXT PRIMARY KEY, services INTEGER NOT NULL, seen INTEGER NOT NULL,
-    source TEXT NOT NULL,
-    tried INTEGER NOT NULL, succeeded INTEGER NOT NULL, attempted INTEGER NOT NULL, failures INTEGER NOT NULL,
-    faults INTEGER NOT NULL,
-    speed INTEGER NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID;
-"""
-MARKED = {  # tables whose rows carry a checksum in the column `mark`, and the columns it covers
-    "meta": "key, value",
-    "watch": "id, kind, value, label",
-    "keychains": "id, name, label, descriptor, lookahead, size, window",
-    "runs": "keychain, first, entry, indexes, scripts",
-    "used": "keychain, place",
-    "coins": "outpoint, entry, value, script",
-    "matches": "spend, txid, n, position, outpoint, value, script, entry, block, height, completeness",
-    "transactions": "txid, raw, status, own, seen, since, block, height, position, rival, place, net, fee",
-    "tx_labels": "txid, label, place",
-    "events": "sequence, time, kind, data",
-    "unspent": "outpoint, entry, value, script, height, coinbase, spender, place",
+_M31, _M32, _M63 = (1 << 31) - 1, (1 << 32) - 1, (1 << 63) - 1
+
+
+class Column(NamedTuple):
+    """A column, with the values that it may have. SQLite checks them on writing, and `check_row` on reading."""
+
+    kind: type[bytes | int | str]
+    """Type of the values."""
+    low: int = 0
+    """Lowest number, or lowest length of bytes."""
+    high: int = _M63
+    """Highest number, or highest length of bytes."""
+    is_optional: bool = False
+    """True if the value may be NULL."""
+    choices: tuple[str, ...] = ()
+    """The only texts that are allowed; any text if there are none."""
+    constraint: str = ""
+    """Further SQL constraint, such as PRIMARY KEY."""
+
+    def accepting(self) -> Callable[[object], bool]:
+        """Return a function that tells whether the column may have a value. Opening a file calls it for every cell."""
+        kind, low, high, is_optional, choices, _ = self
+        if choices:
+            return frozenset((*choices, None) if is_optional else choices).__contains__
+        if kind is int:
+            return lambda value: low <= value <= high if type(value) is int else value is None and is_optional
+        if kind is bytes:
+            return lambda value: low <= len(value) <= high if type(value) is bytes else value is None and is_optional
+        return lambda value: type(value) is str or (value is None and is_optional)
+
+    def sql(self, name: str) -> str:
+        """Return the definition of the column in SQL."""
+        kind = {bytes: "BLOB", int: "INTEGER", str: "TEXT"}[self.kind]
+        parts = [name, kind, *([] if self.is_optional else ["NOT NULL"]), self.constraint, self._check(name)]
+        return " ".join(part for part in parts if part)
+
+    def _check(self, name: str) -> str:
+        if self.choices:
+            return f"CHECK ({name} IN ({', '.join(map(repr, self.choices))}))"
+        measured = f"length({name})" if self.kind is bytes else name
+        if self.kind is str or (self.low, self.high) == (0 if self.kind is bytes else -_M63 - 1, _M63):
+            return ""
+        if self.low == self.high:
+            return f"CHECK ({measured} = {self.low})"
+        return (
+            f"CHECK ({measured} >= {self.low})"
+            if self.high == _M63
+            else (f"CHECK ({measured} BETWEEN {self.low} AND {self.high})")
+        )
+
+
+class Table(NamedTuple):
+    """A table with its columns, without the column `mark`."""
+
+    columns: Mapping[str, Column]
+    """Columns by name, in their order."""
+    options: str = ""
+    """End of the SQL statement: a primary key of several columns, if there is one."""
+    is_marked: bool = True
+    """True if the rows carry a checksum in the column `mark`."""
+    has_rowid: bool = True
+    """False for a table that SQLite stores by its primary key."""
+
+    def sql(self, name: str) -> str:
+        """Return the statement that creates the table."""
+        parts = [column.sql(each) for each, column in self.columns.items()]
+        if self.is_marked:
+            parts.append(MARK.sql("mark"))
+        if self.options:
+            parts.append(self.options)
+        body = ",\n    ".join(parts)
+        return f"CREATE TABLE {name} (\n    {body}\n) STRICT{'' if self.has_rowid else ', WITHOUT ROWID'}"
+
+
+MARK = Column(int)
+_KEY = "PRIMARY KEY"
+_TEXT, _TEXT_OR_NULL = Column(str), Column(str, is_optional=True)
+_HASH, _HASH_OR_NULL = Column(bytes, 32, 32), Column(bytes, 32, 32, is_optional=True)
+_OUTPOINT = Column(bytes, 36, 36)
+_BYTES, _BYTES_OR_NULL = Column(bytes), Column(bytes, is_optional=True)
+_COUNT, _ROW, _BOOL = Column(int), Column(int, 1), Column(int, 0, 1)
+_INDEX, _HEIGHT_OR_NULL = Column(int, 0, _M32), Column(int, 0, _M31, is_optional=True)
+_INDEX_OR_NULL, _TIME_OR_NULL = Column(int, 0, _M32, is_optional=True), Column(int, is_optional=True)
+_VALUE = Column(int, -1)  # satoshi; kernel.NO_VALUE is -1
+_FEE_OR_NULL, _NET = Column(int, is_optional=True), Column(int, -_M63 - 1)
+_STATUS = Column(str, choices=("confirmed", "pending", "replaced", "conflicted", "abandoned", "expired", "refused"))
+_COMPLETENESS = Column(str, choices=("unproven", "1 peer", "proven"))
+
+TABLES: Mapping[str, Table] = {
+    "meta": Table({"key": _TEXT._replace(constraint=_KEY), "value": _BYTES}, has_rowid=False),
+    "headers": Table({"first": _COUNT._replace(constraint=_KEY), "raw": Column(bytes, 80, 160_000)}, is_marked=False),
+    "watch": Table(
+        {
+            "id": _ROW._replace(constraint=_KEY),
+            "kind": Column(int, 0, 3),
+            "value": Column(bytes, 1),
+            "label": _TEXT_OR_NULL,
+        },
+        # scripts, public keys, data elements, outpoints: see kernel.EntryKind
+        "CHECK (kind = 0 OR kind = 1 AND length(value) IN (33, 65)"
+        " OR kind = 2 AND length(value) <= 520 OR kind = 3 AND length(value) = 36)",
+    ),
+    "keychains": Table(
+        {
+            "id": _ROW._replace(constraint=_KEY),
+            "name": _TEXT._replace(constraint="UNIQUE"),
+            "label": _TEXT_OR_NULL,
+            "descriptor": _TEXT_OR_NULL,
+            "lookahead": _COUNT,
+            "size": _COUNT,
+            "window": _COUNT,
+        }
+    ),
+    "runs": Table(
+        {"keychain": _ROW, "first": _COUNT, "entry": _ROW, "indexes": _ROW, "scripts": _ROW},
+        "PRIMARY KEY (keychain, first, entry)",
+        has_rowid=False,
+    ),
+    "used": Table({"keychain": _ROW, "place": _COUNT}, "PRIMARY KEY (keychain, place)", has_rowid=False),
+    "coins": Table(
+        {"outpoint": _OUTPOINT._replace(constraint=_KEY), "entry": _ROW, "value": _VALUE, "script": _BYTES_OR_NULL},
+        has_rowid=False,
+    ),
+    "matches": Table(
+        {
+            "spend": _BOOL,
+            "txid": _HASH,
+            "n": _INDEX,
+            "position": _INDEX,
+            "outpoint": _OUTPOINT,
+            "value": _VALUE,
+            "script": _BYTES_OR_NULL,
+            "entry": _ROW,
+            "block": _HASH_OR_NULL,
+            "height": _HEIGHT_OR_NULL,
+            "completeness": _COMPLETENESS,
+        },
+        "PRIMARY KEY (txid, spend, n), CHECK ((block IS NULL) = (height IS NULL))",
+        has_rowid=False,
+    ),
+    "transactions": Table(
+        {
+            "txid": _HASH._replace(constraint=_KEY),
+            "raw": _BYTES,
+            "status": _STATUS,
+            "broadcast_seq": Column(int, 1, is_optional=True),
+            "first_seen": _TIME_OR_NULL,
+            "first_height": Column(int, 0, _M31),
+            "expires_at": _COUNT,
+            "last_seen": _COUNT,
+            "dropped": Column(str, is_optional=True, choices=("abandoned", "rejected", "expired")),
+            "dropped_seq": _COUNT,
+            "block": _HASH_OR_NULL,
+            "height": _HEIGHT_OR_NULL,
+            "position": _INDEX_OR_NULL,
+            "conflicts_with": _HASH_OR_NULL,
+            "place": Column(int, -1),
+            "net": _NET,
+            "fee": _FEE_OR_NULL,
+        }
+    ),
+    "tx_labels": Table({"txid": _HASH, "label": _TEXT, "place": _COUNT}, "PRIMARY KEY (txid, label)", has_rowid=False),
+    "unspent": Table(
+        {
+            "outpoint": _OUTPOINT._replace(constraint=_KEY),
+            "entry": _ROW,
+            "value": _COUNT,
+            "script": _BYTES_OR_NULL,
+            "height": _HEIGHT_OR_NULL,
+            "coinbase": _BOOL,
+            "spender": _HASH_OR_NULL,
+            "place": _COUNT,
+        },
+        has_rowid=False,
+    ),
+    "events": Table({"sequence": _ROW._replace(constraint=_KEY), "time": _COUNT, "kind": _TEXT, "data": _BYTES}),
+    "filter_hashes": Table(
+        {"first": _COUNT._replace(constraint=_KEY), "hashes": Column(bytes, 32, 64_000)}, is_marked=False
+    ),
 }
+# The tables below are not STRICT, and their rows are checked only when they are read. A migration must not copy up to
+# 13 GB of filters. A damaged address must not lock a user out, as SQLite's check of a STRICT table would.
+FILTERS = "CREATE TABLE filters (hash BLOB PRIMARY KEY, data BLOB NOT NULL)"
+ADDRESSES = (
+    "CREATE TABLE addresses (address TEXT PRIMARY KEY, services INTEGER NOT NULL, seen INTEGER NOT NULL,"
+    " source TEXT NOT NULL, tried INTEGER NOT NULL, succeeded INTEGER NOT NULL, attempted INTEGER NOT NULL,"
+    " failures INTEGER NOT NULL, faults INTEGER NOT NULL, speed INTEGER NOT NULL, mark INTEGER NOT NULL) WITHOUT ROWID"
+)
+ADDRESS_COLUMNS: Mapping[str, Column] = {
+    "address": _TEXT,
+    "services": _COUNT,
+    "seen": _COUNT,
+    "source": _TEXT,
+    "tried": _BOOL,
+    "succeeded": _COUNT,
+    "attempted": _COUNT,
+    "failures": _COUNT,
+    "faults": _COUNT,
+    "speed": _COUNT,
+}
+INDEXES = (
+    "CREATE INDEX matches_by_height ON matches (height)",
+    "CREATE INDEX matches_by_outpoint ON matches (outpoint)",
+    "CREATE INDEX transactions_by_place ON transactions (place, txid)",
+    "CREATE INDEX transactions_by_status ON transactions (status) WHERE status != 'confirmed'",
+    "CREATE INDEX tx_labels_by_place ON tx_labels (label, place, txid)",
+    "CREATE INDEX unspent_by_place ON unspent (place, outpoint)",
+    "CREATE INDEX unspent_coinbases ON unspent (height) WHERE coinbase = 1",
+)
+STRICT_STATEMENTS = (*(table.sql(name) for name, table in TABLES.items()), *INDEXES)
+STATEMENTS = (*STRICT_STATEMENTS, FILTERS, ADDRESSES)
+SCHEMA = "".join(f"{statement};\n" for statement in STATEMENTS)
+MARKED = {  # tables whose marks have a sum, and the columns that the marks cover
+    name: ", ".join(table.columns) for name, table in TABLES.items() if table.is_marked
+}
+
+
+_ACCEPTING = {
+    name: [column.accepting() for column in columns.values()]
+    for name, columns in [*((name, table.columns) for name, table in TABLES.items()), ("addresses", ADDRESS_COLUMNS)]
+}
+
+
+def row_name(table: str, row: Sequence[object]) -> str:
+    """Return the table and the first value of a row, for an error."""
+    first = row[0].hex() if isinstance(row[0], bytes) else row[0]
+    return f"table {table}, row {str(first)[:80]}"
+
+
+def check_row(path: pathlib.Path, table: str, row: Sequence[object]) -> None:
+    """Check the type and the range of every value in a row without its mark.
+
+    Raises StoreCorruptError that names the table, the row's first value and the column.
+    """
+    for position, (accepts, value) in enumerate(zip(_ACCEPTING[table], row, strict=True)):
+        if not accepts(value):
+            name = [*TABLES[table].columns][position]
+            raise StoreCorruptError(f"{path}: {row_name(table, row)}: column {name} has a value that it cannot have")
+
+
+def is_row(table: str, row: Sequence[object]) -> bool:
+    """Return True if every value of a row without its mark has the right type and range."""
+    return all(accepts(value) for accepts, value in zip(_ACCEPTING[table], row, strict=True))
+
+
+def check_statements(db: sqlite3.Connection, path: pathlib.Path) -> None:
+    """Check that the file has exactly the tables and indexes of this schema, and nothing else, such as a trigger.
+
+    Raises StoreCorruptError.
+    """
+    found = {
+        " ".join(str(sql).split()): name
+        for sql, name in db.execute("SELECT sql, name FROM sqlite_master WHERE sql IS NOT NULL")
+    }
+    expected = {" ".join(statement.split()) for statement in STATEMENTS}
+    if found.keys() != expected:
+        names = sorted(str(found[sql]) for sql in found.keys() - expected)
+        what = f"{', '.join(names)[:80]!r} differs" if names else "a table or an index is missing"
+        raise StoreCorruptError(f"{path}: the schema is damaged: {what}")
 
 
 def network_of(genesis_hash: bytes | None) -> str:
@@ -85,18 +287,35 @@ def network_of(genesis_hash: bytes | None) -> str:
     return next((known.name for known in NETWORKS if known.genesis_hash == genesis_hash), "an unknown network")
 
 
-def check_schema(db: sqlite3.Connection, path: pathlib.Path) -> None:
-    """Raises StoreForeignError unless this is a database of this package with the current schema version."""
+def version_of(db: sqlite3.Connection, path: pathlib.Path) -> int:
+    """Return the schema version of a database.
+
+    Raises StoreForeignError for another program's database, and for a version that this program cannot read or migrate.
+    """
     (application,) = db.execute("PRAGMA application_id").fetchone()
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION_ID:
         raise StoreForeignError(f"{path}: this SQLite database belongs to another program")
+    found = f"{path}: it has schema version {version}, this program reads version {SCHEMA_VERSION}"
     if version > SCHEMA_VERSION:
+        raise StoreForeignError(f"{found}: update the program")
+    if version < OLDEST_MIGRATED:
         raise StoreForeignError(
-            f"{path}: it has schema version {version}, this program reads version {SCHEMA_VERSION}: update the program"
+            f"{found}: open it with rebuild=True (watch --rebuild), which keeps the watch list and searches the chain"
+            " again"
         )
+    return int(version)
+
+
+def check_schema(db: sqlite3.Connection, path: pathlib.Path) -> None:
+    """Raises StoreForeignError unless this is a database of this package with the current schema version.
+
+    Raises StoreCorruptError if its tables are not those of this schema.
+    """
+    version = version_of(db, path)
     if version < SCHEMA_VERSION:
         raise StoreForeignError(
-            f"{path}: it has schema version {version}, this program reads version {SCHEMA_VERSION}: open it with"
-            " rebuild=True (watch --rebuild), which keeps the watch list and searches the chain again"
+            f"{path}: it has schema version {version}, this program reads version {SCHEMA_VERSION}: run the client"
+            " (LightClient or spvfilter watch) once, which migrates the database"
         )
+    check_statements(db, path)

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from spvfilter._public import deferred, public
+from spvfilter.errors import StoreCorruptError
 
 if TYPE_CHECKING:
     import json
@@ -20,6 +21,8 @@ else:
     json = deferred("json")
 
 MAX_GROUPS = 256  # beyond, neighbours are joined, and only blocks that were searched for both count (our choice)
+_MAX_ID = 1 << 62  # row ids
+_MAX_HEIGHT = (1 << 31) - 1
 MAX_RANGES = 64  # ranges of a group; beyond, the shortest ranges count as not searched (our choice)
 
 
@@ -117,7 +120,7 @@ class Searched:
 
     @classmethod
     def parse(cls, raw: bytes | None) -> Self:
-        """Read the result of `encode`; None is a new database. Raises ValueError for other bytes."""
+        """Read the result of `encode`; None is a new database. Raises StoreCorruptError for other bytes."""
         if raw is None:
             return cls()
         try:
@@ -130,9 +133,24 @@ class Searched:
             if wanted:
                 ((height, birthday),) = wanted
                 found.wanted = _whole(height), _whole(birthday)
-            return found
-        except (TypeError, KeyError) as error:
-            raise ValueError(str(error)) from None
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise StoreCorruptError(f"the searched blocks cannot be read: {ascii(error)[:200]}") from None
+        if not found._is_sound():
+            raise StoreCorruptError("the searched blocks contradict each other")
+        return found
+
+    def _is_sound(self) -> bool:
+        """Return True if ids and ranges ascend and are within their bounds."""
+        ids = [0, *(group.id for group in self._groups), self.next_id]
+        heights = [self.start, *(self.wanted or ())[:1]]
+        return (
+            len(self._groups) <= MAX_GROUPS
+            and all(a < b for a, b in pairwise(ids))
+            and self.next_id < _MAX_ID
+            and all(height is None or 0 <= height <= _MAX_HEIGHT for height in heights)
+            and all(group.ranges == join(_bounded(group.ranges)) for group in self._groups)
+            and all(0 <= first <= last <= _MAX_HEIGHT for group in self._groups for first, last in group.ranges)
+        )
 
     def encode(self) -> bytes:
         """Return the record as bytes for the database."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.errors import (
+    FormatError,
+    SpvFilterError,
     StoreCorruptError,
     StoreError,
     StoreForeignError,
@@ -26,6 +28,7 @@ else:
     pathlib = deferred("pathlib")
     sqlite3 = deferred("sqlite3")
 
+MIN_SQLITE = (3, 37, 0)  # the first version with STRICT tables
 COMPANIONS = ("", "-wal", "-shm", "-journal")  # suffixes of the files that belong to a database
 _M63 = (1 << 63) - 1
 _BY_ERRNO = {
@@ -35,6 +38,15 @@ _BY_ERRNO = {
     errno.ENOSPC: StoreFullError,
     errno.EDQUOT: StoreFullError,
 }
+
+
+def check_sqlite(path: pathlib.Path) -> None:
+    """Raises StoreError if the SQLite library of this Python is too old for STRICT tables."""
+    if sqlite3.sqlite_version_info < MIN_SQLITE:
+        raise StoreError(
+            f"{path}: a wallet's database needs SQLite 3.37 or later, and this Python uses {sqlite3.sqlite_version}:"
+            " use a Python with a newer SQLite library"
+        )
 
 
 def create(path: pathlib.Path) -> bool:
@@ -75,6 +87,8 @@ def translated(path: pathlib.Path) -> Iterator[None]:
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) or 0
         kind, cause = _by_code().get(code & 0xFF, (StoreError, ""))
+        if kind is StoreCorruptError:
+            check_sqlite(path)  # an older SQLite calls a STRICT table damage
         if isinstance(error, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError)):
             kind, cause = StoreCorruptError, "contradicts itself"
         raise kind(f"{path}: {cause + ': ' if cause else ''}{error}") from error
@@ -83,6 +97,25 @@ def translated(path: pathlib.Path) -> Iterator[None]:
     except OSError as error:
         kind = _BY_ERRNO.get(error.errno or 0, StoreError)
         raise kind(f"{path}: {error.strerror}") from error
+
+
+# errors that a parser raises for malformed bytes and rows
+_MALFORMED = (FormatError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError)
+
+
+@contextmanager
+def reading(path: pathlib.Path) -> Iterator[None]:
+    """Turn errors about values of the database into StoreCorruptError, and other errors as `translated` does.
+
+    An error of this package about the caller's arguments passes, such as ParameterError.
+    """
+    with translated(path):
+        try:
+            yield
+        except (*_MALFORMED, ValueError) as error:
+            if isinstance(error, (SpvFilterError, UnicodeDecodeError)) and not isinstance(error, FormatError):
+                raise
+            raise StoreCorruptError(f"{path}: a value cannot be read: {ascii(error)[:200]}") from error
 
 
 def _heads(kind: bytes) -> list[bytes]:
@@ -131,14 +164,27 @@ def numbers(raw: bytes) -> list[int]:
 class MarkedRows:
     """Tables whose last column, the mark, is a checksum over the other columns.
 
-    The sum of a table's marks detects missing rows. `columns` lists the columns of each table that its marks cover. The
-    table "meta" (key, value, mark) stores the sums of the other tables.
+    The sum of a table's marks detects missing rows. The table "meta" (key, value, mark) stores the sums of the other
+    tables.
+
+    Args:
+        db: Connection to the database.
+        path: Path of the file, for errors.
+        columns: Columns of each table that its marks cover.
+        check: Function that checks the values of a row of a table and raises StoreCorruptError.
     """
 
-    def __init__(self, db: sqlite3.Connection, path: pathlib.Path, columns: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        path: pathlib.Path,
+        columns: Mapping[str, str],
+        check: Callable[[pathlib.Path, str, Sequence[object]], None] | None = None,
+    ) -> None:
         self._db = db
         self._path = path
         self._columns = columns
+        self._check = check
         self._sums = dict.fromkeys(sorted(columns.keys() - {"meta"}), 0)
         self.is_committed: bool = False  # whether the last transaction was committed
 
@@ -155,6 +201,8 @@ class MarkedRows:
         for *row, stated in self._db.execute(f"SELECT {self._columns[table]}, mark FROM {table}"):
             if stated != mark(table, row):
                 raise StoreCorruptError(f"{self._path}: a damaged row in {table}")
+            if self._check is not None:
+                self._check(self._path, table, row)
             total += stated
         return total & _M63
 
@@ -181,13 +229,17 @@ class MarkedRows:
     def meta(self, key: str) -> bytes | None:
         """Return a named value, or None."""
         row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return bytes(row[0]) if row else None
+        if row is None:
+            return None
+        if not isinstance(row[0], bytes):
+            raise StoreCorruptError(f"{self._path}: {key!r} is not bytes")
+        return row[0]
 
     def numbers(self, key: str) -> list[int]:
-        """Return the numbers of a named value. Raises StoreCorruptError if it is missing."""
+        """Return the numbers of a named value. Raises StoreCorruptError if it is missing or damaged."""
         raw = self.meta(key)
-        if raw is None:
-            raise StoreCorruptError(f"{self._path}: {key!r} is missing")
+        if raw is None or len(raw) % 8:
+            raise StoreCorruptError(f"{self._path}: {key!r} is missing or damaged")
         return numbers(raw)
 
     @contextmanager
@@ -201,7 +253,7 @@ class MarkedRows:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
-            self.set_meta("sums", self._all_sums())
+            self.write_sums()
             is_written = True
             self._db.execute("COMMIT")
             self.is_committed = True
@@ -213,6 +265,10 @@ class MarkedRows:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
             raise
+
+    def write_sums(self) -> None:
+        """Write the sums of the marks, at the end of a transaction."""
+        self.set_meta("sums", self._all_sums())
 
     def check_unchanged(self) -> None:
         """Raises StoreLockedError if another process has written the file despite the lock; within a transaction."""

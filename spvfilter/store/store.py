@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self  # rows are as SQLite gives them
 
 from spvfilter._public import deferred, public
-from spvfilter.errors import StoreCorruptError, StoreForeignError
+from spvfilter.errors import ParameterError, StoreCorruptError, StoreForeignError
 from spvfilter.kernel import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit
 from spvfilter.network import Network
+from spvfilter.primitives import hash_to_hex
 from spvfilter.store.addresses import AddressRows
 from spvfilter.store.batch import Batch, Bip37Parameters
 from spvfilter.store.events import EventRows
@@ -27,24 +28,32 @@ from spvfilter.store.headers import HeaderRows
 from spvfilter.store.joining import keep_keychains, labels_of, take_keychains
 from spvfilter.store.keychains import KeychainRows
 from spvfilter.store.ledger import (
-    UNCONFIRMED,
-    UNCONFIRMED_PLACE,
-    Ended,
     Ledger,
     StoredMatch,
     StoredTx,
-    TxStatus,
     place_of,
     stored_completeness,
     stored_tx,
 )
 from spvfilter.store.lock import WriterLock
-from spvfilter.store.place import MEMORY, Place
+from spvfilter.store.migrations import migrate
+from spvfilter.store.place import MEMORY, FileIdentity
 from spvfilter.store.rebuild import beside, replace, salvage
-from spvfilter.store.schema import APPLICATION_ID, MARKED, SCHEMA, SCHEMA_VERSION, check_schema, network_of
+from spvfilter.store.schema import (
+    APPLICATION_ID,
+    MARKED,
+    SCHEMA_VERSION,
+    SECRET_SIZE,
+    STATEMENTS,
+    check_row,
+    check_statements,
+    network_of,
+    version_of,
+)
 from spvfilter.store.searched import Searched
-from spvfilter.store.sqlite import MarkedRows, create, number, translated
+from spvfilter.store.sqlite import MarkedRows, check_sqlite, create, number, reading, translated
 from spvfilter.store.views import Views
+from spvfilter.transaction import Transaction
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -54,7 +63,10 @@ else:
     secrets = deferred("secrets")
     sqlite3 = deferred("sqlite3")
 
-_NOTE = "note: "  # prefix of the light client's keys in the table "meta"
+_NOTE = "note: "
+"""Prefix of the light client's keys in the table "meta"."""
+_BOOKMARK = f"{_NOTE}told: "
+"""Prefix of the keys of bookmarks."""
 _PATIENCE_S = 5.0  # wait for a reader that recovers the file after a crash, or that is just closing it
 
 
@@ -72,8 +84,8 @@ class Store:
         """Network of the wallet."""
         self._db = connection
         self._lock = lock
-        self._place = None if lock is None else Place(path)
-        self._rows = MarkedRows(connection, path, MARKED)
+        self._identity = None if lock is None else FileIdentity(path)
+        self._rows = MarkedRows(connection, path, MARKED, check_row)
         self._headers = HeaderRows(connection, self._rows, path)
         self._ledger = Ledger(connection, self._rows, path)
         self.keychains: KeychainRows = KeychainRows(connection, self._rows, path)
@@ -92,9 +104,9 @@ class Store:
     def open(cls, path: str | os.PathLike[str], network: Network, *, rebuild: bool = False) -> Self:
         """Open a database or create it, and check all of it except the compact filters.
 
-        With `rebuild` a damaged or outdated database is moved to a file whose name ends in `.damaged`. A new database
-        gets its watch list, labels and filter parameters, as far as they can be read. Headers and matches must be
-        downloaded again.
+        A database of version 0.2.0 or later is migrated to the current schema. With `rebuild` a damaged or older
+        database is moved to a file whose name ends in `.damaged`. A new database gets its watch list, labels, bookmarks
+        and filter parameters, as far as they can be read. Headers and matches must be downloaded again.
 
         Args:
             path: Path of the file, or `MEMORY` for a database without a file.
@@ -107,6 +119,7 @@ class Store:
             StoreCorruptError: The file is damaged.
             StoreFullError: The disk is full.
             StoreReadOnlyError: The file cannot be written.
+            StoreError: The SQLite library of this Python is too old.
         """
         file = Path(path)
         if rebuild and file.exists():
@@ -122,6 +135,7 @@ class Store:
     @classmethod
     def _open(cls, file: Path, network: Network) -> Self:
         with translated(file):
+            check_sqlite(file)
             lock = None if str(file) == MEMORY else WriterLock.take(file)
         connection: sqlite3.Connection | None = None
         try:
@@ -129,7 +143,8 @@ class Store:
                 fresh = lock is None or create(file)
                 connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False, timeout=_PATIENCE_S)
                 store = cls(file, network, connection, lock)
-                store._prepare(fresh)
+                with reading(file):
+                    store._prepare(fresh)
         except BaseException:
             if connection is not None:
                 connection.close()
@@ -142,28 +157,35 @@ class Store:
         db = self._db
         (application,) = db.execute("PRAGMA application_id").fetchone()
         (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if not fresh and (tables or application):
-            check_schema(db, self.path)
+        version = version_of(db, self.path) if not fresh and (tables or application) else SCHEMA_VERSION
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA cell_size_check = ON")
         if not tables:
             with self._rows.transaction():  # one transaction: the schema is complete or absent
-                for statement in SCHEMA.split(";"):
+                for statement in STATEMENTS:
                     db.execute(statement)
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
                 self._rows.set_meta("network", self.network.genesis_hash)
-                self._rows.set_meta("secret", secrets.token_bytes(32))
+                self._rows.set_meta("secret", secrets.token_bytes(SECRET_SIZE))
                 self._rows.set_meta("cursor", number(-1) + number(-1))
                 self.events.begin_behind(0)
         else:
+            self._check_network()
+            migrate(db, self.path, version)
+            check_statements(db, self.path)
             db.execute("BEGIN IMMEDIATE")  # takes the lock now, not at the first write
             db.execute("COMMIT")
 
+    def _check_network(self) -> None:
+        """Raises StoreForeignError if the wallet belongs to another network."""
+        if (found := self._rows.meta("network")) != self.network.genesis_hash:
+            raise StoreForeignError(f"{self.path}: this wallet belongs to {network_of(found)}, not to {self.network}")
+
     def _verify(self) -> None:
         """Check all rows and headers. Raises StoreCorruptError if a row is damaged or missing."""
-        with translated(self.path):
+        with reading(self.path):
             tables = self._db.execute(
                 "SELECT name FROM sqlite_master WHERE type = 'table' AND name != 'filters'"
             ).fetchall()
@@ -173,16 +195,27 @@ class Store:
                 if verdict != "ok":
                     raise StoreCorruptError(f"{self.path}: is damaged: {' '.join(str(verdict).split())[:200]}")
             self._rows.verify()
-            if (found := self._rows.meta("network")) != self.network.genesis_hash:
-                raise StoreForeignError(
-                    f"{self.path}: this wallet belongs to {network_of(found)}, not to {self.network}"
-                )
+            self._check_network()
+            for table in ("matches", "coins"):
+                query = f"SELECT entry FROM {table} WHERE entry NOT IN (SELECT id FROM watch) LIMIT 1"
+                for (entry,) in self._db.execute(query):
+                    raise StoreCorruptError(f"{self.path}: entry {entry} of the watch list is missing")
+            for txid, raw in self._db.execute("SELECT txid, raw FROM transactions"):
+                if Transaction.parse(raw).txid != txid:
+                    raise StoreCorruptError(f"{self.path}: the bytes of transaction {hash_to_hex(txid)} are another's")
             self._headers.verify()
             self._ledger.verify()
             self.keychains.verify()
             self.events.verify()
             self.compact_filters.load()
             self._cursor, self._searched = self._rows.numbers("cursor")
+            if not -1 <= self._cursor <= self._searched <= self.tip:
+                raise StoreCorruptError(f"{self.path}: the searched height contradicts the headers")
+            if len(self.secret) != SECRET_SIZE:
+                raise StoreCorruptError(f"{self.path}: the secret of the wallet is damaged")
+            Searched.parse(self._rows.meta("searched"))
+            if (raw := self._rows.meta("filter")) is not None:
+                Bip37Parameters.parse(raw)
 
     @classmethod
     def _rebuild(cls, file: Path, network: Network) -> Self:
@@ -196,15 +229,16 @@ class Store:
 
     @classmethod
     def _replace(cls, file: Path, network: Network) -> None:
-        meta, watch, last_event = salvage(file, network)
+        meta, watch, last_event, own = salvage(file, network)
         made = beside(file)
         with cls._open(made, network) as store:
             with translated(made), store._rows.transaction():
                 store.events.begin_behind(last_event)
-                for key in ("secret", "filter"):
-                    if key in meta:
+                for key in meta:
+                    if key in ("secret", "filter") or key.startswith(_BOOKMARK):
                         store._rows.set_meta(key, meta[key])
             store.attach(watch)
+            store.commit(Batch(transactions=dict(own)))
             with translated(made):
                 # into one file; close() would not report a full disk
                 store._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -254,10 +288,7 @@ class Store:
     @property
     def searched_blocks(self) -> Searched:
         """Blocks that were searched for each entry. Raises StoreCorruptError if the database is damaged."""
-        try:
-            return Searched.parse(self._rows.meta("searched"))
-        except ValueError as error:
-            raise StoreCorruptError(f"{self.path}: the searched blocks cannot be read: {error}") from None
+        return Searched.parse(self._rows.meta("searched"))
 
     @property
     def secret(self) -> bytes:
@@ -337,33 +368,22 @@ class Store:
         """Yield height and block hash of each header above height `fork`, from the tip down."""
         return self._headers.hashes_down(fork)
 
-    def unconfirmed(self) -> dict[bytes, StoredTx]:
-        """Return the pending and the replaced transactions by txid. A block may confirm any of them."""
-        return self._transactions("status IN (?, ?)", tuple(status.value for status in UNCONFIRMED))
-
     def transactions(self, above: int, own_above: int | None = None) -> dict[bytes, StoredTx]:
-        """Return confirmed transactions above a height, and transactions that conflict with a block above it, by txid.
+        """Return transactions by txid: all without a block, and confirmed ones above a height.
+
+        The result also has the confirmed transactions that conflict with a transaction without a block.
 
         Args:
             above: The height.
             own_above: A lower height that applies to transactions that this wallet broadcast.
         """
-        lowest = (place_of(above + 1, 0), place_of(min(above, above if own_above is None else own_above) + 1, 0))
-        kinds = (TxStatus.CONFIRMED.value, TxStatus.CONFLICTED.value)
-        where = "(place >= ? OR own > 0) AND place >= ? AND place < ? AND status IN (?, ?)"
-        return self._transactions(where, (*lowest, UNCONFIRMED_PLACE, *kinds))
-
-    def ended(self) -> list[Ended]:
-        """Return the conflicted, abandoned, expired and refused transactions, oldest first."""
-        query = (
-            "SELECT txid, status, length(raw) FROM transactions WHERE status NOT IN ('confirmed', ?, ?) ORDER BY place,"
-            " rowid"
+        lowest = place_of(above + 1, 0)
+        own_lowest = place_of(min(above, above if own_above is None else own_above) + 1, 0)
+        where = (
+            "status != 'confirmed' OR place < 0 OR place >= ? OR (place >= ? AND broadcast_seq IS NOT NULL)"
+            " OR txid IN (SELECT conflicts_with FROM transactions WHERE status != 'confirmed')"
         )
-        kinds = tuple(status.value for status in UNCONFIRMED)
-        own = self._transactions("own > 0 AND status NOT IN ('confirmed', ?, ?)", kinds)
-        return [
-            Ended(txid, TxStatus(status), size, own.get(txid)) for txid, status, size in self._rows_of(query, kinds)
-        ]
+        return self._transactions(where, (lowest, own_lowest))
 
     def _transactions(self, where: str, values: tuple[object, ...]) -> dict[bytes, StoredTx]:
         query = f"SELECT {MARKED['transactions']} FROM transactions WHERE {where} ORDER BY place, rowid"
@@ -387,8 +407,9 @@ class Store:
 
         Raises:
             KeychainMismatchError: The database has another keychain of the same name.
+            StoreCorruptError: The database has an entry that is malformed.
         """
-        with translated(self.path):
+        with reading(self.path):
             rows = list(self._db.execute("SELECT id, kind, value, label FROM watch ORDER BY id"))
             keychains = self.keychains.load()
             inherited = labels_of(keychains)
@@ -396,9 +417,12 @@ class Store:
             for row, kind, value, label in rows:
                 there = watch.table.find(EntryKind(kind), value)
                 mine = watch.own_label(there) if there != NO_ENTRY else None
-                known[
-                    watch.add_entry(EntryKind(kind), value, mine or (label if label != inherited.get(row) else None))
-                ] = row, label
+                stored = label if label != inherited.get(row) else None
+                try:
+                    at = watch.add_entry(EntryKind(kind), value, mine or stored)
+                except ParameterError as error:
+                    raise StoreCorruptError(f"{self.path}: entry {row} of the watch list: {error}") from error
+                known[at] = row, label
             entries = {row: at for at, (row, _) in known.items()}
             take_keychains(watch, keychains, entries)
             coins = {
@@ -461,8 +485,8 @@ class Store:
 
     def _check_unchanged(self) -> None:
         """Raises StoreLockedError if another process has written the file, StoreError if it was moved or removed."""
-        if self._place is not None:
-            self._place.check()
+        if self._identity is not None:
+            self._identity.check()
         self._rows.check_unchanged()
 
     def _write(self, batch: Batch) -> None:  # noqa: C901
@@ -494,7 +518,6 @@ class Store:
             hits = () if tx is None else tuple(hit._replace(entry=self._ids[hit.entry]) for hit in tx.hits)
             self._ledger.keep(txid, tx and tx._replace(hits=hits))
         if batch.removed:
-            self._ledger.drop_unmatched(txid for _, txid, _ in batch.withdrawn)
             gone = set(batch.removed)
             self._ids = [row for at, row in enumerate(self._ids) if at not in gone]
         for name, note in batch.notes.items():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar  # rows are as SQLite gives
 
 from spvfilter._public import deferred, public
 from spvfilter.address import address_to_script, script_to_address
-from spvfilter.errors import ParameterError, StoreCorruptError
+from spvfilter.errors import FormatError, ParameterError, StoreCorruptError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
@@ -20,17 +20,17 @@ from spvfilter.protocol import COINBASE_MATURITY, HEADER_SIZE
 from spvfilter.store.events import EventLog
 from spvfilter.store.headers import PER_ROW
 from spvfilter.store.ledger import Totals, TxStatus, stored_completeness
-from spvfilter.store.schema import MARKED
+from spvfilter.store.schema import MARKED, check_row
 from spvfilter.store.searched import BlockRange, Searched, common, gaps
-from spvfilter.store.sqlite import mark, translated
+from spvfilter.store.sqlite import mark, reading, translated
 from spvfilter.store.windowviews import (
+    EntryPlaces,
     KeychainStatus,
     chosen,
     is_script_used,
     keychains_of,
     narrowed,
-    next_of,
-    place_of_entry,
+    next_address_of,
 )
 from spvfilter.watch.match import Completeness
 
@@ -129,6 +129,11 @@ class Coin:
     """Name of the keychain that has the script. None if no keychain has it."""
     keychain_index: int | None = None
     """Index of the script in the keychain, from 0. None if no keychain has it."""
+    is_spender_own: bool | None = None
+    """True if this wallet broadcast the transaction `spent_by`; None if there is none.
+
+    Nobody checked the signatures of a foreign one. An own transaction that spends the coin replaces it.
+    """
 
 
 @public
@@ -266,17 +271,22 @@ class Views:
         raw = self._meta("searched")
         if raw is None and self._db.execute("SELECT 1 FROM watch LIMIT 1").fetchone() is not None:
             raise StoreCorruptError(f"{self._path}: the list of searched blocks is missing")
-        try:
-            return Searched.parse(raw)
-        except ValueError as error:
-            raise StoreCorruptError(f"{self._path}: the searched blocks cannot be read: {error}") from None
+        return Searched.parse(raw)
 
     # Keychains
 
-    def keychains(self) -> tuple[KeychainStatus, ...]:
-        """Return the keychains in the order in which they were added. Raises StoreCorruptError."""
+    def keychains(self, keychain: str | None = None) -> tuple[KeychainStatus, ...]:
+        """Return the keychains in the order in which they were added.
+
+        Args:
+            keychain: Only the keychains with this name or label. By default all keychains.
+
+        Raises:
+            ParameterError: The wallet has no such keychain.
+            StoreCorruptError: The database is damaged.
+        """
         with self._moment():
-            return tuple(each for _, each in keychains_of(self._checked, self._network))
+            return tuple(keychains_of(self._checked, self._network, keychain))
 
     def next_address(self, keychain: str | None = None) -> str:
         """Return the first address of a keychain that was never paid, as the database has it.
@@ -289,7 +299,7 @@ class Views:
             StoreCorruptError: The database is damaged.
         """
         with self._moment():
-            return next_of(keychains_of(self._checked, self._network), keychain).next_address or ""
+            return next_address_of(self._checked, self._network, keychain)
 
     def is_used(self, address: str) -> bool:
         """Return True if any output that pays an address was found.
@@ -310,7 +320,7 @@ class Views:
         """The condition that entries are of the keychains with a name or a label."""
         if keychain is None:
             return "1"
-        return narrowed(column, [row for row, _ in chosen(keychains_of(self._checked, self._network), keychain)])
+        return narrowed(column, [row for row, *_ in chosen(self._checked, keychain)])
 
     # The books
 
@@ -380,7 +390,8 @@ class Views:
         with self._moment():
             tip = self._tip()
             found = self._coins_where(where, (*_behind(before), _checked_limit(limit)), label, keychain)
-            return Snapshot((self._coin(row, tip) for row in found), self._log().last)
+            places = EntryPlaces(self._checked)
+            return Snapshot((self._coin(row, tip, places) for row in found), self._log().last)
 
     def history(
         self,
@@ -392,8 +403,8 @@ class Views:
     ) -> Snapshot[HistoryEntry]:
         """Return transactions: unconfirmed ones first, then confirmed ones, the latest first.
 
-        A transaction that was abandoned, has expired or is in conflict is placed at the height that the chain had then.
-        The wallet keeps the latest 1,000 such foreign transactions. With `keychain` they are left out.
+        A transaction that was abandoned, has expired or is in conflict is placed at the height that the chain had when
+        it was first seen. With `keychain` it is left out.
 
         A cursor stays valid. If a block arrives between two pages, an entry may be missing or appear twice. To prevent
         that, read all pages within `moment`.
@@ -410,10 +421,10 @@ class Views:
         """
         values: tuple[object, ...] = (*_behind(before), _checked_limit(limit))
         with self._moment():
-            of = "1"
+            of = "transactions.place >= 0"
             if keychain is not None:
                 matching = self._of_keychain("matches.entry", keychain)
-                of = f"transactions.txid IN (SELECT txid FROM matches WHERE {matching})"
+                of += f" AND transactions.txid IN (SELECT txid FROM matches WHERE {matching})"
             if label is None:
                 where = (
                     f"FROM transactions WHERE {of} AND (place, txid) < (?, ?) ORDER BY place DESC, txid DESC LIMIT ?"
@@ -439,7 +450,7 @@ class Views:
         if not isinstance(txid, bytes) or len(txid) != 32:
             raise ParameterError(f"a txid must have 32 bytes, not be {reprlib.repr(txid)}")
         with self._moment():
-            return next(self._entries("FROM transactions WHERE txid = ?", (txid,)), None)
+            return next(self._entries("FROM transactions WHERE txid = ? AND place >= 0", (txid,)), None)
 
     # Rows
 
@@ -463,7 +474,7 @@ class Views:
     @contextmanager
     def _moment(self) -> Iterator[None]:
         """All reads see the same commit, and errors of SQLite become StoreError."""
-        with translated(self._path), self.moment():
+        with reading(self._path), self.moment():
             yield
 
     def _checked(self, table: str, select: str, values: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
@@ -471,15 +482,19 @@ class Views:
         for *row, stated in self._db.execute(f"SELECT {_COLUMNS[table]} {select}", values):
             if stated != mark(table, row):
                 raise StoreCorruptError(f"{self._path}: a damaged row in {table}")
+            check_row(self._path, table, row)
             yield tuple(row)
 
     def _meta(self, key: str) -> bytes | None:
         row = next(self._checked("meta", "FROM meta WHERE key = ?", (key,)), None)
-        return None if row is None else bytes(row[1])
+        return None if row is None else row[1]
 
     def _log(self) -> EventLog:
-        """Which events there are."""
-        return EventLog.parse(self._meta("events"))
+        """Return the range of the events' numbers."""
+        try:
+            return EventLog.parse(self._meta("events"))
+        except FormatError as error:
+            raise StoreCorruptError(f"{self._path}: {error}") from None
 
     def _tip(self) -> int:
         row = self._db.execute("SELECT first, length(raw) FROM headers ORDER BY first DESC LIMIT 1").fetchone()
@@ -503,7 +518,7 @@ class Views:
             )
         return self._checked("unspent", f"FROM unspent WHERE {where}", values)
 
-    def _coin(self, row: tuple[Any, ...], tip: int) -> Coin:
+    def _coin(self, row: tuple[Any, ...], tip: int, places: EntryPlaces) -> Coin:
         outpoint, entry, value, script, height, is_coinbase, spender, place = row
         found = next(self._checked("watch", "FROM watch WHERE id = ?", (entry,)), None)
         if found is None:
@@ -524,14 +539,19 @@ class Views:
             cursor=_cursor(place, outpoint),
             time=time,
             completeness=completeness,
-            keychain=(owner := place_of_entry(self._checked, entry))[0],
+            keychain=(owner := places.find(entry))[0],
             keychain_index=owner[1],
+            is_spender_own=None if spender is None else self._is_own(spender),
         )
+
+    def _is_own(self, txid: bytes) -> bool:
+        query = "FROM transactions WHERE txid = ? AND broadcast_seq IS NOT NULL"
+        return next(self._checked("transactions", query, (txid,)), None) is not None
 
     def _entries(self, where: str, values: tuple[object, ...]) -> Iterator[HistoryEntry]:
         tip = self._tip()
         for row in self._checked("transactions", where, values):
-            txid, raw, status, own, seen, _, block, height, position, rival, place, net, fee = row
+            txid, raw, status, broadcast_seq, seen, *_, block, height, position, rival, place, net, fee = row
             is_confirmed = status == TxStatus.CONFIRMED
             yield HistoryEntry(
                 txid=txid,
@@ -544,7 +564,7 @@ class Views:
                 first_seen=seen,
                 confirmations=tip - height + 1 if is_confirmed else 0,
                 rival=rival,
-                is_own=bool(own),
+                is_own=broadcast_seq is not None,
                 is_coinbase=is_confirmed and position == 0,
                 labels=tuple(
                     label for _, label, _ in self._checked("tx_labels", "FROM tx_labels WHERE txid = ?", (txid,))

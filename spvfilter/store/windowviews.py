@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any  # rows are as SQLite gives them
 
 from spvfilter._public import public
@@ -41,19 +43,38 @@ class KeychainStatus:
     """Address of `next_index`; None if the keychain's scripts have no address."""
 
 
-def keychains_of(checked: Checked, network: Network) -> list[tuple[int, KeychainStatus]]:
-    """Return the keychains with their row ids, in the order in which they were added. Raises StoreCorruptError."""
-    found: list[tuple[int, KeychainStatus]] = []
-    for row, name, label, descriptor, lookahead, size, window in checked("keychains", "FROM keychains ORDER BY id", ()):
+def keychains_of(checked: Checked, network: Network, name: str | None = None) -> list[KeychainStatus]:
+    """Return the keychains in the order in which they were added; with `name`, the keychains that `chosen` returns.
+
+    Raises StoreCorruptError, and ParameterError if no keychain has the name.
+    """
+    rows = checked("keychains", "FROM keychains ORDER BY id", ()) if name is None else chosen(checked, name)
+    found: list[KeychainStatus] = []
+    seen = _seen(checked)
+    for row, full_name, label, descriptor, lookahead, size, window in rows:
         used = [index for _, index in checked("used", "FROM used WHERE keychain = ? ORDER BY place", (row,))]
-        index = next((at for at, each in enumerate(used) if at != each), len(used))
-        address = None
-        if index < window:
-            addresses = (script_to_address(script, network) for script in _scripts_at(checked, row, index))
-            address = next(filter(None, addresses), None)
+        paid = sorted({*used, *seen.get(row, ())})
+        index = next((at for at, each in enumerate(paid) if at != each), len(paid))
+        address = _address_at(checked, row, index, network) if index < window else None
         free = index if index < size else None
-        found.append((row, KeychainStatus(name, label, descriptor, lookahead, window, tuple(used), free, address)))
+        found.append(KeychainStatus(full_name, label, descriptor, lookahead, window, tuple(used), free, address))
     return found
+
+
+def _seen(checked: Checked) -> dict[int, set[int]]:
+    """Return the indexes that unconfirmed transactions pay, by the row id of the keychain."""
+    seen: dict[int, set[int]] = {}
+    for *_, row, _, _, _ in checked("matches", "FROM matches WHERE height IS NULL AND spend = 0", ()):
+        where = f"FROM runs WHERE {_MATCHES.format('?')}"
+        for keychain, first, entry, _, scripts in checked("runs", where, (row, row)):
+            seen.setdefault(keychain, set()).add(first + (row - entry) // scripts)
+    return seen
+
+
+def _address_at(checked: Checked, keychain: int, index: int, network: Network) -> str | None:
+    """Return the address of an index of a window; None if its scripts have no address."""
+    addresses = (script_to_address(script, network) for script in _scripts_at(checked, keychain, index))
+    return next(filter(None, addresses), None)
 
 
 def _scripts_at(checked: Checked, keychain: int, index: int) -> Iterator[bytes]:
@@ -68,33 +89,58 @@ def _scripts_at(checked: Checked, keychain: int, index: int) -> Iterator[bytes]:
             yield from (value for _, _, value, _ in checked("watch", "FROM watch WHERE id = ?", (row,)))
 
 
-def chosen(known: Sequence[tuple[int, KeychainStatus]], name: str) -> list[tuple[int, KeychainStatus]]:
-    """Return the keychains with a name, a descriptor without its checksum, or a label, which several may have.
+def chosen(checked: Checked, name: str) -> list[tuple[Any, ...]]:
+    """Return the rows of the keychains with a name, a descriptor without its checksum, or a label.
 
-    Raises ParameterError if there is none.
+    Several keychains may have a label. The query reads only the rows that it returns, in the order of their ids.
+
+    Raises ParameterError if there is no such keychain.
     """
-    for names in (
-        (each.name for _, each in known),
-        (each.name.partition("#")[0] for _, each in known),
-        (each.label for _, each in known),
-    ):
-        if found := [each for each, given in zip(known, names, strict=True) if given == name]:
+    ways: list[tuple[str, tuple[str, ...]]] = [("name = ?", (name,)), ("label = ?", (name,))]
+    if "#" not in name:  # the name of a keychain from a descriptor ends with '#' and the checksum
+        ways.insert(1, ("name >= ? AND name < ?", (f"{name}#", f"{name}$")))
+    if any("\ud800" <= each <= "\udfff" for each in name):  # SQLite cannot store such a name
+        ways.clear()
+    for where, values in ways:
+        if found := list(checked("keychains", f"FROM keychains WHERE {where} ORDER BY id", values)):
             return found
-    raise ParameterError(f"the wallet has no keychain {name[:80]!r}" + ("" if known else "; it has none at all"))
+    has_any = any(checked("keychains", "FROM keychains LIMIT 1", ()))
+    raise ParameterError(f"the wallet has no keychain {name[:80]!r}" + ("" if has_any else "; it has none at all"))
 
 
-def next_of(known: Sequence[tuple[int, KeychainStatus]], name: str | None) -> KeychainStatus:
-    """Return a keychain that has a next address, by default the first. Raises ParameterError if it has none."""
-    if name is None and not known:
+def next_address_of(checked: Checked, network: Network, name: str | None) -> str:
+    """Return the address of the lowest unused index of a keychain, by default the first keychain.
+
+    The queries read the row of the keychain, and neither other keychains nor all used indexes.
+
+    Raises ParameterError if there is no such keychain, or if it has no unused address in its window.
+    """
+    rows = (
+        list(checked("keychains", "FROM keychains ORDER BY id LIMIT 1", ())) if name is None else chosen(checked, name)
+    )
+    if not rows:
         raise ParameterError("the wallet has no keychain: watch its descriptor")
-    _, found = known[0] if name is None else chosen(known, name)[0]
-    if found.next_index is None:
-        raise ParameterError(f"every address of keychain {found.name[:80]!r} has been used")
-    if found.next_index >= found.window:
-        raise ParameterError(all_used(found.name))
-    if found.next_address is None:
-        raise ParameterError(f"the scripts of keychain {found.name[:80]!r} have no address")
-    return found
+    row, full_name, _, _, _, size, window = rows[0]
+    index, seen = _next_index(checked, row), _seen(checked).get(row, set())
+    while index in seen or (seen and any(checked("used", "FROM used WHERE keychain = ? AND place = ?", (row, index)))):
+        index += 1
+    if index >= size:
+        raise ParameterError(f"every address of keychain {full_name[:80]!r} has been used")
+    if index >= window:
+        raise ParameterError(all_used(full_name))
+    address = _address_at(checked, row, index, network)
+    if address is None:
+        raise ParameterError(f"the scripts of keychain {full_name[:80]!r} have no address")
+    return address
+
+
+def _next_index(checked: Checked, keychain: int) -> int:
+    """Return the lowest unused index of a keychain."""
+    if not any(checked("used", "FROM used WHERE keychain = ? AND place = 0", (keychain,))):
+        return 0
+    after = "SELECT 1 FROM used AS after WHERE after.keychain = used.keychain AND after.place = used.place + 1"
+    where = f"FROM used WHERE keychain = ? AND NOT EXISTS ({after}) ORDER BY place LIMIT 1"
+    return next(int(place) + 1 for _, place in checked("used", where, (keychain,)))
 
 
 def is_script_used(checked: Checked, script: bytes) -> bool:
@@ -110,14 +156,47 @@ def is_script_used(checked: Checked, script: bytes) -> bool:
     return False
 
 
-def place_of_entry(checked: Checked, entry: int) -> tuple[str | None, int | None]:
-    """Return the name of the keychain of an entry, and the index there. If several have it, the first one counts."""
-    for owner, first, start, _, scripts in checked(
-        "runs", f"FROM runs WHERE {_MATCHES.format('?')} ORDER BY keychain LIMIT 1", (entry, entry)
-    ):
-        for row in checked("keychains", "FROM keychains WHERE id = ?", (owner,)):
-            return row[1], first + (entry - start) // scripts
-    return None, None
+class EntryPlaces:
+    """The keychain and the index of entries. All runs are read once, when the first entry is looked up."""
+
+    def __init__(self, checked: Checked) -> None:
+        self._checked = checked
+        self._runs: list[tuple[int, int, int, int, int]] | None = None  # entry, end, keychain, first, scripts; by entry
+        self._reach: list[int] = []  # highest end of the runs up to each run
+        self._names: dict[int, str | None] = {}
+
+    def find(self, entry: int) -> tuple[str | None, int | None]:
+        """Return the name of the keychain of an entry, and the index there.
+
+        If several keychains have the entry, the first one counts. The result is (None, None) if none has it.
+        """
+        runs = self._load() if self._runs is None else self._runs
+        owners: list[tuple[int, int]] = []  # keychain and index
+        at = bisect_right(runs, entry, key=lambda run: run[0]) - 1
+        while at >= 0 and self._reach[at] > entry:  # runs overlap only if keychains have a script in common
+            start, end, keychain, first, scripts = runs[at]
+            if entry < end:
+                owners.append((keychain, first + (entry - start) // scripts))
+            at -= 1
+        if not owners:
+            return None, None
+        keychain, index = min(owners)
+        return self._name(keychain), index
+
+    def _load(self) -> list[tuple[int, int, int, int, int]]:
+        rows = self._checked("runs", "FROM runs ORDER BY entry", ())
+        self._runs = [
+            (entry, entry + indexes * scripts, keychain, first, scripts)
+            for keychain, first, entry, indexes, scripts in rows
+        ]
+        self._reach = list(accumulate((end for _, end, *_ in self._runs), max))
+        return self._runs
+
+    def _name(self, keychain: int) -> str | None:
+        if keychain not in self._names:
+            rows = self._checked("keychains", "FROM keychains WHERE id = ?", (keychain,))
+            self._names[keychain] = next((name for _, name, *_ in rows), None)
+        return self._names[keychain]
 
 
 def narrowed(column: str, keychains: Sequence[int]) -> str:

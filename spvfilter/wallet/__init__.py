@@ -12,14 +12,20 @@ if TYPE_CHECKING:
         BlockDisconnected as BlockDisconnected,
         MatchConfirmed as MatchConfirmed,
         MatchFound as MatchFound,
+        MatchUnconfirmed as MatchUnconfirmed,
         MatchWithdrawn as MatchWithdrawn,
         Reason as Reason,
+        RunStarted as RunStarted,
+        TxReplaced as TxReplaced,
         WalletEvent as WalletEvent,
     )
     from spvfilter.wallet.reader import WalletStore as WalletStore
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
-        events="BlockConnected BlockDisconnected MatchConfirmed MatchFound MatchWithdrawn Reason WalletEvent",
+        events=(
+            "BlockConnected BlockDisconnected MatchConfirmed MatchFound MatchUnconfirmed MatchWithdrawn"
+            " Reason RunStarted TxReplaced WalletEvent"
+        ),
         reader="WalletStore",
     )

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from spvfilter.kernel import Hit
 from spvfilter.store.ledger import StoredMatch
-from spvfilter.wallet.unconfirmed import Identity, identity
 from spvfilter.watch.match import Completeness
+
+
+class Identity(NamedTuple):
+    """Identity of a match: the input or output of a transaction."""
+
+    spend: bool
+    """True for an input, False for an output."""
+    txid: bytes
+    """Id of the transaction, 32 bytes in wire order."""
+    n: int
+    """Position of the input or output in its transaction, from 0."""
+
+
+def identity(hit: Hit) -> Identity:
+    """The identity of a hit's match."""
+    return Identity(hit.spend, hit.txid, hit.n)
 
 
 class ConfirmedMatches:
@@ -18,15 +34,25 @@ class ConfirmedMatches:
         self._found: dict[Identity, StoredMatch] = {}
         self._at: dict[int, list[Identity]] = {}  # height → matches
         self._one_peer: dict[int, list[Identity]] = {}  # height → matches of Completeness.ONE_PEER
-        self._doubted: list[int] = []  # a heap of these heights, and of some that have none any more
+        self._doubted: list[int] = []  # heap of these heights and stale ones
+        self._numbers: dict[bytes, int] = {}  # txid → number of its matches
+        self._spenders: dict[bytes, bytes] = {}  # outpoint of the wallet → txid of its spender
 
     def __contains__(self, mark: Identity) -> bool:
         return mark in self._found
 
     def __iter__(self) -> Iterator[StoredMatch]:
-        """In ascending height."""
+        """Yield the matches in ascending height."""
         for height in sorted(self._at):
             yield from self.at(height)
+
+    def has_tx(self, txid: bytes) -> bool:
+        """True if a transaction has a confirmed match."""
+        return txid in self._numbers
+
+    def spender(self, outpoint: bytes) -> bytes | None:
+        """The txid of the confirmed transaction that spends an outpoint of the wallet, or None."""
+        return self._spenders.get(outpoint)
 
     def at(self, height: int) -> list[StoredMatch]:
         """The matches of the block at a height."""
@@ -38,6 +64,9 @@ class ConfirmedMatches:
         mark = identity(found.hit)
         self._found[mark] = found
         self._at.setdefault(found.height, []).append(mark)
+        self._numbers[mark.txid] = self._numbers.get(mark.txid, 0) + 1
+        if mark.spend:
+            self._spenders[found.hit.outpoint] = mark.txid
         if found.completeness == Completeness.ONE_PEER:
             if found.height not in self._one_peer:
                 heappush(self._doubted, found.height)
@@ -46,10 +75,17 @@ class ConfirmedMatches:
     def take(self, height: int) -> list[StoredMatch]:
         """Remove and return the matches of the block at a height."""
         self._one_peer.pop(height, None)
-        return [self._found.pop(mark) for mark in self._at.pop(height, ())]
+        taken = [self._found.pop(mark) for mark in self._at.pop(height, ())]
+        for found in taken:
+            self._numbers[found.hit.txid] -= 1
+            if not self._numbers[found.hit.txid]:
+                del self._numbers[found.hit.txid]
+            if found.hit.spend and self._spenders.get(found.hit.outpoint) == found.hit.txid:
+                del self._spenders[found.hit.outpoint]
+        return taken
 
     def prove(self, height: int) -> list[StoredMatch]:
-        """Set matches in blocks up to a height from Completeness.ONE_PEER to PROVEN; those that changed."""
+        """Set matches in blocks up to a height from Completeness.ONE_PEER to PROVEN. Return the changed matches."""
         proven: list[Identity] = []
         while self._doubted and self._doubted[0] <= height:
             proven += self._one_peer.pop(heappop(self._doubted), ())
@@ -58,9 +94,10 @@ class ConfirmedMatches:
         return [self._found[mark] for mark in proven]
 
     def change(self, hit_of: Callable[[Hit], Hit | None]) -> list[StoredMatch]:
-        """Change the hit of every match; those for which there is none are removed and returned, lowest first."""
+        """Change the hit of every match. Remove and return the matches without a new hit, in ascending height."""
         before = list(self)
         self._found, self._at, self._one_peer, self._doubted = {}, {}, {}, []
+        self._numbers, self._spenders = {}, {}
         lost: list[StoredMatch] = []
         for found in before:
             hit = hit_of(found.hit)

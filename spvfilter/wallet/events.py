@@ -1,4 +1,4 @@
-"""Events of a wallet: matches found, confirmed and withdrawn, blocks connected and disconnected."""
+"""Events of a wallet: a run started; matches found, confirmed, withdrawn; blocks connected, disconnected."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ class Reason(StrEnum):
     """Reason why a match was withdrawn."""
 
     REORG = "reorg"
-    """The block of the transaction left the best chain. Another block may confirm it again."""
+    """The block of a coinbase, or of an ancestor of the transaction, left the best chain.
+
+    A block may confirm it again."""
     CONFLICT = "conflict"
     """A confirmed transaction conflicts with the transaction or one of its ancestors."""
     REPLACED = "replaced"
-    """A later unconfirmed transaction replaced the transaction or one of its ancestors.
+    """Another unconfirmed transaction replaced the transaction or one of its ancestors.
 
     A block may still confirm the transaction.
     """
@@ -84,6 +86,33 @@ class MatchWithdrawn:
 
 @public
 @dataclass(frozen=True, slots=True)
+class MatchUnconfirmed:
+    """The block of a match left the best chain. The match now counts as unconfirmed."""
+
+    match: Match
+    """The match, with the block that left the best chain."""
+    sequence: int = field(default=0, compare=False)
+    """Number of the event in the database, from 1; 0 for an event that is not from a database."""
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class TxReplaced:
+    """An unconfirmed transaction was replaced. Events that withdraw its matches and find new ones follow.
+
+    A foreign transaction that double-spends an own one is reported as replaced by the own one.
+    """
+
+    txid: bytes
+    """Txid of the replaced transaction, 32 bytes in wire order."""
+    by: bytes
+    """Txid of the transaction that counts in its place, 32 bytes in wire order."""
+    sequence: int = field(default=0, compare=False)
+    """Number of the event in the database, from 1; 0 for an event that is not from a database."""
+
+
+@public
+@dataclass(frozen=True, slots=True)
 class BlockConnected:
     """The client has searched the blocks of the best chain up to this one. The events of its matches follow.
 
@@ -112,5 +141,29 @@ class BlockDisconnected:
     """Number of the event in the database, from 1; 0 for an event that is not from a database."""
 
 
-WalletEvent = MatchFound | MatchConfirmed | MatchWithdrawn | BlockConnected | BlockDisconnected
+@public
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """A run of the client started. It is the first event of the run.
+
+    Numbers may be left out before this event: it gets at least the Unix time in microseconds as its number. A restored
+    copy of the database therefore does not repeat numbers, unless the clock was set back as well. Then the id shows it.
+    """
+
+    id: bytes
+    """Random id of the run, 16 bytes."""
+    sequence: int = field(default=0, compare=False)
+    """Number of the event in the database, from 1; 0 for an event that is not from a database."""
+
+
+WalletEvent = (
+    MatchFound
+    | MatchConfirmed
+    | MatchUnconfirmed
+    | MatchWithdrawn
+    | TxReplaced
+    | BlockConnected
+    | BlockDisconnected
+    | RunStarted
+)
 """The numbered events, which stay in the wallet's database."""

@@ -1,8 +1,7 @@
-"""The journal of a wallet's books: their events numbered, in the form in which the database keeps them, and read back
-from there.
+"""The journal of a wallet's books: numbers their events, and converts them to and from the form in the database.
 
-An event goes into the batch of the change that it tells of, so that one commit has both. The next event gets the next
-number: none is missing, and none is given twice, whenever the process is killed.
+An event goes into the batch of the change that it reports, so that one commit has both. The next event of a run gets
+the next number. No number is used twice in a database, whenever the process is killed.
 """
 
 from __future__ import annotations
@@ -19,14 +18,17 @@ from spvfilter._public import deferred
 from spvfilter.errors import FormatError
 from spvfilter.primitives import OutPoint
 from spvfilter.store.batch import Batch
-from spvfilter.store.events import StoredEvent
+from spvfilter.store.events import END_OF_NUMBERS, RUN_STARTED, StoredEvent
 from spvfilter.wallet.events import (
     BlockConnected,
     BlockDisconnected,
     MatchConfirmed,
     MatchFound,
+    MatchUnconfirmed,
     MatchWithdrawn,
     Reason,
+    RunStarted,
+    TxReplaced,
     WalletEvent,
 )
 from spvfilter.watch.match import Completeness, Match, MatchKind
@@ -36,12 +38,17 @@ if TYPE_CHECKING:
 else:
     json = deferred("json")
 
+_LATEST_START = END_OF_NUMBERS - (1 << 40)
+"""Highest number that a clock, even a wrong one, can begin a run with. Far above it there is room for events."""
 KINDS: dict[str, type[WalletEvent]] = {
     "found": MatchFound,
     "confirmed": MatchConfirmed,
+    "unconfirmed": MatchUnconfirmed,
     "withdrawn": MatchWithdrawn,
+    "replaced": TxReplaced,
     "connected": BlockConnected,
     "disconnected": BlockDisconnected,
+    RUN_STARTED: RunStarted,
 }
 _NAMES = {cls: name for name, cls in KINDS.items()}
 
@@ -49,29 +56,48 @@ _NAMES = {cls: name for name, cls in KINDS.items()}
 class Journal:
     """Numbers events and puts them into batches.
 
-    Of blocks that are connected one after another below the tip, the last is told of.
-
-    `connected` is that block: it waits for the next event, and a later block takes its place.
+    Several blocks may be connected one after another below the tip. Only the last one of them becomes an event:
+    `connected` is the block that waits for the next event, and a later block takes its place.
     """
 
     def __init__(self, sequence: int = 0, told: int = -1, untold: BlockConnected | None = None) -> None:
-        """`sequence` is the number of the last event, `told` as the database has it; `untold` what the last run could
-        not tell any more.
+        """Continue after an earlier run.
+
+        Args:
+            sequence: Number of the last event.
+            told: Height of the highest block that the events have connected, as in the database.
+            untold: A block that the last run connected without an event.
         """
         self.sequence: int = sequence
+        self.first: int = sequence + 1  # number of the first event of this run
         self._told = told
         self.now = 0  # seconds since 1970
         self.connected = untold
 
+    def start(self, run_id: bytes, clock_us: int, batch: Batch) -> WalletEvent:
+        """Begin a run: number its first event, and return it.
+
+        Its number is at least the clock's time. A restored copy of the database then repeats no number that a later run
+        of the original has used, unless the clock was set back.
+
+        Args:
+            run_id: Random id of the run, 16 bytes.
+            clock_us: Time of the clock, in microseconds since 1970.
+            batch: Batch that gets the event.
+        """
+        self.sequence = max(self.sequence, min(clock_us, _LATEST_START) - 1)
+        self.first = self.sequence + 1
+        return self._number(RunStarted(run_id), batch)
+
     def put(self, event: WalletEvent, batch: Batch) -> Iterator[WalletEvent]:
-        """What is to be told: the event with its number, and before it a block that waited."""
+        """Yield the numbered event, after the block that waited for it if there is one."""
         if not isinstance(event, BlockConnected):
             yield from self.flush(batch)
         self.connected = None
         yield self._number(event, batch)
 
     def flush(self, batch: Batch) -> Iterator[WalletEvent]:
-        """Tell of the block that waits, if there is one."""
+        """Yield the event of the block that waits, if there is one."""
         if self.connected is not None:
             waiting, self.connected = self.connected, None
             yield self._number(waiting, batch)
@@ -92,7 +118,7 @@ class Journal:
 
 
 def encode(event: WalletEvent) -> bytes:
-    """The bytes of an event, without its number."""
+    """Return the bytes of an event, without its number."""
     return _encoder().encode(_plain(event)).encode("ascii")
 
 
@@ -102,7 +128,7 @@ def _encoder() -> json.JSONEncoder:
 
 
 def _plain(value: Any) -> list[object]:
-    """The fields of an event or a match."""
+    """Return the stored fields of an event or a match, as JSON has them."""
     made: list[object] = []
     for each in _values(value):
         convert = _CONVERSIONS.get(type(each))
@@ -111,7 +137,7 @@ def _plain(value: Any) -> list[object]:
 
 
 def _values(value: Any) -> tuple[Any, ...]:
-    """What is stored of an event or a match."""
+    """Return the stored fields of an event or a match."""
     cls: Any = type(value)
     found: tuple[Any, ...] = _getter(cls)(value)
     return found
@@ -119,7 +145,10 @@ def _values(value: Any) -> tuple[Any, ...]:
 
 @cache
 def _getter(cls: Any) -> Callable[[Any], tuple[Any, ...]]:
-    return attrgetter(*_fields(cls))
+    names = tuple(_fields(cls))
+    if len(names) == 1:
+        return lambda value: (getattr(value, names[0]),)  # attrgetter would return it without a tuple
+    return attrgetter(*names)
 
 
 _CONVERSIONS: dict[type, Callable[[Any], object]] = {
@@ -132,7 +161,7 @@ _CONVERSIONS: dict[type, Callable[[Any], object]] = {
 
 @cache
 def _fields(cls: type[Any]) -> dict[str, Any]:
-    """Names and types of the fields that are stored, without `| None`."""
+    """Return names and types of the stored fields, without `| None`."""
     hints = get_type_hints(cls)
     found: dict[str, Any] = {}
     for each in fields(cls):
@@ -147,7 +176,7 @@ def _fields(cls: type[Any]) -> dict[str, Any]:
 
 
 def decode(stored: StoredEvent) -> WalletEvent:
-    """The event. Raises FormatError for bytes that are none."""
+    """Return the event of a row. Raises FormatError for bytes that are no event."""
     try:
         event: WalletEvent = _made(KINDS[stored.kind], json.loads(stored.data), sequence=stored.sequence)
     except (KeyError, ValueError, TypeError, AttributeError) as error:

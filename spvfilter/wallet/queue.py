@@ -1,4 +1,4 @@
-"""Transactions that wait to be recorded: those of each network group in order of arrival, the groups in turn."""
+"""Queue of foreign transactions to record. Network groups take turns; each group has its own order of arrival."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from collections import deque
 
 
 class Queue:
-    """Bounded in number and bytes.
+    """A queue that is bounded in number and bytes.
 
-    Who sends too many holds up its own alone: those of others are taken in between, and take its room.
+    A network group that sends too much delays only its own transactions. A full queue drops the latest transactions of
+    the largest group to make space for other groups.
     """
 
-    MOST = 10_000
+    MOST = 10_000  # transactions
     MOST_SIZE = 20_000_000  # bytes
 
     def __init__(self) -> None:
-        self._waiting: dict[str, deque[bytes]] = {}  # by group; the one whose turn it is comes first
-        self._sizes: dict[str, int] = {}  # bytes of these
+        self._waiting: dict[str, deque[bytes]] = {}  # transactions by group, the next group first
+        self._sizes: dict[str, int] = {}  # bytes by group
         self._number = 0
         self._size = 0  # bytes
 
@@ -28,25 +29,26 @@ class Queue:
         return self._number >= self.MOST or self._size >= self.MOST_SIZE
 
     def has_room(self, group: str = "") -> bool:
-        """Whether `put` takes another transaction of a group: there is room for all, or another group has more."""
+        """True if `put` accepts another transaction of a group."""
         return not self._is_full or self._largest(group) != group
 
     @property
     def is_half_free(self) -> bool:
-        """Whether there is room for so much that what did not fit may be asked for again."""
+        """True if at most half of the bounds is used, so that dropped transactions may be requested again."""
         return self._number <= self.MOST // 2 and self._size <= self.MOST_SIZE // 2
 
     def has_much_room(self, group: str) -> bool:
-        """The same for one group, for which another that has more than twice as much makes room."""
+        """True if the queue is half free, or if the largest group has at least twice as much as this group."""
         if self.is_half_free:
             return True
         waiting, size = len(self._waiting.get(group, ())), self._sizes.get(group, 0)
         return 2 * waiting <= max(map(len, self._waiting.values())) and 2 * size <= max(self._sizes.values())
 
     def put(self, raw: bytes, group: str = "") -> list[bytes] | None:
-        """Add a transaction:
+        """Add a transaction.
 
-        None if there was no room, else those that made room for it, the latest ones of the group that has most.
+        Returns the transactions that the queue dropped to make space for it. Returns None if the queue is full and does
+        not accept it.
         """
         gone: list[bytes] = []
         while self._is_full and (largest := self._largest(group)) != group:
@@ -61,12 +63,12 @@ class Queue:
         return gone
 
     def take(self) -> tuple[bytes, str]:
-        """The oldest transaction of the group whose turn it is, and that group."""
+        """Remove the oldest transaction of the next group. Return it and the group."""
         group, waiting = next(iter(self._waiting.items()))
         raw = waiting.popleft()
         self._left(group, raw)
         if waiting:
-            self._waiting[group] = self._waiting.pop(group)  # its next turn comes after the others'
+            self._waiting[group] = self._waiting.pop(group)  # the group is last now
         return raw, group
 
     def _left(self, group: str, raw: bytes) -> None:
@@ -77,7 +79,7 @@ class Queue:
             del self._waiting[group], self._sizes[group]
 
     def _largest(self, group: str) -> str:
-        """The group that has most of what there is too much of; this one where no other has more by two."""
+        """The largest group by the exceeded bound. Returns `group` if no other group is clearly larger."""
         if self._number >= self.MOST:
             most = max(self._waiting, key=lambda each: len(self._waiting[each]))
             return most if len(self._waiting[most]) > len(self._waiting.get(group, ())) + 1 else group

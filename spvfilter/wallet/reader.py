@@ -11,11 +11,11 @@ from spvfilter._public import deferred, public
 from spvfilter.errors import FormatError, ParameterError, StoreCorruptError, StoreError
 from spvfilter.network import NETWORKS
 from spvfilter.store.batch import Bip37Parameters
-from spvfilter.store.events import StoredEvent, stored_events
+from spvfilter.store.events import StoredEvent, run_of, stored_events
 from spvfilter.store.schema import check_schema
 from spvfilter.store.sqlite import translated
 from spvfilter.store.views import Snapshot, Views
-from spvfilter.wallet.events import WalletEvent
+from spvfilter.wallet.events import RunStarted, WalletEvent
 from spvfilter.wallet.filterdata import stored_elements
 from spvfilter.wallet.journal import decode
 
@@ -92,18 +92,32 @@ class WalletStore(Views):
             limit: Number of events to return, from 1 to 10,000.
 
         Raises:
-            EventGapError: Some events after `since` are no longer in the database. Read a snapshot, such as `history`,
-                and continue from its `sequence`.
-            ParameterError: No event has the number `since` yet, or the limit is out of range.
+            EventGapError: The number is neither 0 nor the number of a stored event, or older events were dropped. Read
+                a snapshot, such as `history`, and continue from its `sequence`.
+            ParameterError: The number is negative, or the limit is out of range.
             StoreError: The database cannot be read.
         """
         if not isinstance(limit, int) or not 1 <= limit <= MAX_PAGE:
             raise ParameterError(f"limit must be from 1 to {MAX_PAGE}, not {limit}")
         with self._moment():
-            log = self._log()
-            log.check(since)
-            found = decoded(stored_events(self._db, self._path, since, limit), self._path)
+            found = decoded(stored_events(self._db, self._path, self._log(), since, limit), self._path)
         return Snapshot(found, found[-1].sequence if found else since)
+
+    def run_id(self, sequence: int) -> bytes | None:
+        """Return the id of the client's run that stored an event; see `RunStarted`.
+
+        The id is None if the run's `RunStarted` event was dropped, and before the first event.
+
+        Args:
+            sequence: Number of the event.
+
+        Raises:
+            EventGapError: The number is neither 0 nor the number of a stored event.
+            ParameterError: The number is negative.
+            StoreError: The database cannot be read.
+        """
+        with self._moment():
+            return run_id_of(run_of(self._db, self._path, self._log(), sequence), self._path)
 
     def bip37_parameters(self) -> Bip37Parameters | None:
         """Return the parameters of the wallet's BIP-37 filter, or None before the first filter.
@@ -138,8 +152,16 @@ class WalletStore(Views):
         self.close()
 
 
+def run_id_of(started: StoredEvent | None, path: Path) -> bytes | None:
+    """Return the id of a run by its first event; None without one. Raises StoreCorruptError."""
+    if started is None:
+        return None
+    (event,) = decoded([started], path)
+    return event.id if isinstance(event, RunStarted) else None
+
+
 def decoded(stored: Iterable[StoredEvent], path: Path) -> list[WalletEvent]:
-    """Events of a database. Raises StoreCorruptError."""
+    """Return the events of stored rows. Raises StoreCorruptError."""
     try:
         return [decode(each) for each in stored]
     except FormatError as error:

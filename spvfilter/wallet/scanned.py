@@ -33,7 +33,7 @@ class ScannedBlock:
     total: int = 0
     """Number of transactions in the block, if a peer searched it by filter."""
     time: int | None = None
-    """Of its header, seconds since 1970; needed where there are matches."""
+    """Time in its header, in seconds since 1970. A block with matches needs it."""
 
     def by_position(self) -> dict[int, bytes]:
         """The transactions that are there, by position."""
@@ -42,9 +42,9 @@ class ScannedBlock:
         return {position: self.raw[span.start : span.end] for position, span in enumerate(walk_block(self.raw))}
 
     def hits(self, table: WatchTable) -> list[Hit]:
-        """The hits in it.
+        """The hits in the block.
 
-        What a peer selected is learned transaction by transaction, since a later one may spend an earlier one.
+        The table learns the outputs of each transaction at once, because a later transaction may spend them.
         """
         if self.raw is not None:
             return table.scan_block(self.raw)

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.transaction import NULL_OUTPOINT, Transaction
-from spvfilter.wallet.unconfirmed import why_impossible
+from spvfilter.wallet.validity import why_impossible
 
 
 class Anchor(NamedTuple):
@@ -22,6 +22,27 @@ class Anchor(NamedTuple):
     """Height of the block."""
     block_hash: bytes
     """Hash of the block, 32 bytes in wire order."""
+    position: int = 0
+    """Position of the transaction in the block, from 0."""
+
+
+class BestChain:
+    """The blocks of the best chain that records name, by height. It contains an anchor if its block is one of them."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[int, bytes] = {}
+
+    def __contains__(self, anchor: object) -> bool:
+        return isinstance(anchor, Anchor) and self._hashes.get(anchor.height) == anchor.block_hash
+
+    def connect(self, height: int, block_hash: bytes) -> None:
+        """Add a block."""
+        self._hashes[height] = block_hash
+
+    def disconnect_to(self, height: int) -> None:
+        """Remove the blocks above a height."""
+        for each in [each for each in self._hashes if each > height]:
+            del self._hashes[each]
 
 
 class DropReason(StrEnum):
@@ -62,8 +83,12 @@ class TxRecord(NamedTuple):
     """Why no block may have this transaction after its coinbase, as far as `raw` alone shows; None if one may."""
     anchors: frozenset[Anchor] = frozenset()
     """The searched blocks that contain it, including stale blocks. A block that is disconnected stays here."""
-    first_seen: int = 0
-    """When it was first observed, seconds since 1970."""
+    first_seen: int | None = None
+    """When it was first observed unconfirmed, seconds since 1970; None if a block was the first to show it."""
+    first_height: int = 0
+    """Height up to which blocks had been searched when it was first recorded."""
+    expires_at: int = 0
+    """When it expires unless a block contains it, seconds since 1970."""
     last_seen: int = 0
     """Number of its latest recorded observation in a mempool; 0 if it was never observed."""
     broadcast_seq: int | None = None
@@ -94,6 +119,10 @@ class TxRecord(NamedTuple):
     def is_anchored(self, best_chain: Container[Anchor]) -> bool:
         """True if a block of the best chain contains it."""
         return any(anchor in best_chain for anchor in self.anchors)
+
+    def anchor_in(self, best_chain: Container[Anchor]) -> Anchor | None:
+        """Its block in the best chain, the lower one if there are two (BIP-30). None if no block contains it."""
+        return min((anchor for anchor in self.anchors if anchor in best_chain), default=None)
 
 
 class Component(NamedTuple):
@@ -146,6 +175,44 @@ class TxGraph:
     def spenders(self, outpoint: bytes) -> tuple[bytes, ...]:
         """The txids of the transactions that spend an outpoint."""
         return self._spenders.get(outpoint, ())
+
+    def is_spent(self, txid: bytes) -> bool:
+        """True if a record spends an output of this record."""
+        return txid in self._spent
+
+    def children(self, txid: bytes) -> list[bytes]:
+        """The txids of the records that spend an output of this record."""
+        spent = self._spent.get(txid, ())
+        return list(dict.fromkeys(child for outpoint in spent for child in self._spenders[outpoint]))
+
+    def descendants(self, txid: bytes) -> list[bytes]:
+        """A transaction and the records that spend from it, directly or through others, parents first."""
+        found = dict.fromkeys([txid])
+        for each in (waiting := [txid]):  # grows while it is walked
+            fresh = [child for child in self.children(each) if child not in found]
+            found |= dict.fromkeys(fresh)
+            waiting += fresh
+        return list(found)
+
+    def ancestors(self, record: TxRecord) -> list[TxRecord]:
+        """The records from which a transaction spends, directly or through others."""
+        found = dict[bytes, TxRecord]()
+        for each in (waiting := [record]):  # grows while it is walked
+            for outpoint in each.inputs:
+                parent = creator(outpoint, self._records)
+                if parent is not None and parent not in found:
+                    found[parent] = self._records[parent]
+                    waiting.append(self._records[parent])
+        return list(found.values())
+
+    def neighbours(self, record: TxRecord) -> set[bytes]:
+        """The txids of the transaction's parents, of its children, and of its conflicts."""
+        found = {each for outpoint in record.inputs for each in self.spenders(outpoint)}
+        found |= {parent for outpoint in record.inputs if (parent := creator(outpoint, self._records)) is not None}
+        outputs = (record.txid + index.to_bytes(4, "little") for index in range(record.outputs))
+        found |= {each for outpoint in outputs for each in self.spenders(outpoint)}
+        found.discard(record.txid)
+        return found
 
     def put(self, record: TxRecord) -> None:
         """Add a record, in place of an earlier record of the same transaction."""
@@ -203,7 +270,7 @@ class TxGraph:
                     parent = creator(outpoint, self._records)
                     near = {*spenders} - met if parent is None else {parent, *spenders} - met
                     met |= near
-                    waiting += near
+                    waiting += sorted(near)
         return found
 
     def components(self, best_chain: Container[Anchor]) -> Iterator[Component]:

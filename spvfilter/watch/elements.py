@@ -31,15 +31,21 @@ def bloom_elements(table: WatchTable) -> list[bytes]:
     return list(elements)
 
 
-def gcs_elements(table: WatchTable) -> list[bytes]:
+def gcs_elements(table: WatchTable, first: int = 0) -> list[bytes]:
     """Return the scripts that WatchList.gcs_elements returns, for the watch list with this table.
 
-    Raises InexpressibleError if the list has entries that compact filters cannot find.
+    Args:
+        table: The table.
+        first: Number of the first entry whose script is returned. The scripts of known outpoints are always included.
+
+    Raises:
+        InexpressibleError: Compact filters cannot find one of these entries.
     """
     scripts: dict[bytes, None] = {}
     hidden: list[str] = []
-    for kind, value in table.entries():
-        if kind == EntryKind.SCRIPT and value[0] != _OP_RETURN:
+    script_kind = int(EntryKind.SCRIPT)
+    for kind, value in table.entries() if first == 0 else map(table.entry, range(first, len(table))):
+        if kind == script_kind and value[0] != _OP_RETURN:
             scripts[value] = None
         elif kind in (EntryKind.SCRIPT, EntryKind.DATA):
             hidden.append(value.hex())

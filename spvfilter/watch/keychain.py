@@ -84,7 +84,8 @@ class Keychain:
         self._end = 0
         self._used: set[int] = set()
         self._last_used = -1
-        self._next = 0  # all lower indexes are used
+        self._seen: set[int] = set()  # indexes that unconfirmed transactions pay
+        self._next = 0  # all lower indexes are used or seen
         self._floor = 0  # least end, from an earlier run
         self._known: tuple[bytes, ...] = ()  # scripts of the window's last index, to notice if the function changes
 
@@ -109,8 +110,11 @@ class Keychain:
 
     @property
     def next_index(self) -> int | None:
-        """The lowest unused index. None if all indexes are used, which can happen with a descriptor without '*'."""
-        while self._next in self._used:
+        """The lowest index without a payment, also without an unconfirmed one.
+
+        None if all indexes are paid, which can happen with a descriptor without '*'.
+        """
+        while self._next in self._used or self._next in self._seen:
             self._next += 1
         return self._next if self._next < self.size else None
 
@@ -118,6 +122,10 @@ class Keychain:
     def required(self) -> int:
         """The required end of the window: the first index after `lookahead` indexes that follow the last used index."""
         return min(self.size, max(self._floor, self._last_used + 1 + self.lookahead))
+
+    def see(self, index: int) -> None:
+        """Note that an unconfirmed transaction pays an index. `next_index` skips it. The window does not move."""
+        self._seen.add(index)
 
     def use(self, index: int) -> bool:
         """Mark an index of the window as used. Returns True if the window must move now.
@@ -154,13 +162,17 @@ class Keychain:
         if more and len(more[-1]) > 1:  # the order in which they were derived is unknown
             self._known = ()
 
-    def ahead(self, margin: int = 0) -> list[tuple[bytes, ...]]:
+    def ahead(self, margin: int = 0, most: int = MAX_WINDOW) -> list[tuple[bytes, ...]]:
         """Return the scripts of each index that `grow` would add, and change nothing. Another thread may call this.
+
+        Args:
+            margin: Number of indexes to add beyond the required end of the window.
+            most: Largest number of indexes to return.
 
         Raises:
             KeychainError: The scripts cannot be derived.
         """
-        end = min(self.size, self.required + margin)
+        end = min(self.size, self.required + margin, self._end + most)
         if end <= self._end:
             return []
         if self._known and self._derived(self._end - 1) != self._known:
@@ -234,16 +246,9 @@ class Keychain:
 
     def copy(self) -> Keychain:
         """Return an independent keychain with the same scripts, window and used indexes."""
-        twin = Keychain(
-            self.name,
-            self.scripts_at,
-            label=self.label,
-            lookahead=self.lookahead,
-            size=self.size,
-            descriptor=self.descriptor,
-        )
-        twin._end, twin._known, twin._floor, twin.is_dormant = self._end, self._known, self._floor, self.is_dormant
-        twin._used, twin._last_used, twin._next = self._used.copy(), self._last_used, self._next
+        twin = object.__new__(Keychain)
+        twin.__dict__.update(self.__dict__)
+        twin._used = self._used.copy()
         return twin
 
     def reach(self, end: int) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
+from itertools import compress, starmap
 from typing import ClassVar
 
 from spvfilter._public import public
@@ -554,19 +557,23 @@ class WatchList:
         Args:
             numbers: Numbers in the table of the entries to leave out.
         """
-        left = WatchList(self.network)
-        kept: dict[int, int] = {}
-        for number, (kind, value) in enumerate(self._table.entries()):
-            if number not in numbers:
-                kept[number] = left._table.add(kind, value)
-        left._labels = {kept[number]: label for number, label in self._labels.items() if number in kept}
+        left, gone, removed = WatchList(self.network), sorted(numbers), frozenset(numbers)
+        kept = bytearray(b"\1") * len(self._table)
+        for number in gone:
+            kept[number] = 0
+        deque(starmap(left._table.add, compress(self._table.entries(), kept)), maxlen=0)
+        left._labels = {
+            number - bisect_left(gone, number): label for number, label in self._labels.items() if number not in removed
+        }
         for outpoint, coin in self._table.coins():
-            entry = kept.get(coin.entry, NO_ENTRY)
-            if entry == NO_ENTRY and coin.script is not None:
+            entry = NO_ENTRY
+            if coin.entry not in removed:
+                entry = coin.entry - bisect_left(gone, coin.entry)
+            elif coin.script is not None:
                 entry = left._table.match_script(coin.script)
             if entry != NO_ENTRY:
                 left._table.set_coin(outpoint, entry, coin.value, coin.script)
-        left._windows = self._windows.without(left._table, kept)
+        left._windows = self._windows.without(left._table, gone)
         return left
 
     def replace_with(self, other: WatchList) -> None:
@@ -578,13 +585,12 @@ class WatchList:
         self._table, self._labels = other._table, other._labels
         self._windows.become(other._windows)
 
-    def take_uses(self, other: WatchList) -> None:
-        """Copy the used indexes and the ends of the windows from the keychains of `other`, a copy of this list.
+    def take_uses(self, other: WatchList) -> Iterator[None]:
+        """Take the used indexes and the longer windows of the keychains of `other`, a copy of this list, in steps.
 
-        Raises:
-            KeychainError: Scripts cannot be derived.
+        The generator yields between the steps, which take about two milliseconds. No script is derived.
         """
-        self._windows.take_uses(other.keychains)
+        return self._windows.take_uses(other._windows)
 
     def hold(self) -> None:
         """Mark the list as used by a running client.
@@ -643,17 +649,20 @@ class WatchList:
         """
         return bloom_elements(self._table)
 
-    def gcs_elements(self) -> list[bytes]:
+    def gcs_elements(self, first: int = 0) -> list[bytes]:
         """Return the scriptPubKeys to look up in a BIP-158 filter, without duplicates.
 
         They include the scripts of known outpoints. They find all outputs and spends that match an entry, except bare
         multisig outputs of public keys.
 
+        Args:
+            first: Number in the table of the first entry to include, if the caller has the scripts of earlier entries.
+
         Raises:
             InexpressibleError: The list has entries that compact filters cannot find: data elements, outpoints whose
                 script is unknown, or scripts that start with OP_RETURN. The error lists these entries.
         """
-        return gcs_elements(self._table)
+        return gcs_elements(self._table, first)
 
     def match_tx(
         self,

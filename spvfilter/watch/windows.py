@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import chain as joined
+from bisect import bisect_left
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import chain as joined, groupby
+from operator import itemgetter
+from typing import NamedTuple
 
 from spvfilter._public import public
 from spvfilter.address import script_to_address
@@ -16,11 +19,28 @@ from spvfilter.watch.keychain import GAP_LIMIT, MAX_INDEXES, Keychain, all_used
 _NOBODY = 0  # number for "no keychain"; the keychains are numbered from 1
 _MAX_KEYCHAINS = 10_000
 """Largest number of keychains of a watch list (our choice)."""
+_MAX_AHEAD = 10_000
+"""Indexes by which a client extends its windows at once: about ten milliseconds of its event loop (our choice)."""
+STEP = 2_000
+"""Scripts or indexes of one step of work: about two milliseconds (our choice)."""
 
 Places = tuple[bytes, bytes, dict[int, list[tuple[int, int]]]]
 """The keychain and the index of each entry of a watch list, in the form that `Windows.places` returns."""
 Ahead = list[list[tuple[bytes, ...]]]
 """For each keychain, the scripts of the indexes that come next in its window."""
+
+
+class _Places(NamedTuple):
+    """Indexes of one keychain and their entries, in arrays: the garbage collector does not look into arrays."""
+
+    indexes: array[int]
+    """Index of each entry."""
+    entries: array[int]
+    """Number of each entry."""
+
+    def add(self, index: int, entry: int) -> None:
+        self.indexes.append(index)
+        self.entries.append(entry)
 
 
 @public
@@ -152,6 +172,12 @@ class Windows:
             return False
         return self._note_coins() if hits is None else self._note((hit.entry, hit.script) for hit in hits)
 
+    def see(self, hits: Iterable[Hit]) -> None:
+        """Note that unconfirmed transactions pay the indexes of hits: `next_address` skips them. No window moves."""
+        for hit in hits if self._chains else ():
+            if (place := self.of(hit.entry, hit.script)) is not None:
+                place[0].see(place[1])
+
     def use_script(self, script: bytes) -> list[bytes]:
         """Mark the index of a script as used, move the windows, and return the newly watched scripts.
 
@@ -214,10 +240,16 @@ class Windows:
     def ahead(self) -> Ahead:
         """Return the scripts that `widen` would add to the windows that must move, and change nothing.
 
+        The result has at most 10,000 indexes. If the windows need more, they must still move after `move`.
+
         Raises:
             KeychainError: Scripts cannot be derived.
         """
-        return [each.ahead(_margin(each, None)) if each.end < each.required else [] for each in self._chains]
+        left, found = _MAX_AHEAD, Ahead()
+        for each in self._chains:
+            found.append(each.ahead(_margin(each, None), left) if left and each.end < each.required else [])
+            left -= len(found[-1])
+        return found
 
     def unwatched(self, ahead: Ahead) -> list[bytes]:
         """Return the scripts in `ahead` that are not watched yet, in the order in which `move` adds them."""
@@ -377,22 +409,21 @@ class Windows:
         """Use another table, which has the same entries as the present table."""
         self._table = table
 
-    def without(self, table: WatchTable, kept: Mapping[int, int]) -> Windows:
-        """Return a copy for another table, which has only some of the entries.
+    def without(self, table: WatchTable, gone: Sequence[int]) -> Windows:
+        """Return a copy for another table, which lacks some of the entries. The numbers of later entries are lower.
 
         Args:
             table: The other table.
-            kept: For the old number of each kept entry, its number in the other table. The numbers are ascending.
+            gone: Numbers of the missing entries, in ascending order.
         """
         twin = self.copy(table)
-        twin._owners, twin._indexes = (
-            array("H", bytes(2 * len(kept))),
-            array("I", bytes(self._indexes.itemsize * len(kept))),
-        )
-        for old, new in kept.items():
-            if self._is_owned(old):
-                twin._owners[new], twin._indexes[new] = self._owners[old], self._indexes[old]
-        twin._shared = {kept[entry]: places for entry, places in twin._shared.items() if entry in kept}
+        for number in reversed(gone):
+            if number < len(twin._owners):
+                del twin._owners[number], twin._indexes[number]
+        removed = frozenset(gone)
+        twin._shared = {
+            entry - bisect_left(gone, entry): places for entry, places in twin._shared.items() if entry not in removed
+        }
         return twin
 
     def become(self, other: Windows) -> None:
@@ -404,22 +435,68 @@ class Windows:
             other._shared,
         )
 
-    def take_uses(self, other: Iterable[Keychain]) -> None:
-        """Mark the indexes as used that are used in `other`, and extend the windows to at least the ends there.
+    def take_uses(self, other: Windows) -> Iterator[None]:
+        """Take the used indexes and the longer windows of a copy of these keychains, in steps.
+
+        The scripts come from the table of the copy: no script is derived. The generator yields after at most a few
+        thousand scripts or used indexes, so that an event loop can run between the steps. After each step, every
+        keychain is complete.
 
         Args:
-            other: Keychains of a copy of this watch list, paired by name. Unknown names are ignored.
-
-        Raises:
-            KeychainError: The scripts of an extended window cannot be derived.
+            other: The keychains of a copy of this watch list, paired by name. Unknown names are ignored.
         """
-        known = [(mine, each) for each in other if (mine := self.get(each.name)) is not None]
-        for mine, each in known:
-            mine.reach(each.end)
-        self.grow()
-        for mine, each in known:
-            for index in each.used:
+        pairs = [(self._names[each.name], each) for each in other if each.name in self._names]
+        gained: dict[str, _Places] = {}
+        if any(each.end > self._chains[number - 1].end for number, each in pairs):
+            gained = yield from other._beyond({each.name: self._chains[number - 1].end for number, each in pairs})
+        work = 0
+        for number, each in pairs:
+            mine, places = self._chains[number - 1], gained.get(each.name)
+            ordered = [] if places is None else sorted(zip(places.indexes, places.entries, strict=True))
+            while (first := mine.end) < each.end:  # another client may have extended the window meanwhile
+                new = other._scripts_of(ordered, first, min(each.end, first + STEP))
+                mine.restore(new)
+                self._claim(number, first, new)
+                work += len(new)
+                if work >= STEP:
+                    work = 0
+                    yield
+            for index in [index for index in each.used if index not in mine.used]:
                 mine.use(index)
+                work += 1
+                if work >= STEP:
+                    work = 0
+                    yield
+            work += 1
+
+    def _beyond(self, ends: Mapping[str, int]) -> Generator[None, None, dict[str, _Places]]:
+        """Return the indexes and the entries of keychains from given indexes on, by the name, in steps.
+
+        Args:
+            ends: For the name of each keychain, the lowest index to return.
+        """
+        least = [MAX_INDEXES, *(ends.get(each.name, MAX_INDEXES) for each in self._chains)]
+        found = [_Places(array("I"), array("I")) for _ in least]
+        for start in range(0, len(self._owners), STEP):
+            part = zip(self._owners[start : start + STEP], self._indexes[start : start + STEP], strict=True)
+            for entry, (number, index) in enumerate(part, start):
+                if index >= least[number]:
+                    found[number].add(index, entry)
+            yield
+        for entry, places in self._shared.items():
+            for number, index in places:
+                if index >= least[number]:
+                    found[number].add(index, entry)
+        return {chain.name: places for chain, places in zip(self._chains, found[1:], strict=True)}
+
+    def _scripts_of(self, places: Sequence[tuple[int, int]], first: int, end: int) -> list[tuple[bytes, ...]]:
+        """Return the scripts of each index from `first` to before `end`.
+
+        `places` has pairs of an index and an entry in ascending order.
+        """
+        chosen = places[bisect_left(places, (first, 0)) : bisect_left(places, (end, 0))]
+        table = self._table
+        return [tuple(table.entry(entry)[1] for _, entry in group) for _, group in groupby(chosen, itemgetter(0))]
 
     def copy(self, table: WatchTable) -> Windows:
         """Return an independent copy for a copy of the table."""

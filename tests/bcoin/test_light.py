@@ -16,6 +16,7 @@ from spvfilter.node.scripts import Lock, p2sh, p2wpkh, p2wsh
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import OutPoint
+from spvfilter.wallet.events import MatchUnconfirmed
 from spvfilter.watch.watchlist import WatchList
 from support.bcoin.process import Bcoin
 from support.bcoin.wallets import Wallets
@@ -109,7 +110,8 @@ async def test_everything_a_wallet_does_is_found_and_nothing_else(
 
         await bcoin.call("branch", {"depth": 2, "count": 3, "address": wallets.mined_to})  # both blocks leave
         await up_to_date(bcoin, run)
-        assert {withdrawn.match.txid for withdrawn in run.books.withdrawn} >= {paid.txid, digest}
+        moved = {event.match.txid for event in run.books.events if isinstance(event, MatchUnconfirmed)}
+        assert moved >= {paid.txid, digest}
         assert run.books.confirmed() == await whole_scan(bcoin, watch.copy())
 
     # nothing has happened since, and bcoin does not answer a request for headers that it does not have

@@ -24,7 +24,8 @@ from support.processes import process
 
 ELSEWHERE = p2wpkh(b"\xee" * 20)
 QUICK = (
-    "import sys, spvfilter.light.engine.outcomes as o, spvfilter.cli.broadcast as b; o.KEEP_S, b._KEEP_S = 1.5, 3.0;"
+    "import sys, spvfilter.light.engine.broadcaster as a, spvfilter.cli.broadcast as b;"
+    " a.REJECT_S, b._KEEP_S = 1.5, 3.0;"
     " from spvfilter.cli import main; sys.exit(main())"
 )
 WIF = "KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn"  # of the private key 1
@@ -146,8 +147,8 @@ def test_broadcast_without_answer_ends_after_timeout(node: NodeProcess, db: Path
     assert (ran.returncode, result["status"], result["sent"]) == (1, "unconfirmed", [])
     assert ran.stderr.decode().splitlines() == [
         "spvfilter: 127.0.0.1:1: connection refused; it will be retried",
-        "spvfilter: not accepted: no node has confirmed within 0.5 s that it has the transaction; the wallet does not"
-        " keep it: run the command again",
+        "spvfilter: not accepted: no node has confirmed within 0.5 s that it has the transaction; the balance"
+        " includes it, and spvfilter watch --db sends it again",
     ]
 
 

@@ -82,6 +82,16 @@ def test_a_balance_for_people_and_for_programs(run: Any, path: Path) -> None:
     assert ran.out == "confirmed,immature,pending_in,pending_out,spendable,total\n50000,0,0,0,50000,50000\n"
 
 
+def test_csv_escapes_control_characters(run: Any, path: Path) -> None:
+    with Store.open(path, REGTEST) as store:
+        store.attach(WatchList(REGTEST))
+        store.commit(Batch(labels={0: "\x1b[2Jgone\r\n=1+1\u202e"}))
+    for action in ("coins", "history"):
+        out = run("wallet", action, "--db", path, "--format", "csv").out
+        assert "\\x1b[2Jgone\\r\\n=1+1\\u202e" in out
+        assert all(line.isprintable() for line in out.splitlines())
+
+
 def test_coins_tell_what_can_be_spent(run: Any, path: Path) -> None:
     rows = [json.loads(line) for line in run("wallet", "coins", "--db", path).out.splitlines()]
     assert [(row["value"], row["height"], row["label"], row["spendable"]) for row in rows] == [
@@ -189,7 +199,7 @@ def test_a_history_of_many_pages_is_whole(run: Any, tmp_path: Path) -> None:
     ledger = Ledger(path)
     ledger.mine(3)
     raws = [tx([TxIn(number.to_bytes(32, "big"), 0)], [TxOut(number + 1, OURS)]) for number in range(501)]
-    kept = {txid(raw): StoredTx(raw, TxStatus.PENDING, False, number) for number, raw in enumerate(raws)}
+    kept = {txid(raw): StoredTx(raw, TxStatus.PENDING, None, number) for number, raw in enumerate(raws)}
     ledger.store.commit(Batch(transactions=dict(kept)))
     ledger.store.close()
     rows = [json.loads(line) for line in run("wallet", "history", "--db", path).out.splitlines()]

@@ -21,7 +21,7 @@ from spvfilter.node.scripts import SIGNATURE, Lock, p2pkh, p2sh, p2wpkh, p2wsh, 
 from spvfilter.node.server import SERVICES, SETTINGS, Node
 from spvfilter.p2p.clock import Clock
 from spvfilter.primitives import OutPoint
-from spvfilter.wallet.events import MatchConfirmed, MatchFound, Reason
+from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchUnconfirmed, Reason
 from spvfilter.watch.match import Completeness
 from spvfilter.wire.events import Service
 from spvfilter.wire.messages.filters import FilterAdd, FilterLoad
@@ -167,7 +167,8 @@ async def test_the_tip_is_followed_through_blocks_and_reorganisations() -> None:
             await run.synced(world)
             assert run.books.confirmed() == world.scan()
         assert not run.books.warnings
-        assert run.books.withdrawn
+        assert any(isinstance(event, MatchUnconfirmed) for event in run.books.events)
+        assert not run.books.withdrawn
 
 
 @pytest.mark.parametrize("keep", [False, True])

@@ -334,8 +334,9 @@ async def test_a_list_carries_no_coins_from_one_client_to_the_next() -> None:
     given = world.watch()
     async with Node(world.regtest) as node:
         world.receive()
+        world.regtest.mine()
         async with running(world, node, watch=given) as run:
-            await run.until(lambda books: books.waiting())
+            await run.synced(world)
             assert list(run.client.watch.outpoints())
     assert not list(given.outpoints())
 

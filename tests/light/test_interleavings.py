@@ -9,7 +9,7 @@ import pytest
 from spvfilter.light.events import Mode
 from spvfilter.node.responder import Responder
 from spvfilter.node.server import Node
-from spvfilter.wallet.events import MatchFound, MatchWithdrawn
+from spvfilter.wallet.events import MatchFound, MatchUnconfirmed, MatchWithdrawn
 from spvfilter.wire.messages import table as wire
 from support.compactworld import LIMITS
 from support.lightworld import World, running
@@ -61,5 +61,5 @@ async def test_a_mempool_asked_for_before_a_reorganisation_and_told_after_it_is_
         world.regtest.reorg(1)
         await run.until(lambda books: books.waiting() == {returning})
         await run.synced(world)
-        story = [type(event) for event in run.books.events if isinstance(event, (MatchFound, MatchWithdrawn))]
-        assert story == [MatchFound, MatchWithdrawn, MatchFound]
+        kinds = (MatchFound, MatchUnconfirmed, MatchWithdrawn)
+        assert [type(event) for event in run.books.events if isinstance(event, kinds)] == [MatchFound, MatchUnconfirmed]

@@ -1,6 +1,4 @@
-"""Keychains in a live client: uses move windows while it runs, and what was searched without their scripts is searched
-again.
-"""
+"""Keychains in a live client: uses move windows while it runs, and the client searches blocks again for new scripts."""
 
 from __future__ import annotations
 
@@ -21,6 +19,7 @@ from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
 from spvfilter.wallet.events import MatchFound
 from spvfilter.wallet.reader import WalletStore
+from spvfilter.watch import windows
 from spvfilter.watch.keychain import GAP_LIMIT
 from spvfilter.watch.watchlist import WatchList
 from support.keychains import script_at
@@ -67,7 +66,7 @@ async def test_addresses_used_out_of_order_are_found_in_one_run(mode: str, tmp_p
             assert watch.keychains[0].end == GAP_LIMIT  # the user's list is as it was until the client is left
         assert sorted(watch.keychains[0].used) == [7, 30, 65, 90]
         assert watch.keychains[0].end == 90 + 1 + 2 * GAP_LIMIT
-        for again in (watch, wallet()):  # the same list, or a new one that learns from the database
+        for again in (watch, wallet()):  # the same list, or a new list that takes the keychain from the database
             async with client_of(again, node, mode, path) as client:
                 assert await indexes(client) == [90, 65, 7, 30]
                 assert client.watch.next_address() == watch.next_address()
@@ -77,12 +76,12 @@ async def test_addresses_used_out_of_order_are_found_in_one_run(mode: str, tmp_p
 
 
 @MODES
-async def test_a_window_moves_with_what_comes_while_the_client_runs(mode: str) -> None:
+async def test_a_confirmed_payment_moves_a_window_of_a_running_client(mode: str) -> None:
     async with Node() as node:
         node.regtest.mine(101)
         async with client_of(wallet(), node, mode) as client:
             assert await indexes(client) == []
-            for index in (39, 79, 119):  # each the last one that is watched: only a block moves the window
+            for index in (39, 79, 119):  # the last watched index each time: only a block moves the window
                 node.regtest.pay(TxOut(1_000, script_at(index)))
                 async with asyncio.timeout(30):
                     async for event in client.events():
@@ -113,9 +112,7 @@ async def test_a_payment_within_twice_the_lookahead_moves_no_window() -> None:
 
 @pytest.mark.parametrize("seed", range(effort(2, 5, 100)))
 @MODES
-async def test_any_order_of_uses_with_kills_gives_what_a_scan_with_the_last_window_gives(
-    mode: str, seed: int, tmp_path: Path
-) -> None:
+async def test_any_order_of_uses_equals_a_later_scan(mode: str, seed: int, tmp_path: Path) -> None:
     print(f"\nseed {seed}")
     rng = random.Random(seed)
     async with Node() as node:
@@ -162,7 +159,7 @@ async def test_scripts_that_cannot_be_derived_end_the_client_by_name() -> None:
 
 
 @MODES
-async def test_a_window_that_the_disk_does_not_take_is_searched_for_by_the_next_run(
+async def test_the_next_run_searches_for_an_unstored_window(
     mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     true, path = Store.commit, tmp_path / "wallet.db"
@@ -185,7 +182,7 @@ async def test_a_window_that_the_disk_does_not_take_is_searched_for_by_the_next_
 
 
 @pytest.mark.filterwarnings("ignore::spvfilter.errors.FpRateWarning")
-async def test_in_a_bip37_filter_the_lookahead_shrinks_down_to_the_gap_limit_and_no_further() -> None:
+async def test_a_full_bip37_filter_shortens_the_lookahead() -> None:
     async with Node() as node:
         node.regtest.mine(101)
         pay(node, 5, 1_100)
@@ -208,7 +205,7 @@ async def test_in_a_bip37_filter_the_lookahead_shrinks_down_to_the_gap_limit_and
 
 
 @MODES
-async def test_a_restart_has_the_window_at_once_and_searches_nothing_again(mode: str, tmp_path: Path) -> None:
+async def test_a_restart_has_the_window_and_searches_no_block_again(mode: str, tmp_path: Path) -> None:
     derived: list[int] = []
 
     def counted(index: int) -> bytes:
@@ -239,7 +236,7 @@ async def test_a_restart_has_the_window_at_once_and_searches_nothing_again(mode:
             assert books.searched_height() == node.regtest.height
 
 
-async def test_an_address_of_a_payment_that_waits_is_not_the_next_one_after_a_restart(tmp_path: Path) -> None:
+async def test_a_restart_skips_the_address_of_a_pending_payment(tmp_path: Path) -> None:
     async with Node() as node:
         node.regtest.mine(101)
         path, script = tmp_path / "wallet.db", script_at(0)
@@ -252,11 +249,11 @@ async def test_an_address_of_a_payment_that_waits_is_not_the_next_one_after_a_re
                         break
         async with client_of(wallet(), node, "compact", path, mempool=False) as client:
             assert client.watch.next_address() == script_to_address(script_at(1), REGTEST)
-            assert client.watch.is_used(str(script_to_address(script, REGTEST)))
+            assert await client.is_used(str(script_to_address(script, REGTEST)))
 
 
 @MODES
-async def test_an_address_that_is_not_watched_is_never_the_next_one(mode: str, tmp_path: Path) -> None:
+async def test_the_next_address_is_always_watched(mode: str, tmp_path: Path) -> None:
     """Payments that no block has move no window, as anybody can invent them; yet their addresses are used."""
     async with Node() as node:
         node.regtest.mine(101)
@@ -287,7 +284,7 @@ async def test_an_address_that_is_not_watched_is_never_the_next_one(mode: str, t
             assert client.watch.next_address() == await client.next_address() == following
 
 
-async def test_a_keychain_that_is_not_given_ends_the_client_only_where_it_must_move(tmp_path: Path) -> None:
+async def test_a_missing_function_ends_the_client_when_its_window_moves(tmp_path: Path) -> None:
     async with Node() as node:
         node.regtest.mine(101)
         path = tmp_path / "wallet.db"
@@ -305,7 +302,7 @@ async def test_a_keychain_that_is_not_given_ends_the_client_only_where_it_must_m
             assert await indexes(client) == [19, 25]
 
 
-async def test_what_a_window_gains_while_the_client_runs_has_the_keychains_label(tmp_path: Path) -> None:
+async def test_new_scripts_have_the_label_of_the_keychain(tmp_path: Path) -> None:
     async with Node() as node:
         node.regtest.mine(101)
         pay(node, 30, 60)
@@ -329,3 +326,28 @@ async def test_what_a_window_gains_while_the_client_runs_has_the_keychains_label
                 True,
                 False,
             ]
+
+
+@MODES
+async def test_a_window_grows_in_parts_of_a_bounded_size(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "_MAX_AHEAD", 7)
+    parts: list[int] = []
+    move = windows.Windows.move
+
+    def counted(self: windows.Windows, ahead: windows.Ahead) -> bool:
+        parts.append(sum(map(len, ahead)))
+        return move(self, ahead)
+
+    monkeypatch.setattr(windows.Windows, "move", counted)
+    async with Node() as node:
+        node.regtest.mine(101)
+        pay(node, 39, 58, 3)
+        watch = wallet()
+        watch.add_keychain("other", lambda index: script_at(index + 1_000), lookahead=GAP_LIMIT)
+        pay(node, 1_039, 1_050)
+        async with client_of(watch, node, mode) as client:
+            assert await indexes(client) == [39, 58, 3, 39, 50]
+            assert [chain.end >= chain.required for chain in client.watch.keychains] == [True, True]
+            assert (await client.status()).skipped == ()
+    assert sum(parts) >= 2 * GAP_LIMIT
+    assert 0 < max(parts) <= 7

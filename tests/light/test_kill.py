@@ -15,9 +15,12 @@ from typing import Any
 
 import pytest
 
+from spvfilter.network import REGTEST
 from spvfilter.node.server import Node
+from spvfilter.store.events import StoredEvent
+from spvfilter.store.store import Store
 from support import lightprocess
-from support.lightworld import World, check_stored, place, running, where
+from support.lightworld import Run, World, check_stored, place, running, where
 from support.vectors import effort
 
 PATHS = os.pathsep.join(filter(None, [str(Path(lightprocess.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
@@ -83,6 +86,12 @@ async def victims() -> AsyncIterator[Victims]:
         await process.wait()
 
 
+def events_of(path: Path) -> list[StoredEvent]:
+    """All events of a database, in the order of their numbers."""
+    with Store.open(path, REGTEST) as store:
+        return store.events.read(0, 1_000_000)
+
+
 @pytest.mark.parametrize("name", MODES)
 async def test_a_process_killed_at_any_moment_loses_and_doubles_nothing(name: str, tmp_path: Path) -> None:
     world = World(70)
@@ -91,10 +100,12 @@ async def test_a_process_killed_at_any_moment_loses_and_doubles_nothing(name: st
     path = tmp_path / "w.db"
     scripts = [lock.script_pubkey.hex() for lock in world.locks]
     in_the_middle = 0
+    stored: list[StoredEvent] = []
     async with Node(world.regtest) as node, victims() as processes:
         for round in range(effort(4, 8, 200)):
             if round % 10 == 0:
                 path.unlink(missing_ok=True)  # a new wallet, so that there is a search to be killed in
+                stored = []
             events = rng.randrange(rng.choice([3, 40, 250]))
             async with processes.one(
                 address=where(node), path=str(path), scripts=scripts, options=MODES[name]
@@ -106,12 +117,16 @@ async def test_a_process_killed_at_any_moment_loses_and_doubles_nothing(name: st
             in_the_middle += not left
             if path.exists():
                 check_stored(path, world)
+                before, stored = stored, events_of(path)
+                assert stored[: len(before)] == before  # no number is used twice, and no event is lost
             world.grow(2, share=1.0)
         async with running(world, node, store=path, **MODES[name]) as run:
-            for each in await run.client.matches():
-                run.books.take(each)  # fails if a match is there twice
-            await run.synced(world)
-            assert run.books.confirmed() == world.scan()
+            found = await run.client.matches()
+            later = Run(run.client, since=found.sequence)
+            for each in found:
+                later.books.take(each)  # fails if a match is there twice
+            await later.synced(world)
+            assert later.books.confirmed() == world.scan()
             assert {
                 place(each.match) for each in await run.client.matches() if each.match.height is not None
             } == world.scan()

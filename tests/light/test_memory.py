@@ -13,11 +13,11 @@ import pytest
 
 from spvfilter.light import stream
 from spvfilter.light.client import LightClient
-from spvfilter.light.engine import own
+from spvfilter.light.engine import broadcaster
 from spvfilter.light.events import Event, Synced
 from spvfilter.node.server import Node
 from spvfilter.p2p.clock import Clock
-from spvfilter.wallet import unmatched
+from spvfilter.wallet import books, orphanage
 from spvfilter.wallet.events import MatchFound
 from support import worldprocess
 from support.lightworld import FAST, START, TIMEOUT_S, World, running
@@ -74,7 +74,8 @@ def census() -> tuple[int, Counter[str]]:
 @pytest.mark.parametrize("mode", ["bip37", "compact"])
 async def test_a_day_of_blocks_leaves_memory_as_it_was(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "MAX_HELD", 50)  # events, which the day before had already
-    monkeypatch.setattr(unmatched, "MAX_UNMATCHED", 50)  # transactions, the same
+    monkeypatch.setattr(orphanage, "MAX_ORPHANS", 50)  # transactions, the same
+    monkeypatch.setattr(books, "KEPT_DEPTH", 20)  # blocks, the same
     now = [float(START)]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, worldprocess.__file__, "1"),
@@ -105,7 +106,7 @@ async def test_a_day_of_blocks_leaves_memory_as_it_was(mode: str, monkeypatch: p
 
 
 async def test_transactions_of_ours_that_are_in_blocks_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own, "MAX_OFFERED", 3)
+    monkeypatch.setattr(broadcaster, "MAX_SERVED", 3)
     world = World(20)
     for _ in range(8):
         world.receive()
@@ -117,8 +118,8 @@ async def test_transactions_of_ours_that_are_in_blocks_are_forgotten(monkeypatch
             world.regtest.mine()
             await run.synced(world)
         last = (await run.client.broadcast(world.spending())).txid
-        watch = run.client._checked().engine._mempool.own
+        watch = run.client._checked().engine.broadcaster
         assert watch.find(last) is not None
         assert len(watch._own) == 1
         (peer,) = run.client._checked().engine.pool.ready()
-        assert len(watch._fetchable[peer]) <= 6  # the latest three, by txid and wtxid
+        assert len(watch._served[peer]) <= 6  # the latest three, by txid and wtxid

@@ -1,6 +1,4 @@
-"""What a match tells of its block: time, coinbase and completeness, live, after a restart, when it is withdrawn, and in
-the views.
-"""
+"""The block of a match: its time, coinbase and completeness, live, after a restart or reorganization, and in views."""
 
 from __future__ import annotations
 
@@ -9,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from spvfilter.node.server import Node
+from spvfilter.wallet.events import MatchUnconfirmed
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.match import Completeness
 from support.lightworld import LOCKS, START, World, running
@@ -47,10 +46,10 @@ async def test_a_match_tells_of_its_block(mode: str, certainty: Completeness, tm
             for match in again:
                 run.books.matches[str(match.kind), match.txid, match.index] = match
             world.regtest.reorg(1)
-            await run.until(lambda books: books.withdrawn)
-            assert [(gone.match.txid, gone.match.time, gone.match.height) for gone in run.books.withdrawn] == [
-                (txid, START + 700, 103)
-            ]
+            await run.until(lambda books: books.waiting())
+            (gone,) = (event.match for event in run.books.events if isinstance(event, MatchUnconfirmed))
+            assert (gone.txid, gone.time, gone.height) == (txid, START + 700, 103)
+            assert not run.books.withdrawn
     with WalletStore.open(path) as wallet:
         (pending_coin,) = (coin for coin in wallet.coins() if bytes(coin.outpoint)[:32] == txid)
         assert (pending_coin.time, pending_coin.completeness) == (None, None)

@@ -1,6 +1,4 @@
-"""Streams of events: each has its own position, nobody needs to read, and what is no longer in memory comes from the
-database.
-"""
+"""Streams of events: each has its own position, no stream must be read, and older events come from the database."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from spvfilter.light.events import Event, PeerChanged, PeerWarning, Phase, Progr
 from spvfilter.light.stream import MAX_HELD, PAGE, EventHub, EventStream
 from spvfilter.node.server import Node
 from spvfilter.primitives import OutPoint
-from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchFound, WalletEvent
+from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchFound, RunStarted, WalletEvent
 from spvfilter.watch.match import Match, MatchKind
 from support.lightworld import World, place, running
 from support.vectors import effort
@@ -37,7 +35,7 @@ class Kept:
 
     def __init__(self, before: Iterable[WalletEvent] = (), *, first: int = 1) -> None:
         self.events: list[WalletEvent] = []
-        self.first = first  # number of the first one that was not dropped
+        self.first = first  # number of the oldest event in the database
         self.reads = 0
         self._number(before)
         self.hub = EventHub(len(self.events), self.load)
@@ -61,8 +59,8 @@ class Kept:
         self.reads += 1
         assert limit <= PAGE
         await asyncio.sleep(0)
-        if since + 1 < self.first:
-            raise EventGapError(since, self.first)
+        if 0 < since < self.first or (since == 0 and self.first > 1):
+            raise EventGapError(since, len(self.events))
         return self.events[since : since + limit]
 
 
@@ -79,7 +77,7 @@ def numbers(events: Sequence[Event]) -> list[int]:
     return [event.sequence for event in books(events)]
 
 
-async def test_what_waits_is_given_in_order_and_whole() -> None:
+async def test_waiting_events_are_yielded_in_order_and_whole() -> None:
     kept = Kept()
     for height in range(MAX_HELD // 2):
         kept.put(progress(height), BlockConnected(height, bytes(32)))
@@ -87,7 +85,7 @@ async def test_what_waits_is_given_in_order_and_whole() -> None:
     assert kept.reads == 0
 
 
-async def test_a_stream_that_lags_gets_every_event_of_the_books_and_the_latest_of_the_others() -> None:
+async def test_slow_stream_yields_every_wallet_event() -> None:
     kept = Kept()
     events = EventStream(kept.hub)
     for number in range(20_000):
@@ -109,7 +107,7 @@ async def test_a_stream_that_lags_gets_every_event_of_the_books_and_the_latest_o
     )
 
 
-async def test_what_has_no_number_is_given_where_it_was_told_or_later_in_the_order_it_was_told() -> None:
+async def test_unnumbered_events_are_yielded_in_order() -> None:
     kept = Kept()
     events = EventStream(kept.hub)
     kept.put(found(0), Synced(1, bytes(32)), found(1), PeerChanged("a"), *map(found, range(2, 2 * MAX_HELD)))
@@ -117,7 +115,7 @@ async def test_what_has_no_number_is_given_where_it_was_told_or_later_in_the_ord
     assert given == kept.told
 
 
-async def test_since_a_number_gives_what_follows_of_earlier_runs_and_this_one() -> None:
+async def test_since_yields_later_events_of_all_runs() -> None:
     kept = Kept(map(found, range(10)))
     kept.put(progress(1), found(10), progress(2), found(11), Synced(5, bytes(32)))
     hub = kept.hub
@@ -131,7 +129,7 @@ async def test_since_a_number_gives_what_follows_of_earlier_runs_and_this_one() 
     assert await rest(EventStream(hub), hub) == kept.told
 
 
-async def test_streams_without_since_begin_behind_what_was_given_to_any_of_them() -> None:
+async def test_streams_without_since_continue_after_one_another() -> None:
     kept = Kept(map(found, range(3)))
     first, second = EventStream(kept.hub), EventStream(kept.hub)
     kept.put(*map(found, range(3, 9)))
@@ -145,16 +143,16 @@ async def test_streams_without_since_begin_behind_what_was_given_to_any_of_them(
     assert await rest(EventStream(kept.hub), kept.hub) == []
 
 
-async def test_what_was_dropped_is_told_by_an_error_and_the_stream_stays_where_it_is() -> None:
+async def test_dropped_events_raise_an_error_each_time() -> None:
     kept = Kept(map(found, range(3 * PAGE)), first=PAGE)
     hub = kept.hub
-    for since in (0, PAGE - 2):
+    for since in (0, PAGE - 1):
         events = EventStream(hub, since)
         for _ in range(2):
-            with pytest.raises(EventGapError, match=f"events {since + 1} to {PAGE - 1} are no longer kept") as caught:
+            with pytest.raises(EventGapError, match=f"every event after number {since}: ") as caught:
                 await anext(events)
-            assert (caught.value.since, caught.value.first) == (since, PAGE)
-    assert numbers(await rest(EventStream(hub, PAGE - 1), hub)) == list(range(PAGE, 3 * PAGE + 1))
+            assert (caught.value.since, caught.value.sequence) == (since, 3 * PAGE)
+    assert numbers(await rest(EventStream(hub, PAGE), hub)) == list(range(PAGE + 1, 3 * PAGE + 1))
 
 
 @pytest.mark.parametrize("seed", range(effort(20, 60, 1_000)))
@@ -226,7 +224,7 @@ async def test_two_tasks_that_read_one_stream_share_its_events() -> None:
     assert taken == list(range(1, 4 * PAGE + 1))
 
 
-async def test_an_error_is_raised_after_the_last_event_as_often_as_asked_and_its_traceback_does_not_grow() -> None:
+async def test_error_follows_the_last_event_with_the_same_traceback() -> None:
     kept = Kept()
     streams = [EventStream(kept.hub) for _ in range(3)]
     kept.put(found(1))
@@ -258,15 +256,16 @@ async def test_a_client_whose_events_nobody_reads_searches_on(mode: str, monkeyp
         assert run.books.confirmed() == world.scan()
         assert {place(each.match) for each in await run.client.matches()} == world.scan()
         told = books(run.books.events)
-        assert numbers(told) == list(range(1, len(told) + 1))
+        assert isinstance(told[0], RunStarted)
+        assert numbers(told) == list(range(told[0].sequence, told[0].sequence + len(told)))
         again, found = run.client.events(since=0), list[Event]()
         while numbers(found) != numbers(told):
             found.append(await anext(again))
         assert books(found) == told
 
 
-async def test_a_stream_that_lags_when_the_client_is_left_ends_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it would have to read from the database it is given by the next run: it ended with a NotRunningError."""
+async def test_slow_stream_ends_when_the_client_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream would have to read the next events from the database. The next run yields them."""
     monkeypatch.setattr(stream, "MAX_HELD", 5)
     monkeypatch.setattr(stream, "PAGE", 7)
     world = World(7)
@@ -277,7 +276,7 @@ async def test_a_stream_that_lags_when_the_client_is_left_ends_as_any_other(monk
         async with running(world, node) as run:
             events = run.client.events()
             await run.client.wait_synced()
-            await anext(events)
-        given = numbers([event async for event in events])
-        assert given == list(range(1, events.sequence + 1))
-        assert events.sequence <= 7
+            first = await anext(events)
+        given = numbers([first, *[event async for event in events]])
+        assert given == list(range(given[0], events.sequence + 1))
+        assert len(given) <= 7

@@ -195,7 +195,7 @@ async def test_of_a_large_mempool_nothing_is_passed_over(nodes: int, monkeypatch
     monkeypatch.setattr(mempool, "MAX_ASKED_UNFILTERED", 10)
     monkeypatch.setattr(queue.Queue, "MOST", 50)
     monkeypatch.setattr(queue.Queue, "MOST_SIZE", 20_000)
-    world = World(7)
+    world = World(7, mature=112)  # coins for short chains: Core's mempool has at most 64 transactions in a cluster
 
     def busy() -> set[bytes]:
         world.others(150)

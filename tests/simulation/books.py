@@ -11,7 +11,7 @@ from simulation.oracle import Place
 from simulation.violation import Violation
 from spvfilter.light.events import Event, PeerWarning, Synced
 from spvfilter.store.store import Store
-from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn
+from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchUnconfirmed, MatchWithdrawn
 from spvfilter.watch.match import Completeness, Match
 
 Identity = tuple[str, bytes, int]
@@ -47,6 +47,14 @@ class Books:
                 self._check(before is not None and before[0] is None, "confirmed, but was not waiting", match)
                 self._check(match.height is not None, "confirmed without a block", match)
                 self._put(match, completeness)
+            case MatchUnconfirmed(match):
+                before = self.matches.get(identity(match))
+                self._check(
+                    before is not None and before[:2] == (match.height, match.block_hash) and match.height is not None,
+                    f"unconfirmed, but was {before}",
+                    match,
+                )
+                self.matches[identity(match)] = (None, None, Completeness.UNPROVEN)
             case MatchWithdrawn(match):
                 before = self.matches.pop(identity(match), None)
                 self._check(
@@ -66,7 +74,7 @@ class Books:
         it may lack.
         """
         match event:
-            case MatchFound(match) | MatchConfirmed(match):
+            case MatchFound(match) | MatchConfirmed(match) | MatchUnconfirmed(match):
                 mark = (str(match.kind) == "input", match.txid, match.index)
                 if mark not in store.blocks_of([mark]):
                     self.ahead[identity(match)] = match

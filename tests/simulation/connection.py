@@ -37,6 +37,7 @@ class Connection:
         self.is_open = True
         self.is_dead = False  # half-open
         self.since = timeline.now
+        self.heard_at = timeline.now  # when bytes last arrived
         self.sent: Counter[str] = Counter()
         self._timeline = timeline
         self._keep = keep  # takes what is sent
@@ -94,6 +95,7 @@ class Connection:
         if data is None:
             self._session.receive_eof()
         else:
+            self.heard_at = self._timeline.now
             self._session.receive_data(data)
         self._take()
 

@@ -8,6 +8,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 
 from simulation.timeline import Timeline
@@ -16,7 +17,7 @@ from spvfilter.light.engine.effects import Commit, Emit, Read
 from spvfilter.light.engine.inputs import Committed, Input, Worked
 from spvfilter.light.events import Event
 from spvfilter.network import REGTEST, Network
-from spvfilter.store.ledger import StoredTx
+from spvfilter.store.ledger import UNCONFIRMED, StoredTx
 from spvfilter.store.store import Store
 
 SLOWEST_S = 0.2
@@ -72,7 +73,9 @@ class DiskQueue:
         """The database's unconfirmed transactions, which are read again only if a row of it has changed."""
         changes = self.store._db.total_changes
         if self._unconfirmed[0] != changes:
-            self._unconfirmed = changes, self.store.unconfirmed()
+            found = self.store.transactions(self.store.tip)
+            listed = {txid: each for txid, each in found.items() if each.is_listed and each.status in UNCONFIRMED}
+            self._unconfirmed = changes, listed
         return self._unconfirmed[1]
 
     def put(self, effect: Commit | Emit | Read) -> None:
@@ -120,18 +123,22 @@ class DiskQueue:
             return
         self._is_writing = False
         self._before_write()
-        last, most = 0, self._rng.choice([1, 1, 3, 100])
-        while most and self._queue and isinstance(head := self._queue[0], Commit):
-            try:
-                if self.fails_at is not None and self.commits >= self.fails_at:
-                    raise StoreError("the simulated disk fails")
-                self.store.commit(head.batch)
-            except StoreError as error:
-                self._fail(error)
-                return
+        most = self._rng.choice([1, 1, 3, 100])
+        group = [each for each in takewhile(_is_commit, self._queue) if isinstance(each, Commit)][:most]
+        try:
+            if self.fails_at is not None and self.commits + len(group) > self.fails_at:
+                raise StoreError("the simulated disk fails")
+            self.store.commit(*(each.batch for each in group))
+        except StoreError as error:
+            self._fail(error)
+            return
+        for _ in group:
             self._queue.popleft()
-            self.commits += 1
-            last, most = head.number, most - 1
-        self._report(Committed(last))
+        self.commits += len(group)
+        self._report(Committed(group[-1].number if group else 0))
         if not self._is_writing:
             self._pump()
+
+
+def _is_commit(effect: Commit | Emit | Read) -> bool:
+    return isinstance(effect, Commit)

@@ -79,7 +79,9 @@ class EngineLike(Protocol):
     def books(self) -> WalletBooks: ...
     def start(self, now: Instant) -> list[Effect]: ...
     def step(self, input: Input, now: Instant) -> list[Effect]: ...
-    def status_with(self, tip: int, height: int, searched: tuple[SearchedEntries, ...]) -> ClientStatus: ...
+    def status_at(
+        self, now: Instant, tip: int, tip_time: int, height: int, searched: tuple[SearchedEntries, ...]
+    ) -> ClientStatus: ...
 
 
 Make = Callable[[Options, WatchList, Store, int | None, list[str], random.Random], EngineLike]
@@ -107,7 +109,7 @@ class Process:
         hear: Callable[[Process, Event], None],
         ended: Callable[[Process, Exception], None],
         overhear: Callable[[str, Message], None],
-        sent: Callable[[Message], None],
+        sent: Callable[[Message, bool], None],
         answered: Callable[[int, object], None],
         is_prompt: bool,
         give: Callable[[WatchList], None],
@@ -192,7 +194,12 @@ class Process:
     @property
     def disputed(self) -> tuple[BlockRange, ...]:
         """The ranges that the client's status tells as disputed."""
-        return self.engine.status_with(0, 0, ()).disputed
+        return self.status.disputed
+
+    @property
+    def status(self) -> ClientStatus:
+        """The client's status now, without the values of the database."""
+        return self.engine.status_at(Instant(self._timeline.now, self._wall()), 0, 0, 0, ())
 
     @property
     def taken(self) -> set[bytes]:
@@ -262,7 +269,7 @@ class Process:
         match effect:
             case Send(peer, message):
                 if (connection := self._ready(peer)) is not None:
-                    self._sent(message)
+                    self._sent(message, peer in self.private)
                     if peer in self.private and not isinstance(message, Inv | Tx):
                         raise Violation("quiet", f"a private connection is sent {message}")
                     connection.send(message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from simulation.truth import Truth
 from simulation.violation import Violation
 from simulation.weight import weigh
 from simulation.wishes import claimed
+from spvfilter.light.engine.saved import PRIVATE_NOTE
 from spvfilter.light.events import Event, Mode, PeerWarning, Synced
 from spvfilter.store.ledger import StoredTx, TxStatus
 from spvfilter.wallet.events import BlockConnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason
@@ -182,14 +184,18 @@ def is_settled(world: World) -> bool:
 
 
 def unsent(world: World) -> list[bytes]:
-    """Txids of transactions that the client holds as its own and that would be valid, but that no honest node was
-    given.
+    """Txids of own valid transactions that no honest node received.
+
+    A private transaction waits, without a limit, for a new peer that requests it.
     """
     if world.process is None:
         return []
     regtest, found = world.truth.regtest, []
+    private = json.loads(world.process.disk.store.note(PRIVATE_NOTE) or b"{}")
+    waiting = {bytes.fromhex(txid) for txid, (*_, is_handed) in private.items() if not is_handed}
     for txid, pending in world.process.disk.unconfirmed().items():
-        if pending.own and txid not in regtest.mempool and world.truth.would_take(pending.raw):
+        is_unsent = pending.broadcast_seq is not None and txid not in regtest.mempool and txid not in waiting
+        if is_unsent and world.truth.would_take(pending.raw):
             found.append(txid)
     return found
 
@@ -291,7 +297,7 @@ def check_waiting(world: World) -> None:
             spent.update((outpoint, block) for outpoint in tx.spends)
             scripts.update((tx.txid + index.to_bytes(4, "little"), script) for index, script in enumerate(tx.pays))
     for txid, pending in unconfirmed.items():
-        if txid in confirmed and (pending.hits or not pending.own or world.user is None):
+        if txid in confirmed and (pending.hits or pending.broadcast_seq is None or world.user is None):
             raise Violation("true", f"an unconfirmed transaction is in a block: {txid[::-1].hex()}")
         if world.modes != {Mode.COMPACT}:
             continue  # a peer's filter does not have what foreign payments spend

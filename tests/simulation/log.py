@@ -10,7 +10,7 @@ from simulation.books import Books
 from simulation.violation import Violation
 from spvfilter.light.events import Event, Synced
 from spvfilter.store.store import Store
-from spvfilter.wallet.events import BlockConnected, BlockDisconnected, WalletEvent
+from spvfilter.wallet.events import BlockConnected, BlockDisconnected, RunStarted, WalletEvent
 from spvfilter.wallet.journal import decode
 
 _PAGE = 40  # events that the second reader takes at once
@@ -25,10 +25,18 @@ class Log:
     def __init__(self, from_height: int | None) -> None:
         self.events: list[WalletEvent] = []
         self.books = Books()
-        self._is_whole = not from_height  # else heights below it count as searched, and no event tells of their blocks
-        self._connected: tuple[int, bytes | None] = (0, None)  # height and block that was connected last
-        self._top = 0  # the highest one: for a new entry, blocks are connected again from a lower height on
-        self._read = 0  # by the second reader
+        self._is_whole = not from_height
+        """True if the events report all blocks: the search begins with the first one."""
+        self._connected: tuple[int, bytes | None] = (0, None)
+        """Height and hash of the last block that an event connected."""
+        self._top = 0
+        """Height of the highest connected block. A search for a new entry connects lower blocks again."""
+        self._places: dict[int, int] = {}
+        """Index of each event in `events`, by its number."""
+        self._last = 0
+        """Number of the last event."""
+        self._read = 0
+        """Number of the last event that the second reader took."""
 
     def told(self, event: Event, store: Store) -> None:
         """The client tells an event. Raises Violation."""
@@ -41,12 +49,10 @@ class Log:
             self.read_on(store)
 
     def booted(self, store: Store) -> None:
-        """The client begins, after an end of any kind: the database has what was told, and what could not be told any
-        more.
-        """
+        """The client starts from its database, which must have every reported event. Raises Violation."""
         last = store.events.log.last
-        if last < len(self.events):
-            raise Violation("true", f"event {len(self.events)} was told, and the database has {last} of them")
+        if last < self._last:
+            raise Violation("true", f"event {self._last} was told, and the last one of the database is {last}")
         self._read = 0
         self.read_on(store)
 
@@ -55,19 +61,27 @@ class Log:
         while page := store.events.read(self._read, _PAGE):
             for stored in page:
                 event = _decoded(stored)
-                if event.sequence != self._read + 1:
-                    raise Violation("true", f"event {event.sequence} follows event {self._read} in the database")
+                self._check_next(event, self._read)
                 self._add(event)
-                self._read += 1
+                self._read = event.sequence
+
+    @staticmethod
+    def _check_next(event: WalletEvent, last: int) -> None:
+        """Raise Violation unless an event may follow another: numbers are left out only before RunStarted."""
+        if event.sequence != last + 1 and not (isinstance(event, RunStarted) and event.sequence > last):
+            raise Violation("true", f"event {event.sequence} follows event {last}")
 
     def _add(self, event: WalletEvent) -> None:
         number = event.sequence
-        if 0 < number <= len(self.events):
-            if self.events[number - 1] != event:
-                raise Violation("true", f"event {number} is {event}, but it was {self.events[number - 1]}")
+        if 0 < number <= self._last:
+            place = self._places.get(number)
+            if place is None or self.events[place] != event:
+                known = "none" if place is None else str(self.events[place])
+                raise Violation("true", f"event {number} is {event}, but it was {known}")
             return
-        if number != len(self.events) + 1:
-            raise Violation("true", f"event {number} follows event {len(self.events)}")
+        self._check_next(event, self._last)
+        self._places[number] = len(self.events)
+        self._last = number
         self.events.append(event)
         self.books.take(event)
         match event:

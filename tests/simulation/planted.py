@@ -11,9 +11,10 @@ from unittest.mock import patch
 
 from spvfilter.errors import PeerError, UselessPeerError
 from spvfilter.light import lies
-from spvfilter.light.engine import blocks, bloomsearch, filterquestions, own, peers
+from spvfilter.light.engine import blocks, bloomsearch, broadcaster, filterquestions, peers
 from spvfilter.light.engine.bloomlink import BloomLink
 from spvfilter.light.engine.bloomsearch import BloomSearch
+from spvfilter.light.engine.broadcaster import Broadcaster
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.filterheaders import FilterHeaders
@@ -21,8 +22,8 @@ from spvfilter.light.engine.filtersearch import FilterSearch
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.mempool import MempoolWatch
 from spvfilter.light.engine.outbox import Outbox
-from spvfilter.light.engine.own import OwnTxs
 from spvfilter.light.engine.peers import PeerPool
+from spvfilter.light.engine.privatebroadcast import PrivateBroadcast
 from spvfilter.light.engine.status import Status
 from spvfilter.light.engine.verdicts import Outcome
 from spvfilter.light.engine.watchchanges import WatchChanges
@@ -33,10 +34,10 @@ from spvfilter.store.keychains import KeychainRows
 from spvfilter.store.searched import Searched
 from spvfilter.wallet import journal
 from spvfilter.wallet.books import Books
-from spvfilter.wallet.endings import Endings
+from spvfilter.wallet.canonical import Status as TxVerdict, Verdict, _Judgement
 from spvfilter.wallet.events import MatchWithdrawn
 from spvfilter.wallet.journal import Journal
-from spvfilter.wallet.unconfirmed import Contest, Unconfirmed
+from spvfilter.wallet.txgraph import TxRecord
 from spvfilter.watch.match import Completeness
 
 Change = tuple[object, str, object]  # owner, attribute, what takes its place
@@ -204,12 +205,24 @@ def a_reorganisation_leaves_filter_headers() -> list[Change]:
 
 @bug(Mode.COMPACT, "Honest", "Honest")
 def conflicts_stay_pending() -> list[Change]:
-    return [(Books, "_resolve", lambda self, block: iter(()))]
+    true = Books._anchor_all
+
+    def anchor_matches(self: Books, block: Any, hits: Any) -> Any:
+        known, self._unconfirmed = self._unconfirmed, {}
+        try:
+            return true(self, block, hits)
+        finally:
+            self._unconfirmed = known
+
+    return [(Books, "_anchor_all", anchor_matches)]
 
 
 @bug(Mode.COMPACT, "Honest", seed=5)
 def what_was_replaced_counts_on() -> list[Change]:
-    return [(Unconfirmed, "contest", lambda self, tx, own=False, moves_all=False: Contest([], []))]
+    def choose_all(self: _Judgement) -> None:
+        self.verdicts |= {txid: Verdict(TxVerdict.CANONICAL) for txid in self._order if txid not in self.verdicts}
+
+    return [(_Judgement, "choose", choose_all)]
 
 
 @bug(Mode.COMPACT)
@@ -374,22 +387,22 @@ def a_commit_never_counts_as_durable() -> list[Change]:
 
 @bug(Mode.COMPACT, "Honest", "Honest", seed=12)
 def own_transactions_are_offered_to_nobody() -> list[Change]:
-    return [(OwnTxs, "_offer", _nothing)]
+    return [(Broadcaster, "_announce", _nothing)]
 
 
-@bug(Mode.COMPACT, "FalseEcho", "FalseEcho", "FalseEcho", seed=17)
+@bug(Mode.COMPACT, "FalseEcho", "FalseEcho", "FalseEcho", seed=31)
 def an_echo_ends_all_offers() -> list[Change]:
-    return [(own, "REST_S", 1e12)]
+    return [(broadcaster, "ECHOED_DELAY_S", 1e12)]
 
 
-@bug(Mode.COMPACT, "Drops", "Drops", "Drops", seed=17)
+@bug(Mode.COMPACT, "Drops", "Drops", "Drops", seed=23)
 def what_a_peer_fetched_it_keeps() -> list[Change]:
-    def deliver(self: OwnTxs, peer: Any, each: Any) -> None:
-        self._taken(each)  # as if the rest did not matter
-        for other in each.due:
-            each.due[other] = math.inf
+    def probe(self: Broadcaster, own: Any, peer: Any, record: Any) -> None:
+        self._accepted(own)  # as if the rest did not matter
+        for other in own.due:
+            own.due[other] = math.inf
 
-    return [(OwnTxs, "_probe", lambda self, each, peer, offer: deliver(self, peer, each))]
+    return [(Broadcaster, "_probe", probe)]
 
 
 @bug(Mode.COMPACT, "Honest", "Honest")
@@ -505,12 +518,34 @@ def a_window_that_moved_is_not_kept() -> list[Change]:
     return [(KeychainRows, "change", _nothing)]
 
 
-@bug(Mode.COMPACT, user=True, seed=15)
+@bug(Mode.COMPACT, user=True, seed=17)
 def what_was_given_up_comes_back() -> list[Change]:
-    true = Endings.rules_out
-    return [(Endings, "rules_out", lambda self, tx, *, own: true(self, tx, own=True))]
+    return [(TxRecord, "active_drop", None)]
 
 
 @bug(Mode.COMPACT, user=True, seed=20)
 def what_was_replaced_is_offered() -> list[Change]:
-    return [(OwnTxs, "is_offered", lambda self, own: True)]
+    return [(Broadcaster, "_is_announceable", lambda self, own: True)]
+
+
+@bug(Mode.COMPACT, user=True, seed=2)
+def a_private_transaction_is_public_after_a_restart() -> list[Change]:
+    return [(PrivateBroadcast, "returned", _nothing)]
+
+
+@bug(Mode.COMPACT, user=True, seed=2)
+def a_child_announces_its_private_parent() -> list[Change]:
+    return [(Broadcaster, "_is_hidden", _no)]
+
+
+@bug(Mode.COMPACT, user=True, seed=1)
+def a_broadcast_is_announced_before_it_is_stored() -> list[Change]:
+    def is_announceable(self: Broadcaster, own: Any) -> bool:
+        return own.private is None and self._books.is_announceable(own.tx.txid)
+
+    return [(Broadcaster, "_is_announceable", is_announceable)]
+
+
+@bug(Mode.COMPACT, user=True, seed=4)
+def a_rejection_by_one_peer_is_enough() -> list[Change]:
+    return [(Broadcaster, "_may_accept", _no)]

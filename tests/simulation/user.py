@@ -14,10 +14,10 @@ from simulation.violation import Violation
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import EntryKind
 from spvfilter.light.engine.inputs import Abandon
-from spvfilter.store.ledger import TxStatus
+from spvfilter.store.ledger import UNCONFIRMED, TxStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.refusals import check_abandon, check_broadcast
-from spvfilter.wire.messages.table import Inv, Message
+from spvfilter.wire.messages.table import Inv, Message, Tx
 
 if TYPE_CHECKING:
     from simulation.host import Process
@@ -39,6 +39,7 @@ class User:
         self._order: dict[
             bytes, Process | None
         ] = {}  # txids as they were last sent to all → the process that was told; None: it is stored
+        self._private: set[bytes] = set()  # txids that no new peer has received
         self._given_up: set[bytes] = set()  # txids of what stays so, unless it is sent again or a block has it
         self._sends = 0
         self._labels = 0
@@ -125,14 +126,19 @@ class User:
         process = self._world.process
         if process is None:
             return []
-        return [txid for txid, pending in process.engine.books.unconfirmed.pending.items() if pending.own]
+        books = process.engine.books
+        return [txid for txid in books.own_verdicts() if books.status(txid) in UNCONFIRMED]
 
     def broadcast(self, raw: bytes, process: Process, *, is_private: bool) -> None:
         """The client is given a transaction to send."""
-        tx = Transaction.parse(raw)
+        tx, count = Transaction.parse(raw), len(self._broadcasts)
         self._broadcasts[tx.txid] = tx
         self._txids.update({tx.txid: tx.txid, tx.wtxid: tx.txid})
-        if process.engine.books.in_block(tx.txid) is None:  # else nothing is sent
+        if not is_private:
+            self._private.discard(tx.txid)
+        elif len(self._broadcasts) > count:  # its first broadcast
+            self._private.add(tx.txid)
+        if process.engine.books.anchor(tx.txid) is None:  # else nothing is sent
             self._order.pop(tx.txid, None)
             if not is_private:  # which may be refused
                 self._order[tx.txid] = process
@@ -144,10 +150,21 @@ class User:
 
     # What must be so
 
-    def announced(self, message: Message) -> None:
-        """True: what the user has replaced is not offered any more."""
+    def announced(self, message: Message, *, is_private: bool) -> None:
+        """True: a transaction is stored before it is announced, and no longer announced once the user replaced it.
+
+        Quiet: connected peers learn of a private transaction only after a new peer received it.
+        """
+        process = self._world.process
+        assert process is not None
+        if isinstance(message, Tx) and is_private:
+            self._private.discard(Transaction.parse(message.raw).txid)
         for item in message.items if isinstance(message, Inv) else ():
             txid = self._txids.get(item.hash)
+            if txid is not None and process.disk.store.views.transaction(txid) is None:
+                raise Violation("true", f"our transaction {txid[::-1].hex()} is announced before it is stored")
+            if txid in self._private and not is_private:
+                raise Violation("quiet", "a private transaction is announced to a connected peer")
             if txid is not None and (by := self._replaced_by(txid)) is not None:
                 raise Violation(
                     "true",
@@ -160,7 +177,7 @@ class User:
         """
         process = self._world.process
         assert process is not None
-        pending, order = process.engine.books.unconfirmed.pending, list(self._order)
+        own, order = self._ours(), list(self._order)
         family, found = {txid}, 1
         while len(family) >= found:  # until none is added
             found = len(family) + 1
@@ -173,7 +190,7 @@ class User:
         for each in order[order.index(txid) + 1 :]:
             if each in family:
                 replaced = None
-            elif self._order[each] not in (process, None) or each not in pending or not pending[each].own:
+            elif self._order[each] not in (process, None) or each not in own:
                 continue  # the process ended before it was stored, or it has ended itself
             elif not inputs.isdisjoint(self._broadcasts[each].inputs):
                 replaced = each

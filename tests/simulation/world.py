@@ -189,10 +189,10 @@ class World:
             raise Violation("alive", f"the client ended: {error!r}")
         self.timeline.after(self.rng.random() * _RESTART_S, self.boot)
 
-    def _sent(self, message: Message) -> None:
+    def _sent(self, message: Message, is_private: bool) -> None:
         self.privacy.sent(message)
         if self.user is not None:
-            self.user.announced(message)
+            self.user.announced(message, is_private=is_private)
 
     def _hear(self, process: Process, event: Event) -> None:
         self.record.note("told", event)

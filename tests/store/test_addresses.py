@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from spvfilter.network import REGTEST
 from spvfilter.store.addresses import KnownAddress
 from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
+from support.forgery import forge
 
 ONE = KnownAddress("1.2.3.4:8333", 0x49, 1_700_000_000, "5.6.0.0/16", False)
 TWO = KnownAddress("[2001:db8::1]:8333", 0xD, 1_700_000_001, "seed.example", True, 5, 6, 7, 8, 9)
@@ -48,8 +47,7 @@ def test_a_changed_or_missing_address_is_left_out_and_locks_nobody_out(change: s
     path = tmp_path / "w.db"
     with Store.open(path, REGTEST) as store:
         store.commit(Batch(addresses={ONE.address: ONE}))
-    with closing(sqlite3.connect(path)) as db, db:
-        db.execute(change)
+    forge(path, change)
     with Store.open(path, REGTEST) as store:
         assert store.addresses.load() == []
         store.commit(Batch(addresses={ONE.address: ONE}))

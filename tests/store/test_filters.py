@@ -14,6 +14,7 @@ from spvfilter.network import REGTEST
 from spvfilter.store.batch import Batch
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Store
+from support.forgery import forge
 
 DATA = [b"\x01" + bytes((number,)) * 4 for number in range(9)]
 HASHES = [filter_hash(data) for data in DATA]
@@ -105,8 +106,7 @@ def test_a_commit_that_fails_changes_nothing(tmp_path: Path) -> None:
 )
 def test_damage_is_refused(tmp_path: Path, damage: str) -> None:
     filled(tmp_path / "w.db")
-    with closing(sqlite3.connect(tmp_path / "w.db", isolation_level=None)) as db:
-        db.execute(damage)
+    forge(tmp_path / "w.db", damage)
     with pytest.raises(StoreCorruptError):
         Store.open(tmp_path / "w.db", REGTEST)
 

@@ -21,6 +21,7 @@ from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.place import MEMORY
 from spvfilter.store.store import Store
 from support.build import sha256d
+from support.forgery import forge
 from support.headerchains import chain_of
 from support.vectors import effort
 
@@ -150,8 +151,7 @@ def test_rows_that_are_missing_or_misplaced_are_noticed(table: str, column: str,
     hashes = [sha256d(number.to_bytes(2, "little")) for number in range(2 * ROW + 7)]
     with Store.open(path, REGTEST) as store:
         store.commit(Batch(headers=b"".join(branch(0, 2 * ROW + 7)), compact_filters=CompactFilterBatch(hashes=hashes)))
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute(damage.format(table, column))
+    forge(path, damage.format(table, column))
     with pytest.raises(StoreCorruptError):
         Store.open(path, REGTEST)
 

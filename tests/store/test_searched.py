@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from spvfilter.errors import StoreCorruptError
 from spvfilter.store.searched import MAX_GROUPS, MAX_RANGES, BlockRange, Searched, common, cut, gaps, join
 
 
@@ -122,7 +123,7 @@ def test_many_groups_and_ranges_are_bounded_and_never_claim_too_much() -> None:
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b"[1]", b"[0,1,[[1]]]", b'["x",1,[]]', b"[0,1,[[1,[[1]]]]]", b"\xff"])
 def test_what_cannot_be_read_is_refused(raw: bytes) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(StoreCorruptError):
         Searched.parse(raw)
 
 
@@ -145,5 +146,5 @@ def test_where_a_search_is_to_begin_is_kept_until_it_begins() -> None:
     ],
 )
 def test_a_damaged_start_is_an_error(raw: bytes) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(StoreCorruptError):
         Searched.parse(raw)

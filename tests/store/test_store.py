@@ -34,14 +34,20 @@ from spvfilter.store.ledger import StoredMatch, StoredTx, TxStatus
 from spvfilter.store.place import MEMORY
 from spvfilter.store.sqlite import MarkedRows
 from spvfilter.store.store import Store
+from spvfilter.transaction import Transaction
+from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.match import Completeness
 from spvfilter.watch.watchlist import WatchList
+from support.build import TxIn, TxOut, tx
+from support.forgery import forge
 from support.vectors import effort
 
 PACKAGE = Path(spvfilter.__file__).parent
 SCRIPT = b"\x00\x14" + b"\x01" * 20
 OTHER = b"\x00\x14" + b"\x02" * 20
 GENESIS = REGTEST.genesis
+PAYMENT = tx([TxIn(bytes(32), 0)], [TxOut(1_030, SCRIPT)])
+PAID = Transaction.parse(PAYMENT).txid
 
 
 def headers(count: int, seed: bytes = b"a") -> bytes:
@@ -74,9 +80,10 @@ def filled(path: Path) -> Store:
         each = found(height, height)
         watch.table.learn([each.hit])
         store.commit(Batch(matches=[each], cursor=height))
-    store.commit(
-        Batch(matches=[found(30, None)], transactions={bytes(32): StoredTx(b"raw", TxStatus.PENDING, True, 7, 7)})
-    )
+    pending = found(30, None)
+    hit = pending.hit._replace(txid=PAID, n=0, outpoint=PAID + bytes(4))
+    payment = StoredTx(PAYMENT, TxStatus.PENDING, 1, 7)
+    store.commit(Batch(matches=[pending._replace(hit=hit)], transactions={PAID: payment}))
     store.commit(Batch(bip37_parameters=Bip37Parameters(3, 256, 0.0001, b"k" * 32)))
     return store
 
@@ -90,7 +97,7 @@ def everything(store: Store) -> list[object]:
         store.bip37_parameters,
         b"".join(store.headers()),
         list(store.matches()),
-        store.unconfirmed(),
+        store.transactions(store.tip),
     ]
 
 
@@ -279,11 +286,10 @@ def test_a_full_disk_undoes_the_batch_and_no_more(room: int, tmp_path: Path) -> 
         with pytest.raises(StoreFullError, match="full"):
             for number in range(10_000):
                 whole = everything(store)
+                raw = tx([TxIn(bytes(32), number)], [TxOut(0, bytes(900))])
                 store.commit(
                     Batch(
-                        transactions={
-                            number.to_bytes(32, "little"): StoredTx(bytes(900), TxStatus.PENDING, False, number)
-                        },
+                        transactions={Transaction.parse(raw).txid: StoredTx(raw, TxStatus.PENDING, None, number)},
                         cursor=number % 19,
                     )
                 )
@@ -428,28 +434,23 @@ TAMPERED = {
     "a total": "UPDATE meta SET value = x'312030203000' WHERE key = 'totals'",
     "a label": "DELETE FROM tx_labels",
     "a coin that is unspent": "DELETE FROM unspent WHERE height = 4",
-    "a pending one": "UPDATE transactions SET seen = 8",
+    "a pending one": "UPDATE transactions SET first_seen = 8",
 }
 
 
-def test_a_completeness_of_another_program_is_refused_by_name(tmp_path: Path) -> None:
+def test_unknown_completeness_is_not_written(tmp_path: Path) -> None:
     with Store.open(tmp_path / "w.db", REGTEST) as store:
         store.attach(watch_list())
-        store.commit(
-            Batch(headers=GENESIS, matches=[found(0, 0)._replace(completeness=SimpleNamespace(value="perhaps"))])  # type: ignore[arg-type]
-        )
-        with pytest.raises(StoreCorruptError, match="unknown completeness 'perhaps'"):
-            list(store.matches())
+        unknown = found(0, 0)._replace(completeness=SimpleNamespace(value="perhaps"))  # type: ignore[arg-type]
+        with pytest.raises(StoreCorruptError, match="completeness"):
+            store.commit(Batch(headers=GENESIS, matches=[unknown]))
 
 
 @pytest.mark.parametrize("name", TAMPERED)
 def test_what_was_not_written_by_the_store_is_refused(name: str, tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     filled(path).close()
-    connection = sqlite3.connect(path)
-    connection.execute(TAMPERED[name])
-    connection.commit()
-    connection.close()
+    forge(path, TAMPERED[name])
     with pytest.raises(StoreCorruptError):
         Store.open(path, REGTEST)
 
@@ -514,6 +515,65 @@ def test_a_schema_that_is_no_text_is_refused_and_rebuilt(tmp_path: Path) -> None
         Store.open(path, REGTEST)
     with Store.open(path, REGTEST, rebuild=True) as store:
         assert store.tip == -1
+
+
+@pytest.mark.parametrize("name", ["w.db", MEMORY])
+def test_older_sqlite_is_refused_with_both_versions(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.34.1")
+    with pytest.raises(StoreError, match=r"needs SQLite 3\.37 or later, and this Python uses 3\.34\.1"):
+        Store.open(name, REGTEST)
+    assert not list(tmp_path.iterdir())
+
+
+def test_reader_with_older_sqlite_names_both_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older SQLite takes a STRICT table for a malformed schema."""
+    path = tmp_path / "w.db"
+    filled(path).close()
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b") STRICT", b") STRICH", 1))
+    with pytest.raises(StoreCorruptError, match="malformed database schema"):
+        WalletStore.open(path)
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    with pytest.raises(StoreError, match=r"needs SQLite 3\.37 or later"):
+        WalletStore.open(path)
+
+
+def test_bytes_of_another_transaction_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    for raw in (tx([TxIn(bytes(32), 1)], [TxOut(1_030, SCRIPT)]), PAYMENT + b"more"):
+        with filled(path) as store:
+            store.commit(Batch(transactions={PAID: StoredTx(raw, TxStatus.PENDING, 1, 7, 7)}))
+        with pytest.raises(StoreCorruptError):
+            Store.open(path, REGTEST)
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER spy AFTER INSERT ON matches BEGIN DELETE FROM coins; END",
+        "CREATE VIEW more AS SELECT * FROM matches",
+        "CREATE TABLE more (a)",
+        "DROP INDEX matches_by_height",
+    ],
+)
+def test_other_schema_is_refused(statement: str, tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    filled(path).close()
+    forge(path, statement)
+    for open_it in (lambda: Store.open(path, REGTEST), lambda: WalletStore.open(path)):
+        with pytest.raises(StoreCorruptError, match="the schema is damaged"):
+            open_it()
+
+
+def test_rebuild_keeps_bookmarks(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    with filled(path) as store:
+        store.commit(Batch(notes={"told: shop": b"7", "bans": b"{}"}))
+    with Store.open(path, REGTEST, rebuild=True) as store:
+        assert (store.note("told: shop"), store.note("bans")) == (b"7", None)
 
 
 def test_a_store_in_memory_makes_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,9 @@ class Ledger:
         self.store.commit(
             Batch(
                 matches=[StoredMatch(hit, block, height, Completeness.PROVEN) for hit in hits],
-                transactions={txid(raw): StoredTx(raw, status, False, seen, seen, block, height, at)},
+                transactions={
+                    txid(raw): StoredTx(raw, status, None, seen, block_hash=block, height=height, position=at)
+                },
             )
         )
         check_ledger(self.store)
@@ -250,7 +252,7 @@ def test_a_reader_refuses_a_damaged_row(change: str, call: str, tmp_path: Path) 
     connection.executescript(change)
     connection.commit()
     connection.close()
-    with WalletStore.open(path) as wallet, pytest.raises(StoreCorruptError):
+    with pytest.raises(StoreCorruptError), WalletStore.open(path) as wallet:
         getattr(wallet, call)()
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
+from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,8 +15,10 @@ import pytest
 from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError, StoreCorruptError, WrongNetworkError
 from spvfilter.network import REGTEST
+from spvfilter.store import views
 from spvfilter.store.batch import Batch
 from spvfilter.store.keychains import KeychainChange
+from spvfilter.store.sqlite import mark
 from spvfilter.store.store import Store
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.keychain import GAP_LIMIT
@@ -20,6 +26,7 @@ from spvfilter.watch.watchlist import WatchList
 from store.test_views import OURS, Ledger, pay
 from support.build import TxIn, TxOut, tx
 from support.keychains import script_at
+from support.vectors import effort
 
 KEY = "tpubDC5FSnBiZDMmhiuCmWAYsLwgLYrrT9rAqvTySfuCCrgsWz8wxMXUS9Tb9iVMvcRbvFcAHGkMD5Kx8koh4GquNGNTfohfk7pgjhaPCdXpoba"
 
@@ -173,3 +180,91 @@ def test_a_damaged_row_is_no_address(path: Path) -> None:
         db.execute("UPDATE watch SET value = ? WHERE id = ?", (script_at(77), row))
     with WalletStore.open(path) as wallet, pytest.raises(StoreCorruptError, match="a damaged row in watch"):
         wallet.next_address()
+
+
+def rows_read(monkeypatch: pytest.MonkeyPatch, call: Callable[[], object]) -> Counter[str]:
+    """Rows that a view reads, by table."""
+    read: Counter[str] = Counter()
+
+    def counted(table: str, row: list[object]) -> int:
+        read[table] += 1
+        return mark(table, row)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(views, "mark", counted)
+        call()
+    return read
+
+
+def many(path: Path, keychains: int) -> Store:
+    """A database of keychains, each with ten used indexes. Each has a label of its own."""
+    watch = WatchList(REGTEST)
+    for number in range(keychains):
+        watch.add_keychain(f"chain {number}", partial(numbered, number), f"label {number}", lookahead=GAP_LIMIT)
+    store = Store.open(path, REGTEST)
+    store.attach(watch)
+    store.commit(Batch(keychains=[KeychainChange(each.name, range(10)) for each in watch.keychains]))
+    return store
+
+
+def numbered(keychain: int, index: int) -> bytes:
+    return script_at(keychain * 1_000 + index)
+
+
+@pytest.mark.parametrize("name", [None, "chain 4", "label 4"])
+def test_the_next_address_reads_rows_of_one_keychain(
+    name: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for keychains in (5, 60):
+        with many(tmp_path / f"{keychains}.db", keychains) as store:
+            asked = partial(store.views.next_address, name)
+            assert asked() == address(numbered(0 if name is None else 4, 10))
+            assert rows_read(monkeypatch, asked) == {"keychains": 1, "used": 2, "runs": 1, "watch": 1}
+
+
+@pytest.mark.parametrize("seed", range(effort(20, 50, 500)))
+def test_the_next_address_belongs_to_the_lowest_unused_index(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    with many(tmp_path / "w.db", 1) as store:
+        used = sorted({*range(10), *rng.sample(range(10, 19), rng.randrange(9))})
+        store.commit(Batch(keychains=[KeychainChange("chain 0", used)]))
+        lowest = min(set(range(20)) - set(used))
+        assert store.views.next_address() == address(numbered(0, lowest)) == store.views.keychains()[0].next_address
+
+
+def test_a_keychain_is_chosen_by_name_before_label(tmp_path: Path) -> None:
+    watch = WatchList(REGTEST)
+    for number, (name, label) in enumerate(
+        (("b", "a"), ("a#checksum", "b"), ("a$", "a#"), ("ab", None), ("c#d#e", "c"), ("d#", "e"))
+    ):
+        watch.add_keychain(name, partial(numbered, number), label, lookahead=GAP_LIMIT)
+    with Store.open(tmp_path / "w.db", REGTEST) as store:
+        store.attach(watch)
+        expected = {"a": "a#checksum", "b": "b", "a#": "a$", "c": "c#d#e", "a$": "a$", "d": "d#", "e": "d#"}
+        for asked, name in expected.items():
+            assert [each.name for each in store.views.keychains(asked)] == [name]
+        for name in ("c#d", "", "\ud800"):
+            with pytest.raises(ParameterError, match="the wallet has no keychain"):
+                store.views.keychains(name)
+
+
+def test_coins_read_the_runs_of_keychains_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with WalletStore.open(path) as wallet:
+        read = rows_read(monkeypatch, wallet.coins)
+        assert (read["runs"], read["keychains"]) == (2, 2)
+
+
+def test_a_coin_of_two_keychains_belongs_to_the_first(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "w.db")
+    ledger.watch.add_keychain("one", script_at, lookahead=GAP_LIMIT)
+    ledger.watch.add_keychain("two", lambda index: script_at(index + 7), lookahead=GAP_LIMIT)
+    ledger.watch.add_keychain("three", lambda index: script_at(index + 7_000), lookahead=GAP_LIMIT)
+    ledger.watch.add_keychain("four", lambda index: script_at(index + 9_000 if index else 5), lookahead=GAP_LIMIT)
+    ledger.store.attach(ledger.watch)
+    ledger.mine(3)
+    for number, index in enumerate((0, 7, 19, 20, 26, 7_000, 7_019), 1):
+        ledger.put(pay(number, (index + 1, script_at(index))), 2)
+    found = {coin.value - 1: (coin.keychain, coin.keychain_index) for coin in ledger.store.views.coins()}
+    expected = {0: ("one", 0), 7: ("one", 7), 19: ("one", 19), 20: ("two", 13), 26: ("two", 19)}
+    assert found == expected | {7_000: ("three", 0), 7_019: ("three", 19)}
+    ledger.store.close()

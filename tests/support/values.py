@@ -85,7 +85,6 @@ from spvfilter.store import (
     BlockRange,
     Coin as UnspentCoin,
     CompactFilterBatch,
-    Ended,
     EntryGroup,
     EventLog,
     HistoryEntry,
@@ -102,7 +101,17 @@ from spvfilter.store import (
     TxStatus,
 )
 from spvfilter.transaction import Transaction
-from spvfilter.wallet import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn, Reason
+from spvfilter.wallet import (
+    BlockConnected,
+    BlockDisconnected,
+    MatchConfirmed,
+    MatchFound,
+    MatchUnconfirmed,
+    MatchWithdrawn,
+    Reason,
+    RunStarted,
+    TxReplaced,
+)
 from spvfilter.watch import Completeness, Match, MatchKind, WatchList
 from spvfilter.wire import Disconnected, Fenced, Frame, Misbehaved, Ready, Received, ReceivedFilters, Settings
 from spvfilter.wire.messages import MerkleBlock, Unknown, Version
@@ -263,8 +272,10 @@ VALUES: dict[str, list[object]] = {
             Mode.AUTO,
             None,
             7,
+            1_700_000_000,
             6,
             False,
+            1_700_000_100,
             (PeerStatus("peer:1", "/agent/", 0x49, 7),),
             5,
             (BlockRange(1, 2),),
@@ -298,8 +309,7 @@ VALUES: dict[str, list[object]] = {
         EventLog(3, 7, 5),
         StoredEvent(7, 1, "connected", b"[]"),
         Snapshot([1, 2], 7),
-        Ended(H1, TxStatus.EXPIRED, 90, None),
-        StoredTx(WITNESS, TxStatus.PENDING, True, 1, 2),
+        StoredTx(WITNESS, TxStatus.PENDING, 1, 2),
         Balance(1, 2, 3, 4, 5),
         UnspentCoin(OutPoint(bytes(32), 1), 5, b"\x51", None, "label", 7, False, True, None, "7-00"),
         HistoryEntry(
@@ -333,9 +343,12 @@ VALUES: dict[str, list[object]] = {
     "wallet": [
         MatchFound(MATCH),
         MatchConfirmed(MATCH, Completeness.ONE_PEER),
+        MatchUnconfirmed(MATCH),
         MatchWithdrawn(MATCH, Reason.REORG),
+        TxReplaced(H1, H2),
         BlockConnected(7, H1),
         BlockDisconnected(7, H1),
+        RunStarted(bytes(16)),
     ],
     "transaction": [Transaction.parse(WITNESS)],
     "watch": [MATCH, WatchList.from_addresses([("1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2", "one")])],

@@ -71,6 +71,8 @@ class Mapping(mmap.mmap):
 
 def pretend() -> None:
     """Turn this process into one on Windows."""
+    if hasattr(os, "process_cpu_count"):  # Python 3.13; on Windows it is cpu_count
+        os.process_cpu_count = os.cpu_count
     for name in _PACKAGES:
         with suppress(ImportError):
             importlib.import_module(name)

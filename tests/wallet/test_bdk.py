@@ -24,11 +24,28 @@ else:
     bdk = deferred("bdkpython")
 
 _WORDS = "abandon " * 11 + "about"
-_STEPS = ["announce", "announce", "announce", "repeat", "mine", "mine", "search", "search", "reorg", "broadcast"]
+_OWN = 1_000_000
+"""Added to the rank of own transactions: they outrank foreign ones. BDK ranks by observation alone."""
+_STEPS = [
+    "announce",
+    "announce",
+    "announce",
+    "repeat",
+    "mine",
+    "mine",
+    "search",
+    "search",
+    "reorg",
+    "broadcast",
+    "broadcast",
+    "again",
+    "abandon",
+    "crash",
+]
 
 
 def descriptor() -> Any:
-    """Of one keychain: BDK counts all that is unconfirmed as untrusted then."""
+    """A descriptor of one keychain: BDK then counts every unconfirmed output as untrusted."""
     secret = bdk.DescriptorSecretKey(bdk.NetworkKind.TEST, bdk.Mnemonic.from_string(_WORDS), None)
     return bdk.Descriptor.new_bip84(secret, bdk.KeychainKind.EXTERNAL, bdk.NetworkKind.TEST)
 
@@ -66,9 +83,14 @@ class Judged(Model):
                 time = bdk.ConfirmationBlockTime(block_id=block, confirmation_time=height)
                 anchors.append(bdk.Anchor(confirmation_block_time=time, txid=bdk.Txid.from_bytes(txid(raw))))
         seen: dict[bytes, int] = {}
-        unconfirmed = self.books.unconfirmed
-        for digest, each in unconfirmed.pending.items():
-            raws[digest], seen[digest] = each.raw, unconfirmed._ages[digest]
+        records = {each.txid: each for each in self.books.unconfirmed()}
+        gone = {each.txid for each in records.values() if each.active_drop is not None or each.fault is not None}
+        while more := {each.txid for each in records.values() if {point[:32] for point in each.inputs} & gone} - gone:
+            gone |= more
+        for each in records.values():
+            if each.txid not in gone:  # BDK knows no dropped transactions and no disconnected coinbases
+                raws[each.txid] = each.raw
+                seen[each.txid] = each.last_seen if each.broadcast_seq is None else _OWN + each.broadcast_seq
         return (
             [bdk.Transaction(raw) for raw in raws.values()],
             anchors,

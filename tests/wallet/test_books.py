@@ -1,6 +1,4 @@
-"""The books against a naive recomputation: random chains, mempools, reorganisations, rivals, crashes, and their
-events.
-"""
+"""The books against a naive recomputation: random chains, mempools, reorganizations, conflicts, crashes and events."""
 
 from __future__ import annotations
 
@@ -17,8 +15,10 @@ from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.store.batch import Batch
 from spvfilter.store.place import MEMORY
 from spvfilter.transaction import Transaction
-from spvfilter.wallet import endings, invented, unconfirmed, unmatched
+from spvfilter.wallet import orphanage
 from spvfilter.wallet.books import Books
+from spvfilter.wallet.pendinglimits import PendingLimits
+from spvfilter.wallet.refusals import check_broadcast
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.watch.watchlist import WatchList
@@ -35,7 +35,9 @@ THEIRS = p2wpkh(b"\xee" * 20)
 class Model:
     """Blocks as lists of transactions, and books that receive them as from a peer with a perfect filter."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, limits: PendingLimits | None = None) -> None:
+        self.limits = limits
+        self.values: dict[bytes, int] = {}  # of the outputs that were made, by outpoint
         self.rng = random.Random(seed)
         self.store = opened(MEMORY)
         self.store.commit(Batch(headers=REGTEST.genesis, cursor=0))
@@ -55,15 +57,13 @@ class Model:
         self.store.attach(self.watch)
         saved = SavedBooks(
             matches=list(self.store.matches()),
-            unconfirmed=self.store.unconfirmed(),
             transactions=self.store.transactions(-1),
-            ended=self.store.ended(),
             cursor=self.store.cursor,
             searched=self.store.searched,
             blocks=self.store.searched_blocks,
             ids=self.store.ids,
         )
-        return Books(self.watch, saved)
+        return Books(self.watch, saved, self.limits)
 
     def tell(self, events: Iterable[Event]) -> None:
         """Commit what the books have changed, then take the events."""
@@ -71,7 +71,7 @@ class Model:
         for event in events:
             self.told.take(event)
         check_ledger(self.store)
-        self.check_rivals()
+        self.check_unconfirmed()
         assert all(self.store.views.transaction(digest) is not None for digest in self.own), "what we broadcast is lost"
 
     # The world
@@ -82,13 +82,16 @@ class Model:
         spent: set[bytes] = set()
         for _, txs in self.chain:
             for raw in txs:
-                for number in range(3):
+                for number in range(len(Transaction.parse(raw).outputs)):
                     made[outpoint(txid(raw), number)] = (txid(raw), number)
                 spent |= spends(raw)
         for raw in self.mempool.values():
             for number in range(3):
                 made[outpoint(txid(raw), number)] = (txid(raw), number)
         return [coin for point, coin in made.items() if point not in spent]
+
+    def is_coinbase(self, spent: TxIn) -> bool:
+        return any(spent.outpoint[:32] == txid(txs[0]) for _, txs in self.chain if txs)
 
     def make(self) -> bytes:
         coins = self.coins()
@@ -100,11 +103,11 @@ class Model:
             if outpoint(digest, number) not in {each.outpoint for each in inputs}:
                 inputs.append(TxIn(digest, number))
         scripts = [self.rng.choice(OURS) if self.rng.random() < 0.4 else THEIRS for _ in range(3)]
-        return tx(
-            inputs,
-            [TxOut(self.rng.randrange(1, 10**6), script) for script in scripts],
-            lock_time=self.rng.randrange(1 << 30),
-        )
+        most = sum(self.values.get(each.outpoint, 0 if self.is_coinbase(each) else 10**9) for each in inputs) // 3
+        outputs = [TxOut(self.rng.randrange(most + 1), script) for script in scripts]
+        raw = tx(inputs, outputs, lock_time=self.rng.randrange(1 << 30))
+        self.values |= {outpoint(txid(raw), number): output.value for number, output in enumerate(outputs)}
+        return raw
 
     # Steps
 
@@ -112,11 +115,11 @@ class Model:
         self.now += 1
         raw = self.make()
         self.mempool[txid(raw)] = raw
-        self.tell(self.books.add_unconfirmed(raw, self.now))
+        self.tell(self.books.observe(raw, self.now))
 
     def repeat(self) -> None:
         for raw in self.rng.sample(list(self.mempool.values()), min(3, len(self.mempool))):
-            self.tell(self.books.add_unconfirmed(raw, self.now))
+            self.tell(self.books.observe(raw, self.now))
 
     def mine(self) -> None:
         self.append(self.body(), at=len(self.chain))
@@ -200,47 +203,41 @@ class Model:
         self.now += 1
         raw = self.make()
         self.mempool[txid(raw)] = raw
-        self.tell(self.books.add_unconfirmed(raw, self.now, own=True))
-        if txid(raw) in self.books.unconfirmed.pending:
-            self.own.add(txid(raw))
+        try:
+            check_broadcast(self.books, Transaction.parse(raw))
+        except ValueError:
+            return
+        self.tell(self.books.broadcast(raw, self.now))
+        self.own.add(txid(raw))
 
     def again(self) -> None:
-        for digest in self.rng.sample(
-            list(self.books.unconfirmed.pending), min(2, len(self.books.unconfirmed.pending))
-        ):
-            self.tell(self.books.see_again(digest))
+        known = [record.txid for record in self.books.unconfirmed()]
+        for digest in self.rng.sample(known, min(2, len(known))):
+            self.tell(self.books.announce_later(digest, self.now))
 
     def abandon(self) -> None:
-        own = [digest for digest, each in self.books.unconfirmed.pending.items() if each.own]
+        own = [record.txid for record in self.books.unconfirmed() if record.is_own]
         if own:
-            given_up = self.rng.choice(own)
-            self.tell(self.books.abandon(given_up))
-            assert given_up not in self.books.unconfirmed.pending
-            entry = self.store.views.transaction(given_up)
+            dropped = self.rng.choice(own)
+            self.tell(self.books.abandon(dropped))
+            assert not self.books.is_pending(dropped)
+            entry = self.store.views.transaction(dropped)
             assert entry is not None
-            assert entry.status == "abandoned"
+            assert entry.status in ("abandoned", "conflicted")
 
     # Invariants
 
-    def check_rivals(self) -> None:
-        """Of transactions that spend the same coin one counts at most; a descendant follows its parent; what counts is
-        told of.
-        """
-        unconfirmed = self.books.unconfirmed
-        live = {digest: each for digest, each in unconfirmed.pending.items() if unconfirmed.is_live(digest)}
-        spent = [point for each in live.values() for point in spends(each.raw)]
+    def check_unconfirmed(self) -> None:
+        """No two transactions that count spend the same outpoint, and a child counts only if its parents do."""
+        records = {record.txid: record for record in self.books.unconfirmed()}
+        live = {digest for digest in records if self.books.is_pending(digest)}
+        spent = [point for digest in live for point in spends(records[digest].raw)]
         assert len(spent) == len(set(spent))
-        for digest, each in unconfirmed.pending.items():
-            replaced = {point[:32] for point in spends(each.raw)} & (unconfirmed.pending.keys() - live.keys())
-            assert not (digest in live and replaced)
-            if digest not in live and not replaced and each.rival in unconfirmed.pending:
-                assert spends(each.raw) & set(spent), "nothing stands against it"
-        assert self.told.waiting() == {digest for digest in live if unconfirmed.hits(digest)}
-        assert {digest: each.status for digest, each in unconfirmed.pending.items()} == {
-            entry.txid: entry.status
-            for entry in self.store.views.history(limit=None)
-            if entry.status in ("pending", "replaced")
-        }
+        for digest in live:
+            parents = {point[:32] for point in spends(records[digest].raw)} & records.keys()
+            assert parents <= live
+        assert self.told.waiting() <= live
+        assert {entry.txid for entry in self.store.views.history(limit=None) if entry.status == "pending"} <= live
 
     def check(self) -> None:
         kept = {(identity(found.match), found.match.height, found.match.block_hash) for found in self.books.matches()}
@@ -251,9 +248,9 @@ class Model:
         confirmed = {(*each, match.height) for each, match in self.told.matches.items() if match.height is not None}
         assert confirmed == self.expected()
         gone = set().union(*(spends(raw) for _, txs in self.chain for raw in txs))
-        for digest, pending in self.books.unconfirmed.pending.items():
-            assert not spends(pending.raw) & gone
-            assert digest not in {txid(raw) for _, txs in self.chain for raw in txs}
+        for record in self.books.unconfirmed():
+            assert not self.books.is_pending(record.txid) or not spends(record.raw) & gone
+            assert record.txid not in {txid(raw) for _, txs in self.chain for raw in txs}
 
     def expected(self) -> set[tuple[str, bytes, int, int | None]]:
         watch = WatchList(REGTEST)
@@ -307,13 +304,9 @@ def test_events_and_database_tell_what_a_naive_recomputation_tells(seed: int, st
 def test_a_long_life_with_room_for_little_ends_with_what_a_naive_recomputation_tells(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is forgotten for lack of room changes no balance and breaks nothing."""
-    for name, most in (("MAX_RIVALS_OF_COIN", 1), ("MAX_RIVALS", 3), ("MAX_FAMILY", 2)):
-        monkeypatch.setattr(unconfirmed, name, most)
-    monkeypatch.setattr(unmatched, "MAX_UNMATCHED", 3)
-    monkeypatch.setattr(endings, "MAX_ENDED", 3)
-    monkeypatch.setattr(invented, "MAX_STALE", 1)
-    model = Model(seed)
+    """Transactions that are evicted for lack of room change no confirmed balance and break nothing."""
+    monkeypatch.setattr(orphanage, "MAX_ORPHANS", 3)
+    model = Model(seed, PendingLimits(matches=8, number=5, component=3, spenders=1))
     for _ in range(80):
         getattr(model, model.rng.choice(STEPS))()
     model.check()
@@ -340,12 +333,12 @@ def test_invented_payments_change_no_filter(model: Model, kind: str) -> None:
     """Our own transactions do: their inputs, and their change."""
     known = set(model.books.bloom_elements())
     own = tx([TxIn(bytes([200]) * 32, number) for number in range(1_200)], [TxOut(1, OURS[0])])
-    model.tell(model.books.add_unconfirmed(own, 0, own=True))
+    model.tell(model.books.broadcast(own, 0))
     many = 20 if kind == "many inputs" else 6
     for number in range(many):
         inputs = [TxIn(bytes([number]) * 32, index) for index in range(2_400 if kind == "many inputs" else 1)]
         outputs = [TxOut(1_000, OURS[1])] * (1 if kind == "many inputs" else 400)
-        model.tell(model.books.add_unconfirmed(tx(inputs, outputs), number + 1))
+        model.tell(model.books.observe(tx(inputs, outputs), number + 1))
     assert len(model.told.matches) == 1 + many * (1 if kind == "many inputs" else 400)
     spent = {bytes([200]) * 32 + number.to_bytes(4, "little") for number in range(1_200)}
     for _ in range(2):
@@ -357,14 +350,14 @@ def test_a_payment_that_a_block_confirms_is_in_the_filter_and_one_that_expired_i
     model.watch.add_outpoint(f"{'07' * 32}:0")  # an entry: in every filter, whoever claims to make it
     first, second = (tx([TxIn(bytes([number]) * 32, 0)], [TxOut(1_000, OURS[1])]) for number in (9, 10))
     for raw in (first, second):
-        model.tell(model.books.add_unconfirmed(raw, 0))
+        model.tell(model.books.observe(raw, 0))
     assert not {outpoint(txid(raw), 0) for raw in (first, second)} & set(model.books.bloom_elements())
     model.mempool[txid(first)] = first
     model.append([coinbase(1, [TxOut(5, THEIRS)], b"none"), first], at=1)
     model.books.extend(model.chain[-1][0])
     model.search()
     model.tell(model.books.expire(MEMPOOL_EXPIRY_S))
-    assert not model.books.unconfirmed.pending
+    assert not any(map(model.books.is_pending, [record.txid for record in model.books.unconfirmed()]))
     for _ in range(2):
         elements = set(model.books.bloom_elements())
         assert {outpoint(txid(first), 0), b"\x07" * 32 + bytes(4)} <= elements
@@ -378,7 +371,7 @@ def test_a_spend_that_came_before_what_it_spends_expires_by_the_time_when_it_cam
     model.now = 1_700_000_000
     paying = coinbase(1, [TxOut(5, OURS[0])], b"late")
     spending = tx([TxIn(txid(paying), 0)], [TxOut(4, THEIRS)])
-    model.tell(model.books.add_unconfirmed(spending, model.now))
+    model.tell(model.books.observe(spending, model.now))
     assert not model.told.matches
     model.append([paying], at=1)
     model.books.extend(model.chain[-1][0])

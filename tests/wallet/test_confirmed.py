@@ -9,8 +9,7 @@ import pytest
 
 from spvfilter.kernel import Hit
 from spvfilter.store.ledger import StoredMatch
-from spvfilter.wallet.confirmed import ConfirmedMatches
-from spvfilter.wallet.unconfirmed import Identity, identity
+from spvfilter.wallet.confirmed import ConfirmedMatches, Identity, identity
 from spvfilter.watch.match import Completeness
 
 

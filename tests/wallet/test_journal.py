@@ -1,15 +1,15 @@
-"""Events of the books in the database: numbered, kept as they were told, dropped from the oldest on, and read by
-others.
-"""
+"""Events of the books in the database: their numbers, their bytes, dropping the oldest, and reading them."""
 
 from __future__ import annotations
 
 import random
 import sqlite3
+import struct
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from hypothesis import given, strategies as st
 
 from spvfilter.errors import EventGapError, FormatError, ParameterError, StoreCorruptError, StoreError
 from spvfilter.light.engine.effects import Commit, Emit
@@ -23,7 +23,8 @@ from spvfilter.network import REGTEST
 from spvfilter.primitives import OutPoint
 from spvfilter.store import events
 from spvfilter.store.batch import Batch
-from spvfilter.store.events import StoredEvent
+from spvfilter.store.events import END_OF_NUMBERS, RUN_STARTED, StoredEvent
+from spvfilter.store.place import MEMORY
 from spvfilter.store.store import Store
 from spvfilter.wallet.books import Books
 from spvfilter.wallet.events import (
@@ -33,6 +34,7 @@ from spvfilter.wallet.events import (
     MatchFound,
     MatchWithdrawn,
     Reason,
+    RunStarted,
     WalletEvent,
 )
 from spvfilter.wallet.journal import Journal, decode
@@ -54,7 +56,9 @@ ALL: list[WalletEvent] = [
     MatchWithdrawn(FULL, Reason.REORG),
     BlockConnected(7, TXID),
     BlockDisconnected(7, TXID),
+    RunStarted(bytes(range(16))),
 ]
+CLOCK_S = 1_700_000_000
 
 
 def rows(first: int, count: int, time: int = 0) -> list[StoredEvent]:
@@ -62,7 +66,7 @@ def rows(first: int, count: int, time: int = 0) -> list[StoredEvent]:
 
 
 @pytest.mark.parametrize("event", ALL, ids=lambda event: type(event).__name__)
-def test_an_event_is_read_back_as_it_was_told(event: WalletEvent) -> None:
+def test_event_is_read_back_as_it_was_reported(event: WalletEvent) -> None:
     batch, journal = Batch(), Journal(41)
     told = list(journal.put(event, batch))
     assert told == [event]
@@ -72,7 +76,7 @@ def test_an_event_is_read_back_as_it_was_told(event: WalletEvent) -> None:
     assert decode(stored).sequence == 42
 
 
-def test_of_blocks_below_the_tip_the_last_is_told_of_before_what_follows() -> None:
+def test_only_the_last_block_below_the_tip_is_reported() -> None:
     books = Books(WatchList(REGTEST), SavedBooks())
     out = Outbox(books, chain_of(7), Journal())
     out.emit(
@@ -99,15 +103,15 @@ def test_of_blocks_below_the_tip_the_last_is_told_of_before_what_follows() -> No
     assert batch.told == 8
 
 
-def test_a_block_that_waits_is_told_of_where_blocks_are_searched_again() -> None:
-    """It may be disconnected later, and nobody is told that a block is disconnected that was never connected."""
+def test_waiting_block_is_reported_when_blocks_are_searched_again() -> None:
+    """The block may be disconnected later, and no block may be disconnected without an event that connected it."""
     books = Books(WatchList(REGTEST), SavedBooks())
     out = Outbox(books, chain_of(7), Journal())
     out.emit(BlockConnected(5, TXID), BlockConnected(2, TXID), BlockConnected(3, TXID), BlockDisconnected(5, TXID))
     assert out._events == [BlockConnected(5, TXID), BlockConnected(3, TXID), BlockDisconnected(5, TXID)]
 
 
-def test_a_block_that_waits_is_committed_with_the_cursor_that_moves_back() -> None:
+def test_waiting_block_is_committed_with_the_cursor_that_moves_back() -> None:
     books = Books(WatchList(REGTEST), SavedBooks())
     out = Outbox(books, chain_of(7), Journal())
     books.connect_empty(5)
@@ -128,22 +132,21 @@ def engine_on(store: Store, *scripts: bytes) -> Engine:
 
 
 def events_at_the_start(store: Store, engine: Engine) -> list[WalletEvent]:
-    """What a new run tells at once; it is committed."""
-    effects = engine.start(Instant(0.0, 1_700_000_000.0))
+    """Commit the effects of a start, and return its events after `RunStarted`."""
+    effects = engine.start(Instant(0.0, CLOCK_S))
     for effect in effects:
         if isinstance(effect, Commit):
             store.commit(effect.batch)
-    return [effect.event for effect in effects if isinstance(effect, Emit) and isinstance(effect.event, WalletEvent)]
+    told = [effect.event for effect in effects if isinstance(effect, Emit) and isinstance(effect.event, WalletEvent)]
+    assert isinstance(told[0], RunStarted)
+    return told[1:]
 
 
 @pytest.mark.parametrize("runs", [1, 2])
-def test_a_block_that_waited_is_told_of_by_the_next_run_though_that_searches_it_again(
-    tmp_path: Path, runs: int
-) -> None:
-    """The next run has an entry more: its search begins again below, and the block may be disconnected before it is
-    searched again.
+def test_next_run_reports_a_waiting_block_above_its_search(tmp_path: Path, runs: int) -> None:
+    """The next run has one more entry, so its search begins below the block.
 
-    That run, too, may end before it tells anything.
+    The block may be disconnected before it is searched again. The next run may also end before it reports an event.
     """
     store = opened(tmp_path / "wallet.db")
     chain = chain_of(7)
@@ -161,7 +164,7 @@ def test_a_block_that_waited_is_told_of_by_the_next_run_though_that_searches_it_
     assert not events_at_the_start(store, engine_on(store, b"\x51", b"\x52"))  # once
 
 
-def test_what_was_told_of_is_not_told_of_again_by_the_next_run_however_far_the_search_went_back(tmp_path: Path) -> None:
+def test_next_run_does_not_repeat_reported_blocks(tmp_path: Path) -> None:
     store = opened(tmp_path / "wallet.db")
     chain = chain_of(7)
     store.commit(Batch(headers=chain.headers(0, 8)))
@@ -189,12 +192,12 @@ def test_what_was_told_of_is_not_told_of_again_by_the_next_run_however_far_the_s
     "wrong",
     [("other", b"[]"), ("connected", b"["), ("connected", b"[1]"), ("connected", b'["1","00"]'), ("found", b"{}")],
 )
-def test_bytes_that_are_no_event_are_refused(wrong: tuple[str, bytes]) -> None:
+def test_bytes_that_are_no_event_raise_format_error(wrong: tuple[str, bytes]) -> None:
     with pytest.raises(FormatError, match="event 1 cannot be read"):
         decode(StoredEvent(1, 0, *wrong))
 
 
-def test_events_are_read_page_by_page_by_others_and_numbers_that_are_none_are_refused(tmp_path: Path) -> None:
+def test_other_process_reads_events_page_by_page(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     with Store.open(path, REGTEST) as store:
         journal, batch = Journal(), Batch()
@@ -206,42 +209,55 @@ def test_events_are_read_page_by_page_by_others_and_numbers_that_are_none_are_re
                 wallet.balance().sequence,
                 wallet.history().sequence,
                 wallet.coins().sequence,
-            ) == (7, 7, 7, 7)
+            ) == (8, 8, 8, 8)
             first = wallet.events(0, limit=4)
             second = wallet.events(first.sequence, limit=4)
             assert [*first, *second] == told == ALL
-            assert (first.sequence, second.sequence, wallet.events(7), wallet.events(7).sequence) == (4, 7, [], 7)
-            store.commit(Batch(events=rows(8, 1)))
-            assert len(wallet.events(7)) == 1
-            for since in (-1, 9, "1"):
-                with pytest.raises(ParameterError):
+            assert (first.sequence, second.sequence, wallet.events(8), wallet.events(8).sequence) == (4, 8, [], 8)
+            store.commit(Batch(events=rows(9, 1)))
+            assert len(wallet.events(8)) == 1
+            for since in (-1, "1"):
+                with pytest.raises(ParameterError, match="at least 0"):
                     wallet.events(since)  # type: ignore[arg-type]
+            for since in (10, 1 << 70):
+                with pytest.raises(EventGapError, match="continue from its sequence"):
+                    wallet.events(since)
             for limit in (0, 10_001, 1.5):
                 with pytest.raises(ParameterError):
                     wallet.events(0, limit=limit)  # type: ignore[arg-type]
-        with pytest.raises(ParameterError, match="event 10 cannot follow event 8"):
-            store.commit(Batch(events=rows(10, 1)))
-        store.commit(Batch(events=rows(9, 1)))
+        with pytest.raises(ParameterError, match=r"event 11 \(connected\) cannot follow event 9"):
+            store.commit(Batch(events=rows(11, 1)))
+        store.commit(Batch(events=rows(10, 1)))
 
 
-def test_the_oldest_are_dropped_and_that_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_from_dropped_events_raises_event_gap_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "MAX_EVENTS", 20)
     monkeypatch.setattr(events, "LEAST", 5)
     path, day = tmp_path / "w.db", 86_400
     with Store.open(path, REGTEST) as store, WalletStore.open(path) as wallet:
         store.commit(Batch(events=rows(1, 25)))
-        assert store.events.log[:2] == (6, 25)
-        with pytest.raises(EventGapError) as caught:
-            wallet.events(4)
-        assert (caught.value.since, caught.value.first) == (4, 6)
-        assert [event.sequence for event in wallet.events(5)] == list(range(6, 26))
+        assert kept(wallet) == (6, 25)
+        for since in (0, 4, 5):
+            with pytest.raises(EventGapError) as caught:
+                wallet.events(since)
+            assert (caught.value.since, caught.value.sequence) == (since, 25)
+        assert [event.sequence for event in wallet.events(6)] == list(range(7, 26))
         store.commit(Batch(events=rows(26, 10, 20 * day)))
         store.commit(Batch(events=rows(36, 1, 31 * day)))
-        assert store.events.log[:2] == (26, 36)  # those of day 0 are too old
+        assert kept(wallet) == (26, 36)  # events of day 0 are too old
         store.commit(Batch(events=rows(37, 1, 400 * day)))
-        assert store.events.log[:2] == (33, 37)  # some are kept whatever the clock says
-    with Store.open(path, REGTEST) as store:
-        assert store.events.log[:2] == (33, 37)
+        assert kept(wallet) == (33, 37)  # the latest five stay whatever the clock says
+    with Store.open(path, REGTEST) as store, WalletStore.open(path) as wallet:
+        store.commit(Batch(events=[StoredEvent(90, 400 * day, RUN_STARTED, b'["00"]'), *rows(91, 3, 400 * day)]))
+        assert kept(wallet) == (37, 93)  # numbers that were left out do not count
+        assert [event.sequence for event in wallet.events(37)] == [90, 91, 92, 93]
+
+
+def kept(wallet: WalletStore) -> tuple[int, int]:
+    """Numbers of the first and the last event in the database."""
+    first, last = wallet._db.execute("SELECT min(sequence), max(sequence) FROM events").fetchone()
+    assert last == wallet.sequence()
+    return first, last
 
 
 def test_a_failed_commit_leaves_the_numbers_as_they_were(tmp_path: Path) -> None:
@@ -260,7 +276,7 @@ def test_a_failed_commit_leaves_the_numbers_as_they_were(tmp_path: Path) -> None
     [
         "DELETE FROM events WHERE sequence = 2",
         "DELETE FROM events",
-        "UPDATE events SET data = '[2]' WHERE sequence = 2",
+        "UPDATE events SET data = x'5B325D' WHERE sequence = 2",
     ],
 )
 def test_a_damaged_or_missing_event_is_noticed(damage: str, tmp_path: Path) -> None:
@@ -273,15 +289,97 @@ def test_a_damaged_or_missing_event_is_noticed(damage: str, tmp_path: Path) -> N
         Store.open(path, REGTEST)
 
 
-def test_after_a_rebuild_no_number_is_given_again(tmp_path: Path) -> None:
+def test_rebuilt_database_refuses_numbers_of_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "w.db"
     with Store.open(path, REGTEST) as store:
         store.commit(Batch(events=rows(1, 3)))
-    with Store.open(path, REGTEST, rebuild=True) as store:
-        assert store.events.log[:2] == (4, 3)
-        with pytest.raises(EventGapError):
-            store.events.read(2, 10)
-        store.commit(Batch(events=rows(4, 1)))
+    with Store.open(path, REGTEST, rebuild=True) as store, WalletStore.open(path) as wallet:
+        for since in range(4):
+            with pytest.raises(EventGapError) as caught:
+                store.events.read(since, 10)
+        before = wallet.history().sequence
+        assert before == caught.value.sequence == 4
+        assert not wallet.events(before)
+        store.commit(Batch(events=rows(5, 1)))
+        assert [event.sequence for event in wallet.events(before)] == [5]
     path.write_bytes(b"garbage" * 1_000)
     with Store.open(path, REGTEST, rebuild=True) as store:
-        assert store.events.log.last == 1 << 32
+        assert store.events.log.last > 1 << 32
+        store.events.read(store.events.log.last, 10)
+        with pytest.raises(EventGapError):
+            store.events.read(5, 10)
+
+
+def start(store: Store, clock_us: int, run_id: bytes = bytes(16)) -> tuple[Journal, int]:
+    """Begin a run on a database. Returns its journal and the number of its first event."""
+    journal, batch = Journal(store.events.log.last), Batch()
+    started = journal.start(run_id, clock_us, batch)
+    store.commit(batch)
+    return journal, started.sequence
+
+
+@given(clocks=st.lists(st.integers(-(1 << 60), 1 << 60) | st.integers(0, 20), max_size=12))
+def test_run_starts_at_the_clock_or_the_next_number(clocks: list[int]) -> None:
+    with Store.open(MEMORY, REGTEST) as store:
+        used: list[int] = []
+        for clock in clocks:
+            last = store.events.log.last
+            journal, first = start(store, clock)
+            assert first == max(last + 1, min(clock, END_OF_NUMBERS - (1 << 40)))
+            batch = Batch()
+            used += [first, *(each.sequence for event in ALL[:3] for each in journal.put(event, batch))]
+            store.commit(batch)
+        assert used == sorted(set(used))
+        assert [each.sequence for each in store.events.read(0, 1_000)] == used
+        assert not used or 0 < used[0] <= used[-1] < END_OF_NUMBERS
+        for number in {0, *used, *(each + 1 for each in used), *(each - 1 for each in used)}:
+            if number in used or number == 0:
+                assert [each.sequence for each in store.events.read(number, 1_000)] == [
+                    each for each in used if each > number
+                ]
+            else:
+                with pytest.raises(EventGapError):
+                    store.events.read(number, 1)
+
+
+def test_numbers_of_an_old_database_continue(tmp_path: Path) -> None:
+    """Databases of 0.2.0 number events 1, 2, 3, and have no `RunStarted`."""
+    path = tmp_path / "w.db"
+    with Store.open(path, REGTEST) as store, WalletStore.open(path) as wallet:
+        store.commit(Batch(events=rows(1, 3)))
+        assert wallet.run_id(2) is wallet.run_id(0) is None
+        started = start(store, CLOCK_S * 1_000_000)[1]
+        assert [event.sequence for event in wallet.events(0)] == [1, 2, 3, started]
+        assert [event.sequence for event in wallet.events(3)] == [started]
+        assert started == CLOCK_S * 1_000_000
+    with Store.open(path, REGTEST) as store:
+        assert start(store, 2)[1] == started + 1
+
+
+def test_run_id_names_the_run_of_an_event(tmp_path: Path) -> None:
+    path = tmp_path / "w.db"
+    with Store.open(path, REGTEST) as store, WalletStore.open(path) as wallet:
+        for clock, run_id in ((10, b"a" * 16), (20, b"b" * 16)):
+            start(store, clock, run_id)
+            store.commit(Batch(events=rows(clock + 1, 2)))
+        assert [wallet.run_id(number) for number in (0, 10, 12, 20, 22)] == [None, *[b"a" * 16] * 2, *[b"b" * 16] * 2]
+        for number in (9, 13, 23):
+            with pytest.raises(EventGapError):
+                wallet.run_id(number)
+        with pytest.raises(ParameterError):
+            wallet.run_id(-1)
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"1" * 23, b"1" * 32, struct.pack("<3q", 1, 1 << 53, -1), struct.pack("<3q", 9, 3, 0)]
+)
+def test_malformed_range_of_events_is_corrupt(tmp_path: Path, raw: bytes) -> None:
+    path = tmp_path / "w.db"
+    with Store.open(path, REGTEST) as store:
+        store.commit(Batch(events=rows(1, 3)))
+        with store._rows.transaction():
+            store._rows.set_meta("events", raw)
+    with pytest.raises(StoreCorruptError, match="the range of events"):
+        Store.open(path, REGTEST)
+    with WalletStore.open(path) as wallet, pytest.raises(StoreCorruptError, match="the range of events"):
+        wallet.sequence()

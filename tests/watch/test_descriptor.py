@@ -88,7 +88,7 @@ def test_published_descriptors_with_private_keys_are_refused_and_not_repeated(ca
 
 
 @pytest.mark.vectors
-def test_what_is_published_as_invalid_is_refused() -> None:
+def test_published_invalid_descriptors_are_refused() -> None:
     invalid = vector_file("08_bip32/descriptors.json")["invalid"]
     assert len(invalid) > 20
     for case in invalid:
@@ -111,7 +111,7 @@ def test_accounts_give_their_published_addresses(case: Any) -> None:
 
 
 @vector_cases("08_bip32/accounts.json", lambda case: "account_zpub" in case or "account_upub" in case)
-def test_extended_keys_whose_prefix_names_a_script_type_give_its_addresses(case: Any) -> None:
+def test_the_prefix_of_an_extended_key_names_its_script_type(case: Any) -> None:
     key = case.get("account_zpub") or case["account_upub"]
     network = MAINNET if key[0] == "z" else REGTEST
     branches = parse_descriptor(key, network)
@@ -169,7 +169,7 @@ def test_a_descriptor_without_a_wildcard_has_one_index() -> None:
         watch.next_address()
 
 
-def test_combo_stands_for_the_four_scripts_of_its_key_and_each_of_them_is_a_use() -> None:
+def test_each_of_the_four_scripts_of_combo_is_a_use() -> None:
     watch = WatchList()
     (chain,) = watch.add_descriptor(f"combo({XPUB}/0/*)", lookahead=20)
     assert len(watch) == 80
@@ -559,7 +559,7 @@ CAUSES = [
 @pytest.mark.parametrize(
     ("text", "cause"), CAUSES, ids=[f"{number} {cause[:30]}" for number, (_, cause) in enumerate(CAUSES)]
 )
-def test_what_cannot_be_watched_is_refused_with_its_cause(text: str, cause: str) -> None:
+def test_an_unwatchable_descriptor_is_refused_with_its_cause(text: str, cause: str) -> None:
     message = refusal(text)
     assert cause in message
     assert len(message) < 400
@@ -597,7 +597,7 @@ def test_a_prefix_names_a_script_type(prefix: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=str)
-def test_keys_and_addresses_of_another_network_are_refused_by_its_name(network: Network) -> None:
+def test_keys_of_another_network_are_refused_by_its_name(network: Network) -> None:
     is_main = network == MAINNET
     for own, other in [(XPUB, TPUB), (key_of("zpub"), key_of("vpub")), (key_of("ypub"), key_of("upub"))]:
         mine, foreign = (own, other) if is_main else (other, own)
@@ -652,7 +652,7 @@ def assert_silent(error: BaseException, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", SECRETS, ids=range(len(SECRETS)))
-def test_private_keys_are_refused_before_anything_is_kept_and_never_repeated(text: str, tmp_path: Path) -> None:
+def test_private_keys_are_refused_and_never_repeated(text: str, tmp_path: Path) -> None:
     for network in (MAINNET, REGTEST):
         watch = WatchList(network)
         with pytest.raises(DescriptorError, match="private key") as caught:
@@ -665,7 +665,7 @@ def test_private_keys_are_refused_before_anything_is_kept_and_never_repeated(tex
     assert_silent(listed.value, text)
 
 
-def test_a_public_key_may_have_the_letters_of_a_private_one_within() -> None:
+def test_a_public_key_may_contain_the_letters_prv() -> None:
     key = (
         "tpubDAATtSWDs1zofs7BZFNN2xdRyBQQFejh1sq7r9d7e5CfMn22hq78D36J"
         "cyeQPvNYNZMuprv7GWGNvtKkMip5iUsHRX9TAmqV1SH46T1dU9m"
@@ -723,7 +723,7 @@ def test_saving_and_loading_keeps_keychains_with_their_windows_and_labels(tmp_pa
     assert len(lines) == 1 + 4 + 2 + 3  # scripts in windows are not listed
 
 
-def test_descriptors_with_commas_and_labels_are_lines_of_a_watch_list(tmp_path: Path) -> None:
+def test_a_line_may_have_a_descriptor_and_a_label(tmp_path: Path) -> None:
     lines = [
         f"wsh(sortedmulti(1,{XPUB}/<2;3>/*,{XPUB}/<4;5>/*)), vault, cold",
         f"wpkh({XPUB}/0/*)#p54wed40,mine",

@@ -54,7 +54,7 @@ def test_the_address_and_the_label_of_a_uri_are_taken(uri: str, label: str | Non
         (f"bitcoin:{WIF}", "private key"),
     ],
 )
-def test_what_is_no_usable_uri_is_refused(uri: str, cause: str) -> None:
+def test_an_unusable_uri_is_refused(uri: str, cause: str) -> None:
     with pytest.raises(ParameterError, match=cause):
         add_entry(WatchList(), uri)
 
@@ -79,7 +79,7 @@ WORDS = [
 
 
 @pytest.mark.parametrize(("text", "words"), WORDS, ids=range(len(WORDS)))
-def test_what_is_no_address_is_named_and_not_repeated(text: str, words: str, tmp_path: Path) -> None:
+def test_a_text_without_address_is_named_and_not_repeated(text: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(AddressError) as caught:
         add_entry(WatchList(), text)
     assert words in str(caught.value)
@@ -116,7 +116,7 @@ def test_a_file_that_is_no_text_is_named_once(content: bytes, words: str, tmp_pa
     assert words in message
 
 
-def test_short_files_and_texts_of_other_character_sets_are_no_binary_files(tmp_path: Path) -> None:
+def test_short_files_and_other_character_sets_are_not_binary(tmp_path: Path) -> None:
     for content, lines in (
         (b"x", [1]),
         (b"\x00", [1]),

@@ -38,7 +38,7 @@ def kept(lookahead: int = GAP_LIMIT) -> tuple[WatchList, Keychain]:
 # Windows
 
 
-def test_a_window_reaches_its_lookahead_beyond_the_last_use_and_never_shrinks() -> None:
+def test_a_window_ends_a_lookahead_after_the_last_use() -> None:
     watch, chain = kept()
     assert (chain.end, len(watch), chain.last_used, chain.next_index) == (20, 20, -1, 0)
     for index, end, following in ((3, 24, 0), (0, 24, 1), (23, 44, 1), (1, 44, 2), (2, 44, 4)):
@@ -50,7 +50,7 @@ def test_a_window_reaches_its_lookahead_beyond_the_last_use_and_never_shrinks() 
     assert script_at(44) not in watch
 
 
-def test_uses_are_told_in_the_order_of_what_used_them() -> None:
+def test_uses_are_reported_in_the_order_of_outputs() -> None:
     for _ in range(3):
         watch, chain = kept()
         indexes = random.sample(range(20), 12)
@@ -74,14 +74,14 @@ def test_the_default_looks_a_thousand_scripts_ahead() -> None:
     assert watch.add_keychain("mine", script_at).end == LOOKAHEAD == len(watch)
 
 
-def test_what_becomes_watched_is_told_to_whoever_searches() -> None:
+def test_newly_watched_scripts_are_returned() -> None:
     watch, _ = kept()
     hits = watch.table.scan_tx(pays(5, 19))
     assert watch.advance(hits) == [script_at(index) for index in range(20, 40)]
     assert watch.advance(hits) == []
 
 
-def test_a_transaction_that_pays_beyond_the_window_that_it_moves_is_matched_whole() -> None:
+def test_a_payment_beyond_the_window_that_it_moves_matches() -> None:
     watch, chain = kept()
     assert [match.keychain_index for match in watch.match_tx(pays(58, 39, 19))] == [58, 39, 19]
     assert chain.end == 79
@@ -99,7 +99,7 @@ def test_a_margin_is_watched_beyond_the_window() -> None:
     assert len(watch.widen(100)) == 100
 
 
-def test_a_keychain_takes_over_what_was_watched_before_with_its_uses() -> None:
+def test_a_new_keychain_takes_over_watched_scripts_and_their_uses() -> None:
     watch = WatchList(REGTEST)
     for index in (25, 5, 15):
         watch.add_script(script_at(index), "by hand" if index == 15 else None)
@@ -111,7 +111,7 @@ def test_a_keychain_takes_over_what_was_watched_before_with_its_uses() -> None:
     assert labels == {25: "savings", 15: "by hand", 7: "savings"}
 
 
-def test_an_outpoint_that_is_added_with_its_script_is_a_use() -> None:
+def test_an_added_outpoint_with_a_script_is_a_use() -> None:
     watch, chain = kept()
     watch.add_outpoint("ab" * 32 + ":0", value=5, script_pubkey=script_at(19))
     assert (sorted(chain.used), chain.end) == ([19], 40)
@@ -120,7 +120,7 @@ def test_an_outpoint_that_is_added_with_its_script_is_a_use() -> None:
     assert (match.label, match.keychain, match.keychain_index) == ("a coin", "mine", 30)
 
 
-def test_the_use_of_a_script_that_two_keychains_have_moves_both() -> None:
+def test_the_use_of_a_shared_script_moves_both_keychains() -> None:
     watch = WatchList(REGTEST)
     one = watch.add_keychain("one", script_at, lookahead=GAP_LIMIT)
     two = watch.add_keychain("two", lambda index: script_at(index + 10), lookahead=GAP_LIMIT)
@@ -197,9 +197,7 @@ BAD: list[tuple[Callable[[int], Any], str]] = [
 
 
 @pytest.mark.parametrize(("bad", "message"), BAD, ids=[message for _, message in BAD])
-def test_a_function_that_gives_no_scripts_is_refused_and_nothing_is_kept(
-    bad: Callable[[int], Any], message: str
-) -> None:
+def test_a_function_without_scripts_is_refused_and_adds_no_entry(bad: Callable[[int], Any], message: str) -> None:
     watch = WatchList(REGTEST)
     with pytest.raises(KeychainError) as caught:
         watch.add_keychain("mine", bad)
@@ -220,7 +218,7 @@ def test_a_function_that_changes_its_mind_later_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("lookahead", [0, GAP_LIMIT - 1, MAX_LOOKAHEAD + 1])
-def test_a_lookahead_below_the_gap_limit_or_beyond_bounds_is_refused(lookahead: int) -> None:
+def test_a_lookahead_out_of_range_is_refused(lookahead: int) -> None:
     with pytest.raises(
         ParameterError, match=f"a lookahead must be from 20, the gap limit, to 10,000,000, not {lookahead}"
     ):
@@ -263,7 +261,7 @@ def test_a_copy_goes_its_own_way() -> None:
     assert [match.keychain_index for match in twin.match_tx(pays(58))] == [58]
 
 
-def test_the_scripts_of_a_keychain_without_descriptor_are_saved_and_it_takes_up_its_uses_again(tmp_path: Path) -> None:
+def test_a_keychain_without_descriptor_is_saved_as_scripts(tmp_path: Path) -> None:
     watch, _ = kept()
     watch.match_tx(pays(19, 38, 2))
     watch.save(tmp_path / "watch")

@@ -134,7 +134,7 @@ def draw(rng: random.Random, blocks: list[CBlock], kinds: str) -> tuple[WatchLis
 
 
 @real_block_cases()
-def test_every_match_in_a_real_block_is_the_oracles_and_none_is_missing(block: RealBlock) -> None:
+def test_matches_in_real_blocks_equal_the_oracle(block: RealBlock) -> None:
     rng = random.Random(block.hash)
     parsed = CBlock.deserialize(block.raw)
     for kinds in KINDS[-effort(1, 5, 5) :] * effort(1, 1, 10):
@@ -146,7 +146,7 @@ def test_every_match_in_a_real_block_is_the_oracles_and_none_is_missing(block: R
 
 
 @pytest.mark.vectors
-def test_every_match_in_a_real_chain_is_the_oracles_and_none_is_missing() -> None:
+def test_matches_in_a_real_chain_equal_the_oracle() -> None:
     for entry, blocks in runs():
         parsed = [CBlock.deserialize(block.raw) for block in blocks]
         for kinds in KINDS:

@@ -76,7 +76,7 @@ def test_every_kind_of_line_is_read(tmp_path: Path) -> None:
     assert load(tmp_path, "\ufeff" + "\n".join(lines)) == expected
 
 
-def test_a_byte_order_mark_may_stand_before_an_entry_but_only_in_the_first_line(tmp_path: Path) -> None:
+def test_only_the_first_line_may_have_a_byte_order_mark(tmp_path: Path) -> None:
     assert load(tmp_path, f"\ufeff{ADDRESS}\n") == WatchList.from_addresses([ADDRESS])
     assert list(problems(tmp_path, f"{ADDRESS}\n\ufeff{ADDRESS}\n")) == [2]
 
@@ -135,13 +135,13 @@ def test_all_bad_lines_are_reported_in_their_order(tmp_path: Path) -> None:
     assert all(cause in found[number] for number, (_, cause) in enumerate(BAD, 1))
 
 
-def test_a_long_list_of_bad_lines_is_kept_whole_and_shown_in_part(tmp_path: Path) -> None:
+def test_the_error_keeps_all_bad_lines_and_shows_some(tmp_path: Path) -> None:
     with pytest.raises(WatchFileError, match=r"100 bad line\(s\): line 1: .*; line 20: .*; and 80 more$") as caught:
         load(tmp_path, "bad\n" * 100)
     assert len(caught.value.problems) == 100
 
 
-def test_what_is_not_utf_8_is_reported(tmp_path: Path) -> None:
+def test_invalid_utf_8_is_reported(tmp_path: Path) -> None:
     found = problems(tmp_path, ADDRESS.encode() + b",caf\xe9\n" + OTHER.encode() + b"\nbad\n")
     assert list(found) == [1, 3]
     assert "not UTF-8" in found[1]
@@ -159,7 +159,7 @@ def test_an_overlong_line_is_reported_and_hides_no_other(
     assert "more than 100 bytes" in found[2]
 
 
-def test_a_script_as_large_as_a_block_fits_on_a_line(tmp_path: Path) -> None:
+def test_a_line_may_have_a_script_of_block_size(tmp_path: Path) -> None:
     script = b"\x51" * 4_000_000
     watch = load(tmp_path, f"script:{script.hex()},large\n{ADDRESS}\n")
     assert labels(watch) == ["large", None]
@@ -211,7 +211,7 @@ def test_scripts_of_a_key_keep_labels_of_their_own(tmp_path: Path) -> None:
     assert WatchList.load(tmp_path / "watch") == watch
 
 
-def test_an_outpoint_watched_by_hand_stays_so_when_its_script_is_watched_later(tmp_path: Path) -> None:
+def test_an_outpoint_entry_stays_when_its_script_is_added(tmp_path: Path) -> None:
     funding = build.tx([TxIn(bytes(32), 0)], [TxOut(9, SCRIPT)])
     watch = WatchList()
     watch.add_outpoint(OutPoint(build.txid(funding), 0))
@@ -279,7 +279,7 @@ def test_any_list_comes_back_from_its_file(
     assert WatchList.load(path) == watch
 
 
-def test_a_file_is_for_its_owner_alone_even_over_an_open_one(tmp_path: Path) -> None:
+def test_only_the_owner_may_read_a_saved_file(tmp_path: Path) -> None:
     path = tmp_path / "watch"
     path.write_text("old")
     path.chmod(0o666)
@@ -292,9 +292,7 @@ def test_a_file_is_for_its_owner_alone_even_over_an_open_one(tmp_path: Path) -> 
     assert [file.name for file in tmp_path.iterdir()] == ["watch"]
 
 
-def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_save_leaves_only_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "watch"
     everything().save(path)
     before = path.read_bytes()

@@ -79,7 +79,7 @@ def test_an_argument_of_another_type_is_named(addresses: Any, said: str) -> None
 
 
 @pytest.mark.parametrize("bad", ["", "nonsense", ADDRESS[:-1], ADDRESS.upper()[:-2] + "t4"])
-def test_what_is_no_address_raises(bad: str) -> None:
+def test_an_invalid_address_raises(bad: str) -> None:
     with pytest.raises(AddressError):
         WatchList.from_addresses([ADDRESS, bad])
 
@@ -90,7 +90,7 @@ def test_an_address_of_another_network_raises_and_names_it() -> None:
     assert caught.value.networks == ("mainnet",)
 
 
-def test_a_later_label_replaces_an_earlier_one_and_none_replaces_nothing() -> None:
+def test_a_later_label_replaces_an_earlier_label() -> None:
     watch = WatchList()
     watch.add_script(b"\x51", "first")
     watch.add_script(b"\x51")
@@ -116,7 +116,7 @@ def test_an_empty_script_raises() -> None:
 @pytest.mark.parametrize(
     "key", [b"", KEY[:-1], KEY + b"\x00", b"\x04" + KEY[1:], b"\x02" + LONG_KEY[1:], b"\x05" + LONG_KEY[1:]]
 )
-def test_what_is_no_public_key_raises(key: bytes) -> None:
+def test_an_invalid_public_key_raises(key: bytes) -> None:
     with pytest.raises(ParameterError, match="not a public key"):
         WatchList().add_pubkey(key)
 
@@ -132,7 +132,7 @@ def test_data_that_no_script_can_push_raises(size: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "00:0", "00" * 32, "00" * 32 + ":", "00" * 32 + ":-1", "00" * 32 + ":4294967296", "zz" * 32 + ":0"]
 )
-def test_what_is_no_outpoint_raises(text: str) -> None:
+def test_an_invalid_outpoint_raises(text: str) -> None:
     with pytest.raises(ParameterError):
         WatchList().add_outpoint(text)
 
@@ -161,7 +161,7 @@ def test_an_output_and_its_spend_are_told_in_full() -> None:
     assert list(watch.outpoints()) == [POINT]
 
 
-def test_a_coinbase_is_one_by_what_it_spends_or_by_its_place_in_a_block() -> None:
+def test_a_coinbase_is_known_by_its_input_or_its_position() -> None:
     watch = WatchList.from_addresses([ADDRESS])
     mined, paid = (
         build.coinbase(1, [TxOut(5_000, ADDRESS_SCRIPT)]),
@@ -249,7 +249,7 @@ def test_an_outpoint_with_its_script_counts_as_learned() -> None:
 
 
 @pytest.mark.parametrize("key", [KEY, LONG_KEY])
-def test_a_public_key_is_found_in_five_forms_and_no_other(key: bytes) -> None:
+def test_a_public_key_matches_exactly_five_forms(key: bytes) -> None:
     scripts = [*key_scripts(key), build.multisig(1, [LONG_KEY[:1] + bytes(64), key])]
     others = [
         build.p2tr(key[1:33]),
@@ -309,7 +309,7 @@ def test_a_malformed_block_teaches_nothing() -> None:
     assert list(watch.outpoints()) == []
 
 
-def test_a_match_shows_itself_in_display_order_and_can_be_sent_to_another_process() -> None:
+def test_a_match_has_a_readable_repr_and_can_be_pickled() -> None:
     (match,) = WatchList.from_addresses([(ADDRESS, "savings")]).match_tx(FUNDING, height=7)
     assert (
         repr(match)
@@ -334,7 +334,7 @@ def test_a_copy_is_equal_and_shares_nothing() -> None:
     assert [label for _, _, label in watch.entries()] == ["savings"]
 
 
-def test_order_makes_no_difference_but_network_entries_labels_and_coins_do() -> None:
+def test_equal_lists_may_differ_in_order_only() -> None:
     watch = WatchList.from_addresses([ADDRESS, LEGACY_ADDRESS])
     assert watch == WatchList.from_addresses([LEGACY_ADDRESS, ADDRESS, ADDRESS])
     assert watch != WatchList.from_addresses([ADDRESS])
@@ -357,7 +357,7 @@ def test_its_repr_counts_and_names_no_address() -> None:
 # Elements of filters
 
 
-def test_a_filter_holds_the_longest_push_of_a_script_and_every_outpoint() -> None:
+def test_filter_elements_are_longest_pushes_and_outpoints() -> None:
     watch = WatchList.from_addresses([ADDRESS, LEGACY_ADDRESS])  # one hash for both
     watch.add_script(build.p2tr(b"\x06" * 32))
     watch.add_script(b"\x02\x01\x02" + build.push(b"longer") + b"\x01\x03")
@@ -374,7 +374,7 @@ def test_a_filter_holds_a_public_key_and_both_its_hashes() -> None:
     assert len(watch.bloom_elements()) == 3
 
 
-def test_what_was_learned_is_in_the_next_filter() -> None:
+def test_the_next_filter_contains_learned_outpoints() -> None:
     watch = WatchList.from_addresses([ADDRESS])
     watch.match_tx(FUNDING)
     watch.match_tx(SPENDING)
@@ -398,7 +398,7 @@ def test_scripts_without_a_push_are_named() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from([ADDRESS_SCRIPT, LEGACY_SCRIPT, b"\x51"]), st.booleans()), max_size=20))
-def test_whatever_was_learned_is_never_forgotten(steps: list[tuple[bytes, bool]]) -> None:
+def test_a_learned_outpoint_is_never_forgotten(steps: list[tuple[bytes, bool]]) -> None:
     watch = WatchList.from_addresses([ADDRESS])
     learned: set[OutPoint] = set()
     for number, (script, spend) in enumerate(steps):
@@ -418,7 +418,7 @@ def test_a_network_can_be_given_by_its_name() -> None:
         WatchList("bitcoin")
 
 
-def test_a_private_key_given_as_a_public_one_is_not_repeated() -> None:
+def test_a_private_key_passed_as_public_key_is_not_repeated() -> None:
     secret = bytes(range(1, 33))
     with pytest.raises(ParameterError, match="not a public key: 32 bytes") as caught:
         WatchList().add_pubkey(secret)

@@ -21,6 +21,7 @@ import generic
 import growth
 import headers
 import ledger
+import loop
 import mainnet
 import parts
 import peers
@@ -56,6 +57,7 @@ SUITES = {
     "proofs": proofs.proofs,
     "gcs": compact.gcs,
     "ledger": ledger.ledger,
+    "loop": loop.loop,
     "sync": sync.sync,
     "peers": peers.peers,
     "recovery": recovery.recovery,

@@ -7,6 +7,7 @@ import asyncio
 import sys
 import textwrap
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,7 +24,7 @@ from spvfilter.p2p.clock import Clock
 from spvfilter.protocol import COINBASE_MATURITY
 from spvfilter.store.batch import Batch, Bip37Parameters
 from spvfilter.store.store import Store
-from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchWithdrawn
+from spvfilter.wallet.events import MatchConfirmed, MatchFound, MatchUnconfirmed
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 
@@ -147,9 +148,9 @@ class _Story:
         """Print matches until `count` events of one kind have come. Raises the error of a warning about a peer."""
         async for event in self._events:
             match event:
-                case MatchWithdrawn(match):
-                    self.balances.remove(match)
-                case MatchFound(match) | MatchConfirmed(match):
+                case MatchFound(match) | MatchConfirmed(match) | MatchUnconfirmed(match):
+                    if isinstance(event, MatchUnconfirmed):
+                        match = replace(match, block_hash=None, height=None, time=None)
                     self.matches.append(match)
                     self.balances.put(match)
                     self._show(match)
@@ -178,11 +179,9 @@ async def _show_live(client: LightClient, node: DemoNode, chain: DemoChain, stor
     page.line("  A block confirms both transactions:")
     node.regtest.mine()
     await story.until(MatchConfirmed, 3)
-    page.line("  A longer branch replaces the block: both transactions are withdrawn,")
-    page.line("  and found again in the mempool:")
+    page.line("  A longer branch replaces the block: both transactions are unconfirmed again:")
     node.regtest.reorg(1)
-    await story.until(MatchWithdrawn, 3)
-    await story.until(MatchFound, 3)
+    await story.until(MatchUnconfirmed, 3)
     page.line("  The next block confirms them again:")
     node.regtest.mine()
     await story.until(MatchConfirmed, 3)

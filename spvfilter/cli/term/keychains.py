@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spvfilter.cli.term.page import Align, Page
 from spvfilter.cli.term.rows import Fields, print_rows
-from spvfilter.store.windowviews import KeychainStatus, chosen
+from spvfilter.store.windowviews import KeychainStatus
 from spvfilter.wallet.reader import WalletStore
 
 _ADDRESS_COLUMNS = ("address", "keychain", "index", "label")
@@ -20,7 +20,7 @@ def show_address(page: Page, wallet: WalletStore, name: str | None, form: str) -
     if form == "table":
         page.line(address)
         return
-    (found,) = _known(wallet, name)[:1]
+    found = wallet.keychains(name)[0]
     row: Fields = {"address": address, "keychain": found.name, "index": found.next_index, "label": found.label}
     print_rows(page, iter([row]), form, _ADDRESS_COLUMNS)
 
@@ -30,7 +30,7 @@ def show_keychains(page: Page, wallet: WalletStore, name: str | None, form: str)
 
     Raises ParameterError if there is no such keychain, StoreError if the database cannot be read.
     """
-    found = _known(wallet, name)
+    found = wallet.keychains(name)
     if form != "table":
         print_rows(page, map(_fields, found), form, _COLUMNS)
         return
@@ -48,12 +48,6 @@ def show_keychains(page: Page, wallet: WalletStore, name: str | None, form: str)
         [str(len(each.used)), str(each.window), each.next_address or "", each.label or "", each.name] for each in found
     ]
     page.table(columns, rows, shrink="keychain")
-
-
-def _known(wallet: WalletStore, name: str | None) -> list[KeychainStatus]:
-    """Return all keychains, or only the keychains with a name or label."""
-    known = wallet.keychains()
-    return list(known) if name is None else [each for _, each in chosen(list(enumerate(known)), name)]
 
 
 def _fields(each: KeychainStatus) -> Fields:

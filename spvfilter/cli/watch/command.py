@@ -7,6 +7,7 @@ import asyncio
 import json
 import sys
 from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from spvfilter.cli.arguments import (
@@ -44,9 +45,24 @@ from spvfilter.light.events import (
 )
 from spvfilter.primitives import hash_to_hex
 from spvfilter.store.rebuild import damaged
-from spvfilter.wallet.events import BlockConnected, BlockDisconnected, MatchConfirmed, MatchFound, MatchWithdrawn
+from spvfilter.wallet.events import (
+    BlockConnected,
+    BlockDisconnected,
+    MatchConfirmed,
+    MatchFound,
+    MatchUnconfirmed,
+    MatchWithdrawn,
+    TxReplaced,
+)
 
 _PATIENCE_S = 30.0  # default of --timeout
+_MatchEvent = MatchFound | MatchConfirmed | MatchUnconfirmed | MatchWithdrawn
+_NAMES = {
+    MatchFound: "found",
+    MatchConfirmed: "confirmed",
+    MatchUnconfirmed: "unconfirmed",
+    MatchWithdrawn: "withdrawn",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -319,21 +335,26 @@ class _Watch:
             await place.end()
 
     async def _print_snapshot(self, gap: EventGapError, shown: Status) -> int:
-        """Print all present matches in place of events that the database no longer keeps.
+        """Print all present matches in place of events that the database does not have.
 
         These lines are not events and have no number. The line `dropped` before them has the number of the snapshot.
         """
+        if gap.since and self._rebuilt is None:  # else no earlier line is replaced, or a message says why
+            shown.complain(
+                f"the database does not have every event after number {gap.since}: all present matches follow the line"
+                " `dropped`; use them in place of the matches of earlier lines"
+            )
         matches = await self._client.matches()
-        self._line({"event": "dropped", "sequence": matches.sequence, "first": gap.since + 1, "last": gap.first - 1})
+        self._line({"event": "dropped", "sequence": matches.sequence, "since": gap.since})
         for found in matches:
-            self._match("found", found, shown, None)
+            self._match(found, shown, None)
         return matches.sequence
 
     async def _print_all(self, shown: Status) -> int:
         """Print a table row for each present match, and return the number of the last event that the rows include."""
         matches = await self._client.matches()
         for found in matches:
-            self._match("found", found, shown, None)
+            self._match(found, shown, None)
         return matches.sequence
 
     async def _take(self, event: Event, shown: Status, sequence: int) -> bool:
@@ -345,10 +366,11 @@ class _Watch:
             sequence: Number of the event, or of the last numbered event before it if it has no number.
         """
         match event:
-            case MatchFound() | MatchConfirmed() | MatchWithdrawn():
+            case MatchFound() | MatchConfirmed() | MatchUnconfirmed() | MatchWithdrawn():
                 if self._json or not self._once:
-                    name = {MatchFound: "found", MatchConfirmed: "confirmed", MatchWithdrawn: "withdrawn"}[type(event)]
-                    self._match(name, event, shown, sequence)
+                    self._match(event, shown, sequence)
+            case TxReplaced():
+                self._replaced(event, shown, sequence)
             case Progress(phase, done, total):
                 shown.progress(phase.value, done, total)
                 if done > self._furthest.get(phase, 0):
@@ -376,25 +398,35 @@ class _Watch:
         if self._patience is not None:
             self._patience.progress()
 
-    def _match(
-        self, name: str, event: MatchFound | MatchConfirmed | MatchWithdrawn, shown: Status, sequence: int | None
-    ) -> None:
+    def _match(self, event: _MatchEvent, shown: Status, sequence: int | None) -> None:
+        match = event.match
+        if isinstance(event, MatchUnconfirmed):
+            match = replace(match, block_hash=None, height=None, time=None)  # as it is now
         if self._json:
-            fields = record(event.match)
+            fields = record(match)
             del fields["fee"]  # it belongs to the transaction, not to one match: `wallet history` prints it
             late = {key: fields.pop(key) for key in ("time", "coinbase")}
-            self._line({"event": name, "sequence": sequence, **fields, **_how(event), **late})
+            self._line({"event": _NAMES[type(event)], "sequence": sequence, **fields, **_how(event), **late})
             return
-        if isinstance(event, MatchWithdrawn):
-            self._balances.remove(event.match)
-        else:
-            self._balances.put(event.match)
         shown.clear()
         if isinstance(event, MatchWithdrawn):
+            self._balances.remove(match)
             by = f" by {hash_to_hex(event.by)}" if event.by is not None else ""
             self._page.line(f"withdrawn ({event.reason}{by}):", "yellow")
-        self._show(event.match)
+        else:
+            self._balances.put(match)
+            if isinstance(event, MatchUnconfirmed):
+                self._page.line("unconfirmed again:", "yellow")
+        self._show(match)
         shown.changed()
+
+    def _replaced(self, event: TxReplaced, shown: Status, sequence: int) -> None:
+        if self._json:
+            txids = {"txid": hash_to_hex(event.txid), "by": hash_to_hex(event.by)}
+            self._line({"event": "replaced", "sequence": sequence, **txids})
+        elif not self._once:
+            shown.clear()
+            self._page.line(f"{hash_to_hex(event.txid)} was replaced by {hash_to_hex(event.by)}", "yellow")
 
     def _synced(self, event: Synced, shown: Status, sequence: int) -> None:
         height = event.height
@@ -459,8 +491,10 @@ def sending(event: BroadcastProgress | BroadcastChanged) -> dict[str, object]:
     return {"event": "broadcast", "txid": txid, "status": event.status.value, **by}
 
 
-def _how(event: MatchFound | MatchConfirmed | MatchWithdrawn) -> dict[str, str]:
+def _how(event: _MatchEvent) -> dict[str, str]:
     """Return the JSON fields about how completely the match's block was searched, or why the match was withdrawn."""
+    if isinstance(event, MatchUnconfirmed):
+        return {}
     if not isinstance(event, MatchWithdrawn):
         return {"completeness": event.completeness.value}
     by = {} if event.by is None else {"by": hash_to_hex(event.by)}

@@ -17,7 +17,7 @@ from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import COMMITMENT_PREFIX, HEADER_SIZE
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.amounts import are_amounts
+from spvfilter.wallet.validity import are_amounts
 from spvfilter.wire.messages.table import GetData, InvItem, InvType
 
 MAX_PER_PEER = 16  # blocks asked of one peer; ours

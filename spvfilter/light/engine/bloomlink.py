@@ -17,8 +17,8 @@ from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import MAX_BLOCK_WEIGHT
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.amounts import are_amounts
 from spvfilter.wallet.scanned import FoundTx, ScannedBlock
+from spvfilter.wallet.validity import are_amounts
 from spvfilter.wire.messages.merkleblock import MerkleBlock, Proof
 
 MAX_DOUBTFUL_SIZE = (

@@ -387,13 +387,16 @@ class BloomSearch:
                 return
 
     def _record_blocks(self, blocks: Iterable[ScannedBlock]) -> bool:
-        """Record the blocks above the cursor; False if one that must be fetched whole has not come."""
+        """Record the blocks above the cursor. Returns False if a block must still be fetched, or if a step is full."""
         books, chain = self._context.books, self._context.chain
         for has_none, run in groupby((block for block in blocks if block.height > books.cursor), _has_none):
             if has_none:
                 self._record_empty(list(run))
                 continue
             for block in run:
+                if self._context.matches_left <= 0:
+                    self._context.changed()
+                    return False
                 assert block.height == books.cursor + 1
                 assert chain.hash_at(block.height) == block.hash
                 if block.raw is not None:
@@ -406,6 +409,7 @@ class BloomSearch:
                         return False
                     block.raw = raw
                 hits = block.hits(books.watch.table)
+                self._context.matches_left -= len(hits)
                 self._context.out.emit(*books.connect(block, hits))
                 for hit in hits:
                     self._found(hit.script)

@@ -1,4 +1,4 @@
-"""What the parts of the engine share: the wallet's books, the chain, the peers, and the present moment."""
+"""Context: the objects that all parts of the engine share: the wallet's books, the chain, the peers and the time."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ class Context:
     random: random.Random
     now: Instant
     lived: float
-    """Seconds since 1970 at the first step, plus those that have passed by the monotonic clock since then."""
+    """Seconds since 1970 at the first step, plus the seconds of the monotonic clock since then."""
     is_storing: bool = False
     """Whether entries of the watch list are being stored."""
+    matches_left: int = 0
+    """Matches that this step may still record. If none is left, the next step records the next block."""
     is_due: bool = True
-    """Whether the parts should look at what is to be done next."""
+    """True if the parts should decide their next actions."""
 
     @property
     def is_held(self) -> bool:

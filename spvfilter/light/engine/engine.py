@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain, Update
 from spvfilter.errors import FormatError, InexpressibleError, LieError, PeerError, UselessPeerError
+from spvfilter.hashes import sha256d
 from spvfilter.light.engine.addresses import discovering
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.bloomfilters import BloomFilters
 from spvfilter.light.engine.bloomsearch import BloomSearch
+from spvfilter.light.engine.broadcaster import Broadcaster
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import NOTE as COVERAGE_NOTE, Coverage
 from spvfilter.light.engine.effects import Effect
-from spvfilter.light.engine.fees import warn_of_low_fee
+from spvfilter.light.engine.fees import fee_floor, low_fee
 from spvfilter.light.engine.filterheaders import FilterHeaders
 from spvfilter.light.engine.filterquestions import FilterQuestions
 from spvfilter.light.engine.filtersearch import FilterSearch
@@ -24,7 +26,7 @@ from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.inputs import (
     Abandon,
     Asked,
-    Broadcast,
+    Broadcast as Sending,
     Committed,
     Connected,
     Fenced,
@@ -39,10 +41,12 @@ from spvfilter.light.engine.inputs import (
     Worked,
 )
 from spvfilter.light.engine.laggards import Laggards
-from spvfilter.light.engine.mempool import UNITS_AT_ONCE, MempoolWatch
+from spvfilter.light.engine.mempool import MempoolWatch
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.outbox import Outbox
+from spvfilter.light.engine.ownbooks import OwnBooks
 from spvfilter.light.engine.peers import BLOOM, COMPACT_FILTERS, Peer, PeerPool
+from spvfilter.light.engine.privatebroadcast import PrivateBroadcast
 from spvfilter.light.engine.saved import ANCHORS_NOTE, BANS_NOTE, Saved
 from spvfilter.light.engine.start import StartHeight
 from spvfilter.light.engine.status import Status
@@ -68,7 +72,17 @@ else:
 
 
 _ROUNDS = 8  # of decisions in one step, after which the next step goes on
+_RUN_ID_SIZE = 16  # bytes
+_MATCHES_AT_ONCE = 100  # matches after which a step records no further block: about six milliseconds (our choice)
 _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
+
+
+def _run_id(random: random.Random) -> bytes:
+    """Return a random id for the run, derived from the generator's state.
+
+    The function draws no number, so that the other decisions of a run stay the same for a seed.
+    """
+    return sha256d(repr(random.getstate()).encode("ascii"))[:_RUN_ID_SIZE]
 
 
 class Way(Enum):
@@ -91,7 +105,7 @@ class Engine:
         Raises InexpressibleError for what the mode cannot find.
         """
         self.options = options
-        books = Books(watch, saved.books)
+        books = Books(watch, saved.books, options.pending)
         out = Outbox(books, saved.chain, saved.journal(), self._add_notes)
         discovery = discovering(options, saved.chain, saved, random)
         pool = PeerPool(
@@ -120,7 +134,14 @@ class Engine:
         self._bloom = BloomSearch(
             context, self._headers, self._blocks, self.coverage, bloom_filters, self._compact.scripts.add
         )
-        self._mempool = MempoolWatch(context, self._compact.scripts, self._bloom, saved.private)
+        self._own_books = OwnBooks(books)
+        self.broadcaster: Broadcaster = Broadcaster(
+            context, self._own_books, self._recorded_own, lambda own: self._private.returned(own)
+        )
+        self._private = PrivateBroadcast(context, self.broadcaster, self._own_books, saved.private)
+        self._mempool = MempoolWatch(context, self._compact.scripts, self._bloom, self.broadcaster)
+        self.last_before: int = saved.events.last
+        """Number of the last event before this run."""
         self.status: Status = Status(context, self._headers, self.coverage)
         self._laggards = Laggards(context, self._headers)
         self._way = Way.WAIT
@@ -153,9 +174,10 @@ class Engine:
         return self._context.pool
 
     @property
-    def last_event(self) -> int:
-        """Number of the last event of the books; its commit may be under way."""
-        return self._context.out.journal.sequence
+    def event_numbers(self) -> range:
+        """Numbers of the events of this run. The commit of the last ones may be under way."""
+        journal = self._context.out.journal
+        return range(journal.first, journal.sequence + 1)
 
     @property
     def awaits_commit(self) -> bool:
@@ -167,8 +189,23 @@ class Engine:
         """How blocks are searched at present."""
         return self._way
 
-    def status_with(self, tip: int, height: int, searched: tuple[SearchedEntries, ...]) -> ClientStatus:
-        """The state, with the tip's and the search's height and what was searched, as the database has them."""
+    def check_abandon(self, txid: bytes) -> None:
+        """Raise ParameterError if a transaction is not unconfirmed or was not broadcast by this wallet."""
+        self._own_books.check_abandon(txid)
+
+    def status_at(
+        self, now: Instant, tip: int, tip_time: int, height: int, searched: tuple[SearchedEntries, ...]
+    ) -> ClientStatus:
+        """Return the state at a moment.
+
+        Args:
+            now: The moment.
+            tip: Height of the tip in the database.
+            tip_time: Time of its header.
+            height: Height up to which blocks were searched, in the database.
+            searched: Blocks that were searched for each group of entries, in the database.
+        """
+        heard = self.pool.last_heard
         way = {Way.WAIT: None, Way.COMPACT: Mode.COMPACT, Way.BLOOM: Mode.BIP37}[self._way]
         peers = (
             PeerStatus(peer.address, peer.profile.user_agent, peer.services, self._headers.knows(peer))
@@ -179,8 +216,10 @@ class Engine:
             mode=self.options.mode,
             way=way,
             tip_height=tip,
+            tip_time=tip_time,
             searched_height=height,
-            is_synced=self.status.synced == self.chain.tip_hash,
+            is_synced=self.status.is_synced(now),
+            last_heard=None if heard is None else int(heard.wall),
             peers=tuple(peers),
             proven_height=min(self.coverage.proven_search, tip) if way is not Mode.BIP37 else -1,
             disputed=self.coverage.in_doubt,
@@ -193,22 +232,26 @@ class Engine:
     def start(self, now: Instant) -> list[Effect]:
         """The first effects."""
         self._context.now, self._context.lived = now, now.wall
+        self._context.matches_left = _MATCHES_AT_ONCE
         self._context.out.journal.now = int(now.wall)
+        self._context.out.start_run(_run_id(self._context.random), int(now.wall * 1e6))
         self._timers.started = now
         self._context.pool.check_patience(now)
         self.changes.begin()
-        self._mempool.own.load()
-        self._mempool.private.resume()
+        self._context.out.emit(*self.books.opening)
+        self.broadcaster.start()
         return self._finish()
 
     def step(self, event: Input, now: Instant) -> list[Effect]:  # noqa: C901
         """Take an input; the effects that follow from it."""
         self._context.now = now
+        self._context.matches_left = _MATCHES_AT_ONCE
         if not isinstance(event, Tick):
             self._timers.stirred()
         self._context.lived = self._timers.started.wall + now.monotonic - self._timers.started.monotonic
         self._context.out.journal.now = int(self._context.lived)
-        if self._mempool.private.takes(event):
+        self.status.look_back()  # before a peer is heard that may have been silent for too long
+        if self._private.takes(event):
             return self._finish()
         match event:
             case Heard(number, what) | Fenced(number, what):
@@ -236,14 +279,13 @@ class Engine:
             case Asked(token, request):
                 self.changes.ask(token, request)
                 self._context.changed()
-            case Broadcast(raw, input_values, is_private):
+            case Sending(raw, input_values, is_private):
                 self._broadcast(Transaction.parse(raw), input_values, is_private=is_private)
-                warn_of_low_fee(self._context, raw, input_values)
             case Seeded(answers):
                 self._context.pool.seeded(answers, now)
                 self._context.changed()
             case Abandon(txid):
-                self._mempool.abandon(txid)
+                self.broadcaster.abandon(txid)
             case Tick():
                 self._tick()
         return self._finish()
@@ -253,14 +295,15 @@ class Engine:
         if not context.is_due:  # a part of an answer, mostly
             return context.out.take()
         for _ in range(_ROUNDS):
-            if not context.is_due:
+            if not context.is_due or context.matches_left <= 0:
                 break
             context.is_due = False
             self._advance()
         self.status.look_back()
         if self._way is not Way.WAIT:
             self._mempool.record()
-        also_at = min(self._mempool.own.next_at, self._mempool.private.next_at, self.status.next_at)
+        next_at = (self.broadcaster.next_at, self._private.next_at, self.status.next_at, context.pool.next_ping())
+        also_at = min(next_at)
         self._timers.set(context, also_at, is_done=not self.status.is_synced_due)
         return context.out.take()
 
@@ -285,6 +328,7 @@ class Engine:
                 self._questions.take_filters(peer, what.filters)
             else:
                 self._receive(peer, what)
+            self._context.pool.spoke(peer, self._context.now)
         except FormatError as error:
             self._context.pool.drop(peer, LieError(str(error), cause=Lie.MALFORMED), self._context.now)
             self._context.changed()
@@ -301,7 +345,7 @@ class Engine:
             if peer is not None:  # else it was dropped for what it said before, or is a stranger to whom we are one
                 self._guarded(peer, each.message if isinstance(each, Received) else each)
             elif isinstance(each, Received):
-                self._mempool.private.takes(Heard(number, each.message))
+                self._private.takes(Heard(number, each.message))
 
     def _connected(self, event: Connected) -> None:
         peer = self._context.pool.welcome(event, self._context.now)
@@ -328,9 +372,9 @@ class Engine:
                     self._headers.announced(peer, blocks)
                 self._mempool.announced(peer, items)
             case wire.GetData(items):
-                self._mempool.own.serve(peer, items)
+                self.broadcaster.serve(peer, items)
             case wire.Reject():
-                self._mempool.own.rejected(peer, message)
+                self.broadcaster.rejected(peer, message)
             case wire.Addr(addresses) | wire.AddrV2(addresses):
                 self._context.pool.told(peer, addresses, self._context.now)
             case wire.FeeFilter(rate):
@@ -351,20 +395,29 @@ class Engine:
             self._compact.turned(fork)
             self._bloom.turned(fork)
             self._mempool.forget()
-            self._mempool.own.again()
+            self.broadcaster.announce_again()
             hashes = [update.old_hashes[at : at + 32] for at in range(0, len(update.old_hashes), 32)]
             context.out.emit(*context.books.disconnect(fork, hashes, update.new_headers, context.stamp()))
-            self._compact.scripts.add_pending(context.books.unconfirmed.pending)
-            self._mempool.own.load()
+            self._compact.scripts.refresh()
+            self.broadcaster.load()
         elif update.new_headers:
             context.books.extend(update.new_headers)
 
     def _broadcast(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_private: bool) -> None:
         if is_private:
-            is_told = self._bloom.has_told or (self._way is not Way.COMPACT and self.options.mode is not Mode.COMPACT)
-            self._mempool.private.begin(tx, input_values, is_told=is_told)
+            is_shown = self._bloom.has_told or (self._way is not Way.COMPACT and self.options.mode is not Mode.COMPACT)
+            self._private.broadcast(tx, input_values, is_shown=is_shown)
         else:
-            self._mempool.own.add(tx, input_values)
+            self.broadcaster.broadcast(tx, input_values)
+        fee = self._own_books.known_fee(tx, input_values)
+        warning = low_fee(tx, fee, fee_floor(self._context.pool.connected()))
+        if warning is not None:
+            self._context.out.emit(warning)
+
+    def _recorded_own(self, txid: bytes) -> None:
+        """An own transaction is recorded: search blocks for its inputs and outputs."""
+        self._compact.scripts.refresh()
+        self._bloom.teach()
 
     def _search_changed(self, are_removed: bool) -> None:
         """The watch list has changed, or blocks are to be searched again."""
@@ -372,7 +425,7 @@ class Engine:
         self._bloom.entries_changed()
         if are_removed:
             self._compact.entries_removed()
-        context.out.emit(*context.books.entries_added(UNITS_AT_ONCE))
+        context.books.entries_added()
         if self._way is Way.COMPACT:
             self._load_scripts()  # and what unconfirmed transactions spend, those included that match since now
         self._mempool.forget()
@@ -383,14 +436,16 @@ class Engine:
         context = self._context
         self._timers.rang()
         context.pool.check_patience(context.now)
+        context.pool.ping_quiet(context.now)
         if self.status.clock_is_right():  # a wrong clock keeps the search from its end, too, and peers behind
             self._laggards.let_go()
         self._laggards.try_another()
         if self._timers.is_expiry_due(context.now.monotonic):
             chain, began = context.chain, int(self._timers.started.wall)
-            context.out.emit(
-                *context.books.expire(int(context.lived), began, chain.median_time_at(chain.height), UNITS_AT_ONCE)
-            )
+            events = context.books.expire(int(context.lived), began, chain.median_time_at(chain.height))
+            context.out.emit(*events)
+            if context.books.is_expiry_left:
+                self._timers.expire_again()
         context.changed()
 
     # Decisions
@@ -404,8 +459,8 @@ class Engine:
             return
         pool.advance(context.now)
         self.changes.advance()
-        self._mempool.private.advance()
-        self._mempool.own.advance()
+        self._private.advance()
+        self.broadcaster.advance()
         self._headers.advance()
         if not pool.ready():
             if pool.connected():
@@ -502,8 +557,7 @@ class Engine:
             self._compact.pay_debts()
         is_agreed = context.rows.height == context.chain.height and not filters.is_hearing
         if is_agreed and self.status.may_say_synced() and self.status.is_synced_due:
-            vouching = [peer for peer in filters.vouching(context.chain.height) if not self._headers.is_behind(peer)]
-            self.status.say_synced(vouching, proven=True)
+            self.status.say_synced(filters.vouching(context.chain.height), proven=True)
         self._mempool.advance(is_synced=self.status.synced is not None, by_filter=False)
 
     def _advance_bloom(self) -> None:

@@ -23,7 +23,7 @@ from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.filterheaders import FilterHeaders
 from spvfilter.light.engine.filterquestions import FilterFlight, FilterQuestions
 from spvfilter.light.engine.peers import Peer, PeerState
-from spvfilter.light.engine.wanted import WantedScripts
+from spvfilter.light.engine.wanted import Position, WantedScripts
 from spvfilter.light.lies import Lie
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Store
@@ -49,8 +49,8 @@ class _Part:
     """Whether the database has given the filters that it has of them, if it may have any."""
     is_kept: bool = False
     """Whether the filters came from the database."""
-    matched: int = 0
-    """Scripts that the filters were matched against."""
+    matched: Position = field(default_factory=Position)
+    """The scripts that the filters were matched against."""
     is_matching: bool = False
     candidates: list[int] = field(default_factory=list)
     """Heights at which a filter matched, ascending."""
@@ -209,21 +209,26 @@ class FilterSearch:
 
     def _match(self) -> None:
         for part in self._parts:
-            if part.filters is not None and not part.is_matching and part.matched < len(self.scripts):
-                part.is_matching = True
+            if part.filters is not None and not part.is_matching:
                 self._begin_match(part, part.filters)
 
     def _begin_match(self, part: _Part, filters: Sequence[bytes]) -> None:
-        upto = len(self.scripts)
-        query = self.scripts.query(part.matched)
+        upto = self.scripts.position
+        if part.matched == upto:
+            return
+        make = self.scripts.queries(part.matched, part.last)
+        if make is None:
+            part.matched = upto
+            return
+        part.is_matching = True
 
         def work() -> list[bytes]:
-            wanted = query()
-            return list(match_filters(zip(part.hashes, filters, strict=True), wanted))
+            found = [list(match_filters(zip(part.hashes, filters, strict=True), query)) for query in make()]
+            return list(dict.fromkeys(block_hash for each in found for block_hash in each))
 
         self._context.out.work(work, partial(self._matched, part, upto))
 
-    def _matched(self, part: _Part, upto: int, found: object) -> None:
+    def _matched(self, part: _Part, upto: Position, found: object) -> None:
         part.is_matching = False
         self._context.changed()
         if part not in self._parts:
@@ -259,7 +264,7 @@ class FilterSearch:
         """Ask for the candidates that are next."""
         cursor, ahead = self._context.books.cursor, 0
         for part in self._parts:
-            if not part.matched and len(self.scripts):
+            if not part.matched.base and self.scripts.position.base:
                 return
             for height in self._candidates(part):
                 if height <= cursor:
@@ -293,8 +298,13 @@ class FilterSearch:
         """Record the blocks of a part above the cursor; whether all are."""
         books, candidates = self._context.books, self._candidates(part)
         while books.cursor < part.last:
-            if part.matched < len(self.scripts):
-                return False  # what was found has added a script
+            if self._context.matches_left <= 0:
+                self._context.changed()
+                return False
+            if part.matched != self.scripts.position:
+                self._match()
+                if part.matched != self.scripts.position:
+                    return False  # the search has added a script
             next_height = books.cursor + 1
             height = next((each for each in candidates if each >= next_height), part.last + 1)
             if height > next_height:
@@ -333,11 +343,12 @@ class FilterSearch:
             part in self._parts and books.cursor == block.height - 1 and chain.hash_at(block.height) == block.hash
         )
         is_whole = books.watch.table is table and len(table) == entries and not self._context.is_held
-        if is_current and is_whole and part.matched == len(self.scripts):
+        if is_current and is_whole and part.matched == self.scripts.position:
             assert isinstance(hits, list)
             self._connect(part, block, hits)
 
     def _connect(self, part: _Part, block: ScannedBlock, hits: Sequence[Hit]) -> None:
+        self._context.matches_left -= len(hits)
         self._context.out.emit(*self._context.books.connect(block, hits))
         part.raws.pop(block.hash, None)
         for hit in hits:

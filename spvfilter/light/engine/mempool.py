@@ -1,4 +1,4 @@
-"""Unconfirmed transactions that peers announce. What is done for our own is in `own`.
+"""Unconfirmed transactions that peers announce. The module `broadcaster` handles own transactions.
 
 With compact filters no peer knows what is ours, so from the tip on every transaction that is announced is fetched, and
 recorded if it matches. With BIP-37 a peer announces what its filter matches. What comes is recorded a few at a time,
@@ -8,36 +8,33 @@ after blocks: a flood delays none.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from math import inf
 
 from spvfilter.errors import LieError
 from spvfilter.light.engine.bloomsearch import BloomSearch
+from spvfilter.light.engine.broadcaster import Broadcaster
 from spvfilter.light.engine.context import Context
-from spvfilter.light.engine.outcomes import Outcomes
-from spvfilter.light.engine.own import OwnTxs
 from spvfilter.light.engine.peers import BLOOM, Peer
-from spvfilter.light.engine.privately import PrivateRelay
-from spvfilter.light.engine.saved import Held
 from spvfilter.light.engine.wanted import WantedScripts
 from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import MAX_INVENTORY, MAX_STANDARD_TX_WEIGHT
 from spvfilter.transaction import Transaction
-from spvfilter.wallet.books import Books
-from spvfilter.wallet.events import MatchFound, WalletEvent
+from spvfilter.wallet.canonical import Status
+from spvfilter.wallet.events import WalletEvent
 from spvfilter.wallet.queue import Queue
-from spvfilter.wallet.unconfirmed import why_impossible
+from spvfilter.wallet.validity import why_impossible
 from spvfilter.wire.messages.table import GetData, InvItem, InvType, Mempool
 
 MAX_ASKED = 5_000  # ours: announced transactions asked of a peer by its filter and not yet there
 MAX_ASKED_UNFILTERED = 625  # ours: the same without a filter
 _MAX_HEARD = 50_000  # txids and wtxids that are remembered; ours
 _MAX_ORDERED = 2_000  # announcements of each peer whose order is remembered; ours
-UNITS_AT_ONCE = 60  # units of work in one step, of which a plain payment takes three (wallet.unfinished); ours
-_PER_UNIT = 1_000  # bytes of a transaction that are read for one; ours
+_MAX_WORK = 20_000
+"""Bytes of transactions and events, each counted as 300 bytes, after which a step records no further transaction."""
+_EVENT_WORK = 300
 _KINDS = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
 
 
@@ -60,10 +57,7 @@ class _Stand:
 class MempoolWatch:
     """Takes announcements and transactions of all peers."""
 
-    def __init__(
-        self, context: Context, scripts: WantedScripts, bloom: BloomSearch, private: Mapping[str, Held]
-    ) -> None:
-        """`private` is what an earlier run gave to one peer alone (Saved)."""
+    def __init__(self, context: Context, scripts: WantedScripts, bloom: BloomSearch, broadcaster: Broadcaster) -> None:
         self._context = context
         self._scripts = scripts
         self._bloom = bloom
@@ -71,9 +65,7 @@ class MempoolWatch:
         self._queue = Queue()
         self._heard: dict[bytes, None] = {}  # txid and wtxid of what came, the oldest first
         self._later: dict[bytes, None] = {}  # txids of what is known to have come after what replaced it
-        outcomes = Outcomes(context)
-        self.own: OwnTxs = OwnTxs(context, outcomes, self._recorded)
-        self.private: PrivateRelay = PrivateRelay(context, self.own, outcomes, private)
+        self._broadcaster = broadcaster
         context.pool.on_gone(lambda peer: self._stands.pop(peer, None))
 
     def _stand(self, peer: Peer) -> _Stand:
@@ -89,9 +81,9 @@ class MempoolWatch:
         stand = self._stand(peer)
         items = [item for item in items if item.kind in _KINDS]
         for item in items:
-            own = self.own.find(item.hash)
+            own = self._broadcaster.find(item.hash)
             if own is not None:
-                self.own.announced(peer, own)
+                self._broadcaster.announced(peer, own)
         self._order(peer, stand, items)
         link = self._bloom.link(peer)
         if link.filter is None:
@@ -114,20 +106,21 @@ class MempoolWatch:
 
         It tells that once of each: a few bytes may move many matches, and must not move them back and forth.
         """
-        unconfirmed = self._context.books.unconfirmed
+        books = self._context.books
         for item in items[-_MAX_ORDERED:]:
             if item.hash in stand.heard:
                 continue
-            txid = unconfirmed.find(item.hash)
-            if txid is not None and not unconfirmed.pending[txid].own:
-                unconfirmed.words.said(txid, peer.group)
-            if txid is not None and txid not in stand.later and not unconfirmed.is_live(txid):
-                rival = unconfirmed.pending[txid].rival or b""
-                is_later = rival in stand.heard or unconfirmed.wtxid_of(rival) in stand.heard
-                if is_later and len(stand.later) < _MAX_ORDERED:
-                    stand.later.add(txid)
-                    self._later[txid] = None
-                    self._context.changed()
+            record = books.find(item.hash)
+            if record is not None and record.txid in books.pool:
+                books.pool.quota.announce(record.txid, [peer.group])
+                verdict = books.verdict(record.txid)
+                if verdict is not None and verdict.status is Status.REPLACED and record.txid not in stand.later:
+                    conflict = None if verdict.conflicts_with is None else books.record(verdict.conflicts_with)
+                    is_later = conflict is not None and not stand.heard.keys().isdisjoint(_hashes(conflict.raw))
+                    if is_later and len(stand.later) < _MAX_ORDERED:
+                        stand.later.add(record.txid)
+                        self._later[record.txid] = None
+                        self._context.changed()
             stand.heard[item.hash] = None
         for each in list(islice(stand.heard, max(0, len(stand.heard) - _MAX_ORDERED))):
             del stand.heard[each]
@@ -183,7 +176,7 @@ class MempoolWatch:
     def take(self, peer: Peer, raw: bytes) -> None:
         """A transaction came. Raises LieError for one that was not asked for or that no block can have, FormatError."""
         link = self._bloom.link(peer)
-        if len(raw) > MAX_STANDARD_TX_WEIGHT and not link.expects_txs and not self.own.has_size(len(raw)):
+        if len(raw) > MAX_STANDARD_TX_WEIGHT and not link.expects_txs and not self._broadcaster.has_size(len(raw)):
             link.misses_txs = True  # to parse it would take long, and no honest peer passes it on: a block may have it
             return
         tx = Transaction.parse(raw)
@@ -191,7 +184,7 @@ class MempoolWatch:
             return
         stand, ids = self._stand(peer), {tx.txid, tx.wtxid}
         if not ids & stand.asked.keys():
-            if self.own.given(peer, tx.txid):
+            if self._broadcaster.given(peer, tx.txid):
                 return
             cause = Lie.UNPROVED_TX if link.expects_txs else Lie.UNASKED_TX
             raise LieError(f"transaction {hash_to_hex(tx.txid)}", cause=cause)
@@ -199,7 +192,7 @@ class MempoolWatch:
             raise LieError(f"transaction {hash_to_hex(tx.txid)}: {reason}", cause=Lie.IMPOSSIBLE_TX)
         for each in ids:
             stand.asked.pop(each, None)
-        self.own.given(peer, tx.txid)  # it may have it with another witness, and announce that
+        self._broadcaster.given(peer, tx.txid)  # it may have it with another witness, and announce that
         if link.filter is not None:
             link.came(tx)
         if self._context.options.mempool and not ids & self._heard.keys() and tx.weight <= MAX_STANDARD_TX_WEIGHT:
@@ -235,59 +228,48 @@ class MempoolWatch:
 
     def not_found(self, peer: Peer, tx_hash: bytes) -> None:
         """A peer does not have a transaction any more."""
-        self.own.not_found(peer, tx_hash)
+        self._broadcaster.not_found(peer, tx_hash)
         self._stand(peer).asked.pop(tx_hash, None)
         self._bloom.link(peer).not_found(tx_hash)
 
     def record(self) -> None:
-        """Record some of what waits; once in a step, after blocks."""
-        unfinished = self._context.books.unconfirmed.unfinished
-        if self._context.out.is_busy or not (self._later or self._queue or unfinished):
+        """Record some of the transactions that wait; once in a step, after blocks."""
+        books = self._context.books
+        if self._context.out.is_busy or not (self._later or self._queue or books.is_match_due):
             return  # a commit calls for another round
-        was_short, words = not self._queue.is_half_free, self._context.books.unconfirmed.words
-        unfinished.left = UNITS_AT_ONCE
-        while unfinished.left > 0 and (self._later or self._queue or unfinished):
-            events = self._record_one(self._context.books)
-            for each in words.take_left_out():  # it may come again, on the word of others
+        was_short, work = not self._queue.is_half_free, 0
+        while work < _MAX_WORK and (self._later or self._queue or books.is_match_due):
+            size, events = self._record_one()
+            work += size + _EVENT_WORK * (1 + len(events))
+            for each in books.take_refused():  # it may come again, announced by other groups
                 self._heard.pop(each, None)
             self._context.out.emit(*events)
-            self._scripts.add_pending(event.match.txid for event in events if isinstance(event, MatchFound))
-        unfinished.left = inf
-        self.own.look()
-        if self._later or self._queue or unfinished or was_short:
+        self._scripts.refresh()
+        self._broadcaster.look()
+        if self._later or self._queue or books.is_match_due or was_short:
             self._context.changed()
 
-    def _record_one(self, books: Books) -> list[WalletEvent]:
-        unfinished = books.unconfirmed.unfinished
-        unfinished.spend(1)
-        if unfinished:
-            return books.go_on()
+    def _record_one(self) -> tuple[int, list[WalletEvent]]:
+        """Record one transaction; its size in bytes, and the events."""
+        books, now = self._context.books, self._context.stamp()
+        if books.is_match_due:
+            return 0, books.match_some()
         if self._later:
             txid = next(iter(self._later))
             del self._later[txid]
-            return books.see_again(txid)
+            return 0, books.announce_later(txid, now)
         raw, group = self._queue.take()
-        unfinished.spend(len(raw) / _PER_UNIT)
-        tx = Transaction.parse(raw)
-        ids = {tx.txid, tx.wtxid}
+        ids = set(_hashes(raw))
         groups = dict.fromkeys(
             [group, *(peer.group for peer, stand in self._stands.items() if not stand.heard.keys().isdisjoint(ids))]
         )
-        return books.add_unconfirmed(raw, self._context.stamp(), words=groups)
+        return len(raw), books.observe(raw, now, groups=groups)
 
-    def abandon(self, txid: bytes) -> None:
-        """Give up a transaction of ours: it is not offered any more. One that a block has meanwhile stays."""
-        if txid in self._context.books.unconfirmed.pending:
-            self._context.out.emit(*self._context.books.abandon(txid))
-            self.own.load()
-            self._context.changed()
 
-    def _recorded(self, txid: bytes, events: Sequence[WalletEvent]) -> None:
-        """A transaction of ours has entered the books."""
-        self.private.came_back(txid)
-        self._context.out.emit(*events)
-        self._scripts.add_pending((txid,))
-        self._bloom.teach()
+def _hashes(raw: bytes) -> tuple[bytes, bytes]:
+    """The txid and the wtxid of a transaction."""
+    tx = Transaction.parse(raw)
+    return tx.txid, tx.wtxid
 
 
 def _packed(item: InvItem) -> bytes:

@@ -7,55 +7,55 @@ from enum import Enum
 
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
 from spvfilter.light.events import Mode
+from spvfilter.wallet.pendinglimits import PendingLimits
 
 
 class Reach(Enum):
     """Which addresses are connected."""
 
     NAMED = "named"
-    """Those only that the user named."""
+    """Only addresses that the user named."""
     DIRECT = "direct"
-    """Others as well, of IPv4 and IPv6; DNS seeds are asked."""
+    """Also discovered IPv4 and IPv6 addresses. The client asks DNS seeds."""
     PROXIED = "proxied"
-    """Others as well, onion addresses too; no DNS seed is asked, since the proxy would not hide it."""
+    """Also discovered addresses and onion addresses. No DNS seed is asked, as the proxy would not hide the query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long the engine waits for peers, in seconds (Core's values unless stated), and how much it asks of a peer at
-    once.
-    """
+    """Timeouts for peers in seconds, and sizes of requests. Values are Core's unless marked "our choice"."""
 
     reply_s: float = 120.0
-    """Silence after a question; then the peer is dropped."""
+    """Silence after a request; then the peer is dropped."""
     stall_s: float = 2.0
-    """Silence after a question while another peer could answer; then that one is asked too."""
+    """Silence after a request while another peer could answer; then that peer is asked too."""
     answer_s: float = 30.0
-    """For an answer in parts; then others are asked too, and nothing waits for it; ours."""
+    """Time for an answer in parts; then other peers are asked too, and nothing waits for it (our choice)."""
     retry_s: float = 1.0
-    """Before a peer is tried again; doubles with each failure, up to max_retry_s; ours."""
+    """Pause before a peer is tried again; doubles with each failure, up to `max_retry_s` (our choice)."""
     max_retry_s: float = 300.0
-    """Ours."""
+    """Longest pause before a peer is tried again (our choice)."""
     ban_s: float = 86_400.0
-    """After a proven lie; Core's default for bans."""
+    """Time for which a peer is banned after a proven lie; Core's default for bans."""
     stale_tip_s: float = 1_800.0
-    """Without a new block: ask for headers again."""
+    """Time without a new block; then all peers are asked for headers again."""
+    silence_s: float = 1_800.0
+    """Time without a message after which a peer no longer confirms that the client is synced (our choice)."""
     flight: int = 125
-    """Filtered blocks asked for at once; ours."""
+    """Number of filtered blocks in one request (our choice)."""
     flights: int = 8
-    """Of these underway; ours."""
+    """Number of open requests for filtered blocks (our choice)."""
     filters: int = 250
-    """Compact filters asked for at once; BIP-157: at most 1,000."""
+    """Number of compact filters in one request, at most 1,000 (BIP-157)."""
     filter_flights: int = 2
-    """Of these underway to a peer; ours."""
-    small_block: int = (
-        100_000  # bytes up to which a block is checked at once, which takes some 0.3 ms, not in a thread; ours
-    )
+    """Number of open requests for compact filters to one peer (our choice)."""
+    small_block: int = 100_000
+    """Bytes up to which a block is checked at once, in about 0.3 ms, instead of in a thread (our choice)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user chose; see LightClient."""
+    """Options that the user chose; see LightClient."""
 
     mode: Mode = Mode.AUTO
     mempool: bool = True
@@ -68,4 +68,6 @@ class Options:
     patience: Patience = field(default_factory=Patience)
     reach: Reach = Reach.NAMED
     is_proxied: bool = False
-    """Whether connections go through a proxy, which gives private ones circuits of their own."""
+    """True if connections go through a proxy. Each private connection then has a circuit of its own."""
+    pending: PendingLimits = field(default_factory=PendingLimits)
+    """Bounds of foreign unconfirmed transactions."""

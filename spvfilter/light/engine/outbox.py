@@ -134,6 +134,10 @@ class Outbox:
         for token in self._fences.pop(peer, ()):
             self.forget(token)
 
+    def start_run(self, run_id: bytes, clock_us: int) -> None:
+        """Report the first event of the run, before all others."""
+        self._events.append(self.journal.start(run_id, clock_us, self._books.batch))
+
     def emit(self, *events: Event) -> None:
         """Report events, after all other effects of the step: all that the books have changed is then committed once.
 

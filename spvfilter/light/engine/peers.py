@@ -1,12 +1,11 @@
-"""Peers and where they may be found: who is connected, who owes an answer, who is dropped, for what and for how
-long.
-"""
+"""PeerPool: the connected peers with their open requests, and addresses to connect to, with pauses and bans."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 
 from spvfilter.errors import UselessPeerError
 from spvfilter.light.engine.addresses import Discovery, DismissedError, IdleError, Neighbour, Purpose
@@ -26,12 +25,21 @@ from spvfilter.wire.messages.table import GetAddr, Message
 
 _NETWORK, _NETWORK_LIMITED = Service.NETWORK.value, Service.NETWORK_LIMITED.value
 COMPACT_FILTERS, BLOOM = Service.COMPACT_FILTERS.value, Service.BLOOM.value  # plain integers: they are compared often
-_MAX_GROUPS = 1_000  # of discovered addresses whose failures are remembered; ours
+_MAX_GROUPS = 1_000  # groups of discovered addresses whose failures are kept in memory (our choice)
 LIMITED_DEPTH = 288  # blocks that a pruned node serves (BIP-159)
+
+QUIET_S = 90.0
+"""Seconds without a message after which a peer is pinged (our choice).
+
+Sessions ping 120 seconds after their last ping, so they rarely ping in addition.
+"""
+
+
+_NEVER = Instant(0.0, 0.0)
 
 
 class PeerState(Enum):
-    """Where a peer stands."""
+    """State of a connection to a peer."""
 
     CONNECTING = "connecting"
     GREETING = "greeting"
@@ -62,6 +70,10 @@ class Peer:
     purpose: Purpose = Purpose.NAMED
     fee_filter: int | None = None
     """Satoshi / kvB below which it takes no transaction, if it has told."""
+    heard: Instant = _NEVER
+    """Time of its last message, once it is connected."""
+    is_pinged: bool = False
+    """True if it was pinged since its last message, because it was quiet."""
 
     def __repr__(self) -> str:
         return f"<Peer {self.number} {self.address} {self.state.value}>"
@@ -87,13 +99,20 @@ class Peer:
         return stated - self.since
 
     def limit_fee(self, rate: int) -> None:
-        """It takes no transaction below a fee rate (BIP-133); one that cannot be is ignored, as Core does."""
+        """Set the rate below which the peer takes no transaction (BIP-133). Ignore an impossible rate, as Core does."""
         if 0 <= rate <= MAX_MONEY:
             self.fee_filter = rate
 
     def silent_for(self, now: float) -> float:
         """For how many seconds a question has made no headway; 0 if none is open."""
         return now - next(iter(self.questions.values()), now)  # the oldest has waited longest
+
+    def quiet_for(self, now: Instant) -> float:
+        """Return the seconds since its last message, by the clock that shows more.
+
+        The monotonic clock may stand still while the machine sleeps. The wall clock may be set.
+        """
+        return max(now.monotonic - self.heard.monotonic, now.wall - self.heard.wall)
 
     def is_late(self, now: float, patience: Patience) -> bool:
         """Whether it owes an answer for longer than others take: it is silent, or sends it bit by bit."""
@@ -104,8 +123,8 @@ class Peer:
     def made_headway(self, key: Hashable, now: float) -> None:
         """A part of an answer came: the question, and those behind it, have waited from now on.
 
-        What answers a later question excuses no earlier one. Otherwise a peer that withholds a block could look busy
-        for ever.
+        An answer to a later question excuses no earlier question. Otherwise a peer that withholds a block could look
+        busy for ever.
         """
         if self.questions.get(key) == now:
             # as those behind it, which were asked no earlier: mostly another part that came together with this one
@@ -154,8 +173,10 @@ class PeerPool:
         self._on_gone: list[Callable[[Peer], object]] = []
         self._on_lie: list[Callable[[Peer], object]] = []
         self.bans_changed: bool = False
+        self.last_heard: Instant | None = None
+        """Time of the last message of any peer in this run."""
 
-    # Who is there
+    # Connected peers
 
     def __iter__(self) -> Iterator[Peer]:
         """All peers, connected or connecting, oldest first."""
@@ -232,7 +253,7 @@ class PeerPool:
     # Connections
 
     def advance(self, now: Instant) -> None:
-        """Begin the connections that are due, and end those that are not needed."""
+        """Begin connections that are due, and end connections that are not needed."""
         while self._named().free and self._begin_named(now):
             pass
         discovery = self._discovery
@@ -428,6 +449,7 @@ class PeerPool:
             place = self._places[peer.address]
             place.was_tried, place.services, place.twin, place.host = True, profile.services, None, profile.host
             self._turned_over()
+            self.spoke(peer, now)
             reason = self._reason_to_leave(peer, profile, took_s, now)
             if reason is not None:
                 self.drop(peer, reason, now)
@@ -462,9 +484,7 @@ class PeerPool:
             self._remove(peer, error, now)
 
     def drop(self, peer: Peer, error: Exception, now: Instant) -> None:
-        """End a connection for what the peer did: a proven lie bans its address for a day, anything else means a
-        pause.
-        """
+        """End a connection. After a proven lie the peer's address is banned for a day, otherwise there is a pause."""
         if self.has(peer):
             self._out.drop(peer.number)
             self._remove(peer, error, now)
@@ -575,10 +595,31 @@ class PeerPool:
         if peer.state is PeerState.SUSPECT and not peer.is_late(now.monotonic, self._patience):
             self.move(peer, PeerState.READY)
 
-    def check_patience(self, now: Instant) -> None:
-        """Drop peers that have been silent for too long, suspect those that may become so, trust again those that have
-        become steady.
+    def spoke(self, peer: Peer, now: Instant) -> None:
+        """Record that a peer has sent a valid message, of any kind."""
+        peer.heard, peer.is_pinged, self.last_heard = now, False, now
+
+    def next_ping(self) -> float:
+        """Return when the next ping to a quiet peer is due (monotonic seconds); infinity if none is due."""
+        return min((self._ping_at(peer) for peer in self.connected()), default=inf)
+
+    def _ping_at(self, peer: Peer) -> float:
+        pause_s = min(QUIET_S, self._patience.silence_s / 2)
+        return inf if peer.is_pinged else peer.heard.monotonic + pause_s
+
+    def ping_quiet(self, now: Instant) -> None:
+        """Ping peers that have been quiet for a while. Their pongs count as messages.
+
+        A machine that slept may have missed blocks, so quiet by the wall clock counts as well.
         """
+        for peer in self.connected():
+            has_slept = peer.quiet_for(now) >= self._patience.silence_s
+            if not peer.is_pinged and (has_slept or now.monotonic >= self._ping_at(peer)):
+                peer.is_pinged = True
+                self._out.fence(peer.number, lambda: None)
+
+    def check_patience(self, now: Instant) -> None:
+        """Drop peers that owe an answer for too long, suspect late peers, and trust peers that have become steady."""
         limit_bans(self._places.values(), self._bans, now.wall + self._patience.ban_s)
         for peer in self:
             silent = peer.silent_for(now.monotonic)

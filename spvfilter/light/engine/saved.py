@@ -15,10 +15,9 @@ from spvfilter.store.batch import Bip37Parameters
 from spvfilter.store.events import EventLog
 from spvfilter.store.ledger import StoredMatch
 from spvfilter.store.store import Store
-from spvfilter.wallet.endings import LOST_NOTE
+from spvfilter.wallet.books import KEPT_DEPTH
 from spvfilter.wallet.events import BlockConnected
 from spvfilter.wallet.journal import Journal
-from spvfilter.wallet.kept import KEPT_DEPTH
 from spvfilter.wallet.saved import SavedBooks
 from spvfilter.watch.watchlist import WatchList
 
@@ -36,15 +35,17 @@ _OWN_KEPT_DEPTH = (
 )
 
 
-class Held(NamedTuple):
-    """How long peers are not offered a private transaction."""
+class PrivateRecord(NamedTuple):
+    """A private transaction, as the database stores it."""
 
     until: float
-    """Seconds since 1970."""
-    is_on_its_way: bool
-    """Whether enough of them have announced it by themselves."""
-    strangers: list[str]
-    """Groups of those that were given it."""
+    """When the next private connection, or the announcement to all peers, is due (seconds since 1970)."""
+    is_relayed: bool
+    """True if enough network groups announced it, or a block contained it."""
+    receivers: list[str]
+    """Network groups that received it."""
+    is_handed: bool = True
+    """True if a peer requested it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +62,18 @@ class Saved:
     addresses: Sequence[KnownAddress] = ()
     anchors: list[str] = field(default_factory=list)
     """Addresses to connect first."""
-    private: dict[str, Held] = field(default_factory=dict)
-    """By txid: what only strangers were given."""
+    private: dict[str, PrivateRecord] = field(default_factory=dict)
+    """Private transactions, by txid in hex."""
     events: EventLog = field(default_factory=EventLog)
-    """Which there are."""
+    """Range of the numbers of the events in the database."""
     has_filters: bool = False
     """Whether any compact filter is kept."""
 
     def journal(self) -> Journal:
-        """The journal, which goes on behind the last event. Of the latest blocks connected none may have been told.
+        """Return the journal, which continues after the last event.
 
-        These count however far the search has gone back since, for what is new to the watch list: they may be
-        disconnected.
+        The last run may have connected blocks without an event. The journal then reports the highest one, even if new
+        entries have moved the search below it: it may be disconnected.
         """
         last, told, height = self.events.last, self.events.told, self.books.searched
         is_untold = told < height <= self.chain.height
@@ -101,14 +102,11 @@ class Saved:
             rows=rows,
             books=SavedBooks(
                 matches=list(_timed(store.matches(), chain)),
-                unconfirmed=store.unconfirmed(),
                 transactions=store.transactions(store.tip - KEPT_DEPTH, store.tip - _OWN_KEPT_DEPTH),
-                ended=store.ended(),
                 cursor=store.cursor,
                 searched=store.searched,
                 blocks=store.searched_blocks,
                 ids=store.ids,
-                lost=store.note(LOST_NOTE) or b"",
             ),
             coverage=coverage,
             bans={str(address): float(until) for address, until in known.items()},
@@ -118,13 +116,15 @@ class Saved:
             events=store.events.log,
             has_filters=store.compact_filters.has_any,
             anchors=[str(address) for address in json.loads(store.note(ANCHORS_NOTE) or b"[]")],
-            private={str(txid): _held(held) for txid, held in json.loads(store.note(PRIVATE_NOTE) or b"{}").items()},
+            private={
+                str(txid): _private(record) for txid, record in json.loads(store.note(PRIVATE_NOTE) or b"{}").items()
+            },
         )
 
 
-def _held(told: list[Any] | float) -> Held:
-    """From the note; a number alone, as it was written before, is until when."""
-    return Held(*told) if isinstance(told, list) else Held(told, is_on_its_way=False, strangers=[])
+def _private(stored: list[Any] | float) -> PrivateRecord:
+    """Return a private transaction from the note. Earlier versions stored `until` alone."""
+    return PrivateRecord(*stored) if isinstance(stored, list) else PrivateRecord(stored, False, [])
 
 
 def _timed(matches: Iterable[StoredMatch], chain: HeaderChain) -> Iterator[StoredMatch]:

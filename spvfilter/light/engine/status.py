@@ -1,4 +1,4 @@
-"""What the client reports about itself: progress, whom it follows, and Synced, when that is true."""
+"""Status: emits Progress, PeerChanged, Synced and warnings, and decides whether the client is synced now."""
 
 from __future__ import annotations
 
@@ -10,101 +10,140 @@ from spvfilter.errors import UselessPeerError
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.headers import Headers
+from spvfilter.light.engine.inputs import Instant
 from spvfilter.light.engine.options import Patience
 from spvfilter.light.engine.peers import Peer, PeerState
 from spvfilter.light.events import PeerChanged, PeerWarning, Phase, Progress, Synced
 from spvfilter.store.searched import Ranges, join
 
-MAX_CLOCK_OFFSET_S = 70 * 60  # between our clock and the median of the peers', Core timeoffsets.h
+MAX_CLOCK_OFFSET_S = 70 * 60  # between our clock and the median of the peers' clocks, Core timeoffsets.h
 MAX_TIP_AGE_S = 24 * 3_600  # Core DEFAULT_MAX_TIP_AGE
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What Synced has told for a tip: the heights in doubt, all together; when it was last told, and how often."""
+    """The Synced events of one tip."""
 
     doubt: Ranges = ()
+    """All heights that these events named as disputed."""
     at: float = 0.0
+    """Time of the last event (monotonic seconds)."""
     times: int = 0
+    """Number of events."""
 
     def plus(self, doubt: Ranges, now: float) -> Told:
-        """It is told again."""
+        """Return the events with one more, which is emitted now."""
         return Told(join((*self.doubt, *doubt)), now, self.times + 1)
 
     def next_at(self, doubt: Ranges, patience: Patience) -> float:
-        """When it may be told again; never, if nothing is in doubt that was not told. The pauses double."""
+        """Return when a further dispute may be reported (monotonic seconds); infinity if all disputes were reported.
+
+        The pauses double.
+        """
         if join((*self.doubt, *doubt)) == self.doubt:
             return inf
         return self.at + min(patience.stall_s * 2.0 ** min(self.times - 1, 16), patience.max_retry_s)
 
 
 class Status:
-    """Emits Progress, PeerChanged and Synced, and warnings that belong to them."""
+    """Emits Progress, PeerChanged and Synced, and warnings that belong to them.
+
+    The client is synced if all of this is true:
+
+    - `Synced` was emitted for the tip of the best chain, and the search has not gone back since.
+    - A ready peer has the tip. Headers of a better chain would have changed the tip.
+    - This peer has sent a message within `Patience.silence_s`.
+
+    The age of the last block plays no part. Once the last such peer has left, `Synced` is emitted again for the same
+    tip when a peer confirms it.
+    """
 
     def __init__(self, context: Context, headers: Headers, coverage: Coverage) -> None:
         self._context = context
         self._headers = headers
         self._coverage = coverage
-        self.told: Synced | None = None  # the last one, while it holds
+        self.told: Synced | None = None  # the last event, until blocks are searched again
+        self._is_confirmed = False  # True if a peer has confirmed the tip at all times since that event
         self._doubts = Told()
         self._followed: Peer | None = None
         self._progress: Progress | None = None
         self._first = context.books.cursor + 1  # height at which the present search began
-        self._filter_headers = context.rows.height  # up to which they were last told of
+        self._filter_headers = context.rows.height  # height of the last Progress event for filter headers
         self._warned: set[tuple[str, str]] = set()  # address and subject
         self._behind_since: float | None = None
         self._tip = b""
-        self._tip_since = 0.0  # when the best chain got its tip, the run began, or our clock was set right
-        self._is_clock_wrong = False  # by the median of the peers' clocks
-        # connected peers; the middle of their clocks less our monotonic one
+        # Start of the time in which other peers may answer: a new tip, a corrected clock, or the return of peers.
+        self._tip_since = 0.0
+        self._is_clock_wrong = False  # according to the median of the peers' clocks
+
+        # Connected peers, and the middle one or two of their clocks minus the monotonic clock.
         self._clocks: tuple[tuple[Peer, ...], list[float]] = ((), [])
 
     @property
     def synced(self) -> bytes | None:
-        """The tip that Synced was last emitted for, while it holds."""
+        """Block hash of the last Synced event, until blocks are searched again."""
         return None if self.told is None else self.told.hash
 
+    def is_synced(self, now: Instant) -> bool:
+        """Return True if the client is synced; see the class."""
+        return self._is_confirmed and self.synced == self._context.chain.tip_hash and self._has_witness(now)
+
+    def _has_witness(self, now: Instant) -> bool:
+        """Return True if a peer has the tip and was heard within `Patience.silence_s`."""
+        return any(self._confirms_tip(peer, now) for peer in self._context.pool.ready())
+
+    def _confirms_tip(self, peer: Peer, now: Instant) -> bool:
+        return not self._headers.is_behind(peer) and peer.quiet_for(now) < self._context.options.patience.silence_s
+
     def unsynced(self) -> None:
-        """The next time that everything is searched, Synced is emitted, even for the same tip."""
+        """Emit Synced again once all blocks are searched, even for the same tip."""
         self.told = None
 
     def look_back(self) -> None:
-        """Synced holds no more for this tip where the search has gone back below it, as when those on whose word it
-        rests have lied.
+        """Call for another Synced event if the last one is no longer true.
+
+        Either blocks below the tip are searched again, for example after a lie, or no peer confirms the tip.
         """
-        if self.synced == self._context.chain.tip_hash and self._context.books.cursor < self._context.chain.height:
+        context = self._context
+        if self.synced == context.chain.tip_hash and context.books.cursor < context.chain.height:
             self.unsynced()
+        if self.told is None or self._has_witness(context.now):
+            return
+        self._tip_since = context.now.monotonic
+        if self._is_confirmed:
+            self._is_confirmed = False
+            context.changed()
 
     # Progress
 
     def report(self, phase: Phase, done: int, total: int) -> None:
-        """Emit Progress where it has changed."""
+        """Emit Progress if it has changed."""
         progress = Progress(phase, done, total)
         if progress != self._progress:
             self._progress = progress
             self._context.out.emit(progress)
 
     def report_headers(self) -> None:
-        """Headers are being fetched."""
+        """Report that headers are being fetched."""
         done, total = self._headers.progress()
         self.report(Phase.HEADERS, done, total)
 
     def report_headers_done(self) -> None:
-        """All headers of a peer are there."""
+        """Report that all headers of a peer have arrived."""
         if self._progress is not None and self._progress.phase is Phase.HEADERS:
             height = max(self._context.chain.height, self._progress.done)
             self.report(Phase.HEADERS, height, height)
             self._progress = None
 
     def report_filter_headers(self) -> None:
-        """Filter headers are being fetched, or were taken back."""
+        """Report that filter headers have arrived or were discarded."""
         height = self._context.rows.height
         if height != self._filter_headers:
             self._filter_headers = height
             self.report(Phase.FILTER_HEADERS, height, self._context.chain.height)
 
     def report_search(self, phase: Phase) -> None:
-        """Blocks are being searched."""
+        """Report that blocks are being searched."""
         cursor, total = self._context.books.cursor, self._context.chain.height
         self._first = min(self._first, cursor + 1)
         if cursor + 1 > self._first or cursor < total:
@@ -113,7 +152,7 @@ class Status:
             self._first = cursor + 1
 
     def follow(self, peer: Peer | None) -> None:
-        """Blocks come from this peer now."""
+        """Report the peer from which blocks come now."""
         if peer is self._followed:
             return
         self._followed = peer
@@ -124,29 +163,30 @@ class Status:
 
     @property
     def followed(self) -> Peer | None:
-        """The peer that was last told of, while it is there."""
+        """The peer from which blocks come, as last reported."""
         return self._followed
 
     # Synced
 
     def may_say_synced(self) -> bool:
-        """Whether nothing speaks against Synced: every block is searched, everybody was heard, the clock and the chain
-        are right.
+        """Return True if nothing speaks against Synced.
+
+        Every block is searched, the peers have answered, the clock is right, and a peer has the tip.
         """
         context, chain = self._context, self._context.chain
         if context.books.cursor < chain.height or context.is_held:
             return False
         if self.awaits_others():
             return False
-        # it may just have been set right, and peers are asked again
+        # If the clock was just corrected, peers are asked again.
         if not self.clock_is_right() or self.awaits_others():
             return False
-        return self.somebody_has_tip()  # a wrong clock may be why nobody has it
+        return self.somebody_has_tip()  # checked last: with a wrong clock, no peer seems to have the tip
 
     def awaits_others(self) -> bool:
-        """Whether a peer has not had its time to tell of its headers.
+        """Return True if a peer may still answer with its headers.
 
-        That time is as long as a stall, after each new tip.
+        Peers have `Patience.stall_s` for it after a new tip, a corrected clock, or the return of peers.
         """
         now, chain = self._context.now.monotonic, self._context.chain
         if chain.tip_hash != self._tip:
@@ -160,7 +200,7 @@ class Status:
         )
 
     def somebody_has_tip(self) -> bool:
-        """Whether a peer that is there knows the best chain's tip; those that do not are named after a while."""
+        """Return True if a ready peer has the tip of the best chain. Otherwise warn after `Patience.stall_s`."""
         context, now = self._context, self._context.now.monotonic
         ready = context.pool.ready()
         if any(not self._headers.is_behind(peer) for peer in ready):
@@ -174,10 +214,10 @@ class Status:
         return False
 
     def clock_is_right(self) -> bool:
-        """Whether our clock agrees with the median of the peers'; a warning where it does not.
+        """Return True if our clock agrees with the median of the peers' clocks. Otherwise warn.
 
-        Of an even number it is the one of the middle two that is closer to ours: one liar and an honest peer leave us
-        our own clock.
+        With an even number of clocks, the middle clock nearer to our clock is the median. Beside one honest peer, one
+        liar therefore changes nothing.
         """
         now, peers = self._context.now, self._context.pool.connected()
         if self._clocks[0] is not peers:
@@ -188,10 +228,10 @@ class Status:
             self._clocks = peers, ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1]
         median = min((each + now.monotonic - now.wall for each in self._clocks[1]), key=abs, default=0.0)
         if abs(median) <= MAX_CLOCK_OFFSET_S:
-            if self._is_clock_wrong:  # what was from the future by the wrong clock may be the best chain
+            if self._is_clock_wrong:  # headers that seemed to be from the future may be the best chain
                 self._is_clock_wrong = False
                 self._headers.ask_those_ahead()
-                self._tip_since = now.monotonic  # they have the same time as after a new tip
+                self._tip_since = now.monotonic
             return True
         self._is_clock_wrong = True
         which, groups = "behind" if median > 0 else "ahead of", len({peer.group for peer in peers})
@@ -211,31 +251,41 @@ class Status:
 
     @property
     def is_synced_due(self) -> bool:
-        """Whether Synced was not emitted for the tip, or more is in doubt than it told, and the pause before it is told
-        again is over.
+        """True if Synced is to be emitted.
+
+        Either it was not emitted for the tip, or no peer confirmed the tip meanwhile, or a further dispute is to be
+        reported now.
         """
-        return self.synced != self._context.chain.tip_hash or self._again_at() <= self._context.now.monotonic
+        is_new = self.synced != self._context.chain.tip_hash or not self._is_confirmed
+        return is_new or self._again_at() <= self._context.now.monotonic
 
     @property
     def next_at(self) -> float:
-        """When a pause ends after which Synced is due again, by the monotonic clock."""
+        """When the next pause before a Synced event ends (monotonic seconds); infinity if there is none."""
         at = self._again_at() if self.synced == self._context.chain.tip_hash else inf
         return at if at > self._context.now.monotonic else inf
 
     def _again_at(self) -> float:
-        """When Synced may be emitted again for the tip that it was emitted for; never without a reason."""
+        """Return when a further dispute of the same tip may be reported (monotonic seconds)."""
         if not self._coverage.has_doubt:
             return inf
         return self._doubts.next_at(self._coverage.in_doubt, self._context.options.patience)
 
     def say_synced(self, peers: Sequence[Peer], *, proven: bool) -> None:
-        """Emit Synced for the tip on the word of peers, unless there are none or it is not due."""
+        """Emit Synced for the tip if it is due.
+
+        Args:
+            peers: Peers that the result relies on. At least one of them must confirm the tip.
+            proven: True if the peers serve compact filters.
+        """
         context, chain = self._context, self._context.chain
+        peers = [peer for peer in peers if self._confirms_tip(peer, context.now)]
         if not peers or not self.is_synced_due:
             return
-        doubt = self._coverage.in_doubt
-        self._doubts = (self._doubts if self.synced == chain.tip_hash else Told()).plus(doubt, context.now.monotonic)
-        for peer in peers:
+        doubt, is_new_tip = self._coverage.in_doubt, self.synced != chain.tip_hash
+        self._doubts = (Told() if is_new_tip else self._doubts).plus(doubt, context.now.monotonic)
+        self._is_confirmed = True
+        for peer in peers if is_new_tip else ():  # otherwise a peer that only comes and goes would be called useful
             context.pool.did_well(peer)
         age = context.now.wall - chain.header_at(chain.height).time
         if age > MAX_TIP_AGE_S:

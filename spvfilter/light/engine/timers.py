@@ -9,6 +9,7 @@ from spvfilter.light.engine.peers import PeerState
 _IDLE_S = 30.0  # between ticks while nobody owes an answer
 _LONGEST_S = 10.0  # between ticks while something is waited for that has no time of its own
 _STEADY_TICKS = 4  # with nothing else between them, after which they become rarer
+_MAX_SLACK_S = 0.5  # how late a tick may be, so that small changes set no new timer
 _AFTER_S = 0.001  # a deadline is looked at: sums of times are rounded
 _EXPIRY_S = 60.0  # between looks for unconfirmed transactions that have expired
 
@@ -38,6 +39,10 @@ class Timers:
         self._expiry_at = now + _EXPIRY_S
         return True
 
+    def expire_again(self) -> None:
+        """Look again at the next tick, since one look drops a few transactions only."""
+        self._expiry_at = 0.0
+
     def set(self, context: Context, also_at: float, *, is_done: bool) -> None:
         """Ask for a tick when one may be needed; something else wants one `also_at` this time."""
         now, patience = context.now.monotonic, context.options.patience
@@ -57,6 +62,7 @@ class Timers:
         if next_try is not None:
             at = min(at, max(next_try, now))
         at = min(at, max(also_at, now))
-        if self._wake_at is None or at < self._wake_at - patience.stall_s / 4 or self._wake_at < now:
+        slack_s = 0.0 if context.is_due else min(patience.stall_s / 4, _MAX_SLACK_S)
+        if self._wake_at is None or at < self._wake_at - slack_s or self._wake_at < now:
             self._wake_at = at
             context.out.wake(at)

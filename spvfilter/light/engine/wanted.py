@@ -1,8 +1,9 @@
-"""The scripts that compact filters are queried for, in the order in which they became wanted."""
+"""The scripts that compact filters are queried for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from spvfilter.errors import InexpressibleError
 from spvfilter.filters.verify import spent_script, witnesses
@@ -10,114 +11,149 @@ from spvfilter.kernel import GcsQuery
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.books import Books
 
-MAX_INVENTED = 5_000  # scripts wanted for unconfirmed transactions of others; ours
-MAX_LEFT = 1_000  # transactions that are remembered though they are gone, beside as many as there are; ours
+MAX_OVERLAY = 5_000
+"""Most scripts of foreign unconfirmed transactions (our choice). A million scripts would match every block."""
+
+
+class Position(NamedTuple):
+    """Which scripts a block was queried for: all up to these numbers."""
+
+    base: int = 0
+    """Number of scripts of the watch list, of blocks and of own transactions."""
+    overlay: int = 0
+    """Number of the latest script of a foreign unconfirmed transaction."""
+
+
+class _Sighted(NamedTuple):
+    """A foreign unconfirmed transaction whose scripts are wanted."""
+
+    number: int
+    """Number of the sight, from 1."""
+    height: int
+    """Searched height at first sight. The scripts are asked for in blocks above it only."""
+    scripts: tuple[bytes, ...]
+    """The scripts that it pays and spends."""
 
 
 class WantedScripts:
-    """Scripts of the watch list, of what it has learned, and of unconfirmed transactions of ours.
+    """Scripts of the watch list, of blocks, of own transactions, and of foreign unconfirmed transactions.
 
-    They only grow, until `reset`.
-
-    A block with an unconfirmed transaction, or with one in conflict with it, is wanted whoever it pays. Its inputs tell
-    which scripts they spend, except for taproot, bare ones, and hashes of scripts that do not end in a signature check.
-    This has a price: who invents an unconfirmed payment to an address, with a second output to a script of their own,
-    sees from the blocks that we fetch later whether the address is ours. It is bounded: each script that is wanted
-    makes more filters match by chance, and a million would match every block.
+    A block that contains an unconfirmed transaction, or a conflict with it, is wanted. The inputs of a transaction show
+    which scripts they spend, except for taproot, bare scripts, and hashes of scripts that do not end in a signature
+    check. The scripts of foreign transactions are bounded, are asked for in later blocks only, and go with their
+    transaction: an attacker who pays an address would otherwise choose which blocks the client fetches.
     """
 
     def __init__(self, books: Books) -> None:
         self._books = books
         self._scripts: dict[bytes, None] = {}
         self._list: list[bytes] = []
-        self._queries: dict[
-            int, tuple[int, GcsQuery]
-        ] = {}  # by the number of scripts before: up to which number, and the query
-        self._pending: set[bytes] = set()  # unconfirmed transactions whose scripts are wanted
+        self._queries: dict[int, tuple[int, GcsQuery]] = {}  # by the number of scripts before: up to which, and query
+        self._own: set[bytes] = set()  # txids of own transactions whose scripts are wanted
+        self._overlay: dict[bytes, _Sighted] = {}  # by txid
+        self._overlaid = 0  # scripts of the overlay
+        self._waiting: dict[bytes, None] = {}  # txids that found no room in it
+        self._number = 0  # of the latest sight
         self._entries = -1  # of the watch list whose scripts are wanted
         self._inexpressible: InexpressibleError | None = None  # for entries that compact filters cannot find
-        self._invented = 0  # scripts wanted for transactions that we did not broadcast
 
     def reset(self) -> None:
-        """Entries of the watch list were removed: what is wanted is taken anew."""
-        self._scripts, self._list, self._queries, self._pending = {}, [], {}, set()
-        self._entries, self._inexpressible, self._invented = -1, None, 0
+        """Begin again after entries of the watch list were removed."""
+        self._scripts, self._list, self._queries, self._own = {}, [], {}, set()
+        self._entries, self._inexpressible = -1, None
 
-    def __len__(self) -> int:
-        return len(self._list)
+    @property
+    def position(self) -> Position:
+        """The position after all scripts."""
+        return Position(len(self._list), self._number)
 
     def load(self) -> None:
-        """Take what the watch list wants, if it has new entries.
+        """Take the scripts of the watch list if it has new entries, and those of unconfirmed transactions.
 
-        Raises InexpressibleError for what compact filters cannot find.
+        Raises InexpressibleError for entries that compact filters cannot find.
         """
         if self._inexpressible is not None:
             raise self._inexpressible
-        if len(self._books.watch) == self._entries:
-            return
-        self._entries = len(self._books.watch)
-        try:
-            scripts = self._books.watch.gcs_elements()
-        except InexpressibleError as error:
-            self._inexpressible = error
-            raise
-        for script in scripts:
-            self.add(script)
-        self.add_pending(self._books.unconfirmed.pending)
+        if len(self._books.watch) != self._entries:
+            first, self._entries = max(self._entries, 0), len(self._books.watch)
+            try:
+                scripts = self._books.watch.gcs_elements(first)
+            except InexpressibleError as error:
+                self._inexpressible = error
+                raise
+            fresh = dict.fromkeys(script for script in scripts if script not in self._scripts)
+            self._scripts |= fresh
+            self._list += fresh
+        self.refresh()
 
     def add(self, script: bytes | None) -> None:
-        """Want another script."""
+        """Want another script in all blocks."""
         if script and script not in self._scripts:
             self._scripts[script] = None
             self._list.append(script)
 
-    def add_pending(self, txids: Iterable[bytes]) -> None:
-        """Want the scripts of unconfirmed transactions.
+    def refresh(self) -> None:
+        """Take the scripts of new unconfirmed transactions, and drop those of foreign ones that are gone."""
+        for txid in self._books.own_verdicts():
+            if txid not in self._own and (record := self._books.record(txid)) is not None:
+                self._own.add(txid)
+                for script in _scripts_of(record.raw):
+                    self.add(script)
+        changed = self._books.pool.take_changed()
+        before = self._overlaid
+        for txid in changed:
+            record = self._books.record(txid)
+            known = self._overlay.get(txid)
+            is_gone = record is None or txid not in self._books.pool
+            if known is not None and (record is None or is_gone or record.first_height < known.height):
+                self._overlaid -= len(self._overlay.pop(txid).scripts)
+            if is_gone:
+                self._waiting.pop(txid, None)
+        for txid in (*changed, *(self._waiting if self._overlaid < before else ())):
+            record = self._books.record(txid)
+            if record is None or txid not in self._books.pool or txid in self._overlay:
+                continue
+            scripts = tuple(dict.fromkeys(script for script in _scripts_of(record.raw) if script))
+            self._waiting[txid] = None
+            if self._overlaid + len(scripts) <= MAX_OVERLAY:
+                del self._waiting[txid]
+                self._number += 1
+                self._overlaid += len(scripts)
+                self._overlay[txid] = _Sighted(self._number, record.first_height, scripts)
 
-        Those that are gone are forgotten when they have become many, not their scripts.
+    def queries(self, done: Position, last: int) -> Callable[[], list[GcsQuery]] | None:
+        """Return a function that makes the queries for blocks up to a height; None if no script is new for them.
+
+        The function may run in a thread. To make a query for a million scripts takes a second, and is done once.
+
+        Args:
+            done: The scripts that these blocks were queried for before.
+            last: Height of the last block.
         """
-        there = self._books.unconfirmed.pending.keys()
-        if len(self._pending) > 2 * len(there) + MAX_LEFT:
-            self._pending &= there
-        for txid in txids:
-            pending = self._books.unconfirmed.pending.get(txid)
-            if pending is None or txid in self._pending:
-                continue
-            if not pending.own and self._invented >= MAX_INVENTED:
-                continue
-            before, scripts = len(self._list), list(_scripts_of(pending.raw))
-            if not pending.own and self._invented + len(scripts) > MAX_INVENTED:
-                continue
-            self._pending.add(txid)
-            for script in scripts:
-                self.add(script)
-            if not pending.own:
-                self._invented += len(self._list) - before
+        upto, start = len(self._list), done.base
+        fresh = (each for each in self._overlay.values() if each.number > done.overlay and each.height < last)
+        overlay = list(dict.fromkeys(script for each in fresh for script in each.scripts))
+        wanted, queries = self._list[start:upto], self._queries
+        if not wanted and not overlay:
+            return None
+        known = queries.get(start)
 
-    def query(self, start: int) -> Callable[[], GcsQuery]:
-        """The query for all scripts but the first `start`.
-
-        It is made when it is called for, once: that takes a second for a million.
-        """
-        upto = len(self._list)
-        known = self._queries.get(start)
-        if known is not None and known[0] == upto:
-            return lambda: known[1]
-        # after a reset the next ones are others, of as many other scripts
-        wanted, queries = (self._list[start:upto], self._queries)
-
-        def make() -> GcsQuery:
-            made = GcsQuery(wanted)
-            queries[start] = upto, made
-            for oldest in list(queries)[:-4]:  # other threads may do the same
-                queries.pop(oldest, None)
+        def make() -> list[GcsQuery]:
+            made = [GcsQuery(overlay)] if overlay else []
+            if known is not None and known[0] == upto:
+                return [*made, known[1]]
+            if wanted:
+                made.append(GcsQuery(wanted))
+                queries[start] = upto, made[-1]
+                for oldest in list(queries)[:-4]:  # other threads may do the same
+                    queries.pop(oldest, None)
             return made
 
         return make
 
 
 def _scripts_of(raw: bytes) -> Iterator[bytes | None]:
-    """The scripts that a transaction pays, and those that it spends as far as its inputs tell."""
+    """Yield the scripts that a transaction pays, and those that it spends as far as its inputs show."""
     span = Transaction.parse(raw).span
     for _, start, end in span.outputs:
         yield raw[start:end]

@@ -102,7 +102,7 @@ class WatchChanges:
             case RelabelEntries(entries, label):
                 for number in self._numbers(entries):
                     self._context.books.watch.relabel(number, label)
-                    self._context.books.batch.labels[number] = self._context.books.watch.label(number)
+                    self._context.books.relabel({number: self._context.books.watch.label(number)})
                 self._after_commit(token, request, None)
             case Rescan(start):
                 first = self._search_from(start.height)
@@ -171,7 +171,7 @@ class WatchChanges:
             for number, label in numbers.items()
             if label is not None and label != books.watch.label(number)
         }
-        books.batch.labels |= labels
+        books.relabel(labels)
         books.store_entries(fresh)
         has_begun = books.searched >= 0
         if not has_begun and start.height.is_given:

@@ -1,9 +1,7 @@
-"""Growth of keychains' windows: where a confirmed use asks for more scripts, these are stored and watched, and blocks
-are searched again.
+"""Growth of keychains' windows: after a confirmed use, the client stores and watches new scripts, and searches again.
 
-Scripts are derived in a thread, since a thousand take a twentieth of a second. Until they are watched, no block is
-recorded: so Synced says that every block was searched for all scripts up to the ends of the windows, whatever the order
-in which they were used.
+A thread derives the scripts, since a thousand take a twentieth of a second. Until they are watched, the client records
+no block. `Synced` therefore says that every block was searched for all scripts of the windows, in any order of uses.
 """
 
 from __future__ import annotations
@@ -97,7 +95,7 @@ def _numbered(first: int, new: Sequence[tuple[bytes, ...]]) -> Iterator[tuple[in
 
 
 def fits(watch: WatchList, scripts: int, options: Options) -> bool:
-    """Whether the filters of the mode have room for so many more scripts, without a higher rate."""
+    """Return True if the filters of the mode have room for a number of further scripts without a higher rate."""
     return (
         options.mode is not Mode.BIP37
         or not watch.keychains
@@ -106,11 +104,12 @@ def fits(watch: WatchList, scripts: int, options: Options) -> bool:
 
 
 def extend(watch: WatchList, options: Options, settled: Collection[str] = ()) -> bool:
-    """Before a run, let windows move by what is known, and as far again as they look ahead, if that fits; whether one
-    has moved.
+    """Extend windows before a run, and return True if a window has moved.
 
-    Those `settled`, which an earlier run has moved so, stay where they are as long as that is far enough. Raises
-    KeychainError.
+    The windows reach one lookahead beyond their required ends, if the filters of the mode have room for the scripts. An
+    earlier run has already extended the keychains whose names are in `settled`. Their windows move only if they must.
+
+    Raises KeychainError.
     """
     before = [each.end for each in watch.keychains]
     watch.windows.note()

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from spvfilter.primitives import hash_to_hex
+from spvfilter.testing import RegtestNode
 from support.nodeprocess import ADDRESS, OTHER, NodeProcess, events_until, node_process, running
 from support.processes import WITH_SIGINT, WITHOUT_RICH, on_terminal, process
 
@@ -153,7 +155,8 @@ def test_rebuild_of_an_unreadable_database_needs_the_network(node: NodeProcess, 
     assert db.read_bytes() == b"garbage" * 1_000
 
 
-def test_dropped_events_are_replaced_by_matches_without_number(node: NodeProcess, tmp_path: Path) -> None:
+@pytest.mark.parametrize("since", [0, 7])
+def test_dropped_events_are_replaced_by_matches_without_number(node: NodeProcess, tmp_path: Path, since: int) -> None:
     db = tmp_path / "wallet.db"
     first = once(node.place, "--db", db, ADDRESS)[1]
     with closing(sqlite3.connect(db)) as connection:
@@ -164,13 +167,16 @@ def test_dropped_events_are_replaced_by_matches_without_number(node: NodeProcess
         "usual = stream.EventHub.earlier; calls = []\n"
         "async def earlier(self, at):\n"
         "    calls.append(at)\n"
-        "    if len(calls) == 1: raise EventGapError(at.sequence, at.sequence + 2)\n"
+        "    if len(calls) == 1: raise EventGapError(SINCE, at.sequence + 2)\n"
         "    return await usual(self, at)\n"
         "stream.EventHub.earlier = earlier\n"
     )
-    _, events, _ = once(node.place, "--db", db, "--replay", code=gap + WITH_SIGINT)
+    code = gap.replace("SINCE", str(since)) + WITH_SIGINT
+    _, events, errors = once(node.place, "--db", db, "--replay", code=code)
+    message = "every event after number 7: all present matches follow the line `dropped`; use them in place of"
+    assert (message in errors) == bool(since)
     dropped, *found, synced = events
-    assert (dropped["event"], dropped["first"], dropped["last"]) == ("dropped", 1, 1)
+    assert (dropped["event"], dropped["since"]) == ("dropped", since)
     assert dropped["sequence"] >= first[-1]["sequence"]
     assert [event["sequence"] for event in found] == [None, None]
     assert values(found) == values(first)
@@ -194,17 +200,60 @@ def test_payments_are_told_as_they_come_and_go() -> None:
             )
             assert (synced["height"], synced["block"]) == (112, confirmed["block"])
             node.do("reorg 1")
-            withdrawn, disconnected, *_, synced = events_until(child, "synced")
-            assert (withdrawn["event"], withdrawn["outpoint"], withdrawn["reason"]) == (
-                "withdrawn",
-                found["outpoint"],
-                "reorg",
-            )
-            assert disconnected.pop("sequence") > withdrawn["sequence"] > confirmed["sequence"] > found["sequence"] > 0
+            unconfirmed, disconnected, *_, synced = events_until(child, "synced")
+            assert list(unconfirmed) == [key for key in KEYS if key != "completeness"]
+            assert (unconfirmed["event"], unconfirmed["outpoint"]) == ("unconfirmed", found["outpoint"])
+            assert (unconfirmed["block"], unconfirmed["height"], unconfirmed["time"]) == (None, None, None)
+            numbers = [event["sequence"] for event in (found, confirmed, unconfirmed, disconnected)]
+            assert numbers == sorted(set(numbers))
+            assert numbers[0] > 0
+            del disconnected["sequence"]
             assert disconnected == {"event": "disconnected", "height": 112, "block": confirmed["block"]}
             assert synced["height"] == 113
             child.send_signal(signal.SIGTERM)
             assert child.wait(timeout=20) == 143
+
+
+@pytest.mark.parametrize("shown_as", ["jsonl", "table"])
+def test_replaced_payment_has_a_line(shown_as: str) -> None:
+    node = RegtestNode()
+    argv = ("watch", "--network", "regtest", "--connect", node.address, "--mode", "compact", "--format", shown_as)
+    try:
+        with running(*argv, ADDRESS) as child:
+            assert child.stdout is not None
+            paid = node.pay(ADDRESS, 5_000)
+            lines = iter(child.stdout.readline, b"")
+            first = next(line for line in lines if hash_to_hex(paid).encode() in line or b"received" in line)
+            by = hash_to_hex(node.double_spend(paid))
+            replaced = next(line for line in lines if b"replaced" in line).decode()
+            withdrawn = next(line for line in lines if b"withdrawn" in line).decode()
+            assert by in withdrawn
+            if shown_as == "jsonl":
+                fields = json.loads(replaced)
+                assert json.loads(first)["sequence"] < fields.pop("sequence") < json.loads(withdrawn)["sequence"]
+                assert fields == {"event": "replaced", "txid": hash_to_hex(paid), "by": by}
+            else:
+                assert replaced == f"{hash_to_hex(paid)} was replaced by {by}\n"
+    finally:
+        node.close()
+
+
+def test_disconnected_payment_is_pending_again_in_a_table() -> None:
+    with node_process("--blocks", 110) as node:
+        node.do(f"pay {ADDRESS} 70000", "mine")
+        with running(
+            "watch", "--network", "regtest", "--connect", node.place, "--mode", "compact", "--format", "table", ADDRESS
+        ) as child:
+            assert child.stdout is not None
+            lines = iter(child.stdout.readline, b"")
+            assert next(line.split()[0] for line in lines if b"received" in line) == b"111"
+            node.do("reorg 1")
+            assert next(line for line in lines if b"again" in line) == b"unconfirmed again:\n"
+            assert next(lines).split()[0] == b"mempool"
+            child.send_signal(signal.SIGTERM)
+            rest = b"".join(lines).decode()
+    balances = rest.partition("Balances, BTC")[2]
+    assert "+0.00070000" in balances
 
 
 def test_one_node_under_two_names_is_one_peer(node: NodeProcess) -> None:
@@ -220,11 +269,10 @@ def test_compact_filters_tell_of_blocks_as_they_come_and_go() -> None:
             (found, synced) = events_until(child, "synced")
             assert (found["event"], found["height"], synced["height"]) == ("found", 111, 111)
             node.do("reorg 1")
-            # the mempool may come before the new tip
-            withdrawn, disconnected, *rest = events_until(child, "synced", "found")
-            assert (withdrawn["event"], withdrawn["reason"], disconnected["height"]) == ("withdrawn", "reorg", 111)
-            found, synced = sorted(rest, key=lambda event: str(event["event"]))
-            assert (found["height"], found["outpoint"], synced["height"]) == (None, withdrawn["outpoint"], 112)
+            unconfirmed, disconnected, synced = events_until(child, "synced")
+            assert (unconfirmed["event"], unconfirmed["height"]) == ("unconfirmed", None)
+            assert unconfirmed["outpoint"] == found["outpoint"]
+            assert (disconnected["height"], synced["height"]) == (111, 112)
             node.do("mine")
             confirmed, synced = events_until(child, "synced")
             assert (confirmed["event"], confirmed["height"]) == ("confirmed", 113)

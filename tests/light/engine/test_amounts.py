@@ -108,4 +108,4 @@ def test_who_sends_it_unconfirmed_is_banned(mode: Mode, values: tuple[int, ...])
     effects = run.do(Heard(1, wire.Inv((InvItem(InvType.TX, Transaction.parse(raw).txid),))))
     assert any(isinstance(message, wire.GetData) for message in run.sent(effects))
     assert bans(run.do(Heard(1, wire.Tx(raw)))) == [Lie.IMPOSSIBLE_TX]
-    assert not run.engine.books.unconfirmed.pending
+    assert not list(run.engine.books.unconfirmed())

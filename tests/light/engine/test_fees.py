@@ -120,7 +120,7 @@ def test_what_the_books_know_of_the_inputs_is_enough_confirmed_or_not() -> None:
     run = Run(1)
     run.tell(1_000)
     parent = tx([TxIn(bytes(32), 0)], [TxOut(50_000, OURS), TxOut(20_000, THEIRS)])
-    run.engine.books.add_unconfirmed(parent, 1)
+    run.engine.books.observe(parent, 1)
     txid = Transaction.parse(parent).txid
     assert [warning.rate for warning in run.do(Broadcast(spend(50_000, txid)))] == [0]
     # the second is another's, but of a transaction that is here

@@ -8,7 +8,7 @@ import pytest
 
 from simulation.behaviours.floods import Invents, InventsChains, InventsConflicts, InventsLarge, InventsMany
 from spvfilter.light.events import Mode
-from spvfilter.wallet import unconfirmed
+from spvfilter.wallet.pendinglimits import PendingLimits
 from support.stage import Prompt, stage
 
 KINDS = [InventsMany, InventsLarge, InventsConflicts, InventsChains]
@@ -39,25 +39,24 @@ def test_invented_payments_delay_no_block_and_no_start(mode: Mode, kind: type[In
 
 
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
-def test_who_fills_the_room_for_unconfirmed_payments_keeps_no_others_out(
-    mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(unconfirmed, "MAX_PENDING", 100)
+def test_who_fills_the_room_for_unconfirmed_payments_keeps_no_others_out(mode: Mode, tmp_path: Path) -> None:
     with stage(tmp_path, mode, InventsMany, Prompt, Prompt) as world:
         world.boot()
+        assert world.process is not None
+        world.process.engine.books.pool.limits = PendingLimits(number=100)
         world.wait_synced(within=60)
         world.pass_time(2_400)
         assert world.process is not None
         books = world.process.engine.books
-        assert len(books.unconfirmed) == 100
+        assert len(books.pool) == 100
         for _ in range(5):
             world.truth.receive()
             payment = world.truth.coins[-1].outpoint.txid
             world.pass_time(60)
-            assert payment in books.unconfirmed.pending
+            assert books.is_unconfirmed(payment)
         world.pass_time(2_400)
-        assert payment in books.unconfirmed.pending
-        assert len(books.unconfirmed) == 100
+        assert books.is_unconfirmed(payment)
+        assert len(books.pool) == 100
         world.truth.mine()
         world.wait_synced(within=10)
         assert world.has_found_all()

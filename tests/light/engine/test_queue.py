@@ -15,7 +15,7 @@ from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
 from spvfilter.primitives import Header
 from spvfilter.transaction import Transaction
-from spvfilter.wallet import unconfirmed
+from spvfilter.wallet.pendinglimits import PendingLimits
 from spvfilter.wallet.queue import Queue
 from spvfilter.wire.messages import table as wire
 from spvfilter.wire.messages.merkleblock import MerkleBlock
@@ -70,7 +70,7 @@ class Announcing:
         self.waiting = self.answers(self.run.sent(effects))
 
     def recorded(self) -> int:
-        return len(self.mempool.keys() & self.run.engine.books.unconfirmed.pending.keys())
+        return len(self.mempool.keys() & {record.txid for record in self.run.engine.books.unconfirmed()})
 
 
 @pytest.mark.parametrize("mode", [Mode.BIP37, Mode.COMPACT])
@@ -143,8 +143,8 @@ def come(world: Announcing, raw: bytes, group: str) -> None:
 
 
 def test_what_made_room_is_asked_of_others_who_announce_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unconfirmed, "MAX_PENDING", 4)
     world = Announcing(Mode.COMPACT)
+    world.run.engine.books.pool.limits = PendingLimits(number=4)
     world.mempool = dict(list(world.mempool.items())[:1])
     (given,) = world.mempool.values()
     for raw in [*(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]) for _ in range(3)), given]:
@@ -162,13 +162,13 @@ def test_what_made_room_is_asked_of_others_who_announce_it(monkeypatch: pytest.M
 def test_what_found_no_room_when_its_parent_came_is_asked_of_others_who_announce_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(unconfirmed, "MAX_PENDING", 1)
     world = Announcing(Mode.COMPACT)
+    world.run.engine.books.pool.limits = PendingLimits(number=1)
     parent = Transaction.parse(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]))
     child = Transaction.parse(tx([TxIn(parent.txid, 0)], [TxOut(900, bytes(22))]))
     for each in (child, parent):
         come(world, each.raw, "10.9.0.0/16")
-    assert list(world.run.engine.books.unconfirmed.pending) == [parent.txid]
+    assert [record.txid for record in world.run.engine.books.unconfirmed()] == [parent.txid]
     world.mempool = {child.txid: child.raw}
     world.waiting = [world.inventory()]
     world.round_trip()

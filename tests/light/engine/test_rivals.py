@@ -41,7 +41,7 @@ class Rivals:
             coin = TxIn(RNG.randbytes(32), 0)
             for side, outputs in enumerate(([TxOut(1_000, OURS)] * MATCHES, [TxOut(9_000, OURS)])):
                 raw = tx([coin], outputs)
-                self.run.engine.books.add_unconfirmed(raw, 1_700_000_000)
+                self.run.engine.books.observe(raw, 1_700_000_000)
                 self.txids[side].append(Transaction.parse(raw).txid)
         self.run.do(Tick())
 
@@ -56,7 +56,7 @@ class Rivals:
         self.announce([RNG.randbytes(32) for _ in range(mempool._MAX_ORDERED)])
 
     def live(self) -> list[bool]:
-        return [self.run.engine.books.unconfirmed.is_live(txid) for side in self.txids for txid in side]
+        return [self.run.engine.books.is_pending(txid) for side in self.txids for txid in side]
 
 
 def test_a_peer_that_announces_rivals_back_and_forth_moves_each_of_them_once() -> None:
@@ -68,21 +68,8 @@ def test_a_peer_that_announces_rivals_back_and_forth_moves_each_of_them_once() -
         first, then = (few, many) if number % 2 == 0 else (many, few)
         rivals.announce(first)
         told.append(sum(isinstance(effect, Emit) for effect in rivals.announce(then)))
-    assert told == [PAIRS * (MATCHES + 1)] * 2 + [0] * 6
+    assert told == [PAIRS * (MATCHES + 2)] * 2 + [0] * 6  # each match, and each replacement
     assert rivals.live() == [False] * PAIRS + [True] * PAIRS
-
-
-def test_after_a_reorganisation_it_may_tell_the_order_anew() -> None:
-    rivals = Rivals()
-    many, few = rivals.txids
-    for _ in range(2):
-        rivals.announce([*few, *many])
-        assert rivals.live() == [True] * PAIRS + [False] * PAIRS
-        rivals.forgotten()
-        rivals.announce([*many, *few])
-        assert rivals.live() == [False] * PAIRS + [True] * PAIRS
-        rivals.run.engine._mempool.forget()
-        rivals.forgotten()
 
 
 def test_of_so_many_transactions_and_no_more_the_order_is_taken_from_one_peer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,28 +80,6 @@ def test_of_so_many_transactions_and_no_more_the_order_is_taken_from_one_peer(mo
     watch._stand(next(iter(rivals.run.engine.pool))).later |= {bytes([at]) * 32 for at in range(PAIRS + 1)}
     rivals.announce([*few, *many])
     assert rivals.live() == [True] * (PAIRS - 1) + [False] + [False] * (PAIRS - 1) + [True]
-
-
-def test_rivals_are_found_by_their_wtxids_without_reading_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large one may have displaced a hundred: it is not to be hashed for each announcement of one of these."""
-
-    class Unread:
-        @staticmethod
-        def parse(raw: bytes) -> Transaction:
-            raise AssertionError("a transaction is read")
-
-    run = Run(Mode.COMPACT)
-    coin = RNG.randbytes(32)
-    old, new = (
-        Transaction.parse(tx([TxIn(coin, 0, witness=(bytes(size),))], [TxOut(1_000, OURS)] * size)) for size in (1, 2)
-    )
-    for each in (old, new):
-        run.engine.books.add_unconfirmed(each.raw, 1_700_000_000)
-    run.do(Tick())
-    monkeypatch.setattr(mempool, "Transaction", Unread)
-    run.do(Heard(1, wire.Inv((InvItem(InvType.WTX, new.wtxid), InvItem(InvType.WTX, old.wtxid)))))
-    unconfirmed = run.engine.books.unconfirmed
-    assert (unconfirmed.is_live(old.txid), unconfirmed.is_live(new.txid)) == (True, False)
 
 
 def test_a_block_contradicts_an_unconfirmed_payment_to_what_was_not_watched_when_it_came(tmp_path: Path) -> None:

@@ -1,17 +1,20 @@
-"""Synced means it: not by a wrong clock, not on the word of who has nothing, not silently on an old tip."""
+"""The client reports that it is synced only if that is true: with a right clock, and with a peer that has the tip."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings, strategies as st
 
 from simulation.behaviours.bloom import OmitsAll
 from simulation.behaviours.compact import OmitsScripts
 from simulation.behaviours.faulty import Downloading, SkewedClock
 from simulation.behaviours.schemes import Lags
+from simulation.pipe import Quality
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.engine import Engine
+from spvfilter.light.engine.options import Patience
 from spvfilter.light.events import Mode
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
@@ -117,7 +120,7 @@ def test_what_is_searched_again_is_not_synced_and_then_told_anew(mode: Mode, lia
             world.pass_time(0.05)
             height = engine.books.cursor
             if height < world.truth.height:
-                assert not engine.status_with(engine.chain.height, height, ()).is_synced
+                assert not process.status.is_synced
                 searching += 1
             assert world.timeline.now < 300
         assert searching
@@ -242,3 +245,189 @@ def test_a_dispute_that_grows_and_grows_is_told_ever_more_rarely(tmp_path: Path)
         assert 3 <= len(told_since(world, before)) <= 8
         world.pass_time(300)
         assert told_since(world, before)[-1] == ((1, 30),)
+
+
+SILENCE_S = 300.0
+HEARD_WITHIN_S = 120.0  # a quiet peer is pinged after 90 s; ticks and the answer take less than 30 s
+SETTLED_S = 15.0  # for the handshake, an announcement and the search
+
+
+def is_synced(world: Stage) -> bool:
+    assert world.process is not None
+    return world.process.status.is_synced
+
+
+def check_status(world: Stage, tip_since: float) -> None:
+    """Compare `is_synced` with what the world knows of nodes, lines and chains."""
+    process, now, tip = world.process, world.timeline.now, world.truth.tip
+    assert process is not None
+    engine = process.engine
+    assert isinstance(engine, Engine)
+    heard = [each for each in process.connections.values() if each.is_ready and now - each.heard_at < SILENCE_S]
+    alive = [
+        each
+        for each in process.connections.values()
+        if each.is_ready and not each.is_dead and now - each.since > SETTLED_S and each.node.behaviour.is_prompt
+    ]
+    is_settled = bool(alive) and now - tip_since > SETTLED_S
+    if is_synced(world):
+        assert engine.books.cursor == engine.chain.height
+        assert any(each.node.behaviour.has_block(each.node.view, engine.chain.tip_hash) for each in heard)
+        assert not is_settled or engine.chain.tip_hash == tip
+    else:
+        assert not is_settled
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.sampled_from(["down", "up", "hang up", "cut"]), st.integers(0, 2)),
+        st.tuples(st.sampled_from(["mine", "reorganize"]), st.integers(1, 3)),
+        st.tuples(st.just("wait"), st.sampled_from([1, 20, 100, 400, 2_000])),
+    ),
+    min_size=4,
+    max_size=20,
+)
+
+
+@MODES
+@settings(max_examples=25)
+@given(steps=STEPS)
+def test_synced_needs_a_recent_message_and_the_best_chain(
+    mode: Mode, steps: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    patience = Patience(silence_s=SILENCE_S)
+    with stage(tmp_path_factory.mktemp("world"), mode, Prompt, Prompt, Lags, patience=patience) as world:
+        world.boot()
+        process, tip_since = world.process, 0.0
+        assert process is not None
+        for what, number in [*steps, ("wait", 100)]:
+            match what:
+                case "down":
+                    world.nodes[number].go_down()
+                case "up":
+                    world.nodes[number].is_up = True
+                case "hang up":
+                    world.nodes[number].hang_up()
+                case "cut":
+                    for each in process.connections.values():
+                        if each.node is world.nodes[number]:
+                            each.cut()
+                case "mine":
+                    world.truth.mine(number)
+                    tip_since = world.timeline.now
+                case "reorganize":
+                    world.truth.regtest.reorg(number)
+                    tip_since = world.timeline.now
+            check_status(world, tip_since)
+            for _ in range(number if what == "wait" else 2):
+                world.pass_time(1.0)
+                check_status(world, tip_since)
+
+
+@MODES
+def test_client_without_a_peer_is_not_synced(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        assert is_synced(world)
+        world.nodes[0].go_down()
+        world.pass_time(1)
+        assert not is_synced(world)
+        world.truth.mine(6)
+        world.pass_time(1_000)
+        assert not is_synced(world)
+        before = len(world.synced)
+        world.nodes[0].is_up = True
+        world.wait_synced(within=600)
+        assert is_synced(world)
+        assert {event.hash for event in world.synced[before:]} == {world.truth.tip}
+
+
+@MODES
+def test_synced_comes_again_when_a_peer_returns(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        world.nodes[0].go_down()
+        world.pass_time(60)
+        world.nodes[0].is_up = True
+        world.pass_time(600)
+        assert [event.hash for event in world.synced] == [world.truth.tip] * 2
+        assert is_synced(world)
+
+
+@MODES
+def test_old_tip_stays_synced_while_peers_answer_pings(mode: Mode, tmp_path: Path) -> None:
+    """The age of the last block plays no part."""
+    with stage(tmp_path, mode, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        process = world.process
+        assert process is not None
+        for _ in range(3 * 60):
+            world.pass_time(60)
+            heard = process.status.last_heard
+            assert heard is not None
+            assert world.wall() - heard < HEARD_WITHIN_S
+            assert is_synced(world)
+        assert len(world.synced) == 1
+
+
+@MODES
+def test_silent_peer_confirms_the_tip_for_a_limited_time(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Prompt, patience=Patience(silence_s=SILENCE_S)) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        world.cut_lines()
+        world.truth.mine()
+        world.pass_time(SILENCE_S - HEARD_WITHIN_S)
+        assert is_synced(world)
+        world.pass_time(HEARD_WITHIN_S)
+        assert not is_synced(world)
+        world.wait_synced(within=3_000)  # the session notices the dead line after 20 minutes
+        assert is_synced(world)
+
+
+def test_client_is_not_synced_just_after_the_machine_slept(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        world.set_skew(3_600.0)  # the monotonic clock stood still
+        assert not is_synced(world)
+        world.truth.others(3)  # nodes announce it, which a ping would do later
+        world.pass_time(5)
+        assert is_synced(world)
+        assert len(world.synced) == 2
+
+
+class Distant(Prompt):
+    def quality(self) -> Quality:
+        return Quality(0.4, 0.0, 1e7, 0)
+
+
+@MODES
+def test_peers_that_return_together_are_all_heard_before_synced(mode: Mode, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Lags, Distant) as world:
+        world.boot()
+        world.wait_synced(within=60)
+        for node in world.nodes:
+            node.go_down()
+        world.truth.mine(6)
+        for node in world.nodes:
+            node.is_up = True
+        before = len(world.synced)
+        world.wait_synced(within=60)
+        assert {event.hash for event in world.synced[before:]} == {world.truth.tip}
+
+
+def test_last_heard_is_none_before_the_first_peer(tmp_path: Path) -> None:
+    with stage(tmp_path, Mode.COMPACT, Prompt) as world:
+        world.nodes[0].is_up = False
+        world.boot()
+        world.pass_time(60)
+        process = world.process
+        assert process is not None
+        assert process.status.last_heard is None
+        world.nodes[0].is_up = True
+        world.wait_synced(within=600)
+        assert process.status.last_heard is not None

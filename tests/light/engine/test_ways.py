@@ -173,7 +173,7 @@ def test_blocks_that_were_searched_by_bip37_since_are_not_told_as_proven(
         assert isinstance(engine, Engine)
         assert 1 not in engine.books.positions_at(paid)
         assert world.synced[-1].proven_height < paid
-        assert engine.status_with(world.truth.height, engine.books.cursor, ()).proven_height < paid
+        assert engine.status_at(Instant(0.0, 0.0), world.truth.height, 0, engine.books.cursor, ()).proven_height < paid
         world.truth.learn(lock)
         world.nodes[1].is_up = True  # then they are searched by what two agree on
         world.pass_time(400)

@@ -1,0 +1,765 @@
+"""Broadcast of own transactions: record, announce (inv), serve (tx), and infer whether peers accept or reject them.
+
+A peer does not announce a transaction back to the node that sent it. Therefore the broadcaster announces a transaction
+to some peers at once, and to the others some seconds later. If one of the others announces it first, the network relays
+it.
+
+The broadcaster announces it again every 10 to 15 minutes, and to every new peer. Once the network relays it, it does so
+about once a day.
+
+The broadcaster asks a peer that requested a transaction whether the peer has it. Core answers notfound until its next
+round of announcements, so the question is repeated for 40 s. A peer that still lacks the transaction has rejected it. A
+BIP-61 reject counts at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from math import inf
+
+from spvfilter.errors import ParameterError, TxConflictError, TxRefusedError, UselessPeerError
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.netgroups import dialling_group
+from spvfilter.light.engine.ownbooks import OwnBooks
+from spvfilter.light.engine.peers import Peer
+from spvfilter.light.events import Broadcast, BroadcastChanged, BroadcastProgress, BroadcastStep, Refusal
+from spvfilter.primitives import hash_to_hex
+from spvfilter.store.ledger import TxStatus
+from spvfilter.transaction import Transaction
+from spvfilter.wire.messages.fields import printable
+from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, NotFound, Reject, Tx
+
+MAX_SERVED = 1_000
+"""Latest announced transactions that a peer may request (our choice)."""
+MAX_PEERS_TOLD = 1_000
+"""Latest peers whose reactions to a transaction are kept in memory (our choice)."""
+ECHO_WAIT_S = 15.0
+"""Longest delay of the first announcement to a peer, which can announce the transaction first (our choice)."""
+REBROADCAST_S = (600.0, 900.0)
+"""Interval until the network relays a transaction (Core net_processing.cpp, ReattemptInitialBroadcast)."""
+DAILY_S = (43_200.0, 129_600.0)
+"""Interval once the network relays a transaction (Core wallet.cpp, SetNextResend)."""
+ECHOED_DELAY_S = 300.0
+"""Mean delay of the first announcement to a peer once the network relays a transaction (our choice)."""
+REJECT_S = 40.0
+"""A peer that lacks a transaction this long after it received it has rejected it: eight of Core's rounds."""
+PROBE_S = 1.5
+"""Interval between two questions whether a peer has a transaction (our choice)."""
+PRIVATE_ECHO_GROUPS = 2
+"""The network relays a private transaction once this many network groups announced it (our choice)."""
+_KNOWN = (b"txn-already-in-mempool", b"txn-already-known")
+"""Reasons in a reject of a peer that has the transaction."""
+
+
+class State(Enum):
+    """Progress of a broadcast in this run."""
+
+    QUEUED = "queued"
+    """Recorded in the books, and not announced in this run."""
+    ANNOUNCED = "announced"
+    """Announced to a peer."""
+    REQUESTED = "requested"
+    """A peer requested and received it."""
+    ACCEPTED = "accepted"
+    """A peer has it, or received it and answers no questions."""
+    REJECTED = "rejected"
+    """Every peer that received it rejected it."""
+
+
+@dataclass(slots=True, eq=False)
+class PeerRecord:
+    """One connection to which a transaction was announced. Times are monotonic seconds."""
+
+    announced: float
+    """When it was announced."""
+    requested: float | None = None
+    """When the peer first requested and received it."""
+    answered: float | None = None
+    """When it became known that the peer keeps it, rejects it, or answers no questions."""
+    is_asked: bool = True
+    """True if the peer was asked for it before it requested it, and has not answered."""
+    probes: int = 0
+    """Number of questions since the peer received it."""
+    next_probe: float = inf
+    """When to ask again."""
+
+
+@dataclass(slots=True, eq=False)
+class Private:
+    """Progress of a private broadcast, which connected peers must not learn of."""
+
+    until: float
+    """When the next private connection, or the announcement to all peers, is due (monotonic seconds)."""
+    receivers: set[str] = field(default_factory=set)
+    """Network groups that the transaction was announced to."""
+    echoed: set[str] = field(default_factory=set)
+    """Network groups that announced it in this run."""
+    is_handed: bool = False
+    """True if a peer requested it."""
+    was_relayed: bool = False
+    """True if the network relayed it in an earlier run or before a reorganization, or a block contained it."""
+
+    @property
+    def is_relayed(self) -> bool:
+        """True if enough network groups announced it that did not receive it from this client. One could lie."""
+        return len(self.echoed - self.receivers) >= PRIVATE_ECHO_GROUPS
+
+
+@dataclass(slots=True, eq=False)
+class OwnTx:
+    """An own transaction and the reactions of peers in this run."""
+
+    tx: Transaction
+    """The transaction."""
+    status: TxStatus
+    """Status that was reported last."""
+    state: State = State.QUEUED
+    """Progress of the broadcast."""
+    is_durable: bool = True
+    """True if the record is stored. No peer is told of the transaction before."""
+    waits_until: float | None = None
+    """When calls that wait get an answer at the latest (monotonic seconds); None if no call waits."""
+    is_judged: bool = False
+    """True if it was broadcast in this run. In an earlier run, a peer may have accepted it."""
+    announced_at: float | None = None
+    """When it was first announced to a connected peer since the latest broadcast (monotonic seconds)."""
+    has_other_witness: bool = False
+    """True if peers may have it with another witness. Then their rejection proves nothing."""
+    input_values: tuple[int, ...] | None = None
+    """Values of the inputs in satoshi, if the user gave them."""
+    private: Private | None = None
+    """None if connected peers may learn of it."""
+    due: dict[Peer, float] = field(default_factory=dict)
+    """When to announce it to each peer (monotonic seconds)."""
+    peers: dict[Peer, PeerRecord] = field(default_factory=dict)
+    """Connections to which it was announced."""
+    sent: dict[str, None] = field(default_factory=dict)
+    """Addresses of peers that received it."""
+    echoed: dict[str, None] = field(default_factory=dict)
+    """Addresses of peers that have it from another node."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Addresses of peers that rejected it, with the reasons."""
+    left: dict[str, None] = field(default_factory=dict)
+    """Addresses of peers that received it and disconnected before they answered."""
+
+    @property
+    def is_relayed(self) -> bool:
+        """True if the network relays it: enough peers have it from other nodes."""
+        return bool(self.echoed) if self.private is None else self.private.is_relayed
+
+    @property
+    def is_with_others(self) -> bool:
+        """True if peers have it from other nodes, also from before this run. Its descendants need not announce it."""
+        return bool(self.echoed) or (self.private is not None and self.private.was_relayed)
+
+    def known(self) -> Broadcast:
+        """Return the reactions of peers so far."""
+        refused = tuple(Refusal(peer, reason) for peer, reason in self.refused.items())
+        return Broadcast(self.tx.txid, tuple(self.sent), tuple(self.echoed), refused)
+
+
+class Broadcaster:
+    """Broadcasts own transactions and reports the reactions of peers."""
+
+    def __init__(
+        self,
+        context: Context,
+        books: OwnBooks,
+        recorded: Callable[[bytes], None],
+        returned: Callable[[OwnTx], None],
+    ) -> None:
+        """Create a broadcaster without transactions.
+
+        `recorded` is called with the txid of each recorded transaction. `returned` is called with each transaction that
+        the books bring: at the start, or after a reorganization.
+        """
+        self._context = context
+        self._books = books
+        self._recorded = recorded
+        self._returned = returned
+        self._own: dict[bytes, OwnTx] = {}  # by txid; parents first
+        self._by_hash: dict[bytes, OwnTx] = {}  # by txid and wtxid
+        self._served: dict[Peer, dict[bytes, bytes]] = {}  # txid and wtxid that a peer may request → txid
+        self._next_at = 0.0
+        context.pool.on_gone(self._gone)
+
+    # Transactions
+
+    def find(self, tx_hash: bytes) -> OwnTx | None:
+        """Return an own unconfirmed transaction by its txid or wtxid."""
+        return self._by_hash.get(tx_hash)
+
+    def has_size(self, size: int) -> bool:
+        """Return True if one of the transactions has that many bytes."""
+        return any(len(own.tx.raw) == size for own in self._own.values())
+
+    def start(self) -> None:
+        """Load the own transactions of the books."""
+        for txid, raw in self._books.announceable():
+            self._own[txid] = own = OwnTx(Transaction.parse(raw), self._books.status(txid))
+            self._returned(own)
+        self._index()
+
+    def load(self) -> None:
+        """Load own transactions that are unconfirmed again, and put parents first."""
+        found, fresh = dict[bytes, OwnTx](), list[OwnTx]()
+        for txid, raw in self._books.announceable():
+            own = self._own.get(txid)
+            if own is None:  # it was reported as confirmed, or as ended
+                own = OwnTx(Transaction.parse(raw), TxStatus.CONFIRMED)
+                fresh.append(own)
+            found[txid] = own
+        self._own = found | {txid: own for txid, own in self._own.items() if txid not in found}
+        self._index()
+        for own in fresh:
+            self._returned(own)
+            self._recorded(own.tx.txid)
+        self.wake()
+
+    def _index(self) -> None:
+        self._by_hash = {tx_hash: own for own in self._own.values() for tx_hash in (own.tx.txid, own.tx.wtxid)}
+
+    def broadcast(
+        self, tx: Transaction, input_values: tuple[int, ...] | None = None, private: Private | None = None
+    ) -> OwnTx | None:
+        """Record a transaction and announce it once the record is stored. Calls that wait get an answer later.
+
+        Own ancestors that expired or were rejected are broadcast again. Returns None if the call was answered at once.
+        """
+        if self._books.is_confirmed(tx.txid):
+            self._context.out.answer(tx.txid, Broadcast(tx.txid))
+            return None
+        try:
+            ancestors = self._books.check(tx)
+        except ParameterError as error:
+            self._context.out.answer(tx.txid, error)
+            return None
+        revived = [OwnTx(ancestor, self._books.status(ancestor.txid), is_judged=True) for ancestor in ancestors]
+        for ancestor in revived:
+            self._returned(ancestor)
+            self._record(ancestor)
+        own, now = self._own.get(tx.txid), self._context.now.monotonic
+        if own is None:
+            is_new = not self._books.is_unconfirmed(tx.txid)
+            own = OwnTx(tx, TxStatus.PENDING, is_judged=is_new, has_other_witness=self._may_have_other_witness(tx))
+        elif own.tx.raw != tx.raw:
+            self._change_witness(own, tx)
+        own.private, own.input_values = private, input_values or own.input_values
+        own.waits_until = now + self._context.options.patience.reply_s
+        if not own.is_judged:  # the books had it, so its caller need not wait
+            self.answer(own, own.known())
+        is_recorded = self._record(own)
+        self._context.out.after_commit(partial(self._stored, (*revived, own)))
+        return own if is_recorded else None
+
+    def _record(self, own: OwnTx) -> bool:
+        """Record a broadcast in the books. Returns False if the books refuse it; its call is then answered."""
+        txid = own.tx.txid
+        self._own[txid] = own
+        own.is_durable, own.announced_at = False, None
+        own.due.clear()
+        self._context.out.emit(*self._books.record(own.tx, self._context.stamp()))
+        if not self._books.is_unconfirmed(txid):
+            self.answer(own, TxConflictError("it conflicts with a confirmed transaction, or with its own ancestors"))
+            del self._own[txid]
+            self._index()
+            return False
+        self.load()
+        self._recorded(txid)
+        return True
+
+    def _stored(self, owns: Sequence[OwnTx]) -> None:
+        for own in owns:
+            own.is_durable = True
+        self.wake()
+
+    def _may_have_other_witness(self, tx: Transaction) -> bool:
+        """Return True if peers may have an ended transaction with another witness, and accepted no conflicting one."""
+        ended = self._books.ended_raw(tx.txid)
+        if ended in (None, tx.raw) or self._books.ended(tx.txid) is TxStatus.REFUSED:
+            return False
+        rivals = (self._own.get(each) for outpoint in tx.inputs for each in self._books.spenders(outpoint))
+        return not any(rival is not None and rival.state is State.ACCEPTED for rival in rivals)
+
+    def _change_witness(self, own: OwnTx, tx: Transaction) -> None:
+        """Broadcast a transaction with another witness. Reactions to the first one say nothing about it."""
+        own.has_other_witness = own.has_other_witness or own.state is not State.QUEUED or not own.is_judged
+        own.tx, own.state, own.is_judged = tx, State.QUEUED, True
+        for record in own.peers.values():  # answers that are under way concern the other witness
+            record.answered = self._context.now.monotonic
+        for told in (own.peers, own.sent, own.refused, own.left):
+            told.clear()
+
+    def abandon(self, txid: bytes) -> None:
+        """Abandon an own transaction, unless it is confirmed. One that expired or was rejected then stays so."""
+        if self._books.is_unconfirmed(txid) or self._books.ended(txid) is not None:
+            self._context.out.emit(*self._books.abandon(txid))
+            self.load()
+
+    def announce_to_all(self, own: OwnTx) -> None:
+        """End the private part of a broadcast. Echoes so far delay nothing: one peer may have lied."""
+        now, longest_s = self._context.now.monotonic, self._echo_wait_s
+        own.private = None
+        own.due = {peer: now + self._context.random.uniform(0.0, longest_s) for peer in self._served}
+        self.wake()
+
+    def announce_again(self) -> None:
+        """After a reorganization, announce everything again, also to peers that had it."""
+        for own in self._own.values():
+            if own.private is not None:
+                own.private.was_relayed = own.private.was_relayed or own.private.is_relayed
+                own.private.echoed.clear()
+            own.due.clear()
+            own.echoed.clear()
+        self.wake()
+
+    def look(self) -> None:
+        """Look for changes of own transactions in the books."""
+        if not self._own.keys() >= set(self._books.announceable_txids()):
+            self.load()
+        if any(self._books.status(txid) is not own.status for txid, own in self._own.items()):
+            self.wake()
+
+    def wake(self) -> None:
+        """Look at every transaction in the next round."""
+        self._next_at = 0.0
+        self._context.changed()
+
+    # Time
+
+    @property
+    def next_at(self) -> float:
+        """When `advance` is due next (monotonic seconds)."""
+        return self._next_at
+
+    def advance(self) -> None:
+        """Announce what is due, ask peers that received a transaction, and report results."""
+        now = self._context.now.monotonic
+        self.look()
+        peers = [peer for peer in self._context.pool.ready() if peer.profile is not None and peer.profile.relays]
+        if now < self._next_at and all(peer in self._served for peer in peers):
+            return
+        self._next_at = inf
+        for peer in peers:
+            self._served.setdefault(peer, {})
+        for own in self._own.values():
+            fresh = [peer for peer in peers if peer not in own.due] if self._is_announceable(own) else []
+            for peer in self._context.random.sample(fresh, len(fresh)):
+                own.due[peer] = self._first_due(own, peer)
+        for peer in peers:
+            self._announce_due(peer, now)
+        for own in list(self._own.values()):
+            for peer, record in list(own.peers.items()):
+                if record.next_probe <= now:
+                    self._probe(own, peer, record)
+            self._settle(own, now)
+        self._next_at = min(self._next_at, min(self._moments(now, peers), default=inf))
+
+    def _is_announceable(self, own: OwnTx) -> bool:
+        """Return True if connected peers may learn of a transaction now."""
+        return own.is_durable and own.private is None and self._books.is_announceable(own.tx.txid)
+
+    def _first_due(self, own: OwnTx, peer: Peer) -> float:
+        """Return when to announce a transaction to a peer for the first time."""
+        now, random = self._context.now.monotonic, self._context.random
+        if peer.address in own.echoed:
+            return now + random.uniform(*DAILY_S)
+        if own.echoed:
+            return now + random.expovariate(1 / ECHOED_DELAY_S)
+        if own.peers or any(due <= now for due in own.due.values()):
+            return now + random.choice((0.0, random.uniform(0.5, 1.0) * self._echo_wait_s))
+        return now
+
+    @property
+    def _echo_wait_s(self) -> float:
+        return min(ECHO_WAIT_S, self._context.options.patience.reply_s / 8)
+
+    def _moments(self, now: float, peers: Sequence[Peer]) -> Iterator[float]:
+        """Yield the times at which something is due."""
+        reject_s, reply_s = self.reject_s, self._context.options.patience.reply_s
+        for own in self._own.values():
+            yield from (due for peer in peers if (due := own.due.get(peer, inf)) > now)
+            yield from (record.next_probe for record in own.peers.values() if record.next_probe > now)
+            if own.waits_until is not None:
+                yield own.waits_until
+            if own.is_judged and own.state is not State.ACCEPTED and own.announced_at is not None:
+                yield from (at for each in own.peers.values() if (at := each.announced + reject_s) > now)
+                yield from (at for at in (own.announced_at + reply_s,) if at > now)
+
+    # Announcements
+
+    def _announce_due(self, peer: Peer, now: float) -> None:
+        due = [own for own in self._own.values() if own.due.get(peer, inf) <= now and self._is_announceable(own)]
+        due = [own for own in due if not any(self._is_hidden(each) for each in self._ancestors(own))]
+        announced, held_back = self._in_order(peer, due)
+        for own in (*announced, *held_back):
+            self._allow(peer, own)
+            own.due[peer] = now + self._context.random.uniform(*(DAILY_S if own.echoed else REBROADCAST_S))
+        for own in announced:
+            self._allow_parents(peer, own)
+            self._announce(peer, own)
+
+    def _parents(self, own: OwnTx) -> Iterator[OwnTx]:
+        for txid in dict.fromkeys(outpoint[:32] for outpoint in own.tx.inputs):
+            if (parent := self._own.get(txid)) is not None:
+                yield parent
+
+    def _ancestors(self, own: OwnTx) -> Iterator[OwnTx]:
+        """Yield the own unconfirmed ancestors of a transaction."""
+        found, waiting = {own.tx.txid}, [own]
+        while waiting:
+            for parent in self._parents(waiting.pop()):
+                if parent.tx.txid not in found:
+                    found.add(parent.tx.txid)
+                    waiting.append(parent)
+                    yield parent
+
+    @staticmethod
+    def _is_hidden(own: OwnTx) -> bool:
+        """Return True if a descendant would tell connected peers of a private transaction that they do not have."""
+        return not own.is_durable or (own.private is not None and not own.is_with_others)
+
+    def _in_order(self, peer: Peer, due: Sequence[OwnTx]) -> tuple[list[OwnTx], list[OwnTx]]:
+        """Return the transactions to announce to a peer, ancestors first, and those to serve on request only.
+
+        A peer ignores a parent below its fee filter. If its child is announced alone, the peer requests the parent and
+        accepts both as a package (Core since 28). Some nodes never accept a parent that they rejected before.
+        """
+        chosen, waiting = {own.tx.txid for own in due}, list(due)
+        while waiting:  # ancestors that the peer may lack
+            for parent in self._parents(waiting.pop()):
+                if parent.tx.txid not in chosen and peer not in parent.peers and not parent.is_with_others:
+                    chosen.add(parent.tx.txid)
+                    waiting.append(parent)
+        found = [self._own[txid] for txid in self._own if txid in chosen] if due else []
+        paid = {each.tx.txid for own in found for each in self._paid_for(peer.fee_filter or 0, own)}
+        return [own for own in found if own.tx.txid not in paid], [own for own in found if own.tx.txid in paid]
+
+    def _paid_for(self, floor: int, child: OwnTx) -> list[OwnTx]:
+        """Return the parents below a fee rate (satoshi per 1,000 vbytes) that reach it together with a child."""
+        found: list[OwnTx] = []
+        fee = self._books.known_fee(child.tx, child.input_values) if floor else None
+        for parent in self._parents(child) if fee is not None else ():
+            paid, size = self._books.known_fee(parent.tx, parent.input_values), parent.tx.virtual_size
+            if fee is None or paid is None or paid * 1_000 >= floor * size:
+                continue
+            if (paid + fee) * 1_000 >= floor * (size + child.tx.virtual_size):
+                found.append(parent)
+        return found
+
+    def _allow(self, peer: Peer, own: OwnTx) -> None:
+        """Allow a peer to request a transaction."""
+        served = self._served[peer]
+        for tx_hash in (own.tx.txid, own.tx.wtxid):
+            served.pop(tx_hash, None)
+            served[tx_hash] = own.tx.txid
+        while len(served) > 2 * MAX_SERVED:
+            del served[next(iter(served))]
+
+    def _allow_parents(self, peer: Peer, own: OwnTx) -> None:
+        """Allow a peer to request the parents of a transaction, which it may lack though other peers have them."""
+        for parent in self._parents(own):
+            if self._is_announceable(parent) and parent.tx.txid not in self._served[peer]:
+                self._allow(peer, parent)
+
+    def _announce(self, peer: Peer, own: OwnTx) -> None:
+        """Announce a transaction to a peer, and ask for it: the answer shows whether the peer has it already."""
+        now = self._context.now.monotonic
+        if own.state is State.QUEUED:
+            own.state = State.ANNOUNCED
+        if own.announced_at is None:
+            own.announced_at = now
+            if own.waits_until is not None:
+                own.waits_until = now + self._context.options.patience.reply_s
+        record = own.peers.get(peer)
+        if record is None or record.answered is not None or record.requested is None:
+            record = own.peers[peer] = PeerRecord(now)
+        self._context.out.send(peer.number, Inv((_item(peer, own, InvType.TX),)))
+        self._ask(peer, own, record)
+
+    def _ask(self, peer: Peer, own: OwnTx, record: PeerRecord) -> None:
+        record.is_asked = True
+        self._context.out.send(peer.number, GetData((_item(peer, own, InvType.WITNESS_TX),)))
+
+    # Requests
+
+    def serve(self, peer: Peer, items: Sequence[InvItem]) -> None:
+        """Answer a getdata: send each transaction once, whatever names and kinds request it."""
+        served, missing, done = self._served.get(peer, {}), [], set[bytes]()
+        for item in dict.fromkeys(items):
+            txid = served.get(item.hash, b"")
+            if txid in done:
+                continue
+            own = self._own.get(txid)
+            if own is None or not self._is_announceable(own):
+                missing.append(item)
+                continue
+            done.add(txid)
+            self._send(peer, own)
+        if missing:
+            self._context.out.send(peer.number, NotFound(tuple(missing)))
+
+    def _send(self, peer: Peer, own: OwnTx) -> None:
+        now = self._context.now.monotonic
+        record = own.peers.setdefault(peer, PeerRecord(now, is_asked=False))
+        # always with its witness: bcoin requests it by MSG_TX and expects one
+        self._context.out.send(peer.number, Tx(own.tx.raw))
+        if record.requested is None:
+            record.requested = now
+            self.was_sent(own, peer.address)
+            self._probe(own, peer, record)
+
+    def _probe(self, own: OwnTx, peer: Peer, record: PeerRecord) -> None:
+        """Ask a peer that received a transaction whether it has it."""
+        record.next_probe = inf
+        if record.answered is None and own.echoed:
+            record.answered = self._context.now.monotonic
+        if record.answered is None:
+            record.probes += 1
+            self._context.out.send(peer.number, GetData((_item(peer, own, InvType.WITNESS_TX),)))
+            self._context.out.fence(peer.number, partial(self._probed, own, record, record.probes))
+
+    def _probed(self, own: OwnTx, record: PeerRecord, probe: int) -> None:
+        """The peer processed a question. A peer without an answer ignores such questions."""
+        if record.answered is None and record.probes == probe and record.next_probe == inf:
+            record.answered = self._context.now.monotonic
+            self._accepted(own)
+
+    @property
+    def reject_s(self) -> float:
+        """Seconds after which a peer without a transaction that it received has rejected it."""
+        return min(REJECT_S, self._context.options.patience.reply_s / 3)
+
+    # Reactions of peers
+
+    def announced(self, peer: Peer, own: OwnTx) -> None:
+        """A peer announces an own transaction."""
+        if peer.address not in own.sent:
+            if own.tx.txid in self._served.get(peer, {}):  # it may repeat the announcement: it must show that it has it
+                record = own.peers.setdefault(peer, PeerRecord(self._context.now.monotonic, is_asked=False))
+                if not record.is_asked:
+                    self._ask(peer, own, record)
+                return
+            self._echo(own, peer)
+        self._accepted(own)
+
+    def given(self, peer: Peer, txid: bytes) -> bool:
+        """A peer sends a transaction. Returns True if it was announced to the peer and asked for."""
+        if txid not in self._served.get(peer, {}):
+            return False
+        own = self._own.get(txid)
+        if own is not None:
+            record = own.peers.get(peer)
+            if record is not None and record.requested is not None:
+                record.answered = self._context.now.monotonic
+            elif peer.address not in own.sent:
+                self._echo(own, peer)
+            self._accepted(own)
+        return True
+
+    def not_found(self, peer: Peer, tx_hash: bytes) -> None:
+        """A peer does not have a transaction."""
+        own = self._by_hash.get(tx_hash)
+        record = own.peers.get(peer) if own is not None else None
+        if own is None or record is None:
+            return
+        record.is_asked = False
+        if record.requested is None or record.answered is not None or record.next_probe < inf:
+            return
+        now, last = self._context.now.monotonic, record.requested + self.reject_s
+        if now < last:
+            record.next_probe = min(last, now + min(PROBE_S, self.reject_s / 4))
+            self._next_at = min(self._next_at, record.next_probe)
+            self._context.changed()
+        else:
+            self._reject_by(own, peer, record, f"does not have it {self.reject_s:.0f} s after it received it")
+
+    def rejected(self, peer: Peer, message: Reject) -> None:
+        """A peer rejects a transaction (BIP-61). The message counts only if the peer received the transaction."""
+        own = self._own.get(message.data)
+        record = own.peers.get(peer) if own is not None else None
+        if own is not None and record is not None and record.requested is not None and is_rejection(message):
+            self._reject_by(own, peer, record, reason_of(message))
+
+    def _reject_by(self, own: OwnTx, peer: Peer, record: PeerRecord, reason: str) -> None:
+        now = self._context.now.monotonic
+        record.answered = now
+        self.was_rejected(own, peer.address, reason)
+        if own.state is not State.ACCEPTED:  # other peers decide at once
+            own.due.update({each: now for each in own.due if each not in own.peers})
+        self.wake()
+
+    def _echo(self, own: OwnTx, peer: Peer) -> None:
+        """A peer has a transaction from another node: the others need not get it soon."""
+        if peer.address in own.echoed:
+            return
+        now, random, was_relayed = self._context.now.monotonic, self._context.random, own.is_relayed
+        self._tell(own, own.echoed, peer.address, BroadcastStep.ECHOED)
+        if own.private is not None and peer.profile is not None:
+            own.private.echoed.add(dialling_group(peer.profile.host))
+        if own.is_relayed and not was_relayed:
+            if own.private is not None:  # a peer that is told of it learns that it is an own one
+                own.private.until = now + random.uniform(*DAILY_S)
+            for each in own.due:
+                delay = random.uniform(*DAILY_S) if each in own.peers else random.expovariate(1 / ECHOED_DELAY_S)
+                own.due[each] = now + delay
+        if own.private is None:
+            own.due[peer] = now + random.uniform(*DAILY_S)
+        self.wake()
+
+    def _accepted(self, own: OwnTx) -> None:
+        if own.state is not State.ACCEPTED:
+            own.state = State.ACCEPTED
+            self.wake()
+
+    def _gone(self, peer: Peer) -> None:
+        self._served.pop(peer, None)
+        for own in self._own.values():
+            own.due.pop(peer, None)
+            record = own.peers.pop(peer, None)
+            if record is not None and record.requested is not None and record.answered is None:
+                own.left[peer.address] = None
+                _shorten(own.left)
+        self._next_at = 0.0
+
+    # Reports and answers
+
+    def was_sent(self, own: OwnTx, address: str) -> None:
+        """Report that a peer received a transaction."""
+        if own.state in (State.QUEUED, State.ANNOUNCED):
+            own.state = State.REQUESTED
+        self._tell(own, own.sent, address, BroadcastStep.SENT)
+
+    def was_rejected(self, own: OwnTx, address: str, reason: str) -> None:
+        """Report that a peer rejected a transaction."""
+        is_told = address in own.refused
+        own.refused[address] = reason
+        own.left.pop(address, None)  # it came back
+        _shorten(own.refused)
+        if not is_told:
+            self._context.out.emit(BroadcastProgress(own.tx.txid, address, BroadcastStep.REFUSED, reason))
+
+    def _tell(self, own: OwnTx, told: dict[str, None], address: str, step: BroadcastStep) -> None:
+        if address not in told:
+            told[address] = None
+            _shorten(told)
+            self._context.out.emit(BroadcastProgress(own.tx.txid, address, step))
+
+    def _settle(self, own: OwnTx, now: float) -> None:
+        """Report a new status, answer calls, and infer that all peers rejected a transaction."""
+        self._report_status(own)
+        if not self._books.is_unconfirmed(own.tx.txid):
+            self.answer(own, own.known())
+            if self._books.is_announceable(own.tx.txid):
+                return  # only a foreign ancestor has ended
+            self._own.pop(own.tx.txid, None)
+            self.load()  # a transaction that it replaced may be unconfirmed again
+            return
+        if own.state is State.ACCEPTED:
+            self.answer(own, own.known())
+            return
+        if own.is_judged and own.announced_at is not None:
+            is_late = now >= own.announced_at + self._context.options.patience.reply_s
+            if (own.refused and not self._may_accept(own, now)) or (is_late and (own.refused or own.left)):
+                self.reject(own)
+                return
+        if own.waits_until is not None and now >= own.waits_until:
+            self.answer(own, own.known() if own.sent or own.has_other_witness else self._unanswered())
+
+    def _unanswered(self) -> UselessPeerError:
+        peers = len(self._context.pool.connected())
+        return UselessPeerError(
+            f"none of the {peers} connected peers accepts the transaction yet: the wallet keeps it and announces it to"
+            " every new peer; abandon it to use its coins again"
+        )
+
+    def _may_accept(self, own: OwnTx, now: float) -> bool:
+        """Return True if a peer may still accept it: a peer that has not answered, or was not told of it."""
+        if own.left or any(peer not in own.peers for peer in own.due):
+            return True
+        open_records = (record for record in own.peers.values() if record.answered is None)
+        return any(record.requested is not None or now < record.announced + self.reject_s for record in open_records)
+
+    def reject(self, own: OwnTx) -> None:
+        """Every peer that received a transaction rejected it: it no longer counts.
+
+        It stays if peers may have it with another witness.
+        """
+        if own.has_other_witness:
+            own.state = State.ACCEPTED
+            self.answer(own, own.known())
+            return
+        for address in own.left:
+            own.refused.setdefault(address, "the peer disconnected after it received the transaction")
+        _shorten(own.refused)
+        own.state, txid = State.REJECTED, own.tx.txid
+        rivals = (each for outpoint in own.tx.inputs for each in self._books.spenders(outpoint) if each != txid)
+        rival, told = next(rivals, None), "; ".join(f"{peer}: {reason}" for peer, reason in own.refused.items())
+        error: Exception = TxRefusedError(
+            f"every peer that received the transaction rejected it: {told}", tuple(own.refused.items())
+        )
+        if rival is not None:
+            error = TxConflictError(f"it conflicts with {hash_to_hex(rival)}, and peers reject it: {told}", rival)
+        self.answer(own, error)
+        self._context.out.emit(*self._books.abandon(txid, rejected=True))
+        self._report_status(own)
+        self._own.pop(txid, None)
+        self.load()  # a transaction that it replaced may be unconfirmed again
+
+    def _report_status(self, own: OwnTx) -> None:
+        """Report a change of the status in the books, and answer calls if it decides them."""
+        txid = own.tx.txid
+        status, conflict = self._books.status(txid), self._books.conflict(txid)
+        name = "another transaction" if conflict.txid is None else hash_to_hex(conflict.txid)
+        if conflict.is_later_own:
+            reason = f"it conflicts with {name}, which was broadcast later: it is {status}"
+            self.answer(own, TxConflictError(reason, conflict.txid))
+        if status is own.status:
+            return
+        own.status = status
+        is_named = status in (TxStatus.REPLACED, TxStatus.CONFLICTED)
+        self._context.out.emit(BroadcastChanged(txid, status, conflict.txid if is_named else None))
+        match status:
+            case TxStatus.CONFLICTED:
+                reason = f"it conflicts with {name}: it is {status}"
+                self.answer(own, TxConflictError(reason, conflict.txid, conflict.height))
+            case TxStatus.ABANDONED:
+                self.answer(own, TxConflictError("it was abandoned"))
+            case TxStatus.REFUSED:
+                reason = "peers rejected the transaction or one of its ancestors"
+                self.answer(own, TxRefusedError(reason, tuple(own.refused.items())))
+            case TxStatus.CONFIRMED | TxStatus.EXPIRED:
+                self.answer(own, own.known())
+            case _:  # a foreign transaction that replaces it decides nothing: an attacker may have made it
+                pass
+
+    def answer(self, own: OwnTx, answer: Broadcast | Exception) -> None:
+        """Answer the calls that wait, if any."""
+        if own.waits_until is not None:
+            own.waits_until = None
+            self._context.out.answer(own.tx.txid, answer)
+
+
+def is_rejection(message: Reject) -> bool:
+    """Return True if a BIP-61 reject says that the peer does not accept a transaction, not that it has it already."""
+    return message.message == b"tx" and message.reason not in _KNOWN
+
+
+def reason_of(message: Reject) -> str:
+    """Return the reason of a BIP-61 reject, with control characters escaped."""
+    return f"{printable(message.reason) or 'no reason'} (0x{message.code:02x})"
+
+
+def _item(peer: Peer, own: OwnTx, by_txid: InvType) -> InvItem:
+    """Return the item that names a transaction: by wtxid (BIP-339), or by txid with this kind."""
+    assert peer.profile is not None
+    return InvItem(InvType.WTX, own.tx.wtxid) if peer.profile.wtxid_relay else InvItem(by_txid, own.tx.txid)
+
+
+def _shorten(told: dict[str, None] | dict[str, str]) -> None:
+    """Keep the latest peers only."""
+    while len(told) > MAX_PEERS_TOLD:
+        del told[next(iter(told))]

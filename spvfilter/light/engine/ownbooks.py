@@ -1,0 +1,132 @@
+"""Own transactions in the wallet's books: every question and change of the broadcaster.
+
+This wallet broadcast its own transactions; all others are foreign. No other module of the engine reads own transactions
+in the books.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from spvfilter.errors import ParameterError, TxConflictError
+from spvfilter.primitives import hash_to_hex
+from spvfilter.store.ledger import UNCONFIRMED, TxStatus
+from spvfilter.transaction import Transaction
+from spvfilter.wallet.books import Books
+from spvfilter.wallet.canonical import Status
+from spvfilter.wallet.events import WalletEvent
+from spvfilter.wallet.refusals import check_abandon, check_broadcast
+
+
+class Conflict(NamedTuple):
+    """A transaction that conflicts with an own one."""
+
+    txid: bytes | None
+    """Txid, 32 bytes in wire order; None if it is not known."""
+    height: int | None
+    """Height of its block; None if it is unconfirmed or not known."""
+    is_later_own: bool
+    """True if this wallet broadcast it later than the own transaction."""
+
+
+class OwnBooks:
+    """Reads and changes own transactions in the books."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+
+    # Changes
+
+    def record(self, tx: Transaction, now: int) -> list[WalletEvent]:
+        """Record a broadcast at `now` (seconds since 1970). It outranks every earlier broadcast."""
+        return self._books.broadcast(tx.raw, now)
+
+    def abandon(self, txid: bytes, *, rejected: bool = False) -> list[WalletEvent]:
+        """Abandon an own unconfirmed transaction, or mark it as rejected by peers. Its descendants become inactive."""
+        return self._books.reject(txid) if rejected else self._books.abandon(txid)
+
+    def note(self, name: str, value: bytes) -> None:
+        """Store a note in the next commit, together with all changes before it."""
+        self._books.batch.notes[name] = value
+
+    # Checks
+
+    def check_abandon(self, txid: bytes) -> None:
+        """Raise ParameterError if a transaction is not unconfirmed or was not broadcast by this wallet."""
+        check_abandon(self._books, txid)
+
+    def check(self, tx: Transaction) -> list[Transaction]:
+        """Check that a block can contain a transaction, and return the ancestors to broadcast with it, parents first.
+
+        Raises ParameterError, TxConflictError.
+        """
+        check_broadcast(self._books, tx)
+        inactive = [each for each in self._books.ancestors(tx) if self.ended(each.txid) is not None]
+        for each in inactive:
+            name = hash_to_hex(each.txid)
+            try:
+                check_broadcast(self._books, Transaction.parse(each.raw))
+            except ParameterError as error:
+                by, height = (error.by, error.height) if isinstance(error, TxConflictError) else (None, None)
+                reason = f"it spends from {name}, which cannot be broadcast again: {error}"
+                raise TxConflictError(reason, by, height) from None
+        return [Transaction.parse(each.raw) for each in inactive]
+
+    # Questions
+
+    def announceable(self) -> list[tuple[bytes, bytes]]:
+        """Return (txid, bytes) of own unconfirmed transactions that no later own one replaces, parents first."""
+        return self._books.own_unconfirmed()
+
+    def announceable_txids(self) -> Collection[bytes]:
+        """Return the txids of `announceable`, in any order."""
+        return [txid for txid in self._books.own_verdicts() if self._books.is_announceable(txid)]
+
+    def is_announceable(self, txid: bytes) -> bool:
+        """Return True if an own transaction is unconfirmed and no later own one replaces it."""
+        return self._books.is_announceable(txid)
+
+    def is_unconfirmed(self, txid: bytes) -> bool:
+        """Return True if a transaction, own or foreign, is pending or replaced."""
+        return self._books.status(txid) in UNCONFIRMED
+
+    def is_confirmed(self, txid: bytes) -> bool:
+        """Return True if a block of the best chain contains a transaction of the wallet, at any depth."""
+        return self._books.is_confirmed(txid)
+
+    def ended(self, txid: bytes) -> TxStatus | None:
+        """Return the status of an own transaction that is neither confirmed, pending nor replaced, or None."""
+        record, status = self._books.record(txid), self._books.status(txid)
+        is_open = status in UNCONFIRMED or status is TxStatus.CONFIRMED
+        return None if record is None or not record.is_own or is_open else status
+
+    def ended_raw(self, txid: bytes) -> bytes | None:
+        """Return the bytes of an own transaction that is neither confirmed, pending nor replaced, or None."""
+        record = self._books.record(txid)
+        return None if record is None or self.ended(txid) is None else record.raw
+
+    def status(self, txid: bytes) -> TxStatus:
+        """Return the status of an own transaction that was recorded."""
+        return self._books.status(txid) or TxStatus.CONFIRMED
+
+    def conflict(self, txid: bytes) -> Conflict:
+        """Return the transaction that conflicts with an own one."""
+        own = self._books.own_verdicts().get(txid)
+        if own is not None and own.status is Status.REPLACED:
+            return Conflict(own.conflicts_with, None, is_later_own=True)
+        verdict = self._books.verdict(txid)
+        by = None if verdict is None else verdict.conflicts_with
+        anchor = None if by is None else self._books.anchor(by)
+        return Conflict(by, None if anchor is None else anchor.height, is_later_own=False)
+
+    def spenders(self, outpoint: bytes) -> list[bytes]:
+        """Return the txids of the unconfirmed transactions that spend an outpoint."""
+        return [txid for txid in self._books.spenders(outpoint) if self._books.status(txid) in UNCONFIRMED]
+
+    def known_fee(self, tx: Transaction, input_values: Sequence[int] | None = None) -> int | None:
+        """Return the fee in satoshi; None unless the value of every input is given or known."""
+        known = [self._books.value_of(outpoint) for outpoint in tx.inputs] if input_values is None else input_values
+        values = [value for value in known if value is not None]
+        fee = sum(values) - sum(output.value for output in tx.outputs)
+        return fee if len(values) == len(tx.inputs) and fee >= 0 else None

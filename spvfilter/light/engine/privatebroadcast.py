@@ -1,0 +1,348 @@
+"""Private broadcast: hand a transaction to one new peer, over a connection that shows nothing else of the wallet.
+
+The connection is opened for one transaction. It announces the transaction, serves it and ends, as Core's private
+broadcast does. It is a file of its own because these peers are not in the pool, and nothing else is sent to them.
+
+If two network groups announce the transaction without having received it, the network relays it. Connected peers are
+then never told of it: they would learn that it is an own transaction. If no block contains it after about a day,
+another new peer gets it.
+
+If no such announcement comes within a random time, the broadcaster announces the transaction to all peers. If no new
+peer requested it, the client tries other new peers later, and tells no connected one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING
+
+from spvfilter._public import deferred
+from spvfilter.errors import PrivacyError, UselessPeerError
+from spvfilter.light.engine.broadcaster import (
+    DAILY_S,
+    REBROADCAST_S,
+    Broadcaster,
+    OwnTx,
+    Private,
+    State,
+    is_rejection,
+    reason_of,
+)
+from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.inputs import Connected, Fenced, Heard, Input, Lost, Malformed
+from spvfilter.light.engine.netgroups import dialling_group
+from spvfilter.light.engine.ownbooks import OwnBooks
+from spvfilter.light.engine.saved import PRIVATE_NOTE, PrivateRecord
+from spvfilter.primitives import hash_to_hex
+from spvfilter.store.ledger import TxStatus
+from spvfilter.transaction import Transaction
+from spvfilter.wire.messages.table import GetData, Inv, InvItem, InvType, Message, Reject, Tx
+
+if TYPE_CHECKING:
+    import json
+else:
+    json = deferred("json")
+
+MAX_TRIES = 4
+"""New peers that are tried one after another for a transaction (our choice)."""
+MAX_RECORDS = 1_000
+"""Private transactions that are remembered, confirmed ones included (our choice)."""
+MAX_AT_ONCE = 8
+"""Transactions that are handed over at the same time (our choice)."""
+
+
+@dataclass(slots=True, eq=False)
+class _Handover:
+    """One connection that hands a transaction to a new peer."""
+
+    own: OwnTx
+    """The transaction."""
+    number: int
+    """Number of the connection."""
+    address: str
+    """HOST:PORT of the peer."""
+    until: float
+    """When to try another peer (monotonic seconds)."""
+    tried: list[str] = field(default_factory=list)
+    """Addresses tried so far, this one included."""
+    is_repeat: bool = False
+    """True if the network relayed the transaction before, and no block contains it."""
+    is_handed: bool = False
+    """True if the peer requested it."""
+    by_wtxid: bool | None = None
+    """True if it was announced by wtxid, False if by txid; None before."""
+
+
+class PrivateBroadcast:
+    """Connections for one transaction each. The pool of peers does not know them."""
+
+    def __init__(
+        self, context: Context, broadcaster: Broadcaster, books: OwnBooks, records: Mapping[str, PrivateRecord]
+    ) -> None:
+        """Create it with the `records` of an earlier run, by txid in hex."""
+        self._context = context
+        self._broadcaster = broadcaster
+        self._books = books
+        self._handovers: dict[int, _Handover] = {}  # by the connection's number
+        self._records = {bytes.fromhex(txid): record for txid, record in records.items()}
+
+    # Transactions
+
+    def broadcast(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_shown: bool) -> None:
+        """Broadcast a transaction privately, for a call that waits.
+
+        `is_shown` is True if a peer has a BIP-37 filter of the wallet, or may get one.
+        """
+        own = self._broadcaster.find(tx.txid)
+        handover = next((each for each in self._handovers.values() if each.own is own), None)
+        obstacle = None if handover is not None else self._obstacle(tx, own, is_shown=is_shown)
+        if obstacle is not None:
+            error = PrivacyError(f"the transaction cannot be sent privately: {obstacle}")
+            self._context.out.answer(tx.txid, error)
+            return
+        private = own.private if own is not None and own.private is not None else Private(0.0)
+        if handover is None:
+            private.until = self._context.now.monotonic
+        before = self._records.pop(tx.txid, None) if own is None else self._records.get(tx.txid)
+        is_renewed = own is not None and own.tx.raw != tx.raw
+        self._write(tx.txid, private)  # in the commit of the record: a later run must know that it is private
+        if self._broadcaster.broadcast(tx, input_values, private) is None:
+            self._store(tx.txid, before)
+        elif is_renewed and handover is not None and handover.by_wtxid and not handover.is_handed:
+            self._announce(handover)  # by the new wtxid
+
+    def returned(self, own: OwnTx) -> None:
+        """The books bring a transaction: at the start, or after a reorganization. A private one stays private."""
+        record = self._records.get(own.tx.txid)
+        if record is None:
+            return
+        now, reply_s = self._context.now.monotonic, self._context.options.patience.reply_s
+        longest_s = DAILY_S[1] if record.is_relayed else 2 * reply_s  # the clock may be wrong now
+        left_s = max(0.0, min(record.until - self._context.lived, longest_s)) if record.is_handed else 0.0
+        if left_s == 0.0 and (record.is_relayed or not record.is_handed):
+            left_s = self._context.random.uniform(0.0, reply_s)
+        own.private = Private(
+            now + left_s, set(record.receivers), is_handed=record.is_handed, was_relayed=record.is_relayed
+        )
+
+    def _obstacle(self, tx: Transaction, own: OwnTx | None, *, is_shown: bool) -> str | None:
+        """Return why a transaction cannot be sent privately, or None."""
+        if not self._context.options.mempool:
+            return (
+                "with mempool=False no peer announces a transaction, so the client could not see that it spreads and"
+                " would send it to all peers"
+            )
+        if is_shown:
+            return "peers have, or may get, a BIP-37 filter that matches it: use mode compact, in which they get none"
+        is_unsent = own is not None and own.private is not None and not own.private.is_handed
+        if not is_unsent and (self._books.is_unconfirmed(tx.txid) or self._books.is_confirmed(tx.txid)):
+            return "peers know it already"
+        for txid in dict.fromkeys(outpoint[:32] for outpoint in tx.inputs):
+            parent = self._broadcaster.find(txid)
+            if parent is not None and not parent.is_with_others:
+                return (
+                    f"it spends from {hash_to_hex(txid)}, which no peer is known to have from another node: wait until"
+                    " a peer echoes that one"
+                )
+            if self._books.ended(txid) in (TxStatus.REFUSED, TxStatus.EXPIRED):
+                return f"it spends from {hash_to_hex(txid)}, which would be announced to all peers again"
+        if len(self._handovers) >= MAX_AT_ONCE:
+            return f"{MAX_AT_ONCE} private transactions are being sent already: try again later"
+        if self._new_peer(()) is None:
+            return "every known address is connected already: name more peers than max_peers, or discover some"
+        return None
+
+    def _new_peer(self, tried: Collection[str]) -> str | None:
+        """Return an address for a private connection, none of the `tried` ones, or None if there is none."""
+        context = self._context
+        return context.pool.stranger(tried, context.now, is_proxied=context.options.is_proxied)
+
+    def _hand_over(self, own: OwnTx, address: str, tried: list[str], *, is_repeat: bool) -> None:
+        """Open a connection to a new peer."""
+        number = self._context.pool.take_number()
+        until = self._context.now.monotonic + self._context.options.patience.reply_s / MAX_TRIES
+        self._handovers[number] = _Handover(own, number, address, until, [*tried, address], is_repeat)
+        self._context.out.connect(number, address, is_private=True)
+        self._context.changed()
+
+    # Connections
+
+    def takes(self, event: Input) -> bool:
+        """Process what a private connection reports. Returns False for every other input."""
+        if not isinstance(event, Connected | Heard | Fenced | Lost | Malformed):
+            return False
+        handover = self._handovers.get(event.peer)
+        if handover is None:
+            return False
+        match event:
+            case Connected():
+                self._connected(handover, event)
+            case Heard(_, message):
+                self._heard(handover, message)
+            case Fenced(_, token):
+                self._context.out.done(token, None)
+            case _:
+                self._failed(handover)
+        return True
+
+    def _connected(self, handover: _Handover, profile: Connected) -> None:
+        is_known = self._context.pool.has_host(profile.host) and not self._context.options.is_proxied
+        own = handover.own
+        if is_known or not profile.relays or own.private is None:
+            self._failed(handover)
+            return
+        own.private.receivers.add(dialling_group(profile.host))
+        handover.by_wtxid = profile.wtxid_relay
+        if own.state is State.QUEUED:
+            own.state = State.ANNOUNCED
+        self._announce(handover)
+
+    def _announce(self, handover: _Handover) -> None:
+        tx = handover.own.tx
+        item = InvItem(InvType.WTX, tx.wtxid) if handover.by_wtxid else InvItem(InvType.TX, tx.txid)
+        self._context.out.send(handover.number, Inv((item,)))
+
+    def _heard(self, handover: _Handover, message: Message) -> None:
+        own, tx = handover.own, handover.own.tx
+        match message:
+            case GetData(items) if any(item.hash in (tx.txid, tx.wtxid) for item in items) and not handover.is_handed:
+                # a new witness may not be stored yet
+                self._context.out.after_commit(partial(self._serve, handover))
+            case Reject() if message.data == tx.txid and handover.is_handed and is_rejection(message):
+                self._broadcaster.was_rejected(own, handover.address, reason_of(message))
+                self._failed(handover)
+            case _:
+                pass
+
+    def _serve(self, handover: _Handover) -> None:
+        """Send the transaction to the peer that requested it."""
+        own, private = handover.own, handover.own.private
+        if handover.is_handed or handover.number not in self._handovers:
+            return
+        if private is None or not self._is_current(own):
+            self._end(handover)
+            return
+        handover.is_handed = private.is_handed = True
+        if not handover.is_repeat:
+            delay = self._context.random.uniform(1.0, 2.0) * self._context.options.patience.reply_s
+            private.until = self._context.now.monotonic + delay
+        self._write(own.tx.txid, private)
+        self._context.out.send(handover.number, Tx(own.tx.raw))
+        self._broadcaster.was_sent(own, handover.address)
+        self._context.out.fence(handover.number, partial(self._done, handover))
+
+    def _done(self, handover: _Handover) -> None:
+        """The peer has processed the transaction."""
+        self._end(handover)
+        self._broadcaster.answer(handover.own, handover.own.known())
+
+    def _end(self, handover: _Handover) -> None:
+        if self._handovers.pop(handover.number, None) is not None:
+            self._context.out.drop(handover.number)
+            self._context.out.gone(handover.number)
+            self._context.changed()
+
+    def _failed(self, handover: _Handover) -> None:
+        """Try another new peer. If there is none, or enough were tried, answer the call."""
+        self._end(handover)
+        own, tried, private = handover.own, handover.tried, handover.own.private
+        if private is None or not self._is_current(own):
+            return
+        is_open = not handover.is_handed if handover.is_repeat else own.state is not State.ACCEPTED
+        address = self._new_peer(tried) if is_open else None
+        if address is not None and len(tried) < MAX_TRIES:
+            self._hand_over(own, address, tried, is_repeat=handover.is_repeat)
+        elif own.refused and own.is_judged and is_open and not handover.is_repeat:
+            self._broadcaster.reject(own)
+        elif private.is_handed or not is_open:
+            self._broadcaster.answer(own, own.known())
+        else:
+            private.until = self._context.now.monotonic + self._context.random.uniform(*REBROADCAST_S)
+            error = UselessPeerError(
+                f"none of {len(tried)} further addresses accepts the transaction, so no peer has it."
+                " The wallet keeps it and tries again in 10 to 15 minutes: abandon it to use its coins again"
+            )
+            self._broadcaster.answer(own, error)
+
+    # Time
+
+    def advance(self) -> None:
+        """Try other peers for slow ones, hand over what is due, and announce to all what the network does not relay."""
+        now = self._context.now.monotonic
+        for handover in list(self._handovers.values()):
+            own = handover.own
+            if own.private is None or (not handover.is_handed and not self._is_current(own)):
+                self._end(handover)  # broadcast to all, replaced or ended meanwhile
+            elif now >= handover.until:
+                self._failed(handover)
+        for txid, record in list(self._records.items()):
+            found = self._broadcaster.find(txid)
+            if found is None:
+                self._keep(txid, record)
+            elif found.private is None:  # broadcast to all
+                self._store(txid, None)
+            else:
+                self._advance(found, found.private, record)
+
+    def _keep(self, txid: bytes, record: PrivateRecord) -> None:
+        """Remember that a confirmed or ended transaction is private: it may be unconfirmed again."""
+        if self._books.is_confirmed(txid):
+            if not record.is_relayed or record.until > self._context.lived:
+                relayed = PrivateRecord(self._context.lived, True, record.receivers, True)
+                self._store(txid, relayed)
+        elif not self._books.is_unconfirmed(txid) and self._books.ended(txid) is None:
+            self._store(txid, None)
+
+    def _advance(self, own: OwnTx, private: Private, record: PrivateRecord) -> None:
+        if private.is_relayed and not record.is_relayed:
+            self._write(own.tx.txid, private)
+        if private.until > self._context.now.monotonic or not own.is_durable or self._is_under_way(own):
+            return
+        was_relayed = private.is_relayed or private.was_relayed
+        if private.is_handed and not was_relayed:
+            self._store(own.tx.txid, None)
+            self._broadcaster.announce_to_all(own)
+            return
+        delay_s = DAILY_S if was_relayed else REBROADCAST_S
+        private.until = self._context.now.monotonic + self._context.random.uniform(*delay_s)
+        if private.is_handed:
+            self._write(own.tx.txid, private)
+        address = self._new_peer(own.sent) or self._new_peer(())
+        if address is not None and self._is_current(own) and len(self._handovers) < MAX_AT_ONCE:
+            self._hand_over(own, address, [], is_repeat=was_relayed)
+
+    def _is_current(self, own: OwnTx) -> bool:
+        """Return True if a transaction is unconfirmed and no later own one replaces it."""
+        return self._broadcaster.find(own.tx.txid) is own and self._books.is_announceable(own.tx.txid)
+
+    def _is_under_way(self, own: OwnTx) -> bool:
+        return any(each.own is own for each in self._handovers.values())
+
+    # Records
+
+    def _write(self, txid: bytes, private: Private) -> None:
+        until = self._context.lived + private.until - self._context.now.monotonic
+        known = self._records.get(txid)
+        is_relayed = private.is_relayed or private.was_relayed or (known is not None and known.is_relayed)
+        self._store(txid, PrivateRecord(until, is_relayed, sorted(private.receivers), private.is_handed))
+
+    def _store(self, txid: bytes, record: PrivateRecord | None) -> None:
+        """Store what a later run needs to know of a transaction; None: nothing."""
+        self._records.pop(txid, None)
+        if record is not None:
+            self._records[txid] = record
+        while len(self._records) > MAX_RECORDS:
+            ended = (each for each in self._records if each != txid and self._broadcaster.find(each) is None)
+            del self._records[next(ended, next(iter(self._records)))]
+        records = {txid.hex(): record for txid, record in self._records.items()}
+        self._books.note(PRIVATE_NOTE, json.dumps(records).encode("ascii"))
+
+    @property
+    def next_at(self) -> float:
+        """When `advance` is due next (monotonic seconds)."""
+        owns = (own for txid in self._records if (own := self._broadcaster.find(txid)) is not None and own.is_durable)
+        due = (own.private.until for own in owns if own.private is not None and not self._is_under_way(own))
+        return min((*(each.until for each in self._handovers.values()), *due), default=inf)

@@ -1,0 +1,84 @@
+"""Bounds of foreign unconfirmed transactions, and the order of their eviction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spvfilter.wallet.netgroupquota import Groups, NetgroupQuota
+from spvfilter.wallet.pendinglimits import PendingLimits
+from spvfilter.wallet.txgraph import TxRecord
+
+
+class MempoolLayer:
+    """Bounded set of foreign unconfirmed transactions, with the network groups that announced each one."""
+
+    def __init__(self, limits: PendingLimits) -> None:
+        self.limits: PendingLimits = limits
+        self.quota: NetgroupQuota = NetgroupQuota()
+        self.matches: int = 0
+        self.size: int = 0
+        self._room: dict[bytes, tuple[int, int]] = {}  # txid → bytes, matches
+        self._changed: dict[bytes, None] = {}  # txids added or removed since `take_changed`
+        self._ended: dict[bytes, None] = {}  # txids of transactions that no longer count, the oldest first
+
+    def __contains__(self, txid: bytes) -> bool:
+        return txid in self._room
+
+    def __len__(self) -> int:
+        return len(self._room)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._room)
+
+    def put(self, record: TxRecord, matches: int, groups: Groups = ()) -> None:
+        """Add a transaction, or note that its number of matches has changed."""
+        size, known = self._room.get(record.txid, (0, 0))
+        self._changed[record.txid] = None
+        self._room[record.txid] = len(record.raw), matches
+        self.size += len(record.raw) - size
+        self.matches += matches - known
+        self.quota.announce(record.txid, groups)
+
+    def remove(self, txid: bytes) -> None:
+        """Remove a transaction: it was evicted, confirmed, or broadcast by this wallet."""
+        if txid not in self._room:
+            return
+        size, matches = self._room.pop(txid)
+        self._changed[txid] = None
+        self.size -= size
+        self.matches -= matches
+        self._ended.pop(txid, None)
+        self.quota.forget(txid)
+
+    def note_changed(self, txid: bytes) -> None:
+        """Note that the facts about a transaction changed."""
+        if txid in self._room:
+            self._changed[txid] = None
+
+    def take_changed(self) -> list[bytes]:
+        """The txids of transactions that were added or removed since the last call."""
+        changed, self._changed = list(self._changed), {}
+        return changed
+
+    def note_ended(self, txid: bytes, *, is_ended: bool) -> None:
+        """Note whether a transaction is conflicted or inactive, and is therefore evicted first."""
+        if not is_ended:
+            self._ended.pop(txid, None)
+        elif txid in self._room:
+            self._ended[txid] = None
+
+    @property
+    def is_over(self) -> bool:
+        """True if the layer exceeds one of its bounds."""
+        limits = self.limits
+        return len(self._room) > limits.number or self.size > limits.size or self.matches > limits.matches
+
+    def evictable(self, groups: Groups) -> Iterator[bytes]:
+        """Yield transactions that may be evicted for a new transaction of these groups, the best candidate first."""
+        yield from list(self._ended)[:8]
+        yield from self.quota.evictable(groups)
+
+    def fewest_groups(self, records: list[TxRecord], *, oldest: bool = False) -> list[TxRecord]:
+        """Order records for eviction: by ascending number of network groups, then the latest first, or the oldest."""
+        sign = 1 if oldest else -1
+        return sorted(records, key=lambda record: (self.quota.groups_of(record.txid), sign * record.last_seen))

@@ -1,0 +1,92 @@
+"""Orphanage: foreign unconfirmed transactions that neither match nor touch a kept transaction, in memory only.
+
+A parent that arrives later may turn one into a match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from spvfilter.wallet.txgraph import TxRecord
+
+MAX_ORPHANS = 500
+"""Transactions in the orphanage (our choice)."""
+MAX_ORPHAN_INPUTS = 25_000
+"""Inputs of all orphans (our choice): each takes 400 bytes."""
+MAX_ORPHAN_SIZE = 100_000
+"""Bytes of one transaction, as Core's largest standard transaction has."""
+
+
+class Orphan(NamedTuple):
+    """A transaction of the orphanage."""
+
+    record: TxRecord
+    """Its record, with the number of its observation."""
+    groups: tuple[str, ...]
+    """Network groups that announced it."""
+
+
+class Orphanage:
+    """The latest orphans, by txid and by the outpoints that they spend."""
+
+    def __init__(self) -> None:
+        self._orphans: dict[bytes, Orphan] = {}  # the oldest first
+        self._inputs = 0  # of all orphans
+        self._before_block: set[bytes] = set()  # txids of orphans that arrived before the latest block
+        self._spenders: dict[bytes, dict[bytes, None]] = {}  # outpoint → txids
+
+    def __contains__(self, txid: bytes) -> bool:
+        return txid in self._orphans
+
+    def __len__(self) -> int:
+        return len(self._orphans)
+
+    def put(self, orphan: Orphan) -> None:
+        """Keep a transaction. The oldest one is dropped if there are too many."""
+        record = orphan.record
+        if len(record.raw) > MAX_ORPHAN_SIZE or record.txid in self._orphans:
+            return
+        self._orphans[record.txid] = orphan
+        for outpoint in record.inputs:
+            self._spenders.setdefault(outpoint, {})[record.txid] = None
+        self._inputs += len(record.inputs)
+        while len(self._orphans) > MAX_ORPHANS or self._inputs > MAX_ORPHAN_INPUTS:
+            self._drop(next(iter(self._orphans)))
+
+    def note_block(self) -> None:
+        """Note that the chain has another block, which may contain any of the orphans."""
+        self._before_block.update(self._orphans)
+
+    def take_relatives(self, record: TxRecord) -> list[Orphan]:
+        """Remove and return the parents, children and conflicts of a transaction, in the order of their arrival."""
+        outputs = (record.txid + index.to_bytes(4, "little") for index in range(record.outputs))
+        txids = {txid for outpoint in (*record.inputs, *outputs) for txid in self._spenders.get(outpoint, ())}
+        txids |= {outpoint[:32] for outpoint in record.inputs if outpoint[:32] in self._orphans}
+        return [self._drop(txid) for txid in list(self._orphans) if txid in txids] if txids else []
+
+    def take_spenders(self, outpoints: Iterable[bytes]) -> list[Orphan]:
+        """Remove and return the transactions that spend one of these outpoints, in the order of their arrival."""
+        txids = {txid for outpoint in outpoints for txid in self._spenders.get(outpoint, ())}
+        return [self._drop(txid) for txid in list(self._orphans) if txid in txids] if txids else []
+
+    def take_all(self) -> list[Orphan]:
+        """Remove all orphans, and return the orphans that arrived after the latest block.
+
+        A new entry is searched from the next block on. The search would miss an earlier block that contains one of the
+        older orphans.
+        """
+        taken = [orphan for txid, orphan in self._orphans.items() if txid not in self._before_block]
+        self._orphans, self._before_block, self._spenders, self._inputs = {}, set(), {}, 0
+        return taken
+
+    def _drop(self, txid: bytes) -> Orphan:
+        gone = self._orphans.pop(txid)
+        self._inputs -= len(gone.record.inputs)
+        self._before_block.discard(txid)
+        for outpoint in dict.fromkeys(gone.record.inputs):
+            spenders = self._spenders[outpoint]
+            del spenders[txid]
+            if not spenders:
+                del self._spenders[outpoint]
+        return gone

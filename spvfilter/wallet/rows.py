@@ -1,0 +1,78 @@
+"""Rows of transactions: between the records of the books and the rows of the database."""
+
+from __future__ import annotations
+
+from spvfilter.kernel import Hit
+from spvfilter.store.ledger import StoredTx, TxStatus
+from spvfilter.wallet.canonical import Status
+from spvfilter.wallet.txgraph import Anchor, Drop, DropReason, TxRecord
+
+ROW_STATUS = {
+    Status.CONFIRMED: TxStatus.PENDING,  # through a child: no block is known that contains the transaction itself
+    Status.CANONICAL: TxStatus.PENDING,
+    Status.REPLACED: TxStatus.REPLACED,
+    Status.CONFLICTED: TxStatus.CONFLICTED,
+    Status.ABANDONED: TxStatus.ABANDONED,
+    Status.REJECTED: TxStatus.REFUSED,
+    Status.EXPIRED: TxStatus.EXPIRED,
+}
+"""Status in the database of a transaction without a block of the best chain, by its verdict."""
+_STATUS = {row: status for status, row in ROW_STATUS.items()} | {TxStatus.CONFIRMED: Status.CONFIRMED}
+
+
+def status_of(status: TxStatus) -> Status:
+    """Return the status of the verdict that a row was written with."""
+    return _STATUS[status]
+
+
+def record_of(row: StoredTx) -> TxRecord:
+    """Return the record of a stored transaction. Raises FormatError."""
+    block = row.block_hash
+    anchors = [] if block is None or row.height is None else [Anchor(row.height, block, row.position or 0)]
+    return TxRecord.parse(row.raw)._replace(
+        anchors=frozenset(anchors),
+        first_seen=row.first_seen,
+        first_height=row.first_height,
+        expires_at=row.expires_at,
+        last_seen=row.last_seen,
+        broadcast_seq=row.broadcast_seq,
+        dropped=None if row.dropped is None else Drop(DropReason(row.dropped), row.dropped_seq),
+    )
+
+
+def row_of(
+    record: TxRecord,
+    status: TxStatus,
+    conflicts_with: bytes | None,
+    anchor: Anchor | None,
+    hits: tuple[Hit, ...],
+    *,
+    is_listed: bool,
+) -> StoredTx:
+    """Return the whole row of a transaction.
+
+    Args:
+        record: The facts.
+        status: The status that follows from them.
+        conflicts_with: Txid of the transaction that replaced it or conflicts with it.
+        anchor: The block of the best chain that contains it.
+        hits: Its matches, if no block contains it.
+        is_listed: True if the history shows it: it matches, or this wallet broadcast it.
+    """
+    return StoredTx(
+        record.raw,
+        status,
+        record.broadcast_seq,
+        record.first_seen,
+        record.first_height,
+        record.expires_at,
+        record.last_seen,
+        None if record.dropped is None else record.dropped.reason.value,
+        0 if record.dropped is None else record.dropped.number,
+        None if anchor is None else anchor.block_hash,
+        None if anchor is None else anchor.height,
+        None if anchor is None else anchor.position,
+        conflicts_with,
+        is_listed,
+        hits,
+    )

@@ -1,0 +1,151 @@
+"""Own transactions in conflict with each other: only the last broadcast is announced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spvfilter.errors import TxConflictError
+from spvfilter.light.engine.inputs import Abandon, Heard
+from spvfilter.light.events import Broadcast, Mode
+from spvfilter.node.build import build_tx
+from spvfilter.primitives import OutPoint
+from spvfilter.store.ledger import TxStatus
+from spvfilter.transaction import Transaction
+from spvfilter.wire.messages.table import Inv, InvItem, InvType, Message, Tx
+from support.locks import LOCKS, STRANGER
+from support.sending import MODES, Hoards, Waits, answer, changes, rivals, send, status, synced
+from support.stage import stage
+
+
+@MODES
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_second_broadcast_replaces_the_replacement(mode: Mode, restarts: bool, tmp_path: Path) -> None:
+    with stage(tmp_path, mode, Hoards) as world:
+        synced(world)
+        coin = world.truth.coins[-1]
+        raws = [build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 800)]
+        first, bump = (Transaction.parse(raw).txid for raw in raws)
+        for raw in raws:
+            send(world, raw=raw)
+            world.pass_time(10)
+        assert (status(world, first), status(world, bump)) == (TxStatus.REPLACED, TxStatus.PENDING)
+        if restarts:
+            world.kill()
+            world.pass_time(100)
+        send(world, raw=raws[0])
+        world.pass_time(10)
+        assert (status(world, first), status(world, bump)) == (TxStatus.PENDING, TxStatus.REPLACED)
+        assert changes(world, bump)[-1] == (TxStatus.REPLACED, first)
+        assert isinstance(answer(world, first), Broadcast)
+
+
+@MODES
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_replaced_transaction_with_a_foreign_conflict_is_not_announced(
+    mode: Mode, restarts: bool, tmp_path: Path
+) -> None:
+    """An attacker can make a conflict. It must not bring back a payment that the user cancelled."""
+    with stage(tmp_path, mode, Hoards, Hoards) as world:
+        world.nodes[1].is_up = False
+        synced(world)
+        coin = world.truth.coins[-1]
+        ours, theirs, bump = (
+            build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 600, 9_000)
+        )
+        first, rival, second = (Transaction.parse(raw).txid for raw in (ours, theirs, bump))
+        send(world, raw=ours)
+        world.pass_time(10)
+        assert world.process is not None
+        (peer,) = world.process.connections
+        for message in (Inv((InvItem(InvType.TX, rival),)), Tx(theirs)):
+            world.process.report(Heard(peer, message))
+        world.pass_time(5)
+        assert status(world, first) is TxStatus.PENDING
+        send(world, raw=bump)
+        world.pass_time(10)
+        assert [status(world, each) for each in (first, rival, second)] == [
+            TxStatus.REPLACED,
+            TxStatus.REPLACED,
+            TxStatus.PENDING,
+        ]
+        if restarts:
+            world.kill()
+            world.pass_time(60)
+        world.nodes[1].is_up = True
+        world.pass_time(1_000)
+        there = world.nodes[1].behaviour
+        assert isinstance(there, Hoards)
+        assert second in there.kept
+        assert first not in there.kept
+
+
+@MODES
+def test_abandoning_a_replaced_transaction_announces_nothing(
+    mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its next announcement was due while it was replaced."""
+    with stage(tmp_path, mode, Hoards) as world:
+        synced(world)
+        raws = rivals(world)
+        for raw in raws:
+            send(world, raw=raw)
+            world.pass_time(10)
+        world.pass_time(1_000)
+        announced: list[Message] = []
+        monkeypatch.setattr(world.privacy, "sent", announced.append)
+        assert world.process is not None
+        world.process.report(Abandon(Transaction.parse(raws[0]).txid))
+        world.pass_time(60)
+        names = {item.hash for message in announced if isinstance(message, Inv) for item in message.items}
+        assert names.isdisjoint({Transaction.parse(raws[0]).txid, Transaction.parse(raws[0]).wtxid})
+        assert status(world, Transaction.parse(raws[0]).txid) is TxStatus.ABANDONED
+
+
+@MODES
+def test_an_unrequested_replacement_is_replaced_by_a_second_broadcast(
+    mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last broadcast wins."""
+    with stage(tmp_path, mode, Waits) as world:
+        synced(world)
+        raws = rivals(world)
+        first = send(world, raw=raws[0])
+        world.pass_time(10)
+        monkeypatch.setattr(Waits, "asks", False)
+        bump = send(world, raw=raws[1])
+        world.pass_time(2)
+        send(world, raw=raws[0])
+        monkeypatch.setattr(Waits, "asks", True)
+        world.pass_time(1_000)
+        assert (status(world, first), status(world, bump)) == (TxStatus.PENDING, TxStatus.REPLACED)
+        assert isinstance(answer(world, bump), TxConflictError)
+        assert first in world.truth.regtest.mempool
+
+
+@MODES
+def test_an_unrequested_child_is_replaced_with_its_parent(
+    mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the child would bring back its parent, which the user replaced."""
+    with stage(tmp_path, mode, Waits) as world:
+        synced(world)
+        coin = world.truth.coins[-1]
+        parent, bump = (
+            build_tx([coin.lock.spends(coin.outpoint)], [LOCKS[0].pays(coin.value - fee)]) for fee in (500, 9_000)
+        )
+        first = send(world, raw=parent)
+        world.pass_time(10)
+        monkeypatch.setattr(Waits, "asks", False)
+        child = send(world, raw=build_tx([LOCKS[0].spends(OutPoint(first, 0))], [STRANGER.pays(coin.value - 2_000)]))
+        world.pass_time(2)
+        monkeypatch.setattr(Waits, "asks", True)
+        second = send(world, raw=bump)
+        world.pass_time(10)
+        assert [status(world, each) for each in (first, second, child)] == [
+            TxStatus.REPLACED,
+            TxStatus.PENDING,
+            TxStatus.REPLACED,
+        ]
+        assert isinstance(answer(world, child), TxConflictError)

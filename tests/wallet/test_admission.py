@@ -1,0 +1,226 @@
+"""The mempool layer: its bounds, its evictions, and the state that it must not change."""
+
+from __future__ import annotations
+
+import pytest
+
+from spvfilter.network import REGTEST
+from spvfilter.wallet.books import KEPT_DEPTH, Books
+from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
+from spvfilter.wallet.netgroupquota import MANY
+from spvfilter.wallet.pendinglimits import PendingLimits
+from spvfilter.wallet.saved import SavedBooks
+from spvfilter.watch.watchlist import WatchList
+from support.build import TxIn, TxOut, tx, txid
+from support.walletbooks import OURS, THEIRS, Wallet, coin, out, pay
+
+
+def payment(number: int, outputs: int = 1) -> bytes:
+    return tx([TxIn(number.to_bytes(32, "big"), 1)], [TxOut(1_000 + number, OURS)] * outputs)
+
+
+def announced(wallet: Wallet, raw: bytes, *groups: str) -> list[object]:
+    """Observe a payment without the checks of the database, which take long with thousands of rows."""
+    return list(wallet.books.observe(raw, wallet.now, groups=groups))
+
+
+def test_payout_of_3_000_outputs_is_found_whole() -> None:
+    wallet = Wallet()
+    events = announced(wallet, payment(1, 3_000))
+    assert len(events) == 3_000
+    assert wallet.books.pool.matches == 3_000
+
+
+def test_20_000_pending_deposits_fit_if_the_limits_are_raised() -> None:
+    wallet = Wallet(PendingLimits(matches=25_000, number=25_000))
+    for number in range(20_000):
+        assert len(announced(wallet, payment(number), "a")) == 1
+    assert len(wallet.books.pool) == 20_000
+
+
+@pytest.mark.parametrize(
+    "limits", [PendingLimits(matches=30), PendingLimits(number=10), PendingLimits(size=800)], ids=str
+)
+def test_flood_of_one_group_stays_within_the_limits(limits: PendingLimits) -> None:
+    wallet = Wallet(limits)
+    wallet.observe(payment(500_000), "honest")
+    for number in range(60):
+        wallet.observe(payment(number, 1 + number % 3), "flood")
+        pool = wallet.books.pool
+        assert pool.matches <= limits.matches
+        assert len(pool) <= limits.number
+        assert pool.size <= limits.size
+    assert txid(payment(500_000)) in wallet.books.pool
+    wallet.observe(payment(600_000), "another")
+    assert txid(payment(600_000)) in wallet.books.pool
+    assert wallet.books.turned_away > 0
+    wallet.restart()
+    assert len(wallet.books.pool) <= limits.number
+
+
+def test_transaction_with_too_many_matches_is_turned_away_whole() -> None:
+    wallet = Wallet(PendingLimits(matches=10))
+    assert wallet.observe(payment(1, 11)) == []
+    assert wallet.books.take_refused()[0] == txid(payment(1, 11))
+    assert wallet.pending == 0
+
+
+def test_own_transactions_are_always_admitted() -> None:
+    wallet = Wallet(PendingLimits(matches=1, number=1, size=100))
+    for number in range(5):
+        wallet.broadcast(payment(number, 3))
+    assert len(wallet.books.own_unconfirmed()) == 5
+    assert len(wallet.books.pool) == 0
+
+
+def test_component_of_65_foreign_transactions_loses_one_with_its_descendants() -> None:
+    wallet = Wallet()
+    raw = pay(10**6, coin(1))
+    wallet.observe(raw, "a")
+    for number in range(70):
+        raw = pay(10**6 - 1 - number, out(raw))
+        wallet.observe(raw, "a")
+        assert len(wallet.books.pool) <= 64
+
+
+def test_ten_foreign_transactions_at_most_spend_one_outpoint() -> None:
+    wallet = Wallet()
+    for number in range(15):
+        wallet.observe(pay(1_000 + number, coin(1)), f"group {number}")
+    assert len(wallet.books.pool) == 10
+
+
+def test_transaction_that_many_groups_announced_is_never_evicted() -> None:
+    wallet = Wallet(PendingLimits(number=2))
+    kept = payment(1)
+    wallet.observe(kept, *(f"group {number}" for number in range(MANY)))
+    for number in range(2, 20):
+        wallet.observe(payment(number), f"other {number}")
+    assert txid(kept) in wallet.books.pool
+
+
+def test_evicted_transaction_is_withdrawn_and_may_come_again() -> None:
+    wallet = Wallet(PendingLimits(number=3))
+    for number in range(3):
+        wallet.observe(payment(number), "flood")
+    told = wallet.observe(payment(9), "other")
+    gone = [event for event in told if isinstance(event, MatchWithdrawn)]
+    assert [event.reason for event in gone] == [Reason.SIZELIMIT]
+    assert gone[0].match.txid in wallet.books.take_refused()
+    assert [type(event) for event in told] == [MatchWithdrawn, MatchFound]
+
+
+def test_transaction_that_creates_money_is_turned_away() -> None:
+    wallet = Wallet()
+    parent = pay(50, coin(1))
+    child = pay(60, out(parent))
+    wallet.observe(child)
+    wallet.observe(parent)
+    assert wallet.pending == 50, "the parent shows that the child pays more than it spends"
+    assert wallet.observe(child) == []
+    assert wallet.observe(pay(1, out(parent, 2))) == [], "its parent has no such output"
+
+
+def test_foreign_transactions_change_neither_filter_nor_watch_table() -> None:
+    wallet = Wallet()
+    wallet.mine(pay(100, coin(1)))
+    before = set(wallet.books.bloom_elements())
+    coins = set(wallet.books.watch.table.coins())
+    parent = pay(50, coin(2))
+    wallet.observe(parent)
+    wallet.observe(pay(40, out(parent)))
+    for _ in range(2):
+        assert set(wallet.books.bloom_elements()) == before
+        assert set(wallet.books.watch.table.coins()) == coins
+        wallet.restart()
+    assert wallet.pending == 40
+
+
+def test_unconfirmed_payment_moves_the_next_address_but_no_window() -> None:
+    scripts = [bytes([0, 20]) + index.to_bytes(20, "big") for index in range(200)]
+    watch = WatchList(REGTEST)
+    watch.add_keychain("wallet", lambda index: scripts[index], lookahead=20)
+    books = Books(watch, SavedBooks())
+    end = watch.keychains[0].end
+    raw = tx([TxIn(b"\x07" * 32, 0)], [TxOut(5, scripts[0]), TxOut(5, scripts[end - 1])])
+    assert len(books.observe(raw, 1_700_000_000)) == 2
+    assert watch.keychains[0].next_index == 1
+    assert watch.keychains[0].end == end
+    assert watch.windows.take_fresh() == {}
+    assert not watch.windows.is_due()
+
+
+def test_unmatched_relatives_decide_and_stay_out_of_the_history() -> None:
+    wallet = Wallet()
+    parent = pay(50, coin(1), to=THEIRS)
+    child = pay(40, out(parent))
+    wallet.observe(parent, "a")  # nothing matches: an orphan
+    wallet.observe(child, "a")
+    assert txid(parent) in wallet.books.pool
+    assert wallet.statuses() == {txid(child): "pending"}
+    wallet.observe(pay(30, coin(1), to=THEIRS), "a")  # double-spends the parent
+    assert wallet.statuses() == {txid(child): "replaced"}
+    wallet.restart()
+    assert wallet.statuses() == {txid(child): "replaced"}
+    assert wallet.store.views.transaction(txid(parent)) is None
+    assert REGTEST.genesis == wallet.chain[0]
+
+
+def test_chain_of_unmatched_ancestors_hides_no_payment() -> None:
+    wallet = Wallet()
+    last = pay(10**6, coin(1), to=THEIRS)
+    wallet.observe(last, "a")
+    for number in range(70):
+        last = pay(10**6 - 10 * (number + 1), out(last), to=THEIRS)
+        wallet.observe(last, "a")
+    wallet.observe(paid := pay(500, out(last)), "a")
+    assert wallet.statuses() == {txid(paid): "pending"}
+    assert len(wallet.books.pool) <= 64
+
+
+def test_unmatched_descendants_that_came_first_hide_no_payment() -> None:
+    wallet = Wallet()
+    paid = pay(10**6, coin(1))
+    last = out(paid, 1)
+    for _ in range(70):
+        child = pay(7, last, to=THEIRS)
+        wallet.observe(child, "a")
+        last = out(child, 1)
+    wallet.observe(paid, "a")
+    assert wallet.statuses() == {txid(paid): "pending"}
+
+
+def test_unmatched_parents_leave_with_their_deep_confirmed_children() -> None:
+    wallet = Wallet()
+    for number in range(10):
+        parent = pay(10**6, coin(1 + number), to=THEIRS)
+        child = pay(500, out(parent))
+        wallet.observe(parent, "a")
+        wallet.observe(child, "a")
+        wallet.mine(child)
+    assert len(wallet.books.pool) == 10
+    for _ in range(2 * KEPT_DEPTH):
+        wallet.mine()
+    assert len(wallet.books.pool) == 0
+    assert len(wallet.books._graph) == 0
+
+
+def test_chain_of_ancestors_of_an_own_transaction_is_bounded() -> None:
+    chain = [pay(10**6, coin(1), to=THEIRS)]
+    for number in range(100):
+        chain.append(pay(10**6 - 10 * (number + 1), out(chain[-1]), to=THEIRS))
+    wallet = Wallet()
+    wallet.observe(paid := pay(500, out(chain[-1])), "a")
+    wallet.broadcast(pay(400, out(paid)))
+    for raw in reversed(chain):
+        wallet.observe(raw, "a")
+    assert len(wallet.books.pool) <= 64
+    assert len(wallet.books.own_unconfirmed()) == 1
+
+
+def test_orphanage_is_bounded_by_inputs() -> None:
+    wallet = Wallet()
+    for number in range(30):
+        inputs = [TxIn(number.to_bytes(32, "big"), index) for index in range(2_000)]
+        wallet.observe(tx(inputs, [TxOut(1, THEIRS)]), "a")
+    assert len(wallet.books.orphans) <= 12
