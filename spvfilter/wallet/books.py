@@ -876,8 +876,6 @@ class Books:
         self.ids = change.ids(self.ids)
         self.blocks.keep_entries(self.ids)
         self._are_blocks_changed = True
-        tell(*withdrawn[::-1])
-        self._seal()
         left_txids = {found.hit.txid for found in self._confirmed}
         for txid in dict.fromkeys(found.hit.txid for found in lost if found.hit.txid not in left_txids):
             record = self._graph.get(txid)
@@ -887,6 +885,8 @@ class Books:
             self._graph.remove(txid)
             self._verdicts.pop(txid, None)
             self.batch.transactions[txid] = None
+        tell(*withdrawn[::-1])
+        self._seal()
         for txid in list(rows):
             if (record := self._graph.get(txid)) is None:
                 continue
