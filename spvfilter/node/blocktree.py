@@ -102,7 +102,7 @@ def _genesis() -> TreeBlock:
 class BlockTree:
     """The block tree of regtest from the genesis block, with the unspent outputs of the best chain.
 
-    The best chain is the branch with the most work. Among branches of equal work it is the branch that was seen first.
+    The best chain is the branch with the most work. The branch that was seen first wins a tie.
     `clock` returns seconds since 1970.
     """
 

@@ -186,6 +186,10 @@ class Books:
         txid = self._wtxids.get(tx_hash, tx_hash)
         return self._graph.get(txid) if txid in self._unconfirmed else None
 
+    def hashes(self, txid: bytes) -> tuple[bytes, ...]:
+        """The txid of a transaction, and its wtxid if it is unconfirmed."""
+        return (txid, self._wtxid[txid]) if txid in self._wtxid else (txid,)
+
     def verdict(self, txid: bytes) -> Verdict | None:
         """The verdict on a transaction; None if it is not known."""
         return self._verdicts.get(txid)

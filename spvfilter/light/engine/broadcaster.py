@@ -119,7 +119,7 @@ class OwnTx:
     state: State = State.QUEUED
     """Progress of the broadcast."""
     is_durable: bool = True
-    """True if the record is stored. No peer is told of the transaction before."""
+    """True if the record is stored. The client announces the transaction only then."""
     waits_until: float | None = None
     """When calls that wait get an answer at the latest (monotonic seconds); None if no call waits."""
     is_judged: bool = False
@@ -294,7 +294,7 @@ class Broadcaster:
             told.clear()
 
     def abandon(self, txid: bytes) -> None:
-        """Abandon an own transaction, unless it is confirmed. One that expired or was rejected then stays so."""
+        """Abandon an own transaction, unless it is confirmed. Announcements by peers do not revive it afterwards."""
         if self._books.is_unconfirmed(txid) or self._books.ended(txid) is not None:
             self._context.out.emit(*self._books.abandon(txid))
             self.load()

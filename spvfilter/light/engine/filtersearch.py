@@ -223,7 +223,8 @@ class FilterSearch:
         part.is_matching = True
 
         def work() -> list[bytes]:
-            found = [list(match_filters(zip(part.hashes, filters, strict=True), query)) for query in make()]
+            blocks = list(zip(part.hashes, filters, strict=True))
+            found = [match_filters(blocks[max(above + 1 - part.first, 0) :], query) for above, query in make()]
             return list(dict.fromkeys(block_hash for each in found for block_hash in each))
 
         self._context.out.work(work, partial(self._matched, part, upto))

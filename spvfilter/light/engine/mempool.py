@@ -100,11 +100,10 @@ class MempoolWatch:
         self._ask(peer, stand, wanted)
 
     def _order(self, peer: Peer, stand: _Stand, items: Sequence[InvItem]) -> None:
-        """A peer that announced what replaced a transaction, and now that, tells that it came later.
+        """Note transactions that the peer announced after the transaction that replaced them.
 
-        Others may just be late.
-
-        It tells that once of each: a few bytes may move many matches, and must not move them back and forth.
+        A peer that never announced the replacement may just be late. Each peer is heard once about a transaction:
+        otherwise a few bytes could move many matches back and forth.
         """
         books = self._context.books
         for item in items[-_MAX_ORDERED:]:
@@ -116,7 +115,7 @@ class MempoolWatch:
                 verdict = books.verdict(record.txid)
                 if verdict is not None and verdict.status is Status.REPLACED and record.txid not in stand.later:
                     conflict = None if verdict.conflicts_with is None else books.record(verdict.conflicts_with)
-                    is_later = conflict is not None and not stand.heard.keys().isdisjoint(_hashes(conflict.raw))
+                    is_later = conflict is not None and not stand.heard.keys().isdisjoint(books.hashes(conflict.txid))
                     if is_later and len(stand.later) < _MAX_ORDERED:
                         stand.later.add(record.txid)
                         self._later[record.txid] = None

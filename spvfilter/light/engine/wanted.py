@@ -121,30 +121,34 @@ class WantedScripts:
                 self._overlaid += len(scripts)
                 self._overlay[txid] = _Sighted(self._number, record.first_height, scripts)
 
-    def queries(self, done: Position, last: int) -> Callable[[], list[GcsQuery]] | None:
+    def queries(self, done: Position, last: int) -> Callable[[], list[tuple[int, GcsQuery]]] | None:
         """Return a function that makes the queries for blocks up to a height; None if no script is new for them.
 
-        The function may run in a thread. To make a query for a million scripts takes a second, and is done once.
+        Each query comes with a height: it is for the blocks above this height only. The function may run in a thread.
+        A query for a million scripts takes a second, and is made once.
 
         Args:
             done: The scripts that these blocks were queried for before.
             last: Height of the last block.
         """
         upto, start = len(self._list), done.base
-        fresh = (each for each in self._overlay.values() if each.number > done.overlay and each.height < last)
-        overlay = list(dict.fromkeys(script for each in fresh for script in each.scripts))
+        overlay = dict[int, dict[bytes, None]]()  # by the height of first sight
+        for each in self._overlay.values():
+            if each.number > done.overlay and each.height < last:
+                overlay.setdefault(each.height, {}).update(dict.fromkeys(each.scripts))
         wanted, queries = self._list[start:upto], self._queries
         if not wanted and not overlay:
             return None
         known = queries.get(start)
 
-        def make() -> list[GcsQuery]:
-            made = [GcsQuery(overlay)] if overlay else []
+        def make() -> list[tuple[int, GcsQuery]]:
+            made = [(height, GcsQuery(list(scripts))) for height, scripts in overlay.items()]
             if known is not None and known[0] == upto:
-                return [*made, known[1]]
+                return [*made, (-1, known[1])]
             if wanted:
-                made.append(GcsQuery(wanted))
-                queries[start] = upto, made[-1]
+                query = GcsQuery(wanted)
+                made.append((-1, query))
+                queries[start] = upto, query
                 for oldest in list(queries)[:-4]:  # other threads may do the same
                     queries.pop(oldest, None)
             return made
@@ -153,7 +157,7 @@ class WantedScripts:
 
 
 def _scripts_of(raw: bytes) -> Iterator[bytes | None]:
-    """Yield the scripts that a transaction pays, and those that it spends as far as its inputs show."""
+    """Yield the scripts that a transaction pays, and the scripts that its inputs show as spent."""
     span = Transaction.parse(raw).span
     for _, start, end in span.outputs:
         yield raw[start:end]

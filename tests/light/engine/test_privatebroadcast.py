@@ -550,7 +550,7 @@ def test_no_connected_peer_is_told_after_a_crash(effects: int, tmp_path: Path, m
 
 
 def test_a_public_child_waits_for_its_private_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A peer that is told of the child would learn of the parent."""
+    """An announcement of the child would show the parent to the peer."""
     with stage(tmp_path, Mode.COMPACT, Waits, Waits, Waits, max_peers=2) as world:
         synced(world)
         raw = spend(world)
