@@ -29,6 +29,7 @@ CALLS: dict[str, Callable[[Any, Any], object]] = {
     "remove_many": lambda made, key: made.remove_many([key]),
     "count": lambda made, key: made.count(key),
 }
+ONLY_COUNTING = ("remove", "remove_many", "count")
 OUTSIDE: dict[str, list[Any]] = {
     "int64": [1 << 63, -(1 << 63) - 1, 10**5000],
     "uint64": [-1, 1 << 64],
@@ -38,12 +39,12 @@ OUTSIDE: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("encode", OUTSIDE)
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.parametrize(
+    ("kind", "call"),
+    [(kind, call) for kind in FILTERS for call in CALLS if kind == "counting" or call not in ONLY_COUNTING],
+)
 def test_int_out_of_range_is_a_type_error_everywhere(kind: str, call: str, encode: str) -> None:
     made = FILTERS[kind](encode)
-    if kind != "counting" and call in ("remove", "remove_many", "count"):
-        pytest.skip("only a counting filter has this method")
     for key in (*OUTSIDE[encode], "1", True, 1.0, None):
         with pytest.raises(TypeError) as caught:
             CALLS[call](made, key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -80,11 +81,8 @@ LACKING = {("counting", "&"), ("counting", "intersection")} | {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize(("kind", "way"), [pair for pair in itertools.product(MAKERS, WAYS) if pair not in LACKING])
 def test_attributes_of_a_subclass_survive(kind: str, way: str) -> None:
-    if (kind, way) in LACKING:
-        pytest.skip("this kind has no such operation")
     made = MAKERS[kind]()
     made.add(b"key")
     other = WAYS[way](made)
