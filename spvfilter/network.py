@@ -1,12 +1,21 @@
-"""Parameters of Bitcoin's networks: mainnet, testnet3, testnet4, signet and regtest."""
+"""Parameters of Bitcoin's networks: mainnet, testnet3, testnet4, signet with its custom variants, and regtest."""
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
+from spvfilter._public import deferred
 from spvfilter.errors import ParameterError
+
+if TYPE_CHECKING:
+    from spvfilter import hashes, primitives, protocol
+else:  # only a custom signet needs them
+    hashes = deferred("spvfilter.hashes")
+    primitives = deferred("spvfilter.primitives")
+    protocol = deferred("spvfilter.protocol")
 
 __all__ = [
     "MAINNET",
@@ -69,20 +78,59 @@ class Network:
     """Pairs of height and block hash (wire order), ascending. No fork may start below a checkpoint."""
     filter_checkpoints: tuple[tuple[int, bytes], ...] = field(default=(), repr=False)
     """Pairs of height and basic filter header (BIP-157, wire order), ascending."""
+    signet_challenge: bytes | None = field(default=None, repr=False)
+    """The script that the signature of a signet block satisfies (BIP-325). None if the network is no signet."""
 
     def __str__(self) -> str:
         return self.name
 
     @classmethod
     def named(cls, name: str) -> Network:
-        """Return the network with this name. Raises ParameterError, which lists the known names, if there is none."""
-        try:
+        """Return the network with this name. Raises ParameterError, which lists the known names, if there is none.
+
+        The name of a custom signet is "signet:" and its challenge in hex.
+        """
+        if name in _BY_NAME:
             return _BY_NAME[name]
-        except KeyError:
-            raise ParameterError(f"unknown network {name[:40]!r}: choose one of {', '.join(_BY_NAME)}") from None
+        if name.startswith(_CUSTOM_SIGNET):
+            return cls.signet(name.removeprefix(_CUSTOM_SIGNET))
+        raise ParameterError(f"unknown network {name[:40]!r}: choose one of {', '.join(_BY_NAME)}")
+
+    @classmethod
+    def signet(cls, challenge: bytes | str) -> Network:
+        """Return the signet of a challenge script, given as bytes or hex. The default challenge gives `SIGNET`.
+
+        The magic is derived from the challenge (BIP-325). All signets have the same genesis block.
+        Raises ParameterError for hex digits that are not valid, and for a script of 0 or more than 10,000 bytes.
+        """
+        if isinstance(challenge, str):
+            try:
+                challenge = bytes.fromhex(challenge)
+            except ValueError:
+                raise ParameterError("the challenge of a signet must be hex digits, two for each byte") from None
+        if not 0 < len(challenge) <= protocol.MAX_SCRIPT_SIZE:
+            raise ParameterError(
+                f"the challenge of a signet has {len(challenge)} bytes, expected 1 to {protocol.MAX_SCRIPT_SIZE}"
+            )
+        if challenge == SIGNET.signet_challenge:
+            return SIGNET
+        return replace(
+            SIGNET,
+            name=_CUSTOM_SIGNET + challenge.hex(),
+            magic=hashes.sha256d(primitives.compact_size(len(challenge)) + challenge)[:4],
+            dns_seeds=(),
+            min_chain_work=0,
+            signet_challenge=bytes(challenge),
+        )
+
+    @classmethod
+    def of_magic(cls, magic: bytes, first: Network | None = None) -> Network | None:
+        """Return the network with this magic, `first` before the five known networks; None if there is none."""
+        known = NETWORKS if first is None else (first, *NETWORKS)
+        return next((each for each in known if each.magic == magic), None)
 
     def __reduce__(self) -> tuple[object, ...]:
-        if _BY_NAME.get(self.name) is self:
+        if _BY_NAME.get(self.name) is self or self.name.startswith(_CUSTOM_SIGNET):
             return Network.named, (self.name,)
         return partial(Network, **{known.name: getattr(self, known.name) for known in fields(self)}), ()
 
@@ -218,6 +266,10 @@ SIGNET = Network(
     pow_limit=0x377AE << 216,
     pow_limit_bits=0x1E0377AE,
     min_chain_work=0xB463EA0A4B8,  # work at height 293,175
+    signet_challenge=bytes.fromhex(
+        "512103ad5e0edad18cb1f0fc0d28a3d4f1f3e445640337489abb10404f2d1e086be4"
+        "30210359ef5021964fe22d6f8e05b2463c9540ce96883fe3b278760f048f5189f2e6c452ae"
+    ),
 )
 REGTEST = Network(
     name="regtest",
@@ -239,4 +291,5 @@ REGTEST = Network(
 )
 
 NETWORKS = (MAINNET, TESTNET3, TESTNET4, SIGNET, REGTEST)
+_CUSTOM_SIGNET = "signet:"
 _BY_NAME = {known.name: known for known in NETWORKS}

@@ -21,6 +21,10 @@ PUBLISHED = [
     (SIGNET, "signet", "0a03cf40", 111, 196, "tb", 38333, 1),
     (REGTEST, "regtest", "fabfb5da", 111, 196, "bcrt", 18444, 1),
 ]
+SIGNET_CHALLENGE = (  # Core kernel/chainparams.cpp, SigNetParams
+    "512103ad5e0edad18cb1f0fc0d28a3d4f1f3e445640337489abb10404f2d1e086be4"
+    "30210359ef5021964fe22d6f8e05b2463c9540ce96883fe3b278760f048f5189f2e6c452ae"
+)
 MERKLE_ROOT = "4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b"
 MERKLE_ROOT_TESTNET4 = "7aa0a7ae1e223414cb807e40cd57e667b718e42aaf9306db9102fe28912b7b4e"
 # Core kernel/chainparams.cpp CreateGenesisBlock: merkle root, time, bits, nonce, hash
@@ -150,3 +154,50 @@ def test_a_network_prints_in_a_few_lines() -> None:
 def test_network_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         MAINNET.hrp = "tb"  # type: ignore[misc]
+
+
+# BIP-325 and Core kernel/chainparams.cpp: the magic is the start of the hash of the challenge with its length.
+CHALLENGES = {"51": "54d26fbd", SIGNET_CHALLENGE: "0a03cf40"}
+
+
+@pytest.mark.parametrize(("challenge", "magic"), CHALLENGES.items())
+def test_challenge_gives_the_magic_of_a_signet(challenge: str, magic: str) -> None:
+    made = Network.signet(challenge)
+    assert made.magic.hex() == magic
+    assert made.genesis_hash == SIGNET.genesis_hash
+    assert made == Network.signet(bytes.fromhex(challenge)) == Network.signet(challenge.upper())
+
+
+def test_default_challenge_is_signet_itself() -> None:
+    assert Network.signet(SIGNET_CHALLENGE) is SIGNET
+
+
+@pytest.mark.parametrize("challenge", ["51", "00" * 300, "ab" * 10_000])
+def test_custom_signet_is_found_by_its_name(challenge: str) -> None:
+    custom = Network.signet(challenge)
+    assert Network.named(str(custom)) == pickle.loads(pickle.dumps(custom)) == copy.deepcopy(custom) == custom
+    assert custom != SIGNET
+    assert (custom.dns_seeds, custom.min_chain_work) == ((), 0)
+
+
+@pytest.mark.parametrize(
+    ("challenge", "message"),
+    [
+        ("", "has 0 bytes, expected 1 to 10000"),
+        ("00" * 10_001, "has 10001 bytes, expected 1 to 10000"),
+        ("5", "must be hex digits, two for each byte"),
+        ("xy", "must be hex digits, two for each byte"),
+    ],
+)
+def test_wrong_challenge_is_refused(challenge: str, message: str) -> None:
+    for make in (Network.signet, lambda text: Network.named(f"signet:{text}")):
+        with pytest.raises(ParameterError, match=message):
+            make(challenge)
+
+
+def test_magic_names_the_network_that_was_asked_for_first() -> None:
+    custom = Network.signet("51")
+    assert Network.of_magic(SIGNET.magic) is SIGNET
+    assert Network.of_magic(custom.magic) is None
+    assert Network.of_magic(custom.magic, custom) is custom
+    assert Network.of_magic(SIGNET.magic, custom) is SIGNET

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn  # argparse's own type
 
 from spvfilter._public import deferred
 from spvfilter.errors import ParameterError, SourceError, StoreCorruptError, StoreError, StoreForeignError
-from spvfilter.network import MAINNET, NETWORKS, Network
+from spvfilter.network import MAINNET, NETWORKS, SIGNET, Network
 
 if TYPE_CHECKING:
     import datetime
@@ -168,16 +168,45 @@ def shown(text: str) -> str:
 
 
 def add_network(parser: argparse.ArgumentParser, *, has_database: bool = False) -> None:
-    """Add `--network`. For a command with a database the default is None: call `network_of`."""
+    """Add `--network` and `--signet-challenge`. With a database the default is None: call `network_of`."""
     names = ", ".join(known.name for known in NETWORKS)
     default = "the network of an existing --db, else mainnet" if has_database else "mainnet"
     parser.add_argument(
         "--network",
         metavar="NAME",
+        action=_ChooseNetwork,
         type=network,
         default=None if has_database else MAINNET,
         help=f"{names}; default: {default}",
     )
+    parser.add_argument(
+        "--signet-challenge",
+        metavar="HEX",
+        action=_ChooseNetwork,
+        dest="network",
+        type=signet,
+        default=argparse.SUPPRESS,
+        help="the custom signet of this challenge script (bitcoin.conf: signetchallenge)",
+    )
+
+
+class _ChooseNetwork(argparse.Action):
+    """Sets the network. A custom signet may be given together with `--network signet`, in any order."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        given = vars(namespace).setdefault("networks", set())
+        given.add(values)
+        if len(others := given - {SIGNET}) > 1 and any(each.signet_challenge for each in others):
+            names = " and ".join(sorted(each.name[:40] for each in given))
+            raise argparse.ArgumentError(self, f"{names} are different networks")
+        custom = [each for each in others if each.signet_challenge]
+        namespace.network = custom[0] if custom else values
 
 
 def network_of(args: argparse.Namespace) -> Network:
@@ -357,6 +386,14 @@ def network(text: str) -> Network:
     if text not in known:
         raise argparse.ArgumentTypeError(f"unknown network{one_of(text, known)}")
     return known[text]
+
+
+def signet(text: str) -> Network:
+    """Argument type: a signet by its challenge in hex."""
+    try:
+        return Network.signet(text)
+    except ParameterError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def day(text: str) -> int:

@@ -9,7 +9,7 @@ from typing import Protocol
 from spvfilter._public import public
 from spvfilter.errors import NodeAnswerError
 from spvfilter.primitives import hash_to_hex
-from spvfilter.protocol import HASH_SIZE, MAX_BLOCK_SIZE
+from spvfilter.protocol import HASH_SIZE, MAX_BLOCK_SIZE, MAX_SCRIPT_SIZE
 from spvfilter.rpc.endpoint import Endpoint
 
 MOST_BLOCKS = 5_000_000  # Blocks of a chain that an answer may claim (our choice): 95 years.
@@ -35,6 +35,8 @@ class ChainInfo:
     """Hash of the best block, 32 bytes in wire order."""
     prune_height: int
     """Height of the first block that the node stores; 0 if the node does not prune blocks."""
+    signet_challenge: bytes | None = None
+    """The challenge of the node's signet; None on other networks, and if the node does not state it."""
 
 
 @public
@@ -98,8 +100,13 @@ def parsed_info(found: object, endpoint: Endpoint) -> ChainInfo:
         raise NodeAnswerError(f"{endpoint}: its description of the chain does not name the network")
     if type(height) is not int or not 0 <= height < MOST_BLOCKS:
         raise NodeAnswerError(f"{endpoint}: the height of its chain is not a number from 0 to {MOST_BLOCKS - 1:,}")
+    challenge = found.get("signet_challenge")
     return ChainInfo(
-        name, height, parsed_hash(best, endpoint), first if type(first) is int and 0 <= first <= height + 1 else 0
+        name,
+        height,
+        parsed_hash(best, endpoint),
+        first if type(first) is int and 0 <= first <= height + 1 else 0,
+        None if challenge is None else parsed_hex(challenge, MAX_SCRIPT_SIZE, endpoint),
     )
 
 

@@ -129,6 +129,8 @@ class FullNode:
                 raise NodeNetworkError(
                     f"{endpoint}: the node is on {info.name}: its genesis block is not that of {network}"
                 )
+            if info.signet_challenge not in (None, network.signet_challenge):
+                raise NodeNetworkError(f"{endpoint}: the node is on the signet of another challenge, not on {network}")
             yield cls(api, endpoint, network, patience)
 
     @property

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from spvfilter.errors import SourceError
-from spvfilter.network import NETWORKS, Network
+from spvfilter.network import Network
 from spvfilter.protocol import MAX_BLOCK_SIZE
-from spvfilter.scan.foreign import A_TRANSACTION, begins_with_tx, contradiction, is_mined
+from spvfilter.scan.foreign import A_TRANSACTION, begins_with_tx, contradiction, is_mined, other_magic
 from spvfilter.scan.remote import FilePath, OpenFile, opened
 
 _MIN_BLOCK_SIZE = 81  # bytes of a header and a transaction count
@@ -81,10 +81,12 @@ class BlockFile:
                 raise SourceError("the file is empty")
             self.is_hex = self.is_assumed = False
             self.key, owner, head = owned(
-                file, xor_key(self.path) if self._is_blk() else b"", max(prefix_size, 2 * _MIN_BLOCK_SIZE)
+                file, xor_key(self.path) if self._is_blk() else b"", max(prefix_size, 2 * _MIN_BLOCK_SIZE), network
             )
             if owner not in (None, network):
                 raise SourceError(f"these are blocks of {owner}, not of {network}")
+            if owner is None and (other := other_magic(head)):
+                raise SourceError(other)
             if owner is network or self._is_blk() or not any(head):
                 yield from framed(file, self.key, network, prefix_size, BLOCKS)
             else:
@@ -145,13 +147,16 @@ def xor_key(path: FilePath) -> bytes:
     return key if any(key) else b""
 
 
-def owned(file: OpenFile, key: bytes, size: int) -> tuple[bytes, Network | None, bytes]:
-    """The key that a file is XORed with, the network whose magic it starts with, and its first `size` bytes."""
+def owned(file: OpenFile, key: bytes, size: int, network: Network) -> tuple[bytes, Network | None, bytes]:
+    """The key that a file is XORed with, the network whose magic it starts with, and its first `size` bytes.
+
+    A magic that two networks share is that of `network`.
+    """
     head = file.at(0, size, key)
-    owner = _magic_of(head)
+    owner = _owner_of(head, network)
     if key and owner is None:
         plain = file.at(0, len(head))
-        if (owner := _magic_of(plain)) is not None:  # a file that is not XORed, although there is a key
+        if (owner := _owner_of(plain, network)) is not None:  # a file that is not XORed, although there is a key
             return b"", owner, plain
     return key, owner, head
 
@@ -194,10 +199,9 @@ def _gap(file: OpenFile, key: bytes, start: int, magic: bytes) -> tuple[int, boo
     return min(at, size), zeros
 
 
-def _magic_of(head: bytes) -> Network | None:
+def _owner_of(head: bytes, network: Network) -> Network | None:
     """The network whose magic the file starts with, after any zeros; None if there is none."""
-    magic = head.lstrip(b"\0")[:4]
-    return next((network for network in NETWORKS if magic == network.magic), None)
+    return Network.of_magic(head.lstrip(b"\0")[:4], network)
 
 
 def _from_hex(text: bytes) -> bytes:

@@ -6,7 +6,7 @@ from spvfilter.chain.difficulty import target
 from spvfilter.errors import FormatError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import spent_outpoints, walk_block
-from spvfilter.network import NETWORKS, Network
+from spvfilter.network import NETWORKS, SIGNET, Network
 from spvfilter.protocol import HEADER_SIZE
 
 A_TRANSACTION = "a transaction, not a block: `spvfilter match` and Matcher.match_txs take transactions"
@@ -46,9 +46,19 @@ def begins_with_tx(data: bytes) -> bool:
         return False
 
 
+def other_magic(head: bytes) -> str | None:
+    """Describe a record with the genesis block of a known network below an unknown magic; None if it is none."""
+    digest = sha256d(head[8 : 8 + HEADER_SIZE])
+    known = next((each for each in NETWORKS if each.genesis_hash == digest), None)
+    if known is None:
+        return None
+    custom = f": for a custom {known}, give its challenge by --signet-challenge" if known == SIGNET else ""
+    return f"the genesis block of {known} has the magic {head[:4].hex()} here, not {known.magic.hex()}{custom}"
+
+
 def contradiction(raw: bytes, network: Network) -> str | None:
     """The reason why a raw block is not of a network; None if nothing contradicts it. The first 80 bytes suffice."""
-    owner = next((each for each in NETWORKS if raw[:4] == each.magic), None)
+    owner = Network.of_magic(raw[:4], network)
     if owner is not None:  # no block has a magic as its version
         return f"a record of a blk*.dat of {owner}, with its magic and length, where a block alone is expected"
     if len(raw) < HEADER_SIZE:

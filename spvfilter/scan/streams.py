@@ -11,7 +11,7 @@ from typing import BinaryIO, cast
 
 from spvfilter._public import public
 from spvfilter.errors import FormatError, SourceError
-from spvfilter.network import NETWORKS, Network
+from spvfilter.network import Network
 from spvfilter.protocol import HEADER_SIZE, MAX_BLOCK_SIZE
 from spvfilter.scan.foreign import A_TRANSACTION, contradiction, is_mined, is_tx
 
@@ -40,7 +40,7 @@ def stream_blocks(stream: BinaryIO, network: Network, bad: Callable[[str], None]
     """
     with damage():
         plain, head = begun(unpacked(stream))
-        owner = next((each for each in NETWORKS if head == each.magic), None)
+        owner = Network.of_magic(head, network)
         if owner is network:
             yield from _records(plain, network, bad)
         elif owner is not None:

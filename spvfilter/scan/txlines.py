@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from spvfilter._public import deferred, public
 from spvfilter.errors import FormatError, SourceError
 from spvfilter.kernel import spent_outpoints
-from spvfilter.network import NETWORKS
+from spvfilter.network import Network
 from spvfilter.protocol import HASH_SIZE, MAX_BLOCK_SIZE
 from spvfilter.scan.foreign import is_block
 from spvfilter.scan.pull import pull_ahead
@@ -84,7 +84,7 @@ def _items(stream: BinaryIO) -> Iterator[bytes | FormatError]:
     """Yield each transaction, and an error for each line that has none."""
     with damage():
         plain, head = begun(unpacked(stream))
-        if owner := next((each for each in NETWORKS if head == each.magic), None):
+        if owner := Network.of_magic(head):
             raise SourceError(f"these are blocks of {owner}, not transactions")
         if head.startswith(_BOM):
             plain.read(len(_BOM))

@@ -121,7 +121,7 @@ class UndoFile:
         key.
         """
         with opened(self.path) as file:
-            self.key, owner, _ = owned(file, xor_key(self.path), 8)
+            self.key, owner, _ = owned(file, xor_key(self.path), 8, network)
             if owner not in (None, network):
                 raise SourceError(f"these are undo records of {owner}, not of {network}")
             yield from framed(file, self.key, network, _COUNT_SIZE, UNDO)

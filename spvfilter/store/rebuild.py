@@ -27,7 +27,8 @@ from spvfilter.store.events import EventLog
 from spvfilter.store.joining import add_keychains, labels_of
 from spvfilter.store.keychains import salvaged
 from spvfilter.store.ledger import StoredTx, stored_tx
-from spvfilter.store.schema import APPLICATION_ID, EVENTS_SINCE, MARKED, SECRET_SIZE, check_row, is_row, network_of
+from spvfilter.store.networkrows import check_network, network_of
+from spvfilter.store.schema import APPLICATION_ID, EVENTS_SINCE, MARKED, SECRET_SIZE, check_row, is_row
 from spvfilter.store.sqlite import COMPANIONS, mark, translated
 from spvfilter.transaction import Transaction
 from spvfilter.watch.watchlist import WatchList
@@ -63,8 +64,8 @@ def salvage(file: Path, network: Network) -> Salvage:
     if _is_of_another(file):
         raise StoreForeignError(f"{file}: this SQLite database belongs to another program")
     meta = {key: value for key, value in _rows(file, "meta") if _is_sound(key, value)}
-    if (found := meta.get("network", network.genesis_hash)) != network.genesis_hash:
-        raise StoreForeignError(f"{file}: this wallet belongs to {network_of(found)}, not to {network}")
+    if "network" in meta:
+        check_network(network_of(meta), network, file)
     watch, numbers, rows = WatchList(network), dict[int, int](), sorted(_rows(file, "watch"))
     keychains = salvaged(_rows(file, "keychains"), _rows(file, "runs"), _rows(file, "used"), {row for row, *_ in rows})
     inherited = labels_of(keychains)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from spvfilter._public import deferred
 from spvfilter.errors import StoreCorruptError, StoreForeignError
-from spvfilter.network import NETWORKS
 
 if TYPE_CHECKING:
     import pathlib
@@ -280,11 +279,6 @@ def check_statements(db: sqlite3.Connection, path: pathlib.Path) -> None:
         names = sorted(str(found[sql]) for sql in found.keys() - expected)
         what = f"{', '.join(names)[:80]!r} differs" if names else "a table or an index is missing"
         raise StoreCorruptError(f"{path}: the schema is damaged: {what}")
-
-
-def network_of(genesis_hash: bytes | None) -> str:
-    """Return the name of the network with this genesis block (wire order)."""
-    return next((known.name for known in NETWORKS if known.genesis_hash == genesis_hash), "an unknown network")
 
 
 def version_of(db: sqlite3.Connection, path: pathlib.Path) -> int:

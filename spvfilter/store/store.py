@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self  # rows are as SQLite gives them
 
 from spvfilter._public import deferred, public
-from spvfilter.errors import ParameterError, StoreCorruptError, StoreForeignError
+from spvfilter.errors import ParameterError, StoreCorruptError
 from spvfilter.kernel import NO_ENTRY, NO_VALUE, Coin, EntryKind, Hit
 from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
@@ -37,6 +37,7 @@ from spvfilter.store.ledger import (
 )
 from spvfilter.store.lock import WriterLock
 from spvfilter.store.migrations import migrate
+from spvfilter.store.networkrows import check_network, network_rows, read_network
 from spvfilter.store.place import MEMORY, FileIdentity
 from spvfilter.store.rebuild import beside, replace, salvage
 from spvfilter.store.schema import (
@@ -47,7 +48,6 @@ from spvfilter.store.schema import (
     STATEMENTS,
     check_row,
     check_statements,
-    network_of,
     version_of,
 )
 from spvfilter.store.searched import Searched
@@ -167,7 +167,8 @@ class Store:
                     db.execute(statement)
                 db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-                self._rows.set_meta("network", self.network.genesis_hash)
+                for key, value in network_rows(self.network).items():
+                    self._rows.set_meta(key, value)
                 self._rows.set_meta("secret", secrets.token_bytes(SECRET_SIZE))
                 self._rows.set_meta("cursor", number(-1) + number(-1))
                 self.events.begin_behind(0)
@@ -180,8 +181,7 @@ class Store:
 
     def _check_network(self) -> None:
         """Raises StoreForeignError if the wallet belongs to another network."""
-        if (found := self._rows.meta("network")) != self.network.genesis_hash:
-            raise StoreForeignError(f"{self.path}: this wallet belongs to {network_of(found)}, not to {self.network}")
+        check_network(read_network(self._db, self.path), self.network, self.path)
 
     def _verify(self) -> None:
         """Check all rows and headers. Raises StoreCorruptError if a row is damaged or missing."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Self
 
 from spvfilter._public import deferred, public
 from spvfilter.errors import FormatError, ParameterError, StoreCorruptError, StoreError
-from spvfilter.network import NETWORKS
 from spvfilter.store.batch import Bip37Parameters
 from spvfilter.store.events import StoredEvent, run_of, stored_events
+from spvfilter.store.networkrows import read_network
 from spvfilter.store.schema import check_schema
 from spvfilter.store.sqlite import translated
 from spvfilter.store.views import Snapshot, Views
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 else:
     sqlite3 = deferred("sqlite3")
 
-_NETWORKS = {network.genesis_hash: network for network in NETWORKS}
 MAX_PAGE = 10_000  # events of one call
 _PATIENCE_S = 5.0  # for a client that is just opening or closing the file
 
@@ -74,10 +73,8 @@ class WalletStore(Views):
                     raise StoreError(f"{file}: the file contains no wallet yet")
                 check_schema(db, file)
                 db.execute("COMMIT")
-                row = db.execute("SELECT value FROM meta WHERE key = 'network'").fetchone()
-            if row is None or row[0] not in _NETWORKS:
-                raise StoreCorruptError(f"{file}: belongs to an unknown network")
-            return cls(db, file, _NETWORKS[row[0]])
+                network = read_network(db, file)
+            return cls(db, file, network)
         except BaseException:
             db.close()
             raise

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from spvfilter.network import REGTEST
+from spvfilter.network import REGTEST, SIGNET, Network
 from support.build import block_of
+from support.chains import record, xored
 
 HARD = 0x1B0404CB
 AFTER = block_of(REGTEST.genesis_hash, 1)
@@ -34,3 +35,64 @@ def test_file_of_another_network_is_a_problem(run: Any, tmp_path: Path, as_hex: 
     assert ran.code == 1
     assert "of regtest, not of mainnet" in ran.err
     assert "assumed mainnet" in ran.err
+
+
+CUSTOM = Network.signet("51")
+ON_SIGNET = ["--address", "tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx"]
+
+
+def genesis(magic: bytes) -> bytes:
+    """A record with the genesis block of signet, whose coinbase is that of mainnet."""
+    return record(SIGNET.genesis + block_of(bytes(32), 1)[80:], magic)
+
+
+@pytest.mark.parametrize("options", [["--signet-challenge", "51"], ["--signet-challenge", "51", "--network", "signet"]])
+@pytest.mark.parametrize("as_stream", [False, True])
+def test_custom_signet_is_scanned_by_its_challenge(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: list[str], as_stream: bool
+) -> None:
+    path = tmp_path / "blk00000.dat"
+    path.write_bytes(genesis(CUSTOM.magic))
+    with path.open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        ran = run("scan", "-" if as_stream else path, *ON_SIGNET, *options)
+    assert (ran.code, ran.out) == (0, "")
+    assert "1 block(s)" in ran.err
+
+
+@pytest.mark.parametrize(("name", "key"), [("blk00000.dat", b""), ("blk00000.dat", bytes(range(1, 9))), ("any", b"")])
+def test_genesis_block_below_another_magic_names_magic_and_option(
+    run: Any, tmp_path: Path, name: str, key: bytes
+) -> None:
+    (tmp_path / name).write_bytes(xored(genesis(b"abcd"), key) if key else genesis(b"abcd"))
+    if key:
+        (tmp_path / "xor.dat").write_bytes(key)
+    ran = run("scan", tmp_path / name, *ON_SIGNET, "--network", "signet")
+    assert ran.code == 2
+    assert "the genesis block of signet has the magic 61626364 here, not 0a03cf40" in ran.err
+    assert "--signet-challenge" in ran.err
+    assert "XORed" not in ran.err
+
+
+def test_default_signet_is_not_a_custom_one(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "blk00000.dat"
+    path.write_bytes(genesis(SIGNET.magic))
+    ran = run("scan", path, *ON_SIGNET, "--signet-challenge", "51")
+    assert ran.code == 2
+    assert "these are blocks of signet, not of signet:51" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--signet-challenge", "5"], "hex digits, two for each byte"),
+        (["--signet-challenge", ""], "has 0 bytes, expected 1 to 10000"),
+        (["--network", "regtest", "--signet-challenge", "51"], "regtest and signet:51 are different networks"),
+        (["--signet-challenge", "51", "--network", "mainnet"], "mainnet and signet:51 are different networks"),
+        (["--signet-challenge", "51", "--signet-challenge", "52"], "signet:51 and signet:52 are different networks"),
+    ],
+)
+def test_wrong_challenge_is_an_error_of_its_option(run: Any, options: list[str], message: str) -> None:
+    ran = run("scan", "any", *ON_SIGNET, *options)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ from spvfilter.errors import (
     ParameterError,
     SourceError,
 )
-from spvfilter.network import MAINNET, REGTEST
+from spvfilter.network import MAINNET, REGTEST, SIGNET, Network
 from spvfilter.rpc import CookieFile, Credentials, FullNode, Limits, Password
 from spvfilter.rpc.api import MOST_BLOCKS
 from spvfilter.rpc.credentials import basic
@@ -242,6 +243,21 @@ async def test_a_node_of_another_network_is_named(core: CoreNode) -> None:
     with pytest.raises(NodeNetworkError, match="the node is on regtest: its genesis block is not that of mainnet"):
         async with FullNode.open(core.url, MAINNET, patience=Pauses().patience()):
             pass
+
+
+@WAYS
+async def test_node_of_another_signet_is_refused(core: CoreNode, way: str) -> None:
+    core.network = replace(Network.signet("51"), genesis_hash=REGTEST.genesis_hash)
+    core.rest = way == "rest"
+    for network in (core.network, replace(SIGNET, genesis_hash=REGTEST.genesis_hash)):
+        opening = FullNode.open(core.url, network, credentials=Password(USER, PASSWORD), patience=Pauses().patience())
+        if network is core.network:
+            async with opening as node:
+                assert (await node.info()).signet_challenge == b"\x51"
+        else:
+            with pytest.raises(NodeNetworkError, match="on the signet of another challenge, not on signet"):
+                async with opening:
+                    pass
 
 
 @WAYS

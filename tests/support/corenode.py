@@ -241,6 +241,8 @@ class CoreNode:
             "bestblockhash": self.hashes[-1][::-1].hex(),
         }
         info |= {"initialblockdownload": False, "pruned": self.pruned_below > 0, "warnings": []}
+        if self.network.signet_challenge is not None:
+            info |= {"chain": "signet", "signet_challenge": self.network.signet_challenge.hex()}
         return info | ({"pruneheight": self.pruned_below} if self.pruned_below else {})
 
     def _call(self, call: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 from spvfilter.cli.inspect import payloads
 from spvfilter.cli.inspect.payloads import Fact, Finding, Table, utc
 from spvfilter.errors import EnvelopeError, FormatError, MessageError
-from spvfilter.network import NETWORKS, Network
+from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import ENVELOPE_SIZE
 from spvfilter.wire.codec import Decoder
@@ -44,7 +44,7 @@ _KNOWN: dict[str, Callable[[bytes, Network], Finding]] = {
 
 def magic_of(raw: bytes) -> Network | None:
     """Return the network whose magic is at the start of these bytes, or None."""
-    return next((known for known in NETWORKS if raw[:4] == known.magic), None)
+    return Network.of_magic(raw[:4])
 
 
 def message(raw: bytes) -> Finding:
