@@ -20,8 +20,9 @@ from spvfilter.transaction import Transaction
 from spvfilter.wallet.validity import are_amounts
 from spvfilter.wire.messages.table import GetData, InvItem, InvType
 
-MAX_PER_PEER = 16  # blocks asked of one peer; ours
-MAX_NAMED = 1_000  # addresses that are not named twice for lack of old blocks, the latest; ours
+MAX_PER_PEER = 16  # blocks requested from one peer at a time (our choice)
+# A pruned peer is reported once. This many of the latest addresses are remembered for that (our choice).
+MAX_NAMED = 1_000
 
 
 @dataclass(slots=True)
@@ -43,8 +44,8 @@ class BlockRequests:
         self._context = context
         self._headers = headers
         self._wanted: dict[bytes, _Wanted] = {}
-        self._asked: dict[Peer, set[bytes]] = {}  # what may still come from a peer
-        self._pruners: dict[str, None] = {}  # addresses that were named for lack of old blocks, the latest last
+        self._asked: dict[Peer, set[bytes]] = {}  # blocks that may still come from a peer
+        self._pruners: dict[str, None] = {}  # reported addresses of pruned peers, the latest last
         context.pool.on_gone(self._gone)
 
     def __len__(self) -> int:
@@ -60,7 +61,7 @@ class BlockRequests:
             wanted.then.append(then)
 
     def forget(self, block_hash: bytes, then: Callable[[bytes], None]) -> None:
-        """Who wanted a block wants it no more: it is given up if nobody else does."""
+        """Cancel one call for a block, and cancel the block if no other call waits for it."""
         wanted = self._wanted.get(block_hash)
         if wanted is not None and then in wanted.then:
             wanted.then.remove(then)
@@ -72,7 +73,7 @@ class BlockRequests:
         return block_hash in self._wanted
 
     def is_to_be_had(self, height: int, *, at_once: bool = False) -> bool:
-        """Whether a connected peer keeps blocks of that height, for `at_once` one that answers promptly."""
+        """True if a connected peer keeps blocks of that height. With `at_once`, the peer must answer promptly."""
         depth, ready = self._context.chain.height - height, self._context.pool.ready()
         able = (peer for peer in ready if peer.state is PeerState.READY or not at_once)
         return any(peer.has_block(depth) and self._headers.knows(peer) >= height for peer in able)
@@ -83,8 +84,9 @@ class BlockRequests:
             del self._wanted[block_hash]
 
     def advance(self) -> None:
-        """Ask for what nobody was asked for, or only peers that stall: each of them once, for all that it is to
-        send.
+        """Request blocks that were requested from no peer, or only from peers that stall.
+
+        Each peer gets one message with all blocks that it is to send.
         """
         questions: dict[Peer, list[InvItem]] = {}
         for block_hash, wanted in list(self._wanted.items()):
@@ -122,9 +124,9 @@ class BlockRequests:
         return None
 
     def _let_go(self, wanted: _Wanted) -> None:
-        """Nobody else has a block: drop one that said that it has not, so that it is asked again after a pause.
+        """Drop a peer that said that it lacks a block of its own chain, so that it is asked again after a pause.
 
-        It has the chain.
+        No other peer has the block.
         """
         lacking = next((peer for peer in self._context.pool.ready() if peer in wanted.lacking), None)
         if lacking is not None:
@@ -143,7 +145,7 @@ class BlockRequests:
                 self._context.out.emit(PeerWarning(peer.address, error, False))
 
     def take(self, peer: Peer, raw: bytes) -> None:
-        """A block came. Raises LieError for one that was not asked for."""
+        """A block came. Raises LieError for a block that was not requested."""
         block_hash = sha256d(raw[:HEADER_SIZE])
         asked = self._asked.get(peer, set())
         if block_hash not in asked:
@@ -199,9 +201,9 @@ class BlockRequests:
 
 
 def _flaw(raw: bytes, must_have_witness: bool) -> Exception | None:
-    """What is wrong with a block that its header's hash does not show.
+    """Return an error for a flaw of a block that its header's hash does not show, or None.
 
-    Of consensus only amounts are looked at: what the books count.
+    The only consensus rule checked here is the one for amounts, since the books add them up.
     """
     block_hash = sha256d(raw[:HEADER_SIZE])
     try:

@@ -6,7 +6,8 @@ from spvfilter.filters.bip37 import Bip37Filter, UpdateFlags, wallet_capacity
 from spvfilter.light.engine.context import Context
 from spvfilter.store.batch import Bip37Parameters
 
-_DRIFT = 4.0  # times the requested rate at which a peer's filter, grown by what it matched, is loaded anew
+# The engine loads a new filter when matches have raised the false-positive rate to this multiple of the requested rate.
+_DRIFT = 4.0
 
 
 class BloomFilters:
@@ -20,9 +21,9 @@ class BloomFilters:
         self._parameters = parameters
         self._secret = secret
         self._fresh_rate = 0.0
-        self.elements: dict[bytes, None] = {}  # of the latest one
+        self.elements: dict[bytes, None] = {}  # of the latest filter
         self._made: tuple[list[bytes], Bip37Parameters, Bip37Filter] | None = (
-            None  # the latest one, and what it was made from
+            None  # elements and parameters of the latest filter, and the filter
         )
         self._is_durable = parameters is not None
 
@@ -59,7 +60,7 @@ class BloomFilters:
 
 
 class _Elements:
-    """What Bip37Filter.for_watchlist asks for."""
+    """A source of elements for `Bip37Filter.for_watchlist`."""
 
     def __init__(self, elements: list[bytes]) -> None:
         self.elements = elements

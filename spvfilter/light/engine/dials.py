@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-_FREE_DIALS = 16  # attempts that fail in succession before they are slowed down; ours
-DIAL_S = 0.5  # the first pause, as between Core's connections
-_MAX_DIAL_S = 2.0  # the longest; a liar may have told of a thousand addresses that are not there; ours
+_FREE_DIALS = 16  # Failed attempts in succession before the pauses begin (our choice).
+DIAL_S = 0.5  # The first pause, as between Core's connections.
+_MAX_DIAL_S = 2.0  # The longest pause (our choice). A peer may have sent a thousand unreachable addresses.
 
 
 class Dials:
@@ -24,7 +24,7 @@ class Dials:
 
     @property
     def are_slow(self) -> bool:
-        """Whether so many have failed in succession that there are pauses between them."""
+        """True if more than 16 attempts have failed in succession, so that there are pauses between attempts."""
         return self._failures > _FREE_DIALS
 
     def succeeded(self) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-_WAIT_S = 11.0  # without enough peers, after which seeds are asked although the book has addresses; Core net.cpp
-_LONG_WAIT_S = 300.0  # the same with a book of more than _MANY addresses; Core net.cpp
-_MANY = 1_000  # Core net.cpp DNSSEEDS_DELAY_PEER_THRESHOLD
-_ENOUGH = 2  # useful peers, with which no seed is asked; Core net.cpp
-_PAUSE_S = 600.0  # before they are asked again; doubles each time, up to six hours; ours
+_WAIT_S = 11.0  # Wait for enough peers before the engine asks seeds, if the book has addresses (Core net.cpp).
+_LONG_WAIT_S = 300.0  # The same wait for a book of more than _MANY addresses (Core net.cpp).
+_MANY = 1_000  # Core net.cpp DNSSEEDS_DELAY_PEER_THRESHOLD.
+_ENOUGH = 2  # With this many useful peers, the engine asks no seed (Core net.cpp).
+_PAUSE_S = 600.0  # First pause between two questions. It doubles each time, up to _MAX_PAUSE_S (our choice).
 _MAX_PAUSE_S = 21_600.0
 
 

@@ -1,4 +1,4 @@
-"""Effects of the light client's engine: what its shell has to do, in the order given."""
+"""Effects of the light client's engine. The shell carries them out in the given order."""
 
 from __future__ import annotations
 
@@ -101,8 +101,9 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to all calls that wait to hear what became of a transaction that was broadcast: what is known, or why
-    it is not sent.
+    """Answer all calls that wait for the result of a broadcast.
+
+    The answer is the state of the transaction, or the error that prevents the broadcast.
     """
 
     txid: bytes
@@ -111,7 +112,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What the user asked for with this token is done and stored; an Exception is the reason why it is not."""
+    """The request with this token is done and stored. If it failed, the value is the Exception."""
 
     token: int
     value: object

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 
 def fee_floor(peers: Iterable[Peer]) -> FeeFloor | None:
-    """The median of what ready peers have told, one of a network group; of an even number, the lower one.
+    """Return the median fee floor of the ready peers, with one value for each network group.
 
-    None if no peer has told.
+    The lowest value of a group counts. A node in its initial download states a rate that nobody pays, and an attacker
+    may have many addresses in one group. If the number of groups is even, the median is the lower of the middle values.
 
-    A node in its initial download asks for a rate that nobody pays, and one party is not to raise the floor with many
-    addresses: of a group the lowest counts.
+    Returns:
+        The fee floor, or None if no ready peer sent a feefilter message.
     """
     told: dict[str, int] = {}
     for peer in peers:

@@ -26,7 +26,7 @@ class FilterFlight:
     first: int
     blocks: list[bytes]
     hashes: Sequence[bytes]
-    """Of their filters, as the peer stated them."""
+    """Filter hashes of these blocks, as the peer stated them."""
     then: Callable[[list[bytes]], None]
     data: list[bytes] = field(default_factory=list)
     missing: int = 0
@@ -34,20 +34,21 @@ class FilterFlight:
 
 @dataclass(slots=True)
 class _Open:
-    """What one peer owes."""
+    """Open questions of one peer."""
 
     checkpoints: dict[bytes, tuple[int, Checkpoints]] = field(default_factory=dict)
-    """By stop hash: the number due."""
+    """The number of filter headers due, by stop hash."""
     ranges: dict[bytes, tuple[int, Hashes]] = field(default_factory=dict)
-    """By stop hash: the number due."""
+    """The number of filter hashes due, by stop hash."""
     filters: dict[bytes, tuple[FilterFlight, int]] = field(default_factory=dict)
-    """By block: its place in a flight."""
+    """The flight of a filter and its place there, by block hash."""
     flights: int = 0
 
     def take(self, flight: FilterFlight, place: int, blocks: list[bytes], data: list[bytes]) -> int:
-        """Take filters, the first of them due at a place of a flight: all that follow in order, up to a false one.
+        """Take filters, the first of them due at `place` of a flight, in order and up to the first false one.
 
-        Their number.
+        Returns:
+            The number of filters that were taken.
         """
         size = min(len(blocks), len(flight.blocks) - place)
         run = blocks[:size]
@@ -66,7 +67,7 @@ class _Open:
 
 
 class FilterQuestions:
-    """Asks, and calls back with what came.
+    """Sends questions about filters, and calls back with the answers.
 
     A question whose asker has lost interest stays open: its answer is no lie.
     """
@@ -131,7 +132,7 @@ class FilterQuestions:
     # Answers
 
     def take(self, peer: Peer, message: CFilter | CFHeaders | CFCheckpt) -> None:
-        """Raises LieError for what was not asked for, or does not answer what was asked."""
+        """Take an answer. Raises LieError if no question is open that it answers."""
         if message.filter_type != BASIC_FILTER_TYPE:
             raise LieError(f"filters of type {message.filter_type}", cause=Lie.UNASKED_FILTER)
         match message:

@@ -1,5 +1,5 @@
-"""Search by compact filters: fetched in parallel from the peers that stand by their headers, matched, matching blocks
-fetched whole.
+"""Search by compact filters: fetch filters in parallel from peers that support their headers, match them, and fetch
+matching blocks whole.
 
 Filters come in parts of successive blocks, several under way. Each part is matched against all scripts that are wanted;
 scripts that become wanted later are matched in addition. A block is recorded when it is next, its filter was matched
@@ -43,7 +43,7 @@ class _Part:
     first: int
     hashes: list[bytes]
     digests: Sequence[bytes]
-    """Of their filters."""
+    """Hashes of the filters of these blocks."""
     filters: list[bytes] | None = None
     is_read: bool = False
     """Whether the database has given the filters that it has of them, if it may have any."""
@@ -78,7 +78,7 @@ class FilterSearch:
         *,
         has_filters: bool,
     ) -> None:
-        """`has_filters`: whether the database has any, of whatever blocks."""
+        """`has_filters` is True if the database has filters of any blocks."""
         self._context = context
         self._headers = headers
         self._questions = questions
@@ -103,7 +103,7 @@ class FilterSearch:
         self._blocks.turned(fork)
 
     def entries_removed(self) -> None:
-        """The watch list has lost entries: what is wanted is matched anew."""
+        """Match all wanted scripts again, after the watch list has lost entries."""
         self.scripts.reset()
         self.pause()
 
@@ -112,9 +112,7 @@ class FilterSearch:
         self._parts.clear()
 
     def pay_debts(self) -> None:
-        """Search again what was searched by BIP-37 on too few words: once the filters are proven, and before that on
-        the word of others.
-        """
+        """Search unwitnessed ranges again, once the filters are proven or other network groups support them."""
         context, coverage, top = self._context, self._coverage, self._context.chain.height
         if coverage.proven >= top:
             context.books.rewind(coverage.debts[0].first - 1)
@@ -174,8 +172,9 @@ class FilterSearch:
         self._context.changed()
 
     def _ask(self) -> None:
-        """Ask for parts that nobody was asked for, or only peers that stall; then who is idle, for what another one
-        sends bit by bit.
+        """Request parts that were requested from no peer, or only from peers that stall.
+
+        Then request slow parts from idle peers too.
         """
         now, patience = self._context.now.monotonic, self._context.options.patience
         missing = [part for part in self._parts if part.filters is None and part.is_read]
@@ -187,7 +186,7 @@ class FilterSearch:
                 self._ask_for(part, 1)
 
     def _ask_for(self, part: _Part, flights: int) -> None:
-        """Ask one that owes fewer flights than that."""
+        """Request a part from a peer that owes fewer than `flights` flights."""
         able = [peer for peer in self._headers.vouching(part.last) if peer not in part.asked]
         able = [peer for peer in able if self._questions.flights(peer) < flights]
         if part.asked:

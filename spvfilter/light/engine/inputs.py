@@ -1,4 +1,4 @@
-"""Inputs of the light client's engine: what its shell reports.
+"""Inputs of the light client's engine, reported by its shell.
 
 Values only; `peer` is the number that the engine gave in Connect.
 """
@@ -16,9 +16,9 @@ from spvfilter.wire.messages.table import Addr, AddrV2, Block, GetData, Headers,
 
 
 class Instant(NamedTuple):
-    """A moment on both clocks:
+    """A moment on both clocks.
 
-    `monotonic` for waiting, `wall` (seconds since 1970) for what blocks and transactions state.
+    `monotonic` is for waiting. `wall` (seconds since 1970) is for comparison with times in blocks and transactions.
     """
 
     monotonic: float
@@ -61,7 +61,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A peer sent a message, or a part of one whose items are many."""
+    """A peer sent a message, or this is a part of a message with many items."""
 
     peer: int
     message: Message
@@ -110,7 +110,7 @@ class Worked:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The user asks for a change of what is searched for, or where. The effect Done has the same token."""
+    """The user requests a change of the watch list or of the searched blocks. The effect Done has the same token."""
 
     token: int
     request: Request
@@ -122,13 +122,13 @@ class Broadcast:
 
     raw: bytes
     input_values: tuple[int, ...] | None = None
-    """Satoshi, of what its inputs spend, where the user states them."""
+    """Value of each input in satoshi, if the user states them."""
     is_private: bool = False
-    """To one stranger first."""
+    """True if one new peer gets the transaction first."""
 
 
 class SeedAnswer(NamedTuple):
-    """What a DNS seed has answered."""
+    """Answer of a DNS seed."""
 
     seed: str
     services: int
@@ -158,19 +158,17 @@ class Tick:
     """The time of the last effect Wake has come. Additional ticks do no harm."""
 
 
-MAX_WORK = (
-    2_000  # of one input, in units of about a microsecond, unless it is a single message that cannot be cut; ours
-)
+# Work of one input, in units of about a microsecond (our choice). A single message that cannot be cut may be more.
+MAX_WORK = 2_000
 _CUT_AT = 2_000  # items of a part of an inv, getdata or notfound
 _ADDRESSES = 50  # of a part of an addr or addrv2
 
 
 def inputs_of(peer: int, events: Iterable[wire.SessionEvent], token_of: Callable[[int], int | None]) -> Iterator[Input]:
-    """What a peer's session reports together, but for its beginning and its end; `token_of` gives the token of a
-    fence's nonce.
+    """Yield the events of a peer's session as inputs, in order, except for the beginning and the end of the session.
 
-    It comes in order, in inputs of which each is little work for the engine: its shell can do something else between
-    two of them.
+    Each input is little work for the engine, so that its shell can do something else between two of them. `token_of`
+    returns the token for the nonce of a fence.
     """
     heard: list[wire.Received | wire.ReceivedFilters] = []
     work = 0

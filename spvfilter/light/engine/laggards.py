@@ -1,5 +1,6 @@
-"""Peers that stay behind the best chain, or may hide that it goes on: where another address can have their place, it is
-tried.
+"""Peers that stay behind the best chain, or that may hide new blocks.
+
+The engine replaces such a peer if another address can have its slot.
 """
 
 from __future__ import annotations
@@ -15,30 +16,27 @@ CATCH_UP_S = 20 * 60.0  # for a peer that is behind while another is not, Core C
 
 
 class Laggards:
-    """Since when peers have been behind.
+    """The times since which peers have been behind the best chain.
 
-    They are no liars: they are asked once more, then dropped with a pause, one at a time.
+    A peer that is behind is not a liar. The engine asks it for headers once more, then drops it with a pause, one peer
+    at a time. It has `CATCH_UP_S` to catch up. If no ready peer has the best chain, the client cannot be synced, and
+    the time is `answer_s` of Patience.
 
-    While nobody that is ready has the best chain, nothing can be told as Synced, so each has `answer_s` of Patience;
-    else `CATCH_UP_S`.
-
-    Peers that get no new blocks, or tell of none, are not behind what is known. So while no block comes for long, named
-    addresses that are not connected are heard in turn; who of all then has the most stays.
+    A peer that announces no new blocks is not behind the known chain. If no block comes for long, the engine also
+    connects the given addresses in turn, and keeps the peers with the most work.
     """
 
     def __init__(self, context: Context, headers: Headers) -> None:
         self._context = context
         self._headers = headers
         self._since: dict[Peer, float] = {}
-        self._asked: dict[Peer, float] = {}  # once more, and when
-        self._last = -inf  # when one was let go
+        self._asked: dict[Peer, float] = {}  # time of the second question
+        self._last = -inf  # time of the last drop
         self._tip = b""
-        self._another_at = 0.0  # when another is tried, unless a block comes before
+        self._another_at = 0.0  # time to try another address, unless a block comes before
 
     def let_go(self) -> None:
-        """Look who has been behind for too long; who has, and has been asked for headers once more, is dropped for
-        another.
-        """
+        """Drop a peer that has been behind for too long and was asked for headers twice, if there is a substitute."""
         context, now = self._context, self._context.now.monotonic
         ready, patience = context.pool.ready(), context.options.patience
         behind = [peer for peer in ready if self._headers.is_behind(peer)]
@@ -48,7 +46,7 @@ class Laggards:
         for peer, since in sorted(self._since.items(), key=lambda each: each[1]):
             if now - max(since, self._last) < allowed:
                 continue
-            if peer not in self._asked:  # it may have the best chain, and what it told of that may have been lost
+            if peer not in self._asked:  # It may have the best chain: its announcement may have been lost.
                 self._asked[peer] = now
                 self._headers.ask(peer)
             elif now - self._asked[peer] < patience.stall_s or self._headers.is_asked(peer):

@@ -17,10 +17,10 @@ _MIXED = frozenset(
     map(str, (0, 10, 100, 127, 169, 172, 192, 198, 203, *range(224, 256)))
 )  # first octets with addresses that are not public: IANA
 _INTERNET = frozenset((NetId.IPV4, NetId.IPV6))
-_GLOBAL = ipaddress.ip_network("2000::/3")  # what is assigned of IPv6's unicast (RFC 4291 § 2.4 and IANA's registry)
+_GLOBAL = ipaddress.ip_network("2000::/3")  # assigned part of IPv6's unicast (RFC 4291 § 2.4 and IANA's registry)
 # Teredo, 6to4: IPv4 within; documentation
 _SPECIAL = tuple(map(ipaddress.ip_network, ("2001::/32", "2002::/16", "3fff::/20")))
-_SERVICE_PORTS = frozenset(  # above 1,023, of services that no stranger may have us call; ours, after Core's IsBadPort
+_SERVICE_PORTS = frozenset(  # Ports of other services above 1,023 (our choice, after Core's IsBadPort).
     (
         *(
             1433,
@@ -54,8 +54,8 @@ def netgroup(host: str) -> str:
     """The part of a host's address that one party is likely to own as a whole: /16 of IPv4, /32 of IPv6, all onion
     addresses together.
 
-    So are all host names that only a proxy resolves: two of them may lead to one node. The rest is as in Core's
-    netgroup.cpp, without its map of autonomous systems.
+    All host names that only a proxy resolves are one group too, because two of them may lead to one node. The rest is
+    as in Core's netgroup.cpp, without its map of autonomous systems.
     """
     if host.endswith(".onion"):
         return "onion"
@@ -116,5 +116,8 @@ def is_public(host: str, net: int) -> bool:
 
 
 def is_service_port(port: int) -> bool:
-    """Whether a port is one of another service, or none: who tells of it may want it to be called by many."""
+    """True if a port belongs to another service, or is below 1,024.
+
+    An attacker could announce such an address so that many clients connect to the service.
+    """
     return port < 1_024 or port in _SERVICE_PORTS

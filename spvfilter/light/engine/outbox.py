@@ -35,14 +35,15 @@ MAX_UNCOMMITTED = 64  # commits under way, above which nothing new is searched
 class Outbox:
     """Collects effects.
 
-    What the books have changed is committed, with the events about it, before these are reported.
+    Changes of the books are committed together with their events. The events are reported after that commit.
     """
 
     def __init__(
         self, books: Books, chain: HeaderChain, journal: Journal, add_notes: Callable[[], None] = lambda: None
     ) -> None:
-        """`add_notes` adds to the batch what is noted about what it changes: they are in one commit, whoever calls for
-        that.
+        """Collect the effects of these books.
+
+        `add_notes` adds notes to the batch before each commit, so that a change and its note are in one commit.
         """
         self.journal = journal
         self._add_notes = add_notes
@@ -56,17 +57,17 @@ class Outbox:
         self._fences: dict[int, set[int]] = {}  # by peer: tokens of pongs that have not come
         self._issued = 0  # commits
         self._durable = 0  # commits
-        self._after: deque[tuple[int, Callable[[], None]]] = deque()  # what waits for a commit
+        self._after: deque[tuple[int, Callable[[], None]]] = deque()  # calls that wait for a commit
 
     def take(self) -> list[Effect]:
-        """The effects since the last call, complete with the commit of what the books have changed."""
+        """Take the effects since the last call, including the commit of the books' changes."""
         self.flush()
         effects = [*self._effects, *map(Emit, self._events), *self._ends]
         self._effects, self._events, self._ends = [], [], []
         return effects
 
     def flush(self) -> None:
-        """Commit what the books have changed."""
+        """Commit the changes of the books."""
         self._tell_waiting(self._books.cursor)
         self._add_notes()
         for batch in self._books.take_batches():
@@ -74,9 +75,7 @@ class Outbox:
             self._effects.append(Commit(self._issued, batch))
 
     def _tell_waiting(self, cursor: int) -> None:
-        """Where blocks are searched again, tell of the block that waits to be told: it was connected, and may be
-        disconnected.
-        """
+        """Report the waiting connected block if the search has gone back below it, since it may be disconnected."""
         waiting = self.journal.connected
         if waiting is not None and waiting.height > cursor:
             self._events += self.journal.flush(self._books.batch)
@@ -111,9 +110,7 @@ class Outbox:
         self._effects.append(Send(peer, message))
 
     def fence(self, peer: int, then: Callable[[], None]) -> int:
-        """Call `then` once the peer has processed everything sent so far; the token, with which `forget` gives it
-        up.
-        """
+        """Call `then` once the peer has processed everything sent so far. `forget` cancels this with the token."""
         fences = self._fences.setdefault(peer, set())
 
         def came(_: object) -> None:
@@ -139,9 +136,9 @@ class Outbox:
         self._events.append(self.journal.start(run_id, clock_us, self._books.batch))
 
     def emit(self, *events: Event) -> None:
-        """Report events, after all other effects of the step: all that the books have changed is then committed once.
+        """Report events after all other effects of the step, so that the changes of the books need one commit.
 
-        Those of the books are called for at once when the books have changed, so that they are in the same commit.
+        Call this for an event of the books as soon as the books have changed, so that both are in the same commit.
         """
         for event in events:
             if type(event) is BlockConnected and event.height < self._chain.height:
@@ -169,7 +166,7 @@ class Outbox:
         self._effects.append(Answer(txid, answer))
 
     def finish(self, token: int, value: object) -> None:
-        """What the user asked for is done, or, with an Exception, is not."""
+        """The request with this token is done. If it failed, the value is the Exception."""
         self._effects.append(Done(token, value))
 
     def end(self, error: Exception) -> None:
@@ -188,7 +185,7 @@ class Outbox:
     # Results
 
     def done(self, token: int, value: object) -> None:
-        """A result came; unknown tokens are those given up."""
+        """A result came. Ignore the token if the call was cancelled."""
         then = self._waiting.pop(token, None)
         if then is not None:
             then(value)

@@ -1,4 +1,4 @@
-"""Places: what is known of an address at which a peer may be found."""
+"""Places: the state of each address at which a peer may be found."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from dataclasses import dataclass
 from spvfilter.light.engine.inputs import Instant
 from spvfilter.light.engine.options import Patience
 
-_MAX_FAILURES = 1  # of an address in succession, after which nothing is put off for its sake
-# of a connection that owes nothing, after which an address that failed often gets a chance; doubles with each; ours
+_MAX_FAILURES = 1  # Failures in succession up to which an address is reliable.
+
+# A connection that owes nothing for this long gives an unreliable address a chance. Doubles with each (our choice).
 _STEADY_S = 45.0
 _MAX_CHANCES = 10
 
 
 @dataclass(slots=True)
 class Place:
-    """What is known of an address."""
+    """State of an address."""
 
     next_try: float = 0.0
     idle_until: float = 0.0
-    """Before which nobody is let go for its sake: it was connected and of no use."""
+    """Until then, no peer is dropped in favor of this address: it was connected and of no use."""
     failures: int = 0
     chances: int = 0
-    """Given to it since it was last of use."""
+    """Chances that the address got since it was last of use."""
     banned_until: float = 0.0
     """Seconds since 1970."""
     was_tried: bool = False
@@ -60,7 +61,7 @@ class Place:
         return max(self.next_try, now.monotonic + self.banned_until - now.wall, self.idle_until if is_full else 0.0)
 
     def lasts(self, seconds: float) -> None:
-        """Its connection has lasted for so long and owes nothing: in time that is a chance."""
+        """Give an unreliable address a chance if its connection has lasted long enough and owes nothing."""
         if not self.is_reliable and seconds >= _STEADY_S * 2.0**self.chances:
             self.failures = _MAX_FAILURES
             self.chances = min(self.chances + 1, _MAX_CHANCES)
@@ -72,8 +73,9 @@ class Place:
 
 
 def limit_bans(places: Iterable[Place], bans: dict[str, float], latest: float) -> None:
-    """No ban lasts longer than until `latest`, as one that is made now: our clock may have been years ahead when it was
-    made.
+    """Shorten bans that end after `latest`, the end of a ban that begins now.
+
+    A ban like that was made while the clock of this machine was ahead.
     """
     for place in places:
         place.banned_until = min(place.banned_until, latest)

@@ -1,4 +1,4 @@
-"""What the user of a running client asks for that changes what is searched for, or where. Values only."""
+"""Requests of a running client's user that change the watched entries or the searched blocks. Values only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spvfilter.light.events import Mode
 
 
 class Start(NamedTuple):
-    """Where a search is to begin; neither is where the client's begins."""
+    """The start of a search. Without a height and a birthday, it is the start of the client's search."""
 
     from_height: int | None = None
     birthday: int | None = None

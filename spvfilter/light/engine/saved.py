@@ -1,4 +1,4 @@
-"""What the engine needs of the database, read once at the start."""
+"""Data that the engine reads from the database once, at the start."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ else:
 BANS_NOTE = "bans"
 ANCHORS_NOTE = "anchors"
 PRIVATE_NOTE = "private"
-_OWN_KEPT_DEPTH = (
-    20_160  # the same of what was broadcast here: nobody else may have it any more; as many as forks may have headers
-)
+# The same depth for own transactions, because no other node may have them any more. No accepted fork is longer.
+_OWN_KEPT_DEPTH = 20_160
 
 
 class PrivateRecord(NamedTuple):
@@ -93,7 +92,7 @@ class Saved:
         if store.cursor < cursor:
             coverage.forgive(store.cursor)
         rows = FilterRows(store.compact_filters.pieces())
-        # what left the chain may be stored in a commit before the note
+        # A disconnected block may be stored in a commit before the one with the note.
         coverage.proven = min(coverage.proven, rows.height)
         known = json.loads(store.note(BANS_NOTE) or b"{}")
         chain = chain or HeaderChain.restore(store.network, store.headers(1))

@@ -1,4 +1,4 @@
-"""Where a search begins: at a height, or at a time."""
+"""The start of a search: a height, or a time."""
 
 from __future__ import annotations
 

@@ -6,16 +6,16 @@ from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.inputs import Instant
 from spvfilter.light.engine.peers import PeerState
 
-_IDLE_S = 30.0  # between ticks while nobody owes an answer
-_LONGEST_S = 10.0  # between ticks while something is waited for that has no time of its own
-_STEADY_TICKS = 4  # with nothing else between them, after which they become rarer
-_MAX_SLACK_S = 0.5  # how late a tick may be, so that small changes set no new timer
-_AFTER_S = 0.001  # a deadline is looked at: sums of times are rounded
-_EXPIRY_S = 60.0  # between looks for unconfirmed transactions that have expired
+_IDLE_S = 30.0  # Interval of ticks while no peer owes an answer.
+_LONGEST_S = 10.0  # Longest interval of ticks while the engine waits for something without a deadline.
+_STEADY_TICKS = 4  # After this many ticks without another input, ticks become rarer.
+_MAX_SLACK_S = 0.5  # A tick may be this late, so that small changes set no new timer.
+_AFTER_S = 0.001  # Delay after a deadline, because sums of times are rounded.
+_EXPIRY_S = 60.0  # Interval of the checks for expired unconfirmed transactions.
 
 
 class Timers:
-    """The tick that was asked for, and the look for what has expired."""
+    """The next tick, and the next check for expired transactions."""
 
     def __init__(self) -> None:
         self.started: Instant = Instant(0.0, 0.0)
@@ -33,7 +33,7 @@ class Timers:
         self._ticks = 0
 
     def is_expiry_due(self, now: float) -> bool:
-        """Whether to look for what has expired; at most once a minute."""
+        """True if the check for expired transactions is due. Returns True at most once a minute."""
         if now < self._expiry_at:
             return False
         self._expiry_at = now + _EXPIRY_S

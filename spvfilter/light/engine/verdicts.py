@@ -1,8 +1,13 @@
 """Verdicts: which of two filters of one block is false, judged by the block itself.
 
-A verdict needs the block and both filters. It condemns a filter only if the block proves it false, for every valid
-block: an output script is missing, or a script that is known to be spent, or there are too many elements. Otherwise
-both remain possible, and nobody is condemned; so it is where no connected peer keeps the block any more.
+A verdict needs the block and both filters. A filter is false only if the block proves it, in one of these ways:
+
+- An output script is missing.
+- A script that is known to be spent is missing.
+- There are too many elements.
+
+Otherwise both filters remain possible, and no peer is banned. The same holds if no connected peer has the block any
+more.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ from spvfilter.store.store import Store
 
 
 class Outcome(Enum):
-    """What a verdict found."""
+    """Result of a verdict."""
 
     OURS_FALSE = "ours"
     THEIRS_FALSE = "theirs"
@@ -61,7 +66,7 @@ class Case:
 
 
 class Verdicts:
-    """Open cases. `allies` gives the peers that stand by our filter header at a height."""
+    """Open cases. `allies` returns the peers that support our filter header at a height."""
 
     def __init__(
         self,
@@ -82,7 +87,7 @@ class Verdicts:
         return peer in self._cases
 
     def lacks_block(self, peer: Peer) -> bool:
-        """Whether a filter of this peer cannot be judged yet since nobody who answers promptly keeps the block."""
+        """True if a filter of this peer cannot be judged yet: no prompt peer has the block."""
         case = self._cases.get(peer)
         return case is not None and case.raw is None and not self._blocks.is_to_be_had(case.height, at_once=True)
 
@@ -94,7 +99,7 @@ class Verdicts:
         self._context.changed()
 
     def turned(self, fork: int) -> list[Peer]:
-        """Close the cases above a height, where blocks or our filter headers are others now; the peers in them."""
+        """Close the cases above a height, where blocks or our filter headers changed. Returns their peers."""
         closed = [peer for peer, case in self._cases.items() if case.height > fork]
         for peer in closed:
             self._close(peer)
@@ -126,10 +131,10 @@ class Verdicts:
         return self._cases.get(case.peer) is case
 
     def _may_have_block(self, case: Case) -> bool:
-        """Whether the block may come: nobody is waited for who does not keep it (BIP-159), but for others that may be
-        connected soon.
+        """True if the block may still come.
 
-        Nor are such as offer it and do not send it, one after the other, for longer than two of them may take.
+        The engine waits `answer_s` for a connection to a peer that has the block (BIP-159). It waits no longer than
+        `2 * reply_s` in total, since peers may offer the block and not send it.
         """
         now, patience = self._context.now.monotonic, self._context.options.patience
         if self._blocks.is_to_be_had(case.height):
@@ -137,7 +142,7 @@ class Verdicts:
         return now - max(case.since, case.opened) < patience.answer_s and now - case.opened < 2 * patience.reply_s
 
     def _may_come(self, case: Case) -> bool:
-        """Whether our filter may come: a peer that stands by it answers promptly, or can yet be asked."""
+        """True if our filter may still come: a peer that supports it answers promptly, or can still be asked."""
 
         def is_late(ally: Peer) -> bool:
             is_asked = ally in case.allies_asked or self._questions.owes(ally, case.block_hash)
@@ -150,7 +155,7 @@ class Verdicts:
         case.is_asked = self._questions.filters(case.peer, flight)
 
     def _ask_ours(self, case: Case) -> None:
-        """Our filter comes from the database, or from a peer that stands by it."""
+        """Request our filter from the database, or from a peer that supports it."""
         if not case.is_read:
             wanted = self._context.rows.hash_at(case.height)
             self._context.out.read(partial(_kept, height=case.height, wanted=wanted), partial(self._our_filter, case))

@@ -38,24 +38,26 @@ class _Sighted(NamedTuple):
 class WantedScripts:
     """Scripts of the watch list, of blocks, of own transactions, and of foreign unconfirmed transactions.
 
-    A block that contains an unconfirmed transaction, or a conflict with it, is wanted. The inputs of a transaction show
-    which scripts they spend, except for taproot, bare scripts, and hashes of scripts that do not end in a signature
-    check. The scripts of foreign transactions are bounded, are asked for in later blocks only, and go with their
-    transaction: an attacker who pays an address would otherwise choose which blocks the client fetches.
+    The client wants each block that contains an unconfirmed transaction, or a conflict with one. The inputs of a
+    transaction show the spent scripts, except for taproot, bare scripts, and hashes of scripts that do not end in a
+    signature check.
+
+    The scripts of foreign transactions are bounded, are matched with later blocks only, and leave with their
+    transaction. An attacker who pays an address could otherwise choose the blocks that the client fetches.
     """
 
     def __init__(self, books: Books) -> None:
         self._books = books
         self._scripts: dict[bytes, None] = {}
         self._list: list[bytes] = []
-        self._queries: dict[int, tuple[int, GcsQuery]] = {}  # by the number of scripts before: up to which, and query
-        self._own: set[bytes] = set()  # txids of own transactions whose scripts are wanted
-        self._overlay: dict[bytes, _Sighted] = {}  # by txid
-        self._overlaid = 0  # scripts of the overlay
-        self._waiting: dict[bytes, None] = {}  # txids that found no room in it
-        self._number = 0  # of the latest sight
-        self._entries = -1  # of the watch list whose scripts are wanted
-        self._inexpressible: InexpressibleError | None = None  # for entries that compact filters cannot find
+        self._queries: dict[int, tuple[int, GcsQuery]] = {}  # The end index and the query, by the start index.
+        self._own: set[bytes] = set()  # Txids of own transactions with wanted scripts.
+        self._overlay: dict[bytes, _Sighted] = {}  # The key is a txid.
+        self._overlaid = 0  # Number of scripts in the overlay.
+        self._waiting: dict[bytes, None] = {}  # Txids of transactions that wait for room in the overlay.
+        self._number = 0  # Number of the latest sight.
+        self._entries = -1  # Number of entries of the watch list with wanted scripts.
+        self._inexpressible: InexpressibleError | None = None  # Error for entries that compact filters cannot find.
 
     def reset(self) -> None:
         """Begin again after entries of the watch list were removed."""
@@ -93,7 +95,7 @@ class WantedScripts:
             self._list.append(script)
 
     def refresh(self) -> None:
-        """Take the scripts of new unconfirmed transactions, and drop those of foreign ones that are gone."""
+        """Add the scripts of new unconfirmed transactions, and drop those of removed foreign transactions."""
         for txid in self._books.own_verdicts():
             if txid not in self._own and (record := self._books.record(txid)) is not None:
                 self._own.add(txid)

@@ -1,5 +1,6 @@
-"""Changes of what is searched for, and where, while the client runs: one after the other, each stored before it takes
-effect.
+"""Changes of the watch list and of the searched blocks while the client runs.
+
+They are made one after the other. Each is stored before it takes effect.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class WatchChanges:
         self._changed = changed
         self._waiting: deque[tuple[int, Request]] = deque()
         self._growth = WindowGrowth(context, self.search_all_again, self._grown)
-        self.done: list[Request] = []  # what has changed the watch list, and is stored
+        self.done: list[Request] = []  # requests that changed the watch list and are stored
 
     def begin(self) -> None:
         """A run begins: where its start is below that of the wallet's first search, blocks from there on are searched,
@@ -50,9 +51,11 @@ class WatchChanges:
             self._search_from(self._start, below=books.blocks.start or 0)
 
     def begin_search(self) -> bool:
-        """A new wallet's search begins where it was told to; above the tip is the next block.
+        """Begin a new wallet's search at the start that the user gave, or at the next block if that is above the tip.
 
-        False if there is no chain yet, of the network's minimum work: who has none must not decide where it begins.
+        Returns:
+            False if the header chain does not have the network's minimum work yet. A peer with a shorter chain could
+            otherwise choose the height for a birthday.
         """
         books, chain = self._context.books, self._context.chain
         if chain.work < chain.network.min_chain_work:
