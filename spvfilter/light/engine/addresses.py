@@ -1,11 +1,13 @@
-"""Discovery: which addresses of the network are connected beside the peers that the user named, and what is learned of
-others.
+"""Discovery: the choice of addresses to connect beside the user's, and the search for new addresses.
 
-As Core, with a wallet's needs: addresses are drawn from the book, those first that state the services that are needed.
-At most one is connected of each group of addresses, and none of a host that is connected. Two of the last run come
-first (anchors), so that a restart alone gives nobody new all connections. Now and then a new address is tried and left
-again (a feeler). While no block comes for long, one more is connected. Peers are asked for addresses once, and told
-none.
+It follows Core, with a wallet's needs:
+
+- Addresses are drawn from the address book. Addresses with the needed services come first.
+- At most one address of each dialling group is connected, and no two addresses of one host.
+- Two addresses of the last run (anchors) come first, so that an attacker cannot get all connections by a restart.
+- A feeler connects a new address now and then, and disconnects again.
+- If no block comes for long, one more peer is connected.
+- Each peer is asked for addresses once, and gets none.
 """
 
 from __future__ import annotations
@@ -39,47 +41,47 @@ if TYPE_CHECKING:
 _NETWORK, _COMPACT_FILTERS = Service.NETWORK.value, Service.COMPACT_FILTERS.value
 COMPACT_NEEDS = (Service.NETWORK | Service.WITNESS | Service.COMPACT_FILTERS).value  # 0x49
 BLOOM_NEEDS = (Service.NETWORK | Service.WITNESS | Service.BLOOM).value  # 0xd
-MAX_ANCHORS = 2  # Core net.cpp MAX_BLOCK_RELAY_ONLY_ANCHORS
-MAX_OF_SEED = 32  # addresses taken of one seed, Core net.cpp
-FEELER_S = 600.0  # between feelers, on average; Core: 120
-EXTRA_S = 600.0  # between two further connections while the tip is stale, Core net_processing.cpp STALE_CHECK_INTERVAL
-_EXTRA_RETRY_S = 15.0  # after one of them that could not be made, or had not what is needed; ours
-EXTRA_CHANCE_S = 120.0  # that each of them has to bring a new block; ours
-ANCHOR_S = 600.0  # that a peer must have been connected to be an anchor; ours
-# attempts to find a peer with compact filters, after which mode "auto" waits for none: a quarter of an hour; ours
+MAX_ANCHORS = 2  # Core net.cpp MAX_BLOCK_RELAY_ONLY_ANCHORS.
+MAX_OF_SEED = 32  # Addresses taken from one seed (Core net.cpp).
+FEELER_S = 600.0  # Average interval of feelers (Core: 120).
+EXTRA_S = 600.0  # Interval of extra connections while the tip is stale (Core net_processing.cpp STALE_CHECK_INTERVAL).
+_EXTRA_RETRY_S = 15.0  # Pause after an extra connection that failed or lacked the needed services (our choice).
+EXTRA_CHANCE_S = 120.0  # An extra connection must bring a new block within this time (our choice).
+ANCHOR_S = 600.0  # A peer must have been connected for this long to be an anchor (our choice).
+# After this many attempts to find compact filters, mode "auto" stops waiting: a quarter of an hour (our choice).
 MAX_HOPES = 512
-_ANSWERED = 8  # attempts for which one counts that was answered, or is made again though the last one failed
+_ANSWERED = 8  # An answered attempt counts as this many attempts, as does a repeated attempt.
 
-_TOKENS_AT_ONCE = 1_000.0  # addresses taken of one peer, Core net_processing.cpp MAX_ADDR_PROCESSING_TOKEN_BUCKET
-_TOKENS_PER_S = 0.1  # Core MAX_ADDR_RATE_PER_SECOND
-_PENALTY_S = 7_200  # by which addresses told by peers seem older, Core net_processing.cpp
-_OLDEST_TIME = 100_000_000  # below it, a stated time means nothing; Core net_processing.cpp
-_GUESSED_AGE_S = 5 * 86_400  # of an address whose stated time means nothing; Core net_processing.cpp
-_SEED_AGES_S = (3 * 86_400, 7 * 86_400)  # guessed ages of a seed's addresses, Core net.cpp
-_LOOK_S = 2.0  # after nothing was found to connect to; ours
-_REST_S = 1_800.0  # for an address whose connection was of no use; ours
-_STEADY_S = 60.0  # that a connection must have lasted for its line to be at fault, not the peer; ours
-_LINE_REST_S = 10.0  # then; ours
-_ANCHOR_REST_S = 600.0  # for an anchor that cannot be connected; ours
-_MAX_KEPT = 1_000  # bans, and addresses that rest or are ours; the oldest are forgotten
-_WRITE_S = 60.0  # between writes of the book, unless much has changed
-_WRITE_AT = 200  # changed addresses that are written at once
+_TOKENS_AT_ONCE = 1_000.0  # Addresses from one peer (Core net_processing.cpp MAX_ADDR_PROCESSING_TOKEN_BUCKET).
+_TOKENS_PER_S = 0.1  # Core MAX_ADDR_RATE_PER_SECOND.
+_PENALTY_S = 7_200  # Added to the age of addresses from peers (Core net_processing.cpp).
+_OLDEST_TIME = 100_000_000  # A stated time before this one means nothing (Core net_processing.cpp).
+_GUESSED_AGE_S = 5 * 86_400  # Assumed age of an address if its stated time means nothing (Core net_processing.cpp).
+_SEED_AGES_S = (3 * 86_400, 7 * 86_400)  # Assumed ages of a seed's addresses (Core net.cpp).
+_LOOK_S = 2.0  # Pause after a search that found no address to connect (our choice).
+_REST_S = 1_800.0  # Pause for an address after a useless connection (our choice).
+_STEADY_S = 60.0  # If a connection breaks after this time, the line is at fault, not the peer (our choice).
+_LINE_REST_S = 10.0  # Pause for an address after its line broke (our choice).
+_ANCHOR_REST_S = 600.0  # Pause for an anchor that cannot be connected (our choice).
+_MAX_KEPT = 1_000  # Remembered bans, and remembered addresses that rest or are our own. The oldest are forgotten.
+_WRITE_S = 60.0  # Interval between writes of the book, unless much has changed.
+_WRITE_AT = 200  # The book is written at once after this many changed addresses.
 
 
 class Purpose(Enum):
     """Why a peer is connected."""
 
     NAMED = "named"
-    """By the user."""
+    """The user gave the address."""
     DISCOVERED = "discovered"
     EXTRA = "extra"
-    """Beyond the usual number, since the tip is stale."""
+    """The peer is beyond the usual number, because the tip is stale."""
     FEELER = "feeler"
-    """To learn whether it is there; then it is left."""
+    """The connection only tests whether a node is at the address."""
 
 
 class DismissedError(Exception):
-    """The end of a connection for no fault of the peer's; it is told to nobody."""
+    """The end of a connection without a fault of the peer. The client reports it to no one."""
 
 
 class IdleError(DismissedError):
@@ -87,26 +89,25 @@ class IdleError(DismissedError):
 
 
 class Neighbour(NamedTuple):
-    """What discovery needs to know of a peer."""
+    """Facts about a peer that discovery needs."""
 
     number: int
     address: str
     host: str
-    """That it leads to, as far as is known."""
+    """Host of the address, as far as it is known."""
     purpose: Purpose
     since: float
-    """When it was begun or made, by the monotonic clock."""
+    """When the connection was begun or made, by the monotonic clock."""
     is_connected: bool
     is_useful: bool
-    """Whether it is ready and offers what is needed."""
-    is_usual: (
-        bool  # whether it is one of the usual number: no named one that is ready and does not offer what is needed
-    )
+    """True if the peer is ready and offers the needed services."""
+    is_usual: bool
+    """True if the peer counts toward the usual number. A ready named peer without the needed services does not."""
 
 
 @dataclass(slots=True)
 class _Tokens:
-    """Addresses that a peer may still tell."""
+    """Number of addresses that the engine still takes from a peer."""
 
     left: float
     at: float
@@ -138,12 +139,12 @@ class Discovery:
         self._tokens: dict[int, _Tokens] = {}
         self._resting: dict[
             str, float
-        ] = {}  # addresses, and until when by the monotonic clock; for ever if they are our own
-        self._hopes = 0  # attempts that brought no compact filters since any brought some
-        self._tip = (b"", 0.0)  # and since when it is
-        self._due = {"feeler": 0.0, "extra": 0.0, "look": 0.0, "write": 0.0}  # by the monotonic clock
+        ] = {}  # End of the rest of an address by the monotonic clock; infinite for our own addresses.
+        self._hopes = 0  # Attempts in succession that brought no compact filters.
+        self._tip = (b"", 0.0)  # The tip, and the time when it became the tip.
+        self._due = {"feeler": 0.0, "extra": 0.0, "look": 0.0, "write": 0.0}  # Times of the monotonic clock.
 
-    # What is needed
+    # Needed services
 
     def want(self, services: int) -> None:
         """The search needs peers with these services."""
@@ -151,11 +152,11 @@ class Discovery:
 
     @property
     def _is_hopeless(self) -> bool:
-        """Whether so many were tried in vain that mode "auto" takes what it finds."""
+        """True if mode "auto" stops waiting for compact filters, after too many attempts in vain."""
         return self._options.mode is Mode.AUTO and self._needs == COMPACT_NEEDS and self._hopes >= MAX_HOPES
 
     def serves(self, services: int) -> bool:
-        """Whether these are what is needed."""
+        """True if these services are sufficient."""
         return services & self._needs == self._needs or (self._is_hopeless and services & BLOOM_NEEDS == BLOOM_NEEDS)
 
     def may_offer_filters(self, dialled: Iterable[str], there: Iterable[Neighbour], now: Instant) -> bool:
@@ -201,7 +202,7 @@ class Discovery:
             hosts.add(host)
             groups.add(dialling_group(host))
             if purpose is Purpose.DISCOVERED and self._tokens and self._has_failed(address):
-                # where a few are all that there are, each is tried again only after its pause
+                # If the book has few addresses, each is tried again only after its pause.
                 self._hopes += _ANSWERED - 1
             self._begin(address, now)
             if address in wanted:
@@ -259,11 +260,11 @@ class Discovery:
         return now.monotonic >= self._dials.next_at and now.monotonic >= self._due["look"]
 
     def _kinds(self) -> list[Callable[[KnownAddress], bool]]:
-        """Addresses that state what is needed come first, then those of which nothing is known, then others that were
-        never connected.
+        """Return the kinds of addresses in the order of their choice.
 
-        While one attempt after the other fails, they come in any order: a few that are not there, each tried again
-        after its pause, would take the turns of all others.
+        Addresses that state the needed services come first, then addresses with unknown services, then addresses that
+        were never connected. If attempts fail one after the other, addresses come in any order. A few unreachable
+        addresses, each tried again after its pause, would otherwise take all turns.
         """
         needs = self._needs
         kinds: list[Callable[[KnownAddress], bool]] = [
@@ -278,7 +279,7 @@ class Discovery:
         return kinds
 
     def _felt(self, now: Instant, is_free: Callable[[str], bool]) -> str | None:
-        """The address for a feeler: a tried one whose place another wants, else a new one."""
+        """Return the address for a feeler: a tried address that a new one wants to replace, else a new one."""
         tested = self.book.to_test()
         if tested is not None and is_free(tested):
             return tested
@@ -310,16 +311,16 @@ class Discovery:
             at = min(at, max(self._dials.next_at, self._due["look"]))
         return max(at, now.monotonic + DIAL_S)
 
-    # What becomes of them
+    # Connected peers
 
     def review(self, now: Instant, there: Sequence[Neighbour]) -> tuple[list[int], list[int]]:
-        """Numbers of peers to dismiss, and of those that stay for good though they were extra."""
+        """Return the numbers of peers to dismiss, and the numbers of extra peers to keep."""
         self._note_anchors(now, there)
         dismissed: list[int] = []
         kept: list[int] = []
         for each in there:
             if each.purpose is Purpose.EXTRA and each.is_connected:
-                if self._tip[1] > each.since:  # a block came since: it, or what it brought in motion
+                if self._tip[1] > each.since:  # a block came since, from this peer or because of it
                     kept.append(each.number)
                 elif now.monotonic - each.since > EXTRA_CHANCE_S:
                     dismissed.append(each.number)
@@ -353,7 +354,7 @@ class Discovery:
     def welcome(
         self, purpose: Purpose, address: str, profile: Connected, took_s: float, now: Instant
     ) -> DismissedError | None:
-        """A connection was made: why it is to be left again, if it is."""
+        """A connection was made. Return the reason to end it again, or None."""
         self._dials.succeeded()
         self.book.connected(address, profile.services, round(took_s * 1000), now.wall)
         if purpose is Purpose.FEELER:
@@ -363,14 +364,15 @@ class Discovery:
             self._rest(host_of(address), now.monotonic + _REST_S)
             self._no_anchor(address)
             return DismissedError(f"services 0x{profile.services:x}")
-        self._tokens[profile.peer] = _Tokens(1.0 + _TOKENS_AT_ONCE, now.monotonic)  # it is asked for so many
+        self._tokens[profile.peer] = _Tokens(1.0 + _TOKENS_AT_ONCE, now.monotonic)  # for the answer to getaddr
         return None
 
     def ended(
         self, number: int, purpose: Purpose, address: str, error: Exception, until: float, lasted_s: float, now: Instant
     ) -> None:
-        """A connection has ended, or could not be made; its address is banned `until` then (seconds since 1970), unless
-        that is 0.
+        """A connection has ended, or could not be made.
+
+        `until` is the end of the ban of its address (seconds since 1970), or 0 if it is not banned.
         """
         was_connected = self._tokens.pop(number, None) is not None
         if purpose is Purpose.NAMED:
@@ -423,12 +425,10 @@ class Discovery:
     def _rests(self, address: str, now: Instant) -> bool:
         return max(self._resting.get(address, 0.0), self._resting.get(host_of(address), 0.0)) > now.monotonic
 
-    # What others tell
+    # Addresses from peers and seeds
 
     def heard(self, number: int, host: str, addresses: Sequence[PeerAddress], now: Instant) -> None:
-        """A peer on a host tells of addresses: as many are taken as it has tokens for, in no order that it can
-        choose.
-        """
+        """Take addresses from a peer, one for each of its tokens, in a random order."""
         tokens = self._tokens.get(number)
         if tokens is None:
             return
@@ -491,8 +491,9 @@ class Discovery:
     # The database
 
     def take_changes(self, now: Instant) -> tuple[dict[str, KnownAddress | None], list[str] | None]:
-        """What is to be written of the book, what has changed within a minute together or much at once; the anchors if
-        they changed.
+        """Take the changes of the address book for the database, and the anchors if they changed.
+
+        Changes of the book are taken once a minute, or at once if there are many.
         """
         anchors = None
         if self._anchors != self._written:
@@ -504,7 +505,7 @@ class Discovery:
 
 
 def discovering(options: Options, chain: HeaderChain, saved: Saved, random: random.Random) -> Discovery | None:
-    """What chooses addresses beside those that the user named; None if only those are connected."""
+    """Return the discovery of addresses, or None if only named addresses are connected."""
     if options.reach is Reach.NAMED:
         return None
     return Discovery(
@@ -513,9 +514,7 @@ def discovering(options: Options, chain: HeaderChain, saved: Saved, random: rand
 
 
 def _is_line(error: Exception) -> bool:
-    """Whether a connection has ended without a word of the peer's: it may be the line, which all lose when ours
-    does.
-    """
+    """True if a connection has ended without a message of the peer, so that the line may be at fault."""
     return isinstance(error, OSError) or (
         isinstance(error, SessionError) and error.cause in (Cause.LOST, Cause.PING_TIMEOUT)
     )

@@ -102,7 +102,7 @@ class Engine:
     ) -> None:
         """`watch` must have been joined with the database by Saved.read.
 
-        Raises InexpressibleError for what the mode cannot find.
+        Raises InexpressibleError for entries that the mode cannot find.
         """
         self.options = options
         books = Books(watch, saved.books, options.pending)
@@ -153,10 +153,10 @@ class Engine:
             start_height.lower(StartHeight(books.blocks.start))
         self.changes: WatchChanges = WatchChanges(context, self.coverage, start_height, self._search_changed)
         if options.mode is Mode.BIP37 or not self._load_scripts():
-            books.bloom_elements()  # raises for what neither way can find
+            books.bloom_elements()  # raises for entries that neither kind of filters can find
             pool.want(BLOOM)
 
-    # What the shell may look at
+    # Parts that the shell may read
 
     @property
     def books(self) -> Books:
@@ -320,7 +320,7 @@ class Engine:
             notes[ANCHORS_NOTE] = json.dumps(anchors).encode("ascii")
 
     def _guarded(self, peer: Peer, what: Message | ReceivedFilters | int) -> None:
-        """Process a message, filters, or a pong; whatever the peer did wrong costs it its connection."""
+        """Process a message, filters, or a pong. Drop the peer if it made an error."""
         try:
             if isinstance(what, int):
                 self._context.out.done(what, None)
@@ -339,10 +339,10 @@ class Engine:
     # Inputs
 
     def _hear_all(self, number: int, heard: Sequence[Received | ReceivedFilters]) -> None:
-        """Messages that came together: what follows from them is decided once."""
+        """Process messages that came together, so that their consequences are decided once."""
         for each in heard:
             peer = self._context.pool.get(number)
-            if peer is not None:  # else it was dropped for what it said before, or is a stranger to whom we are one
+            if peer is not None:  # else it was dropped for a message before, or is a private connection
                 self._guarded(peer, each.message if isinstance(each, Received) else each)
             elif isinstance(each, Received):
                 self._private.takes(Heard(number, each.message))
@@ -520,7 +520,7 @@ class Engine:
         return True
 
     def _drop_useless(self, way: Way) -> None:
-        """Peers without the service that is needed make room for others."""
+        """Drop peers that lack the needed service."""
         mode = self.options.mode
         needed = {Mode.COMPACT: COMPACT_FILTERS, Mode.BIP37: BLOOM, Mode.AUTO: COMPACT_FILTERS | BLOOM}[mode]
         for peer in self._context.pool.ready():

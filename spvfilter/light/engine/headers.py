@@ -14,10 +14,12 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HEADER_SIZE, MAX_UNCONNECTING_HEADERS
 from spvfilter.wire.messages.table import GetHeaders, SendHeaders
 
-MAX_ANNOUNCED = (
-    500  # blocks of one inv that are looked up, as many as Core sends in answer to getblocks (MAX_BLOCKS_RESULTS)
-)
-MAX_REPEATS = 50  # ours: full messages of known headers that lead no further, as where another peer was faster
+# Number of blocks of one inv that are looked up. Core's answer to getblocks has as many (MAX_BLOCKS_RESULTS).
+MAX_ANNOUNCED = 500
+
+# Full messages of known headers that a peer may send (our choice). An honest peer does so if another peer was faster.
+MAX_REPEATS = 50
+
 # From this height on, a peer that shares only the genesis block has another chain (our choice). Below, two miners may
 # race.
 MIN_APART_HEIGHT = 7
@@ -26,15 +28,15 @@ _KEY = "headers"
 
 @dataclass(slots=True)
 class _View:
-    """What a peer has told of its chain."""
+    """Headers that a peer has sent or announced."""
 
     sync: HeaderSync
     best: bytes = b""
     """Hash of the last block that it is known to have."""
     fence: int | None = None
-    """Behind the last question; gone once that has led further."""
+    """Token of the ping after the last getheaders. None once the answer has brought new headers."""
     is_due: bool = False
-    """Whether it is asked again at the fence."""
+    """True if the peer is asked again when the pong comes."""
     told: int = -1
     """Height up to which its full messages have led."""
     repeats: int = 0
@@ -46,7 +48,7 @@ class _View:
         None  # height of `best` in the best chain with a tip; None if it is not there
     )
     awaits_commit: bool = False
-    """Whether it is asked for more once those that came are in the database."""
+    """True if the peer is asked for more once the received headers are in the database."""
     is_apart: bool = False
     """True if its last headers follow the genesis block, and the best chain has others there."""
 
@@ -54,11 +56,12 @@ class _View:
 class Headers:
     """Headers of all peers. `moved` is called with every change of the best chain.
 
-    A ping follows each getheaders: Core answers with an empty message if it has nothing new; other nodes do not answer
-    at all, nor does Core in its initial block download. A pong without headers before it means the same.
+    A ping follows each getheaders. If Core has nothing new, it answers with an empty message. Other nodes do not answer
+    at all, and Core in its initial block download does not answer either. A pong without headers before it means the
+    same as an empty message.
 
-    A peer that sends more than it is asked for has no more questions of us than round trips: what leads no further
-    calls for another one only once the pong of the one before has come.
+    A peer may send headers that were not requested. If they bring nothing new, the next getheaders waits for the pong
+    of the one before. The client then sends at most one getheaders for each round trip.
     """
 
     def __init__(self, context: Context, moved: Callable[[Update], None]) -> None:
@@ -68,7 +71,7 @@ class Headers:
         self._last_news = context.now.monotonic  # when a block came, or everybody was asked
         context.pool.on_gone(lambda peer: self._views.pop(peer, None))
 
-    # What is known of a peer
+    # Chains of peers
 
     def knows(self, peer: Peer) -> int:
         """Height up to which a peer is known to have the best chain; -1 if nothing is known."""
@@ -92,7 +95,7 @@ class Headers:
         """
         chain, view = self._context.chain, self._views.get(peer)
         if view is None or not view.best or view.is_future or chain.work < chain.network.min_chain_work:
-            return True  # what is from the future by our clock may be the best chain
+            return True  # headers that are ahead of our clock may be the best chain
         return view.best != chain.tip_hash and ((chain.work_of(view.best) or 0) < chain.work or self._is_apart(view))
 
     def _is_apart(self, view: _View) -> bool:
@@ -142,7 +145,7 @@ class Headers:
                 self.ask(peer)
 
     def ask(self, peer: Peer) -> None:
-        """Ask a peer for the headers after those that it is known to have."""
+        """Ask a peer for the headers after its last known header."""
         view = self._views[peer]
         if view.fence is not None and _KEY not in peer.questions:
             view.is_due = True
@@ -150,7 +153,7 @@ class Headers:
             locator = tuple(view.sync.locator()[:101])
             tip = self._context.chain.tip_hash
             if view.best != tip and len(locator) > 1 and locator[0] == tip:
-                # who has our tip then sends its header: an empty answer would not tell (as Core does)
+                # A peer with our tip then sends its header, as in Core. An empty answer would be ambiguous.
                 locator = locator[1:]
             self._context.pool.ask(peer, _KEY, self._context.now, GetHeaders(locator))
             view.fence = self._context.out.fence(peer.number, lambda: self._fenced(peer, view))
@@ -233,7 +236,10 @@ class Headers:
         context.changed()
 
     def _receive(self, view: _View, headers: bytes) -> tuple[Update | None, bytes]:
-        """What follows, None if they do not connect; and those of them that are not from the future."""
+        """Return the update by these headers, and the headers that are not ahead of our clock.
+
+        The update is None if the headers do not connect.
+        """
         wall, chain = int(self._context.now.wall), self._context.chain
         if headers and view.sync.phase is SyncPhase.DIRECT:
             is_first = chain.height >= MIN_APART_HEIGHT and headers[4:36] == chain.hash_at(0)
@@ -282,7 +288,7 @@ class Headers:
             raise UselessPeerError(f"sends headers up to {hash_to_hex(view.best)} again and again")
 
     def lack(self, peer: Peer) -> PeerError:
-        """What a peer that is behind does not know."""
+        """Return the error for a peer that is behind."""
         chain, view = self._context.chain, self._views.get(peer)
         if chain.work < chain.network.min_chain_work:
             return UselessPeerError(

@@ -1,8 +1,8 @@
 """Unconfirmed transactions that peers announce. The module `broadcaster` handles own transactions.
 
-With compact filters no peer knows what is ours, so from the tip on every transaction that is announced is fetched, and
-recorded if it matches. With BIP-37 a peer announces what its filter matches. What comes is recorded a few at a time,
-after blocks: a flood delays none.
+With compact filters, no peer knows the wallet's scripts. At the tip the engine fetches every announced transaction, and
+records it if it matches. With BIP-37, a peer announces the transactions that its filter matches. The engine records
+blocks first, and a few transactions in each step, so that a flood of transactions delays no block.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from spvfilter.wallet.queue import Queue
 from spvfilter.wallet.validity import why_impossible
 from spvfilter.wire.messages.table import GetData, InvItem, InvType, Mempool
 
-MAX_ASKED = 5_000  # ours: announced transactions asked of a peer by its filter and not yet there
-MAX_ASKED_UNFILTERED = 625  # ours: the same without a filter
-_MAX_HEARD = 50_000  # txids and wtxids that are remembered; ours
-_MAX_ORDERED = 2_000  # announcements of each peer whose order is remembered; ours
+MAX_ASKED = 5_000  # Open requests for transactions to a peer with a filter (our choice).
+MAX_ASKED_UNFILTERED = 625  # Open requests for transactions to a peer without a filter (our choice).
+_MAX_HEARD = 50_000  # Txids and wtxids that are remembered (our choice).
+_MAX_ORDERED = 2_000  # Announcements of each peer for which the order is remembered (our choice).
 _MAX_WORK = 20_000
 """Bytes of transactions and events, each counted as 300 bytes, after which a step records no further transaction."""
 _EVENT_WORK = 300
@@ -40,18 +40,18 @@ _KINDS = (InvType.TX, InvType.WITNESS_TX, InvType.WTX)
 
 @dataclass(slots=True)
 class _Stand:
-    """What was announced by one peer."""
+    """Announcements of one peer."""
 
     asked: dict[bytes, None] = field(default_factory=dict)
-    """Txid or wtxid."""
+    """Requested transactions that have not come, by txid or wtxid."""
     announced: deque[bytes] = field(default_factory=lambda: deque(maxlen=MAX_INVENTORY))
-    """Not asked for yet; see _packed."""
+    """Items that are not requested yet; see _packed."""
     was_asked_for_all: bool = False
-    """By a mempool message."""
+    """True if the peer got a mempool message."""
     heard: dict[bytes, None] = field(default_factory=dict)
     """Txids and wtxids that it announced, the latest last."""
     later: set[bytes] = field(default_factory=set)
-    """Txids of what came later than its rival, as it told."""
+    """Txids of transactions that the peer announced after the transaction that replaced them."""
 
 
 class MempoolWatch:
@@ -63,8 +63,8 @@ class MempoolWatch:
         self._bloom = bloom
         self._stands: dict[Peer, _Stand] = {}
         self._queue = Queue()
-        self._heard: dict[bytes, None] = {}  # txid and wtxid of what came, the oldest first
-        self._later: dict[bytes, None] = {}  # txids of what is known to have come after what replaced it
+        self._heard: dict[bytes, None] = {}  # txids and wtxids of received transactions, the oldest first
+        self._later: dict[bytes, None] = {}  # txids of transactions that a peer announced after their replacement
         self._broadcaster = broadcaster
         context.pool.on_gone(lambda peer: self._stands.pop(peer, None))
 
@@ -132,7 +132,7 @@ class MempoolWatch:
             )
 
     def advance(self, *, is_synced: bool, by_filter: bool) -> None:
-        """At the tip, ask for what was announced, and tell peers that announcements are welcome."""
+        """At the tip, request announced transactions, and ask peers for announcements."""
         if not by_filter:
             for peer in self._bloom.disarm():
                 self._stand(peer).was_asked_for_all = False
@@ -164,7 +164,7 @@ class MempoolWatch:
             self._ask(peer, stand, wanted.values())
 
     def forget(self) -> None:
-        """What came may be of interest again: after a reorganisation, or with new entries."""
+        """Forget the received transactions, since they may match after a reorganization or with new entries."""
         self._heard.clear()
         for stand in self._stands.values():
             stand.was_asked_for_all = False
@@ -173,7 +173,12 @@ class MempoolWatch:
     # Transactions
 
     def take(self, peer: Peer, raw: bytes) -> None:
-        """A transaction came. Raises LieError for one that was not asked for or that no block can have, FormatError."""
+        """Take a transaction from a peer.
+
+        Raises:
+            LieError: The transaction was not requested, or no block can contain it.
+            FormatError: The bytes are not a transaction.
+        """
         link = self._bloom.link(peer)
         if len(raw) > MAX_STANDARD_TX_WEIGHT and not link.expects_txs and not self._broadcaster.has_size(len(raw)):
             link.misses_txs = True  # to parse it would take long, and no honest peer passes it on: a block may have it
@@ -211,7 +216,7 @@ class MempoolWatch:
             del self._heard[next(iter(self._heard))]
 
     def _ask_again(self, tx: Transaction) -> None:
-        """A transaction left the queue: it is asked of those who announced it, of whom it was not as it had come."""
+        """Request a transaction that left the queue again, from the other peers that announced it."""
         ids = {tx.txid, tx.wtxid}
         for each in ids:
             self._heard.pop(each, None)
@@ -222,7 +227,7 @@ class MempoolWatch:
             if self._bloom.link(peer).filter is None:
                 stand.announced.append(_packed(item))
             elif len(stand.asked) < MAX_ASKED:
-                # which its filter may have matched before it was loaded anew: not `link.announced`
+                # not `link.announced`: an older filter of this peer may have matched the transaction
                 self._ask(peer, stand, [item])
 
     def not_found(self, peer: Peer, tx_hash: bytes) -> None:

@@ -137,9 +137,7 @@ class Peer:
 
 
 class PeerPool:
-    """Connected peers, and addresses to connect to: those that the user named, and those that `discovery` chooses, if
-    there is one.
-    """
+    """Connected peers, and the addresses to connect: the user's, and the choices of `discovery` if there is one."""
 
     def __init__(
         self,
@@ -158,9 +156,7 @@ class PeerPool:
         # and of others while connected
         self._places = {address: Place(banned_until=bans.get(address, 0.0)) for address in addresses}
         self._named_addresses = tuple(self._places)
-        self._groups: dict[
-            str, Place
-        ] = {}  # what is known of discovered addresses, by the group of which one is connected at a time
+        self._groups: dict[str, Place] = {}  # states of discovered addresses, by dialling group
         self._discovery = discovery
         self._bans = discovery.bans if discovery is not None else bans  # of addresses that the user does not name, too
         self._slots = Slots(most, contesting)
@@ -169,7 +165,7 @@ class PeerPool:
         self._numbers = 0
         self._lists: dict[
             int | None, tuple[Peer, ...]
-        ] = {}  # those that are ready, by service; at None those that are connected
+        ] = {}  # ready peers by service; the key None has the connected peers
         self._on_gone: list[Callable[[Peer], object]] = []
         self._on_lie: list[Callable[[Peer], object]] = []
         self.bans_changed: bool = False
@@ -191,7 +187,7 @@ class PeerPool:
         return self._peers.get(peer.number) is peer
 
     def ready(self, service: int = 0) -> tuple[Peer, ...]:
-        """Peers whose headers are known and that offer a service; those that are not suspect first."""
+        """Ready peers that offer a service, the suspect ones last."""
         found = self._lists.get(service)
         if found is None:
             able = [peer for peer in self._peers.values() if peer.is_ready and (not service or peer.services & service)]
@@ -275,8 +271,9 @@ class PeerPool:
             self._out.ask_seeds(services)
 
     def _begin_named(self, now: Instant) -> bool:
-        """Connect a named address where there is a slot, or beyond for one that is worth more; then another is let
-        go.
+        """Connect a named address if a slot is free, or if the address is worth more than a connected one.
+
+        In the second case, `settle` drops another connection later. Returns True if a connection was begun.
         """
         slots = self._named()
         chosen = (
@@ -293,15 +290,14 @@ class PeerPool:
         return self._places[slot.address].due(now, is_full=self._slots.is_full)
 
     def try_another(self, now: Instant) -> bool:
-        """Connect a named address beyond the limit, the one not tried for longest, until `settle` lets one go; whether
-        there is one.
+        """Connect one named address beyond the limit, the least recently tried one, until `settle` drops a connection.
+
+        Returns True if there is such an address.
         """
         return self._begin_instead(now, lambda place: True)
 
     def make_room(self, service: int, now: Instant) -> None:
-        """Where named peers that lack a service have all slots, one of them is let go for an address that may offer it,
-        if there is one.
-        """
+        """Drop a named peer that lacks a service, if all slots are in use and another address may offer the service."""
         named = [peer for peer in self._peers.values() if peer.purpose is Purpose.NAMED]
         lacking = [peer for peer in named if not peer.serves(service)]
         if (
@@ -327,9 +323,9 @@ class PeerPool:
         return True
 
     def settle(self, service: int, now: Instant, is_behind: Callable[[Peer], bool] = lambda peer: False) -> None:
-        """Let go of a named peer where one is beyond the limit, once the last of them is ready.
+        """Drop a named peer if one is beyond the limit and the latest one is ready.
 
-        Such as lack a service, or are behind the best chain, go first.
+        Peers that lack a service, or that are behind the best chain, are dropped first.
         """
         if len(self._peers) <= self._slots.most:
             return
@@ -341,9 +337,7 @@ class PeerPool:
             self.drop(next(peer for peer in named if peer.address == address), kind("others are connected"), now)
 
     def _named(self) -> Slots:
-        """Addresses that the user named: those that are connected, and those that are not, with the time before which
-        none is tried.
-        """
+        """Named addresses, both connected and free. A free one has the time before which it is not tried."""
         if self._slots.is_stale:
             used = {peer.address for peer in self._peers.values()}
             free = [
@@ -394,9 +388,7 @@ class PeerPool:
         return next(iter(named), None) if found is None and is_proxied else found
 
     def has_substitute(self, peer: Peer, now: Instant) -> bool:
-        """Whether another address, one that is not banned, is connected once a peer is gone, and is not while it is
-        there.
-        """
+        """True if another address, not banned, can be connected only after this peer is gone."""
         if len(self._peers) < self._slots.most:
             return False
         if peer.purpose is Purpose.NAMED:
@@ -556,11 +548,11 @@ class PeerPool:
             self._discovery.heard(peer.number, peer.profile.host, addresses, now)
 
     def take_changes(self, now: Instant) -> tuple[dict[str, KnownAddress | None], list[str] | None]:
-        """What is to be written of the address book, and the anchors where they have changed."""
+        """Take the changes of the address book for the database, and the anchors if they have changed."""
         return self._discovery.take_changes(now) if self._discovery is not None else ({}, None)
 
     def seeded(self, answers: Sequence[SeedAnswer], now: Instant) -> None:
-        """DNS seeds have answered; those that failed are told of. Without any address at all, the client ends."""
+        """DNS seeds have answered. Warn of seeds that failed, and end the client if there is no address at all."""
         if self._discovery is None:
             return
         self._discovery.seeded(answers, now)

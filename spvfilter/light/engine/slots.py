@@ -1,8 +1,8 @@
-"""Slots: which of the addresses that the user named are connected where there are more of them than connections.
+"""Slots: the choice of user-given addresses to connect if there are more of them than connections.
 
-One party may have several addresses. So connections go to as many networks as there are, then to as many hosts; and who
-has contradicted our filter headers is heard again first, in at most a quarter of them, so that nobody gets all by
-contradicting.
+One party may have several addresses, so connections go to as many network groups as possible, then to as many hosts.
+Peers that contradicted our filter headers come first. They get at most a quarter of the slots, so that an attacker
+cannot get all slots by contradicting.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ class Slot(NamedTuple):
 
     address: str
     host: str
-    """That it leads to, as far as is known."""
+    """Host of the address, as far as it is known."""
     group: str
-    """Of networks."""
+    """Network group of the host."""
     since: float
     """When the connection was begun or made, or from when on one may be begun."""
 
 
 def most_contesting(most: int) -> int:
-    """How many of so many connections go to peers for having contradicted us: one of two, so that the other can be
-    compared with it.
+    """Return how many of `most` slots are for peers that contradicted us.
+
+    With two slots it is one, so that the two peers can be compared.
     """
     return max(most // 4, min(most // 2, 1))
 
@@ -34,7 +35,7 @@ def most_contesting(most: int) -> int:
 class Slots:
     """At most `most` connections to named addresses.
 
-    `contesting` gives those that contradict us, the most important first.
+    `contesting` returns the addresses of peers that contradict us, the most important first.
     """
 
     def __init__(self, most: int, contesting: Callable[[], Sequence[str]]) -> None:
@@ -51,18 +52,18 @@ class Slots:
         self.is_stale = True
 
     def set(self, there: Sequence[Slot], free: Sequence[Slot]) -> None:
-        """What is connected or connecting, and what is not."""
+        """Set the slots in use, connected or connecting, and the addresses that are free."""
         self._there, self.free, self.is_stale = there, free, False
         self._groups = Counter(each.group for each in there)
         self._hosts = Counter(each.host for each in there)
 
     @property
     def is_full(self) -> bool:
-        """Whether as many are there as may be, and none beyond."""
+        """True if exactly `most` slots are in use."""
         return len(self._there) == self.most
 
     def choose(self, candidates: Sequence[Slot]) -> Slot | None:
-        """The candidate to connect next, if there is one that gets a slot."""
+        """Return the candidate to connect next, or None if no candidate gets a slot."""
         wanted = self._wanted()
 
         def rank(candidate: Slot) -> tuple[int, bool, bool, float]:
@@ -72,10 +73,14 @@ class Slots:
         return min(self.taking(candidates), key=rank, default=None)
 
     def taking(self, candidates: Sequence[Slot]) -> list[Slot]:
-        """The candidates for which there is a slot, or that are worth more than one that is there; one at a time is
-        beyond the limit.
+        """Return the candidates that may connect: all if a slot is free, else any worth more than a peer.
 
-        Worth more is who contradicts us, and who is of a network or a host that lacks while another has several.
+        A candidate is worth more than a connected peer in two cases:
+
+        - It contradicts us.
+        - Its network group or host has no connection, and another one has several.
+
+        If there is one connection beyond the limit, the list is empty.
         """
         if len(self._there) != self.most:
             return list(candidates) if len(self._there) < self.most else []
@@ -93,7 +98,7 @@ class Slots:
         ]
 
     def _wanted(self) -> Sequence[str]:
-        """Who contradicts us and should be connected for that, the most important first."""
+        """Addresses to connect because they contradict us, the most important first."""
         contesting = self.contesting()
         return (
             wanted_of(contesting, {each.address for each in self._there}, self.most, makes_room=self.is_full)
@@ -102,7 +107,7 @@ class Slots:
         )
 
     def _kept(self) -> Sequence[str]:
-        """Who contradicts us and gives no place up."""
+        """Addresses that keep their slots because they contradict us."""
         return self.contesting()[: most_contesting(self.most)]
 
     def _spare(self) -> list[Slot]:
@@ -110,11 +115,11 @@ class Slots:
         return [each for each in self._there if each.address not in kept]
 
     def given_up(self, useful: Collection[str]) -> Slot:
-        """The connection to end, where one is beyond the limit.
+        """Return the connection to end if one is beyond the limit.
 
-        That is one that is not of use (yet), else of a host with several, else of a network with several, else of all
-        the latest. One that is beyond for contradicting us takes the place of another that does, if more of them are
-        there than are to be.
+        A connection that is of no use yet goes first. Next is a connection to a host with several connections, then to
+        a network group with several, then the latest. If the connection beyond the limit contradicts us, another such
+        connection goes before the latest.
         """
         rivals = self.contesting() if self._there[-1].address in self._kept() else ()
 
@@ -128,11 +133,14 @@ class Slots:
 def wanted_of(
     contesting: Sequence[str], there: Collection[str], most: int, *, makes_room: bool = False
 ) -> Sequence[str]:
-    """Of peers that contradict us, the most important first, those that are to be connected though they are not, of
-    `most` in all.
+    """Return the addresses to connect because they contradict us, the most important first.
 
-    Together with others that contradict us and are there they are no more than that, unless one of those makes room for
-    each.
+    Args:
+        contesting: Addresses of peers that contradict us, the most important first.
+        there: Addresses that are connected or connecting.
+        most: Number of slots.
+        makes_room: True if each new connection ends another one. The connected peers that contradict us then do not
+            count toward the limit.
     """
     number = most_contesting(most)
     lacking = [address for address in contesting[:number] if address not in there]
