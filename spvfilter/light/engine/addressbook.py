@@ -1,16 +1,18 @@
-"""The address book: addresses of peers in two tables of buckets, so that nobody can fill it with its own (Core
-addrman).
+"""The address book: addresses of peers in two tables of buckets, so that no attacker can fill it (Core addrman).
 
-The table of new addresses holds what others tell of, the table of tried ones what was connected once. Where an address
-may stand follows from a keyed hash with the wallet's secret, which nobody else can compute: its bucket, and in it one
-position. A new address stands in a bucket given by its group and by its source's group: all that one source tells
-reaches 16 of 256 buckets. A tried one stands in a bucket of its group, which reaches 4 of 64. So the book holds at most
-16,384 new and 4,096 tried addresses, and a choice that draws the bucket first gives a party with few groups few
-chances, however many addresses it has. Sizes are a quarter of Core's; each address stands once, where Core lets a new
-one stand in eight buckets.
+The table of new addresses has announced addresses. The table of tried addresses has addresses that were connected. A
+keyed hash with the wallet's secret gives the bucket and the position of an address, so that no attacker can compute
+them.
 
-No address is removed for one that is only told of, unless it is hopeless; a tried one leaves for another that was
-connected only after it was tested itself (Core's test before evict).
+- The bucket of a new address depends on its group and on its source's group. One source reaches 16 of 256 buckets.
+- The bucket of a tried address depends on its group. One group reaches 4 of 64 buckets.
+
+The book has at most 16,384 new and 4,096 tried addresses. A choice draws the bucket first, so that an attacker with few
+groups has few chances, even with many addresses. Sizes are a quarter of Core's. Each address is in one bucket, but Core
+puts a new address into up to eight.
+
+An announced address replaces another address only if that is hopeless. A connected address replaces a tried address
+only after a failed test of it (Core's test before evict).
 """
 
 from __future__ import annotations
@@ -29,26 +31,26 @@ if TYPE_CHECKING:
 NEW_BUCKETS = 256
 TRIED_BUCKETS = 64
 BUCKET_SIZE = 64  # Core addrman_impl.h ADDRMAN_BUCKET_SIZE
-NEW_BUCKETS_PER_SOURCE = 16  # that addresses told by one group can reach
-TRIED_BUCKETS_PER_GROUP = 4  # that addresses of one group can reach
+NEW_BUCKETS_PER_SOURCE = 16  # Buckets that the announcements of one group can reach.
+TRIED_BUCKETS_PER_GROUP = 4  # Buckets that the addresses of one group can reach.
 MAX_ADDRESSES = (NEW_BUCKETS + TRIED_BUCKETS) * BUCKET_SIZE
 
-# Core addrman.cpp, seconds
-_HORIZON_S = 30 * 86_400  # since it was last seen, after which an address is hopeless
-_FUTURE_S = 600  # by which it may be seen after now
-_GRACE_S = 60  # after an attempt, in which it is never hopeless
-_RETRIES = 3  # attempts without any success, after which it is hopeless
-_MAX_FAILURES = 10  # attempts since a success longer ago than _LONG_AGO_S, after which it is hopeless
+# The numbers up to _MAX_RIVALS are from Core addrman.cpp.
+_HORIZON_S = 30 * 86_400  # An address that was not seen for this long is hopeless.
+_FUTURE_S = 600  # An address may be seen this long after now.
+_GRACE_S = 60  # For this long after an attempt, an address is never hopeless.
+_RETRIES = 3  # An address without a success is hopeless after this many attempts.
+_MAX_FAILURES = 10  # If the last success is older than _LONG_AGO_S, this many failures make an address hopeless.
 _LONG_AGO_S = 7 * 86_400
-_PAUSE_S = 600  # after an attempt that failed
-_REFRESH_S = 86_400  # by which what others say must be newer than what is known
-_TESTED_S = 4 * 3_600  # in which a tried address must have succeeded to keep its place
-_TEST_WINDOW_S = 40 * 60  # after which it loses its place untested
+_PAUSE_S = 600  # Pause after a failed attempt.
+_REFRESH_S = 86_400  # An announced time must be this much newer than the known one.
+_TESTED_S = 4 * 3_600  # A tried address with a success within this time keeps its place.
+_TEST_WINDOW_S = 40 * 60  # A tried address without a test loses its place after this time.
 _MAX_RIVALS = 10
 
-_SLOW_MS = 3_000  # ours: above it a handshake is slow
-_MOST_DRAWN = 1_000  # looked at of one kind in one choice; the next choice looks at others; ours
-_DRAWS = 50  # that are passed over before one is taken whatever its chance
+_SLOW_MS = 3_000  # A longer handshake is slow (our choice).
+_MOST_DRAWN = 1_000  # Addresses of one kind that one choice looks at (our choice). The next choice looks at more.
+_DRAWS = 50  # After this many passed addresses, the next one is taken regardless of its chance.
 
 _COMPACT_FILTERS = Service.COMPACT_FILTERS.value
 
@@ -92,21 +94,20 @@ class _Table:
 
 
 class AddressBook:
-    """Addresses by HOST:PORT. What is changed is collected for the database."""
+    """Addresses by HOST:PORT. Changes are collected for the database."""
 
     def __init__(self, secret: bytes, saved: Iterable[KnownAddress] = ()) -> None:
         """`secret` has up to 64 bytes and stays the same for the same database."""
         self._keyed = hashlib.blake2b(digest_size=8, key=secret, person=b"address book")
         self._entries: dict[str, KnownAddress] = {}
-        self._hopes: dict[str, None] = {}  # of these such as may serve compact filters
+        self._hopes: dict[str, None] = {}  # addresses that may serve compact filters
         self._new = _Table()
         self._tried = _Table()
         self._changes: dict[str, KnownAddress | None] = {}
-        self._rivals: dict[
-            str, float
-        ] = {}  # addresses that were connected, whose place in the table of tried ones another has; since when
-        self._counted: dict[str, float] = {}  # when a failure was last counted
-        self._last_good = 1.0  # when any address was last connected; 1 lets the first failure of each count
+        # Connected addresses whose place in the table of tried addresses is in use, and since when they wait.
+        self._rivals: dict[str, float] = {}
+        self._counted: dict[str, float] = {}  # When a failure of an address was last counted.
+        self._last_good = 1.0  # When any address was last connected. With 1, the first failure of an address counts.
         for known in saved:
             table, slot = self._table(known), self._slot(known)
             if table.get(slot) is None:
@@ -118,11 +119,11 @@ class AddressBook:
         return len(self._entries)
 
     def get(self, address: str) -> KnownAddress | None:
-        """What is known of an address."""
+        """Return the entry of an address, or None."""
         return self._entries.get(address)
 
     def take_changes(self) -> dict[str, KnownAddress | None]:
-        """What has changed since the last call, by address; None for what was removed."""
+        """Take the changed entries since the last call, by address. A removed address has None."""
         changes, self._changes = self._changes, {}
         return changes
 
@@ -131,7 +132,7 @@ class AddressBook:
         """The number of addresses that have changed."""
         return len(self._changes)
 
-    # Where an address stands
+    # Positions of addresses
 
     def _hash(self, *parts: object) -> int:
         keyed = self._keyed.copy()
@@ -170,7 +171,7 @@ class AddressBook:
         self._counted.pop(address, None)
 
     def _place_new(self, known: KnownAddress, now: float) -> bool:
-        """Put an address into the table of new ones, unless another has its place that is not hopeless."""
+        """Put an address into the table of new ones, unless its place has an address that is not hopeless."""
         slot = self._slot(known)
         other = self._new.get(slot)
         if other is not None:
@@ -181,21 +182,25 @@ class AddressBook:
         self._set(known)
         return True
 
-    # What happens
+    # Announcements and connections
 
     def add(self, address: str, services: int, seen: float, source: str, now: float, penalty_s: float = 0.0) -> bool:
-        """Others tell of an address, last seen `penalty_s` before `seen`; whether it is new and was taken.
+        """Add an announced address, last seen `penalty_s` before `seen`. Returns True if it is new and was taken.
 
-        What a handshake showed is not changed by what others say.
+        An announcement does not change facts from a handshake.
         """
         seen = min(seen, now + _FUTURE_S) - penalty_s
         known = self._entries.get(address)
         if known is None:
             known = KnownAddress(address, services, max(0, int(seen)), source, False)
             return not is_hopeless(known, now) and self._place_new(known, now)
-        if seen > known.seen + _REFRESH_S or known.seen > now + _FUTURE_S:  # that was written while our clock was ahead
+        if (
+            seen > known.seen + _REFRESH_S or known.seen > now + _FUTURE_S
+        ):  # the time was written while our clock was ahead
             known = known._replace(seen=int(seen))
-        if not known.tried and (source == known.source or not known.services):  # nobody changes what another has told
+        if not known.tried and (
+            source == known.source or not known.services
+        ):  # no source changes the services that another source stated
             known = known._replace(services=services)
         if known != self._entries[address]:
             self._set(known)
@@ -247,7 +252,7 @@ class AddressBook:
         self._set(moved)
 
     def faulted(self, address: str) -> None:
-        """A connection was ended for what the peer did."""
+        """A connection ended because of a fault of the peer."""
         known = self._entries.get(address)
         if known is not None:
             self._set(known._replace(faults=min(known.faults + 1, 8)))
@@ -259,28 +264,27 @@ class AddressBook:
             self._set(known._replace(faults=known.faults - 1))
 
     def forget(self, address: str) -> None:
-        """An address is not one of a peer."""
+        """Remove an address, since it is not the address of a peer."""
         if address in self._entries:
             self._remove(address)
 
     # Test before evict
 
     def to_test(self) -> str | None:
-        """A tried address whose place another wants, and that is to be connected to show that it is still there."""
+        """Return a tried address to test with a connection, because another address waits for its place."""
         for address in self._rivals:
             return self._tried.get(self._slot(self._entries[address]._replace(tried=True)))
         return None
 
     def judge_rivals(self, now: float, there: Collection[str] = ()) -> None:
-        """Give places of tried addresses to those that want them, where the test has shown or not come that they are
-        gone.
+        """Replace tried addresses that failed their test, or that were not tested in time.
 
-        Those that are connected are `there`, and are not tested.
+        A connected address (`there`) keeps its place without a test.
         """
         for address, since in list(self._rivals.items()):
             known = self._entries.get(address)
             if known is None:
-                continue  # another that lost its place has taken its own
+                continue  # A replaced address has taken its place in the table of new ones.
             moved = known._replace(tried=True)
             holder = self._entries.get(self._tried.get(self._slot(moved)) or "")
             if holder is None:
@@ -303,11 +307,17 @@ class AddressBook:
         *,
         only_new: bool = False,
     ) -> Iterator[str]:
-        """Addresses to connect to, each once; `is_free` says of an address whether it may be drawn at that moment.
+        """Yield addresses to connect, each at most once, in random order within each kind.
 
-        Those of the first of `kinds` come before all others. Of a kind one table is drawn, of the table a bucket, of
-        the bucket an address, which then has its chance: those that failed, were slow or at fault are passed over more
-        often.
+        Each draw chooses a table, then a bucket, then an address of the bucket. An address that failed, was slow, or
+        was at fault is passed over more often.
+
+        Args:
+            random: Source of randomness.
+            now: Time in seconds since 1970.
+            kinds: Conditions for addresses. Addresses of the first kind come before all others.
+            is_free: Returns True if an address may be drawn at that moment.
+            only_new: True to draw only from the table of new addresses.
         """
         tables = (self._new,) if only_new else (self._new, self._tried)
         for kind in kinds:
@@ -330,9 +340,9 @@ class AddressBook:
 
 
 class _Left:
-    """What is left to draw of a table.
+    """The addresses of a table that are not drawn yet.
 
-    Whom a bucket holds is looked at when it is drawn first: a full book has 20,480 addresses.
+    A bucket is read when it is first drawn, because a full book has 20,480 addresses.
     """
 
     def __init__(self, buckets: list[Collection[str]], wanted: Callable[[str], KnownAddress | None]) -> None:

@@ -1,8 +1,8 @@
-"""Filtered blocks asked of one peer in flights, and its answers judged one by one (BIP-37).
+"""Requests for filtered blocks to one peer, in flights, and checks of its answers (BIP-37).
 
-A flight is a getdata of many blocks and a ping behind it. The pong says that everything asked for has been answered, so
-what is missing then does not come. Within a flight the answers come in the order asked for: the peer's filter grows by
-what it matches, and blocks tested in another order would have been tested with another filter.
+A flight is a getdata of many blocks and a ping behind it. The pong means that the peer has answered the whole getdata,
+so a missing block does not come any more. The answers must come in the order of the request. The peer's filter grows
+with each match, so another order would mean another filter for each block.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ from spvfilter.wallet.scanned import FoundTx, ScannedBlock
 from spvfilter.wallet.validity import are_amounts
 from spvfilter.wire.messages.merkleblock import MerkleBlock, Proof
 
-MAX_DOUBTFUL_SIZE = (
-    1_000_000  # bytes of transactions in blocks that our copy of a filter does not match, until it is loaded anew; ours
-)
+# Bytes of transactions in blocks that our copy of a filter does not match, before a new filter is loaded (our choice).
+MAX_DOUBTFUL_SIZE = 1_000_000
 
-Landed = Callable[[list[ScannedBlock], list[ScannedBlock]], None]  # the blocks; those that must be fetched whole
+Landed = Callable[
+    [list[ScannedBlock], list[ScannedBlock]], None
+]  # all blocks, and the blocks that must be fetched whole
 
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """Filtered blocks asked for together."""
+    """Filtered blocks of one request."""
 
     wanted: Sequence[tuple[int, bytes]]
     """Height and hash, ascending."""
     then: Landed
     blocks: list[ScannedBlock] = field(default_factory=list)
     whole: list[ScannedBlock] = field(default_factory=list)
-    """Those whose proof cannot be relied on."""
+    """Blocks without a reliable proof."""
 
 
 @dataclass(slots=True)
@@ -56,28 +57,25 @@ class _Open:
 
 
 class BloomLink:
-    """What one peer was asked by BIP-37, and our copy of the filter that it tests with."""
+    """BIP-37 requests to one peer, and our copy of its filter."""
 
     def __init__(self) -> None:
         self.filter: Bip37Filter | None = None
         self.known: Mapping[bytes, None] = {}  # elements that the filter has
-        self.epoch: int = -1  # of the watch list that the filter was made of
-        self.must_reload = True  # whether the peer needs a new filter before it is asked anything more
-        self.covered: int = -1  # height up to which its filter has what blocks taught
-        # announced transactions (txid or wtxid) that it matched and that have not come
+        self.epoch: int = -1  # Epoch of the watch list from which the filter was made.
+        self.must_reload = True  # True if the peer needs a new filter before the next request.
+        self.covered: int = -1  # Height up to which the filter has the elements learned from blocks.
+        # Transactions (txid or wtxid) that the peer matched and announced, and that have not come.
         self.unanswered: set[bytes] = set()
-        self.misses_txs: bool = (
-            False  # since it was loaded, something announced was not asked for, not sent, or matched by another filter
-        )
-        self.loading: int = 0  # filters that it was given and may not have yet
-        self._of_another: set[bytes] = set()  # those of the unanswered that a filter before this one may have matched
-        self.is_in_doubt: bool = False  # whether its filter turned out to have more than our copy of it
-        self._doubtful_size = 0  # bytes of what blocks had that our copy does not match
-        # height up to which it was asked for what is owed: what is joined then is not asked for over and over
+        # True if an announced transaction was not requested, was not sent, or was matched by an older filter.
+        self.misses_txs: bool = False
+        self.loading: int = 0  # Filters that were sent and that the peer may not have yet.
+        self._of_another: set[bytes] = set()  # Unanswered transactions that an older filter may have matched.
+        self.is_in_doubt: bool = False  # True if the peer's filter has more elements than our copy.
+        self._doubtful_size = 0  # Bytes of transactions in blocks that our copy does not match.
+        # Height up to which the peer was asked for unwitnessed ranges. It prevents repeated requests after a join.
         self.asked_to: int = -1
-        self.is_reloading = (
-            False  # whether it has been given the filter anew for what it did, and has not dealt with that yet
-        )
+        self.is_reloading = False  # True if the peer got a new filter because of its answers, without a pong yet.
         self._flights: deque[Flight] = deque()
         self._open: _Open | None = None
 
@@ -92,7 +90,7 @@ class BloomLink:
         return self._open is not None
 
     def load(self, made: Bip37Filter, epoch: int, covered: int, known: Mapping[bytes, None]) -> None:
-        """The peer is given a filter of these elements; what is under way is tested with the one before."""
+        """The peer gets a filter of these elements. It tests requests under way with the filter before."""
         self.asked_to = self.asked_to if epoch == self.epoch else -1
         self.filter, self.epoch, self.covered, self.known = made.copy(), epoch, covered, known
         self.misses_txs, self.is_in_doubt, self._doubtful_size = bool(self.unanswered), False, 0
@@ -100,23 +98,27 @@ class BloomLink:
         self.loading += 1
 
     def announced(self, tx_hashes: Collection[bytes]) -> None:
-        """It has matched transactions (txid or wtxid), which it is asked for."""
+        """The peer has matched transactions (txid or wtxid), and they are requested."""
         self.unanswered.update(tx_hashes)
         if self.loading:
             self._of_another.update(tx_hashes)
 
     def not_found(self, tx_hash: bytes) -> None:
-        """It does not have a transaction any more, of those that it announced."""
+        """The peer does not have an announced transaction any more."""
         if tx_hash in self.unanswered:
             self.unanswered.discard(tx_hash)
             self._of_another.discard(tx_hash)
             self.misses_txs = True
 
     def came(self, tx: Transaction) -> None:
-        """What it announced has come. Raises LieError, UselessPeerError as `judge`.
+        """Take an announced transaction that has come.
 
-        What a filter before may have matched, or none, teaches our copy nothing: the peer's may have learned it before
-        it was given this one. It would be taken for a lie later that it leaves out what spends from it.
+        Our copy of the filter learns nothing if an older filter, or no filter, may have matched the transaction. The
+        peer's present filter may not contain its outputs, so that the peer may honestly omit their spends.
+
+        Raises:
+            LieError: Our copy of the filter does not match the transaction.
+            UselessPeerError: Our copy does not match too many bytes of transactions.
         """
         ids = {tx.txid, tx.wtxid}
         was_matched = not ids.isdisjoint(self.unanswered)
@@ -128,11 +130,16 @@ class BloomLink:
             self.misses_txs = True
 
     def begin(self, flight: Flight) -> None:
-        """A flight is asked for."""
+        """A flight was requested."""
         self._flights.append(flight)
 
     def land(self, flight: Flight) -> None:
-        """The pong behind a flight came. Raises LieError, UselessPeerError for what should have come before it."""
+        """The pong behind a flight came.
+
+        Raises:
+            LieError: The peer withheld a transaction of the last block.
+            UselessPeerError: The peer did not send all blocks of the flight.
+        """
         self._close()
         if len(flight.blocks) < len(flight.wanted):
             height, block_hash = flight.wanted[len(flight.blocks)]
@@ -141,7 +148,7 @@ class BloomLink:
         flight.then(flight.blocks, flight.whole)
 
     def merkleblock(self, message: MerkleBlock) -> Flight:
-        """Take a merkleblock; the flight that it belongs to. Raises LieError, ProofError, UselessPeerError."""
+        """Take a merkleblock, and return its flight. Raises LieError, ProofError, UselessPeerError."""
         self._close()
         block_hash = message.header.hash
         flight = next((flight for flight in self._flights if len(flight.blocks) < len(flight.wanted)), None)
@@ -164,12 +171,12 @@ class BloomLink:
         return flight
 
     def tx(self, tx: Transaction) -> bool:
-        """Take a transaction; whether the last merkleblock proves it.
+        """Take a transaction. Returns True if the last merkleblock proves it.
 
-        Raises LieError for more than a block has room for.
+        Raises LieError if the transactions are larger than a block.
 
-        A txid does not show the witness, of which a peer may invent as much as a message holds, for each transaction of
-        a block. It is not kept: Core sends none with a filtered block.
+        The witness is not kept, since a txid does not commit to it, and a peer could add a large false one. Core sends
+        no witness with a filtered block.
         """
         current = self._open
         if current is None or tx.txid not in current.due:
@@ -189,14 +196,15 @@ class BloomLink:
         return True
 
     def judge(self, raw: bytes, *, in_block: bool) -> None:
-        """Update our copy of the filter with a transaction that the peer's matched.
+        """Update our copy of the filter with a transaction that the peer's filter matched.
 
-        Raises LieError, UselessPeerError if ours does not.
+        The peer's filter learns from announced transactions, and our copy learns from received ones. While an announced
+        transaction is missing, a transaction without a match is no lie. It is a reason to load a new filter. A
+        missing transaction explains only a few of them, so there is a limit.
 
-        A peer's filter learns from what it announces, ours from what then arrives. While something announced before is
-        missing, a transaction that does not match is no lie, but a reason to load the filter anew, unless they are
-        many: what a missing transaction teaches a filter matches few others. What is outstanding when an announced
-        transaction arrives was announced after it.
+        Raises:
+            LieError: Our copy does not match, and no announced transaction is missing.
+            UselessPeerError: Our copy does not match more than `MAX_DOUBTFUL_SIZE` bytes of transactions.
         """
         if self.filter is not None and self.filter.matches_tx(raw):
             return
@@ -211,7 +219,7 @@ class BloomLink:
         raise LieError(f"transaction {hash_to_hex(Transaction.parse(raw).txid)}", cause=Lie.FILTERED_OUT_TX)
 
     def teach(self, elements: Sequence[bytes]) -> list[bytes]:
-        """Those of the elements that the peer's filter lacks; our copy has them from now on."""
+        """Add elements to our copy of the filter, and return the elements that it lacked."""
         assert self.filter is not None
         missing = [element for element in elements if element not in self.filter]
         for element in missing:
@@ -219,7 +227,7 @@ class BloomLink:
         return missing
 
     def _close(self) -> None:
-        """The transactions of the last merkleblock are there, or never will be."""
+        """Finish the last merkleblock: no further transaction of it can come."""
         current, self._open = self._open, None
         if current is None:
             return

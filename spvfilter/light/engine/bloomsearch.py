@@ -1,10 +1,11 @@
-"""Search by BIP-37: every peer that serves it gets the filter and is asked for the same blocks, and their answers are
-compared.
+"""Search by BIP-37: all peers with NODE_BLOOM get the filter and the same requests, and their answers are compared.
 
-The first answer is recorded. What it leaves out shows where another peer proves a transaction of ours in the same
-block: then those that left it out have lied, and the blocks from there on are searched again; whoever leaves it out in
-that search has lied, too. Heights that fewer than three independent peers have answered for are a debt, which is paid
-when further peers come, in this run or a later one.
+The engine records the first answer. If another peer proves a transaction of the wallet that the first answer omitted,
+the peers that omitted it have lied. The blocks from there on are searched again, and a peer that omits the transaction
+in that search has lied too.
+
+An unwitnessed range has answers from fewer than three independent peers. The engine requests it from further peers when
+they connect, in this run or a later one.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from spvfilter.wallet.events import BlockConnected
 from spvfilter.wallet.scanned import ScannedBlock
 from spvfilter.wire.messages.table import FilterAdd, FilterClear, FilterLoad, GetData, InvItem, InvType
 
-_RELOAD = "filterload"  # question, which a pong answers
-_MAX_PARTS = 64  # under way and being compared
-_MAX_SHOWN = 100  # blocks of which it is remembered what some left out, the latest; ours
+_RELOAD = "filterload"  # key of a question that a pong answers
+_MAX_PARTS = 64  # Parts that are under way or compared.
+_MAX_SHOWN = 100  # Latest blocks with remembered omissions (our choice).
 
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """Successive blocks that peers are asked for together."""
+    """Successive blocks of one request."""
 
     wanted: Sequence[tuple[int, bytes]]
     """Height and hash."""
@@ -55,7 +56,7 @@ class _Part:
 
 
 class BloomSearch:
-    """The search above the cursor, and of what lacks witnesses below it."""
+    """The search above the cursor, and of the unwitnessed ranges below it."""
 
     def __init__(
         self,
@@ -66,8 +67,9 @@ class BloomSearch:
         filters: BloomFilters,
         found: Callable[[bytes | None], None],
     ) -> None:
-        """`found` is called with the scripts of what is found, so that another way of searching can find what spends
-        it.
+        """Search with these filters.
+
+        `found` is called with the script of each match, so that a search by compact filters can find its spends.
         """
         self._context = context
         self._headers = headers
@@ -76,18 +78,16 @@ class BloomSearch:
         self._filters = filters
         self._found = found
         self._links: dict[Peer, BloomLink] = {}
-        self._parts: deque[_Part] = deque()  # ascending; those that are recorded and still compared come first
-        self._debts: list[_Part] = []  # recorded in an earlier run or before a peer came
-        self._raws: dict[bytes, bytes] = {}  # blocks fetched whole
-        self._shown: dict[
-            bytes, dict[int, bytes]
-        ] = {}  # by block: positions and txids that one peer left out and another proved
-        self._recorded_at: float | None = (
-            None  # when the last block was recorded, or the first question for an older one was asked
-        )
-        self._epoch = 0  # of the watch list
-        self.has_told: bool = False  # whether a peer was given a filter in this run
-        self._expressible = -1, False  # epoch; whether BIP-37 can find all entries
+        self._parts: deque[_Part] = deque()  # Ascending: first the recorded parts that are still compared.
+        self._debts: list[_Part] = []  # Parts that were recorded in an earlier run or before a peer came.
+        self._raws: dict[bytes, bytes] = {}  # Blocks fetched whole.
+        # Positions and txids that one peer omitted and another proved, by block hash.
+        self._shown: dict[bytes, dict[int, bytes]] = {}
+        # When the last block was recorded, or when an older block was first requested.
+        self._recorded_at: float | None = None
+        self._epoch = 0  # Counts changes of the watch list.
+        self.has_told: bool = False  # True if a peer got a filter in this run.
+        self._expressible = -1, False  # The epoch, and True if BIP-37 can find all entries.
         context.pool.on_gone(self._gone)
         context.pool.on_lie(self._lied)
 
@@ -97,7 +97,7 @@ class BloomSearch:
             part.asked.discard(peer)
 
     def _lied(self, peer: Peer) -> None:
-        """Nothing is recorded on its word any more, and what was counts as unanswered by its group."""
+        """Discard the answers of a peer that lied. Its recorded answers no longer count for its group."""
         self._coverage.retract(peer.group, peer.address)
         self._ask_all_again()
         for part in self._parts:
@@ -110,7 +110,7 @@ class BloomSearch:
         return self._context.pool.ready(BLOOM)
 
     def can_find_all(self) -> bool:
-        """Whether BIP-37 can find all that is watched."""
+        """True if BIP-37 can find all watched entries."""
         if self._expressible[0] != self._epoch:
             try:
                 self._context.books.bloom_elements()
@@ -120,7 +120,7 @@ class BloomSearch:
         return self._expressible[1]
 
     def link(self, peer: Peer) -> BloomLink:
-        """What a peer was asked."""
+        """The link to a peer: its filter and its open requests."""
         link = self._links.get(peer)
         if link is None:
             link = self._links[peer] = BloomLink()
@@ -128,10 +128,10 @@ class BloomSearch:
 
     @property
     def is_comparing(self) -> bool:
-        """Whether a peer that answers promptly is still to answer for a block that is recorded.
+        """True if a peer that answers promptly still owes an answer for a recorded block.
 
-        One after the other it may be asked for many parts. So nobody is waited for longer than for one answer after the
-        last block was recorded, but for the second of two groups that are asked for the same blocks of this search.
+        A peer may be asked for many parts, so the engine waits `answer_s` after the last recorded block. It waits
+        longer only for a second network group of a part of this search.
         """
         now, answer_s = self._context.now.monotonic, self._context.options.patience.answer_s
         may_wait = self._recorded_at is None or now - self._recorded_at < answer_s
@@ -144,7 +144,7 @@ class BloomSearch:
         return any(peer.state is PeerState.READY and peer not in part.answers for part in parts for peer in part.asked)
 
     def turned(self, fork: int) -> None:
-        """Blocks above a height left the best chain, or are to be searched again."""
+        """Blocks above a height were disconnected, or are to be searched again."""
         self._parts = deque(part for part in self._parts if part.last <= fork)
         self._debts = [part for part in self._debts if part.last <= fork]
         self._blocks.turned(fork)
@@ -155,8 +155,9 @@ class BloomSearch:
             link.asked_to = min(link.asked_to, fork)
 
     def entries_changed(self) -> None:
-        """The watch list has changed, or blocks are searched again: filters are loaded anew, what was asked for before
-        does not count.
+        """Load new filters, since the watch list has changed or blocks are searched again.
+
+        Answers to earlier requests do not count.
         """
         self._epoch += 1
         self._parts.clear()
@@ -164,13 +165,13 @@ class BloomSearch:
         self._shown.clear()
 
     def pause(self) -> None:
-        """Give up what is under way: blocks are searched in another way now."""
+        """Cancel requests under way, since blocks are now searched by compact filters."""
         self._parts.clear()
         self._debts.clear()
         self._ask_all_again()
 
     def _ask_all_again(self) -> None:
-        """Ask every peer for all that is owed to it, as if it had not been asked."""
+        """Request all unwitnessed ranges again, from every peer."""
         for link in self._links.values():
             link.asked_to = -1
 
@@ -194,8 +195,7 @@ class BloomSearch:
             )
             if link.must_reload:
                 if link.flights or (link.is_reloading and not is_old):
-                    # what is under way was tested with the filter before; what a peer calls for, it gets once in a
-                    # round trip
+                    # Flights under way are tested with the filter before. A peer causes one reload per round trip.
                     continue
                 made = self._filters.make()
                 if made is None:
@@ -211,7 +211,7 @@ class BloomSearch:
                 self._context.out.fence(peer.number, partial(self._loaded, peer, link, is_anew))
 
     def _loaded(self, peer: Peer, link: BloomLink, is_anew: bool) -> None:
-        """A peer has the filter that it was given; `is_anew` for what it did."""
+        """A peer has its new filter. `is_anew` is True if its answers were the reason for the reload."""
         link.loading -= 1
         if is_anew:
             link.is_reloading = False
@@ -219,12 +219,13 @@ class BloomSearch:
             self._context.changed()
 
     def disarm(self) -> list[Peer]:
-        """Take filters back where blocks are searched in another way: a peer that has one announces nothing else.
+        """Clear the filters of peers, since blocks are now searched by compact filters.
 
-        Who had one.
+        A peer with a filter announces only its matches. If the client does not follow the mempool, a peer keeps its
+        filter, because it would otherwise announce every transaction.
 
-        Without the mempool a peer keeps the one that it has, else it would announce every transaction. It is told
-        nothing new.
+        Returns:
+            The peers that had a filter.
         """
         armed = [peer for peer, link in self._links.items() if link.filter is not None and not link.flights]
         for peer in armed:
@@ -234,18 +235,17 @@ class BloomSearch:
         return armed
 
     def teach(self) -> None:
-        """Give every peer's filter the elements that are new and that it cannot know from what it served.
+        """Add new elements to every peer's filter, except for elements that it learned from its answers.
 
-        A change of the entries has all filters loaded anew, so these are outpoints. Those that a filter was taught are
-        not looked up again.
+        They are outpoints, since a change of the entries loads all filters again. Elements that a filter already got
+        are not looked up again.
         """
         armed = {
             peer: link for peer, link in self._links.items() if link.filter is not None and link.epoch == self._epoch
         }
         known = self._context.books.outpoint_elements() if armed else {}
-        fresh: dict[
-            int, list[bytes]
-        ] = {}  # by what was known before, which filters that were loaded or taught together share
+        # New elements by the id of the known elements, which filters that were loaded together share.
+        fresh: dict[int, list[bytes]] = {}
         for link in armed.values():
             if id(link.known) not in fresh:
                 fresh[id(link.known)] = [element for element in known if element not in link.known]
@@ -257,12 +257,12 @@ class BloomSearch:
     # Asking
 
     def _ask(self) -> None:
-        """Ask for the blocks above the cursor, each part of as many peers as there should be witnesses."""
+        """Request the blocks above the cursor, each part from as many peers as there should be witnesses."""
         chain, patience = self._context.chain, self._context.options.patience
         while self._parts and self._parts[0].is_recorded and self._parts[0].asked <= self._parts[0].answers.keys():
             self._parts.popleft()
         while len(self._parts) > _MAX_PARTS and self._parts[0].is_recorded:
-            self._parts.popleft()  # what is missing remains a debt
+            self._parts.popleft()  # the range stays unwitnessed
         is_searching = any(not part.is_recorded for part in self._parts)
         next_height = self._parts[-1].last + 1 if is_searching else self._context.books.cursor + 1
         while sum(not part.is_recorded for part in self._parts) < patience.flights and next_height <= chain.height:
@@ -273,9 +273,9 @@ class BloomSearch:
             self._ask_for(part)
 
     def _ask_for(self, part: _Part) -> None:
-        """One peer of each network first: whoever has many addresses in one must not be all witnesses.
+        """Request a part from one peer of each network group, and then from further peers before the first answer.
 
-        Then others, before any answer.
+        An attacker with many addresses in one network group must not be all witnesses.
         """
         prompt = {peer for peer in part.asked if peer.state is PeerState.READY or peer in part.answers}
         groups = {peer.group for peer in prompt}
@@ -345,8 +345,9 @@ class BloomSearch:
             self._compare(part, peer)
 
     def _check_whole(self, peer: Peer, height: int, block_hash: bytes, raw: bytes) -> None:
-        """A block that is recorded, and that a peer could not answer for but with all of it: only now is it a
-        witness.
+        """Check a recorded block that came whole because the peer's proof was not reliable.
+
+        If all matches are recorded, the peer is a witness for the block.
         """
         books = self._context.books
         if height > books.cursor or self._context.chain.hash_at(height) != block_hash:
@@ -416,18 +417,18 @@ class BloomSearch:
         return True
 
     def _record_empty(self, blocks: Sequence[ScannedBlock]) -> None:
-        """Record successive blocks of which the peer's filter matched nothing."""
+        """Record successive blocks in which the peer's filter matched nothing."""
         books, first, last = self._context.books, blocks[0].height, blocks[-1].height
         assert first == books.cursor + 1
         assert self._context.chain.hashes(first, last) == [block.hash for block in blocks]
         books.connect_empty(last, sum(block.total for block in blocks))
-        told = blocks[-2:]  # of blocks below the tip the journal keeps the last
+        told = blocks[-2:]  # the journal keeps only the last block below the tip
         self._context.out.emit(*(BlockConnected(block.height, block.hash) for block in told))
 
     # Comparing
 
     def _compare(self, part: _Part, peer: Peer) -> None:
-        """Compare a peer's answer with what is recorded."""
+        """Compare a peer's answer with the recorded transactions."""
         table, books = self._context.books.watch.table, self._context.books
         first, whole = part.first, list[int]()
         for block in part.answers[peer]:
@@ -453,9 +454,7 @@ class BloomSearch:
         self._coverage.witnessed(first, part.last, peer.group, peer.address)
 
     def _expose(self, part: _Part, block: ScannedBlock, shown: Iterable[int]) -> None:
-        """A block has a transaction of ours that is not recorded: those that left it out have lied, and it is searched
-        again.
-        """
+        """Drop the peers that omitted a transaction of the wallet, and search its block again."""
         positions = set(shown)
         txids = {tx.position: Transaction.parse(tx.raw).txid for tx in block.txs if tx.position in positions}
         for other, blocks in list(part.answers.items()):
@@ -465,9 +464,9 @@ class BloomSearch:
         self._search_again(block.height, block.hash, txids)
 
     def _search_again(self, height: int, block_hash: bytes, shown: Mapping[int, bytes]) -> None:
-        """A block has what is not recorded.
+        """Search again from a block with unrecorded transactions (`shown`: txids by position).
 
-        Those that left it out may have answered for another part than who shows it.
+        They are remembered, since the peers that omitted them may have answered for another part.
         """
         self._shown[block_hash] = {**self._shown.pop(block_hash, {}), **shown}
         while len(self._shown) > _MAX_SHOWN:
@@ -476,10 +475,10 @@ class BloomSearch:
         self.turned(height - 1)
         self._context.changed()
 
-    # Witness debts
+    # Unwitnessed ranges
 
     def _ask_for_debts(self) -> None:
-        """Ask idle peers for blocks that too few have answered for."""
+        """Request unwitnessed ranges from idle peers."""
         self._debts = [part for part in self._debts if part.asked and not part.asked <= part.answers.keys()]
         patience, chain = self._context.options.patience, self._context.chain
         for peer in self.members:
@@ -510,5 +509,5 @@ def _omitted(txid: bytes, height: int) -> LieError:
 
 
 def _has_none(block: ScannedBlock) -> bool:
-    """Whether it was searched by a peer's filter, which matched nothing in it."""
+    """True if the block was searched by a peer's filter without a match."""
     return block.raw is None and not block.txs
