@@ -1,10 +1,10 @@
-"""Coverage: what has been agreed for which heights, what is disputed, and which heights still lack witnesses.
-
-It survives restarts.
+"""Coverage: which heights are proven, which are disputed, and which still lack witnesses. It survives restarts.
 
 With compact filters, a height is proven when two independent peers have stated the same filter header there, or above.
-With BIP-37 each block has those who answered for it; while they are fewer than three independent ones, further peers
-are asked when they come: also another of the same group, which proves nothing but may show what was left out.
+
+With BIP-37, the peers that answered for a block are its witnesses. If they are fewer than three independent peers,
+further peers are asked when they connect. A peer of the same network group proves nothing, but its answer may show an
+omission.
 """
 
 from __future__ import annotations
@@ -24,61 +24,61 @@ else:
     json = deferred("json")
 
 
-WITNESSES = 3  # independent peers that answer for a block in BIP-37, where there are as many
-# of those who answered for a block that are remembered; when there are so many, only other groups are asked; ours
+WITNESSES = 3  # Independent peers that should answer for each block in BIP-37.
+
+# Remembered addresses of witnesses for a block (our choice). With as many, only peers of other groups are asked.
 MAX_ADDRESSES = 8
-MAX_DEBTS = (
-    250  # ranges that lack witnesses: they are stored with every block. Of more the last are asked for again; ours
-)
-MAX_DISPUTED = 1_000  # blocks searched whole since their filters are disputed; ours
-MAX_DOUBTED = 100  # ranges in which a dispute was ended without a decision; ours
-MAX_CONTESTS = 8  # addresses that are remembered since they stated other filter headers than ours; ours
+
+# Unwitnessed ranges (our choice), since they are stored with every block. If there are more, the last ones are joined.
+MAX_DEBTS = 250
+MAX_DISPUTED = 1_000  # Blocks that are searched whole because their filters are disputed (our choice).
+MAX_DOUBTED = 100  # Ranges in which a dispute ended without a decision (our choice).
+MAX_CONTESTS = 8  # Remembered addresses of peers that stated other filter headers than ours (our choice).
 NOTE = "coverage"
 
 
 class Witnesses(NamedTuple):
-    """Who has answered for blocks: the network groups, which are independent of each other, and addresses."""
+    """Peers that have answered for blocks: their network groups, which are independent, and their addresses."""
 
     groups: frozenset[str] = frozenset()
     addresses: frozenset[str] = frozenset()
 
     def plus(self, group: str, address: str) -> Witnesses:
-        """With another one."""
+        """Return these witnesses with another one."""
         return Witnesses(
             self.groups | {group}, self.addresses | {address} if len(self.addresses) < MAX_ADDRESSES else self.addresses
         )
 
     def minus(self, group: str, address: str) -> Witnesses:
-        """Without that group and that address."""
+        """Return these witnesses without this group and this address."""
         return Witnesses(self.groups - {group}, self.addresses - {address})
 
     def lack(self, group: str, address: str) -> bool:
-        """Whether it is worth asking a peer."""
+        """True if the answer of this peer would be useful."""
         return group not in self.groups or (address not in self.addresses and len(self.addresses) < MAX_ADDRESSES)
 
 
 class Contest(NamedTuple):
-    """How far a peer has contradicted our filter headers."""
+    """Heights up to which a peer has contradicted our filter headers."""
 
-    compared: (
-        int  # height up to which its filters were compared with ours, and each block of difference is searched whole
-    )
+    compared: int
+    """Height up to which the peer's filters were compared with ours. Blocks with a difference are searched whole."""
     stated: int
-    """Height up to which it has stated others."""
+    """Height up to which the peer has stated other filter headers."""
 
     @property
     def is_open(self) -> bool:
-        """Whether it leaves doubt."""
+        """True if the dispute leaves doubt: its blocks are not all compared."""
         return self.compared < self.stated
 
     def cut(self, height: int) -> Contest:
-        """What is left of it without the blocks above a height."""
+        """Return the dispute without the blocks above a height."""
         return Contest(min(self.compared, height), min(self.stated, height))
 
 
 @dataclass(slots=True)
 class Debt:
-    """A range of heights searched by BIP-37, and who has answered for it."""
+    """A range of heights that was searched by BIP-37 and has fewer than three independent witnesses."""
 
     first: int
     last: int
@@ -87,26 +87,26 @@ class Debt:
 
 @dataclass(slots=True)
 class Coverage:
-    """What is known about the heights up to the cursor."""
+    """Coverage of the heights up to the cursor."""
 
     proven: int = -1
     """Height up to which two independent peers agreed on the filter headers."""
     disputed: dict[int, bytes] = field(default_factory=dict)
-    """Height → hash of blocks whose filters no block decided about."""
+    """Hashes, by height, of blocks that prove neither of two filters false."""
     doubted: list[tuple[int, int]] = field(default_factory=list)
-    """Ranges where a dispute was ended without a decision."""
+    """First and last heights of ranges in which a dispute ended without a decision."""
     contests: dict[str, Contest] = field(default_factory=dict)
-    """By address, of peers that are there or not; the latest is last."""
+    """Disputes by the address of the peer, connected or not, the latest last."""
     unheard: Contest | None = None
-    """All of those whose addresses were too many to be remembered."""
+    """One dispute that covers all open disputes of forgotten addresses."""
     debts: list[Debt] = field(default_factory=list)
-    """Ascending."""
+    """Unwitnessed ranges, ascending."""
     is_changed: bool = False
-    """Since `encode` was last called."""
+    """True if something has changed since the last call of `encode`."""
 
     @classmethod
     def parse(cls, raw: bytes | None) -> Coverage:
-        """From the database; empty if there is nothing."""
+        """Parse the note of the database. Without a note, the coverage is empty."""
         if raw is None:
             return cls()
         found: dict[str, Any] = json.loads(raw)
@@ -126,7 +126,7 @@ class Coverage:
         )
 
     def encode(self) -> bytes:
-        """For the database."""
+        """Serialize the coverage for the database."""
         self.is_changed = False
         value = {
             "proven": self.proven,
@@ -147,9 +147,9 @@ class Coverage:
             self.is_changed = True
 
     def dispute(self, height: int, block_hash: bytes) -> bool:
-        """Search a block whole, whatever its filters say; whether that is new.
+        """Mark a block to be searched whole, regardless of its filters. Returns True if it was not marked before.
 
-        Of too many the oldest is in doubt instead.
+        If there are too many blocks, the oldest is marked as doubted instead.
         """
         if self.disputed.get(height) == block_hash:
             return False
@@ -161,13 +161,13 @@ class Coverage:
         return True
 
     def is_disputed(self, height: int, block_hash: bytes) -> bool:
-        """Whether a block is to be searched whole."""
+        """True if a block is to be searched whole."""
         return self.disputed.get(height) == block_hash
 
     def doubt(self, first: int, last: int) -> None:
-        """A dispute about a range was ended without a decision.
+        """A dispute about a range ended without a decision.
 
-        Of too many ranges the two that are nearest become one.
+        If there are too many ranges, the two nearest ones are joined.
         """
         doubted = [(*each,) for each in join(BlockRange(*each) for each in (*self.doubted, (first, last)))]
         while len(doubted) > MAX_DOUBTED:
@@ -176,10 +176,11 @@ class Coverage:
         self.doubted, self.is_changed = doubted, True
 
     def contest(self, address: str, compared: int, stated: int) -> None:
-        """A peer has stated another filter header than ours at height `stated`, and was compared with ours up to height
-        `compared`.
+        """A peer has stated another filter header than ours at height `stated`.
+
+        Its filters were compared with ours up to height `compared`.
         """
-        before = self.contests.get(address)  # it keeps its place: two that go behind each other take turns for ever
+        before = self.contests.get(address)  # It keeps its place, or else two peers would take turns for ever.
         while before is None and len(self.contests) >= MAX_CONTESTS:
             settled = [each for each, contest in self.contests.items() if not contest.is_open]
             of_host = [each for each in self.contests if host_of(each) == host_of(address)]
@@ -188,23 +189,23 @@ class Coverage:
         self.is_changed = True
 
     def left(self, address: str) -> None:
-        """A peer is gone: if it leaves doubt, others that do are to be heard before it is again."""
+        """A peer is gone. If its dispute is open, peers with other open disputes are heard first."""
         contest = self.contests.get(address)
         if contest is not None and contest.is_open and address != next(reversed(self.contests)):
             self.contests[address] = self.contests.pop(address)
             self.is_changed = True
 
     def _let_go(self, contest: Contest) -> None:
-        """Its address is remembered no more, its doubt is."""
+        """Keep the doubt of a dispute whose address is forgotten."""
         if contest.is_open:
             other = self.unheard or contest
             self.unheard = Contest(min(contest.compared, other.compared), max(contest.stated, other.stated))
 
     def left_alone(self, first: int, last: int, stood: Mapping[str, int]) -> None:
-        """Nobody is left who stands by our filter headers from height `first` to `last`, and others are taken.
+        """No connected peer supports our filter headers from height `first` to `last`, so they are taken back.
 
-        Who `stood` by them before it was gone, up to which height by address, contradicts those others. It may have
-        been in an earlier run.
+        `stood` has the heights up to which former supporters agreed with them, by address. These peers contradict the
+        next filter headers. Without any, the range is in doubt, since a peer of an earlier run may have agreed.
         """
         for address, height in stood.items():
             self.contest(address, first - 1, height)
@@ -214,20 +215,18 @@ class Coverage:
 
     @property
     def contesting(self) -> list[str]:
-        """The addresses that are to be heard again: first those that leave doubt, the oldest first."""
+        """Addresses to hear again: first the addresses with an open dispute, the oldest first."""
         return sorted(self.contests, key=lambda address: not self.contests[address].is_open)
 
     def compared(self, address: str, height: int) -> None:
-        """Up to a height, each block is searched whole where the filters of a peer that contradicts ours differ from
-        them.
-        """
+        """A peer's filters were compared up to a height, so that blocks with a difference are searched whole."""
         contest = self.contests.get(address)
         if contest is not None:
             self.contests[address] = Contest(height, max(contest.stated, height))
             self.is_changed = True
 
     def agrees(self, address: str, height: int) -> None:
-        """A peer states our filter header at a height, hence all below."""
+        """A peer states our filter header at a height, and so it supports all filter headers below."""
         contest = self.contests.get(address)
         if contest is None:
             return
@@ -237,13 +236,14 @@ class Coverage:
             self.compared(address, height)
 
     def uncontested(self, address: str) -> None:
-        """What a peer stated counts no more: it has lied, or is told of as doubt."""
+        """Remove the dispute of a peer, since the peer has lied or its blocks are marked as doubted."""
         if self.contests.pop(address, None) is not None:
             self.is_changed = True
 
     def outweigh(self, height: int, there: Collection[str]) -> None:
-        """As many peers as are enough agree up to a height: what those stated who are not there is no reason for doubt
-        any more.
+        """Close disputes of absent peers up to a height, since enough independent peers agree up to there.
+
+        `there` has the addresses of the connected peers.
         """
         for address, contest in self.contests.items():
             if contest.is_open and contest.stated <= height and address not in there:
@@ -254,35 +254,33 @@ class Coverage:
 
     @property
     def has_doubt(self) -> bool:
-        """Whether there may be heights in doubt: `in_doubt` tells which."""
+        """True if there may be heights in doubt. `in_doubt` lists them."""
         return bool(self.doubted or self.contests or self.unheard)
 
     @property
     def in_doubt(self) -> Ranges:
-        """The heights where peers differ, or differed, and what follows from that was not searched."""
+        """Heights at which peers differ, or differed, and whose blocks were not searched whole."""
         contests = [*self.contests.values(), *((self.unheard,) if self.unheard is not None else ())]
         open_ = (BlockRange(each.compared + 1, each.stated) for each in contests if each.is_open)
         return join((*(BlockRange(*each) for each in self.doubted), *open_))
 
     def completeness(self, height: int) -> Completeness:
-        """How sure it is that nothing at a height was left out, by compact filters."""
+        """Completeness of the search at a height by compact filters."""
         is_doubted = any(first <= height <= last for first, last in self.in_doubt)
         return Completeness.PROVEN if height <= self.proven and not is_doubted else Completeness.ONE_PEER
 
     @property
     def proven_search(self) -> int:
-        """The height up to which blocks were searched by proven filters: below the first that was searched by BIP-37 on
-        too few words.
-        """
+        """The height up to which blocks were searched by proven filters, below the first unwitnessed range."""
         return min(self.proven, self.debts[0].first - 1) if self.debts else self.proven
 
     @property
     def proven_matches(self) -> int:
-        """The height up to which matches are proven: below the first doubt."""
+        """The height up to which matches are proven, below the first height in doubt."""
         return min([self.proven_search, *(first - 1 for first, _ in self.in_doubt)])
 
     def limit(self, height: int) -> None:
-        """What was said of the heights above no longer counts."""
+        """Forget the agreements and disputes about the heights above this one."""
         before = (self.proven, len(self.disputed), self.doubted, self.unheard, dict(self.contests))
         self.proven = min(self.proven, height)
         for each in [each for each in self.disputed if each > height]:
@@ -297,7 +295,7 @@ class Coverage:
     # BIP-37
 
     def answered(self, first: int, last: int, group: str, address: str) -> None:
-        """Blocks above all recorded ones were searched, on the word of a peer."""
+        """Blocks above all recorded ones were searched, with one peer as their witness."""
         self._replace(first, last, Witnesses().plus(group, address))
 
     def witnessed(self, first: int, last: int, group: str, address: str) -> None:
@@ -305,7 +303,7 @@ class Coverage:
         self._change(first, last, lambda witnesses: witnesses.plus(group, address))
 
     def retract(self, group: str, address: str) -> None:
-        """A peer has lied: what its group answered for counts as unanswered."""
+        """A peer has lied: remove its network group from the witnesses of all ranges."""
         if self.debts:
             self._change(
                 0,
@@ -314,16 +312,16 @@ class Coverage:
             )
 
     def owed_to(self, group: str, address: str, above: int = -1) -> Debt | None:
-        """The lowest range above a height for which a peer is to be asked."""
+        """Return the lowest unwitnessed range above a height for which this peer's answer is useful, or None."""
         return next((debt for debt in self.debts if debt.last > above and debt.witnesses.lack(group, address)), None)
 
     def forgive(self, height: int = -1) -> None:
-        """Blocks above a height are to be searched again, so there is no debt for them."""
+        """Forget the unwitnessed ranges above a height, since their blocks are to be searched again."""
         if any(debt.last > height for debt in self.debts):
             self._replace(height + 1, max(debt.last for debt in self.debts), None)
 
     def _change(self, first: int, last: int, change: Callable[[Witnesses], Witnesses]) -> None:
-        """Change who answered for what is owed in a range: all debts in one pass, however many there are."""
+        """Change the witnesses of all unwitnessed blocks in a range, in one pass."""
         changed: list[Debt] = []
         for debt in self.debts:
             low, high = max(first, debt.first), min(last, debt.last)
@@ -336,7 +334,7 @@ class Coverage:
         self._set(changed)
 
     def _replace(self, first: int, last: int, witnesses: Witnesses | None) -> None:
-        """State for a range who answered for it; None means that nothing is owed."""
+        """Set the witnesses of a range. None means that the range is not unwitnessed."""
         debts: list[Debt] = []
         for debt in self.debts:
             if debt.first < first:
@@ -350,15 +348,17 @@ class Coverage:
         self.is_changed = True
 
     def _set(self, debts: Iterable[Debt]) -> None:
-        """Debts in ascending order: such as have enough groups are paid, and those that are alike, or too many, are
-        joined.
+        """Set the unwitnessed ranges, given in ascending order.
+
+        Ranges with enough groups are left out. Neighbors with equal witnesses are joined, as are ranges beyond the
+        limit.
         """
         merged: list[Debt] = []
         for debt in debts:
             if debt.first > debt.last or len(debt.witnesses.groups) >= WITNESSES:
                 continue
             is_alike = merged and merged[-1].last + 1 == debt.first and merged[-1].witnesses == debt.witnesses
-            if is_alike or len(merged) >= MAX_DEBTS:  # with what is between them
+            if is_alike or len(merged) >= MAX_DEBTS:  # including the blocks between them
                 both = zip(merged[-1].witnesses, debt.witnesses, strict=True)
                 merged[-1] = Debt(merged[-1].first, debt.last, Witnesses(*(one & other for one, other in both)))
             else:

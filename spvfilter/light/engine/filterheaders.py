@@ -1,13 +1,14 @@
-"""Filter headers: fetched from one peer, vouched for by the others, disputed where they differ, and judged by the block
-(BIP-157).
+"""Filter headers: fetched from one peer, compared with the other peers' headers, and judged by blocks (BIP-157).
 
-Filter headers are chained, so one of them commits to all filters below. A peer vouches for ours by stating the same
-one. Where a peer states another, the first block of difference is found and judged. A filter that the block proves
-false costs the peers that committed to it their connection, and what was taken from them is taken back.
+Filter headers are chained, so a header commits to all filters below it. A peer supports our chain of filter headers by
+stating the same header.
 
-A block often proves neither false. Then nobody is condemned and no majority counts: the block is fetched whole and
-searched, whatever its filters say, and so is every later block where the two filters differ. So a bogus element in one
-block does not hide a payment in another.
+If a peer states another header, the engine finds the first block of difference and judges it. If the block proves a
+filter false, the engine bans the peers that committed to it, and takes back their headers.
+
+A block often proves neither filter false. The engine then bans no peer and counts no majority. It fetches the block
+whole and searches it, regardless of its filters. It does the same with every later block for which the two filters
+differ. A false element in one block thus does not hide a payment in another.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ from spvfilter.light.lies import Lie
 from spvfilter.protocol import CHECKPOINT_INTERVAL, MAX_CFHEADERS
 from spvfilter.store.filters import CompactFilterBatch
 
-_PIPELINE = 4  # questions for filter headers under way to one peer
-# blocks by which ours are extended before the other peers are heard; at the end they always are
+_PIPELINE = 4  # Open requests for filter headers to one peer.
+
+# The other peers are heard after this many further blocks, and always at the tip.
 _HEAR_EVERY = 10 * _PERIOD
-MAX_UNDECIDED = 20  # blocks that a peer may dispute without a decision, before the dispute is ended; ours
-MAX_RESUMED = (
-    144  # blocks below our last filter header from which on a dispute that was ended is taken up again: a day's; ours
-)
-MAX_DISPUTERS = 1_000  # addresses of which these are remembered, the latest; ours
+MAX_UNDECIDED = 20  # Undecided blocks of a peer, after which its dispute ends (our choice).
+
+# An ended dispute is resumed this many blocks below our last filter header: the blocks of a day (our choice).
+MAX_RESUMED = 144
+MAX_DISPUTERS = 1_000  # Latest addresses with remembered disputes (our choice).
 
 
 @dataclass(slots=True)
@@ -49,28 +51,28 @@ class _Apart:
     first: int
     """Height of that block."""
     compared: int
-    """Height up to which its filter hashes were compared with ours."""
+    """Height up to which the peer's filter hashes were compared with ours."""
     header: bytes | None
-    """Its filter header there, where it is known."""
+    """The peer's filter header there, if it is known."""
     is_ended: bool = False
-    """It is not compared any further, before ours reach the tip."""
+    """True if the comparison pauses until our filter headers reach the tip."""
     resumed: int | None = None
-    """Height above which it is compared again, and each block of difference judged."""
+    """Height above which the comparison was resumed, so that each block of difference is judged."""
 
 
 @dataclass(slots=True)
 class _Standing:
-    """What a peer has stated about filter headers."""
+    """Filter headers that a peer has stated."""
 
     vouched: int = -1
-    """Height up to which they are ours."""
+    """Height up to which they are equal to ours."""
     apart: _Apart | None = None
     is_asked: bool = False
-    """A question about this is open, or a block is being judged."""
+    """True if a question to the peer is open, or a block is being judged."""
 
 
 class FilterHeaders:
-    """The filter headers of the best chain, and who stands by them."""
+    """The filter headers of the best chain, and their supporters."""
 
     def __init__(
         self,
@@ -90,18 +92,16 @@ class FilterHeaders:
         self.verdicts: Verdicts = Verdicts(context, questions, blocks, self.vouching)
         self._standings: dict[Peer, _Standing] = {}
         self._leader: Peer | None = None
-        self._next = 0  # height from which the leader is asked next
-        self._undecided: dict[str, set[bytes]] = {}  # blocks that a peer (by address) disputed without a decision
-        self._ended: dict[
-            str, int
-        ] = {}  # heights up to which blocks count as undecided where a peer (by address) disputed too many
-        self._alone_since: float | None = (
-            None  # when the last peer that stood by our filter headers was gone, where others are stated
-        )
-        self._forsaken = 0  # how often ours were given up though some stood by them, since all was searched
-        self._stood: dict[
-            str, int
-        ] = {}  # heights up to which peers that are gone stood by our filter headers, the latest last
+        self._next = 0  # First height of the next request to the leader.
+        self._undecided: dict[str, set[bytes]] = {}  # Blocks that a peer disputed without a decision, by its address.
+        # Height up to which blocks count as undecided for a peer that disputed too many, by its address.
+        self._ended: dict[str, int] = {}
+        # When the last supporter of our filter headers was gone, while a peer states another chain.
+        self._alone_since: float | None = None
+        # How often we switched to another chain in spite of supporters, since the last complete search.
+        self._forsaken = 0
+        # Heights up to which former supporters agreed with our filter headers, by address, the latest last.
+        self._stood: dict[str, int] = {}
         context.pool.on_gone(self._gone)
         context.pool.on_lie(self._lied)
 
@@ -132,12 +132,12 @@ class FilterHeaders:
         return self._context.pool.ready(COMPACT_FILTERS)
 
     def vouching(self, height: int) -> list[Peer]:
-        """Connected peers that stand by our filter header at a height."""
+        """Connected peers that support our filter header at a height."""
         return [peer for peer in self.members if self._standing(peer).vouched >= height]
 
     @property
     def is_hearing(self) -> bool:
-        """Whether a peer that answers promptly is still to say what it thinks of our filter headers."""
+        """True if a peer that answers promptly still owes an answer about our filter headers."""
         asked = (
             peer for peer, standing in self._standings.items() if standing.is_asked and peer.state is PeerState.READY
         )
@@ -145,13 +145,13 @@ class FilterHeaders:
 
     @property
     def leader(self) -> Peer | None:
-        """The peer that our latest filter headers come from."""
+        """The peer that sent our latest filter headers."""
         return self._leader
 
     # The chain
 
     def turned(self, fork: int) -> None:
-        """Blocks above a height left the best chain."""
+        """Blocks above a height were disconnected."""
         self._context.rows.cut(fork)
         self._limit(fork)
 
@@ -165,16 +165,16 @@ class FilterHeaders:
             standing.vouched, apart = min(standing.vouched, height), standing.apart
             if apart is not None and apart.resumed is not None and apart.first <= height:
                 apart.resumed = min(apart.resumed, height)
-                if apart.compared > height:  # those that stay were judged, or are in doubt
+                if apart.compared > height:  # the blocks below were judged, or are in doubt
                     apart.compared, apart.header = height, None
             elif apart is not None and apart.compared > height:
                 standing.apart = None  # it is asked again
         self._coverage.limit(height)
 
-    # What is next
+    # Steps
 
     def advance(self) -> None:
-        """Extend our filter headers, and hear what each peer says of them."""
+        """Extend our filter headers, and compare them with the headers of each peer."""
         self._extend()
         for peer in self.members:
             self._hear(peer)
@@ -182,12 +182,12 @@ class FilterHeaders:
         self.verdicts.advance()
         if self._coverage.proven < self._context.rows.height:
             self._coverage.agreed(self._agreed_height(2))
-        # who contradicted and is gone leaves doubt, until three stand by ours
+        # A peer that contradicted ours and is gone leaves doubt, until three groups support ours.
         if self._coverage.contests or self._coverage.unheard:
             self._coverage.outweigh(self._agreed_height(WITNESSES), {peer.address for peer in self._context.pool})
 
     def _agreed_height(self, number: int) -> int:
-        """The height up to which so many independent peers stand by our filter headers."""
+        """Return the height up to which this many network groups support our filter headers."""
         best: dict[str, int] = {}
         for peer in self.members:
             best[peer.group] = max(best.get(peer.group, -1), self._standing(peer).vouched)
@@ -195,12 +195,11 @@ class FilterHeaders:
         return ranked[number - 1] if len(ranked) >= number else -1
 
     def _check_allies(self) -> None:
-        """Give our headers up where peers state others and nobody that is left stands by ours, or has the block to say
-        so.
+        """Take our filter headers back if they have no supporter left and a peer states another chain.
 
-        Who stood by them may have lost its connection, and come back in a moment: all would be fetched and searched
-        twice. So it is where those that stand by ours do not bring us on, by headers or filters, and one that states
-        others can: these pauses double.
+        Each former supporter may come back in a moment, and then all blocks would be searched twice. The engine waits
+        `answer_s` first. It also switches if the supporters cannot extend our headers, but a peer with another chain
+        can. The wait then doubles with each switch.
         """
         apart = {peer: standing.apart.first for peer, standing in self._standings.items() if standing.apart is not None}
         first, now, context = min(apart.values(), default=0), self._context.now.monotonic, self._context
@@ -228,24 +227,24 @@ class FilterHeaders:
         last, disputed = self._context.rows.height, self._coverage.disputed.copy()
         self._give_up(first)
         self._coverage.left_alone(first, last, stood)
-        for height, block_hash in disputed.items():  # those that state others are no more right for being the last
+        for height, block_hash in disputed.items():  # The other chain is not right just because its peers are the last.
             self._coverage.dispute(height, block_hash)
 
     def _brings_on(self, peer: Peer) -> bool:
-        """Whether a peer answers promptly, and has the block after our last filter header, if there is one."""
+        """True if a peer answers promptly, and has the block after our last filter header, if there is one."""
         return peer.state is PeerState.READY and self._headers.knows(peer) >= min(
             self._context.rows.height + 1, self._context.chain.height
         )
 
     def _give_up(self, height: int) -> None:
-        """Take back our filter headers from a height on, and what was searched by them."""
+        """Take back our filter headers from a height on, and the search by them."""
         context = self._context
         context.rows.cut(height - 1)
         context.books.change_filters(CompactFilterBatch(fork=height - 1))
         context.books.doubt(height)
         self._leader = None
         self._limit(height - 1)
-        self._ended.clear()  # the blocks since are all of them, each of which a liar could have searched whole
+        self._ended.clear()  # otherwise a liar could have each of the blocks since searched whole
         self._given_up(height - 1)
         context.changed()
 
@@ -268,7 +267,7 @@ class FilterHeaders:
             first, end = self._next, min(self._next + MAX_CFHEADERS - 1, last)
             stop = context.chain.hash_at(end)
             if not self._questions.hashes(leader, first, end, stop, partial(self._take, leader, first, stop)):
-                return  # this very question is open
+                return  # the same question is open already
             self._next = end + 1
 
     def _can_lead(self, peer: Peer) -> bool:
@@ -279,7 +278,7 @@ class FilterHeaders:
         )
 
     def _choose_leader(self) -> Peer | None:
-        """The peer that knows the most blocks, and is not in dispute, nor about to say whether it is."""
+        """Return the peer with the most known blocks that is not in dispute and owes no answer, or None."""
 
         def rank(peer: Peer) -> tuple[bool, int, int]:
             return peer.state is PeerState.READY, self._headers.knows(peer), self._standing(peer).vouched
@@ -290,7 +289,7 @@ class FilterHeaders:
         return max(able, key=rank, default=None)
 
     def _take(self, peer: Peer, first: int, stop: bytes, previous: bytes, hashes: Sequence[bytes]) -> None:
-        """Record what a peer stated about the blocks from a height on, if it follows ours. Raises LieError."""
+        """Record a peer's filter hashes of the blocks from a height on, if they follow ours. Raises LieError."""
         context, end = self._context, first + len(hashes) - 1
         if context.rows.height != first - 1 or end > context.chain.height or context.chain.hash_at(end) != stop:
             self._next = min(self._next, context.rows.height + 1)
@@ -320,7 +319,7 @@ class FilterHeaders:
     # Hearing
 
     def _hear(self, peer: Peer) -> None:
-        """Ask whether our last filter header is the peer's, too."""
+        """Ask for the peer's filter header at the height of our last one."""
         standing, context = self._standing(peer), self._context
         if standing.is_asked:
             return
@@ -344,7 +343,7 @@ class FilterHeaders:
         standing.is_asked = self._questions.hashes(peer, height, height, stop, partial(self._heard, peer, height, stop))
 
     def _reaches(self, height: int, stop: bytes) -> bool:
-        """Whether the chain and our filter headers still have a block."""
+        """True if the chain and our filter headers still have a block."""
         return (
             height <= min(self._context.rows.height, self._context.chain.height)
             and self._context.chain.hash_at(height) == stop
@@ -364,9 +363,9 @@ class FilterHeaders:
         self._locate(peer, standing.vouched, height, header)
 
     def _locate(self, peer: Peer, below: int, above: int, header: bytes, told: bytes | None = None) -> None:
-        """Find the first block where a peer's filter header is not ours: above height `below`, and at most at `above`.
+        """Find the first block for which a peer's filter header is not ours, above height `below` and up to `above`.
 
-        `told` is what it has told of the one at `below`, if it has just done so.
+        `told` is the filter header at `below` that the peer has just stated, if it has.
         """
         stop = self._context.chain.hash_at(above)
         standing = self._standing(peer)
@@ -381,7 +380,7 @@ class FilterHeaders:
         self, peer: Peer, below: int, above: int, stop: bytes, header: bytes, checkpoints: Sequence[bytes]
     ) -> None:
         self._standing(peer).is_asked = False
-        # which has become ours meanwhile
+        # The peer's header has become ours meanwhile.
         if not self._reaches(above, stop) or header == self._context.rows.header_at(above):
             return
         told: bytes | None = None
@@ -425,9 +424,7 @@ class FilterHeaders:
         self._judge(peer, first, hashes[at], theirs[at])
 
     def _resume(self, apart: _Apart) -> None:
-        """A dispute was ended, and the peer is still there, or again: the latest blocks since are judged; others stay
-        in doubt.
-        """
+        """Resume an ended dispute: judge the latest blocks. The earlier blocks stay in doubt."""
         apart.is_ended, height = False, self._context.rows.height
         apart.resumed = height if apart.resumed is None else max(apart.resumed, height - MAX_RESUMED)
         if apart.compared < apart.resumed:
@@ -435,7 +432,7 @@ class FilterHeaders:
         self._coverage.doubt(apart.first, apart.compared)
 
     def _compare(self, peer: Peer, apart: _Apart) -> None:
-        """Ask a peer that is apart for its further filter hashes."""
+        """Ask a peer in dispute for its further filter hashes."""
         first = apart.compared + 1
         last = min(first + MAX_CFHEADERS - 1, self._context.rows.height, self._headers.knows(peer))
         if first <= last:
@@ -450,7 +447,9 @@ class FilterHeaders:
         standing.is_asked = False
         if standing.apart is not apart or apart.compared != first - 1 or not self._reaches(last, stop):
             return
-        ours = self._context.rows.header_at(first - 1)  # not also the peer's, which has stated another one below
+        ours = self._context.rows.header_at(
+            first - 1
+        )  # it cannot be the peer's, because the peer has stated another one below
         if previous == ours if apart.header is None else previous != apart.header:
             raise LieError(f"filter header before block {first}", cause=Lie.CONTRADICTION)
         for height, (hash_, header) in enumerate(zip(hashes, filter_headers(hashes, previous), strict=True), first):
@@ -465,8 +464,9 @@ class FilterHeaders:
     # Judging
 
     def _judge(self, peer: Peer, height: int, digest: bytes, header: bytes) -> None:
-        """A block of which a peer commits to another filter than ours: it is judged, unless the peer's dispute was
-        ended above it.
+        """Judge a block for which a peer commits to another filter than ours.
+
+        If the dispute of the peer ended above this block, it is not judged again.
         """
         context, standing = self._context, self._standing(peer)
         if height <= self._ended.get(peer.address, -1) and (standing.apart is None or standing.apart.resumed is None):
@@ -501,7 +501,7 @@ class FilterHeaders:
             if case.raw is not None:
                 self._search_whole(case.height, case.block_hash)
             else:
-                self._coverage.doubt(case.height, case.height)  # nobody has the block, so it cannot be searched whole
+                self._coverage.doubt(case.height, case.height)  # no peer has the block, so it cannot be searched whole
             self._coverage.compared(case.peer.address, case.height)
             apart = standing.apart = standing.apart or _Apart(case.height, case.height, case.header)
             apart.compared, apart.header = case.height, case.header
@@ -509,17 +509,17 @@ class FilterHeaders:
                 self._end_dispute(case.peer, case.height)
 
     def _undecided_of(self, address: str) -> set[bytes]:
-        """The blocks that a peer disputed without a decision."""
+        """Blocks that a peer disputed without a decision."""
         found = self._undecided[address] = self._undecided.pop(address, set())
         while len(self._undecided) > MAX_DISPUTERS:
             del self._undecided[next(iter(self._undecided))]
         return found
 
     def refute(self, height: int, lie: LieError) -> None:
-        """The block proves that our filter at a height is false: peers that stand by it have lied, and what they stated
-        is taken back.
+        """Ban the supporters of our filter at a height, since the block proves it false.
 
-        That begins where another peer's headers went apart from theirs: their word is worth no more there.
+        Our filter headers are taken back, from the first block of any dispute on, since the
+        supporters may have lied there too.
         """
         for ally in self.vouching(height):
             self._context.pool.drop(ally, lie, self._context.now)
@@ -532,12 +532,12 @@ class FilterHeaders:
             books.rewind(height - 1)
 
     def _end_dispute(self, peer: Peer, height: int) -> None:
-        """A peer disputes block after block and none decides: the smaller side is let go of for a while.
+        """End a dispute in which no block decides: drop the chain with fewer supporters for a while.
 
-        That does not make the other one right: from the first disputed block on nothing is proven. Of equal sides one
-        peer makes room for another that may tip the balance; where there is none, all stay, and nobody is heard any
-        more about these filters. Those of blocks that come later are compared again, also where the smaller side comes
-        back.
+        The other chain is not proven by that. All blocks from the first disputed one on are in doubt.
+
+        If both chains have as many network groups, the engine drops one peer for a substitute. Without a substitute,
+        all peers stay, and the comparison pauses. Later blocks are compared again, also if dropped peers come back.
         """
         context, standing, until = self._context, self._standing(peer), self._ended.pop(peer.address, None)
         self._ended = dict(
@@ -550,7 +550,9 @@ class FilterHeaders:
         assert standing.apart is not None
         standing.apart.is_ended, standing.apart.resumed, vouching = True, until, self.vouching(height)
         apart = {other: standing.apart for other, standing in self._standings.items() if standing.apart is not None}
-        balance = len({other.group for other in apart}) - len({ally.group for ally in vouching})  # of network groups
+        balance = len({other.group for other in apart}) - len(
+            {ally.group for ally in vouching}
+        )  # difference in network groups
         first, last = min(each.first for each in apart.values()), context.rows.height
         if balance > 0:
             for ally in vouching:
@@ -564,5 +566,5 @@ class FilterHeaders:
                 context.pool.drop(context.random.choice((peer, context.random.choice(vouching))), error, context.now)
             else:
                 context.out.emit(PeerWarning(peer.address, error, False))
-        self._coverage.doubt(first, last)  # after what was taken back, which would take this back as well
+        self._coverage.doubt(first, last)  # after `_give_up`, which would remove it
         context.changed()
