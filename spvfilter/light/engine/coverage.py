@@ -201,15 +201,16 @@ class Coverage:
             other = self.unheard or contest
             self.unheard = Contest(min(contest.compared, other.compared), max(contest.stated, other.stated))
 
-    def left_alone(self, first: int, last: int, stood: Mapping[str, int]) -> None:
+    def lost_supporters(self, first: int, last: int, supporters: Mapping[str, int]) -> None:
         """No connected peer supports our filter headers from height `first` to `last`, so they are taken back.
 
-        `stood` has the heights up to which former supporters agreed with them, by address. These peers contradict the
-        next filter headers. Without any, the range is in doubt, since a peer of an earlier run may have agreed.
+        `supporters` has the heights up to which former supporters agreed with them, by address. These peers
+        contradict the next filter headers. Without any, the range is in doubt, since a peer of an earlier run may have
+        agreed.
         """
-        for address, height in stood.items():
+        for address, height in supporters.items():
             self.contest(address, first - 1, height)
-        if not stood:
+        if not supporters:
             self._let_go(Contest(first - 1, last))
             self.is_changed = True
 

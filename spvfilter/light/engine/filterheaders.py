@@ -45,7 +45,7 @@ MAX_DISPUTERS = 1_000  # Latest addresses with remembered disputes (our choice).
 
 
 @dataclass(slots=True)
-class _Apart:
+class _Divergence:
     """A peer whose filter headers differ from ours from an undecided block on."""
 
     first: int
@@ -61,12 +61,12 @@ class _Apart:
 
 
 @dataclass(slots=True)
-class _Standing:
+class _PeerFilterHeaders:
     """Filter headers that a peer has stated."""
 
     vouched: int = -1
     """Height up to which they are equal to ours."""
-    apart: _Apart | None = None
+    divergence: _Divergence | None = None
     is_asked: bool = False
     """True if a question to the peer is open, or a block is being judged."""
 
@@ -90,7 +90,7 @@ class FilterHeaders:
         self._questions = questions
         self._coverage = coverage
         self.verdicts: Verdicts = Verdicts(context, questions, blocks, self.vouching)
-        self._standings: dict[Peer, _Standing] = {}
+        self._stated: dict[Peer, _PeerFilterHeaders] = {}
         self._leader: Peer | None = None
         self._next = 0  # First height of the next request to the leader.
         self._undecided: dict[str, set[bytes]] = {}  # Blocks that a peer disputed without a decision, by its address.
@@ -99,32 +99,32 @@ class FilterHeaders:
         # When the last supporter of our filter headers was gone, while a peer states another chain.
         self._alone_since: float | None = None
         # How often we switched to another chain in spite of supporters, since the last complete search.
-        self._forsaken = 0
+        self._switches = 0
         # Heights up to which former supporters agreed with our filter headers, by address, the latest last.
-        self._stood: dict[str, int] = {}
+        self._former_supporters: dict[str, int] = {}
         context.pool.on_gone(self._gone)
         context.pool.on_lie(self._lied)
 
     def _lied(self, peer: Peer) -> None:
-        self._stood.pop(peer.address, None)
+        self._former_supporters.pop(peer.address, None)
         self._coverage.uncontested(peer.address)
 
     def _gone(self, peer: Peer) -> None:
-        standing = self._standings.pop(peer, None)
-        if standing is not None and standing.vouched >= 0:
-            vouched = max(standing.vouched, self._stood.pop(peer.address, -1))
-            self._stood = dict([*self._stood.items(), (peer.address, vouched)][-MAX_CONTESTS:])
-        if standing is not None and standing.apart is not None and standing.apart.resumed is not None:
-            self._ended[peer.address] = max(standing.apart.resumed, standing.apart.compared)
+        stated = self._stated.pop(peer, None)
+        if stated is not None and stated.vouched >= 0:
+            vouched = max(stated.vouched, self._former_supporters.pop(peer.address, -1))
+            self._former_supporters = dict([*self._former_supporters.items(), (peer.address, vouched)][-MAX_CONTESTS:])
+        if stated is not None and stated.divergence is not None and stated.divergence.resumed is not None:
+            self._ended[peer.address] = max(stated.divergence.resumed, stated.divergence.compared)
         self._coverage.left(peer.address)
         if peer is self._leader:
             self._leader = None
 
-    def _standing(self, peer: Peer) -> _Standing:
-        standing = self._standings.get(peer)
-        if standing is None:
-            standing = self._standings[peer] = _Standing()
-        return standing
+    def _stated_by(self, peer: Peer) -> _PeerFilterHeaders:
+        stated = self._stated.get(peer)
+        if stated is None:
+            stated = self._stated[peer] = _PeerFilterHeaders()
+        return stated
 
     @property
     def members(self) -> tuple[Peer, ...]:
@@ -133,14 +133,12 @@ class FilterHeaders:
 
     def vouching(self, height: int) -> list[Peer]:
         """Connected peers that support our filter header at a height."""
-        return [peer for peer in self.members if self._standing(peer).vouched >= height]
+        return [peer for peer in self.members if self._stated_by(peer).vouched >= height]
 
     @property
     def is_hearing(self) -> bool:
         """True if a peer that answers promptly still owes an answer about our filter headers."""
-        asked = (
-            peer for peer, standing in self._standings.items() if standing.is_asked and peer.state is PeerState.READY
-        )
+        asked = (peer for peer, stated in self._stated.items() if stated.is_asked and peer.state is PeerState.READY)
         return not all(map(self.verdicts.lacks_block, asked))
 
     @property
@@ -157,18 +155,20 @@ class FilterHeaders:
 
     def _limit(self, height: int) -> None:
         for peer in self.verdicts.turned(height):
-            self._standing(peer).is_asked = False
+            self._stated_by(peer).is_asked = False
         self._next = min(self._next, height + 1)
-        self._stood = {address: min(stood, height) for address, stood in self._stood.items()}
+        self._former_supporters = {
+            address: min(supported, height) for address, supported in self._former_supporters.items()
+        }
         self._ended = {address: min(ended, height) for address, ended in self._ended.items()}
-        for standing in self._standings.values():
-            standing.vouched, apart = min(standing.vouched, height), standing.apart
-            if apart is not None and apart.resumed is not None and apart.first <= height:
-                apart.resumed = min(apart.resumed, height)
-                if apart.compared > height:  # the blocks below were judged, or are in doubt
-                    apart.compared, apart.header = height, None
-            elif apart is not None and apart.compared > height:
-                standing.apart = None  # it is asked again
+        for stated in self._stated.values():
+            stated.vouched, divergence = min(stated.vouched, height), stated.divergence
+            if divergence is not None and divergence.resumed is not None and divergence.first <= height:
+                divergence.resumed = min(divergence.resumed, height)
+                if divergence.compared > height:  # the blocks below were judged, or are in doubt
+                    divergence.compared, divergence.header = height, None
+            elif divergence is not None and divergence.compared > height:
+                stated.divergence = None  # it is asked again
         self._coverage.limit(height)
 
     # Steps
@@ -178,7 +178,7 @@ class FilterHeaders:
         self._extend()
         for peer in self.members:
             self._hear(peer)
-        self._check_allies()
+        self._check_supporters()
         self.verdicts.advance()
         if self._coverage.proven < self._context.rows.height:
             self._coverage.agreed(self._agreed_height(2))
@@ -190,43 +190,49 @@ class FilterHeaders:
         """Return the height up to which this many network groups support our filter headers."""
         best: dict[str, int] = {}
         for peer in self.members:
-            best[peer.group] = max(best.get(peer.group, -1), self._standing(peer).vouched)
+            best[peer.group] = max(best.get(peer.group, -1), self._stated_by(peer).vouched)
         ranked = sorted(best.values(), reverse=True)
         return ranked[number - 1] if len(ranked) >= number else -1
 
-    def _check_allies(self) -> None:
+    def _check_supporters(self) -> None:
         """Take our filter headers back if they have no supporter left and a peer states another chain.
 
         Each former supporter may come back in a moment, and then all blocks would be searched twice. The engine waits
         `answer_s` first. It also switches if the supporters cannot extend our headers, but a peer with another chain
         can. The wait then doubles with each switch.
         """
-        apart = {peer: standing.apart.first for peer, standing in self._standings.items() if standing.apart is not None}
-        first, now, context = min(apart.values(), default=0), self._context.now.monotonic, self._context
+        diverging = {
+            peer: stated.divergence.first for peer, stated in self._stated.items() if stated.divergence is not None
+        }
+        first, now, context = min(diverging.values(), default=0), self._context.now.monotonic, self._context
         if is_done := context.rows.height == context.books.cursor == context.chain.height and bool(
             self.vouching(context.chain.height)
         ):
-            self._forsaken = 0
-        allies = [peer for peer in self.members if peer not in apart and self._headers.knows(peer) >= first]
-        is_forsaken = (
-            (can_go_on := any(map(self._brings_on, apart))) and not is_done and not any(map(self._brings_on, allies))
+            self._switches = 0
+        allies = [peer for peer in self.members if peer not in diverging and self._headers.knows(peer) >= first]
+        is_stuck = (
+            (can_go_on := any(map(self._brings_on, diverging)))
+            and not is_done
+            and not any(map(self._brings_on, allies))
         )
-        if not apart or (allies and not is_forsaken):
+        if not diverging or (allies and not is_stuck):
             self._alone_since = None
             return
         self._alone_since = now if self._alone_since is None else self._alone_since
-        standing_by = {peer.address: self._standing(peer).vouched for peer in allies}
-        stood = {address: height for address, height in (self._stood | standing_by).items() if height >= first}
-        allowed = context.options.patience.answer_s * (2.0**self._forsaken if allies else 1.0 if stood else 0.0)
+        supporters = {peer.address: self._stated_by(peer).vouched for peer in allies}
+        supported = {
+            address: height for address, height in (self._former_supporters | supporters).items() if height >= first
+        }
+        allowed = context.options.patience.answer_s * (2.0**self._switches if allies else 1.0 if supported else 0.0)
         is_asked = any(
-            each.is_asked and (peer.state is PeerState.READY or not can_go_on) for peer, each in self._standings.items()
+            each.is_asked and (peer.state is PeerState.READY or not can_go_on) for peer, each in self._stated.items()
         )
         if is_asked or now - self._alone_since < allowed:
             return
-        self._forsaken = min(self._forsaken + bool(allies), 12)
+        self._switches = min(self._switches + bool(allies), 12)
         last, disputed = self._context.rows.height, self._coverage.disputed.copy()
         self._give_up(first)
-        self._coverage.left_alone(first, last, stood)
+        self._coverage.lost_supporters(first, last, supported)
         for height, block_hash in disputed.items():  # The other chain is not right just because its peers are the last.
             self._coverage.dispute(height, block_hash)
 
@@ -281,11 +287,11 @@ class FilterHeaders:
         """Return the peer with the most known blocks that is not in dispute and owes no answer, or None."""
 
         def rank(peer: Peer) -> tuple[bool, int, int]:
-            return peer.state is PeerState.READY, self._headers.knows(peer), self._standing(peer).vouched
+            return peer.state is PeerState.READY, self._headers.knows(peer), self._stated_by(peer).vouched
 
         knowing = [peer for peer in self.members if self._headers.knows(peer) > self._context.rows.height]
-        standings = ((peer, self._standing(peer)) for peer in knowing if not self.verdicts.has_case(peer))
-        able = [peer for peer, standing in standings if standing.apart is None and not standing.is_asked]
+        stated_headers = ((peer, self._stated_by(peer)) for peer in knowing if not self.verdicts.has_case(peer))
+        able = [peer for peer, stated in stated_headers if stated.divergence is None and not stated.is_asked]
         return max(able, key=rank, default=None)
 
     def _take(self, peer: Peer, first: int, stop: bytes, previous: bytes, hashes: Sequence[bytes]) -> None:
@@ -295,7 +301,7 @@ class FilterHeaders:
             self._next = min(self._next, context.rows.height + 1)
             return
         if previous != context.rows.header_at(first - 1):
-            if self._standing(peer).vouched >= first - 1:
+            if self._stated_by(peer).vouched >= first - 1:
                 raise LieError(f"filter header before block {first}", cause=Lie.CONTRADICTION)
             self._leader = None
             self._hear(peer)
@@ -305,7 +311,7 @@ class FilterHeaders:
         self._check_checkpoints(first, headers)
         context.rows.append(packed, headers)
         context.books.change_filters(CompactFilterBatch(hashes=hashes))
-        self._standing(peer).vouched = end
+        self._stated_by(peer).vouched = end
         self._coverage.agrees(peer.address, end)
 
     def _check_checkpoints(self, first: int, headers: bytes) -> None:
@@ -320,27 +326,27 @@ class FilterHeaders:
 
     def _hear(self, peer: Peer) -> None:
         """Ask for the peer's filter header at the height of our last one."""
-        standing, context = self._standing(peer), self._context
-        if standing.is_asked:
+        stated, context = self._stated_by(peer), self._context
+        if stated.is_asked:
             return
-        if standing.apart is not None:
-            if standing.apart.is_ended and context.rows.height == context.chain.height:
-                self._resume(standing.apart)
-            if not standing.apart.is_ended:
-                self._compare(peer, standing.apart)
+        if stated.divergence is not None:
+            if stated.divergence.is_ended and context.rows.height == context.chain.height:
+                self._resume(stated.divergence)
+            if not stated.divergence.is_ended:
+                self._compare(peer, stated.divergence)
             return
         height = min(context.rows.height, self._headers.knows(peer))
-        if height <= standing.vouched:
+        if height <= stated.vouched:
             return
         is_extending = (
             context.rows.height < context.chain.height
             and self._leader is not None
             and height < self._headers.knows(peer)
         )
-        if is_extending and height - standing.vouched < _HEAR_EVERY:
+        if is_extending and height - stated.vouched < _HEAR_EVERY:
             return
         stop = context.chain.hash_at(height)
-        standing.is_asked = self._questions.hashes(peer, height, height, stop, partial(self._heard, peer, height, stop))
+        stated.is_asked = self._questions.hashes(peer, height, height, stop, partial(self._heard, peer, height, stop))
 
     def _reaches(self, height: int, stop: bytes) -> bool:
         """True if the chain and our filter headers still have a block."""
@@ -350,17 +356,17 @@ class FilterHeaders:
         )
 
     def _heard(self, peer: Peer, height: int, stop: bytes, previous: bytes, hashes: Sequence[bytes]) -> None:
-        standing = self._standing(peer)
-        standing.is_asked = False
+        stated = self._stated_by(peer)
+        stated.is_asked = False
         if not self._reaches(height, stop):
             return
         (header,) = filter_headers(hashes, previous)
         if header == self._context.rows.header_at(height):
-            standing.vouched = max(standing.vouched, height)
+            stated.vouched = max(stated.vouched, height)
             self._coverage.agrees(peer.address, height)
             return
-        self._coverage.contest(peer.address, standing.vouched, height)
-        self._locate(peer, standing.vouched, height, header)
+        self._coverage.contest(peer.address, stated.vouched, height)
+        self._locate(peer, stated.vouched, height, header)
 
     def _locate(self, peer: Peer, below: int, above: int, header: bytes, told: bytes | None = None) -> None:
         """Find the first block for which a peer's filter header is not ours, above height `below` and up to `above`.
@@ -368,18 +374,18 @@ class FilterHeaders:
         `told` is the filter header at `below` that the peer has just stated, if it has.
         """
         stop = self._context.chain.hash_at(above)
-        standing = self._standing(peer)
+        stated = self._stated_by(peer)
         if above - below > MAX_CFHEADERS:
             then_narrow = partial(self._narrowed, peer, below, above, stop, header)
-            standing.is_asked = self._questions.checkpoints(peer, above, stop, then_narrow)
+            stated.is_asked = self._questions.checkpoints(peer, above, stop, then_narrow)
         else:
             then = partial(self._located, peer, below, above, stop, header, told)
-            standing.is_asked = self._questions.hashes(peer, below + 1, above, stop, then)
+            stated.is_asked = self._questions.hashes(peer, below + 1, above, stop, then)
 
     def _narrowed(
         self, peer: Peer, below: int, above: int, stop: bytes, header: bytes, checkpoints: Sequence[bytes]
     ) -> None:
-        self._standing(peer).is_asked = False
+        self._stated_by(peer).is_asked = False
         # The peer's header has become ours meanwhile.
         if not self._reaches(above, stop) or header == self._context.rows.header_at(above):
             return
@@ -406,58 +412,65 @@ class FilterHeaders:
         previous: bytes,
         hashes: Sequence[bytes],
     ) -> None:
-        self._standing(peer).is_asked = False
+        self._stated_by(peer).is_asked = False
         if not self._reaches(above, stop):
             return
         rows, theirs = self._context.rows, list(filter_headers(hashes, previous))
         if previous != rows.header_at(below) or theirs[-1] != header:
             is_false = below < 0 or theirs[-1] != header or (told is not None and told != previous)
-            if is_false or self._standing(peer).vouched >= below:
+            if is_false or self._stated_by(peer).vouched >= below:
                 raise LieError(f"filter headers from block {below + 1} to {above}", cause=Lie.CONTRADICTION)
             return  # heard again
         at = next((at for at, each in enumerate(theirs) if each != rows.header_at(below + 1 + at)), None)
         if at is None:
             return  # ours have changed meanwhile
         first = below + 1 + at
-        self._standing(peer).vouched = max(self._standing(peer).vouched, first - 1)
+        self._stated_by(peer).vouched = max(self._stated_by(peer).vouched, first - 1)
         self._coverage.compared(peer.address, first - 1)
         self._judge(peer, first, hashes[at], theirs[at])
 
-    def _resume(self, apart: _Apart) -> None:
+    def _resume(self, divergence: _Divergence) -> None:
         """Resume an ended dispute: judge the latest blocks. The earlier blocks stay in doubt."""
-        apart.is_ended, height = False, self._context.rows.height
-        apart.resumed = height if apart.resumed is None else max(apart.resumed, height - MAX_RESUMED)
-        if apart.compared < apart.resumed:
-            apart.compared, apart.header = apart.resumed, None
-        self._coverage.doubt(apart.first, apart.compared)
+        divergence.is_ended, height = False, self._context.rows.height
+        divergence.resumed = height if divergence.resumed is None else max(divergence.resumed, height - MAX_RESUMED)
+        if divergence.compared < divergence.resumed:
+            divergence.compared, divergence.header = divergence.resumed, None
+        self._coverage.doubt(divergence.first, divergence.compared)
 
-    def _compare(self, peer: Peer, apart: _Apart) -> None:
+    def _compare(self, peer: Peer, divergence: _Divergence) -> None:
         """Ask a peer in dispute for its further filter hashes."""
-        first = apart.compared + 1
+        first = divergence.compared + 1
         last = min(first + MAX_CFHEADERS - 1, self._context.rows.height, self._headers.knows(peer))
         if first <= last:
             stop = self._context.chain.hash_at(last)
-            then = partial(self._compared, peer, apart, first, last, stop)
-            self._standing(peer).is_asked = self._questions.hashes(peer, first, last, stop, then)
+            then = partial(self._compared, peer, divergence, first, last, stop)
+            self._stated_by(peer).is_asked = self._questions.hashes(peer, first, last, stop, then)
 
     def _compared(
-        self, peer: Peer, apart: _Apart, first: int, last: int, stop: bytes, previous: bytes, hashes: Sequence[bytes]
+        self,
+        peer: Peer,
+        divergence: _Divergence,
+        first: int,
+        last: int,
+        stop: bytes,
+        previous: bytes,
+        hashes: Sequence[bytes],
     ) -> None:
-        standing = self._standing(peer)
-        standing.is_asked = False
-        if standing.apart is not apart or apart.compared != first - 1 or not self._reaches(last, stop):
+        stated = self._stated_by(peer)
+        stated.is_asked = False
+        if stated.divergence is not divergence or divergence.compared != first - 1 or not self._reaches(last, stop):
             return
         ours = self._context.rows.header_at(
             first - 1
         )  # it cannot be the peer's, because the peer has stated another one below
-        if previous == ours if apart.header is None else previous != apart.header:
+        if previous == ours if divergence.header is None else previous != divergence.header:
             raise LieError(f"filter header before block {first}", cause=Lie.CONTRADICTION)
         for height, (hash_, header) in enumerate(zip(hashes, filter_headers(hashes, previous), strict=True), first):
             if hash_ != self._context.rows.hash_at(height):
                 self._coverage.contest(peer.address, height - 1, last)
                 self._judge(peer, height, hash_, header)
                 return
-            apart.compared, apart.header = height, header
+            divergence.compared, divergence.header = height, header
         self._coverage.compared(peer.address, last)
         self._context.changed()
 
@@ -468,19 +481,21 @@ class FilterHeaders:
 
         If the dispute of the peer ended above this block, it is not judged again.
         """
-        context, standing = self._context, self._standing(peer)
-        if height <= self._ended.get(peer.address, -1) and (standing.apart is None or standing.apart.resumed is None):
-            standing.apart = standing.apart or _Apart(height, height, header)
+        context, stated = self._context, self._stated_by(peer)
+        if height <= self._ended.get(peer.address, -1) and (
+            stated.divergence is None or stated.divergence.resumed is None
+        ):
+            stated.divergence = stated.divergence or _Divergence(height, height, header)
             self._end_dispute(peer, height)
             return
-        standing.is_asked = True
+        stated.is_asked = True
         self.verdicts.open(
             Case(peer, height, context.chain.hash_at(height), digest, header, self._judged, context.now.monotonic)
         )
 
     def _judged(self, case: Case, outcome: Outcome, reason: str) -> None:
-        standing = self._standing(case.peer)
-        standing.is_asked = False
+        stated = self._stated_by(case.peer)
+        stated.is_asked = False
         if not self._reaches(case.height, case.block_hash):
             return
         lie = LieError(
@@ -494,7 +509,7 @@ class FilterHeaders:
         if outcome is Outcome.UNDECIDED:
             undecided, is_resumed = (
                 self._undecided_of(case.peer.address),
-                standing.apart is not None and standing.apart.resumed is not None,
+                stated.divergence is not None and stated.divergence.resumed is not None,
             )
             if not is_resumed and len(undecided) <= MAX_UNDECIDED:
                 undecided.add(case.block_hash)
@@ -503,8 +518,8 @@ class FilterHeaders:
             else:
                 self._coverage.doubt(case.height, case.height)  # no peer has the block, so it cannot be searched whole
             self._coverage.compared(case.peer.address, case.height)
-            apart = standing.apart = standing.apart or _Apart(case.height, case.height, case.header)
-            apart.compared, apart.header = case.height, case.header
+            divergence = stated.divergence = stated.divergence or _Divergence(case.height, case.height, case.header)
+            divergence.compared, divergence.header = case.height, case.header
             if len(undecided) > MAX_UNDECIDED and not is_resumed:
                 self._end_dispute(case.peer, case.height)
 
@@ -523,8 +538,8 @@ class FilterHeaders:
         """
         for ally in self.vouching(height):
             self._context.pool.drop(ally, lie, self._context.now)
-        apart = [standing.apart.first for standing in self._standings.values() if standing.apart is not None]
-        self._give_up(min([height, *apart]))
+        firsts = [stated.divergence.first for stated in self._stated.values() if stated.divergence is not None]
+        self._give_up(min([height, *firsts]))
 
     def _search_whole(self, height: int, block_hash: bytes) -> None:
         books = self._context.books
@@ -539,7 +554,7 @@ class FilterHeaders:
         If both chains have as many network groups, the engine drops one peer for a substitute. Without a substitute,
         all peers stay, and the comparison pauses. Later blocks are compared again, also if dropped peers come back.
         """
-        context, standing, until = self._context, self._standing(peer), self._ended.pop(peer.address, None)
+        context, stated, until = self._context, self._stated_by(peer), self._ended.pop(peer.address, None)
         self._ended = dict(
             [*self._ended.items(), (peer.address, context.rows.height if until is None else until)][-MAX_DISPUTERS:]
         )
@@ -547,13 +562,15 @@ class FilterHeaders:
         error = UselessPeerError(
             f"commits to other filters than its peers for {blocks}, and no block shows which are true"
         )
-        assert standing.apart is not None
-        standing.apart.is_ended, standing.apart.resumed, vouching = True, until, self.vouching(height)
-        apart = {other: standing.apart for other, standing in self._standings.items() if standing.apart is not None}
-        balance = len({other.group for other in apart}) - len(
+        assert stated.divergence is not None
+        stated.divergence.is_ended, stated.divergence.resumed, vouching = True, until, self.vouching(height)
+        diverging = {
+            other: stated.divergence for other, stated in self._stated.items() if stated.divergence is not None
+        }
+        balance = len({other.group for other in diverging}) - len(
             {ally.group for ally in vouching}
         )  # difference in network groups
-        first, last = min(each.first for each in apart.values()), context.rows.height
+        first, last = min(each.first for each in diverging.values()), context.rows.height
         if balance > 0:
             for ally in vouching:
                 context.pool.drop(ally, error, context.now)

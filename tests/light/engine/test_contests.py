@@ -180,14 +180,14 @@ def test_three_that_agree_outweigh_who_is_gone_and_nobody_else() -> None:
 
 def test_who_stood_by_what_is_given_up_contradicts_what_is_taken() -> None:
     coverage = covered()
-    coverage.left_alone(10, 80, {ONE: 50, OTHER: 70})
+    coverage.lost_supporters(10, 80, {ONE: 50, OTHER: 70})
     assert doubts(coverage) == [(10, 70)]
     assert coverage.contesting == [ONE, OTHER]
     coverage.agrees(OTHER, 90)
     assert doubts(coverage) == [(10, 50)]
     coverage.agrees(ONE, 90)
     assert doubts(coverage) == []
-    coverage.left_alone(10, 80, {})
+    coverage.lost_supporters(10, 80, {})
     assert doubts(Coverage.parse(coverage.encode())) == [(10, 80)]
     assert coverage.contesting == []
 

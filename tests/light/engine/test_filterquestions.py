@@ -14,7 +14,7 @@ from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.effects import Send
-from spvfilter.light.engine.filterheaders import FilterHeaders, _Apart
+from spvfilter.light.engine.filterheaders import FilterHeaders, _Divergence
 from spvfilter.light.engine.filterquestions import FilterFlight, FilterQuestions
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.headers import Headers
@@ -203,14 +203,14 @@ def test_a_checkpoint_that_has_become_ours_meanwhile_is_no_lie_and_nothing_is_as
 
 def test_blocks_that_replace_those_before_a_dispute_was_ended_are_judged() -> None:
     asked, heard, ours = _heard_of(50)
-    standing = heard._standing(asked.peer)
-    standing.apart = apart = _Apart(10, 10, None, is_ended=True, resumed=40)
+    stated = heard._stated_by(asked.peer)
+    stated.divergence = divergence = _Divergence(10, 10, None, is_ended=True, resumed=40)
     heard.turned(30)
     asked.context.rows.append(
         b"".join(ours[31:]), b"".join(filter_headers(ours[31:], asked.context.rows.header_at(30)))
     )
-    heard._resume(apart)
-    assert apart.compared == 30
+    heard._resume(divergence)
+    assert divergence.compared == 30
 
 
 def test_filters_that_came_together_answer_several_questions() -> None:
