@@ -183,17 +183,17 @@ class Discovery:
     # Which to connect
 
     def choose(
-        self, now: Instant, there: Sequence[Neighbour], named: Iterable[str] = (), contesting: Sequence[str] = ()
+        self, now: Instant, there: Sequence[Neighbour], named: Iterable[str] = (), disputing: Sequence[str] = ()
     ) -> list[tuple[str, Purpose]]:
         """The connections to begin, none of them to a host of the addresses that the user named.
 
-        Peers at `contesting` have contradicted our filter headers: the first of them go first, and then rest.
+        Peers at `disputing` have contradicted our filter headers: the first of them go first, and then rest.
         """
         found: list[tuple[str, Purpose]] = []
         hosts = {*(each.host for each in there), *map(host_of, named)}
         groups = {dialling_group(each.host) for each in there if each.purpose is not Purpose.FEELER}
         is_free = self._free(hosts, groups, now)
-        wanted = wanted_of(contesting, {each.address for each in there}, self._options.max_peers)
+        wanted = wanted_of(disputing, {each.address for each in there}, self._options.max_peers)
 
         def begin(address: str | None, purpose: Purpose) -> bool:
             if address is None:

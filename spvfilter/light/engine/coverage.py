@@ -32,8 +32,8 @@ MAX_ADDRESSES = 8
 # Unwitnessed ranges (our choice), since they are stored with every block. If there are more, the last ones are joined.
 MAX_DEBTS = 250
 MAX_DISPUTED = 1_000  # Blocks that are searched whole because their filters are disputed (our choice).
-MAX_DOUBTED = 100  # Ranges in which a dispute ended without a decision (our choice).
-MAX_CONTESTS = 8  # Remembered addresses of peers that stated other filter headers than ours (our choice).
+MAX_UNDECIDED_RANGES = 100  # Ranges in which a dispute ended without a decision (our choice).
+MAX_FILTER_DISPUTES = 8  # Remembered addresses of peers that stated other filter headers than ours (our choice).
 NOTE = "coverage"
 
 
@@ -58,7 +58,7 @@ class Witnesses(NamedTuple):
         return group not in self.groups or (address not in self.addresses and len(self.addresses) < MAX_ADDRESSES)
 
 
-class Contest(NamedTuple):
+class FilterDispute(NamedTuple):
     """Heights up to which a peer has contradicted our filter headers."""
 
     compared: int
@@ -71,9 +71,9 @@ class Contest(NamedTuple):
         """True if the dispute leaves doubt: its blocks are not all compared."""
         return self.compared < self.stated
 
-    def cut(self, height: int) -> Contest:
+    def cut(self, height: int) -> FilterDispute:
         """Return the dispute without the blocks above a height."""
-        return Contest(min(self.compared, height), min(self.stated, height))
+        return FilterDispute(min(self.compared, height), min(self.stated, height))
 
 
 @dataclass(slots=True)
@@ -93,11 +93,11 @@ class Coverage:
     """Height up to which two independent peers agreed on the filter headers."""
     disputed: dict[int, bytes] = field(default_factory=dict)
     """Hashes, by height, of blocks that prove neither of two filters false."""
-    doubted: list[tuple[int, int]] = field(default_factory=list)
+    undecided: list[tuple[int, int]] = field(default_factory=list)
     """First and last heights of ranges in which a dispute ended without a decision."""
-    contests: dict[str, Contest] = field(default_factory=dict)
+    filter_disputes: dict[str, FilterDispute] = field(default_factory=dict)
     """Disputes by the address of the peer, connected or not, the latest last."""
-    unheard: Contest | None = None
+    forgotten: FilterDispute | None = None
     """One dispute that covers all open disputes of forgotten addresses."""
     debts: list[Debt] = field(default_factory=list)
     """Unwitnessed ranges, ascending."""
@@ -113,12 +113,12 @@ class Coverage:
         return cls(
             proven=int(found["proven"]),
             disputed={int(height): bytes.fromhex(block_hash) for height, block_hash in found["disputed"]},
-            doubted=[(int(first), int(last)) for first, last in found["doubted"]],
-            contests={
-                str(address): Contest(int(compared), int(stated))
+            undecided=[(int(first), int(last)) for first, last in found["doubted"]],
+            filter_disputes={
+                str(address): FilterDispute(int(compared), int(stated))
                 for address, compared, stated in found.get("contests", ())
             },
-            unheard=Contest(*map(int, found["unheard"])) if found.get("unheard") else None,
+            forgotten=FilterDispute(*map(int, found["unheard"])) if found.get("unheard") else None,
             debts=[
                 Debt(int(first), int(last), Witnesses(*map(frozenset, witnesses)))
                 for first, last, *witnesses in found["debts"]
@@ -131,9 +131,9 @@ class Coverage:
         value = {
             "proven": self.proven,
             "disputed": [[height, block_hash.hex()] for height, block_hash in self.disputed.items()],
-            "doubted": self.doubted,
-            "contests": [[address, *contest] for address, contest in self.contests.items()],
-            "unheard": self.unheard,
+            "doubted": self.undecided,
+            "contests": [[address, *dispute] for address, dispute in self.filter_disputes.items()],
+            "unheard": self.forgotten,
             "debts": [[debt.first, debt.last, *map(sorted, debt.witnesses)] for debt in self.debts],
         }
         return json.dumps(value, separators=(",", ":")).encode("ascii")
@@ -149,13 +149,13 @@ class Coverage:
     def dispute(self, height: int, block_hash: bytes) -> bool:
         """Mark a block to be searched whole, regardless of its filters. Returns True if it was not marked before.
 
-        If there are too many blocks, the oldest is marked as doubted instead.
+        If there are too many blocks, the oldest is marked as undecided instead.
         """
         if self.disputed.get(height) == block_hash:
             return False
         while len(self.disputed) >= MAX_DISPUTED:
             del self.disputed[oldest := next(iter(self.disputed))]
-            self.doubt(oldest, oldest)
+            self.add_undecided(oldest, oldest)
         self.disputed[height] = block_hash
         self.is_changed = True
         return True
@@ -164,42 +164,44 @@ class Coverage:
         """True if a block is to be searched whole."""
         return self.disputed.get(height) == block_hash
 
-    def doubt(self, first: int, last: int) -> None:
+    def add_undecided(self, first: int, last: int) -> None:
         """A dispute about a range ended without a decision.
 
         If there are too many ranges, the two nearest ones are joined.
         """
-        doubted = [(*each,) for each in join(BlockRange(*each) for each in (*self.doubted, (first, last)))]
-        while len(doubted) > MAX_DOUBTED:
-            at = min(range(1, len(doubted)), key=lambda each: doubted[each][0] - doubted[each - 1][1])
-            doubted[at - 1 : at + 1] = [(doubted[at - 1][0], doubted[at][1])]
-        self.doubted, self.is_changed = doubted, True
+        undecided = [(*each,) for each in join(BlockRange(*each) for each in (*self.undecided, (first, last)))]
+        while len(undecided) > MAX_UNDECIDED_RANGES:
+            at = min(range(1, len(undecided)), key=lambda each: undecided[each][0] - undecided[each - 1][1])
+            undecided[at - 1 : at + 1] = [(undecided[at - 1][0], undecided[at][1])]
+        self.undecided, self.is_changed = undecided, True
 
-    def contest(self, address: str, compared: int, stated: int) -> None:
+    def add_filter_dispute(self, address: str, compared: int, stated: int) -> None:
         """A peer has stated another filter header than ours at height `stated`.
 
         Its filters were compared with ours up to height `compared`.
         """
-        before = self.contests.get(address)  # It keeps its place, or else two peers would take turns for ever.
-        while before is None and len(self.contests) >= MAX_CONTESTS:
-            settled = [each for each, contest in self.contests.items() if not contest.is_open]
-            of_host = [each for each in self.contests if host_of(each) == host_of(address)]
-            self._let_go(self.contests.pop((settled or of_host or list(self.contests))[0]))
-        self.contests[address] = Contest(compared, max(stated, before.stated if before is not None else -1))
+        before = self.filter_disputes.get(address)  # It keeps its place, or else two peers would take turns for ever.
+        while before is None and len(self.filter_disputes) >= MAX_FILTER_DISPUTES:
+            settled = [each for each, dispute in self.filter_disputes.items() if not dispute.is_open]
+            of_host = [each for each in self.filter_disputes if host_of(each) == host_of(address)]
+            self._keep_doubt(self.filter_disputes.pop((settled or of_host or list(self.filter_disputes))[0]))
+        self.filter_disputes[address] = FilterDispute(
+            compared, max(stated, before.stated if before is not None else -1)
+        )
         self.is_changed = True
 
     def left(self, address: str) -> None:
         """A peer is gone. If its dispute is open, peers with other open disputes are heard first."""
-        contest = self.contests.get(address)
-        if contest is not None and contest.is_open and address != next(reversed(self.contests)):
-            self.contests[address] = self.contests.pop(address)
+        dispute = self.filter_disputes.get(address)
+        if dispute is not None and dispute.is_open and address != next(reversed(self.filter_disputes)):
+            self.filter_disputes[address] = self.filter_disputes.pop(address)
             self.is_changed = True
 
-    def _let_go(self, contest: Contest) -> None:
+    def _keep_doubt(self, dispute: FilterDispute) -> None:
         """Keep the doubt of a dispute whose address is forgotten."""
-        if contest.is_open:
-            other = self.unheard or contest
-            self.unheard = Contest(min(contest.compared, other.compared), max(contest.stated, other.stated))
+        if dispute.is_open:
+            other = self.forgotten or dispute
+            self.forgotten = FilterDispute(min(dispute.compared, other.compared), max(dispute.stated, other.stated))
 
     def lost_supporters(self, first: int, last: int, supporters: Mapping[str, int]) -> None:
         """No connected peer supports our filter headers from height `first` to `last`, so they are taken back.
@@ -209,36 +211,36 @@ class Coverage:
         agreed.
         """
         for address, height in supporters.items():
-            self.contest(address, first - 1, height)
+            self.add_filter_dispute(address, first - 1, height)
         if not supporters:
-            self._let_go(Contest(first - 1, last))
+            self._keep_doubt(FilterDispute(first - 1, last))
             self.is_changed = True
 
     @property
-    def contesting(self) -> list[str]:
+    def disputing(self) -> list[str]:
         """Addresses to hear again: first the addresses with an open dispute, the oldest first."""
-        return sorted(self.contests, key=lambda address: not self.contests[address].is_open)
+        return sorted(self.filter_disputes, key=lambda address: not self.filter_disputes[address].is_open)
 
     def compared(self, address: str, height: int) -> None:
         """A peer's filters were compared up to a height, so that blocks with a difference are searched whole."""
-        contest = self.contests.get(address)
-        if contest is not None:
-            self.contests[address] = Contest(height, max(contest.stated, height))
+        dispute = self.filter_disputes.get(address)
+        if dispute is not None:
+            self.filter_disputes[address] = FilterDispute(height, max(dispute.stated, height))
             self.is_changed = True
 
     def agrees(self, address: str, height: int) -> None:
         """A peer states our filter header at a height, and so it supports all filter headers below."""
-        contest = self.contests.get(address)
-        if contest is None:
+        dispute = self.filter_disputes.get(address)
+        if dispute is None:
             return
-        if contest.stated <= height:
-            self.uncontested(address)
-        elif contest.compared < height:
+        if dispute.stated <= height:
+            self.remove_filter_dispute(address)
+        elif dispute.compared < height:
             self.compared(address, height)
 
-    def uncontested(self, address: str) -> None:
-        """Remove the dispute of a peer, since the peer has lied or its blocks are marked as doubted."""
-        if self.contests.pop(address, None) is not None:
+    def remove_filter_dispute(self, address: str) -> None:
+        """Remove the dispute of a peer, since the peer has lied or its blocks are marked as undecided."""
+        if self.filter_disputes.pop(address, None) is not None:
             self.is_changed = True
 
     def outweigh(self, height: int, there: Collection[str]) -> None:
@@ -246,29 +248,29 @@ class Coverage:
 
         `there` has the addresses of the connected peers.
         """
-        for address, contest in self.contests.items():
-            if contest.is_open and contest.stated <= height and address not in there:
-                self.contests[address] = Contest(contest.stated, contest.stated)
+        for address, dispute in self.filter_disputes.items():
+            if dispute.is_open and dispute.stated <= height and address not in there:
+                self.filter_disputes[address] = FilterDispute(dispute.stated, dispute.stated)
                 self.is_changed = True
-        if self.unheard is not None and self.unheard.stated <= height:
-            self.unheard, self.is_changed = None, True
+        if self.forgotten is not None and self.forgotten.stated <= height:
+            self.forgotten, self.is_changed = None, True
 
     @property
     def has_doubt(self) -> bool:
         """True if there may be heights in doubt. `in_doubt` lists them."""
-        return bool(self.doubted or self.contests or self.unheard)
+        return bool(self.undecided or self.filter_disputes or self.forgotten)
 
     @property
     def in_doubt(self) -> Ranges:
         """Heights at which peers differ, or differed, and whose blocks were not searched whole."""
-        contests = [*self.contests.values(), *((self.unheard,) if self.unheard is not None else ())]
-        open_ = (BlockRange(each.compared + 1, each.stated) for each in contests if each.is_open)
-        return join((*(BlockRange(*each) for each in self.doubted), *open_))
+        filter_disputes = [*self.filter_disputes.values(), *((self.forgotten,) if self.forgotten is not None else ())]
+        open_ = (BlockRange(each.compared + 1, each.stated) for each in filter_disputes if each.is_open)
+        return join((*(BlockRange(*each) for each in self.undecided), *open_))
 
     def completeness(self, height: int) -> Completeness:
         """Completeness of the search at a height by compact filters."""
-        is_doubted = any(first <= height <= last for first, last in self.in_doubt)
-        return Completeness.PROVEN if height <= self.proven and not is_doubted else Completeness.ONE_PEER
+        is_in_doubt = any(first <= height <= last for first, last in self.in_doubt)
+        return Completeness.PROVEN if height <= self.proven and not is_in_doubt else Completeness.ONE_PEER
 
     @property
     def proven_search(self) -> int:
@@ -282,15 +284,15 @@ class Coverage:
 
     def limit(self, height: int) -> None:
         """Forget the agreements and disputes about the heights above this one."""
-        before = (self.proven, len(self.disputed), self.doubted, self.unheard, dict(self.contests))
+        before = (self.proven, len(self.disputed), self.undecided, self.forgotten, dict(self.filter_disputes))
         self.proven = min(self.proven, height)
         for each in [each for each in self.disputed if each > height]:
             del self.disputed[each]
-        self.doubted = [(first, min(last, height)) for first, last in self.doubted if first <= height]
-        for address, contest in self.contests.items():
-            self.contests[address] = contest.cut(height)
-        self.unheard = self.unheard.cut(height) if self.unheard is not None else None
-        after = (self.proven, len(self.disputed), self.doubted, self.unheard, self.contests)
+        self.undecided = [(first, min(last, height)) for first, last in self.undecided if first <= height]
+        for address, dispute in self.filter_disputes.items():
+            self.filter_disputes[address] = dispute.cut(height)
+        self.forgotten = self.forgotten.cut(height) if self.forgotten is not None else None
+        after = (self.proven, len(self.disputed), self.undecided, self.forgotten, self.filter_disputes)
         self.is_changed = self.is_changed or before != after
 
     # BIP-37

@@ -115,7 +115,7 @@ class Engine:
             options.patience,
             out,
             discovery,
-            lambda: saved.coverage.contesting,
+            lambda: saved.coverage.disputing,
         )
         start = Instant(0.0, 0.0)
         self._context = context = Context(options, saved.chain, saved.rows, books, pool, out, random, start, 0.0)

@@ -23,7 +23,7 @@ from spvfilter.filters.bip158 import filter_headers
 from spvfilter.kernel import chain_filter_headers
 from spvfilter.light.engine.blocks import BlockRequests
 from spvfilter.light.engine.context import Context
-from spvfilter.light.engine.coverage import MAX_CONTESTS, WITNESSES, Coverage
+from spvfilter.light.engine.coverage import MAX_FILTER_DISPUTES, WITNESSES, Coverage
 from spvfilter.light.engine.filterquestions import FilterQuestions
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.peers import COMPACT_FILTERS, Peer, PeerState
@@ -107,13 +107,15 @@ class FilterHeaders:
 
     def _lied(self, peer: Peer) -> None:
         self._former_supporters.pop(peer.address, None)
-        self._coverage.uncontested(peer.address)
+        self._coverage.remove_filter_dispute(peer.address)
 
     def _gone(self, peer: Peer) -> None:
         stated = self._stated.pop(peer, None)
         if stated is not None and stated.vouched >= 0:
             vouched = max(stated.vouched, self._former_supporters.pop(peer.address, -1))
-            self._former_supporters = dict([*self._former_supporters.items(), (peer.address, vouched)][-MAX_CONTESTS:])
+            self._former_supporters = dict(
+                [*self._former_supporters.items(), (peer.address, vouched)][-MAX_FILTER_DISPUTES:]
+            )
         if stated is not None and stated.divergence is not None and stated.divergence.resumed is not None:
             self._ended[peer.address] = max(stated.divergence.resumed, stated.divergence.compared)
         self._coverage.left(peer.address)
@@ -183,7 +185,7 @@ class FilterHeaders:
         if self._coverage.proven < self._context.rows.height:
             self._coverage.agreed(self._agreed_height(2))
         # A peer that contradicted ours and is gone leaves doubt, until three groups support ours.
-        if self._coverage.contests or self._coverage.unheard:
+        if self._coverage.filter_disputes or self._coverage.forgotten:
             self._coverage.outweigh(self._agreed_height(WITNESSES), {peer.address for peer in self._context.pool})
 
     def _agreed_height(self, number: int) -> int:
@@ -365,7 +367,7 @@ class FilterHeaders:
             stated.vouched = max(stated.vouched, height)
             self._coverage.agrees(peer.address, height)
             return
-        self._coverage.contest(peer.address, stated.vouched, height)
+        self._coverage.add_filter_dispute(peer.address, stated.vouched, height)
         self._locate(peer, stated.vouched, height, header)
 
     def _locate(self, peer: Peer, below: int, above: int, header: bytes, told: bytes | None = None) -> None:
@@ -435,7 +437,7 @@ class FilterHeaders:
         divergence.resumed = height if divergence.resumed is None else max(divergence.resumed, height - MAX_RESUMED)
         if divergence.compared < divergence.resumed:
             divergence.compared, divergence.header = divergence.resumed, None
-        self._coverage.doubt(divergence.first, divergence.compared)
+        self._coverage.add_undecided(divergence.first, divergence.compared)
 
     def _compare(self, peer: Peer, divergence: _Divergence) -> None:
         """Ask a peer in dispute for its further filter hashes."""
@@ -467,7 +469,7 @@ class FilterHeaders:
             raise LieError(f"filter header before block {first}", cause=Lie.CONTRADICTION)
         for height, (hash_, header) in enumerate(zip(hashes, filter_headers(hashes, previous), strict=True), first):
             if hash_ != self._context.rows.hash_at(height):
-                self._coverage.contest(peer.address, height - 1, last)
+                self._coverage.add_filter_dispute(peer.address, height - 1, last)
                 self._judge(peer, height, hash_, header)
                 return
             divergence.compared, divergence.header = height, header
@@ -516,7 +518,9 @@ class FilterHeaders:
             if case.raw is not None:
                 self._search_whole(case.height, case.block_hash)
             else:
-                self._coverage.doubt(case.height, case.height)  # no peer has the block, so it cannot be searched whole
+                self._coverage.add_undecided(
+                    case.height, case.height
+                )  # no peer has the block, so it cannot be searched whole
             self._coverage.compared(case.peer.address, case.height)
             divergence = stated.divergence = stated.divergence or _Divergence(case.height, case.height, case.header)
             divergence.compared, divergence.header = case.height, case.header
@@ -576,12 +580,12 @@ class FilterHeaders:
                 context.pool.drop(ally, error, context.now)
             self._give_up(first)
         else:
-            self._coverage.uncontested(peer.address)
+            self._coverage.remove_filter_dispute(peer.address)
             if balance < 0 and until is None:
                 context.pool.drop(peer, error, context.now)
             elif not balance and context.pool.has_substitute(peer, context.now):
                 context.pool.drop(context.random.choice((peer, context.random.choice(vouching))), error, context.now)
             else:
                 context.out.emit(PeerWarning(peer.address, error, False))
-        self._coverage.doubt(first, last)  # after `_give_up`, which would remove it
+        self._coverage.add_undecided(first, last)  # after `_give_up`, which would remove it
         context.changed()

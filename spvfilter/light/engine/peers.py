@@ -147,9 +147,9 @@ class PeerPool:
         patience: Patience,
         out: Outbox,
         discovery: Discovery | None = None,
-        contesting: Callable[[], Sequence[str]] = list,
+        disputing: Callable[[], Sequence[str]] = list,
     ) -> None:
-        """`contesting` gives the addresses of peers that contradict our filter headers: the first of them are connected
+        """`disputing` gives the addresses of peers that contradict our filter headers: the first of them are connected
         first.
         """
         self._peers: dict[int, Peer] = {}
@@ -159,7 +159,7 @@ class PeerPool:
         self._groups: dict[str, Place] = {}  # states of discovered addresses, by dialling group
         self._discovery = discovery
         self._bans = discovery.bans if discovery is not None else bans  # of addresses that the user does not name, too
-        self._slots = Slots(most, contesting)
+        self._slots = Slots(most, disputing)
         self._patience = patience
         self._out = out
         self._numbers = 0
@@ -256,7 +256,7 @@ class PeerPool:
         if discovery is None:
             return
         there = self._neighbours(discovery)
-        for address, purpose in discovery.choose(now, there, self._named_addresses, self._slots.contesting()):
+        for address, purpose in discovery.choose(now, there, self._named_addresses, self._slots.disputing()):
             self._places[address] = self._groups.setdefault(dialling_group(host_of(address)), Place())
             while len(self._groups) > _MAX_GROUPS:
                 del self._groups[next(iter(self._groups))]

@@ -24,7 +24,7 @@ class Slot(NamedTuple):
     """When the connection was begun or made, or from when on one may be begun."""
 
 
-def most_contesting(most: int) -> int:
+def most_disputing(most: int) -> int:
     """Return how many of `most` slots are for peers that contradicted us.
 
     With two slots it is one, so that the two peers can be compared.
@@ -35,12 +35,12 @@ def most_contesting(most: int) -> int:
 class Slots:
     """At most `most` connections to named addresses.
 
-    `contesting` returns the addresses of peers that contradict us, the most important first.
+    `disputing` returns the addresses of peers that contradict us, the most important first.
     """
 
-    def __init__(self, most: int, contesting: Callable[[], Sequence[str]]) -> None:
+    def __init__(self, most: int, disputing: Callable[[], Sequence[str]]) -> None:
         self.most = most
-        self.contesting = contesting
+        self.disputing = disputing
         self._there: Sequence[Slot] = ()
         self.free: Sequence[Slot] = ()
         self.is_stale: bool = True
@@ -99,16 +99,16 @@ class Slots:
 
     def _wanted(self) -> Sequence[str]:
         """Addresses to connect because they contradict us, the most important first."""
-        contesting = self.contesting()
+        disputing = self.disputing()
         return (
-            wanted_of(contesting, {each.address for each in self._there}, self.most, makes_room=self.is_full)
-            if contesting
+            wanted_of(disputing, {each.address for each in self._there}, self.most, makes_room=self.is_full)
+            if disputing
             else ()
         )
 
     def _kept(self) -> Sequence[str]:
         """Addresses that keep their slots because they contradict us."""
-        return self.contesting()[: most_contesting(self.most)]
+        return self.disputing()[: most_disputing(self.most)]
 
     def _spare(self) -> list[Slot]:
         kept = self._kept()
@@ -121,7 +121,7 @@ class Slots:
         a network group with several, then the latest. If the connection beyond the limit contradicts us, another such
         connection goes before the latest.
         """
-        rivals = self.contesting() if self._there[-1].address in self._kept() else ()
+        rivals = self.disputing() if self._there[-1].address in self._kept() else ()
 
         def rank(slot: Slot) -> tuple[bool, bool, bool, bool, float]:
             is_common = self._hosts[slot.host] > 1, self._groups[slot.group] > 1
@@ -131,17 +131,17 @@ class Slots:
 
 
 def wanted_of(
-    contesting: Sequence[str], there: Collection[str], most: int, *, makes_room: bool = False
+    disputing: Sequence[str], there: Collection[str], most: int, *, makes_room: bool = False
 ) -> Sequence[str]:
     """Return the addresses to connect because they contradict us, the most important first.
 
     Args:
-        contesting: Addresses of peers that contradict us, the most important first.
+        disputing: Addresses of peers that contradict us, the most important first.
         there: Addresses that are connected or connecting.
         most: Number of slots.
         makes_room: True if each new connection ends another one. The connected peers that contradict us then do not
             count toward the limit.
     """
-    number = most_contesting(most)
-    lacking = [address for address in contesting[:number] if address not in there]
-    return lacking if makes_room else lacking[: max(0, number - sum(address in there for address in contesting))]
+    number = most_disputing(most)
+    lacking = [address for address in disputing[:number] if address not in there]
+    return lacking if makes_room else lacking[: max(0, number - sum(address in there for address in disputing))]

@@ -16,7 +16,7 @@ from simulation import oracle
 from simulation.behaviours.compact import FalseFilters, HidesBehindDoubt
 from simulation.truth import LATE_LOCKS, late_lock
 from simulation.world import World
-from spvfilter.light.engine.coverage import MAX_CONTESTS, MAX_DISPUTED, MAX_DOUBTED, Coverage
+from spvfilter.light.engine.coverage import MAX_DISPUTED, MAX_FILTER_DISPUTES, MAX_UNDECIDED_RANGES, Coverage
 from spvfilter.light.engine.effects import Connect
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.inputs import Connected, Lost, Tick
@@ -46,14 +46,14 @@ def covered(height: int = 100) -> Coverage:
 def test_doubt_of_many_ranges_is_bounded_and_none_of_it_is_lost() -> None:
     """Peers that nobody can judge may differ in any block: the ranges that are nearest become one."""
     coverage, rng, doubted = covered(1_000_000), random.Random(4), set[int]()
-    for _ in range(3 * MAX_DOUBTED):
+    for _ in range(3 * MAX_UNDECIDED_RANGES):
         doubted.add(height := rng.randrange(1_000_000))
-        coverage.doubt(height, height)
-        assert len(coverage.doubted) <= MAX_DOUBTED
-        assert coverage.doubted == sorted(coverage.doubted)
+        coverage.add_undecided(height, height)
+        assert len(coverage.undecided) <= MAX_UNDECIDED_RANGES
+        assert coverage.undecided == sorted(coverage.undecided)
     assert all(coverage.completeness(height) is Completeness.ONE_PEER for height in doubted)
-    assert Coverage.parse(coverage.encode()).doubted == coverage.doubted
-    assert sum(last - first + 1 for first, last in coverage.doubted) < 500_000
+    assert Coverage.parse(coverage.encode()).undecided == coverage.undecided
+    assert sum(last - first + 1 for first, last in coverage.undecided) < 500_000
 
 
 def test_a_disputed_block_that_is_not_remembered_any_more_is_in_doubt() -> None:
@@ -72,26 +72,26 @@ def test_a_disputed_block_that_is_not_remembered_any_more_is_in_doubt() -> None:
 def test_what_was_not_compared_is_in_doubt() -> None:
     coverage = covered()
     assert doubts(coverage) == []
-    coverage.contest(ONE, 9, 80)
+    coverage.add_filter_dispute(ONE, 9, 80)
     assert doubts(coverage) == [(10, 80)]
     assert coverage.completeness(9) is Completeness.PROVEN
     assert coverage.completeness(10) is coverage.completeness(80) is Completeness.ONE_PEER
     assert coverage.completeness(81) is Completeness.PROVEN
     assert coverage.proven_matches == 9
     coverage.compared(ONE, 50)
-    coverage.contest(OTHER, 59, 70)
-    coverage.doubt(20, 30)
+    coverage.add_filter_dispute(OTHER, 59, 70)
+    coverage.add_undecided(20, 30)
     assert doubts(coverage) == [(20, 30), (51, 80)]
     coverage.compared(ONE, 90)  # it has stated more meanwhile
     assert doubts(coverage) == [(20, 30), (60, 70)]
-    coverage.uncontested(OTHER)
+    coverage.remove_filter_dispute(OTHER)
     assert doubts(coverage) == [(20, 30)]
     assert coverage.proven_matches == 19
 
 
 def test_who_agrees_withdraws_what_it_stated_below() -> None:
     coverage = covered()
-    coverage.contest(ONE, -1, 80)
+    coverage.add_filter_dispute(ONE, -1, 80)
     coverage.agrees(ONE, 40)
     assert doubts(coverage) == [(41, 80)]
     coverage.agrees(ONE, 30)
@@ -99,21 +99,21 @@ def test_who_agrees_withdraws_what_it_stated_below() -> None:
     coverage.agrees(OTHER, 80)
     coverage.agrees(ONE, 80)
     assert doubts(coverage) == []
-    assert not coverage.contests
+    assert not coverage.filter_disputes
 
 
 def test_who_contradicts_again_takes_back_nothing() -> None:
     coverage = covered()
-    coverage.contest(ONE, 9, 80)
+    coverage.add_filter_dispute(ONE, 9, 80)
     coverage.compared(ONE, 70)
-    coverage.contest(ONE, 9, 60)
+    coverage.add_filter_dispute(ONE, 9, 60)
     assert doubts(coverage) == [(10, 80)]
 
 
 def test_blocks_that_leave_the_chain_are_in_no_doubt() -> None:
     coverage = covered()
-    coverage.contest(ONE, 9, 80)
-    coverage.contest(OTHER, 60, 70)
+    coverage.add_filter_dispute(ONE, 9, 80)
+    coverage.add_filter_dispute(OTHER, 60, 70)
     coverage.limit(50)
     assert doubts(coverage) == [(10, 50)]
     assert coverage.is_changed
@@ -121,22 +121,22 @@ def test_blocks_that_leave_the_chain_are_in_no_doubt() -> None:
 
 def test_few_addresses_are_remembered_and_the_doubt_of_the_others_stays() -> None:
     coverage = covered()
-    for number in range(MAX_CONTESTS):
-        coverage.contest(f"10.{number}.0.1:1", 9 + number, 80)
+    for number in range(MAX_FILTER_DISPUTES):
+        coverage.add_filter_dispute(f"10.{number}.0.1:1", 9 + number, 80)
     coverage.compared("10.3.0.1:1", 80)
-    assert coverage.contesting[-1] == "10.3.0.1:1"
-    coverage.contest("10.9.0.1:1", 20, 80)  # in place of one that leaves no doubt
-    assert len(coverage.contests) == MAX_CONTESTS
-    assert "10.3.0.1:1" not in coverage.contests
-    coverage.contest("10.8.0.1:1", 20, 90)
-    assert len(coverage.contests) == MAX_CONTESTS
-    assert "10.0.0.1:1" not in coverage.contests
-    coverage.contest("10.8.0.1:2", 20, 90)  # one host pushes nobody else out
-    assert "10.8.0.1:1" not in coverage.contests
-    assert "10.1.0.1:1" in coverage.contests
-    for address in coverage.contesting:
+    assert coverage.disputing[-1] == "10.3.0.1:1"
+    coverage.add_filter_dispute("10.9.0.1:1", 20, 80)  # in place of one that leaves no doubt
+    assert len(coverage.filter_disputes) == MAX_FILTER_DISPUTES
+    assert "10.3.0.1:1" not in coverage.filter_disputes
+    coverage.add_filter_dispute("10.8.0.1:1", 20, 90)
+    assert len(coverage.filter_disputes) == MAX_FILTER_DISPUTES
+    assert "10.0.0.1:1" not in coverage.filter_disputes
+    coverage.add_filter_dispute("10.8.0.1:2", 20, 90)  # one host pushes nobody else out
+    assert "10.8.0.1:1" not in coverage.filter_disputes
+    assert "10.1.0.1:1" in coverage.filter_disputes
+    for address in coverage.disputing:
         coverage.agrees(address, 100)
-    assert not coverage.contests
+    assert not coverage.filter_disputes
     assert doubts(coverage) == [(10, 90)]  # of those that nobody can withdraw any more
     assert doubts(Coverage.parse(coverage.encode())) == [(10, 90)]
     coverage.outweigh(89, ())
@@ -150,22 +150,22 @@ def test_few_addresses_are_remembered_and_the_doubt_of_the_others_stays() -> Non
 def test_one_that_goes_before_it_is_compared_is_heard_again_after_others() -> None:
     coverage = Coverage()
     for address in ("10.1.0.1:1", "10.2.0.1:1", "10.3.0.1:1"):
-        coverage.contest(address, 4, 9)
-    coverage.contest("10.1.0.1:1", 4, 9)
-    assert coverage.contesting == ["10.1.0.1:1", "10.2.0.1:1", "10.3.0.1:1"]
+        coverage.add_filter_dispute(address, 4, 9)
+    coverage.add_filter_dispute("10.1.0.1:1", 4, 9)
+    assert coverage.disputing == ["10.1.0.1:1", "10.2.0.1:1", "10.3.0.1:1"]
     coverage.left("10.1.0.1:1")
-    assert coverage.contesting == ["10.2.0.1:1", "10.3.0.1:1", "10.1.0.1:1"]
+    assert coverage.disputing == ["10.2.0.1:1", "10.3.0.1:1", "10.1.0.1:1"]
     coverage.compared("10.3.0.1:1", 9)
     coverage.left("10.3.0.1:1")
     coverage.left("10.4.0.1:1")
-    assert coverage.contesting == ["10.2.0.1:1", "10.1.0.1:1", "10.3.0.1:1"]
-    assert list(coverage.contests) == ["10.2.0.1:1", "10.3.0.1:1", "10.1.0.1:1"]
+    assert coverage.disputing == ["10.2.0.1:1", "10.1.0.1:1", "10.3.0.1:1"]
+    assert list(coverage.filter_disputes) == ["10.2.0.1:1", "10.3.0.1:1", "10.1.0.1:1"]
 
 
 def test_three_that_agree_outweigh_who_is_gone_and_nobody_else() -> None:
     coverage = covered()
-    coverage.contest(ONE, 9, 80)
-    coverage.contest(OTHER, 9, 90)
+    coverage.add_filter_dispute(ONE, 9, 80)
+    coverage.add_filter_dispute(OTHER, 9, 90)
     coverage.outweigh(79, ())
     coverage.outweigh(100, {ONE, OTHER})
     assert doubts(coverage) == [(10, 90)]
@@ -175,27 +175,27 @@ def test_three_that_agree_outweigh_who_is_gone_and_nobody_else() -> None:
     assert doubts(coverage) == [(10, 80)]
     coverage.outweigh(90, ())
     assert doubts(coverage) == []
-    assert set(coverage.contesting) == {ONE, OTHER}
+    assert set(coverage.disputing) == {ONE, OTHER}
 
 
 def test_who_stood_by_what_is_given_up_contradicts_what_is_taken() -> None:
     coverage = covered()
     coverage.lost_supporters(10, 80, {ONE: 50, OTHER: 70})
     assert doubts(coverage) == [(10, 70)]
-    assert coverage.contesting == [ONE, OTHER]
+    assert coverage.disputing == [ONE, OTHER]
     coverage.agrees(OTHER, 90)
     assert doubts(coverage) == [(10, 50)]
     coverage.agrees(ONE, 90)
     assert doubts(coverage) == []
     coverage.lost_supporters(10, 80, {})
     assert doubts(Coverage.parse(coverage.encode())) == [(10, 80)]
-    assert coverage.contesting == []
+    assert coverage.disputing == []
 
 
 def test_it_survives_a_restart_and_databases_of_before_have_none() -> None:
     coverage = covered()
-    coverage.contest(ONE, 9, 80)
-    coverage.contest(OTHER, -1, 3)
+    coverage.add_filter_dispute(ONE, 9, 80)
+    coverage.add_filter_dispute(OTHER, -1, 3)
     raw = coverage.encode()
     assert not coverage.is_changed
     assert Coverage.parse(raw) == coverage
@@ -303,7 +303,7 @@ def test_who_has_been_compared_and_contradicts_a_new_block_leaves_doubt_about_it
         assert world.process is not None
         engine = world.process.engine
         assert isinstance(engine, Engine)
-        assert engine.coverage.contests
+        assert engine.coverage.filter_disputes
         assert not engine.coverage.in_doubt
         world.truth.receive()
         world.truth.mine()
@@ -351,7 +351,7 @@ def test_where_nobody_is_left_who_stood_by_ours_that_is_told_until_one_is_heard_
             if engine._filter_headers.verdicts._cases:
                 break
         world.pass_time(after_s)
-        apart = min(engine.coverage.disputed, default=engine.coverage.contests[liar.addresses[0]].compared + 1)
+        apart = min(engine.coverage.disputed, default=engine.coverage.filter_disputes[liar.addresses[0]].compared + 1)
         searched_whole = dict(engine.coverage.disputed)
         honest.is_up = False
         if is_restarted:
@@ -412,7 +412,7 @@ def test_who_leads_with_our_filter_headers_withdraws_what_it_stated(tmp_path: Pa
         world.wait_synced(within=60)
         assert world.process is not None
         assert isinstance(world.process.engine, Engine)
-        world.process.engine.coverage.contest(world.nodes[0].addresses[0], -1, world.truth.height)
+        world.process.engine.coverage.add_filter_dispute(world.nodes[0].addresses[0], -1, world.truth.height)
         world.truth.mine()
         world.wait_synced(within=60)
         assert world.synced[-1].disputed
@@ -426,12 +426,12 @@ def test_who_leads_with_our_filter_headers_withdraws_what_it_stated(tmp_path: Pa
 
 
 def test_an_address_that_was_discovered_is_connected_first_in_at_most_a_quarter_of_the_connections() -> None:
-    contesting = [f"203.{net}.113.77:8333" for net in range(MAX_CONTESTS)]
-    run = discovering(contesting)
+    disputing = [f"203.{net}.113.77:8333" for net in range(MAX_FILTER_DISPUTES)]
+    run = discovering(disputing)
     dialled = [effect.address for _ in range(8) for effect in run.do(Tick(), 5.0) if isinstance(effect, Connect)]
-    assert dialled[:2] == contesting[:2]
+    assert dialled[:2] == disputing[:2]
     assert len(dialled) == 7
-    assert not set(dialled[2:]) & set(contesting)
+    assert not set(dialled[2:]) & set(disputing)
     run.client.store.close()
 
 
@@ -455,10 +455,10 @@ def dial(run: Run, seconds: int, is_there: Callable[[str], bool]) -> list[str]:
 
 
 def test_one_that_contradicted_and_is_dead_keeps_nobody_else_away() -> None:
-    contesting = ["203.1.113.77:8333", "203.2.113.77:8333"]
-    run = discovering(contesting)
-    dialled = dial(run, 100, lambda address: address not in contesting)
-    assert [address for address in dialled if address in contesting] == contesting
+    disputing = ["203.1.113.77:8333", "203.2.113.77:8333"]
+    run = discovering(disputing)
+    dialled = dial(run, 100, lambda address: address not in disputing)
+    assert [address for address in dialled if address in disputing] == disputing
     assert sum(peer.profile is not None for peer in run.engine.pool) == run.engine.options.max_peers
     run.client.store.close()
 
@@ -471,11 +471,11 @@ def test_in_an_outage_others_are_tried_as_well() -> None:
     run.client.store.close()
 
 
-def discovering(contesting: list[str]) -> Run:
+def discovering(disputing: list[str]) -> Run:
     """An engine with an address book of 300, and addresses that have contradicted it."""
     run = Run()
-    for address in contesting:
-        run.engine.coverage.contest(address, 9, 80)
+    for address in disputing:
+        run.engine.coverage.add_filter_dispute(address, 9, 80)
     discovery = run.engine.pool._discovery
     assert discovery is not None
     for number in range(300):
@@ -492,7 +492,7 @@ def test_who_comes_back_in_a_moment_is_still_followed(tmp_path: Path) -> None:
         assert world.process is not None
         engine = world.process.engine
         assert isinstance(engine, Engine)
-        assert engine.coverage.contests
+        assert engine.coverage.filter_disputes
         given_up: list[int] = []
         engine._filter_headers._given_up = given_up.append
         for _ in range(3):

@@ -33,12 +33,12 @@ NOW = 1_700_000_000.0
 class Pool(PeerPool):
     """Peers of a clock that is moved by hand; what is connected is ready at once."""
 
-    def __init__(self, addresses: list[str], most: int, contesting: list[str] | None = None) -> None:
+    def __init__(self, addresses: list[str], most: int, disputing: list[str] | None = None) -> None:
         self.out = Outbox(Books(WatchList(REGTEST), SavedBooks()), HeaderChain(REGTEST), Journal())
-        self.contesting = contesting if contesting is not None else []
+        self.disputing = disputing if disputing is not None else []
         self.hosts: dict[str, str] = {}  # of names
         self.dead: set[str] = set()
-        super().__init__(addresses, {}, most, Patience(), self.out, None, lambda: self.contesting)
+        super().__init__(addresses, {}, most, Patience(), self.out, None, lambda: self.disputing)
         self.now = 0.0
 
     def pass_time(self, seconds: int) -> None:
@@ -114,21 +114,21 @@ def test_names_of_one_network_are_known_once_they_have_led_there() -> None:
 
 
 def test_who_contradicts_is_connected_first_and_beyond_in_at_most_a_quarter_of_the_slots() -> None:
-    contesting = [f"11.{net}.0.1:1" for net in range(8)]
-    addresses = [*(f"10.{net}.0.1:1" for net in range(10)), *contesting]
+    disputing = [f"11.{net}.0.1:1" for net in range(8)]
+    addresses = [*(f"10.{net}.0.1:1" for net in range(10)), *disputing]
     for most, number in [(1, 0), (2, 1), (4, 1), (8, 2), (12, 3)]:
-        pool = Pool(addresses, most, contesting)
+        pool = Pool(addresses, most, disputing)
         pool.pass_time(1)
-        chosen = [*contesting[:number], *(address for address in addresses if address not in contesting[:number])]
+        chosen = [*disputing[:number], *(address for address in addresses if address not in disputing[:number])]
         assert pool.there == set(chosen[:most])
     other = Pool(addresses, 4)
     other.pass_time(1)
     assert other.there == set(addresses[:4])
-    other.contesting.append(addresses[9])
+    other.disputing.append(addresses[9])
     other.pass_time(60)
     assert addresses[9] in other.there
     assert len(other.there) == 4
-    other.contesting += addresses[:9]
+    other.disputing += addresses[:9]
     there = other.there
     other.pass_time(600)
     assert other.there == there
@@ -139,16 +139,16 @@ def test_those_that_contradict_one_after_the_other_get_no_more_than_a_quarter_of
     """Whoever has been compared again leaves no doubt, so that the next two that do go first: honest peers were let go
     for them.
     """
-    contesting = [f"11.{net}.0.1:1" for net in range(8)]
+    disputing = [f"11.{net}.0.1:1" for net in range(8)]
     honest = [f"10.{net}.0.1:1" for net in range(10)]
-    pool = Pool([*honest, *contesting], 8)
+    pool = Pool([*honest, *disputing], 8)
     pool.pass_time(1)
     assert pool.there == set(honest[:8])
-    pool.contesting += contesting
+    pool.disputing += disputing
     for turn in range(60):
         pool.pass_time(10)
-        pool.contesting.sort(key=pool.there.__contains__)
-        assert len(pool.there & set(contesting)) <= 2
+        pool.disputing.sort(key=pool.there.__contains__)
+        assert len(pool.there & set(disputing)) <= 2
         if turn < lost:
             gone = next(peer for peer in pool if peer.address in honest)
             pool.lost(gone.number, ConnectionResetError("gone"), Instant(pool.now, NOW + pool.now))
@@ -156,11 +156,11 @@ def test_those_that_contradict_one_after_the_other_get_no_more_than_a_quarter_of
 
 
 def test_none_goes_first_for_having_contradicted_where_a_quarter_of_those_there_has() -> None:
-    contesting = [f"11.{net}.0.1:1" for net in range(8)]
-    assert wanted_of(contesting, contesting[1:2], 8) == contesting[:1]
-    assert wanted_of(contesting, contesting[7:], 8) == contesting[:1]
-    assert wanted_of(contesting, contesting[6:], 8) == []
-    assert wanted_of(contesting, contesting[6:], 8, makes_room=True) == contesting[:2]
+    disputing = [f"11.{net}.0.1:1" for net in range(8)]
+    assert wanted_of(disputing, disputing[1:2], 8) == disputing[:1]
+    assert wanted_of(disputing, disputing[7:], 8) == disputing[:1]
+    assert wanted_of(disputing, disputing[6:], 8) == []
+    assert wanted_of(disputing, disputing[6:], 8, makes_room=True) == disputing[:2]
 
 
 def test_who_contradicts_and_cannot_be_connected_costs_nobody_a_place() -> None:

@@ -220,12 +220,12 @@ def test_a_dispute_that_begins_after_synced_is_told_by_another_one(mode: Mode, t
         world.pass_time(60)
         assert told_since(world, before) == []
         coverage = coverage_of(world)
-        coverage.doubt(5, 7)
+        coverage.add_undecided(5, 7)
         world.pass_time(60)
         assert told_since(world, before) == [((5, 7),)]
-        coverage.doubted.clear()
+        coverage.undecided.clear()
         world.pass_time(60)
-        coverage.doubt(6, 7)  # nothing that was not told
+        coverage.add_undecided(6, 7)  # nothing that was not told
         world.pass_time(60)
         assert told_since(world, before) == [((5, 7),)]
         world.truth.mine()
@@ -240,7 +240,7 @@ def test_a_dispute_that_grows_and_grows_is_told_ever_more_rarely(tmp_path: Path)
         before = len(world.synced)
         coverage = coverage_of(world)
         for height in range(1, 31):
-            coverage.doubted = [(1, height)]
+            coverage.undecided = [(1, height)]
             world.pass_time(10)
         assert 3 <= len(told_since(world, before)) <= 8
         world.pass_time(300)
