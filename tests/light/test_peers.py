@@ -330,7 +330,7 @@ async def test_an_honest_witness_that_joins_in_the_middle_of_a_search_is_not_acc
         assert run.books.confirmed() == world.scan()
         assert not run.books.warnings
         # every block was compared
-        assert all(len(debt.witnesses.groups) == 2 for debt in run.client._checked().engine.coverage.debts)
+        assert all(len(span.witnesses.groups) == 2 for span in run.client._checked().engine.coverage.unwitnessed)
 
 
 async def test_blocks_that_a_reorganisation_cut_from_their_flight_are_compared_all_the_same() -> None:

@@ -325,7 +325,7 @@ def a_block_that_waits_to_be_told_is_forgotten() -> list[Change]:
 
 @bug(Mode.BIP37, "OmitsTxs", "OmitsAll")
 def no_witnesses() -> list[Change]:
-    return [(bloomsearch, "WITNESSES", 1), (Coverage, "owed_to", _nothing)]
+    return [(bloomsearch, "WITNESSES", 1), (Coverage, "unwitnessed_for", _nothing)]
 
 
 @bug(Mode.BIP37, "OmitsTxs", "OmitsTxs")

@@ -35,7 +35,7 @@ def _drawn(rng: random.Random) -> Iterator[tuple[object, str, int]]:
     for each in (peers, bloomsearch):
         yield each, "LIMITED_DEPTH", depth
     yield faulty, "_KEPT_BLOCKS", depth
-    yield coverage, "MAX_DEBTS", rng.choice([1, 3, 1_000])
+    yield coverage, "MAX_UNWITNESSED_RANGES", rng.choice([1, 3, 1_000])
     yield coverage, "MAX_UNDECIDED_RANGES", rng.choice([1, 3, 100])
     headers = rng.choice([20, 50, 2_000])
     for module in (sync, responder):

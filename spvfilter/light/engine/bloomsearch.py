@@ -79,7 +79,7 @@ class BloomSearch:
         self._found = found
         self._links: dict[Peer, BloomLink] = {}
         self._parts: deque[_Part] = deque()  # Ascending: first the recorded parts that are still compared.
-        self._debts: list[_Part] = []  # Parts that were recorded in an earlier run or before a peer came.
+        self._repeated: list[_Part] = []  # Parts that were recorded in an earlier run or before a peer came.
         self._raws: dict[bytes, bytes] = {}  # Blocks fetched whole.
         # Positions and txids that one peer omitted and another proved, by block hash.
         self._shown: dict[bytes, dict[int, bytes]] = {}
@@ -93,7 +93,7 @@ class BloomSearch:
 
     def _gone(self, peer: Peer) -> None:
         self._links.pop(peer, None)
-        for part in (*self._parts, *self._debts):
+        for part in (*self._parts, *self._repeated):
             part.asked.discard(peer)
 
     def _lied(self, peer: Peer) -> None:
@@ -140,16 +140,16 @@ class BloomSearch:
             for part in self._parts
             if part.is_recorded and (may_wait or len({peer.group for peer in part.answers}) < 2)
         ]
-        parts += self._debts if may_wait else ()
+        parts += self._repeated if may_wait else ()
         return any(peer.state is PeerState.READY and peer not in part.answers for part in parts for peer in part.asked)
 
     def turned(self, fork: int) -> None:
         """Blocks above a height were disconnected, or are to be searched again."""
         self._parts = deque(part for part in self._parts if part.last <= fork)
-        self._debts = [part for part in self._debts if part.last <= fork]
+        self._repeated = [part for part in self._repeated if part.last <= fork]
         self._blocks.turned(fork)
         self._raws.clear()
-        self._coverage.forgive(fork)
+        self._coverage.forget_unwitnessed(fork)
         for link in self._links.values():
             link.covered = min(link.covered, fork)
             link.asked_to = min(link.asked_to, fork)
@@ -161,13 +161,13 @@ class BloomSearch:
         """
         self._epoch += 1
         self._parts.clear()
-        self._debts.clear()
+        self._repeated.clear()
         self._shown.clear()
 
     def pause(self) -> None:
         """Cancel requests under way, since blocks are now searched by compact filters."""
         self._parts.clear()
-        self._debts.clear()
+        self._repeated.clear()
         self._ask_all_again()
 
     def _ask_all_again(self) -> None:
@@ -182,7 +182,7 @@ class BloomSearch:
         self._load_filters()
         self._ask()
         self._record()
-        self._ask_for_debts()
+        self._request_unwitnessed()
 
     # Filters
 
@@ -325,7 +325,7 @@ class BloomSearch:
             link.land(flight)
 
     def _landed(self, peer: Peer, part: _Part, blocks: list[ScannedBlock], whole: list[ScannedBlock]) -> None:
-        if part not in self._parts and part not in self._debts:
+        if part not in self._parts and part not in self._repeated:
             return
         complete = {block.hash for block in whole}
         for block in blocks:
@@ -477,27 +477,27 @@ class BloomSearch:
 
     # Unwitnessed ranges
 
-    def _ask_for_debts(self) -> None:
+    def _request_unwitnessed(self) -> None:
         """Request unwitnessed ranges from idle peers."""
-        self._debts = [part for part in self._debts if part.asked and not part.asked <= part.answers.keys()]
+        self._repeated = [part for part in self._repeated if part.asked and not part.asked <= part.answers.keys()]
         patience, chain = self._context.options.patience, self._context.chain
         for peer in self.members:
             link = self.link(peer)
             if peer.state is PeerState.SUSPECT or link.flights or link.must_reload:
                 continue
-            under_way = {part.first for part in (*self._parts, *self._debts) if peer in part.asked}
+            under_way = {part.first for part in (*self._parts, *self._repeated) if peer in part.asked}
             lowest = max(link.asked_to + 1, 0 if peer.has_block(chain.height) else chain.height - LIMITED_DEPTH + 1)
-            debt = self._coverage.owed_to(peer.group, peer.address, lowest - 1)
-            while debt is not None and max(debt.first, lowest) in under_way:
-                debt = self._coverage.owed_to(peer.group, peer.address, debt.last)
-            if debt is None:
+            span = self._coverage.unwitnessed_for(peer.group, peer.address, lowest - 1)
+            while span is not None and max(span.first, lowest) in under_way:
+                span = self._coverage.unwitnessed_for(peer.group, peer.address, span.last)
+            if span is None:
                 continue
-            first = max(debt.first, lowest)
-            last = min(first + patience.flight - 1, debt.last, self._context.books.cursor)
+            first = max(span.first, lowest)
+            last = min(first + patience.flight - 1, span.last, self._context.books.cursor)
             wanted = list(enumerate(chain.hashes(first, last), first))
             part = _Part(wanted, is_recorded=True)
             if wanted and self._headers.knows(peer) >= last:
-                self._debts.append(part)
+                self._repeated.append(part)
                 self._send(peer, part)
                 link.asked_to = last
                 if self._recorded_at is None:

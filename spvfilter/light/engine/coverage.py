@@ -30,7 +30,7 @@ WITNESSES = 3  # Independent peers that should answer for each block in BIP-37.
 MAX_ADDRESSES = 8
 
 # Unwitnessed ranges (our choice), since they are stored with every block. If there are more, the last ones are joined.
-MAX_DEBTS = 250
+MAX_UNWITNESSED_RANGES = 250
 MAX_DISPUTED = 1_000  # Blocks that are searched whole because their filters are disputed (our choice).
 MAX_UNDECIDED_RANGES = 100  # Ranges in which a dispute ended without a decision (our choice).
 MAX_FILTER_DISPUTES = 8  # Remembered addresses of peers that stated other filter headers than ours (our choice).
@@ -77,7 +77,7 @@ class FilterDispute(NamedTuple):
 
 
 @dataclass(slots=True)
-class Debt:
+class UnwitnessedRange:
     """A range of heights that was searched by BIP-37 and has fewer than three independent witnesses."""
 
     first: int
@@ -99,7 +99,7 @@ class Coverage:
     """Disputes by the address of the peer, connected or not, the latest last."""
     forgotten: FilterDispute | None = None
     """One dispute that covers all open disputes of forgotten addresses."""
-    debts: list[Debt] = field(default_factory=list)
+    unwitnessed: list[UnwitnessedRange] = field(default_factory=list)
     """Unwitnessed ranges, ascending."""
     is_changed: bool = False
     """True if something has changed since the last call of `encode`."""
@@ -119,8 +119,8 @@ class Coverage:
                 for address, compared, stated in found.get("contests", ())
             },
             forgotten=FilterDispute(*map(int, found["unheard"])) if found.get("unheard") else None,
-            debts=[
-                Debt(int(first), int(last), Witnesses(*map(frozenset, witnesses)))
+            unwitnessed=[
+                UnwitnessedRange(int(first), int(last), Witnesses(*map(frozenset, witnesses)))
                 for first, last, *witnesses in found["debts"]
             ],
         )
@@ -134,7 +134,7 @@ class Coverage:
             "doubted": self.undecided,
             "contests": [[address, *dispute] for address, dispute in self.filter_disputes.items()],
             "unheard": self.forgotten,
-            "debts": [[debt.first, debt.last, *map(sorted, debt.witnesses)] for debt in self.debts],
+            "debts": [[span.first, span.last, *map(sorted, span.witnesses)] for span in self.unwitnessed],
         }
         return json.dumps(value, separators=(",", ":")).encode("ascii")
 
@@ -275,7 +275,7 @@ class Coverage:
     @property
     def proven_search(self) -> int:
         """The height up to which blocks were searched by proven filters, below the first unwitnessed range."""
-        return min(self.proven, self.debts[0].first - 1) if self.debts else self.proven
+        return min(self.proven, self.unwitnessed[0].first - 1) if self.unwitnessed else self.proven
 
     @property
     def proven_matches(self) -> int:
@@ -307,63 +307,72 @@ class Coverage:
 
     def retract(self, group: str, address: str) -> None:
         """A peer has lied: remove its network group from the witnesses of all ranges."""
-        if self.debts:
+        if self.unwitnessed:
             self._change(
                 0,
-                self.debts[-1].last,
+                self.unwitnessed[-1].last,
                 lambda witnesses: witnesses.minus(group, address) if group in witnesses.groups else witnesses,
             )
 
-    def owed_to(self, group: str, address: str, above: int = -1) -> Debt | None:
+    def unwitnessed_for(self, group: str, address: str, above: int = -1) -> UnwitnessedRange | None:
         """Return the lowest unwitnessed range above a height for which this peer's answer is useful, or None."""
-        return next((debt for debt in self.debts if debt.last > above and debt.witnesses.lack(group, address)), None)
+        return next(
+            (span for span in self.unwitnessed if span.last > above and span.witnesses.lack(group, address)),
+            None,
+        )
 
-    def forgive(self, height: int = -1) -> None:
+    def forget_unwitnessed(self, height: int = -1) -> None:
         """Forget the unwitnessed ranges above a height, since their blocks are to be searched again."""
-        if any(debt.last > height for debt in self.debts):
-            self._replace(height + 1, max(debt.last for debt in self.debts), None)
+        if any(span.last > height for span in self.unwitnessed):
+            self._replace(height + 1, max(span.last for span in self.unwitnessed), None)
 
     def _change(self, first: int, last: int, change: Callable[[Witnesses], Witnesses]) -> None:
         """Change the witnesses of all unwitnessed blocks in a range, in one pass."""
-        changed: list[Debt] = []
-        for debt in self.debts:
-            low, high = max(first, debt.first), min(last, debt.last)
-            if low > high or (witnesses := change(debt.witnesses)) == debt.witnesses:
-                changed.append(debt)
+        changed: list[UnwitnessedRange] = []
+        for span in self.unwitnessed:
+            low, high = max(first, span.first), min(last, span.last)
+            if low > high or (witnesses := change(span.witnesses)) == span.witnesses:
+                changed.append(span)
                 continue
-            parts = (debt.first, low - 1, debt.witnesses), (low, high, witnesses), (high + 1, debt.last, debt.witnesses)
-            changed += (Debt(*part) for part in parts)
+            parts = (
+                (span.first, low - 1, span.witnesses),
+                (low, high, witnesses),
+                (high + 1, span.last, span.witnesses),
+            )
+            changed += (UnwitnessedRange(*part) for part in parts)
             self.is_changed = True
         self._set(changed)
 
     def _replace(self, first: int, last: int, witnesses: Witnesses | None) -> None:
         """Set the witnesses of a range. None means that the range is not unwitnessed."""
-        debts: list[Debt] = []
-        for debt in self.debts:
-            if debt.first < first:
-                debts.append(Debt(debt.first, min(debt.last, first - 1), debt.witnesses))
-            if debt.last > last:
-                debts.append(Debt(max(debt.first, last + 1), debt.last, debt.witnesses))
+        unwitnessed: list[UnwitnessedRange] = []
+        for span in self.unwitnessed:
+            if span.first < first:
+                unwitnessed.append(UnwitnessedRange(span.first, min(span.last, first - 1), span.witnesses))
+            if span.last > last:
+                unwitnessed.append(UnwitnessedRange(max(span.first, last + 1), span.last, span.witnesses))
         if witnesses is not None:
-            debts.append(Debt(first, last, witnesses))
-        debts.sort(key=lambda debt: debt.first)
-        self._set(debts)
+            unwitnessed.append(UnwitnessedRange(first, last, witnesses))
+        unwitnessed.sort(key=lambda span: span.first)
+        self._set(unwitnessed)
         self.is_changed = True
 
-    def _set(self, debts: Iterable[Debt]) -> None:
+    def _set(self, unwitnessed: Iterable[UnwitnessedRange]) -> None:
         """Set the unwitnessed ranges, given in ascending order.
 
         Ranges with enough groups are left out. Neighbors with equal witnesses are joined, as are ranges beyond the
         limit.
         """
-        merged: list[Debt] = []
-        for debt in debts:
-            if debt.first > debt.last or len(debt.witnesses.groups) >= WITNESSES:
+        merged: list[UnwitnessedRange] = []
+        for span in unwitnessed:
+            if span.first > span.last or len(span.witnesses.groups) >= WITNESSES:
                 continue
-            is_alike = merged and merged[-1].last + 1 == debt.first and merged[-1].witnesses == debt.witnesses
-            if is_alike or len(merged) >= MAX_DEBTS:  # including the blocks between them
-                both = zip(merged[-1].witnesses, debt.witnesses, strict=True)
-                merged[-1] = Debt(merged[-1].first, debt.last, Witnesses(*(one & other for one, other in both)))
+            is_alike = merged and merged[-1].last + 1 == span.first and merged[-1].witnesses == span.witnesses
+            if is_alike or len(merged) >= MAX_UNWITNESSED_RANGES:  # including the blocks between them
+                both = zip(merged[-1].witnesses, span.witnesses, strict=True)
+                merged[-1] = UnwitnessedRange(
+                    merged[-1].first, span.last, Witnesses(*(one & other for one, other in both))
+                )
             else:
-                merged.append(debt)
-        self.debts = merged
+                merged.append(span)
+        self.unwitnessed = merged

@@ -553,8 +553,8 @@ class Engine:
             self.status.report_search(Phase.FILTERS)
             context.changed()
         context.books.mark_proven(self.coverage.proven_matches)
-        if self.coverage.debts and not awaits_witness:
-            self._compact.pay_debts()
+        if self.coverage.unwitnessed and not awaits_witness:
+            self._compact.search_unwitnessed()
         is_agreed = context.rows.height == context.chain.height and not filters.is_hearing
         if is_agreed and self.status.may_say_synced() and self.status.is_synced_due:
             self.status.say_synced(filters.vouching(context.chain.height), proven=True)

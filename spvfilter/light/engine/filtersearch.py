@@ -111,16 +111,20 @@ class FilterSearch:
         """Give up what is under way: blocks are searched in another way now."""
         self._parts.clear()
 
-    def pay_debts(self) -> None:
+    def search_unwitnessed(self) -> None:
         """Search unwitnessed ranges again, once the filters are proven or other network groups support them."""
         context, coverage, top = self._context, self._coverage, self._context.chain.height
         if coverage.proven >= top:
-            context.books.rewind(coverage.debts[0].first - 1)
-            coverage.forgive()
+            context.books.rewind(coverage.unwitnessed[0].first - 1)
+            coverage.forget_unwitnessed()
             context.changed()
         elif context.rows.height == context.books.cursor == top and not self._headers.is_hearing:
             vouching = self._headers.vouching(top)
-            owed = [debt.first for peer in vouching if (debt := coverage.owed_to(peer.group, peer.address)) is not None]
+            owed = [
+                span.first
+                for peer in vouching
+                if (span := coverage.unwitnessed_for(peer.group, peer.address)) is not None
+            ]
             if owed:
                 for peer in vouching:
                     coverage.witnessed(0, top, peer.group, peer.address)

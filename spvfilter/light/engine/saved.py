@@ -90,7 +90,7 @@ class Saved:
         store.attach(watch, since)
         coverage = Coverage.parse(store.note(COVERAGE_NOTE))
         if store.cursor < cursor:
-            coverage.forgive(store.cursor)
+            coverage.forget_unwitnessed(store.cursor)
         rows = FilterRows(store.compact_filters.pieces())
         # A disconnected block may be stored in a commit before the one with the note.
         coverage.proven = min(coverage.proven, rows.height)

@@ -85,7 +85,7 @@ class WatchChanges:
         books = self._context.books
         if books.searched >= 0:
             books.search_again((books.blocks.start or 0) - 1)
-            self._coverage.forgive(books.cursor)
+            self._coverage.forget_unwitnessed(books.cursor)
 
     def _next(self) -> None:
         while self._waiting and not self._context.is_held:
@@ -133,7 +133,7 @@ class WatchChanges:
         if first < (books.blocks.start or 0):
             books.begin_at(first)
         books.search_again(first - 1)
-        self._coverage.forgive(books.cursor)
+        self._coverage.forget_unwitnessed(books.cursor)
         return min(first, books.cursor + 1)
 
     # Entries
@@ -182,7 +182,7 @@ class WatchChanges:
             books.begin_at(None, self._start.wanted)
         elif has_begun and missing:
             books.search_again(min(missing) - 1)
-            self._coverage.forgive(books.cursor)
+            self._coverage.forget_unwitnessed(books.cursor)
         self._context.is_storing = True
         searched = min(first, books.cursor + 1) if has_begun else first
         self._context.out.after_commit(partial(self._added, token, request, fresh, labels, searched))

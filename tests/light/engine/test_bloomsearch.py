@@ -135,7 +135,9 @@ def test_a_block_and_who_answered_for_it_are_in_one_commit(tmp_path: Path, monke
         world.wait_synced(within=60)
         assert recorded
         assert not [
-            height for height, known in recorded if not any(debt.first <= height <= debt.last for debt in known.debts)
+            height
+            for height, known in recorded
+            if not any(span.first <= height <= span.last for span in known.unwitnessed)
         ]
 
 
@@ -208,7 +210,7 @@ def test_what_a_proven_liar_has_answered_is_not_recorded_on_its_word(
         world.nodes[1].is_up = True
         world.pass_time(400)
         assert world.has_found_all()
-        assert all(debt.witnesses.addresses == set(world.nodes[1].addresses) for debt in engine.coverage.debts)
+        assert all(span.witnesses.addresses == set(world.nodes[1].addresses) for span in engine.coverage.unwitnessed)
 
 
 def test_where_debts_are_too_many_a_peer_is_asked_once_for_what_is_owed(
@@ -217,7 +219,7 @@ def test_where_debts_are_too_many_a_peer_is_asked_once_for_what_is_owed(
     """What it had answered for was joined with the rest, which nobody had answered for: it was asked for these for
     ever.
     """
-    monkeypatch.setattr(coverage, "MAX_DEBTS", 1)
+    monkeypatch.setattr(coverage, "MAX_UNWITNESSED_RANGES", 1)
     with stage(tmp_path, Mode.BIP37, Prompt, Prompt, patience=Patience(flight=20)) as world:
         world.boot_without(1)
         assert world.process is not None

@@ -4,38 +4,40 @@ from __future__ import annotations
 
 import time
 
-from spvfilter.light.engine.coverage import MAX_ADDRESSES, MAX_DEBTS, Coverage, Debt, Witnesses
+from spvfilter.light.engine.coverage import MAX_ADDRESSES, MAX_UNWITNESSED_RANGES, Coverage, UnwitnessedRange, Witnesses
 
 ONE, TWO, THREE = (("10.1.0.0/16", "10.1.0.1:1"), ("10.2.0.0/16", "10.2.0.1:1"), ("10.3.0.0/16", "10.3.0.1:1"))
 
 
-def patchy(debts: int) -> Coverage:
+def patchy(unwitnessed: int) -> Coverage:
     """As where a second peer has answered for every other part, and went away in between."""
     coverage = Coverage()
-    for number in range(debts):
+    for number in range(unwitnessed):
         witnesses = Witnesses().plus(*ONE)
-        coverage.debts.append(Debt(125 * number, 125 * number + 124, witnesses.plus(*TWO) if number % 2 else witnesses))
+        coverage.unwitnessed.append(
+            UnwitnessedRange(125 * number, 125 * number + 124, witnesses.plus(*TWO) if number % 2 else witnesses)
+        )
     return coverage
 
 
 def test_who_lied_is_retracted_from_every_debt_in_one_pass() -> None:
     """It took 0.1 s in one step of the engine, which a peer could cause."""
-    coverage = patchy(MAX_DEBTS)
+    coverage = patchy(MAX_UNWITNESSED_RANGES)
     begun = time.thread_time()
     coverage.retract(*TWO)
     assert time.thread_time() - begun < 0.03
-    assert coverage.debts == [Debt(0, 125 * MAX_DEBTS - 1, Witnesses().plus(*ONE))]
+    assert coverage.unwitnessed == [UnwitnessedRange(0, 125 * MAX_UNWITNESSED_RANGES - 1, Witnesses().plus(*ONE))]
     assert coverage.is_changed
 
 
 def test_who_answers_for_everything_is_a_witness_of_every_debt_in_one_pass() -> None:
     """It took 0.3 s."""
-    coverage = patchy(MAX_DEBTS)
+    coverage = patchy(MAX_UNWITNESSED_RANGES)
     begun = time.thread_time()
-    coverage.witnessed(0, 125 * MAX_DEBTS, *THREE)
+    coverage.witnessed(0, 125 * MAX_UNWITNESSED_RANGES, *THREE)
     assert time.thread_time() - begun < 0.03
-    assert len(coverage.debts) == MAX_DEBTS // 2
-    assert {debt.witnesses for debt in coverage.debts} == {Witnesses().plus(*ONE).plus(*THREE)}
+    assert len(coverage.unwitnessed) == MAX_UNWITNESSED_RANGES // 2
+    assert {span.witnesses for span in coverage.unwitnessed} == {Witnesses().plus(*ONE).plus(*THREE)}
 
 
 def test_a_witness_of_a_part_of_a_debt_splits_it() -> None:
@@ -43,31 +45,40 @@ def test_a_witness_of_a_part_of_a_debt_splits_it() -> None:
     coverage.answered(0, 99, *ONE)
     coverage.witnessed(10, 19, *TWO)
     one, both = Witnesses().plus(*ONE), Witnesses().plus(*ONE).plus(*TWO)
-    assert coverage.debts == [Debt(0, 9, one), Debt(10, 19, both), Debt(20, 99, one)]
+    assert coverage.unwitnessed == [
+        UnwitnessedRange(0, 9, one),
+        UnwitnessedRange(10, 19, both),
+        UnwitnessedRange(20, 99, one),
+    ]
     coverage.witnessed(15, 19, *THREE)
-    assert coverage.debts == [Debt(0, 9, one), Debt(10, 14, both), Debt(20, 99, one)]
+    assert coverage.unwitnessed == [
+        UnwitnessedRange(0, 9, one),
+        UnwitnessedRange(10, 14, both),
+        UnwitnessedRange(20, 99, one),
+    ]
 
 
 def test_debts_are_bounded_though_blocks_between_them_are_paid() -> None:
-    """Only debts without a gap between them were joined."""
-    coverage, last = Coverage(), 20 * MAX_DEBTS
+    """Only unwitnessed ranges without a gap between them were joined."""
+    coverage, last = Coverage(), 20 * MAX_UNWITNESSED_RANGES
     coverage.answered(0, last, *ONE)
     coverage.witnessed(0, last, *TWO)
     for height in range(0, last, 10):
         coverage.witnessed(height, height, *THREE)
-    assert len(coverage.debts) == MAX_DEBTS
+    assert len(coverage.unwitnessed) == MAX_UNWITNESSED_RANGES
     assert all(
-        any(debt.first <= height <= debt.last for debt in coverage.debts) for height in range(last - 100, last + 1)
+        any(span.first <= height <= span.last for span in coverage.unwitnessed)
+        for height in range(last - 100, last + 1)
     )
 
 
 def test_what_is_stored_with_every_block_is_no_more_than_takes_a_millisecond() -> None:
-    """A thousand debts of onion addresses took 550 kB, and 3 to 7 ms of a step."""
+    """A thousand unwitnessed ranges of onion addresses took 550 kB, and 3 to 7 ms of a step."""
     coverage = Coverage()
-    for number in range(2 * MAX_DEBTS):
+    for number in range(2 * MAX_UNWITNESSED_RANGES):
         addresses = frozenset(f"{number:x}{at}".rjust(56, "a") + ".onion:8333" for at in range(MAX_ADDRESSES))
-        coverage.debts.append(
-            Debt(2 * number, 2 * number, Witnesses(frozenset(["tor", f"10.{number}.0.0/16"]), addresses))
+        coverage.unwitnessed.append(
+            UnwitnessedRange(2 * number, 2 * number, Witnesses(frozenset(["tor", f"10.{number}.0.0/16"]), addresses))
         )
-    coverage.answered(4 * MAX_DEBTS, 4 * MAX_DEBTS, *ONE)
+    coverage.answered(4 * MAX_UNWITNESSED_RANGES, 4 * MAX_UNWITNESSED_RANGES, *ONE)
     assert len(coverage.encode()) < 200_000

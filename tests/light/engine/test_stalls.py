@@ -200,7 +200,7 @@ def test_a_peer_that_is_slow_at_many_questions_holds_synced_up_no_longer_than_at
         world.wait_synced(within=40)
         assert world.has_found_all()
         world.pass_time(900)
-        assert not world.process.engine.coverage.debts  # type: ignore[union-attr]  # it is asked on, and compared
+        assert not world.process.engine.coverage.unwitnessed  # type: ignore[union-attr]  # it is asked on, and compared
 
 
 def test_of_two_that_are_asked_for_the_same_blocks_the_second_one_is_waited_for(tmp_path: Path) -> None:
