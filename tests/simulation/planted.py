@@ -200,7 +200,7 @@ def synced_is_said_before_the_search_ends() -> list[Change]:
 
 @bug(Mode.COMPACT, seed=3)
 def a_reorganisation_leaves_filter_headers() -> list[Change]:
-    return [(FilterHeaders, "turned", _nothing)]
+    return [(FilterHeaders, "disconnect_to", _nothing)]
 
 
 @bug(Mode.COMPACT, "Honest", "Honest")
@@ -354,7 +354,7 @@ def filters_are_not_taught() -> list[Change]:
 
 @bug(Mode.BIP37, "Slow", "Honest", seed=6)
 def a_reorganisation_leaves_answers() -> list[Change]:
-    return [(BloomSearch, "turned", _nothing)]
+    return [(BloomSearch, "disconnect_to", _nothing)]
 
 
 # Alive

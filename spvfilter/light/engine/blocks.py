@@ -78,9 +78,9 @@ class BlockRequests:
         able = (peer for peer in ready if peer.state is PeerState.READY or not at_once)
         return any(peer.has_block(depth) and self._headers.knows(peer) >= height for peer in able)
 
-    def turned(self, fork: int) -> None:
-        """Give up blocks above a height: they left the best chain, or are to be searched again."""
-        for block_hash in [block_hash for block_hash, wanted in self._wanted.items() if wanted.height > fork]:
+    def disconnect_to(self, height: int) -> None:
+        """Cancel blocks above a height: they were disconnected, or are to be searched again."""
+        for block_hash in [block_hash for block_hash, wanted in self._wanted.items() if wanted.height > height]:
             del self._wanted[block_hash]
 
     def advance(self) -> None:

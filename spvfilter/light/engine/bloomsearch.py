@@ -143,16 +143,16 @@ class BloomSearch:
         parts += self._repeated if may_wait else ()
         return any(peer.state is PeerState.READY and peer not in part.answers for part in parts for peer in part.asked)
 
-    def turned(self, fork: int) -> None:
-        """Blocks above a height were disconnected, or are to be searched again."""
-        self._parts = deque(part for part in self._parts if part.last <= fork)
-        self._repeated = [part for part in self._repeated if part.last <= fork]
-        self._blocks.turned(fork)
+    def disconnect_to(self, height: int) -> None:
+        """Drop the requests above a height: blocks were disconnected, or are to be searched again."""
+        self._parts = deque(part for part in self._parts if part.last <= height)
+        self._repeated = [part for part in self._repeated if part.last <= height]
+        self._blocks.disconnect_to(height)
         self._raws.clear()
-        self._coverage.forget_unwitnessed(fork)
+        self._coverage.forget_unwitnessed(height)
         for link in self._links.values():
-            link.covered = min(link.covered, fork)
-            link.asked_to = min(link.asked_to, fork)
+            link.covered = min(link.covered, height)
+            link.asked_to = min(link.asked_to, height)
 
     def entries_changed(self) -> None:
         """Load new filters, since the watch list has changed or blocks are searched again.
@@ -472,7 +472,7 @@ class BloomSearch:
         while len(self._shown) > _MAX_SHOWN:
             del self._shown[next(iter(self._shown))]
         self._context.books.rewind(height - 1)
-        self.turned(height - 1)
+        self.disconnect_to(height - 1)
         self._context.changed()
 
     # Unwitnessed ranges

@@ -125,7 +125,12 @@ class Engine:
         questions = FilterQuestions(context)
         self._questions = questions
         self._filter_headers = FilterHeaders(
-            context, self._headers, questions, self._blocks, self.coverage, lambda height: self._compact.turned(height)
+            context,
+            self._headers,
+            questions,
+            self._blocks,
+            self.coverage,
+            lambda height: self._compact.disconnect_to(height),
         )
         self._compact = FilterSearch(
             context, self._filter_headers, questions, self._blocks, self.coverage, has_filters=saved.has_filters
@@ -391,9 +396,9 @@ class Engine:
         context = self._context
         if update.old_hashes:
             fork = update.fork_height
-            self._filter_headers.turned(fork)
-            self._compact.turned(fork)
-            self._bloom.turned(fork)
+            self._filter_headers.disconnect_to(fork)
+            self._compact.disconnect_to(fork)
+            self._bloom.disconnect_to(fork)
             self._mempool.forget()
             self.broadcaster.announce_again()
             hashes = [update.old_hashes[at : at + 32] for at in range(0, len(update.old_hashes), 32)]

@@ -150,13 +150,13 @@ class FilterHeaders:
 
     # The chain
 
-    def turned(self, fork: int) -> None:
-        """Blocks above a height were disconnected."""
-        self._context.rows.cut(fork)
-        self._limit(fork)
+    def disconnect_to(self, height: int) -> None:
+        """Drop the filter headers above a height, since the blocks were disconnected."""
+        self._context.rows.cut(height)
+        self._limit(height)
 
     def _limit(self, height: int) -> None:
-        for peer in self.verdicts.turned(height):
+        for peer in self.verdicts.disconnect_to(height):
             self._stated_by(peer).is_asked = False
         self._next = min(self._next, height + 1)
         self._former_supporters = {

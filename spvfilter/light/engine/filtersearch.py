@@ -95,12 +95,12 @@ class FilterSearch:
         for part in self._parts:
             part.asked.discard(peer)
 
-    def turned(self, fork: int) -> None:
-        """Blocks above a height left the best chain, or their filter headers are others now."""
-        while self._parts and self._parts[-1].last > fork:
+    def disconnect_to(self, height: int) -> None:
+        """Drop the parts above a height: blocks were disconnected, or their filter headers changed."""
+        while self._parts and self._parts[-1].last > height:
             self._parts.pop()
         self._next = self._parts[-1].last + 1 if self._parts else 0
-        self._blocks.turned(fork)
+        self._blocks.disconnect_to(height)
 
     def entries_removed(self) -> None:
         """Match all wanted scripts again, after the watch list has lost entries."""

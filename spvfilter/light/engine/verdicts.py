@@ -98,9 +98,9 @@ class Verdicts:
         self._blocks.want(case.height, case.block_hash, case.take)
         self._context.changed()
 
-    def turned(self, fork: int) -> list[Peer]:
+    def disconnect_to(self, height: int) -> list[Peer]:
         """Close the cases above a height, where blocks or our filter headers changed. Returns their peers."""
-        closed = [peer for peer, case in self._cases.items() if case.height > fork]
+        closed = [peer for peer, case in self._cases.items() if case.height > height]
         for peer in closed:
             self._close(peer)
         return closed

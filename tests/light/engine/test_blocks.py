@@ -74,7 +74,7 @@ def test_a_block_that_is_wanted_again_while_a_peer_owes_it_is_not_asked_for_twic
     for _ in range(2):
         requests.want(2, block.hash, came.append)
         requests.advance()
-        requests.turned(1)
+        requests.disconnect_to(1)
     requests.want(2, block.hash, came.append)
     requests.advance()
     asked = [effect for effect in out.take() if isinstance(effect, Send) and isinstance(effect.message, GetData)]

@@ -205,7 +205,7 @@ def test_blocks_that_replace_those_before_a_dispute_was_ended_are_judged() -> No
     asked, heard, ours = _heard_of(50)
     stated = heard._stated_by(asked.peer)
     stated.divergence = divergence = _Divergence(10, 10, None, is_ended=True, resumed=40)
-    heard.turned(30)
+    heard.disconnect_to(30)
     asked.context.rows.append(
         b"".join(ours[31:]), b"".join(filter_headers(ours[31:], asked.context.rows.header_at(30)))
     )
