@@ -26,7 +26,7 @@ from spvfilter.light.engine.dnsseeds import Seeds
 from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
 from spvfilter.light.engine.netgroups import dialling_group, host_of, is_public, is_service_port, netgroup
 from spvfilter.light.engine.options import Options, Reach
-from spvfilter.light.engine.slots import wanted_of
+from spvfilter.light.engine.outboundslots import wanted_of
 from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
 from spvfilter.store.addresses import KnownAddress

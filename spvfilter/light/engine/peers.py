@@ -12,9 +12,9 @@ from spvfilter.light.engine.addresses import Discovery, DismissedError, IdleErro
 from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
 from spvfilter.light.engine.netgroups import NAMES, dialling_group, host_of, netgroup, port_of
 from spvfilter.light.engine.options import Patience
+from spvfilter.light.engine.outboundslots import OutboundSlot, OutboundSlots
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.places import Place, limit_bans
-from spvfilter.light.engine.slots import Slot, Slots
 from spvfilter.light.events import PeerWarning
 from spvfilter.light.lies import is_lie
 from spvfilter.protocol import MAX_MONEY
@@ -159,7 +159,7 @@ class PeerPool:
         self._groups: dict[str, Place] = {}  # states of discovered addresses, by dialling group
         self._discovery = discovery
         self._bans = discovery.bans if discovery is not None else bans  # of addresses that the user does not name, too
-        self._slots = Slots(most, disputing)
+        self._slots = OutboundSlots(most, disputing)
         self._patience = patience
         self._out = out
         self._numbers = 0
@@ -285,7 +285,7 @@ class PeerPool:
             self._begin(chosen.address, Purpose.NAMED, now)
         return chosen is not None
 
-    def _due(self, slot: Slot, now: Instant) -> float:
+    def _due(self, slot: OutboundSlot, now: Instant) -> float:
         """When a named address may be connected, by the monotonic clock."""
         return self._places[slot.address].due(now, is_full=self._slots.is_full)
 
@@ -336,7 +336,7 @@ class PeerPool:
             kind = DismissedError if address in useful else IdleError
             self.drop(next(peer for peer in named if peer.address == address), kind("others are connected"), now)
 
-    def _named(self) -> Slots:
+    def _named(self) -> OutboundSlots:
         """Named addresses, both connected and free. A free one has the time before which it is not tried."""
         if self._slots.is_stale:
             used = {peer.address for peer in self._peers.values()}
@@ -355,9 +355,9 @@ class PeerPool:
             )
         return self._slots
 
-    def _slot(self, address: str, since: float) -> Slot:
+    def _slot(self, address: str, since: float) -> OutboundSlot:
         host = self._places[address].host or host_of(address)
-        return Slot(address, host, host.lower() if (group := netgroup(host)) == NAMES else group, since)
+        return OutboundSlot(address, host, host.lower() if (group := netgroup(host)) == NAMES else group, since)
 
     def _begin(self, address: str, purpose: Purpose, now: Instant) -> None:
         number = self.take_number()

@@ -14,9 +14,9 @@ from spvfilter.errors import LieError
 from spvfilter.light.engine.effects import Emit
 from spvfilter.light.engine.inputs import Connected, Instant
 from spvfilter.light.engine.options import Patience
+from spvfilter.light.engine.outboundslots import wanted_of
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import COMPACT_FILTERS, PeerPool, PeerState
-from spvfilter.light.engine.slots import wanted_of
 from spvfilter.light.events import Mode, PeerWarning
 from spvfilter.light.lies import Lie
 from spvfilter.network import REGTEST

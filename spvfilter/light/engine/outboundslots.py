@@ -1,4 +1,4 @@
-"""Slots: the choice of user-given addresses to connect if there are more of them than connections.
+"""Outbound slots: the choice of user-given addresses to connect if there are more of them than connections.
 
 One party may have several addresses, so connections go to as many network groups as possible, then to as many hosts.
 Peers that contradicted our filter headers come first. They get at most a quarter of the slots, so that an attacker
@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 
-class Slot(NamedTuple):
+class OutboundSlot(NamedTuple):
     """A named address: a connection, or a candidate for one."""
 
     address: str
@@ -32,7 +32,7 @@ def most_disputing(most: int) -> int:
     return max(most // 4, min(most // 2, 1))
 
 
-class Slots:
+class OutboundSlots:
     """At most `most` connections to named addresses.
 
     `disputing` returns the addresses of peers that contradict us, the most important first.
@@ -41,8 +41,8 @@ class Slots:
     def __init__(self, most: int, disputing: Callable[[], Sequence[str]]) -> None:
         self.most = most
         self.disputing = disputing
-        self._there: Sequence[Slot] = ()
-        self.free: Sequence[Slot] = ()
+        self._there: Sequence[OutboundSlot] = ()
+        self.free: Sequence[OutboundSlot] = ()
         self.is_stale: bool = True
         self._groups: Counter[str] = Counter()
         self._hosts: Counter[str] = Counter()
@@ -51,7 +51,7 @@ class Slots:
         """Somebody has come or gone."""
         self.is_stale = True
 
-    def set(self, there: Sequence[Slot], free: Sequence[Slot]) -> None:
+    def set(self, there: Sequence[OutboundSlot], free: Sequence[OutboundSlot]) -> None:
         """Set the slots in use, connected or connecting, and the addresses that are free."""
         self._there, self.free, self.is_stale = there, free, False
         self._groups = Counter(each.group for each in there)
@@ -62,17 +62,17 @@ class Slots:
         """True if exactly `most` slots are in use."""
         return len(self._there) == self.most
 
-    def choose(self, candidates: Sequence[Slot]) -> Slot | None:
+    def choose(self, candidates: Sequence[OutboundSlot]) -> OutboundSlot | None:
         """Return the candidate to connect next, or None if no candidate gets a slot."""
         wanted = self._wanted()
 
-        def rank(candidate: Slot) -> tuple[int, bool, bool, float]:
+        def rank(candidate: OutboundSlot) -> tuple[int, bool, bool, float]:
             place = wanted.index(candidate.address) if candidate.address in wanted else len(wanted)
             return place, candidate.group in self._groups, candidate.host in self._hosts, candidate.since
 
         return min(self.taking(candidates), key=rank, default=None)
 
-    def taking(self, candidates: Sequence[Slot]) -> list[Slot]:
+    def taking(self, candidates: Sequence[OutboundSlot]) -> list[OutboundSlot]:
         """Return the candidates that may connect: all if a slot is free, else any worth more than a peer.
 
         A candidate is worth more than a connected peer in two cases:
@@ -110,11 +110,11 @@ class Slots:
         """Addresses that keep their slots because they contradict us."""
         return self.disputing()[: most_disputing(self.most)]
 
-    def _spare(self) -> list[Slot]:
+    def _spare(self) -> list[OutboundSlot]:
         kept = self._kept()
         return [each for each in self._there if each.address not in kept]
 
-    def given_up(self, useful: Collection[str]) -> Slot:
+    def given_up(self, useful: Collection[str]) -> OutboundSlot:
         """Return the connection to end if one is beyond the limit.
 
         A connection that is of no use yet goes first. Next is a connection to a host with several connections, then to
@@ -123,7 +123,7 @@ class Slots:
         """
         rivals = self.disputing() if self._there[-1].address in self._kept() else ()
 
-        def rank(slot: Slot) -> tuple[bool, bool, bool, bool, float]:
+        def rank(slot: OutboundSlot) -> tuple[bool, bool, bool, bool, float]:
             is_common = self._hosts[slot.host] > 1, self._groups[slot.group] > 1
             return slot.address not in useful, *is_common, slot.address in rivals, slot.since
 
