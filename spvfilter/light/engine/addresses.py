@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import SessionError
 from spvfilter.light.engine.addressbook import AddressBook
-from spvfilter.light.engine.dials import DIAL_S, Dials
+from spvfilter.light.engine.connectrate import DIAL_S, ConnectRate
 from spvfilter.light.engine.dnsseeds import Seeds
 from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
 from spvfilter.light.engine.netgroups import dialling_group, host_of, is_public, is_service_port, netgroup
@@ -134,7 +134,7 @@ class Discovery:
         self._random = random
         self._anchors = list(anchors)[:MAX_ANCHORS]
         self._written = list(self._anchors)
-        self._dials = Dials()
+        self._connect_rate = ConnectRate()
         self._seeds = Seeds()
         self._tokens: dict[int, _Tokens] = {}
         self._resting: dict[
@@ -248,7 +248,7 @@ class Discovery:
         return next(self.book.draws(self._random, now.wall, self._kinds(), is_free), None)
 
     def _begin(self, address: str, now: Instant) -> None:
-        self._dials.began(now.monotonic)
+        self._connect_rate.began(now.monotonic)
         self.book.attempted(address, now.wall)
 
     def _has_failed(self, address: str) -> bool:
@@ -257,7 +257,7 @@ class Discovery:
         return known is not None and known.attempted > known.succeeded
 
     def _may_dial(self, now: Instant) -> bool:
-        return now.monotonic >= self._dials.next_at and now.monotonic >= self._due["look"]
+        return now.monotonic >= self._connect_rate.next_at and now.monotonic >= self._due["look"]
 
     def _kinds(self) -> list[Callable[[KnownAddress], bool]]:
         """Return the kinds of addresses in the order of their choice.
@@ -274,7 +274,7 @@ class Discovery:
             lambda known: not known.services,
             lambda known: not known.tried,
         ]
-        if self._dials.are_slow:
+        if self._connect_rate.is_slow:
             self._random.shuffle(kinds)
         return kinds
 
@@ -308,7 +308,7 @@ class Discovery:
             if not any(each.purpose is Purpose.EXTRA for each in there):
                 at = min(at, max(self._tip[1] + self._options.patience.stale_tip_s, self._due["extra"]))
         if usual < self._options.max_peers:
-            at = min(at, max(self._dials.next_at, self._due["look"]))
+            at = min(at, max(self._connect_rate.next_at, self._due["look"]))
         return max(at, now.monotonic + DIAL_S)
 
     # Connected peers
@@ -355,7 +355,7 @@ class Discovery:
         self, purpose: Purpose, address: str, profile: Connected, took_s: float, now: Instant
     ) -> DismissedError | None:
         """A connection was made. Return the reason to end it again, or None."""
-        self._dials.succeeded()
+        self._connect_rate.succeeded()
         self.book.connected(address, profile.services, round(took_s * 1000), now.wall)
         if purpose is Purpose.FEELER:
             return DismissedError("it is there")

@@ -1,4 +1,4 @@
-"""The pace of attempts to connect."""
+"""The rate of attempts to connect."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ DIAL_S = 0.5  # The first pause, as between Core's connections.
 _MAX_DIAL_S = 2.0  # The longest pause (our choice). A peer may have sent a thousand unreachable addresses.
 
 
-class Dials:
+class ConnectRate:
     """When the next attempt may be made: without a pause at first, ever more slowly while all fail, as they do
     offline.
     """
@@ -23,7 +23,7 @@ class Dials:
         self.next_at = now if slow < 0 else now + min(DIAL_S * 1.2 ** min(slow, 64), _MAX_DIAL_S)
 
     @property
-    def are_slow(self) -> bool:
+    def is_slow(self) -> bool:
         """True if more than 16 attempts have failed in succession, so that there are pauses between attempts."""
         return self._failures > _FREE_DIALS
 
