@@ -40,7 +40,6 @@ from spvfilter.light.engine.inputs import (
     Tick,
     Worked,
 )
-from spvfilter.light.engine.laggards import Laggards
 from spvfilter.light.engine.mempool import MempoolWatch
 from spvfilter.light.engine.options import Options
 from spvfilter.light.engine.outbox import Outbox
@@ -48,6 +47,7 @@ from spvfilter.light.engine.ownbooks import OwnBooks
 from spvfilter.light.engine.peers import BLOOM, COMPACT_FILTERS, Peer, PeerPool
 from spvfilter.light.engine.privatebroadcast import PrivateBroadcast
 from spvfilter.light.engine.saved import ANCHORS_NOTE, BANS_NOTE, Saved
+from spvfilter.light.engine.staletip import StalePeers
 from spvfilter.light.engine.start import StartHeight
 from spvfilter.light.engine.status import Status
 from spvfilter.light.engine.timers import Timers
@@ -148,7 +148,7 @@ class Engine:
         self.last_before: int = saved.events.last
         """Number of the last event before this run."""
         self.status: Status = Status(context, self._headers, self.coverage)
-        self._laggards = Laggards(context, self._headers)
+        self._stale_peers = StalePeers(context, self._headers)
         self._way = Way.WAIT
         self._timers = Timers()
         start_height = StartHeight(options.from_height, options.birthday)
@@ -443,8 +443,8 @@ class Engine:
         context.pool.check_patience(context.now)
         context.pool.ping_quiet(context.now)
         if self.status.clock_is_right():  # a wrong clock keeps the search from its end, too, and peers behind
-            self._laggards.let_go()
-        self._laggards.try_another()
+            self._stale_peers.drop_one()
+        self._stale_peers.try_another()
         if self._timers.is_expiry_due(context.now.monotonic):
             chain, began = context.chain, int(self._timers.started.wall)
             events = context.books.expire(int(context.lived), began, chain.median_time_at(chain.height))

@@ -13,8 +13,8 @@ from simulation.behaviours.schemes import Lags
 from spvfilter.light.engine.addresses import EXTRA_S
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.inputs import Connected, Heard, Input, Lost
-from spvfilter.light.engine.laggards import CATCH_UP_S
 from spvfilter.light.engine.options import Patience
+from spvfilter.light.engine.staletip import CATCH_UP_S
 from spvfilter.light.events import Mode
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.responder import Responder

@@ -15,7 +15,7 @@ from spvfilter.light.engine.peers import Peer
 CATCH_UP_S = 20 * 60.0  # for a peer that is behind while another is not, Core CHAIN_SYNC_TIMEOUT
 
 
-class Laggards:
+class StalePeers:
     """The times since which peers have been behind the best chain.
 
     A peer that is behind is not a liar. The engine asks it for headers once more, then drops it with a pause, one peer
@@ -35,7 +35,7 @@ class Laggards:
         self._tip = b""
         self._another_at = 0.0  # time to try another address, unless a block comes before
 
-    def let_go(self) -> None:
+    def drop_one(self) -> None:
         """Drop a peer that has been behind for too long and was asked for headers twice, if there is a substitute."""
         context, now = self._context, self._context.now.monotonic
         ready, patience = context.pool.ready(), context.options.patience
