@@ -429,7 +429,7 @@ def the_dropped_do_not_come_back() -> list[Change]:
 
     def remove(self: PeerPool, peer: Any, error: Exception, now: Any) -> None:
         true(self, peer, error, now)
-        self._places[peer.address].next_try = math.inf
+        self._states[peer.address].next_try = math.inf
 
     return [(PeerPool, "_remove", remove)]
 

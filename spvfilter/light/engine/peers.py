@@ -9,12 +9,12 @@ from math import inf
 
 from spvfilter.errors import UselessPeerError
 from spvfilter.light.engine.addresses import Discovery, DismissedError, IdleError, Neighbour, Purpose
+from spvfilter.light.engine.addressstates import AddressState, limit_bans
 from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
 from spvfilter.light.engine.netgroups import NAMES, dialling_group, host_of, netgroup, port_of
 from spvfilter.light.engine.options import Patience
 from spvfilter.light.engine.outboundslots import OutboundSlot, OutboundSlots
 from spvfilter.light.engine.outbox import Outbox
-from spvfilter.light.engine.places import Place, limit_bans
 from spvfilter.light.events import PeerWarning
 from spvfilter.light.lies import is_lie
 from spvfilter.protocol import MAX_MONEY
@@ -154,9 +154,9 @@ class PeerPool:
         """
         self._peers: dict[int, Peer] = {}
         # and of others while connected
-        self._places = {address: Place(banned_until=bans.get(address, 0.0)) for address in addresses}
-        self._named_addresses = tuple(self._places)
-        self._groups: dict[str, Place] = {}  # states of discovered addresses, by dialling group
+        self._states = {address: AddressState(banned_until=bans.get(address, 0.0)) for address in addresses}
+        self._named_addresses = tuple(self._states)
+        self._groups: dict[str, AddressState] = {}  # states of discovered addresses, by dialling group
         self._discovery = discovery
         self._bans = discovery.bans if discovery is not None else bans  # of addresses that the user does not name, too
         self._slots = OutboundSlots(most, disputing)
@@ -218,7 +218,7 @@ class PeerPool:
     def bans(self) -> dict[str, float]:
         """Banned addresses, and until when (seconds since 1970)."""
         return self._bans | {
-            address: place.banned_until for address, place in self._places.items() if place.banned_until
+            address: state.banned_until for address, state in self._states.items() if state.banned_until
         }
 
     def may_offer_filters(self, now: Instant) -> bool:
@@ -227,12 +227,12 @@ class PeerPool:
         """
         there = {peer.address for peer in self._peers.values() if peer.state is not PeerState.CONNECTING}
         others = {peer.address for peer in self._peers.values() if peer.purpose is not Purpose.NAMED}
-        for address, place in self._places.items():
+        for address, state in self._states.items():
             if (
                 address not in there
                 and address not in others
-                and place.twin not in there
-                and place.may_offer(COMPACT_FILTERS, now.wall)
+                and state.twin not in there
+                and state.may_offer(COMPACT_FILTERS, now.wall)
             ):
                 return True
         discovery = self._discovery
@@ -257,7 +257,7 @@ class PeerPool:
             return
         there = self._neighbours(discovery)
         for address, purpose in discovery.choose(now, there, self._named_addresses, self._slots.disputing()):
-            self._places[address] = self._groups.setdefault(dialling_group(host_of(address)), Place())
+            self._states[address] = self._groups.setdefault(dialling_group(host_of(address)), AddressState())
             while len(self._groups) > _MAX_GROUPS:
                 del self._groups[next(iter(self._groups))]
             self._begin(address, purpose, now)
@@ -287,14 +287,14 @@ class PeerPool:
 
     def _due(self, slot: OutboundSlot, now: Instant) -> float:
         """When a named address may be connected, by the monotonic clock."""
-        return self._places[slot.address].due(now, is_full=self._slots.is_full)
+        return self._states[slot.address].due(now, is_full=self._slots.is_full)
 
     def try_another(self, now: Instant) -> bool:
         """Connect one named address beyond the limit, the least recently tried one, until `settle` drops a connection.
 
         Returns True if there is such an address.
         """
-        return self._begin_instead(now, lambda place: True)
+        return self._begin_instead(now, lambda state: True)
 
     def make_room(self, service: int, now: Instant) -> None:
         """Drop a named peer that lacks a service, if all slots are in use and another address may offer the service."""
@@ -303,11 +303,11 @@ class PeerPool:
         if (
             lacking
             and all(peer.is_ready for peer in named)
-            and self._begin_instead(now, lambda place: place.may_offer(service, now.wall))
+            and self._begin_instead(now, lambda state: state.may_offer(service, now.wall))
         ):
             self.drop(lacking[-1], IdleError("another may offer more"), now)
 
-    def _begin_instead(self, now: Instant, is_wanted: Callable[[Place], bool]) -> bool:
+    def _begin_instead(self, now: Instant, is_wanted: Callable[[AddressState], bool]) -> bool:
         """Begin a connection to a named address though all slots are taken, whatever it is worth; not while one is
         beyond the limit.
         """
@@ -315,7 +315,7 @@ class PeerPool:
         due = [
             each
             for each in slots.free
-            if self._due(each, now) <= now.monotonic and is_wanted(self._places[each.address])
+            if self._due(each, now) <= now.monotonic and is_wanted(self._states[each.address])
         ]
         if not due or not slots.is_full:
             return False
@@ -341,9 +341,9 @@ class PeerPool:
         if self._slots.is_stale:
             used = {peer.address for peer in self._peers.values()}
             free = [
-                (address, place)
-                for address, place in self._places.items()
-                if address not in used and place.twin not in used
+                (address, state)
+                for address, state in self._states.items()
+                if address not in used and state.twin not in used
             ]
             self._slots.set(
                 [
@@ -351,12 +351,12 @@ class PeerPool:
                     for peer in self._peers.values()
                     if peer.purpose is Purpose.NAMED
                 ],
-                [self._slot(address, place.next_try) for address, place in free],
+                [self._slot(address, state.next_try) for address, state in free],
             )
         return self._slots
 
     def _slot(self, address: str, since: float) -> OutboundSlot:
-        host = self._places[address].host or host_of(address)
+        host = self._states[address].host or host_of(address)
         return OutboundSlot(address, host, host.lower() if (group := netgroup(host)) == NAMES else group, since)
 
     def _begin(self, address: str, purpose: Purpose, now: Instant) -> None:
@@ -380,7 +380,7 @@ class PeerPool:
             peer.profile.host for peer in self.connected() if peer.profile
         }
         named = [
-            each for each in self._named_addresses if each not in tried and self._places[each].banned_until <= now.wall
+            each for each in self._named_addresses if each not in tried and self._states[each].banned_until <= now.wall
         ]
         found = next((each for each in named if host_of(each) not in hosts), None)
         if found is None and self._discovery is not None:
@@ -392,7 +392,7 @@ class PeerPool:
         if len(self._peers) < self._slots.most:
             return False
         if peer.purpose is Purpose.NAMED:
-            return any(self._places[each.address].banned_until <= now.wall for each in self._named().free)
+            return any(self._states[each.address].banned_until <= now.wall for each in self._named().free)
         assert self._discovery is not None
         others = [each for each in self._neighbours(self._discovery) if each.number != peer.number]
         return self._discovery.stranger(now, others, (peer.address, *self._named_addresses)) is not None
@@ -428,7 +428,7 @@ class PeerPool:
         return (
             self._discovery is None
             and not self._peers
-            and all(place.banned_until > now.wall for place in self._places.values())
+            and all(state.banned_until > now.wall for state in self._states.values())
         )
 
     def welcome(self, profile: Connected, now: Instant) -> Peer | None:
@@ -438,8 +438,8 @@ class PeerPool:
             peer.profile, peer.group, peer.services = profile, netgroup(profile.host), int(profile.services)
             self.move(peer, PeerState.GREETING)
             took_s, peer.since = now.monotonic - peer.since, now.monotonic
-            place = self._places[peer.address]
-            place.was_tried, place.services, place.twin, place.host = True, profile.services, None, profile.host
+            state = self._states[peer.address]
+            state.was_tried, state.services, state.twin, state.host = True, profile.services, None, profile.host
             self._turned_over()
             self.spoke(peer, now)
             reason = self._reason_to_leave(peer, profile, took_s, now)
@@ -463,7 +463,7 @@ class PeerPool:
             if other.purpose is not Purpose.NAMED:
                 self.drop(other, DismissedError(f"the host of {peer.address}"), now)
             elif port_of(other.address) == port_of(peer.address):
-                self._places[peer.address].twin = other.address
+                self._states[peer.address].twin = other.address
                 return UselessPeerError(f"the same node as {other.address}")
         if self._discovery is None:
             return None
@@ -485,15 +485,15 @@ class PeerPool:
         del self._peers[peer.number]
         self._lists.clear()
         self._out.gone(peer.number)
-        place = self._places[peer.address]
+        state = self._states[peer.address]
         is_failure = not isinstance(error, DismissedError) and (
             peer.purpose is Purpose.NAMED or peer.profile is not None
         )
-        place.left(now.monotonic, self._patience, is_failure=is_failure, is_idle=isinstance(error, IdleError))
+        state.left(now.monotonic, self._patience, is_failure=is_failure, is_idle=isinstance(error, IdleError))
         lied = is_lie(error)
         until = now.wall + self._patience.ban_s if lied else 0.0
         if lied and peer.purpose is Purpose.NAMED:
-            place.banned_until = until
+            state.banned_until = until
             if self._discovery is not None and peer.profile is not None:  # nor by another name
                 self._discovery.ban(f"{peer.profile.host}:0", until)
         self.bans_changed = self.bans_changed or lied
@@ -504,7 +504,7 @@ class PeerPool:
                 peer.number, peer.purpose, peer.address, error, until, now.monotonic - peer.since, now
             )
         if peer.address not in self._named_addresses:
-            del self._places[peer.address]
+            del self._states[peer.address]
         self._turned_over()
         if self._is_told(peer, error):
             self._out.emit(PeerWarning(peer.address, error, lied))
@@ -520,7 +520,7 @@ class PeerPool:
 
     def is_reliable(self, peer: Peer) -> bool:
         """Whether connections to its address have not ended again and again without having been of use."""
-        return self._places[peer.address].is_reliable
+        return self._states[peer.address].is_reliable
 
     def served_filters(self, peer: Peer) -> None:
         """It has given compact filters."""
@@ -530,8 +530,8 @@ class PeerPool:
 
     def did_well(self, peer: Peer) -> None:
         """It was of use: if its connection ends, it is tried again soon."""
-        place = self._places[peer.address]
-        place.failures = place.chances = 0
+        state = self._states[peer.address]
+        state.failures = state.chances = 0
         if self._discovery is not None:
             self._discovery.book.did_well(peer.address)
 
@@ -559,7 +559,7 @@ class PeerPool:
         for answer in answers:
             if answer.error is not None:
                 self._out.emit(PeerWarning(answer.seed, answer.error, False))
-        if not self._peers and not self._places and not len(self._discovery.book):
+        if not self._peers and not self._states and not len(self._discovery.book):
             self._out.end(UselessPeerError("no DNS seed gave an address"))
 
     # Questions
@@ -612,14 +612,14 @@ class PeerPool:
 
     def check_patience(self, now: Instant) -> None:
         """Drop peers that owe an answer for too long, suspect late peers, and trust peers that have become steady."""
-        limit_bans(self._places.values(), self._bans, now.wall + self._patience.ban_s)
+        limit_bans(self._states.values(), self._bans, now.wall + self._patience.ban_s)
         for peer in self:
             silent = peer.silent_for(now.monotonic)
-            place = self._places[peer.address]
+            state = self._states[peer.address]
             if peer.state is PeerState.READY and not silent:
-                place.lasts(now.monotonic - peer.since)
+                state.lasts(now.monotonic - peer.since)
             if silent >= self._patience.reply_s:
                 self.drop(peer, UselessPeerError(f"no answer for {silent:.1f} s"), now)
             elif peer.is_late(now.monotonic, self._patience) and peer.state is PeerState.READY:
                 self.move(peer, PeerState.SUSPECT)
-                place.is_late()
+                state.is_late()

@@ -162,7 +162,7 @@ def test_a_named_peer_is_not_dialled_as_a_discovered_one_nor_forgotten_nor_is_it
     run.do(Malformed(run.peer, error) if lied else Lost(run.peer, ConnectionResetError("gone")), 100.0)
     book_in(run.engine).add(f"{host_of(NAMED)}:{port}", 0x49, START, "1.1.0.0/16", START)
     assert not any(isinstance(effect, Connect) for effect in run.do(Seeded(()), 0.2))
-    assert NAMED in run.engine.pool._places
+    assert NAMED in run.engine.pool._states
     dialled = [effect.address for _ in range(60) for effect in run.do(Tick(), 60.0) if isinstance(effect, Connect)]
     assert (NAMED in dialled) is not lied
     assert (NAMED in run.engine.pool.bans) is lied

@@ -1,4 +1,4 @@
-"""Places: the state of each address at which a peer may be found."""
+"""Address states: the state of each address at which a peer may be found."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_CHANCES = 10
 
 
 @dataclass(slots=True)
-class Place:
+class AddressState:
     """State of an address."""
 
     next_try: float = 0.0
@@ -72,11 +72,11 @@ class Place:
             self.failures += 1
 
 
-def limit_bans(places: Iterable[Place], bans: dict[str, float], latest: float) -> None:
+def limit_bans(states: Iterable[AddressState], bans: dict[str, float], latest: float) -> None:
     """Shorten bans that end after `latest`, the end of a ban that begins now.
 
     A ban like that was made while the clock of this machine was ahead.
     """
-    for place in places:
-        place.banned_until = min(place.banned_until, latest)
+    for state in states:
+        state.banned_until = min(state.banned_until, latest)
     bans.update({address: latest for address, until in bans.items() if until > latest})
