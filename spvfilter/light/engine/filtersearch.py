@@ -22,8 +22,8 @@ from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.filterheaders import FilterHeaders
 from spvfilter.light.engine.filterquestions import FilterFlight, FilterQuestions
+from spvfilter.light.engine.filterscripts import FilterScripts, Position
 from spvfilter.light.engine.peers import Peer, PeerState
-from spvfilter.light.engine.wanted import Position, WantedScripts
 from spvfilter.light.lies import Lie
 from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.store import Store
@@ -84,7 +84,7 @@ class FilterSearch:
         self._questions = questions
         self._blocks = blocks
         self._coverage = coverage
-        self.scripts: WantedScripts = WantedScripts(context.books)
+        self.scripts: FilterScripts = FilterScripts(context.books)
         self._parts: deque[_Part] = deque()
         self._next = 0  # height at which the next part begins
         self._kept_to = _ANY_HEIGHT if has_filters else -1  # height up to which the database may have filters

@@ -16,8 +16,8 @@ from spvfilter.errors import LieError
 from spvfilter.light.engine.bloomsearch import BloomSearch
 from spvfilter.light.engine.broadcaster import Broadcaster
 from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.filterscripts import FilterScripts
 from spvfilter.light.engine.peers import BLOOM, Peer
-from spvfilter.light.engine.wanted import WantedScripts
 from spvfilter.light.lies import Lie
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import MAX_INVENTORY, MAX_STANDARD_TX_WEIGHT
@@ -57,7 +57,7 @@ class _Stand:
 class MempoolWatch:
     """Takes announcements and transactions of all peers."""
 
-    def __init__(self, context: Context, scripts: WantedScripts, bloom: BloomSearch, broadcaster: Broadcaster) -> None:
+    def __init__(self, context: Context, scripts: FilterScripts, bloom: BloomSearch, broadcaster: Broadcaster) -> None:
         self._context = context
         self._scripts = scripts
         self._bloom = bloom

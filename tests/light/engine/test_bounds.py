@@ -23,6 +23,7 @@ from spvfilter.light.engine.effects import Commit, Connect, Effect, Emit, Fence,
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.filterheaders import MAX_DISPUTERS
 from spvfilter.light.engine.filterrows import FilterRows
+from spvfilter.light.engine.filterscripts import MAX_OVERLAY, FilterScripts, Position
 from spvfilter.light.engine.headers import MAX_ANNOUNCED
 from spvfilter.light.engine.inputs import (
     Asked,
@@ -42,7 +43,6 @@ from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import Peer, PeerPool
 from spvfilter.light.engine.requests import AddEntries, Start
 from spvfilter.light.engine.saved import Saved
-from spvfilter.light.engine.wanted import MAX_OVERLAY, Position, WantedScripts
 from spvfilter.light.events import Mode
 from spvfilter.light.lies import Lie
 from spvfilter.network import REGTEST
@@ -110,7 +110,7 @@ def test_a_ban_that_was_made_while_our_clock_was_years_ahead_lasts_a_day(is_runn
 
 def test_scripts_of_foreign_payments_are_wanted_in_a_bounded_number_and_own_ones_always() -> None:
     made = books()
-    wanted = WantedScripts(made)
+    wanted = FilterScripts(made)
     wanted.load()
     for at in range(0, 4 * MAX_OVERLAY, 100):
         outputs = [TxOut(1_000, OURS), *(TxOut(1, p2wpkh(RNG.randbytes(20))) for _ in range(100))]
@@ -127,7 +127,7 @@ def test_scripts_of_foreign_payments_are_wanted_in_a_bounded_number_and_own_ones
 def test_scripts_of_a_foreign_payment_are_asked_for_above_its_height_and_go_with_it() -> None:
     made = books()
     made.skip_to(100)
-    wanted = WantedScripts(made)
+    wanted = FilterScripts(made)
     wanted.load()
     start = wanted.position
     made.observe(tx([TxIn(RNG.randbytes(32), 0)], [TxOut(1_000, OURS)]), 5)
@@ -143,7 +143,7 @@ def test_scripts_of_a_foreign_payment_are_asked_for_above_its_height_and_go_with
 
 def test_a_query_of_before_entries_were_removed_is_no_query_of_as_many_others() -> None:
     """It may be made in a thread after another entry has come: blocks would count as searched for that one."""
-    wanted = WantedScripts(books())
+    wanted = FilterScripts(books())
     wanted.add(p2wpkh(b"\x01" * 20))
     make = wanted.queries(Position(), 1)
     assert make is not None
@@ -168,7 +168,7 @@ class _Shared(dict[int, tuple[int, GcsQuery]]):
 
 def test_queries_that_are_made_in_several_threads_at_once_are_let_go_of_once() -> None:
     """The second thread ended the client with a KeyError."""
-    wanted = WantedScripts(books())
+    wanted = FilterScripts(books())
     wanted._queries = kept = _Shared()
     for number in range(8):
         wanted.add(p2wpkh(bytes((number,)) * 20))

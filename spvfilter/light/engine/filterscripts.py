@@ -35,7 +35,7 @@ class _Sighted(NamedTuple):
     """The scripts that it pays and spends."""
 
 
-class WantedScripts:
+class FilterScripts:
     """Scripts of the watch list, of blocks, of own transactions, and of foreign unconfirmed transactions.
 
     The client wants each block that contains an unconfirmed transaction, or a conflict with one. The inputs of a
