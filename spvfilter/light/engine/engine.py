@@ -85,13 +85,15 @@ def _run_id(random: random.Random) -> bytes:
     return sha256d(repr(random.getstate()).encode("ascii"))[:_RUN_ID_SIZE]
 
 
-class Way(Enum):
+class SearchMode(Enum):
     """How blocks are searched at present."""
 
     WAIT = "wait"
-    """For peers, on which it depends."""
+    """Not at all: the engine waits for peers to choose."""
     COMPACT = "compact"
+    """Blocks are searched by compact filters."""
     BLOOM = "bip37"
+    """Blocks are searched by BIP-37."""
 
 
 class Engine:
@@ -149,7 +151,7 @@ class Engine:
         """Number of the last event before this run."""
         self.status: Status = Status(context, self._headers, self.coverage)
         self._stale_peers = StalePeers(context, self._headers)
-        self._way = Way.WAIT
+        self._search_mode = SearchMode.WAIT
         self._timers = Timers()
         start_height = StartHeight(options.from_height, options.birthday)
         if books.blocks.wanted is not None:
@@ -190,9 +192,9 @@ class Engine:
         return self._context.out.awaits_commit
 
     @property
-    def way(self) -> Way:
+    def search_mode(self) -> SearchMode:
         """How blocks are searched at present."""
-        return self._way
+        return self._search_mode
 
     def check_abandon(self, txid: bytes) -> None:
         """Raise ParameterError if a transaction is not unconfirmed or was not broadcast by this wallet."""
@@ -211,7 +213,7 @@ class Engine:
             searched: Blocks that were searched for each group of entries, in the database.
         """
         heard = self.pool.last_heard
-        way = {Way.WAIT: None, Way.COMPACT: Mode.COMPACT, Way.BLOOM: Mode.BIP37}[self._way]
+        way = {SearchMode.WAIT: None, SearchMode.COMPACT: Mode.COMPACT, SearchMode.BLOOM: Mode.BIP37}[self._search_mode]
         peers = (
             PeerStatus(peer.address, peer.profile.user_agent, peer.services, self._headers.knows(peer))
             for peer in self.pool.connected()
@@ -305,7 +307,7 @@ class Engine:
             context.is_due = False
             self._advance()
         self.status.look_back()
-        if self._way is not Way.WAIT:
+        if self._search_mode is not SearchMode.WAIT:
             self._mempool.record()
         next_at = (self.broadcaster.next_at, self._private.next_at, self.status.next_at, context.pool.next_ping())
         also_at = min(next_at)
@@ -410,7 +412,9 @@ class Engine:
 
     def _broadcast(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_private: bool) -> None:
         if is_private:
-            is_shown = self._bloom.has_told or (self._way is not Way.COMPACT and self.options.mode is not Mode.COMPACT)
+            is_shown = self._bloom.has_told or (
+                self._search_mode is not SearchMode.COMPACT and self.options.mode is not Mode.COMPACT
+            )
             self._private.broadcast(tx, input_values, is_shown=is_shown)
         else:
             self.broadcaster.broadcast(tx, input_values)
@@ -431,7 +435,7 @@ class Engine:
         if are_removed:
             self._compact.entries_removed()
         context.books.entries_added()
-        if self._way is Way.COMPACT:
+        if self._search_mode is SearchMode.COMPACT:
             self._load_scripts()  # and what unconfirmed transactions spend, those included that match since now
         self._mempool.forget()
         self.status.unsynced()
@@ -473,46 +477,48 @@ class Engine:
             self.status.follow(None)
             return
         self.status.report_headers_done()
-        self._choose_way()
-        pool.settle(BLOOM if self._way is Way.BLOOM else COMPACT_FILTERS, context.now, self._headers.is_behind)
-        if self._way is Way.WAIT:
+        self._choose_search_mode()
+        pool.settle(
+            BLOOM if self._search_mode is SearchMode.BLOOM else COMPACT_FILTERS, context.now, self._headers.is_behind
+        )
+        if self._search_mode is SearchMode.WAIT:
             return
         if context.books.searched < 0 and not context.is_held and not self.changes.begin_search():
             self.status.somebody_has_tip()  # else they are named
             return
-        if self._way is Way.COMPACT:
+        if self._search_mode is SearchMode.COMPACT:
             self._advance_compact()
         else:
             self._advance_bloom()
         self._blocks.advance()
 
-    def _choose_way(self) -> None:
+    def _choose_search_mode(self) -> None:
         """Compact filters where a peer serves them and they can find all that is watched; while one may yet come, wait
         for it.
         """
-        way = self._preferred_way()
-        self._drop_useless(way)
-        if way is self._way:
+        search_mode = self._preferred_mode()
+        self._drop_useless(search_mode)
+        if search_mode is self._search_mode:
             return
-        self._way = way
+        self._search_mode = search_mode
         self._compact.pause()
         self._bloom.pause()
 
-    def _preferred_way(self) -> Way:
+    def _preferred_mode(self) -> SearchMode:
         pool, mode = self._context.pool, self.options.mode
         if mode is Mode.BIP37 or not self._load_scripts():
             pool.want(BLOOM)
-            return Way.BLOOM
+            return SearchMode.BLOOM
         pool.want(COMPACT_FILTERS)
         if mode is Mode.COMPACT or any(map(pool.is_reliable, self._filter_headers.members)):
-            return Way.COMPACT
+            return SearchMode.COMPACT
         is_greeting = any(peer.serves(COMPACT_FILTERS) and pool.is_reliable(peer) for peer in pool.connected())
         if is_greeting or pool.may_offer_filters(self._context.now):
             pool.make_room(COMPACT_FILTERS, self._context.now)
-            return Way.WAIT
+            return SearchMode.WAIT
         if self._bloom.members and self._bloom.can_find_all():
-            return Way.BLOOM
-        return Way.COMPACT if self._filter_headers.members else Way.WAIT
+            return SearchMode.BLOOM
+        return SearchMode.COMPACT if self._filter_headers.members else SearchMode.WAIT
 
     def _load_scripts(self) -> bool:
         """Whether compact filters can find all that is watched."""
@@ -524,7 +530,7 @@ class Engine:
             return False
         return True
 
-    def _drop_useless(self, way: Way) -> None:
+    def _drop_useless(self, search_mode: SearchMode) -> None:
         """Drop peers that lack the needed service."""
         mode = self.options.mode
         needed = {Mode.COMPACT: COMPACT_FILTERS, Mode.BIP37: BLOOM, Mode.AUTO: COMPACT_FILTERS | BLOOM}[mode]
@@ -533,7 +539,7 @@ class Engine:
                 continue
             if mode is Mode.COMPACT:
                 error = UselessPeerError("serves no compact filters (NODE_COMPACT_FILTERS)")
-            elif mode is Mode.BIP37 or way is Way.BLOOM:
+            elif mode is Mode.BIP37 or search_mode is SearchMode.BLOOM:
                 error = UselessPeerError("serves no BIP-37 filters (NODE_BLOOM)")
             else:
                 error = UselessPeerError("serves neither compact filters nor BIP-37 filters")

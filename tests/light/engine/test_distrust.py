@@ -11,7 +11,7 @@ import pytest
 from spvfilter.errors import LieError
 from spvfilter.light.engine.addressbook import AddressBook
 from spvfilter.light.engine.effects import Commit, Connect, Effect, Fence, Read, Send, Work
-from spvfilter.light.engine.engine import Engine, Way
+from spvfilter.light.engine.engine import Engine, SearchMode
 from spvfilter.light.engine.inputs import (
     Committed,
     Connected,
@@ -99,14 +99,14 @@ class Pretending:
             while not self.queue and self.dialling and self.dialling[0][0] <= self.now:
                 step(Lost(self.dialling.popleft()[1], TimeoutError("no connection")))
 
-    def ways(self, seconds: int) -> Counter[Way]:
+    def ways(self, seconds: int) -> Counter[SearchMode]:
         """The seconds spent on each way."""
-        spent: Counter[Way] = Counter()
+        spent: Counter[SearchMode] = Counter()
         for _ in range(seconds):
             self.now += 1.0
             self.queue.extend(self.engine.step(Tick(), self.instant()))
             self.work()
-            spent[self.engine.way] += 1
+            spent[self.engine.search_mode] += 1
         return spent
 
 
@@ -115,7 +115,7 @@ def test_one_host_that_only_claims_compact_filters_holds_auto_up_for_a_while_and
     world = Pretending([f"{LIAR}:{2_000 + number}" for number in range(ports)])
     world.ways(2 * 3_600)
     later = world.ways(2 * 3_600)
-    assert later[Way.BLOOM] > 0.8 * later.total()
+    assert later[SearchMode.BLOOM] > 0.8 * later.total()
     world.client.store.close()
 
 
@@ -123,10 +123,10 @@ def test_a_thousand_addresses_that_claim_compact_filters_and_are_not_there_hold_
     None
 ):
     world = Pretending([f"{20 + number // 200}.{number % 200}.1.1:8333" for number in range(1_000)], are_there=False)
-    assert world.ways(600)[Way.BLOOM] == 0
+    assert world.ways(600)[SearchMode.BLOOM] == 0
     world.ways(600)
     later = world.ways(3_600)
-    assert later[Way.BLOOM] > 0.95 * later.total()
+    assert later[SearchMode.BLOOM] > 0.95 * later.total()
     world.client.store.close()
 
 
@@ -135,8 +135,8 @@ def test_a_few_addresses_that_claim_compact_filters_and_are_not_there_hold_auto_
     held auto up.
     """
     world = Pretending([f"20.{number}.1.1:8333" for number in range(60)], are_there=False, dial_s=5.0)
-    assert world.ways(1_800)[Way.WAIT] > 60
-    assert world.ways(1_800) == {Way.BLOOM: 1_800}
+    assert world.ways(1_800)[SearchMode.WAIT] > 60
+    assert world.ways(1_800) == {SearchMode.BLOOM: 1_800}
     world.client.store.close()
 
 

@@ -13,7 +13,7 @@ from simulation.pipe import Quality
 from spvfilter.kernel import EntryKind
 from spvfilter.light.engine.addresses import BLOOM_NEEDS
 from spvfilter.light.engine.effects import Commit
-from spvfilter.light.engine.engine import Engine, Way
+from spvfilter.light.engine.engine import Engine, SearchMode
 from spvfilter.light.engine.inputs import Asked, Instant
 from spvfilter.light.engine.requests import AddEntries, Start
 from spvfilter.light.events import Broadcast, Mode
@@ -64,12 +64,12 @@ def test_where_auto_goes_over_to_compact_filters_peers_lose_the_filter_and_annou
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A filter of before does not match what is watched since; whoever keeps it announces no payment to that."""
-    way = [Way.BLOOM]
-    monkeypatch.setattr(Engine, "_preferred_way", lambda engine: way[0])
+    way = [SearchMode.BLOOM]
+    monkeypatch.setattr(Engine, "_preferred_mode", lambda engine: way[0])
     with stage(tmp_path, Mode.AUTO, Prompt) as world:
         world.boot()
         world.wait_synced(within=120)
-        way[0] = Way.COMPACT
+        way[0] = SearchMode.COMPACT
         lock = p2wpkh(key(77))
         world.watch_lock(lock)
         world.wait_synced(within=120)
@@ -87,12 +87,12 @@ def test_where_auto_goes_over_to_compact_filters_without_the_mempool_peers_are_t
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a transaction of ours they were told each coin that compact filters had found since, by its outpoint."""
-    way = [Way.BLOOM]
-    monkeypatch.setattr(Engine, "_preferred_way", lambda engine: way[0])
+    way = [SearchMode.BLOOM]
+    monkeypatch.setattr(Engine, "_preferred_mode", lambda engine: way[0])
     with stage(tmp_path, Mode.AUTO, Prompt, mempool=False) as world:
         world.boot()
         world.wait_synced(within=120)
-        way[0] = Way.COMPACT
+        way[0] = SearchMode.COMPACT
         for _ in range(3):
             world.truth.receive()
         world.truth.mine()
@@ -107,7 +107,7 @@ def test_where_auto_goes_over_to_compact_filters_without_the_mempool_peers_are_t
             0,
             0,
         )
-        way[0] = Way.BLOOM
+        way[0] = SearchMode.BLOOM
         world.truth.receive()
         world.truth.mine()
         world.wait_synced(within=120)
@@ -120,8 +120,8 @@ def test_where_auto_goes_over_to_compact_filters_the_spend_of_a_bare_multisig_ou
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No entry shows its script: it was learned when BIP-37 found the output."""
-    way, lock = [Way.BLOOM], multisig(1, [key(70), key(71)])
-    monkeypatch.setattr(Engine, "_preferred_way", lambda engine: way[0])
+    way, lock = [SearchMode.BLOOM], multisig(1, [key(70), key(71)])
+    monkeypatch.setattr(Engine, "_preferred_mode", lambda engine: way[0])
     with stage(tmp_path, Mode.AUTO, Prompt, mempool=False) as world:
         monkeypatch.setattr(world.wishes, "answered", lambda token, value: None)
         world.boot()
@@ -133,7 +133,7 @@ def test_where_auto_goes_over_to_compact_filters_the_spend_of_a_bare_multisig_ou
         world.truth.mine()
         world.wait_synced(within=120)
         assert world.has_found_all()
-        way[0] = Way.COMPACT
+        way[0] = SearchMode.COMPACT
         world.truth.mine()
         world.wait_synced(within=120)
         outpoint = world.truth.coins[-1].outpoint
@@ -149,8 +149,8 @@ def test_blocks_that_were_searched_by_bip37_since_are_not_told_as_proven(
     """Two peers had agreed on their filter headers; but for what was added later one peer was asked, that is left, and
     its filter.
     """
-    way, lock = [Way.COMPACT], p2wpkh(key(77))
-    monkeypatch.setattr(Engine, "_preferred_way", lambda engine: way[0])
+    way, lock = [SearchMode.COMPACT], p2wpkh(key(77))
+    monkeypatch.setattr(Engine, "_preferred_mode", lambda engine: way[0])
     with stage(tmp_path, Mode.AUTO, OmitsAll, Prompt, mempool=False) as world:
         monkeypatch.setattr(world.wishes, "answered", lambda token, value: None)
         world.truth.receive(lock)
@@ -159,14 +159,14 @@ def test_blocks_that_were_searched_by_bip37_since_are_not_told_as_proven(
         world.boot()
         world.wait_synced(within=60)
         assert world.synced[-1].proven_height == world.truth.height
-        way[0] = Way.BLOOM
+        way[0] = SearchMode.BLOOM
         world.nodes[1].go_down()
         world.pass_time(60)
         assert world.process is not None
         world.process.ask(1, AddEntries(((EntryKind.SCRIPT, lock.script_pubkey, None),), Start(0)))
         world.truth.mine()
         world.wait_synced(within=120)
-        way[0] = Way.COMPACT
+        way[0] = SearchMode.COMPACT
         world.truth.mine()
         world.wait_synced(within=120)
         engine = world.process.engine
@@ -315,7 +315,7 @@ def test_auto_waits_for_no_address_that_has_no_place(most: int, tmp_path: Path) 
         world.wait_synced(within=30)
         assert world.has_found_all()
         assert world.process is not None
-        assert world.process.engine.way is Way.BLOOM  # type: ignore[attr-defined]
+        assert world.process.engine.search_mode is SearchMode.BLOOM  # type: ignore[attr-defined]
         before = {number for number, each in world.process.connections.items() if each.is_ready}
         world.pass_time(600)
         assert before == world.process.connections.keys()
@@ -328,7 +328,7 @@ def test_auto_finds_the_named_peer_with_compact_filters_however_many_have_none(m
         world.boot()
         world.wait_synced(within=30)
         assert world.process is not None
-        assert world.process.engine.way is Way.COMPACT  # type: ignore[attr-defined]
+        assert world.process.engine.search_mode is SearchMode.COMPACT  # type: ignore[attr-defined]
         assert not any(connection.sent["filterload"] for connection in world.process.connections.values())
 
 
@@ -342,7 +342,7 @@ def test_auto_looks_beyond_named_peers_without_compact_filters() -> None:
         made.start()
         made.pass_time(120)
         assert made.synced
-        assert made.engine.way is Way.COMPACT
+        assert made.engine.search_mode is SearchMode.COMPACT
         assert {node.address for node in named} <= {peer.address for peer in made.ready}
         assert len(made.ready) <= 4
 
@@ -358,7 +358,7 @@ def test_what_was_asked_for_before_a_peer_had_a_filter_costs_it_no_connection(
         world.boot()
         world.wait_synced(within=120)
         assert world.process is not None
-        ways = [world.process.engine.way]  # type: ignore[attr-defined]
+        ways = [world.process.engine.search_mode]  # type: ignore[attr-defined]
         for number in range(20):
             world.truth.others()
             world.pass_time(0.5)
@@ -366,8 +366,8 @@ def test_what_was_asked_for_before_a_peer_had_a_filter_costs_it_no_connection(
                 world.process.ask(1, AddEntries(((EntryKind.OUTPOINT, bytes((7,)) * 36, None),), Start()))
         world.truth.mine()
         world.pass_time(60)
-        ways.append(world.process.engine.way)  # type: ignore[attr-defined]
-        assert ways == [Way.COMPACT, Way.BLOOM]
+        ways.append(world.process.engine.search_mode)  # type: ignore[attr-defined]
+        assert ways == [SearchMode.COMPACT, SearchMode.BLOOM]
         assert not world.warnings
         assert world.has_found_all()
 
@@ -376,19 +376,19 @@ def test_what_is_announced_while_auto_waits_is_found_when_it_goes_over_to_bip37(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was remembered to be asked for by compact filters only, and no peer announces it again by itself."""
-    way = [Way.COMPACT]
-    monkeypatch.setattr(Engine, "_preferred_way", lambda engine: way[0])
+    way = [SearchMode.COMPACT]
+    monkeypatch.setattr(Engine, "_preferred_mode", lambda engine: way[0])
     with stage(tmp_path, Mode.AUTO, Prompt, OnlyBloom) as world:
         monkeypatch.setattr(world, "has_prompt_peer", lambda seconds: False)  # one that serves compact filters
         world.boot()
         world.wait_synced(within=60)
         world.pass_time(60)
         world.nodes[0].go_down()
-        way[0] = Way.WAIT
+        way[0] = SearchMode.WAIT
         world.pass_time(10)
         world.truth.receive()
         world.pass_time(60)
-        way[0] = Way.BLOOM
+        way[0] = SearchMode.BLOOM
         world.pass_time(60)
         assert world.process is not None
         assert world.truth.ours_waiting(world.is_wanted) == world.process.books.waiting() != set()
