@@ -29,7 +29,7 @@ class Context:
     out: Outbox
     random: random.Random
     now: Instant
-    lived: float
+    unix_now: float
     """Seconds since 1970 at the first step, plus the seconds of the monotonic clock since then."""
     is_storing: bool = False
     """Whether entries of the watch list are being stored."""
@@ -47,7 +47,7 @@ class Context:
         """Seconds since 1970 that what comes now is marked with: never before the blocks that are there, however slow
         our clock is.
         """
-        return max(int(self.lived), self.chain.median_time_at(self.chain.height))
+        return max(int(self.unix_now), self.chain.median_time_at(self.chain.height))
 
     def changed(self) -> None:
         """Something happened that lets the engine go on."""

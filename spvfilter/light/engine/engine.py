@@ -238,7 +238,7 @@ class Engine:
 
     def start(self, now: Instant) -> list[Effect]:
         """The first effects."""
-        self._context.now, self._context.lived = now, now.wall
+        self._context.now, self._context.unix_now = now, now.wall
         self._context.matches_left = _MATCHES_AT_ONCE
         self._context.out.journal.now = int(now.wall)
         self._context.out.start_run(_run_id(self._context.random), int(now.wall * 1e6))
@@ -255,8 +255,8 @@ class Engine:
         self._context.matches_left = _MATCHES_AT_ONCE
         if not isinstance(event, Tick):
             self._timers.stirred()
-        self._context.lived = self._timers.started.wall + now.monotonic - self._timers.started.monotonic
-        self._context.out.journal.now = int(self._context.lived)
+        self._context.unix_now = self._timers.started.wall + now.monotonic - self._timers.started.monotonic
+        self._context.out.journal.now = int(self._context.unix_now)
         self.status.look_back()  # before a peer is heard that may have been silent for too long
         if self._private.takes(event):
             return self._finish()
@@ -451,7 +451,7 @@ class Engine:
         self._stale_peers.try_another()
         if self._timers.is_expiry_due(context.now.monotonic):
             chain, began = context.chain, int(self._timers.started.wall)
-            events = context.books.expire(int(context.lived), began, chain.median_time_at(chain.height))
+            events = context.books.expire(int(context.unix_now), began, chain.median_time_at(chain.height))
             context.out.emit(*events)
             if context.books.is_expiry_left:
                 self._timers.expire_again()

@@ -121,7 +121,7 @@ class PrivateBroadcast:
             return
         now, reply_s = self._context.now.monotonic, self._context.options.patience.reply_s
         longest_s = DAILY_S[1] if record.is_relayed else 2 * reply_s  # the clock may be wrong now
-        left_s = max(0.0, min(record.until - self._context.lived, longest_s)) if record.is_handed else 0.0
+        left_s = max(0.0, min(record.until - self._context.unix_now, longest_s)) if record.is_handed else 0.0
         if left_s == 0.0 and (record.is_relayed or not record.is_handed):
             left_s = self._context.random.uniform(0.0, reply_s)
         own.private = Private(
@@ -290,8 +290,8 @@ class PrivateBroadcast:
     def _keep(self, txid: bytes, record: PrivateRecord) -> None:
         """Remember that a confirmed or ended transaction is private: it may be unconfirmed again."""
         if self._books.is_confirmed(txid):
-            if not record.is_relayed or record.until > self._context.lived:
-                relayed = PrivateRecord(self._context.lived, True, record.receivers, True)
+            if not record.is_relayed or record.until > self._context.unix_now:
+                relayed = PrivateRecord(self._context.unix_now, True, record.receivers, True)
                 self._store(txid, relayed)
         elif not self._books.is_unconfirmed(txid) and self._books.ended(txid) is None:
             self._store(txid, None)
@@ -324,7 +324,7 @@ class PrivateBroadcast:
     # Records
 
     def _write(self, txid: bytes, private: Private) -> None:
-        until = self._context.lived + private.until - self._context.now.monotonic
+        until = self._context.unix_now + private.until - self._context.now.monotonic
         known = self._records.get(txid)
         is_relayed = private.is_relayed or private.was_relayed or (known is not None and known.is_relayed)
         self._store(txid, PrivateRecord(until, is_relayed, sorted(private.receivers), private.is_handed))
