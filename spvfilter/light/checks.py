@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from spvfilter.errors import ParameterError
-from spvfilter.light.engine.options import Patience
+from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.requests import Start
 from spvfilter.light.engine.start import TIMESTAMP_WINDOW_S
 from spvfilter.light.events import Mode
@@ -63,9 +63,9 @@ def named_peers(
     return addresses
 
 
-def patience_of(limits: Limits) -> Patience:
+def timeouts_of(limits: Limits) -> PeerTimeouts:
     """Return the limits that the engine needs."""
-    return Patience(
+    return PeerTimeouts(
         reply_s=limits.reply_s,
         stall_s=limits.stall_s,
         retry_s=limits.retry_s,

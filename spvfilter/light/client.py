@@ -12,7 +12,7 @@ from spvfilter._public import deferred, public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
-from spvfilter.light.checks import check_most, check_options, check_start, named_peers, patience_of
+from spvfilter.light.checks import check_most, check_options, check_start, named_peers, timeouts_of
 from spvfilter.light.engine.expressible import check_expressible, ways_of
 from spvfilter.light.engine.fees import check_input_values, fee_floor
 from spvfilter.light.engine.options import Options, Reach
@@ -155,7 +155,7 @@ class LightClient:
             from_height,
             birthday,
             max_peers,
-            patience_of(self._limits),
+            timeouts_of(self._limits),
             reach,
             proxy is not None,
             pending,

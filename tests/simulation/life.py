@@ -26,7 +26,7 @@ from simulation.small import small_limits
 from simulation.truth import LATE_LOCKS, late_lock
 from simulation.violation import Violation
 from simulation.world import Placed, World
-from spvfilter.light.engine.options import Options, Patience, Reach
+from spvfilter.light.engine.options import Options, PeerTimeouts, Reach
 from spvfilter.light.events import Mode
 
 FAULTS = ("peers", "lies", "lines", "disk", "kill", "clock", "reorg", "entries", "mempool")
@@ -126,14 +126,16 @@ def _live(plan: Plan, make: Make, *, is_full: bool, show: Callable[[str], None] 
 
 
 def _options(plan: Plan, rng: random.Random) -> Options:
-    patience = rng.choice([Patience(), Patience(), Patience(filters=40, flight=30, flights=3, small_block=0)])
+    timeouts = rng.choice(
+        [PeerTimeouts(), PeerTimeouts(), PeerTimeouts(filters=40, flight=30, flights=3, small_block=0)]
+    )
     return Options(
         mode=plan.mode,
         mempool=rng.random() < 0.8,
         keep_filters=rng.random() < 0.3,
         from_height=rng.choice([rng.randrange(1, 200), 10_000]) if rng.random() < 0.25 else rng.choice([0, None]),
         max_peers=rng.choice([8, 8, 8, 4, 12]) if not plan.discovery else 12,
-        patience=patience,
+        timeouts=timeouts,
         reach=Reach.DIRECT if plan.discovery else Reach.NAMED,
     )
 

@@ -362,7 +362,7 @@ def a_reorganisation_leaves_answers() -> list[Change]:
 
 @bug(Mode.COMPACT, "Silent", "Mute")
 def silence_is_suffered_for_ever() -> list[Change]:
-    return [(PeerPool, "check_patience", _no)]
+    return [(PeerPool, "check_timeouts", _no)]
 
 
 @bug(Mode.COMPACT, "Breaking", "Breaking", seed=12)

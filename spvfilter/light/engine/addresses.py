@@ -295,7 +295,7 @@ class Discovery:
         """Whether no block has come for long, though peers are there that should have told of it."""
         if self._chain.tip_hash != self._tip[0]:
             self._tip = self._chain.tip_hash, now.monotonic
-        if now.monotonic - self._tip[1] < self._options.patience.stale_tip_s or now.monotonic < self._due["extra"]:
+        if now.monotonic - self._tip[1] < self._options.timeouts.stale_tip_s or now.monotonic < self._due["extra"]:
             return False
         return any(each.is_useful for each in there) and not any(each.purpose is Purpose.EXTRA for each in there)
 
@@ -306,7 +306,7 @@ class Discovery:
         if any(each.is_useful for each in there):
             at = min(at, self._due["feeler"])
             if not any(each.purpose is Purpose.EXTRA for each in there):
-                at = min(at, max(self._tip[1] + self._options.patience.stale_tip_s, self._due["extra"]))
+                at = min(at, max(self._tip[1] + self._options.timeouts.stale_tip_s, self._due["extra"]))
         if usual < self._options.max_peers:
             at = min(at, max(self._connect_rate.next_at, self._due["look"]))
         return max(at, now.monotonic + DIAL_S)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from spvfilter.light.engine.inputs import Instant
-from spvfilter.light.engine.options import Patience
+from spvfilter.light.engine.options import PeerTimeouts
 
 _MAX_FAILURES = 1  # Failures in succession up to which an address is reliable.
 
@@ -48,13 +48,13 @@ class AddressState:
             return False
         return not self.was_tried or (self.services is not None and self.services & service != 0 and self.is_reliable)
 
-    def left(self, now: float, patience: Patience, *, is_failure: bool, is_idle: bool) -> None:
+    def left(self, now: float, timeouts: PeerTimeouts, *, is_failure: bool, is_idle: bool) -> None:
         """Its connection has ended, or could not be made: it is left alone for a while."""
         self.was_tried = True
         self.failures = min(self.failures + is_failure, 64)
-        self.next_try = now + min(patience.retry_s * 2.0 ** max(0, self.failures - 1), patience.max_retry_s)
+        self.next_try = now + min(timeouts.retry_s * 2.0 ** max(0, self.failures - 1), timeouts.max_retry_s)
         if is_idle:
-            self.idle_until = now + patience.max_retry_s
+            self.idle_until = now + timeouts.max_retry_s
 
     def due(self, now: Instant, *, is_full: bool) -> float:
         """When it may be connected, by the monotonic clock, while others have all slots or not."""

@@ -161,7 +161,7 @@ class BlockRequests:
             return
         wanted.is_checked = True
         check = partial(_flaw, raw, wanted.height >= self._context.chain.network.segwit_height)
-        if len(raw) <= self._context.options.patience.small_block:
+        if len(raw) <= self._context.options.timeouts.small_block:
             self._checked(peer, block_hash, raw, check())
         else:
             self._context.out.work(check, partial(self._checked, peer, block_hash, raw))

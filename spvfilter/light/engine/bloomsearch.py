@@ -133,7 +133,7 @@ class BloomSearch:
         A peer may be asked for many parts, so the engine waits `answer_s` after the last recorded block. It waits
         longer only for a second network group of a part of this search.
         """
-        now, answer_s = self._context.now.monotonic, self._context.options.patience.answer_s
+        now, answer_s = self._context.now.monotonic, self._context.options.timeouts.answer_s
         may_wait = self._recorded_at is None or now - self._recorded_at < answer_s
         parts = [
             part
@@ -258,15 +258,15 @@ class BloomSearch:
 
     def _ask(self) -> None:
         """Request the blocks above the cursor, each part from as many peers as there should be witnesses."""
-        chain, patience = self._context.chain, self._context.options.patience
+        chain, timeouts = self._context.chain, self._context.options.timeouts
         while self._parts and self._parts[0].is_recorded and self._parts[0].asked <= self._parts[0].answers.keys():
             self._parts.popleft()
         while len(self._parts) > _MAX_PARTS and self._parts[0].is_recorded:
             self._parts.popleft()  # the range stays unwitnessed
         is_searching = any(not part.is_recorded for part in self._parts)
         next_height = self._parts[-1].last + 1 if is_searching else self._context.books.cursor + 1
-        while sum(not part.is_recorded for part in self._parts) < patience.flights and next_height <= chain.height:
-            end = min(next_height + patience.flight - 1, chain.height)
+        while sum(not part.is_recorded for part in self._parts) < timeouts.flights and next_height <= chain.height:
+            end = min(next_height + timeouts.flight - 1, chain.height)
             self._parts.append(_Part(list(enumerate(chain.hashes(next_height, end), next_height))))
             next_height = end + 1
         for part in self._parts:
@@ -304,7 +304,7 @@ class BloomSearch:
             not link.must_reload
             and has_blocks
             and link.covered >= part.first - 1
-            and link.flights < self._context.options.patience.flights
+            and link.flights < self._context.options.timeouts.flights
         )
 
     def _send(self, peer: Peer, part: _Part) -> None:
@@ -480,7 +480,7 @@ class BloomSearch:
     def _request_unwitnessed(self) -> None:
         """Request unwitnessed ranges from idle peers."""
         self._repeated = [part for part in self._repeated if part.asked and not part.asked <= part.answers.keys()]
-        patience, chain = self._context.options.patience, self._context.chain
+        timeouts, chain = self._context.options.timeouts, self._context.chain
         for peer in self.members:
             link = self.link(peer)
             if peer.state is PeerState.SUSPECT or link.flights or link.must_reload:
@@ -493,7 +493,7 @@ class BloomSearch:
             if span is None:
                 continue
             first = max(span.first, lowest)
-            last = min(first + patience.flight - 1, span.last, self._context.books.cursor)
+            last = min(first + timeouts.flight - 1, span.last, self._context.books.cursor)
             wanted = list(enumerate(chain.hashes(first, last), first))
             part = _Part(wanted, is_recorded=True)
             if wanted and self._headers.knows(peer) >= last:

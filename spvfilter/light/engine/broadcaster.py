@@ -248,7 +248,7 @@ class Broadcaster:
         elif own.tx.raw != tx.raw:
             self._change_witness(own, tx)
         own.private, own.input_values = private, input_values or own.input_values
-        own.waits_until = now + self._context.options.patience.reply_s
+        own.waits_until = now + self._context.options.timeouts.reply_s
         if not own.is_judged:  # the books had it, so its caller need not wait
             self.answer(own, own.known())
         is_recorded = self._record(own)
@@ -375,11 +375,11 @@ class Broadcaster:
 
     @property
     def _echo_wait_s(self) -> float:
-        return min(ECHO_WAIT_S, self._context.options.patience.reply_s / 8)
+        return min(ECHO_WAIT_S, self._context.options.timeouts.reply_s / 8)
 
     def _moments(self, now: float, peers: Sequence[Peer]) -> Iterator[float]:
         """Yield the times at which something is due."""
-        reject_s, reply_s = self.reject_s, self._context.options.patience.reply_s
+        reject_s, reply_s = self.reject_s, self._context.options.timeouts.reply_s
         for own in self._own.values():
             yield from (due for peer in peers if (due := own.due.get(peer, inf)) > now)
             yield from (record.next_probe for record in own.peers.values() if record.next_probe > now)
@@ -473,7 +473,7 @@ class Broadcaster:
         if own.announced_at is None:
             own.announced_at = now
             if own.waits_until is not None:
-                own.waits_until = now + self._context.options.patience.reply_s
+                own.waits_until = now + self._context.options.timeouts.reply_s
         record = own.peers.get(peer)
         if record is None or record.answered is not None or record.requested is None:
             record = own.peers[peer] = PeerRecord(now)
@@ -531,7 +531,7 @@ class Broadcaster:
     @property
     def reject_s(self) -> float:
         """Seconds after which a peer without a transaction that it received has rejected it."""
-        return min(REJECT_S, self._context.options.patience.reply_s / 3)
+        return min(REJECT_S, self._context.options.timeouts.reply_s / 3)
 
     # Reactions of peers
 
@@ -662,7 +662,7 @@ class Broadcaster:
             self.answer(own, own.known())
             return
         if own.is_judged and own.announced_at is not None:
-            is_late = now >= own.announced_at + self._context.options.patience.reply_s
+            is_late = now >= own.announced_at + self._context.options.timeouts.reply_s
             if (own.refused and not self._may_accept(own, now)) or (is_late and (own.refused or own.left)):
                 self.reject(own)
                 return

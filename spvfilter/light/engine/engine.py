@@ -114,7 +114,7 @@ class Engine:
             addresses,
             saved.bans,
             options.max_peers,
-            options.patience,
+            options.timeouts,
             out,
             discovery,
             lambda: saved.coverage.disputing,
@@ -243,7 +243,7 @@ class Engine:
         self._context.out.journal.now = int(now.wall)
         self._context.out.start_run(_run_id(self._context.random), int(now.wall * 1e6))
         self._timers.started = now
-        self._context.pool.check_patience(now)
+        self._context.pool.check_timeouts(now)
         self.changes.begin()
         self._context.out.emit(*self.books.opening)
         self.broadcaster.start()
@@ -444,7 +444,7 @@ class Engine:
     def _tick(self) -> None:
         context = self._context
         self._timers.rang()
-        context.pool.check_patience(context.now)
+        context.pool.check_timeouts(context.now)
         context.pool.ping_quiet(context.now)
         if self.status.clock_is_right():  # a wrong clock keeps the search from its end, too, and peers behind
             self._stale_peers.drop_one()

@@ -225,7 +225,7 @@ class FilterHeaders:
         supported = {
             address: height for address, height in (self._former_supporters | supporters).items() if height >= first
         }
-        allowed = context.options.patience.answer_s * (2.0**self._switches if allies else 1.0 if supported else 0.0)
+        allowed = context.options.timeouts.answer_s * (2.0**self._switches if allies else 1.0 if supported else 0.0)
         is_asked = any(
             each.is_asked and (peer.state is PeerState.READY or not can_go_on) for peer, each in self._stated.items()
         )

@@ -151,13 +151,13 @@ class FilterSearch:
 
     def _fill(self) -> None:
         """Begin parts up to as many as the peers may be asked for, and a few more."""
-        context, patience = self._context, self._context.options.patience
-        most = min(patience.filter_flights * max(1, len(self._headers.members)) + 2, _MAX_PARTS)
+        context, timeouts = self._context, self._context.options.timeouts
+        most = min(timeouts.filter_flights * max(1, len(self._headers.members)) + 2, _MAX_PARTS)
         if not self._parts:
             self._next = context.books.cursor + 1
         top = min(context.rows.height, context.chain.height)
         while len(self._parts) < most and self._next <= top:
-            first, last = self._next, min(self._next + patience.filters - 1, top)
+            first, last = self._next, min(self._next + timeouts.filters - 1, top)
             part = _Part(
                 first,
                 context.chain.hashes(first, last),
@@ -180,13 +180,13 @@ class FilterSearch:
 
         Then request slow parts from idle peers too.
         """
-        now, patience = self._context.now.monotonic, self._context.options.patience
+        now, timeouts = self._context.now.monotonic, self._context.options.timeouts
         missing = [part for part in self._parts if part.filters is None and part.is_read]
         for part in missing:
             if not any(peer.state is PeerState.READY for peer in part.asked):
-                self._ask_for(part, patience.filter_flights)
+                self._ask_for(part, timeouts.filter_flights)
         for part in missing:
-            if part.asked and now - part.asked_at >= patience.stall_s:
+            if part.asked and now - part.asked_at >= timeouts.stall_s:
                 self._ask_for(part, 1)
 
     def _ask_for(self, part: _Part, flights: int) -> None:

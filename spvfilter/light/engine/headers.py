@@ -130,16 +130,16 @@ class Headers:
         greeting = [peer for peer in pool if peer.state is PeerState.GREETING]
         if greeting:
             asked = [peer for peer in greeting if self.is_asked(peer)]
-            patience = self._context.options.patience
+            timeouts = self._context.options.timeouts
             waited = max((now.monotonic - peer.since for peer in asked), default=0.0)
-            is_answering = any(peer.silent_for(now.monotonic) < patience.stall_s for peer in asked)
+            is_answering = any(peer.silent_for(now.monotonic) < timeouts.stall_s for peer in asked)
             # it answers, but each of its answers may come late: one more is asked for every `reply_s` that go by
-            alone = not pool.ready() and is_answering and len(asked) > waited / patience.reply_s
+            alone = not pool.ready() and is_answering and len(asked) > waited / timeouts.reply_s
             for peer in greeting:
                 if not self.is_asked(peer) and not alone:
                     self.ask(peer)
                     alone = not pool.ready()
-        if now.monotonic - self._last_news >= self._context.options.patience.stale_tip_s:
+        if now.monotonic - self._last_news >= self._context.options.timeouts.stale_tip_s:
             self._last_news = now.monotonic
             for peer in pool.ready():
                 self.ask(peer)

@@ -22,7 +22,7 @@ class Reach(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class PeerTimeouts:
     """Timeouts for peers in seconds, and sizes of requests. Values are Core's unless marked "our choice"."""
 
     reply_s: float = 120.0
@@ -65,7 +65,7 @@ class Options:
     birthday: int | None = None
     """Seconds since 1970."""
     max_peers: int = 8
-    patience: Patience = field(default_factory=Patience)
+    timeouts: PeerTimeouts = field(default_factory=PeerTimeouts)
     reach: Reach = Reach.NAMED
     is_proxied: bool = False
     """True if connections go through a proxy. Each private connection then has a circuit of its own."""

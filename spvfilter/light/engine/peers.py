@@ -12,7 +12,7 @@ from spvfilter.light.engine.addresses import Discovery, DismissedError, IdleErro
 from spvfilter.light.engine.addressstates import AddressState, limit_bans
 from spvfilter.light.engine.inputs import Connected, Instant, SeedAnswer
 from spvfilter.light.engine.netgroups import NAMES, dialling_group, host_of, netgroup, port_of
-from spvfilter.light.engine.options import Patience
+from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.outboundslots import OutboundSlot, OutboundSlots
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.events import PeerWarning
@@ -114,10 +114,10 @@ class Peer:
         """
         return max(now.monotonic - self.heard.monotonic, now.wall - self.heard.wall)
 
-    def is_late(self, now: float, patience: Patience) -> bool:
+    def is_late(self, now: float, timeouts: PeerTimeouts) -> bool:
         """Whether it owes an answer for longer than others take: it is silent, or sends it bit by bit."""
-        return self.silent_for(now) >= patience.stall_s or (
-            bool(self.questions) and now - self.turn >= patience.answer_s
+        return self.silent_for(now) >= timeouts.stall_s or (
+            bool(self.questions) and now - self.turn >= timeouts.answer_s
         )
 
     def made_headway(self, key: Hashable, now: float) -> None:
@@ -144,7 +144,7 @@ class PeerPool:
         addresses: Iterable[str],
         bans: dict[str, float],
         most: int,
-        patience: Patience,
+        timeouts: PeerTimeouts,
         out: Outbox,
         discovery: Discovery | None = None,
         disputing: Callable[[], Sequence[str]] = list,
@@ -160,7 +160,7 @@ class PeerPool:
         self._discovery = discovery
         self._bans = discovery.bans if discovery is not None else bans  # of addresses that the user does not name, too
         self._slots = OutboundSlots(most, disputing)
-        self._patience = patience
+        self._timeouts = timeouts
         self._out = out
         self._numbers = 0
         self._lists: dict[
@@ -489,9 +489,9 @@ class PeerPool:
         is_failure = not isinstance(error, DismissedError) and (
             peer.purpose is Purpose.NAMED or peer.profile is not None
         )
-        state.left(now.monotonic, self._patience, is_failure=is_failure, is_idle=isinstance(error, IdleError))
+        state.left(now.monotonic, self._timeouts, is_failure=is_failure, is_idle=isinstance(error, IdleError))
         lied = is_lie(error)
-        until = now.wall + self._patience.ban_s if lied else 0.0
+        until = now.wall + self._timeouts.ban_s if lied else 0.0
         if lied and peer.purpose is Purpose.NAMED:
             state.banned_until = until
             if self._discovery is not None and peer.profile is not None:  # nor by another name
@@ -584,7 +584,7 @@ class PeerPool:
         if key not in peer.questions:
             return
         peer.made_headway(key, now.monotonic)
-        if peer.state is PeerState.SUSPECT and not peer.is_late(now.monotonic, self._patience):
+        if peer.state is PeerState.SUSPECT and not peer.is_late(now.monotonic, self._timeouts):
             self.move(peer, PeerState.READY)
 
     def spoke(self, peer: Peer, now: Instant) -> None:
@@ -596,7 +596,7 @@ class PeerPool:
         return min((self._ping_at(peer) for peer in self.connected()), default=inf)
 
     def _ping_at(self, peer: Peer) -> float:
-        pause_s = min(QUIET_S, self._patience.silence_s / 2)
+        pause_s = min(QUIET_S, self._timeouts.silence_s / 2)
         return inf if peer.is_pinged else peer.heard.monotonic + pause_s
 
     def ping_quiet(self, now: Instant) -> None:
@@ -605,21 +605,21 @@ class PeerPool:
         A machine that slept may have missed blocks, so quiet by the wall clock counts as well.
         """
         for peer in self.connected():
-            has_slept = peer.quiet_for(now) >= self._patience.silence_s
+            has_slept = peer.quiet_for(now) >= self._timeouts.silence_s
             if not peer.is_pinged and (has_slept or now.monotonic >= self._ping_at(peer)):
                 peer.is_pinged = True
                 self._out.fence(peer.number, lambda: None)
 
-    def check_patience(self, now: Instant) -> None:
+    def check_timeouts(self, now: Instant) -> None:
         """Drop peers that owe an answer for too long, suspect late peers, and trust peers that have become steady."""
-        limit_bans(self._states.values(), self._bans, now.wall + self._patience.ban_s)
+        limit_bans(self._states.values(), self._bans, now.wall + self._timeouts.ban_s)
         for peer in self:
             silent = peer.silent_for(now.monotonic)
             state = self._states[peer.address]
             if peer.state is PeerState.READY and not silent:
                 state.lasts(now.monotonic - peer.since)
-            if silent >= self._patience.reply_s:
+            if silent >= self._timeouts.reply_s:
                 self.drop(peer, UselessPeerError(f"no answer for {silent:.1f} s"), now)
-            elif peer.is_late(now.monotonic, self._patience) and peer.state is PeerState.READY:
+            elif peer.is_late(now.monotonic, self._timeouts) and peer.state is PeerState.READY:
                 self.move(peer, PeerState.SUSPECT)
                 state.is_late()

@@ -119,7 +119,7 @@ class PrivateBroadcast:
         record = self._records.get(own.tx.txid)
         if record is None:
             return
-        now, reply_s = self._context.now.monotonic, self._context.options.patience.reply_s
+        now, reply_s = self._context.now.monotonic, self._context.options.timeouts.reply_s
         longest_s = DAILY_S[1] if record.is_relayed else 2 * reply_s  # the clock may be wrong now
         left_s = max(0.0, min(record.until - self._context.unix_now, longest_s)) if record.is_handed else 0.0
         if left_s == 0.0 and (record.is_relayed or not record.is_handed):
@@ -163,7 +163,7 @@ class PrivateBroadcast:
     def _hand_over(self, own: OwnTx, address: str, tried: list[str], *, is_repeat: bool) -> None:
         """Open a connection to a new peer."""
         number = self._context.pool.take_number()
-        until = self._context.now.monotonic + self._context.options.patience.reply_s / MAX_TRIES
+        until = self._context.now.monotonic + self._context.options.timeouts.reply_s / MAX_TRIES
         self._handovers[number] = _Handover(own, number, address, until, [*tried, address], is_repeat)
         self._context.out.connect(number, address, is_private=True)
         self._context.changed()
@@ -227,7 +227,7 @@ class PrivateBroadcast:
             return
         handover.is_handed = private.is_handed = True
         if not handover.is_repeat:
-            delay = self._context.random.uniform(1.0, 2.0) * self._context.options.patience.reply_s
+            delay = self._context.random.uniform(1.0, 2.0) * self._context.options.timeouts.reply_s
             private.until = self._context.now.monotonic + delay
         self._write(own.tx.txid, private)
         self._context.out.send(handover.number, Tx(own.tx.raw))

@@ -20,7 +20,7 @@ class StalePeers:
 
     A peer that is behind is not a liar. The engine asks it for headers once more, then drops it with a pause, one peer
     at a time. It has `CATCH_UP_S` to catch up. If no ready peer has the best chain, the client cannot be synced, and
-    the time is `answer_s` of Patience.
+    the time is `answer_s` of PeerTimeouts.
 
     A peer that announces no new blocks is not behind the known chain. If no block comes for long, the engine also
     connects the given addresses in turn, and keeps the peers with the most work.
@@ -38,18 +38,18 @@ class StalePeers:
     def drop_one(self) -> None:
         """Drop a peer that has been behind for too long and was asked for headers twice, if there is a substitute."""
         context, now = self._context, self._context.now.monotonic
-        ready, patience = context.pool.ready(), context.options.patience
+        ready, timeouts = context.pool.ready(), context.options.timeouts
         behind = [peer for peer in ready if self._headers.is_behind(peer)]
         self._since = {peer: self._since.get(peer, now) for peer in behind}
         self._asked = {peer: self._asked[peer] for peer in behind if peer in self._asked}
-        allowed = patience.answer_s if len(behind) == len(ready) else CATCH_UP_S
+        allowed = timeouts.answer_s if len(behind) == len(ready) else CATCH_UP_S
         for peer, since in sorted(self._since.items(), key=lambda each: each[1]):
             if now - max(since, self._last) < allowed:
                 continue
             if peer not in self._asked:  # It may have the best chain: its announcement may have been lost.
                 self._asked[peer] = now
                 self._headers.ask(peer)
-            elif now - self._asked[peer] < patience.stall_s or self._headers.is_asked(peer):
+            elif now - self._asked[peer] < timeouts.stall_s or self._headers.is_asked(peer):
                 continue
             elif context.pool.has_substitute(peer, context.now):
                 self._last = now
@@ -60,6 +60,6 @@ class StalePeers:
         """While no block comes for long, connect another named address."""
         context, now = self._context, self._context.now.monotonic
         if context.chain.tip_hash != self._tip:
-            self._tip, self._another_at = context.chain.tip_hash, now + context.options.patience.stale_tip_s
+            self._tip, self._another_at = context.chain.tip_hash, now + context.options.timeouts.stale_tip_s
         elif now >= self._another_at and context.pool.try_another(context.now):
             self._another_at = now + EXTRA_S

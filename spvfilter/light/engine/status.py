@@ -11,7 +11,7 @@ from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.inputs import Instant
-from spvfilter.light.engine.options import Patience
+from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.peers import Peer, PeerState
 from spvfilter.light.events import PeerChanged, PeerWarning, Phase, Progress, Synced
 from spvfilter.store.searched import Ranges, join
@@ -35,14 +35,14 @@ class Told:
         """Return the events with one more, which is emitted now."""
         return Told(join((*self.doubt, *doubt)), now, self.times + 1)
 
-    def next_at(self, doubt: Ranges, patience: Patience) -> float:
+    def next_at(self, doubt: Ranges, timeouts: PeerTimeouts) -> float:
         """Return when a further dispute may be reported (monotonic seconds); infinity if all disputes were reported.
 
         The pauses double.
         """
         if join((*self.doubt, *doubt)) == self.doubt:
             return inf
-        return self.at + min(patience.stall_s * 2.0 ** min(self.times - 1, 16), patience.max_retry_s)
+        return self.at + min(timeouts.stall_s * 2.0 ** min(self.times - 1, 16), timeouts.max_retry_s)
 
 
 class Status:
@@ -52,7 +52,7 @@ class Status:
 
     - `Synced` was emitted for the tip of the best chain, and the search has not gone back since.
     - A ready peer has the tip. Headers of a better chain would have changed the tip.
-    - This peer has sent a message within `Patience.silence_s`.
+    - This peer has sent a message within `PeerTimeouts.silence_s`.
 
     The age of the last block plays no part. Once the last such peer has left, `Synced` is emitted again for the same
     tip when a peer confirms it.
@@ -89,11 +89,11 @@ class Status:
         return self._is_confirmed and self.synced == self._context.chain.tip_hash and self._has_witness(now)
 
     def _has_witness(self, now: Instant) -> bool:
-        """Return True if a peer has the tip and was heard within `Patience.silence_s`."""
+        """Return True if a peer has the tip and was heard within `PeerTimeouts.silence_s`."""
         return any(self._confirms_tip(peer, now) for peer in self._context.pool.ready())
 
     def _confirms_tip(self, peer: Peer, now: Instant) -> bool:
-        return not self._headers.is_behind(peer) and peer.quiet_for(now) < self._context.options.patience.silence_s
+        return not self._headers.is_behind(peer) and peer.quiet_for(now) < self._context.options.timeouts.silence_s
 
     def unsynced(self) -> None:
         """Emit Synced again once all blocks are searched, even for the same tip."""
@@ -186,12 +186,12 @@ class Status:
     def awaits_others(self) -> bool:
         """Return True if a peer may still answer with its headers.
 
-        Peers have `Patience.stall_s` for it after a new tip, a corrected clock, or the return of peers.
+        Peers have `PeerTimeouts.stall_s` for it after a new tip, a corrected clock, or the return of peers.
         """
         now, chain = self._context.now.monotonic, self._context.chain
         if chain.tip_hash != self._tip:
             self._tip, self._tip_since = chain.tip_hash, now
-        if now - self._tip_since >= self._context.options.patience.stall_s:
+        if now - self._tip_since >= self._context.options.timeouts.stall_s:
             return False
         return any(
             peer.state in (PeerState.CONNECTING, PeerState.GREETING)
@@ -200,7 +200,7 @@ class Status:
         )
 
     def somebody_has_tip(self) -> bool:
-        """Return True if a ready peer has the tip of the best chain. Otherwise warn after `Patience.stall_s`."""
+        """Return True if a ready peer has the tip of the best chain. Otherwise warn after `PeerTimeouts.stall_s`."""
         context, now = self._context, self._context.now.monotonic
         ready = context.pool.ready()
         if any(not self._headers.is_behind(peer) for peer in ready):
@@ -208,7 +208,7 @@ class Status:
             return True
         if self._behind_since is None:
             self._behind_since = now
-        if now - self._behind_since >= context.options.patience.stall_s:
+        if now - self._behind_since >= context.options.timeouts.stall_s:
             for peer in ready:
                 self._warn(peer, str(self._headers.lack(peer)))
         return False
@@ -269,7 +269,7 @@ class Status:
         """Return when a further dispute of the same tip may be reported (monotonic seconds)."""
         if not self._coverage.has_doubt:
             return inf
-        return self._doubts.next_at(self._coverage.in_doubt, self._context.options.patience)
+        return self._doubts.next_at(self._coverage.in_doubt, self._context.options.timeouts)
 
     def say_synced(self, peers: Sequence[Peer], *, proven: bool) -> None:
         """Emit Synced for the tip if it is due.

@@ -45,24 +45,24 @@ class Timers:
 
     def set(self, context: Context, also_at: float, *, is_done: bool) -> None:
         """Ask for a tick when one may be needed; something else wants one `also_at` this time."""
-        now, patience = context.now.monotonic, context.options.patience
+        now, timeouts = context.now.monotonic, context.options.timeouts
         at = now + _IDLE_S
         peers = list(context.pool)
         if context.is_due:
             at = now
         elif not is_done or any(peer.questions or peer.state is not PeerState.READY for peer in peers):
             rarer = 2 ** max(0, min(self._ticks - _STEADY_TICKS, 8))
-            at = now + max(patience.stall_s / 2, min(rarer * patience.stall_s / 2, _LONGEST_S))
+            at = now + max(timeouts.stall_s / 2, min(rarer * timeouts.stall_s / 2, _LONGEST_S))
         for peer in peers:
             if peer.questions:
                 since = next(iter(peer.questions.values()))  # the oldest has waited longest
-                due = since + (patience.stall_s if peer.state is PeerState.READY else patience.reply_s)
+                due = since + (timeouts.stall_s if peer.state is PeerState.READY else timeouts.reply_s)
                 at = min(at, max(due, now) + _AFTER_S)
         next_try = context.pool.next_try(context.now)
         if next_try is not None:
             at = min(at, max(next_try, now))
         at = min(at, max(also_at, now))
-        slack_s = 0.0 if context.is_due else min(patience.stall_s / 4, _MAX_SLACK_S)
+        slack_s = 0.0 if context.is_due else min(timeouts.stall_s / 4, _MAX_SLACK_S)
         if self._wake_at is None or at < self._wake_at - slack_s or self._wake_at < now:
             self._wake_at = at
             context.out.wake(at)

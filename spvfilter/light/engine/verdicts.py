@@ -136,10 +136,10 @@ class Verdicts:
         The engine waits `answer_s` for a connection to a peer that has the block (BIP-159). It waits no longer than
         `2 * reply_s` in total, since peers may offer the block and not send it.
         """
-        now, patience = self._context.now.monotonic, self._context.options.patience
+        now, timeouts = self._context.now.monotonic, self._context.options.timeouts
         if self._blocks.is_to_be_had(case.height):
             case.since = now
-        return now - max(case.since, case.opened) < patience.answer_s and now - case.opened < 2 * patience.reply_s
+        return now - max(case.since, case.opened) < timeouts.answer_s and now - case.opened < 2 * timeouts.reply_s
 
     def _may_come(self, case: Case) -> bool:
         """True if our filter may still come: a peer that supports it answers promptly, or can still be asked."""

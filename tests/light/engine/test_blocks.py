@@ -18,7 +18,7 @@ from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.inputs import Connected, Instant
 from spvfilter.light.engine.netgroups import host_of
-from spvfilter.light.engine.options import Options, Patience
+from spvfilter.light.engine.options import Options, PeerTimeouts
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool, PeerState
 from spvfilter.light.events import Mode
@@ -41,7 +41,7 @@ class Staged:
     """Block requests over a chain of three blocks, with peers that are ready and know all of it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *addresses: str, small_block: int = 100_000) -> None:
-        patience = Patience(small_block=small_block)
+        timeouts = PeerTimeouts(small_block=small_block)
         regtest = Regtest()
         regtest.mine(3)
         chain = HeaderChain(REGTEST)
@@ -49,9 +49,9 @@ class Staged:
         chain.accept(b"".join(block.raw[:80] for block in self.blocks[1:]), 4_000_000_000)
         books = Books(WatchList(REGTEST), SavedBooks())
         self.out = out = Outbox(books, chain, Journal())
-        self.pool = pool = PeerPool(addresses, {}, 8, patience, out)
+        self.pool = pool = PeerPool(addresses, {}, 8, timeouts, out)
         context = Context(
-            Options(patience=patience), chain, FilterRows(), books, pool, out, random.Random(1), NOW, NOW.wall
+            Options(timeouts=timeouts), chain, FilterRows(), books, pool, out, random.Random(1), NOW, NOW.wall
         )
         pool.advance(NOW)
         for peer in pool:

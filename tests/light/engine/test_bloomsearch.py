@@ -22,7 +22,7 @@ from spvfilter.light.engine.coverage import NOTE, Coverage
 from spvfilter.light.engine.effects import Commit, Effect
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.inputs import Input, Instant
-from spvfilter.light.engine.options import Patience
+from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.events import Mode
 from spvfilter.node.blocktree import TreeBlock
@@ -220,7 +220,7 @@ def test_where_debts_are_too_many_a_peer_is_asked_once_for_what_is_owed(
     ever.
     """
     monkeypatch.setattr(coverage, "MAX_UNWITNESSED_RANGES", 1)
-    with stage(tmp_path, Mode.BIP37, Prompt, Prompt, patience=Patience(flight=20)) as world:
+    with stage(tmp_path, Mode.BIP37, Prompt, Prompt, timeouts=PeerTimeouts(flight=20)) as world:
         world.boot_without(1)
         assert world.process is not None
         (other,) = [each for each in world.process.connections.values() if each.node is world.nodes[1]]
@@ -327,7 +327,7 @@ def test_blocks_below_one_that_must_be_looked_at_whole_are_owed_once_they_are_re
     """They were once the whole block had come: until then a client that was killed, or found its peer out, asked nobody
     else for them.
     """
-    with stage(tmp_path, Mode.BIP37, OmitsOld, Prompt, mempool=False, patience=Patience(flight=1_000)) as world:
+    with stage(tmp_path, Mode.BIP37, OmitsOld, Prompt, mempool=False, timeouts=PeerTimeouts(flight=1_000)) as world:
         liar, honest = world.nodes
         honest.is_up = False
         spend_in_64_bytes(world)

@@ -38,7 +38,7 @@ from spvfilter.light.engine.inputs import (
     Lost,
     Tick,
 )
-from spvfilter.light.engine.options import Options, Patience
+from spvfilter.light.engine.options import Options, PeerTimeouts
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import Peer, PeerPool
 from spvfilter.light.engine.requests import AddEntries, Start
@@ -74,7 +74,7 @@ def books() -> Books:
 def test_pongs_of_a_peer_that_is_gone_are_not_waited_for() -> None:
     made = books()
     out = Outbox(made, HeaderChain(REGTEST), Journal())
-    pool = PeerPool(["10.1.0.1:1"], {}, 8, Patience(retry_s=0.0), out)
+    pool = PeerPool(["10.1.0.1:1"], {}, 8, PeerTimeouts(retry_s=0.0), out)
     for number in range(1, 20):
         pool.advance(NOW)
         assert (

@@ -19,7 +19,7 @@ from spvfilter.light.engine.filterquestions import FilterFlight, FilterQuestions
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.inputs import Connected, Instant
-from spvfilter.light.engine.options import Options, Patience
+from spvfilter.light.engine.options import Options, PeerTimeouts
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool, PeerState
 from spvfilter.light.lies import Lie
@@ -46,7 +46,7 @@ class Asked:
     def __init__(self) -> None:
         books = Books(WatchList(REGTEST), SavedBooks())
         out = Outbox(books, HeaderChain(REGTEST), Journal())
-        pool = PeerPool(["10.1.0.1:1"], {}, 8, Patience(), out)
+        pool = PeerPool(["10.1.0.1:1"], {}, 8, PeerTimeouts(), out)
         self.context = Context(
             Options(), HeaderChain(REGTEST), FilterRows(), books, pool, out, random.Random(1), NOW, NOW.wall
         )

@@ -13,7 +13,7 @@ from simulation.behaviours.schemes import Lags
 from spvfilter.light.engine.addresses import EXTRA_S
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.inputs import Connected, Heard, Input, Lost
-from spvfilter.light.engine.options import Patience
+from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.staletip import CATCH_UP_S
 from spvfilter.light.events import Mode
 from spvfilter.node.regtest import Regtest
@@ -54,7 +54,7 @@ def test_where_nobody_has_the_tip_laggards_make_room_for_others(mode: Mode, tmp_
         world.pass_time(10)
         world.nodes[1].go_down()
         world.truth.mine(1)
-        world.pass_time(Patience().answer_s)
+        world.pass_time(PeerTimeouts().answer_s)
         assert _ready(world) == {3, 4, 5}
         world.wait_synced(within=120)
         assert 1 in _ready(world)
@@ -130,7 +130,7 @@ def test_while_no_block_comes_for_long_others_are_heard(most: int, mode: Mode, t
         for node in world.nodes[most:]:
             node.is_up = True
         world.truth.mine(2)
-        world.wait_synced(within=Patience().stale_tip_s + 2 * EXTRA_S)
+        world.wait_synced(within=PeerTimeouts().stale_tip_s + 2 * EXTRA_S)
         assert _ready(world) & {most + 1, most + 2}
         assert world.has_found_all()
         assert not world.banned
@@ -186,7 +186,7 @@ def test_who_has_the_tip_and_was_not_heard_to_say_so_can_show_it(mode: Mode, tmp
         while world.process.engine.chain.height == before:  # type: ignore[attr-defined]
             world.pass_time(0.001)
         world.nodes[0].go_down()
-        world.wait_synced(within=Patience().answer_s + 60)
+        world.wait_synced(within=PeerTimeouts().answer_s + 60)
         assert world.synced[-1].peers == ("10.2.0.2:18444",)
 
 

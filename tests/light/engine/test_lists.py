@@ -8,7 +8,7 @@ import pytest
 
 from spvfilter.chain import HeaderChain
 from spvfilter.light.engine.inputs import Connected, Instant
-from spvfilter.light.engine.options import Patience
+from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import BLOOM, COMPACT_FILTERS, PeerPool, PeerState
 from spvfilter.network import REGTEST
@@ -24,7 +24,11 @@ ADDRESSES = [f"10.{number}.0.1:1" for number in range(6)]
 def test_lists_and_the_next_connection_follow_what_happens(seed: int) -> None:
     rng, now = random.Random(seed), Instant(0.0, 1_700_000_000.0)
     pool = PeerPool(
-        ADDRESSES, {}, 4, Patience(), Outbox(Books(WatchList(REGTEST), SavedBooks()), HeaderChain(REGTEST), Journal())
+        ADDRESSES,
+        {},
+        4,
+        PeerTimeouts(),
+        Outbox(Books(WatchList(REGTEST), SavedBooks()), HeaderChain(REGTEST), Journal()),
     )
     for _ in range(400):
         now = Instant(now.monotonic + rng.choice([0.0, 0.5, 60.0]), now.wall)
@@ -44,7 +48,7 @@ def test_lists_and_the_next_connection_follow_what_happens(seed: int) -> None:
                     pool.move(peer, rng.choice([PeerState.READY, PeerState.SUSPECT]))
                     pool.ask(peer, "question", now)
                 case _:
-                    pool.check_patience(now)
+                    pool.check_timeouts(now)
         there = list(pool)
         assert list(pool.connected()) == [peer for peer in there if peer.state is not PeerState.CONNECTING]
         for service in (0, BLOOM, COMPACT_FILTERS):

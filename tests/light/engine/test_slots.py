@@ -13,7 +13,7 @@ from spvfilter.chain import HeaderChain
 from spvfilter.errors import LieError
 from spvfilter.light.engine.effects import Emit
 from spvfilter.light.engine.inputs import Connected, Instant
-from spvfilter.light.engine.options import Patience
+from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.outboundslots import wanted_of
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import COMPACT_FILTERS, PeerPool, PeerState
@@ -38,7 +38,7 @@ class Pool(PeerPool):
         self.disputing = disputing if disputing is not None else []
         self.hosts: dict[str, str] = {}  # of names
         self.dead: set[str] = set()
-        super().__init__(addresses, {}, most, Patience(), self.out, None, lambda: self.disputing)
+        super().__init__(addresses, {}, most, PeerTimeouts(), self.out, None, lambda: self.disputing)
         self.now = 0.0
 
     def pass_time(self, seconds: int) -> None:

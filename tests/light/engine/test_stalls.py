@@ -20,7 +20,7 @@ from simulation.truth import copy_chain
 from simulation.world import World
 from spvfilter.filters.bip37 import MatchedTx
 from spvfilter.light.engine.engine import Engine
-from spvfilter.light.engine.options import Patience
+from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.engine.peers import PeerState
 from spvfilter.light.events import Mode
 from spvfilter.network import REGTEST
@@ -114,7 +114,7 @@ def test_a_peer_that_sends_filters_one_by_one_holds_up_nothing_that_others_have_
     """Each is headway, so it stalls never: what it was asked for would take minutes, and so would all that comes behind
     that.
     """
-    with stage(tmp_path, Mode.COMPACT, *[Drips] * drips, Prompt, Prompt, patience=Patience(filters=20)) as world:
+    with stage(tmp_path, Mode.COMPACT, *[Drips] * drips, Prompt, Prompt, timeouts=PeerTimeouts(filters=20)) as world:
         world.truth.mine(800)
         world.boot()
         world.wait_synced(within=15)
@@ -420,7 +420,7 @@ class Dawdles(OneTooMany):
         return made
 
     def _later(self, call: Callable[[], None]) -> None:
-        self.world.timeline.after(0.9 * self.world.options.patience.reply_s, lambda: self._now(call))
+        self.world.timeline.after(0.9 * self.world.options.timeouts.reply_s, lambda: self._now(call))
 
     def _now(self, call: Callable[[], None]) -> None:
         call()

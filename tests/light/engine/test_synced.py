@@ -14,7 +14,7 @@ from simulation.behaviours.schemes import Lags
 from simulation.pipe import Quality
 from spvfilter.light.engine.coverage import Coverage
 from spvfilter.light.engine.engine import Engine
-from spvfilter.light.engine.options import Patience
+from spvfilter.light.engine.options import PeerTimeouts
 from spvfilter.light.events import Mode
 from spvfilter.store.ledger import TxStatus
 from spvfilter.transaction import Transaction
@@ -295,8 +295,8 @@ STEPS = st.lists(
 def test_synced_needs_a_recent_message_and_the_best_chain(
     mode: Mode, steps: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    patience = Patience(silence_s=SILENCE_S)
-    with stage(tmp_path_factory.mktemp("world"), mode, Prompt, Prompt, Lags, patience=patience) as world:
+    timeouts = PeerTimeouts(silence_s=SILENCE_S)
+    with stage(tmp_path_factory.mktemp("world"), mode, Prompt, Prompt, Lags, timeouts=timeouts) as world:
         world.boot()
         process, tip_since = world.process, 0.0
         assert process is not None
@@ -375,7 +375,7 @@ def test_old_tip_stays_synced_while_peers_answer_pings(mode: Mode, tmp_path: Pat
 
 @MODES
 def test_silent_peer_confirms_the_tip_for_a_limited_time(mode: Mode, tmp_path: Path) -> None:
-    with stage(tmp_path, mode, Prompt, patience=Patience(silence_s=SILENCE_S)) as world:
+    with stage(tmp_path, mode, Prompt, timeouts=PeerTimeouts(silence_s=SILENCE_S)) as world:
         world.boot()
         world.wait_synced(within=60)
         world.cut_lines()

@@ -13,7 +13,7 @@ from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.effects import Wake
 from spvfilter.light.engine.filterrows import FilterRows
 from spvfilter.light.engine.inputs import Connected, Instant
-from spvfilter.light.engine.options import Options, Patience
+from spvfilter.light.engine.options import Options, PeerTimeouts
 from spvfilter.light.engine.outbox import Outbox
 from spvfilter.light.engine.peers import PeerPool, PeerState
 from spvfilter.light.engine.timers import Timers
@@ -29,7 +29,7 @@ START = Instant(0.0, 1_700_000_000.0)
 def context_with_a_peer() -> Context:
     books = Books(WatchList(REGTEST), SavedBooks())
     out = Outbox(books, HeaderChain(REGTEST), Journal())
-    pool = PeerPool(["10.1.0.1:1"], {}, 8, Patience(), out)
+    pool = PeerPool(["10.1.0.1:1"], {}, 8, PeerTimeouts(), out)
     pool.advance(START)
     peer = pool.welcome(Connected(1, "10.1.0.1", 0x4D, 3, True, True, "/test/", int(START.wall)), START)
     assert peer is not None
@@ -70,12 +70,12 @@ def test_a_deadline_of_a_peer_is_never_missed() -> None:
     (peer,) = context.pool
     context.pool.ask(peer, "question", context.now)
     context.out.take()
-    asked, patience = context.now.monotonic, context.options.patience
+    asked, timeouts = context.now.monotonic, context.options.timeouts
     ring(timers, context, 1)
-    context.pool.check_patience(context.now)
+    context.pool.check_timeouts(context.now)
     assert peer.state is PeerState.SUSPECT
-    assert context.now.monotonic - asked < patience.stall_s + 0.01
+    assert context.now.monotonic - asked < timeouts.stall_s + 0.01
     while context.pool.has(peer):
         ring(timers, context, 1)
-        context.pool.check_patience(context.now)
-    assert context.now.monotonic - asked < patience.reply_s + 0.01
+        context.pool.check_timeouts(context.now)
+    assert context.now.monotonic - asked < timeouts.reply_s + 0.01

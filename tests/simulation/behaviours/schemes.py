@@ -160,7 +160,7 @@ class AtTheLimit(Behaviour):
     is_full = False
 
     def pause_s(self, end: NodeEnd) -> float:
-        return 0.0 if end.session.ready is None else 0.97 * self.world.options.patience.reply_s
+        return 0.0 if end.session.ready is None else 0.97 * self.world.options.timeouts.reply_s
 
 
 class _ProcrastinatingResponder(Responder):
