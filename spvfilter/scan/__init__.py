@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     )
     from spvfilter.scan.following import Connected as Connected, Disconnected as Disconnected, follow as follow
     from spvfilter.scan.matcher import Matcher as Matcher
-    from spvfilter.scan.onworker import SeenFile as SeenFile
     from spvfilter.scan.order import AnyBlock as AnyBlock, RawBlocks as RawBlocks, ScanReport as ScanReport
     from spvfilter.scan.outputs import OutputFormat as OutputFormat, publish as publish, scan_parts as scan_parts
     from spvfilter.scan.partfile import BlockHits as BlockHits, PartFile as PartFile, PartSummary as PartSummary
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from spvfilter.scan.undo import UndoPlace as UndoPlace, block_coins as block_coins
     from spvfilter.scan.undomode import UndoMode as UndoMode
     from spvfilter.scan.workerplan import WorkerPlan as WorkerPlan, plan_on_workers as plan_on_workers
+    from spvfilter.scan.workertask import SeenFile as SeenFile
 else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
@@ -57,7 +57,7 @@ else:
         filterparts="BuiltFilter FilterPart cluster_filters part_filters",
         following="Connected Disconnected follow",
         matcher="Matcher",
-        onworker="SeenFile",
+        workertask="SeenFile",
         outputs="OutputFormat publish scan_parts",
         partfile="BlockHits PartFile PartSummary",
         parts="PartTask",

@@ -13,17 +13,17 @@ from spvfilter._version import __version__
 from spvfilter.errors import SourceError
 from spvfilter.files import replacing
 from spvfilter.kernel import WatchTable
-from spvfilter.scan.calling import ATTEMPTS, Calls, LostError, scheduler_is_there
+from spvfilter.scan.daskcalls import ATTEMPTS, Calls, LostError, scheduler_is_there
 from spvfilter.scan.directory import PartScan
 from spvfilter.scan.engines import Engine, finished, summary_of
-from spvfilter.scan.fleet import AwayError, Fleet
-from spvfilter.scan.onworker import Shared, packed_table, part_bytes
 from spvfilter.scan.outputs import OutputFormat, scan_parts
 from spvfilter.scan.partfile import PartSummary
 from spvfilter.scan.parts import PartTask
 from spvfilter.scan.plan import Plan
 from spvfilter.scan.threadwork import to_its_end
 from spvfilter.scan.workerplan import WorkerPlan
+from spvfilter.scan.workerpool import AwayError, WorkerPool
+from spvfilter.scan.workertask import Shared, packed_table, part_bytes
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class DaskWorkers(Engine):
     def __init__(self, client: Any, plan: WorkerPlan | None = None) -> None:
         self._calls = Calls(client)
         self._plan = plan
-        self._fleet = None if plan is None else Fleet(self._calls, plan.paths, plan.sights)
+        self._worker_pool = None if plan is None else WorkerPool(self._calls, plan.paths, plan.sights)
         self._owner = secrets.token_bytes(16)
         self._passes = 0
         self._table = WatchTable()
@@ -102,16 +102,16 @@ class DaskWorkers(Engine):
 
     async def _on_some(self, task: PartTask, shared: object) -> object:
         """Scan a part on one worker that has its blocks. Raises LostError, SourceError."""
-        plan, fleet = self._plan, self._fleet
-        if plan is None or fleet is None:
+        plan, worker_pool = self._plan, self._worker_pool
+        if plan is None or worker_pool is None:
             return await self._calls.once(part_bytes, (task, shared))
         machines = plan.machines(task.part)
         try:
-            return await fleet.once(
+            return await worker_pool.once(
                 part_bytes, lambda machine: (task.with_part(plan.on(machine, task.part)), shared), machines
             )
         except AwayError:
-            away = [machine for machine in range(len(plan.sights)) if not await fleet.workers(machine)]
+            away = [machine for machine in range(len(plan.sights)) if not await worker_pool.workers(machine)]
             raise SourceError(
                 f"all workers with the block(s) of {plan.only_on(away or machines)} have left: start one on their"
                 " machine and run the same scan again to continue"

@@ -11,7 +11,7 @@ from spvfilter._version import __version__
 from spvfilter.errors import FormatError, SourceError
 from spvfilter.filters.bip158 import BasicFilter
 from spvfilter.primitives import hash_to_hex
-from spvfilter.scan.calling import ATTEMPTS, Calls, LostError
+from spvfilter.scan.daskcalls import ATTEMPTS, Calls, LostError
 from spvfilter.scan.parts import PartBlocks
 from spvfilter.scan.plan import Part, PlannedBlock
 from spvfilter.scan.sources import BlockRef, Problem

@@ -15,7 +15,7 @@ from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HASH_SIZE
 from spvfilter.scan.listing import ListedFiles
 from spvfilter.scan.order import ScanReport
-from spvfilter.scan.rowlinks import RowLinker, RowLinks, Run, order_rows, roots_of
+from spvfilter.scan.rowancestry import RowLinker, RowLinks, Run, order_rows, roots_of
 from spvfilter.scan.rows import FILE_NUMBER, FOLLOWS, HASH_AT, LONE, NOWHERE, ROOTED, ROW_SIZE, UNDO_AT, Rows
 from spvfilter.scan.sources import BlockSpan
 from spvfilter.scan.undo import UndoFile

@@ -13,13 +13,13 @@ from spvfilter._public import deferred, public
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.network import Network
 from spvfilter.scan.blockfile import BlockFile
-from spvfilter.scan.calling import ATTEMPTS, Calls, LostError
-from spvfilter.scan.fleet import AwayError, Fleet, Sight
+from spvfilter.scan.daskcalls import ATTEMPTS, Calls, LostError
 from spvfilter.scan.listing import Listing
-from spvfilter.scan.onworker import ListedFile, files_here, list_here
 from spvfilter.scan.plan import PART_SIZE, Part, Places, Plan, planned
 from spvfilter.scan.sources import BlockSpan, Problem
 from spvfilter.scan.undomode import UndoMode
+from spvfilter.scan.workerpool import AwayError, Sight, WorkerPool
+from spvfilter.scan.workertask import ListedFile, files_here, list_here
 
 if TYPE_CHECKING:
     import asyncio
@@ -138,14 +138,16 @@ async def plan_on_workers(
     sights: list[Sight] = sorted({seen for seen in found.values() if isinstance(seen, tuple) and seen})
     if not sights:
         raise SourceError(f"no worker has a file of blocks at {', '.join(named)}: each looks there on its own machine")
-    fleet = Fleet(calls, named, [(sight,) for sight in sights])
-    listed = await _listed(fleet, sights, UndoMode(undo), network)
+    worker_pool = WorkerPool(calls, named, [(sight,) for sight in sights])
+    listed = await _listed(worker_pool, sights, UndoMode(undo), network)
     return await asyncio.to_thread(
         _planned, named, sights, listed, UndoMode(undo), span or BlockSpan(), network, part_size
     )
 
 
-async def _listed(fleet: Fleet, sights: Sequence[Sight], undo: UndoMode, network: Network) -> list[list[ListedFile]]:
+async def _listed(
+    worker_pool: WorkerPool, sights: Sequence[Sight], undo: UndoMode, network: Network
+) -> list[list[ListedFile]]:
     """The files of each machine."""
     limit = asyncio.Semaphore(_LISTED_AT_ONCE)
 
@@ -155,7 +157,7 @@ async def _listed(fleet: Fleet, sights: Sequence[Sight], undo: UndoMode, network
         async with limit:
             for _ in range(ATTEMPTS):
                 try:
-                    listed = await fleet.once(list_here, lambda _: (path, undo.value, network.name), [machine])
+                    listed = await worker_pool.once(list_here, lambda _: (path, undo.value, network.name), [machine])
                 except LostError as error:
                     why = error.cause
                 except AwayError:

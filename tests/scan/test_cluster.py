@@ -19,10 +19,10 @@ import pytest
 from spvfilter import cli
 from spvfilter.errors import SourceError
 from spvfilter.network import REGTEST
-from spvfilter.scan import BlockFiles, DaskWorkers, PartScan, Plan, calling, cluster, scan_cluster, scan_parts
-from spvfilter.scan.onworker import Shared, packed_table, part_bytes
+from spvfilter.scan import BlockFiles, DaskWorkers, PartScan, Plan, cluster, daskcalls, scan_cluster, scan_parts
 from spvfilter.scan.partfile import PartSummary
 from spvfilter.scan.parts import PartTask
+from spvfilter.scan.workertask import Shared, packed_table, part_bytes
 from spvfilter.watch.watchlist import WatchList
 from support.build import block_of
 from support.chains import record, write_records
@@ -119,7 +119,7 @@ async def test_a_worker_that_dies_while_the_watch_list_is_sent_is_done_without(
     """The error from the scheduler may look as if the scheduler were lost."""
     from distributed.comm.core import CommClosedError
 
-    monkeypatch.setattr(calling, "_LOOK_S", 0)
+    monkeypatch.setattr(daskcalls, "_LOOK_S", 0)
     plan, watch = chain(tmp_path / "blocks", undo=False)
     expected = await in_one_thread(tmp_path / "thread", plan, watch)
     async with client_of(two_workers) as client:
@@ -136,7 +136,7 @@ async def test_a_worker_that_dies_while_the_watch_list_is_sent_is_done_without(
         monkeypatch.setattr(client, "scatter", sent)
         await scan_cluster(client, plan, watch, tmp_path / "cluster")
         assert everything(tmp_path / "cluster") == expected
-        failures[:] = [OSError("refused")] * calling.ATTEMPTS
+        failures[:] = [OSError("refused")] * daskcalls.ATTEMPTS
         with pytest.raises(SourceError, match="the watch list could not be sent to the workers, 8 times: refused"):
             await scan_cluster(client, plan, watch, tmp_path / "again")
         await scan_cluster(client, plan, watch, tmp_path / "again")
@@ -161,7 +161,7 @@ async def test_a_worker_may_come_late(own_cluster: Cluster, tmp_path: Path) -> N
 async def test_without_a_scheduler_or_a_worker_the_end_is_clear_and_the_scan_goes_on(
     own_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calling, "_WORKERS_S", 0.2)
+    monkeypatch.setattr(daskcalls, "_WORKERS_S", 0.2)
     plan, watch = chain(tmp_path / "blocks", undo=True)
     expected = await in_one_thread(tmp_path / "thread", plan, watch)
     out = tmp_path / "cluster"
@@ -223,7 +223,7 @@ async def test_a_scan_that_is_given_up_leaves_nothing_to_do_and_goes_on(two_work
 async def test_calls_that_are_given_up_leave_the_client_to_others(two_workers: Cluster) -> None:
     """A client joins several gathers. If one of them is cancelled, it would end each later one."""
     async with client_of(two_workers) as client:
-        calls = calling.Calls(client)
+        calls = daskcalls.Calls(client)
         for turns in range(effort(20, 20, 100)):
             running = [asyncio.create_task(calls.once(bytes, (100_000,))) for _ in range(30)]
             await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -261,16 +261,16 @@ async def test_another_version_on_a_worker_is_named(
 ) -> None:
     plan, watch = chain(tmp_path / "blocks", undo=True)
     async with client_of(two_workers) as client:
-        monkeypatch.setattr(calling, "__version__", "0.0.1")
+        monkeypatch.setattr(daskcalls, "__version__", "0.0.1")
         with pytest.raises(
             SourceError, match=r"the worker tcp://127\.0\.0\.1:\d+ has spvfilter .*, and 0\.0\.1 is here"
         ):
             await scan_cluster(client, plan, watch, tmp_path / "cluster")
-        monkeypatch.setattr(calling, "metadata", raising(ModuleNotFoundError("spvfilter")))
+        monkeypatch.setattr(daskcalls, "metadata", raising(ModuleNotFoundError("spvfilter")))
         with pytest.raises(SourceError, match="has no spvfilter: install"):
             await scan_cluster(client, plan, watch, tmp_path / "cluster")
         # the error of a worker that leaves; it is no fault
-        monkeypatch.setattr(calling, "metadata", raising(ConnectionResetError("closed")))
+        monkeypatch.setattr(daskcalls, "metadata", raising(ConnectionResetError("closed")))
         await scan_cluster(client, plan, watch, tmp_path / "cluster")
     task = PartTask(plan.parts[0], tmp_path / "part", bytes(32), "auto", False, None)
     with pytest.raises(SourceError, match=r"is on a worker, and 0\.0\.1 here"):  # from a worker that joined late
@@ -340,7 +340,7 @@ def test_the_command_scans_on_a_cluster(
 def test_an_address_of_no_scheduler_is_named(
     address: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(calling, "_CONNECT_S", 0.2)
+    monkeypatch.setattr(daskcalls, "_CONNECT_S", 0.2)
     write_records(tmp_path / "blk00000.dat", [block_of(REGTEST.genesis_hash, 1)])
     argv = [
         "scan",

@@ -18,7 +18,16 @@ import pytest
 from spvfilter import cli
 from spvfilter.errors import SourceError
 from spvfilter.network import REGTEST
-from spvfilter.scan import BlockFiles, DaskWorkers, PartScan, Plan, fleet, plan_on_workers, scan_cluster, scan_parts
+from spvfilter.scan import (
+    BlockFiles,
+    DaskWorkers,
+    PartScan,
+    Plan,
+    plan_on_workers,
+    scan_cluster,
+    scan_parts,
+    workerpool,
+)
 from spvfilter.watch.watchlist import WatchList
 from support.chains import record
 from support.daskcluster import PATIENCE_S, Cluster, client_of
@@ -225,7 +234,7 @@ def test_a_machine_whose_cable_is_pulled_loses_nothing_and_one_may_come_late(
 def test_blocks_of_a_machine_whose_cable_is_pulled_are_named_and_scanned_once_it_is_back(
     machines: Machines, chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet, "_RETURN_S", 0.1)
+    monkeypatch.setattr(workerpool, "_RETURN_S", 0.1)
     for number in (0, 1):
         chain.put(machines.folder(FIRST + number) / "blocks", 2, [number])
         machines.start(FIRST + number)

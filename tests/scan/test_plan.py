@@ -15,7 +15,7 @@ from spvfilter.network import REGTEST
 from spvfilter.scan import BlockFiles, BlockSpan, Plan
 from spvfilter.scan.order import PendingBlock, ScanReport, in_chain_order
 from spvfilter.scan.plan import Part
-from spvfilter.scan.rowlinks import RowLinker, order_rows
+from spvfilter.scan.rowancestry import RowLinker, order_rows
 from spvfilter.scan.rows import NOWHERE, ROW, Rows, RowsByHash
 from support.chains import random_chain, random_tree, record, write_records
 from support.undo import framed, ledger_chain

@@ -22,10 +22,10 @@ from spvfilter.scan import (
     DaskWorkers,
     PartScan,
     Plan,
-    fleet,
     plan_on_workers,
     scan_cluster,
     scan_parts,
+    workerpool,
 )
 from spvfilter.watch.watchlist import WatchList
 from support.build import GENESIS, TxOut, block_hash, block_of, p2wpkh
@@ -154,7 +154,7 @@ async def test_copies_are_one_machine_and_one_may_go_away_whose_blocks_another_h
     machines: Machines, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both workers see one disk, or copies of it, or files that two nodes have written in different order."""
-    monkeypatch.setattr(fleet, "_RETURN_S", PATIENCE_S)
+    monkeypatch.setattr(workerpool, "_RETURN_S", PATIENCE_S)
     ledger, blocks, records = ledger_chain(2)
     watch = ledger.interest.watch()
     expected = await on_one_machine(tmp_path, blocks, records, watch)
@@ -188,7 +188,7 @@ async def test_copies_are_one_machine_and_one_may_go_away_whose_blocks_another_h
 async def test_what_only_a_lost_machine_had_is_named_and_the_scan_goes_on_once_it_is_back(
     machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet, "_RETURN_S", 0.1)
+    monkeypatch.setattr(workerpool, "_RETURN_S", 0.1)
     blocks, watch = chain_paying(30), watching()
     expected = await on_one_machine(tmp_path, blocks, None, watch)
     put(machines.blocks(0), blocks[:20])

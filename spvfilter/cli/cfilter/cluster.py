@@ -18,7 +18,7 @@ from spvfilter.errors import DirectoryInUseError, ParameterError, SourceError
 from spvfilter.files import FileHeldError, FileLock, replacing
 from spvfilter.filters.bip158 import filter_hash, filter_header
 from spvfilter.protocol import GENESIS_PREVIOUS_FILTER_HEADER
-from spvfilter.scan.calling import connected
+from spvfilter.scan.daskcalls import connected
 from spvfilter.scan.filterparts import BuiltFilter, cluster_filters
 from spvfilter.scan.plan import Part, Plan
 from spvfilter.scan.remote import seen_anywhere

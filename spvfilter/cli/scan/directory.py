@@ -20,8 +20,8 @@ from spvfilter.cli.term.progress import megabytes, progress
 from spvfilter.errors import ParameterError, SourceError
 from spvfilter.files import NO_ROOM
 from spvfilter.scan.balance import BalanceHistory
-from spvfilter.scan.calling import connected
 from spvfilter.scan.cluster import DaskWorkers
+from spvfilter.scan.daskcalls import connected
 from spvfilter.scan.directory import PartScan
 from spvfilter.scan.engines import Engine, Processes, Threads
 from spvfilter.scan.outputs import TOTALS, OutputFormat, publish, scan_parts

@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
-from spvfilter.scan.calling import Calls
-from spvfilter.scan.onworker import SeenFile, files_here
+from spvfilter.scan.daskcalls import Calls
+from spvfilter.scan.workertask import SeenFile, files_here
 
 if TYPE_CHECKING:
     import asyncio
@@ -27,7 +27,7 @@ class AwayError(Exception):
     """None of the machines that have the files has a worker."""
 
 
-class Fleet:
+class WorkerPool:
     """The workers of a cluster, by machine. Workers that see the same files count as one machine.
 
     Workers that join later are asked which files they see, too.
