@@ -21,8 +21,8 @@ from typing import NamedTuple
 from spvfilter.errors import SourceError
 from spvfilter.network import Network
 from spvfilter.protocol import MAX_BLOCK_SIZE
-from spvfilter.scan.foreign import A_TRANSACTION, begins_with_tx, contradiction, is_mined, other_magic
 from spvfilter.scan.remote import FilePath, OpenFile, opened
+from spvfilter.scan.wrongnetwork import A_TRANSACTION, begins_with_tx, contradiction, is_mined, other_magic
 
 _MIN_BLOCK_SIZE = 81  # bytes of a header and a transaction count
 _SMALL_CHUNK, _LARGE_CHUNK = 1 << 12, 1 << 20  # bytes that are read at once (our choice)

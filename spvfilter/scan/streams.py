@@ -13,7 +13,7 @@ from spvfilter._public import public
 from spvfilter.errors import FormatError, SourceError
 from spvfilter.network import Network
 from spvfilter.protocol import HEADER_SIZE, MAX_BLOCK_SIZE
-from spvfilter.scan.foreign import A_TRANSACTION, contradiction, is_mined, is_tx
+from spvfilter.scan.wrongnetwork import A_TRANSACTION, contradiction, is_mined, is_tx
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 TEXT = frozenset((*range(0x20, 0x7F), 0x09, 0x0A, 0x0D))  # Printable ASCII, tab and line ends.

@@ -11,9 +11,9 @@ from spvfilter.errors import FormatError, SourceError
 from spvfilter.kernel import spent_outpoints
 from spvfilter.network import Network
 from spvfilter.protocol import HASH_SIZE, MAX_BLOCK_SIZE
-from spvfilter.scan.foreign import is_block
 from spvfilter.scan.pull import pull_ahead
 from spvfilter.scan.streams import TEXT, begun, damage, unpacked
+from spvfilter.scan.wrongnetwork import is_block
 
 if TYPE_CHECKING:
     import json

@@ -24,7 +24,7 @@ from spvfilter.errors import EnvelopeError, ParameterError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import joined_frames, sound_frames
 from spvfilter.protocol import COMMAND_SIZE, ENVELOPE_SIZE, MAX_PAYLOAD_SIZE
-from spvfilter.wire.foreign import foreign
+from spvfilter.wire.wrongprotocol import wrong_protocol
 
 Filters: TypeAlias = list[tuple[bytes, bytes]]  # of consecutive cfilter messages: (block hash, filter)
 _ENVELOPE = struct.Struct("<4s12sI4s")
@@ -203,7 +203,7 @@ class Decoder:
         """
         buffer = self._buffer
         if len(buffer) >= 4 and not buffer.startswith(self._magic):
-            self._break(foreign(bytes(buffer[:4]), self._magic), "magic")
+            self._break(wrong_protocol(bytes(buffer[:4]), self._magic), "magic")
         if len(buffer) < ENVELOPE_SIZE:
             return None
         _, name, size, checksum = _ENVELOPE.unpack_from(buffer)

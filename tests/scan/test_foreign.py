@@ -10,7 +10,7 @@ import pytest
 from spvfilter.errors import FormatError
 from spvfilter.network import MAINNET, NETWORKS, REGTEST, SIGNET, TESTNET3
 from spvfilter.scan import hex_blocks, stream_blocks
-from spvfilter.scan.foreign import contradiction
+from spvfilter.scan.wrongnetwork import contradiction
 from support.build import block_of
 from support.chains import record
 from support.realdata import RealBlock, real_block_cases

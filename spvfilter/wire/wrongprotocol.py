@@ -17,7 +17,7 @@ _SERVERS = (  # the first bytes that a server of another protocol sends, and its
 )
 
 
-def foreign(first: bytes, magic: bytes) -> str:
+def wrong_protocol(first: bytes, magic: bytes) -> str:
     """Return a text that describes the first four bytes of a stream, which differ from the `magic` of the network."""
     name = next((known.name for known in NETWORKS if known.magic == magic), "this network")
     difference = f"magic {first.hex()}, expected {magic.hex()} of {name}"
