@@ -27,7 +27,7 @@ from spvfilter.cli.term.balances import Balances
 from spvfilter.cli.term.matches import printer, record
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.ranges import never_searched
-from spvfilter.cli.watch.place import Place
+from spvfilter.cli.watch.bookmark import Bookmark
 from spvfilter.cli.watch.status import TICK_S, Status, status
 from spvfilter.errors import EventGapError, ParameterError, StoreLockedError, UselessPeerError
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
@@ -312,10 +312,10 @@ class _Watch:
 
         If a run is killed, the last lines that it wrote may be printed again by the next run.
         """
-        place = Place(client)
-        since = await place.begin()
+        bookmark = Bookmark(client)
+        since = await bookmark.begin()
         events = client.events(since=0 if self._replay else since)
-        keeper = asyncio.create_task(place.keep())
+        keeper = asyncio.create_task(bookmark.keep())
         try:
             while True:
                 try:
@@ -326,13 +326,13 @@ class _Watch:
                     events = client.events(since=await self._print_snapshot(gap, shown))
                     continue
                 is_last = await self._take(event, shown, events.sequence)
-                place.told(events.sequence)
+                bookmark.told(events.sequence)
                 if is_last:
                     return
         finally:
             keeper.cancel()
             await asyncio.gather(keeper, return_exceptions=True)
-            await place.end()
+            await bookmark.end()
 
     async def _print_snapshot(self, gap: EventGapError, shown: Status) -> int:
         """Print all present matches in place of events that the database does not have.

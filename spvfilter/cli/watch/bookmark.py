@@ -12,7 +12,7 @@ READER = "watch"  # name of the bookmark in the database
 _PAUSE_S = 0.5  # between two writes, because each is flushed to the disk (our choice)
 
 
-class Place:
+class Bookmark:
     """The number of the last event whose line was written to standard output.
 
     It is stored after the line is written, so that no event is lost.
