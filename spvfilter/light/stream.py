@@ -36,7 +36,7 @@ Load = Callable[[int, int], Awaitable[list[WalletEvent]]]
 """A function that returns up to n events of the database after a number."""
 
 
-class Told(NamedTuple):
+class StreamEvent(NamedTuple):
     """An event of this run."""
 
     sequence: int
@@ -60,7 +60,7 @@ class Position(NamedTuple):
     order: int = 0
     """Lowest position, among the events of this run, that the next event can have."""
 
-    def behind(self, told: Told) -> Position:
+    def behind(self, told: StreamEvent) -> Position:
         """Return the position after an event that was yielded."""
         return Position(told.sequence, max(self.order, told.order + 1))
 
@@ -89,8 +89,8 @@ class EventHub:
         self.changed: asyncio.Event = asyncio.Event()
         """Set and replaced by a new one at each event, and at the end."""
         self._load = load
-        self._held: deque[Told] = deque()  # the latest events
-        self._aside: dict[type, deque[Told]] = {}  # older unnumbered events, by kind
+        self._held: deque[StreamEvent] = deque()  # the latest events
+        self._aside: dict[type, deque[StreamEvent]] = {}  # older unnumbered events, by kind
         self._gone = sequence  # number of the last event that is only in the database
         self._order = 0  # position of the next event
 
@@ -103,7 +103,7 @@ class EventHub:
                 self.synced = event
             elif isinstance(event, BroadcastChanged):
                 self.outcomes += 1
-            self._held.append(Told(self.sequence, self._order, event))
+            self._held.append(StreamEvent(self.sequence, self._order, event))
             self._order += 1
         while len(self._held) > MAX_HELD:
             old = self._held.popleft()
@@ -145,12 +145,12 @@ class EventHub:
         )
         return Position(sequence, next(orders, self._order))
 
-    def _memory(self) -> Iterator[Told]:
+    def _memory(self) -> Iterator[StreamEvent]:
         """Yield the events in memory, in order."""
         yield from sorted(told for each in self._aside.values() for told in each)
         yield from self._held
 
-    def next(self, at: Position) -> Told | None:
+    def next(self, at: Position) -> StreamEvent | None:
         """Return the next event if it is one of the latest. Older events must have been yielded before."""
         first = self._order - len(self._held)
         for number in range(max(at.order - first, 0), len(self._held)):
@@ -159,15 +159,17 @@ class EventHub:
                 return told
         return None
 
-    async def earlier(self, at: Position) -> list[Told]:
+    async def earlier(self, at: Position) -> list[StreamEvent]:
         """Return the next events before the latest ones, in order; none if there are no more.
 
         Raises the errors of reading the database.
         """
-        found: list[Told] = []
+        found: list[StreamEvent] = []
         if at.sequence < self._gone:
             stored = await self._load(at.sequence, PAGE)
-            found = [Told(event.sequence, at.order - 1, event) for event in stored if event.sequence <= self._gone]
+            found = [
+                StreamEvent(event.sequence, at.order - 1, event) for event in stored if event.sequence <= self._gone
+            ]
         last = found[-1].sequence if found and found[-1].sequence < self._gone else None
         aside = (told for each in self._aside.values() for told in each if told.order >= at.order)
         found += (told for told in aside if last is None or told.sequence <= last)
@@ -189,7 +191,7 @@ class EventStream:
         self._hub = hub
         self._is_own = since is not None
         self._at = hub.given if since is None else hub.since(since)
-        self._page: deque[Told] = deque()
+        self._page: deque[StreamEvent] = deque()
 
     @property
     def sequence(self) -> int:

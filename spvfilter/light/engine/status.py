@@ -21,7 +21,7 @@ MAX_TIP_AGE_S = 24 * 3_600  # Core DEFAULT_MAX_TIP_AGE
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SyncedReports:
     """The Synced events of one tip."""
 
     doubt: Ranges = ()
@@ -31,9 +31,9 @@ class Told:
     times: int = 0
     """Number of events."""
 
-    def plus(self, doubt: Ranges, now: float) -> Told:
+    def plus(self, doubt: Ranges, now: float) -> SyncedReports:
         """Return the events with one more, which is emitted now."""
-        return Told(join((*self.doubt, *doubt)), now, self.times + 1)
+        return SyncedReports(join((*self.doubt, *doubt)), now, self.times + 1)
 
     def next_at(self, doubt: Ranges, timeouts: PeerTimeouts) -> float:
         """Return when a further dispute may be reported (monotonic seconds); infinity if all disputes were reported.
@@ -64,7 +64,7 @@ class Status:
         self._coverage = coverage
         self.told: Synced | None = None  # the last event, until blocks are searched again
         self._is_confirmed = False  # True if a peer has confirmed the tip at all times since that event
-        self._doubts = Told()
+        self._doubts = SyncedReports()
         self._followed: Peer | None = None
         self._progress: Progress | None = None
         self._first = context.books.cursor + 1  # height at which the present search began
@@ -283,7 +283,7 @@ class Status:
         if not peers or not self.is_synced_due:
             return
         doubt, is_new_tip = self._coverage.in_doubt, self.synced != chain.tip_hash
-        self._doubts = (Told() if is_new_tip else self._doubts).plus(doubt, context.now.monotonic)
+        self._doubts = (SyncedReports() if is_new_tip else self._doubts).plus(doubt, context.now.monotonic)
         self._is_confirmed = True
         for peer in peers if is_new_tip else ():  # otherwise a peer that only comes and goes would be called useful
             context.pool.did_well(peer)
