@@ -81,7 +81,7 @@ class _Table:
             del self._buckets[bucket]
 
     def buckets(self) -> list[Collection[str]]:
-        """The addresses of each bucket that has any; they change with the table."""
+        """The addresses of each bucket that is not empty. They change with the table."""
         return [bucket.values() for bucket in self._buckets.values()]
 
     def slots(self) -> dict[Slot, str]:
@@ -207,9 +207,10 @@ class AddressBook:
         return False
 
     def attempted(self, address: str, now: float) -> None:
-        """A connection is being made.
+        """A connection is being made. It counts as a failure until it succeeds.
 
-        It counts as a failure until it succeeds, once between two successes of any: we may be offline.
+        Between two successes of any addresses, only one failure of an address counts, because this machine may be
+        offline.
         """
         known = self._entries.get(address)
         if known is None:
@@ -218,7 +219,7 @@ class AddressBook:
         if self._counted.get(address, 0.0) < self._last_good:
             self._counted[address] = now
             failures += 1
-        succeeded = min(known.succeeded, int(now) - 1)  # it may have been written while our clock was ahead
+        succeeded = min(known.succeeded, int(now) - 1)  # the time may have been written while our clock was ahead
         self._set(known._replace(attempted=int(now), succeeded=max(0, succeeded), failures=min(failures, 1_000)))
 
     def connected(self, address: str, services: int, speed_ms: int, now: float) -> None:
@@ -333,9 +334,7 @@ class AddressBook:
             yield from _drawn(random, [_Left(table.buckets(), wanted) for table in tables], is_free)
 
     def has_hope(self, wanted: Callable[[str], bool]) -> bool:
-        """Whether any address that states compact filters, and did not fail when it was last tried, meets a
-        condition.
-        """
+        """True if an address that may serve compact filters meets a condition."""
         return any(map(wanted, self._hopes))
 
 
@@ -350,7 +349,7 @@ class _Left:
         self._wanted = wanted
 
     def draw(self, random: random.Random) -> list[KnownAddress] | None:
-        """A bucket that has an address of the kind, each with the same chance; None if there is none."""
+        """Return a random bucket that has an address of the kind, or None."""
         while self._buckets:
             number = random.randrange(len(self._buckets))
             bucket = self._buckets[number]
@@ -366,7 +365,7 @@ class _Left:
 
 
 def _drawn(random: random.Random, tables: list[_Left], is_free: Callable[[str], bool]) -> Iterator[str]:
-    """Draw until nothing is left in any bucket of any table, or enough were looked at for once."""
+    """Draw until all buckets of all tables are empty, or until `_MOST_DRAWN` addresses were looked at."""
     refused = looked_at = 0
     while tables and looked_at < _MOST_DRAWN:
         table = random.choice(tables)
@@ -386,7 +385,7 @@ def _drawn(random: random.Random, tables: list[_Left], is_free: Callable[[str], 
 
 
 def is_hopeless(known: KnownAddress, now: float) -> bool:
-    """Whether an address is not worth its place (Core AddrInfo::IsTerrible)."""
+    """True if an address is not worth its place (Core AddrInfo::IsTerrible)."""
     if now - known.attempted < _GRACE_S:
         return False
     if known.seen > now + _FUTURE_S or now - known.seen > _HORIZON_S:
@@ -397,11 +396,14 @@ def is_hopeless(known: KnownAddress, now: float) -> bool:
 
 
 def chance(known: KnownAddress) -> float:
-    """The relative chance of an address to be chosen (Core AddrInfo::GetChance; faults and speed are ours)."""
+    """Return the relative chance of an address to be chosen.
+
+    It follows Core AddrInfo::GetChance. Faults and speed are additions.
+    """
     value = 0.66 ** min(known.failures, 8) * 0.5 ** min(known.faults, 4)
     return float(value * 0.5 if known.speed_ms > _SLOW_MS else value)
 
 
 def _is_paused(known: KnownAddress, now: float) -> bool:
-    """Whether the last attempt failed, and is not long ago. A clock that was set back makes no pause longer."""
+    """True if the last attempt failed and is not long ago. A clock that was set back makes no pause longer."""
     return known.attempted > known.succeeded and 0 <= now - known.attempted < _PAUSE_S

@@ -85,7 +85,7 @@ class DismissedError(Exception):
 
 
 class IdleError(DismissedError):
-    """The same of a peer that was of no use beside the others: it gets no place beyond their number for a while."""
+    """The end of the connection of a useless peer. For a while it gets no connection beyond the usual number."""
 
 
 class Neighbour(NamedTuple):
@@ -114,7 +114,7 @@ class _Tokens:
 
 
 class Discovery:
-    """Chooses addresses; the pool of peers makes and ends the connections and reports them by number."""
+    """Chooses addresses. The pool of peers makes and ends the connections, and reports them by number."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Discovery:
         bans: dict[str, float],
         random: random.Random,
     ) -> None:
-        """`options.reach` is not Reach.NAMED. `bans` are addresses and until when (seconds since 1970)."""
+        """`options.reach` is not Reach.NAMED. `bans` has the end of each ban (seconds since 1970), by address."""
         self.book = book
         self.bans = bans
         self._needs = BLOOM_NEEDS if options.mode is Mode.BIP37 else COMPACT_NEEDS
@@ -160,8 +160,9 @@ class Discovery:
         return services & self._needs == self._needs or (self._is_hopeless and services & BLOOM_NEEDS == BLOOM_NEEDS)
 
     def may_offer_filters(self, dialled: Iterable[str], there: Iterable[Neighbour], now: Instant) -> bool:
-        """Whether mode "auto" should wait for a peer with compact filters: one is connecting, or states them and did
-        not fail lately.
+        """True if mode "auto" should wait for a peer with compact filters.
+
+        This is so while such a peer is connecting, or while an address states the service and did not fail lately.
         """
         banned, groups = self._banned_hosts(now), {dialling_group(each.host) for each in there}
 
@@ -180,7 +181,7 @@ class Discovery:
             return True
         return self.book.has_hope(is_hope)
 
-    # Which to connect
+    # Choice of addresses
 
     def choose(
         self, now: Instant, there: Sequence[Neighbour], named: Iterable[str] = (), disputing: Sequence[str] = ()
@@ -242,7 +243,7 @@ class Discovery:
         return is_free
 
     def stranger(self, now: Instant, there: Sequence[Neighbour], tried: Collection[str]) -> str | None:
-        """An address of a host and a group that are not connected, and were not `tried`; None for none."""
+        """Return an address, not `tried`, of a host and a group without a connection, or None."""
         hosts = {*(each.host for each in there), *map(host_of, tried)}
         is_free = self._free(hosts, {dialling_group(each.host) for each in there}, now)
         return next(self.book.draws(self._random, now.wall, self._kinds(), is_free), None)
@@ -252,7 +253,7 @@ class Discovery:
         self.book.attempted(address, now.wall)
 
     def _has_failed(self, address: str) -> bool:
-        """Whether it could not be connected when it was last tried."""
+        """True if the last attempt to connect the address failed."""
         known = self.book.get(address)
         return known is not None and known.attempted > known.succeeded
 
@@ -292,7 +293,7 @@ class Discovery:
         return is_settled and now.monotonic >= self._due["feeler"]
 
     def _is_extra_due(self, now: Instant, there: Iterable[Neighbour]) -> bool:
-        """Whether no block has come for long, though peers are there that should have told of it."""
+        """True if no block has come for long, although useful peers are connected."""
         if self._chain.tip_hash != self._tip[0]:
             self._tip = self._chain.tip_hash, now.monotonic
         if now.monotonic - self._tip[1] < self._options.timeouts.stale_tip_s or now.monotonic < self._due["extra"]:
@@ -300,7 +301,7 @@ class Discovery:
         return any(each.is_useful for each in there) and not any(each.purpose is Purpose.EXTRA for each in there)
 
     def next_at(self, now: Instant, there: Sequence[Neighbour]) -> float:
-        """When `choose` should be asked next, by the monotonic clock; never now."""
+        """When `choose` should be called next, by the monotonic clock. It is always in the future."""
         usual = sum(each.is_usual for each in there)
         at = now.monotonic + FEELER_S
         if any(each.is_useful for each in there):
@@ -338,8 +339,8 @@ class Discovery:
         return dismissed, kept
 
     def _note_anchors(self, now: Instant, there: Iterable[Neighbour]) -> None:
-        """The anchors are the two that have been of use for longest; those of before stay until others take their
-        places.
+        """Choose the two peers that have been of use for longest as anchors. Earlier anchors stay until they are
+        replaced.
         """
         steady = [
             each.address
@@ -402,7 +403,7 @@ class Discovery:
             self._no_anchor(address)
 
     def ban(self, address: str, until: float) -> None:
-        """Connect no address of the same host until then (seconds since 1970)."""
+        """Connect no address of this host until `until` (seconds since 1970)."""
         self.bans[address] = until
         _shorten(self.bans)
 
@@ -410,7 +411,7 @@ class Discovery:
         return {host_of(address) for address, until in self.bans.items() if until > now.wall}
 
     def served_filters(self) -> None:
-        """A peer has given compact filters: there are such peers."""
+        """A peer has sent compact filters, so such peers exist."""
         self._hopes = 0
 
     def _no_anchor(self, address: str) -> None:
@@ -418,7 +419,7 @@ class Discovery:
             self._anchors.remove(address)
 
     def _rest(self, place: str, until: float) -> None:
-        """Do not connect an address, or a host, until then."""
+        """Do not connect an address, or a host, until `until` (monotonic seconds)."""
         self._resting[place] = until
         _shorten(self._resting)
 
@@ -454,7 +455,7 @@ class Discovery:
         self.book.add(address, told.services, seen, source, now.wall, _PENALTY_S)
 
     def _is_dialled(self, address: str) -> bool:
-        """Whether there is a way to it: an onion address of an earlier run is never given to the system's resolver."""
+        """True if the client may connect the address. An onion address of an earlier run may lack its proxy now."""
         return self._options.reach is Reach.PROXIED or not host_of(address).endswith(".onion")
 
     def _is_reachable(self, host: str, net: int) -> bool:
@@ -462,13 +463,13 @@ class Discovery:
             return self._options.reach is Reach.PROXIED
         if is_public(host, net):
             return True
-        # which has no public network
+        # regtest has no public network
         return net in (NetId.IPV4, NetId.IPV6) and self._chain.network.genesis_hash == REGTEST.genesis_hash
 
     # DNS seeds
 
     def seeds_due(self, now: Instant, there: Iterable[Neighbour]) -> int | None:
-        """The services to ask DNS seeds for, if they are to be asked now. Never through a proxy."""
+        """Return the services to ask DNS seeds for, or None if none is to be asked now. Never ask through a proxy."""
         if self._options.reach is not Reach.DIRECT or not self._chain.network.dns_seeds:
             return None
         useful = sum(each.is_useful for each in there)

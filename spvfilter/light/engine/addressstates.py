@@ -28,28 +28,26 @@ class AddressState:
     banned_until: float = 0.0
     """Seconds since 1970."""
     was_tried: bool = False
-    """Whether a connection was made, or could not be, in this run."""
+    """True if the engine has tried to connect the address in this run."""
     services: int | None = None
     twin: str | None = None
     """Another address of the same node, which is not connected twice."""
     host: str = ""
-    """To which it has led; empty before."""
+    """Host of the last connection to the address; empty before the first."""
 
     @property
     def is_reliable(self) -> bool:
-        """Whether connections to it have not ended again and again without having been of use."""
+        """True unless connections to the address ended repeatedly without being of use."""
         return self.failures <= _MAX_FAILURES
 
     def may_offer(self, service: int, wall: float) -> bool:
-        """Whether it may offer a service, as far as is known: nobody has tried it yet, or it did when it was last
-        there.
-        """
+        """True if the address may offer a service: it did in its last connection, or it was not tried yet."""
         if self.banned_until > wall:
             return False
         return not self.was_tried or (self.services is not None and self.services & service != 0 and self.is_reliable)
 
     def left(self, now: float, timeouts: PeerTimeouts, *, is_failure: bool, is_idle: bool) -> None:
-        """Its connection has ended, or could not be made: it is left alone for a while."""
+        """The connection has ended, or could not be made. Do not connect the address for a while."""
         self.was_tried = True
         self.failures = min(self.failures + is_failure, 64)
         self.next_try = now + min(timeouts.retry_s * 2.0 ** max(0, self.failures - 1), timeouts.max_retry_s)
@@ -57,7 +55,7 @@ class AddressState:
             self.idle_until = now + timeouts.max_retry_s
 
     def due(self, now: Instant, *, is_full: bool) -> float:
-        """When it may be connected, by the monotonic clock, while others have all slots or not."""
+        """When the address may be connected, by the monotonic clock. `is_full` is True if all slots are in use."""
         return max(self.next_try, now.monotonic + self.banned_until - now.wall, self.idle_until if is_full else 0.0)
 
     def lasts(self, seconds: float) -> None:
@@ -67,7 +65,7 @@ class AddressState:
             self.chances = min(self.chances + 1, _MAX_CHANCES)
 
     def is_late(self) -> None:
-        """Its peer owes an answer for longer than others take: if it had a chance, that was it."""
+        """The peer owes an answer for too long, so the address has used its chance."""
         if self.chances and self.failures == _MAX_FAILURES:
             self.failures += 1
 

@@ -1,4 +1,4 @@
-"""Whole blocks: each asked of a random peer, of another one where that one stalls, and checked against its header."""
+"""Whole blocks: each is requested from a random peer, from another one if that stalls, and checked by its header."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class _Wanted:
     height: int
     then: list[Callable[[bytes], None]]
     asked: set[Peer] = field(default_factory=set)
-    """Peers that owe it."""
+    """Peers that owe the block."""
     lacking: set[Peer] = field(default_factory=set)
-    """Peers that said that they do not have it."""
+    """Peers that said that they do not have the block."""
     is_checked: bool = False
-    """Whether one has come and is being checked."""
+    """True if a copy has come and is being checked."""
 
 
 class BlockRequests:
-    """Blocks that are wanted, by hash, until they have come."""
+    """Requested blocks, by hash, until they have come."""
 
     def __init__(self, context: Context, headers: Headers) -> None:
         self._context = context
@@ -52,7 +52,7 @@ class BlockRequests:
         return len(self._wanted)
 
     def want(self, height: int, block_hash: bytes, then: Callable[[bytes], None]) -> None:
-        """Fetch a block of the best chain; `then` is called with it, unless it is given up."""
+        """Fetch a block of the best chain. `then` is called with the block, unless it is cancelled."""
         wanted = self._wanted.get(block_hash)
         if wanted is None:
             self._wanted[block_hash] = _Wanted(height, [then])
@@ -69,7 +69,7 @@ class BlockRequests:
                 del self._wanted[block_hash]
 
     def is_wanted(self, block_hash: bytes) -> bool:
-        """Whether a block is on its way."""
+        """True if a block is still expected."""
         return block_hash in self._wanted
 
     def is_to_be_had(self, height: int, *, at_once: bool = False) -> bool:
@@ -96,7 +96,7 @@ class BlockRequests:
             if peer is not None:
                 wanted.asked.add(peer)
                 owed = self._asked.setdefault(peer, set())
-                if block_hash not in owed:  # else it was wanted before, given up, and may come yet: once
+                if block_hash not in owed:  # else an earlier, cancelled request is open: the block may still come, once
                     owed.add(block_hash)
                     self._context.pool.ask(peer, ("block", block_hash), self._context.now)
                     questions.setdefault(peer, []).append(InvItem(InvType.WITNESS_BLOCK, block_hash))
@@ -115,7 +115,7 @@ class BlockRequests:
         if prompt:
             return self._context.random.choice(prompt)
         if wanted.asked:
-            return None  # it may still come; suspects are no better
+            return None  # it may still come, and suspects are no better
         if able:
             return self._context.random.choice(able)
         if not any(peer.has_block(depth) for peer in knowing):
@@ -135,7 +135,7 @@ class BlockRequests:
             self._context.changed()
 
     def name_pruners(self, peers: Iterable[Peer], height: int) -> None:
-        """Tell that peers keep only recent blocks, and that this is what the search waits for: once of each address."""
+        """Warn, once for each address, that the search waits because these peers keep only recent blocks."""
         for peer in peers:
             if peer.address not in self._pruners:
                 self._pruners[peer.address] = None
@@ -156,7 +156,7 @@ class BlockRequests:
         wanted = self._wanted.get(block_hash)
         if wanted is None:
             return
-        wanted.asked.discard(peer)  # it owes nothing more: it is asked again if the copy that is being checked is false
+        wanted.asked.discard(peer)  # it owes nothing more, and is asked again if the copy under check is false
         if wanted.is_checked:
             return
         wanted.is_checked = True
@@ -223,7 +223,7 @@ def _flaw(raw: bytes, must_have_witness: bool) -> Exception | None:
 
 
 def _is_stripped(raw: bytes) -> bool:
-    """Whether the coinbase commits to witnesses and has none itself (Core: bad-witness-nonce-size)."""
+    """True if the coinbase commits to witnesses and has no witness itself (Core: bad-witness-nonce-size)."""
     span = next(iter(walk_block(raw)))
     if span.witness:
         return False

@@ -1,4 +1,4 @@
-"""The wallet's BIP-37 filter: the same bytes for every peer and in every run while everything fits."""
+"""The wallet's BIP-37 filter. All peers and all runs get the same bytes while the elements fit."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _DRIFT = 4.0
 
 
 class BloomFilters:
-    """Makes the filter.
+    """Makes the filter. Its parameters are durable before their first use.
 
-    Its parameters are durable before their first use: filters that differ tell peers more than one does.
+    Two different filters would reveal more to peers than one filter.
     """
 
     def __init__(self, context: Context, parameters: Bip37Parameters | None, secret: bytes) -> None:
@@ -28,7 +28,7 @@ class BloomFilters:
         self._is_durable = parameters is not None
 
     def make(self) -> Bip37Filter | None:
-        """The filter as it is now; None while its parameters are being committed. Raises InexpressibleError."""
+        """Return the present filter, or None while its parameters are being committed. Raises InexpressibleError."""
         context = self._context
         elements = _Elements(context.books.bloom_elements())
         known, rate = self._parameters, context.options.fp_rate
@@ -55,7 +55,7 @@ class BloomFilters:
         self._context.changed()
 
     def has_drifted(self, loaded: Bip37Filter) -> bool:
-        """Whether a peer's filter lets through much more than one made now would."""
+        """True if the false-positive rate of a peer's filter is much higher than that of a new filter."""
         return loaded.current_fp_rate > max(_DRIFT * self._context.options.fp_rate, 2 * self._fresh_rate)
 
 

@@ -43,7 +43,7 @@ class Flight:
 
 @dataclass(slots=True)
 class _Open:
-    """A merkleblock whose transactions are on their way."""
+    """A merkleblock whose transactions are still expected."""
 
     flight: Flight
     block: ScannedBlock
@@ -53,7 +53,7 @@ class _Open:
     raws: dict[bytes, bytes] = field(default_factory=dict)
     """Without witness."""
     size: int = 0
-    """Bytes of these, with witness."""
+    """Bytes of the received transactions, with witness."""
 
 
 class BloomLink:
@@ -86,7 +86,7 @@ class BloomLink:
 
     @property
     def expects_txs(self) -> bool:
-        """Whether transactions of a block are due."""
+        """True if transactions of a block are due."""
         return self._open is not None
 
     def load(self, made: Bip37Filter, epoch: int, covered: int, known: Mapping[bytes, None]) -> None:

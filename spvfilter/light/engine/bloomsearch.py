@@ -176,7 +176,7 @@ class BloomSearch:
             link.asked_to = -1
 
     def advance(self) -> None:
-        """Load filters, ask, record and compare as far as possible. Raises InexpressibleError."""
+        """Load filters, send requests, record and compare as far as possible. Raises InexpressibleError."""
         if self._context.out.is_backed_up or self._context.is_held:
             return
         self._load_filters()

@@ -8,8 +8,9 @@ _MAX_DIAL_S = 2.0  # The longest pause (our choice). A peer may have sent a thou
 
 
 class ConnectRate:
-    """When the next attempt may be made: without a pause at first, ever more slowly while all fail, as they do
-    offline.
+    """When the next attempt may be made.
+
+    The first attempts have no pause. If all attempts fail, as they do offline, the pauses grow.
     """
 
     def __init__(self) -> None:
@@ -17,7 +18,7 @@ class ConnectRate:
         self.next_at: float = 0.0
 
     def began(self, now: float) -> None:
-        """An attempt was begun, which fails until it succeeds."""
+        """An attempt was begun. It counts as a failure until it succeeds."""
         slow = self._failures - _FREE_DIALS
         self._failures += 1
         self.next_at = now if slow < 0 else now + min(DIAL_S * 1.2 ** min(slow, 64), _MAX_DIAL_S)

@@ -32,7 +32,7 @@ class Context:
     unix_now: float
     """Seconds since 1970 at the first step, plus the seconds of the monotonic clock since then."""
     is_storing: bool = False
-    """Whether entries of the watch list are being stored."""
+    """True if entries of the watch list are being stored."""
     matches_left: int = 0
     """Matches that this step may still record. If none is left, the next step records the next block."""
     is_due: bool = True
@@ -40,15 +40,16 @@ class Context:
 
     @property
     def is_held(self) -> bool:
-        """Whether no block may be recorded: entries of the watch list are being stored, or a window is to move."""
+        """True if no block may be recorded: entries of the watch list are being stored, or a window is to move."""
         return self.is_storing or self.books.is_window_due
 
     def stamp(self) -> int:
-        """Seconds since 1970 that what comes now is marked with: never before the blocks that are there, however slow
-        our clock is.
+        """Return the time to record for present events, in seconds since 1970.
+
+        It is never before the median time of the tip, even if our clock is slow.
         """
         return max(int(self.unix_now), self.chain.median_time_at(self.chain.height))
 
     def changed(self) -> None:
-        """Something happened that lets the engine go on."""
+        """Something happened that may allow further actions of the engine."""
         self.is_due = True

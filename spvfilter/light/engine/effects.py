@@ -15,10 +15,9 @@ from spvfilter.wire.messages.table import Message
 class Connect:
     """Open a connection to `address` (HOST:PORT).
 
-    The answer is Connected or Lost with this number, which no other connection ever has.
-
-    A private one shows nothing of us: through a circuit of its own where there is a proxy, with a version message as
-    Core's private ones.
+    The answer is Connected or Lost with this number, which no other connection ever has. A private connection reveals
+    nothing about this client: its version message is that of Core's private connections, and through a proxy it has a
+    circuit of its own.
     """
 
     peer: int
@@ -28,10 +27,7 @@ class Connect:
 
 @dataclass(frozen=True, slots=True)
 class AskSeeds:
-    """Ask the network's DNS seeds for hosts with these services (bits of wire.Service).
-
-    Seeded reports what they answer.
-    """
+    """Ask the network's DNS seeds for hosts with these services (bits of wire.Service). Seeded reports the answers."""
 
     services: int
 
@@ -46,7 +42,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Send a ping to a peer; its pong is reported as Fenced with this token."""
+    """Send a ping to a peer. Its pong is reported as Fenced with this token."""
 
     peer: int
     token: int
@@ -54,7 +50,7 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """End a connection, or the attempt to make it. Messages of this peer that are still underway are discarded."""
+    """End a connection, or the attempt to make it. Later messages of this peer are discarded."""
 
     peer: int
 
@@ -63,8 +59,8 @@ class Drop:
 class Commit:
     """Write a batch to the database. Numbers ascend by one from 1.
 
-    Several may be written in one transaction; Committed tells when it is durable. An error ends the client: the engine
-    is discarded, and the next one starts from the database.
+    Several batches may be written in one transaction. Committed reports when they are durable. An error ends the
+    client: the engine is discarded, and the next one starts from the database.
     """
 
     number: int
@@ -82,10 +78,7 @@ class Emit:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Call a function that takes long, without arguments and without the database, in any thread.
-
-    Worked gives its result.
-    """
+    """Call a long function without arguments and without the database, in any thread. Worked reports its result."""
 
     token: int
     function: Callable[[], object]
@@ -93,7 +86,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Call a function with the database, after all commits before this effect. Worked gives its result."""
+    """Call a function with the database, after all commits before this effect. Worked reports its result."""
 
     token: int
     function: Callable[[Store], object]
@@ -120,7 +113,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The client ends with this error: there is nothing left that it could do."""
+    """The client ends with this error, because it cannot continue."""
 
     error: Exception
 

@@ -71,9 +71,9 @@ else:
     json = deferred("json")
 
 
-_ROUNDS = 8  # of decisions in one step, after which the next step goes on
+_ROUNDS = 8  # Rounds of decisions in one step. The next step continues.
 _RUN_ID_SIZE = 16  # bytes
-_MATCHES_AT_ONCE = 100  # matches after which a step records no further block: about six milliseconds (our choice)
+_MATCHES_AT_ONCE = 100  # Matches after which a step records no further block: about six milliseconds (our choice).
 _BLOCK_KINDS = (InvType.BLOCK, InvType.WITNESS_BLOCK, InvType.FILTERED_BLOCK)
 
 
@@ -156,7 +156,9 @@ class Engine:
         start_height = StartHeight(options.from_height, options.birthday)
         if books.blocks.wanted is not None:
             start_height.lower(StartHeight(*books.blocks.wanted))
-        elif books.searched < 0 and books.blocks.start is not None:  # it was to begin there, and no block was searched
+        elif (
+            books.searched < 0 and books.blocks.start is not None
+        ):  # the search was to begin there, and no block was searched
             start_height.lower(StartHeight(books.blocks.start))
         self.changes: WatchChanges = WatchChanges(context, self.coverage, start_height, self._search_changed)
         if options.mode is Mode.BIP37 or not self._load_scripts():
@@ -188,7 +190,7 @@ class Engine:
 
     @property
     def awaits_commit(self) -> bool:
-        """Whether something goes on only once what is under way to the database is durable."""
+        """True if an action waits until the commits under way are durable."""
         return self._context.out.awaits_commit
 
     @property
@@ -250,14 +252,14 @@ class Engine:
         return self._finish()
 
     def step(self, event: Input, now: Instant) -> list[Effect]:  # noqa: C901
-        """Take an input; the effects that follow from it."""
+        """Take an input, and return its effects."""
         self._context.now = now
         self._context.matches_left = _MATCHES_AT_ONCE
         if not isinstance(event, Tick):
             self._timers.stirred()
         self._context.unix_now = self._timers.started.wall + now.monotonic - self._timers.started.monotonic
         self._context.out.journal.now = int(self._context.unix_now)
-        self.status.look_back()  # before a peer is heard that may have been silent for too long
+        self.status.look_back()  # before any message of a peer that may have been silent for too long
         if self._private.takes(event):
             return self._finish()
         match event:
@@ -299,7 +301,7 @@ class Engine:
 
     def _finish(self) -> list[Effect]:
         context = self._context
-        if not context.is_due:  # a part of an answer, mostly
+        if not context.is_due:  # mostly a part of an answer
             return context.out.take()
         for _ in range(_ROUNDS):
             if not context.is_due or context.matches_left <= 0:
@@ -436,7 +438,7 @@ class Engine:
             self._compact.entries_removed()
         context.books.entries_added()
         if self._search_mode is SearchMode.COMPACT:
-            self._load_scripts()  # and what unconfirmed transactions spend, those included that match since now
+            self._load_scripts()  # and the scripts of unconfirmed transactions, including new matches
         self._mempool.forget()
         self.status.unsynced()
         context.changed()
@@ -446,7 +448,7 @@ class Engine:
         self._timers.rang()
         context.pool.check_timeouts(context.now)
         context.pool.ping_quiet(context.now)
-        if self.status.clock_is_right():  # a wrong clock keeps the search from its end, too, and peers behind
+        if self.status.clock_is_right():  # a wrong clock, too, delays the end of the search, and keeps peers behind
             self._stale_peers.drop_one()
         self._stale_peers.try_another()
         if self._timers.is_expiry_due(context.now.monotonic):
@@ -484,7 +486,7 @@ class Engine:
         if self._search_mode is SearchMode.WAIT:
             return
         if context.books.searched < 0 and not context.is_held and not self.changes.begin_search():
-            self.status.somebody_has_tip()  # else they are named
+            self.status.somebody_has_tip()  # else peers without old blocks are reported
             return
         if self._search_mode is SearchMode.COMPACT:
             self._advance_compact()
@@ -493,8 +495,9 @@ class Engine:
         self._blocks.advance()
 
     def _choose_search_mode(self) -> None:
-        """Compact filters where a peer serves them and they can find all that is watched; while one may yet come, wait
-        for it.
+        """Choose compact filters if a peer serves them and they can find all watched entries.
+
+        Wait while such a peer may still come.
         """
         search_mode = self._preferred_mode()
         self._drop_useless(search_mode)
@@ -521,7 +524,7 @@ class Engine:
         return SearchMode.COMPACT if self._filter_headers.members else SearchMode.WAIT
 
     def _load_scripts(self) -> bool:
-        """Whether compact filters can find all that is watched."""
+        """True if compact filters can find all watched entries."""
         try:
             self._compact.scripts.load()
         except InexpressibleError:

@@ -1,4 +1,4 @@
-"""The fee floor: the rate below which peers take no transaction (BIP-133), and whether one of ours is below it."""
+"""The fee floor: the rate below which peers take no transaction (BIP-133), and the check of own transactions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fee_floor(peers: Iterable[Peer]) -> FeeFloor | None:
 
 
 def check_input_values(tx: Transaction, input_values: Sequence[int] | None) -> None:
-    """Raises ParameterError for values (satoshi) that the inputs of a transaction cannot have."""
+    """Raise ParameterError for values (satoshi) that the inputs of a transaction cannot have."""
     if input_values is None:
         return
     if len(input_values) != len(tx.inputs):

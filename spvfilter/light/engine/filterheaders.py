@@ -83,7 +83,10 @@ class FilterHeaders:
         coverage: Coverage,
         given_up: Callable[[int], None],
     ) -> None:
-        """`given_up` is called with a height above which our filter headers were taken back."""
+        """Compare filter headers.
+
+        `given_up` is called with a height if our filter headers above it were taken back.
+        """
         self._context = context
         self._given_up = given_up
         self._headers = headers
@@ -170,7 +173,7 @@ class FilterHeaders:
                 if divergence.compared > height:  # the blocks below were judged, or are in doubt
                     divergence.compared, divergence.header = height, None
             elif divergence is not None and divergence.compared > height:
-                stated.divergence = None  # it is asked again
+                stated.divergence = None  # the peer is asked again
         self._coverage.limit(height)
 
     # Steps
@@ -425,7 +428,7 @@ class FilterHeaders:
             return  # heard again
         at = next((at for at, each in enumerate(theirs) if each != rows.header_at(below + 1 + at)), None)
         if at is None:
-            return  # ours have changed meanwhile
+            return  # our filter headers have changed meanwhile
         first = below + 1 + at
         self._stated_by(peer).vouched = max(self._stated_by(peer).vouched, first - 1)
         self._coverage.compared(peer.address, first - 1)

@@ -1,4 +1,4 @@
-"""Questions about compact filters (BIP-157) that peers owe answers to, and their answers checked against them."""
+"""Open questions about compact filters (BIP-157), and the checks of their answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Hashes = Callable[[bytes, Sequence[bytes]], None]  # the filter header before th
 
 @dataclass(slots=True, eq=False)
 class FilterFlight:
-    """Filters of successive blocks that one peer was asked for together."""
+    """Filters of successive blocks in one request to one peer."""
 
     first: int
     blocks: list[bytes]
@@ -53,7 +53,7 @@ class _Open:
         size = min(len(blocks), len(flight.blocks) - place)
         run = blocks[:size]
         if [*map(self.filters.get, run)] != [*zip(repeat(flight), range(place, place + size), strict=False)]:
-            size, run = 1, blocks[:1]  # they come in another order, or one is not owed, or for another flight
+            size, run = 1, blocks[:1]  # another order, or a filter that is not owed or belongs to another flight
         hashes, due = filter_hashes(data[:size]), flight.hashes[place : place + size]
         if hashes != b"".join(due):
             size = next(
@@ -82,7 +82,7 @@ class FilterQuestions:
         return self._of(peer).flights
 
     def owes(self, peer: Peer, block_hash: bytes) -> bool:
-        """Whether a peer owes the filter of a block."""
+        """True if a peer owes the filter of a block."""
         return block_hash in self._of(peer).filters
 
     def _of(self, peer: Peer) -> _Open:
@@ -94,8 +94,9 @@ class FilterQuestions:
     # Asking
 
     def checkpoints(self, peer: Peer, height: int, stop: bytes, then: Checkpoints) -> bool:
-        """Ask for the filter headers of heights 1,000, 2,000 … up to a block; False if this question is open
-        already.
+        """Ask for the filter headers of heights 1,000, 2,000 … up to a block.
+
+        Returns False if this question is open already.
         """
         owed = self._of(peer)
         if stop in owed.checkpoints:
@@ -105,8 +106,9 @@ class FilterQuestions:
         return True
 
     def hashes(self, peer: Peer, first: int, last: int, stop: bytes, then: Hashes) -> bool:
-        """Ask for filter hashes of at most 2,000 blocks, `stop` the last one's hash; False if one to the same block is
-        open already.
+        """Ask for filter hashes of at most 2,000 blocks. `stop` is the hash of the last block.
+
+        Returns False if a question up to the same block is open already.
         """
         owed = self._of(peer)
         if stop in owed.ranges:
@@ -118,7 +120,7 @@ class FilterQuestions:
         return True
 
     def filters(self, peer: Peer, flight: FilterFlight) -> bool:
-        """Ask for filters; False if one of them is owed already."""
+        """Ask for filters. Returns False if one of them is owed already."""
         owed = self._of(peer)
         if any(map(owed.filters.__contains__, flight.blocks)):
             return False
@@ -144,9 +146,8 @@ class FilterQuestions:
                 self._take_checkpoints(peer, message)
 
     def take_filters(self, peer: Peer, filters: Iterable[tuple[bytes, bytes]]) -> None:
-        """Filters came: the block's hash and the filter of each.
-
-        Raises LieError as `take` does, after those before the false one.
+        """Take filters, each with the hash of its block. Raises LieError as `take` does, after the filters before the
+        false one.
         """
         owed, heard = self._of(peer), dict[FilterFlight, None]()
         blocks, data = map(list, zip(*filters, strict=True))

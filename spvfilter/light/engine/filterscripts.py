@@ -16,7 +16,7 @@ MAX_OVERLAY = 5_000
 
 
 class Position(NamedTuple):
-    """Which scripts a block was queried for: all up to these numbers."""
+    """Numbers up to which scripts were matched with a block."""
 
     base: int = 0
     """Number of scripts of the watch list, of blocks and of own transactions."""
@@ -60,7 +60,7 @@ class FilterScripts:
         self._inexpressible: InexpressibleError | None = None  # Error for entries that compact filters cannot find.
 
     def reset(self) -> None:
-        """Begin again after entries of the watch list were removed."""
+        """Start over after entries of the watch list were removed."""
         self._scripts, self._list, self._queries, self._own = {}, [], {}, set()
         self._entries, self._inexpressible = -1, None
 
@@ -70,7 +70,7 @@ class FilterScripts:
         return Position(len(self._list), self._number)
 
     def load(self) -> None:
-        """Take the scripts of the watch list if it has new entries, and those of unconfirmed transactions.
+        """Add the scripts of new entries of the watch list, and the scripts of unconfirmed transactions.
 
         Raises InexpressibleError for entries that compact filters cannot find.
         """
@@ -89,7 +89,7 @@ class FilterScripts:
         self.refresh()
 
     def add(self, script: bytes | None) -> None:
-        """Want another script in all blocks."""
+        """Add a script to be searched in all blocks."""
         if script and script not in self._scripts:
             self._scripts[script] = None
             self._list.append(script)

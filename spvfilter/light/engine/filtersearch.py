@@ -30,9 +30,9 @@ from spvfilter.store.store import Store
 from spvfilter.wallet.events import BlockConnected
 from spvfilter.wallet.scanned import ScannedBlock
 
-_AHEAD = 16  # matching blocks fetched before they are next
+_AHEAD = 16  # Matching blocks that are fetched in advance.
 _MAX_PARTS = 16  # under way
-_LARGE = 200_000  # bytes of a block that is scanned in a thread
+_LARGE = 200_000  # A block of this many bytes is scanned in a thread.
 _ANY_HEIGHT = 1 << 32
 
 
@@ -46,9 +46,9 @@ class _Part:
     """Hashes of the filters of these blocks."""
     filters: list[bytes] | None = None
     is_read: bool = False
-    """Whether the database has given the filters that it has of them, if it may have any."""
+    """True if the filters of the database were read, or if it cannot have any."""
     is_kept: bool = False
-    """Whether the filters came from the database."""
+    """True if the filters came from the database."""
     matched: Position = field(default_factory=Position)
     """The scripts that the filters were matched against."""
     is_matching: bool = False
@@ -56,9 +56,9 @@ class _Part:
     """Heights at which a filter matched, ascending."""
     asked: set[Peer] = field(default_factory=set)
     asked_at: float = 0.0
-    """When the last of these was."""
+    """When a peer was last asked."""
     raws: dict[bytes, bytes] = field(default_factory=dict)
-    """Candidates that have come."""
+    """Candidates that have come, by height."""
 
     @property
     def last(self) -> int:
@@ -108,7 +108,7 @@ class FilterSearch:
         self.pause()
 
     def pause(self) -> None:
-        """Give up what is under way: blocks are searched in another way now."""
+        """Cancel requests under way, since blocks are now searched by BIP-37."""
         self._parts.clear()
 
     def search_unwitnessed(self) -> None:
@@ -132,7 +132,7 @@ class FilterSearch:
                 context.changed()
 
     def advance(self, *, may_record: bool) -> None:
-        """Fetch and match as far as possible, and record, unless a witness is about to say more."""
+        """Fetch, match and record as far as possible. Do not record while a witness still owes an answer."""
         if self._context.out.is_backed_up:
             return
         cursor = self._context.books.cursor
@@ -150,7 +150,7 @@ class FilterSearch:
     # Filters
 
     def _fill(self) -> None:
-        """Begin parts up to as many as the peers may be asked for, and a few more."""
+        """Begin as many parts as the peers may be asked for, and a few more."""
         context, timeouts = self._context, self._context.options.timeouts
         most = min(timeouts.filter_flights * max(1, len(self._headers.members)) + 2, _MAX_PARTS)
         if not self._parts:
@@ -265,7 +265,7 @@ class FilterSearch:
         return sorted({*part.candidates, *disputed}) if disputed else part.candidates
 
     def _fetch_blocks(self) -> None:
-        """Ask for the candidates that are next."""
+        """Request the next candidates."""
         cursor, ahead = self._context.books.cursor, 0
         for part in self._parts:
             if not part.matched.base and self.scripts.position.base:
@@ -287,7 +287,7 @@ class FilterSearch:
     # Recording
 
     def _record(self) -> None:
-        """Record blocks in order, as far as everything about them is known."""
+        """Record blocks in order, up to the first block that is not matched or has not come."""
         while self._parts and self._scanning is None:
             part = self._parts[0]
             if part.filters is None or part.is_matching or not self._record_part(part):
@@ -299,7 +299,7 @@ class FilterSearch:
             self._parts.popleft()
 
     def _record_part(self, part: _Part) -> bool:
-        """Record the blocks of a part above the cursor; whether all are."""
+        """Record the blocks of a part above the cursor. Returns True if all are recorded."""
         books, candidates = self._context.books, self._candidates(part)
         while books.cursor < part.last:
             if self._context.matches_left <= 0:
@@ -308,12 +308,12 @@ class FilterSearch:
             if part.matched != self.scripts.position:
                 self._match()
                 if part.matched != self.scripts.position:
-                    return False  # the search has added a script
+                    return False  # the match has added a script
             next_height = books.cursor + 1
             height = next((each for each in candidates if each >= next_height), part.last + 1)
             if height > next_height:
                 books.connect_empty(height - 1)
-                told = max(next_height, height - 2)  # of blocks below the tip the journal keeps the last
+                told = max(next_height, height - 2)  # the journal keeps only the last block below the tip
                 self._context.out.emit(
                     *map(BlockConnected, count(told), part.hashes[told - part.first : height - part.first])
                 )
@@ -337,7 +337,7 @@ class FilterSearch:
         return True
 
     def _scanned(self, part: _Part, block: ScannedBlock, table: WatchTable, entries: int, hits: object) -> None:
-        """A large block was scanned for the entries that a table had then."""
+        """A large block was scanned with the entries of an earlier table."""
         self._scanning = None
         self._context.changed()
         if isinstance(hits, Exception):
@@ -360,7 +360,7 @@ class FilterSearch:
 
 
 def _kept(store: Store, *, first: int, digests: Sequence[bytes]) -> list[bytes] | None:
-    """The filters with these hashes from a height on, if the database has all of them."""
+    """Return the filters with these hashes from a height on, or None if the database lacks one."""
     known = store.compact_filters
     last = first + len(digests) - 1
     if known.height < last or known.hashes(first, last) != list(digests):

@@ -1,4 +1,4 @@
-"""Block headers: asked of every peer, validated, and the one best chain that follows from them."""
+"""Block headers: requests to every peer, validation, and the best chain."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class _View:
 
     sync: HeaderSync
     best: bytes = b""
-    """Hash of the last block that it is known to have."""
+    """Hash of the last block that the peer is known to have."""
     fence: int | None = None
     """Token of the ping after the last getheaders. None once the answer has brought new headers."""
     is_due: bool = False
     """True if the peer is asked again when the pong comes."""
     told: int = -1
-    """Height up to which its full messages have led."""
+    """Height up to which full messages of the peer have led."""
     repeats: int = 0
-    """Full messages that led nowhere."""
+    """Full messages without a new header."""
     unconnected: int = 0
     is_future: bool = False
-    """Whether its last headers are ahead of our clock."""
+    """True if the last headers of the peer are ahead of our clock."""
     found: tuple[bytes, bytes, int] | None = (
-        None  # height of `best` in the best chain with a tip; None if it is not there
+        None  # `best`, the tip, and the height of `best` in the chain of that tip; None if `best` is not in it
     )
     awaits_commit: bool = False
     """True if the peer is asked for more once the received headers are in the database."""
@@ -68,7 +68,7 @@ class Headers:
         self._context = context
         self._moved = moved
         self._views: dict[Peer, _View] = {}
-        self._last_news = context.now.monotonic  # when a block came, or everybody was asked
+        self._last_news = context.now.monotonic  # when a block came, or all peers were asked
         context.pool.on_gone(lambda peer: self._views.pop(peer, None))
 
     # Chains of peers
@@ -80,7 +80,7 @@ class Headers:
             return -1
         if view.best == (tip := chain.tip_hash):
             return chain.height
-        # it is asked for often, and changes with these two
+        # This is called often. The result changes only with the peer's best block and the tip.
         if view.found is None or view.found[:2] != (view.best, tip):
             height = chain.height_of(view.best)
             view.found = None if height is None else (view.best, tip, height)
@@ -90,28 +90,26 @@ class Headers:
         return -1 if height is None else height
 
     def is_behind(self, peer: Peer) -> bool:
-        """Whether the chain that a peer is known to have has less work than the best one, or than the network's
-        minimum.
-        """
+        """True if the known chain of a peer has less work than the best chain, or than the network's minimum."""
         chain, view = self._context.chain, self._views.get(peer)
         if view is None or not view.best or view.is_future or chain.work < chain.network.min_chain_work:
             return True  # headers that are ahead of our clock may be the best chain
         return view.best != chain.tip_hash and ((chain.work_of(view.best) or 0) < chain.work or self._is_apart(view))
 
     def _is_apart(self, view: _View) -> bool:
-        """Whether the best chain and the chain that a peer is known to have share only the genesis block."""
+        """True if the best chain and the known chain of a peer share only the genesis block."""
         chain = self._context.chain
         return (
             chain.height >= MIN_APART_HEIGHT and chain.common_height(view.best) == 0 and view.best != chain.hash_at(0)
         )
 
     def is_asked(self, peer: Peer) -> bool:
-        """Whether a peer owes headers, or is asked for more as soon as the database, or itself, has caught up."""
+        """True if a peer owes headers, or is asked for more when the database or the peer has caught up."""
         view = self._views.get(peer)
         return _KEY in peer.questions or (view is not None and (view.awaits_commit or view.is_due))
 
     def progress(self) -> tuple[int, int]:
-        """Height reached, and the greatest height that a connected peer states."""
+        """Return the height of the best chain, and the greatest height that a connected peer states."""
         done = max((view.sync.height for view in self._views.values()), default=self._context.chain.height)
         stated = [peer.profile.start_height for peer in self._context.pool.connected() if peer.profile is not None]
         return done, max(done, self._context.chain.height, *stated, 0)
@@ -125,7 +123,7 @@ class Headers:
         self._context.out.send(peer.number, SendHeaders())
 
     def advance(self) -> None:
-        """Ask peers that have not told of their headers: one first, the others once its are there, or if it stalls."""
+        """Ask peers with unknown headers: one first, the others when its headers have come or if it stalls."""
         now, pool = self._context.now, self._context.pool
         greeting = [peer for peer in pool if peer.state is PeerState.GREETING]
         if greeting:
@@ -133,7 +131,7 @@ class Headers:
             timeouts = self._context.options.timeouts
             waited = max((now.monotonic - peer.since for peer in asked), default=0.0)
             is_answering = any(peer.silent_for(now.monotonic) < timeouts.stall_s for peer in asked)
-            # it answers, but each of its answers may come late: one more is asked for every `reply_s` that go by
+            # The peer answers, but maybe late each time. One more peer is asked after every `reply_s`.
             alone = not pool.ready() and is_answering and len(asked) > waited / timeouts.reply_s
             for peer in greeting:
                 if not self.is_asked(peer) and not alone:
@@ -160,13 +158,13 @@ class Headers:
             self._context.changed()
 
     def ask_those_ahead(self) -> None:
-        """Ask peers again whose headers were ahead of our clock."""
+        """Ask peers again if their headers were ahead of our clock."""
         for peer, view in self._views.items():
             if view.is_future:
                 self.ask(peer)
 
     def _ask_on(self, peer: Peer, view: _View) -> None:
-        """Ask a peer for more: now, or when the database has caught up, so that what waits for it stays little."""
+        """Ask a peer for more headers, now or when the database has caught up. This limits the waiting commits."""
 
         def caught_up() -> None:
             view.awaits_commit = False
@@ -180,8 +178,8 @@ class Headers:
             self.ask(peer)
 
     def announced(self, peer: Peer, hashes: list[bytes]) -> None:
-        """A peer announces blocks by inv; of a long list the last ones count, which are the highest where it is
-        honest.
+        """A peer announces blocks by inv. Only the last blocks of a long list count: an honest peer lists the highest
+        last.
         """
         view = self._views[peer]
         chain, known = self._context.chain, self.knows(peer)
@@ -205,7 +203,7 @@ class Headers:
             self.ask(peer)
 
     def take(self, peer: Peer, headers: bytes) -> None:
-        """Headers of one message (80 bytes each), asked for or announced. Raises PeerError."""
+        """Take the headers of one message (80 bytes each), requested or announced. Raises PeerError."""
         view, context = self._views[peer], self._context
         try:
             update, headers = self._receive(view, headers)
@@ -213,7 +211,7 @@ class Headers:
             if view.is_apart:
                 raise self._apart(peer) from None
             raise
-        if update is None:  # they do not connect, so they answer nothing: ask for those between
+        if update is None:  # The headers do not connect, so they answer no request. Ask for the headers between.
             self.ask(peer)
             return
         view.unconnected = 0
@@ -221,7 +219,7 @@ class Headers:
         if headers:
             last = sha256d(headers[-HEADER_SIZE:])
             height = context.chain.height_of(last)
-            if height is None or height >= self.knows(peer):  # otherwise it repeats what it has told before
+            if height is None or height >= self.knows(peer):  # otherwise the peer repeats known headers
                 view.best = last
         elif not view.best and view.sync.phase is SyncPhase.DIRECT:
             self._take_nothing(peer, view)
@@ -265,9 +263,7 @@ class Headers:
             view.fence = None
 
     def _take_nothing(self, peer: Peer, view: _View) -> None:
-        """The peer has nothing beyond the headers that our locator named, so not our tip unless that is the genesis
-        block.
-        """
+        """The peer has no header after our locator. It does not have our tip, unless that is the genesis block."""
         assert peer.profile is not None
         stated, chain = peer.profile.start_height, self._context.chain
         if stated >= max(chain.height, 1) and not view.is_future:
@@ -278,7 +274,7 @@ class Headers:
             view.best = chain.tip_hash
 
     def _check_headway(self, peer: Peer, view: _View, update: Update) -> None:
-        """Raises UselessPeerError for a peer that sends the same headers over and over."""
+        """Raise UselessPeerError for a peer that sends the same headers repeatedly."""
         if update.stored or view.sync.phase is not SyncPhase.DIRECT:
             return
         known = self.knows(peer)
@@ -299,7 +295,7 @@ class Headers:
         return UselessPeerError(f"does not know block {chain.height} of the best chain")
 
     def _apart(self, peer: Peer) -> PeerError:
-        """The error for a peer whose chain shares only the genesis block with the best chain and has no more work."""
+        """Return the error for a peer whose chain has no more work and shares only the genesis block."""
         chain, stated = self._context.chain, peer.profile.start_height if peer.profile is not None else 0
         advice = ""
         if not chain.network.min_chain_work:  # a network for tests, whose nodes may begin a new chain

@@ -37,23 +37,20 @@ class Connected:
     services: int
     """Bits of wire.Service."""
     start_height: int
-    """From its version message."""
+    """Height of its chain that the peer stated in its version message."""
     relays: bool
-    """Whether it takes transactions."""
+    """True if the peer takes transactions."""
     wtxid_relay: bool
-    """Whether transactions are announced by wtxid (BIP-339)."""
+    """True if transactions are announced by wtxid (BIP-339)."""
     user_agent: str
     """Escaped."""
     time: int
-    """Its clock, seconds since 1970."""
+    """The peer's clock, in seconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """There is no connection (any more): it could not be made, or has ended.
-
-    After Drop there may be no Lost; both are accepted.
-    """
+    """A connection could not be made, or has ended. After Drop, Lost may follow or not."""
 
     peer: int
     error: Exception
@@ -69,7 +66,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class HeardTogether:
-    """A peer sent messages, one after the other, that came together."""
+    """A peer sent several messages that came together, in this order."""
 
     peer: int
     heard: tuple[wire.Received | wire.ReceivedFilters, ...]
@@ -85,7 +82,7 @@ class Fenced:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A peer sent a message that cannot be read; it was discarded."""
+    """A peer sent a malformed message, which was discarded."""
 
     peer: int
     error: Exception
@@ -100,9 +97,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """The result of the effect Work or Read with this token; an Exception that its function raised is the value
-    itself.
-    """
+    """The result of the effect Work or Read with this token. If its function raised, the value is the Exception."""
 
     token: int
     value: object
@@ -118,7 +113,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Broadcast:
-    """A transaction of ours (raw) is to be sent to the network."""
+    """An own transaction (raw) is to be broadcast."""
 
     raw: bytes
     input_values: tuple[int, ...] | None = None
@@ -132,11 +127,11 @@ class SeedAnswer(NamedTuple):
 
     seed: str
     services: int
-    """Bits of wire.Service that it states of these hosts; 0 if it was not asked for any."""
+    """Services that the seed states of these hosts (bits of wire.Service); 0 if it was asked for none."""
     hosts: tuple[str, ...]
     """IPv4 and IPv6 addresses."""
     error: Exception | None = None
-    """Why there are none."""
+    """Reason why there are no hosts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +143,7 @@ class Seeded:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """An unconfirmed transaction of ours is to be given up."""
+    """An own unconfirmed transaction is to be abandoned."""
 
     txid: bytes
 
@@ -160,8 +155,8 @@ class Tick:
 
 # Work of one input, in units of about a microsecond (our choice). A single message that cannot be cut may be more.
 MAX_WORK = 2_000
-_CUT_AT = 2_000  # items of a part of an inv, getdata or notfound
-_ADDRESSES = 50  # of a part of an addr or addrv2
+_CUT_AT = 2_000  # Items of a part of an inv, getdata or notfound.
+_ADDRESSES = 50  # Addresses of a part of an addr or addrv2.
 
 
 def inputs_of(peer: int, events: Iterable[wire.SessionEvent], token_of: Callable[[int], int | None]) -> Iterator[Input]:
@@ -197,7 +192,7 @@ def inputs_of(peer: int, events: Iterable[wire.SessionEvent], token_of: Callable
 
 
 def _parts(event: wire.Received | wire.ReceivedFilters) -> Iterator[wire.Received | wire.ReceivedFilters]:
-    """A message as several, where each of its items means the same in either."""
+    """Split a long message whose items are independent of each other."""
     match event:
         case wire.Received(Inv(items) | GetData(items) | NotFound(items) as message) if len(items) > _CUT_AT:
             for at in range(0, len(items), _CUT_AT):
@@ -210,7 +205,7 @@ def _parts(event: wire.Received | wire.ReceivedFilters) -> Iterator[wire.Receive
 
 
 def _work(event: wire.Received | wire.ReceivedFilters) -> int:
-    """How much work an event may be, in units of about a microsecond."""
+    """Estimate the work of an event, in units of about a microsecond."""
     match event:
         case wire.ReceivedFilters(filters):
             return 2 * len(filters)

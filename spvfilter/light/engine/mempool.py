@@ -49,7 +49,7 @@ class _Stand:
     was_asked_for_all: bool = False
     """True if the peer got a mempool message."""
     heard: dict[bytes, None] = field(default_factory=dict)
-    """Txids and wtxids that it announced, the latest last."""
+    """Txids and wtxids that the peer announced, the latest last."""
     later: set[bytes] = field(default_factory=set)
     """Txids of transactions that the peer announced after the transaction that replaced them."""
 
@@ -74,7 +74,7 @@ class MempoolWatch:
             stand = self._stands[peer] = _Stand()
         return stand
 
-    # Announced to us
+    # Announcements
 
     def announced(self, peer: Peer, items: Sequence[InvItem]) -> None:
         """A peer announces transactions."""
@@ -94,7 +94,7 @@ class MempoolWatch:
         has_room = self._queue.has_room(peer.group)
         wanted = unasked[: MAX_ASKED - len(stand.asked)] if has_room else []
         if unasked and not has_room:
-            stand.was_asked_for_all = False  # it is asked for them when there is room
+            stand.was_asked_for_all = False  # the peer is asked for them when there is room
         link.misses_txs = link.misses_txs or len(wanted) < len(unasked)
         link.announced([item.hash for item in wanted])
         self._ask(peer, stand, wanted)
@@ -143,8 +143,8 @@ class MempoolWatch:
     def _listen(self, peer: Peer, *, by_filter: bool) -> None:
         stand = self._stand(peer)
         if not self._queue.has_much_room(peer.group):
-            return  # else each transaction that finds no room would call for all again
-        # before it had a filter, or without room: it tells by its filter which of these are wanted
+            return  # otherwise each transaction without room would cause a request for all again
+        # Items from before the filter, or without room: with a mempool message the peer announces the matching ones.
         if by_filter and stand.announced:
             stand.announced.clear()
             stand.was_asked_for_all = False
@@ -181,7 +181,7 @@ class MempoolWatch:
         """
         link = self._bloom.link(peer)
         if len(raw) > MAX_STANDARD_TX_WEIGHT and not link.expects_txs and not self._broadcaster.has_size(len(raw)):
-            link.misses_txs = True  # to parse it would take long, and no honest peer passes it on: a block may have it
+            link.misses_txs = True  # Parsing would take long, and no honest peer relays it. A block may contain it.
             return
         tx = Transaction.parse(raw)
         if link.tx(tx):
@@ -196,7 +196,7 @@ class MempoolWatch:
             raise LieError(f"transaction {hash_to_hex(tx.txid)}: {reason}", cause=Lie.IMPOSSIBLE_TX)
         for each in ids:
             stand.asked.pop(each, None)
-        self._broadcaster.given(peer, tx.txid)  # it may have it with another witness, and announce that
+        self._broadcaster.given(peer, tx.txid)  # the peer may have it with another witness, and announce that
         if link.filter is not None:
             link.came(tx)
         if self._context.options.mempool and not ids & self._heard.keys() and tx.weight <= MAX_STANDARD_TX_WEIGHT:
@@ -205,7 +205,7 @@ class MempoolWatch:
 
     def _put(self, peer: Peer, stand: _Stand, tx: Transaction) -> None:
         gone = self._queue.put(tx.raw, peer.group)
-        if gone is None:  # it is asked for again when there is room
+        if gone is None:  # it is requested again when there is room
             stand.announced.append(_packed(InvItem(InvType.WITNESS_TX, tx.txid)))
             stand.was_asked_for_all = False
             return
@@ -237,10 +237,10 @@ class MempoolWatch:
         self._bloom.link(peer).not_found(tx_hash)
 
     def record(self) -> None:
-        """Record some of the transactions that wait; once in a step, after blocks."""
+        """Record some of the waiting transactions, once in a step, after blocks."""
         books = self._context.books
         if self._context.out.is_busy or not (self._later or self._queue or books.is_match_due):
-            return  # a commit calls for another round
+            return  # the next commit starts another round
         was_short, work = not self._queue.is_half_free, 0
         while work < _MAX_WORK and (self._later or self._queue or books.is_match_due):
             size, events = self._record_one()
@@ -254,7 +254,7 @@ class MempoolWatch:
             self._context.changed()
 
     def _record_one(self) -> tuple[int, list[WalletEvent]]:
-        """Record one transaction; its size in bytes, and the events."""
+        """Record one transaction. Returns its size in bytes, and the events."""
         books, now = self._context.books, self._context.stamp()
         if books.is_match_due:
             return 0, books.match_some()
@@ -289,5 +289,5 @@ def _unpacked(packed: bytes) -> InvItem:
 
 
 def _fetched_as(kind: int) -> InvType:
-    """How an announced transaction is asked for: by wtxid, or by txid with its witness."""
+    """Return the kind of request for an announced transaction: by wtxid, or by txid with its witness."""
     return InvType.WTX if kind == InvType.WTX else InvType.WITNESS_TX

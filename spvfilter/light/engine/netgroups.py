@@ -1,6 +1,4 @@
-"""Network groups: addresses that one party is likely to own as a whole; and which addresses lead to the public
-network.
-"""
+"""Network groups: addresses that one party is likely to own as a whole. Also the check for public addresses."""
 
 from __future__ import annotations
 
@@ -75,11 +73,11 @@ def netgroup(host: str) -> str:
 
 
 def dialling_group(host: str) -> str:
-    """The group of which at most one address is dialled: the network group, of onion addresses one of 16 (Core
-    netgroup.cpp).
+    """Return the dialling group of a host: at most one address of each is connected.
 
-    Onion addresses cost nothing, so all of them prove as little as one; but a client that reaches nothing else needs
-    several. A host name is one of its own.
+    It is the network group, except for onion addresses and host names. Onion addresses have 16 groups (Core
+    netgroup.cpp): they cost nothing, so all of them prove as little as one, but a client without other addresses needs
+    several. Each host name is a group of its own.
     """
     if (group := netgroup(host)) == NAMES:
         return host.lower()
@@ -87,20 +85,19 @@ def dialling_group(host: str) -> str:
 
 
 def host_of(address: str) -> str:
-    """The host of HOST:PORT or [IPV6]:PORT."""
+    """Return the host of HOST:PORT or [IPV6]:PORT."""
     return address.rpartition(":")[0].strip("[]")
 
 
 def port_of(address: str) -> str:
-    """The port of HOST:PORT or [IPV6]:PORT."""
+    """Return the port of HOST:PORT or [IPV6]:PORT."""
     return address.rpartition(":")[2]
 
 
 def is_public(host: str, net: int) -> bool:
-    """Whether an IPv4 or IPv6 address is of the public internet and not a way to embed another address; an onion
-    address is public.
+    """True if an IPv4 or IPv6 address is public and does not embed another address. An onion address is public.
 
-    All other networks are refused: I2P and CJDNS need routers that we have not, Tor's second version is gone.
+    All other networks are refused: I2P and CJDNS need routers, and Tor's second version is gone.
     """
     if net == NetId.TORV3:
         return True

@@ -21,7 +21,7 @@ class OutboundSlot(NamedTuple):
     group: str
     """Network group of the host."""
     since: float
-    """When the connection was begun or made, or from when on one may be begun."""
+    """When the connection was begun or made, or when one may be begun."""
 
 
 def most_disputing(most: int) -> int:
@@ -48,7 +48,7 @@ class OutboundSlots:
         self._hosts: Counter[str] = Counter()
 
     def turned_over(self) -> None:
-        """Somebody has come or gone."""
+        """The set of connected peers has changed."""
         self.is_stale = True
 
     def set(self, there: Sequence[OutboundSlot], free: Sequence[OutboundSlot]) -> None:

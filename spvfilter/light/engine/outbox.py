@@ -1,4 +1,4 @@
-"""Effects of one step in order, and what to do when an effect has been carried out."""
+"""Effects of one step in order, and the calls that follow when an effect has been carried out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from spvfilter.wallet.events import BlockConnected, WalletEvent
 from spvfilter.wallet.journal import Journal
 from spvfilter.wire.messages.table import Message
 
-MAX_UNCOMMITTED = 64  # commits under way, above which nothing new is searched
+MAX_UNCOMMITTED = 64  # With this many commits under way, no further block is searched.
 
 
 class Outbox:
@@ -53,8 +53,8 @@ class Outbox:
         self._events: list[Event] = []
         self._ends: list[End] = []
         self._tokens = 0
-        self._waiting: dict[int, Callable[[object], None]] = {}  # by token of Work, Read or Fence
-        self._fences: dict[int, set[int]] = {}  # by peer: tokens of pongs that have not come
+        self._waiting: dict[int, Callable[[object], None]] = {}  # The key is the token of Work, Read or Fence.
+        self._fences: dict[int, set[int]] = {}  # Tokens of pongs that have not come, by peer.
         self._issued = 0  # commits
         self._durable = 0  # commits
         self._after: deque[tuple[int, Callable[[], None]]] = deque()  # calls that wait for a commit
@@ -82,17 +82,17 @@ class Outbox:
 
     @property
     def is_backed_up(self) -> bool:
-        """Whether the database lags behind so far that the search should wait."""
+        """True if the database lags behind so far that the search should wait."""
         return self._issued - self._durable >= MAX_UNCOMMITTED
 
     @property
     def is_busy(self) -> bool:
-        """Whether what can wait should leave the database to the search."""
+        """True if the database is so busy that only the search should write."""
         return self._issued - self._durable >= MAX_UNCOMMITTED // 4
 
     @property
     def awaits_commit(self) -> bool:
-        """Whether something goes on only once what is under way to the database is durable."""
+        """True if an action waits until the commits under way are durable."""
         return bool(self._after)
 
     # Effects
@@ -143,7 +143,7 @@ class Outbox:
         for event in events:
             if type(event) is BlockConnected and event.height < self._chain.height:
                 self._tell_waiting(event.height - 1)
-                self.journal.connected = event  # nearly all events of a first sync
+                self.journal.connected = event  # these are nearly all events of a first sync
                 continue
             if isinstance(event, WalletEvent):
                 self._events += self.journal.put(event, self._books.batch)
@@ -153,7 +153,7 @@ class Outbox:
             self._events.append(event)
 
     def work(self, function: Callable[[], object], then: Callable[[object], None]) -> None:
-        """Call a long function elsewhere, and then `then` with its result, which is an Exception that it raised."""
+        """Call a long function in a thread, then `then` with its result, or with the Exception that it raised."""
         self._effects.append(Work(self._token(then), function))
 
     def read(self, function: Callable[[Store], object], then: Callable[[object], None]) -> None:
@@ -162,7 +162,7 @@ class Outbox:
         self._effects.append(Read(self._token(then), function))
 
     def answer(self, txid: bytes, answer: Broadcast | Exception) -> None:
-        """Answer calls that wait to hear of a transaction of ours."""
+        """Answer calls that wait for the result of a broadcast."""
         self._effects.append(Answer(txid, answer))
 
     def finish(self, token: int, value: object) -> None:
@@ -174,7 +174,7 @@ class Outbox:
         self._ends = [End(error)]
 
     def wake(self, at: float) -> None:
-        """Call for a tick."""
+        """Request a tick."""
         self._effects.append(Wake(at))
 
     def _token(self, then: Callable[[object], None]) -> int:
@@ -191,7 +191,7 @@ class Outbox:
             then(value)
 
     def forget(self, token: int) -> None:
-        """Nobody waits for a result any more."""
+        """Ignore the result with this token."""
         self._waiting.pop(token, None)
 
     def after_commit(self, then: Callable[[], None]) -> None:

@@ -24,9 +24,12 @@ from spvfilter.wire.messages.addresses import PeerAddress
 from spvfilter.wire.messages.table import GetAddr, Message
 
 _NETWORK, _NETWORK_LIMITED = Service.NETWORK.value, Service.NETWORK_LIMITED.value
-COMPACT_FILTERS, BLOOM = Service.COMPACT_FILTERS.value, Service.BLOOM.value  # plain integers: they are compared often
-_MAX_GROUPS = 1_000  # groups of discovered addresses whose failures are kept in memory (our choice)
-LIMITED_DEPTH = 288  # blocks that a pruned node serves (BIP-159)
+COMPACT_FILTERS, BLOOM = (
+    Service.COMPACT_FILTERS.value,
+    Service.BLOOM.value,
+)  # plain integers, since they are compared often
+_MAX_GROUPS = 1_000  # Groups of discovered addresses with failures that are kept in memory (our choice).
+LIMITED_DEPTH = 288  # Blocks that a pruned node serves (BIP-159).
 
 QUIET_S = 90.0
 """Seconds without a message after which a peer is pinged (our choice).
@@ -43,15 +46,15 @@ class PeerState(Enum):
 
     CONNECTING = "connecting"
     GREETING = "greeting"
-    """Its headers are not known yet."""
+    """The peer is connected, but its headers are not known yet."""
     READY = "ready"
     SUSPECT = "suspect"
-    """Ready, but it owes an answer for longer than others take: they are asked first."""
+    """The peer is ready, but owes an answer for too long, so other peers are asked first."""
 
 
 @dataclass(eq=False, slots=True)
 class Peer:
-    """A peer from Connect to its end."""
+    """A peer, from the effect Connect to the end of its connection."""
 
     number: int
     address: str
@@ -60,18 +63,18 @@ class Peer:
     state: PeerState = PeerState.CONNECTING
     profile: Connected | None = None
     group: str = ""
-    """Peers of one group may be one party."""
+    """Network group. Peers of one group may be one party."""
     questions: dict[Hashable, float] = field(default_factory=dict)
-    """Open ones in order, and since when each has made no headway."""
+    """Open questions in order, and the time of the last progress of each (monotonic seconds)."""
     turn: float = 0.0
-    """Since when the oldest of these is the oldest."""
+    """When the oldest open question became the oldest (monotonic seconds)."""
     services: int = 0
     """Bits of wire.Service."""
     purpose: Purpose = Purpose.NAMED
     fee_filter: int | None = None
-    """Satoshi / kvB below which it takes no transaction, if it has told."""
+    """Rate in satoshi per kvB below which the peer takes no transaction; None if it has sent no feefilter."""
     heard: Instant = _NEVER
-    """Time of its last message, once it is connected."""
+    """Time of the last message of the peer, once it is connected."""
     is_pinged: bool = False
     """True if it was pinged since its last message, because it was quiet."""
 
@@ -80,21 +83,19 @@ class Peer:
 
     @property
     def is_ready(self) -> bool:
-        """Whether its headers are known."""
+        """True if the headers of the peer are known."""
         return self.state in (PeerState.READY, PeerState.SUSPECT)
 
     def serves(self, service: int) -> bool:
-        """Whether it offers a service."""
+        """True if the peer offers a service."""
         return self.services & service != 0
 
     def has_block(self, depth: int) -> bool:
-        """Whether it keeps blocks at this depth below its tip (BIP-159)."""
+        """True if the peer keeps blocks at this depth below its tip (BIP-159)."""
         return depth < LIMITED_DEPTH or self.serves(_NETWORK) or not self.serves(_NETWORK_LIMITED)
 
     def clock_ahead(self, now: Instant) -> float:
-        """Seconds by which its clock, as it stated it when it connected, is ahead of our monotonic one: it stays the
-        same.
-        """
+        """Seconds by which the peer's clock in its version message is ahead of our monotonic clock. It is constant."""
         stated = self.profile.time if self.profile is not None else now.wall
         return stated - self.since
 
@@ -104,7 +105,7 @@ class Peer:
             self.fee_filter = rate
 
     def silent_for(self, now: float) -> float:
-        """For how many seconds a question has made no headway; 0 if none is open."""
+        """Seconds without progress of the open questions; 0 if no question is open."""
         return now - next(iter(self.questions.values()), now)  # the oldest has waited longest
 
     def quiet_for(self, now: Instant) -> float:
@@ -115,7 +116,7 @@ class Peer:
         return max(now.monotonic - self.heard.monotonic, now.wall - self.heard.wall)
 
     def is_late(self, now: float, timeouts: PeerTimeouts) -> bool:
-        """Whether it owes an answer for longer than others take: it is silent, or sends it bit by bit."""
+        """True if the peer owes an answer for too long: it is silent, or sends the answer bit by bit."""
         return self.silent_for(now) >= timeouts.stall_s or (
             bool(self.questions) and now - self.turn >= timeouts.answer_s
         )
@@ -127,7 +128,7 @@ class Peer:
         busy for ever.
         """
         if self.questions.get(key) == now:
-            # as those behind it, which were asked no earlier: mostly another part that came together with this one
+            # The questions behind it have this time already: mostly another part came together with this one.
             return
         is_behind = False
         for each in self.questions:
@@ -158,7 +159,9 @@ class PeerPool:
         self._named_addresses = tuple(self._states)
         self._groups: dict[str, AddressState] = {}  # states of discovered addresses, by dialling group
         self._discovery = discovery
-        self._bans = discovery.bans if discovery is not None else bans  # of addresses that the user does not name, too
+        self._bans = (
+            discovery.bans if discovery is not None else bans
+        )  # including bans of addresses that the user did not name
         self._slots = OutboundSlots(most, disputing)
         self._timeouts = timeouts
         self._out = out
@@ -179,11 +182,11 @@ class PeerPool:
         return iter(list(self._peers.values()))
 
     def get(self, number: int) -> Peer | None:
-        """The peer with this number, unless it is gone."""
+        """Return the peer with this number, or None if it is gone."""
         return self._peers.get(number)
 
     def has(self, peer: Peer) -> bool:
-        """Whether a peer is still there."""
+        """True if a peer is still connected or connecting."""
         return self._peers.get(peer.number) is peer
 
     def ready(self, service: int = 0) -> tuple[Peer, ...]:
@@ -196,7 +199,7 @@ class PeerPool:
         return found
 
     def connected(self) -> tuple[Peer, ...]:
-        """Peers with a connection; the same object until one comes or goes, or changes its state."""
+        """Peers with a connection. The tuple is the same object until a peer comes, goes, or changes its state."""
         found = self._lists.get(None)
         if found is None:
             found = self._lists[None] = tuple(
@@ -205,25 +208,25 @@ class PeerPool:
         return found
 
     def move(self, peer: Peer, state: PeerState) -> None:
-        """A peer stands elsewhere now. Nobody else changes that."""
+        """Change the state of a peer. No other code changes it."""
         peer.state = state
         self._lists.clear()
 
     def _turned_over(self) -> None:
-        """Somebody has come or gone."""
+        """The set of peers has changed."""
         self._lists.clear()
         self._slots.turned_over()
 
     @property
     def bans(self) -> dict[str, float]:
-        """Banned addresses, and until when (seconds since 1970)."""
+        """Ends of bans (seconds since 1970), by address."""
         return self._bans | {
             address: state.banned_until for address, state in self._states.items() if state.banned_until
         }
 
     def may_offer_filters(self, now: Instant) -> bool:
-        """Whether an address that is not connected may serve compact filters: nobody has tried it yet, or it did when
-        it was last there.
+        """True if an unconnected address may serve compact filters: it did in its last connection, or it was not tried
+        yet.
         """
         there = {peer.address for peer in self._peers.values() if peer.state is not PeerState.CONNECTING}
         others = {peer.address for peer in self._peers.values() if peer.purpose is not Purpose.NAMED}
@@ -308,8 +311,9 @@ class PeerPool:
             self.drop(lacking[-1], IdleError("another may offer more"), now)
 
     def _begin_instead(self, now: Instant, is_wanted: Callable[[AddressState], bool]) -> bool:
-        """Begin a connection to a named address though all slots are taken, whatever it is worth; not while one is
-        beyond the limit.
+        """Begin a connection to a named address although all slots are in use.
+
+        Returns False if there is no such address, or if a connection is beyond the limit already.
         """
         slots = self._named()
         due = [
@@ -366,15 +370,15 @@ class PeerPool:
         self._out.connect(number, address)
 
     def take_number(self) -> int:
-        """A number that no connection has had."""
+        """Return a number that no connection has had."""
         self._numbers += 1
         return self._numbers
 
     def stranger(self, tried: Collection[str], now: Instant, *, is_proxied: bool) -> str | None:
-        """An address for a connection that is to have nothing else of ours: none of a host that is connected, and none
-        that was `tried`.
+        """Return an address for a private connection, or None.
 
-        Through a proxy it may be of a connected one, if there is no other: it comes from elsewhere.
+        It was not `tried`, and its host is not connected. Through a proxy, a connected host is the last resort, since
+        the connection comes from another address.
         """
         hosts = {host_of(peer.address) for peer in self._peers.values()} | {
             peer.profile.host for peer in self.connected() if peer.profile
@@ -398,7 +402,7 @@ class PeerPool:
         return self._discovery.stranger(now, others, (peer.address, *self._named_addresses)) is not None
 
     def has_host(self, host: str) -> bool:
-        """Whether a host is connected."""
+        """True if a host is connected."""
         return any(peer.profile is not None and peer.profile.host == host for peer in self._peers.values())
 
     def _neighbours(self, discovery: Discovery) -> list[Neighbour]:
@@ -424,7 +428,7 @@ class PeerPool:
         return min(due, default=None)
 
     def exhausted(self, now: Instant) -> bool:
-        """Whether nobody is there and every address is banned."""
+        """True if there is no peer and every address is banned."""
         return (
             self._discovery is None
             and not self._peers
@@ -432,7 +436,7 @@ class PeerPool:
         )
 
     def welcome(self, profile: Connected, now: Instant) -> Peer | None:
-        """A connection was made; the peer, unless it was given up."""
+        """A connection was made. Returns the peer, or None if the connection is not needed any more."""
         peer = self._peers.get(profile.peer)
         if peer is not None:
             peer.profile, peer.group, peer.services = profile, netgroup(profile.host), int(profile.services)
@@ -451,9 +455,7 @@ class PeerPool:
         return peer
 
     def _reason_to_leave(self, peer: Peer, profile: Connected, took_s: float, now: Instant) -> Exception | None:
-        """Why a connection that was made is not needed, if it is not: one node is connected once, whatever its
-        names.
-        """
+        """Return why a new connection is not needed, or None. A node with several names is connected once."""
         for other in self.connected():
             assert other.profile is not None
             if other is peer or other.profile.host != profile.host:
@@ -494,7 +496,7 @@ class PeerPool:
         until = now.wall + self._timeouts.ban_s if lied else 0.0
         if lied and peer.purpose is Purpose.NAMED:
             state.banned_until = until
-            if self._discovery is not None and peer.profile is not None:  # nor by another name
+            if self._discovery is not None and peer.profile is not None:  # also by another name
                 self._discovery.ban(f"{peer.profile.host}:0", until)
         self.bans_changed = self.bans_changed or lied
         for call in (*self._on_gone, *(self._on_lie if lied else ())):
@@ -510,8 +512,9 @@ class PeerPool:
             self._out.emit(PeerWarning(peer.address, error, lied))
 
     def _is_told(self, peer: Peer, error: Exception) -> bool:
-        """Whether the end of a connection is reported: of an address that was only chosen, if it was used, or nothing
-        else is there.
+        """True if the end of a connection is reported.
+
+        The end of a discovered connection is reported if it was in use, or if no other peer is connected.
         """
         if peer.purpose is Purpose.NAMED:
             return not isinstance(error, DismissedError)
@@ -519,17 +522,17 @@ class PeerPool:
         return is_of_use and peer.purpose is not Purpose.FEELER and not isinstance(error, DismissedError)
 
     def is_reliable(self, peer: Peer) -> bool:
-        """Whether connections to its address have not ended again and again without having been of use."""
+        """True unless connections to the address of the peer ended repeatedly without being of use."""
         return self._states[peer.address].is_reliable
 
     def served_filters(self, peer: Peer) -> None:
-        """It has given compact filters."""
+        """The peer has sent compact filters."""
         self.did_well(peer)
         if self._discovery is not None:
             self._discovery.served_filters()
 
     def did_well(self, peer: Peer) -> None:
-        """It was of use: if its connection ends, it is tried again soon."""
+        """The peer was of use: if its connection ends, its address is tried again soon."""
         state = self._states[peer.address]
         state.failures = state.chances = 0
         if self._discovery is not None:
@@ -538,12 +541,12 @@ class PeerPool:
     # Addresses
 
     def want(self, services: int) -> None:
-        """The search needs peers with these services: addresses are chosen by that."""
+        """The search needs peers with these services. Choose addresses accordingly."""
         if self._discovery is not None:
             self._discovery.want(services)
 
     def told(self, peer: Peer, addresses: Sequence[PeerAddress], now: Instant) -> None:
-        """A peer tells of addresses."""
+        """A peer announces addresses."""
         if self._discovery is not None and peer.profile is not None:
             self._discovery.heard(peer.number, peer.profile.host, addresses, now)
 

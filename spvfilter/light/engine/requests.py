@@ -19,7 +19,7 @@ class Start(NamedTuple):
 
     @property
     def height(self) -> StartHeight:
-        """As a height of a chain."""
+        """The start as a height of a chain."""
         return StartHeight(self.from_height, self.birthday)
 
 
@@ -28,15 +28,15 @@ class AddEntries:
     """Watch further entries. The answer is the first height that is searched for them."""
 
     entries: tuple[tuple[EntryKind, bytes, str | None], ...]
-    """As WatchList.entries lists them."""
+    """Entries as WatchList.entries lists them."""
     start: Start
     ways: frozenset[Mode] = frozenset((Mode.COMPACT, Mode.BIP37))
-    """That can find them."""
+    """Modes that can find the entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveEntries:
-    """Watch entries no more. The answer is None."""
+    """Remove entries from the watch list. The answer is None."""
 
     entries: tuple[tuple[EntryKind, bytes], ...]
 
@@ -51,7 +51,7 @@ class RelabelEntries:
 
 @dataclass(frozen=True, slots=True)
 class Rescan:
-    """Search blocks again for all entries; without a start all blocks.
+    """Search blocks again for all entries. Without a start, search all blocks.
 
     The answer is the first height that is searched.
     """

@@ -49,7 +49,7 @@ class PrivateRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The state of an earlier run, or of none."""
+    """The state of an earlier run, or the empty state."""
 
     chain: HeaderChain
     rows: FilterRows
@@ -66,7 +66,7 @@ class Saved:
     events: EventLog = field(default_factory=EventLog)
     """Range of the numbers of the events in the database."""
     has_filters: bool = False
-    """Whether any compact filter is kept."""
+    """True if the database has compact filters."""
 
     def journal(self) -> Journal:
         """Return the journal, which continues after the last event.
@@ -80,11 +80,10 @@ class Saved:
 
     @classmethod
     def read(cls, store: Store, watch: WatchList, since: int | None = None, chain: HeaderChain | None = None) -> Saved:
-        """Join `watch` with the database; blocks from height `since` on are searched for entries that are new to it.
+        """Join `watch` with the database, and read the state. Raises StoreError.
 
-        By default these are the blocks from where the wallet's first search began.
-
-        Raises StoreError.
+        Blocks from height `since` on are searched for new entries. By default, these are all blocks from the start of
+        the wallet's first search on.
         """
         cursor = store.cursor
         store.attach(watch, since)
@@ -127,8 +126,8 @@ def _private(stored: list[Any] | float) -> PrivateRecord:
 
 
 def _timed(matches: Iterable[StoredMatch], chain: HeaderChain) -> Iterator[StoredMatch]:
-    """The matches, lowest first, with the times of their blocks."""
-    above, time = -1, 0  # the height whose block's time that is
+    """Yield the matches, lowest first, with the times of their blocks."""
+    above, time = -1, 0  # height of the block with that time
     for found in matches:
         if found.height is None or found.height > chain.height:
             yield found

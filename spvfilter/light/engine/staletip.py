@@ -12,7 +12,7 @@ from spvfilter.light.engine.context import Context
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.peers import Peer
 
-CATCH_UP_S = 20 * 60.0  # for a peer that is behind while another is not, Core CHAIN_SYNC_TIMEOUT
+CATCH_UP_S = 20 * 60.0  # Time for a peer that is behind while another is not (Core CHAIN_SYNC_TIMEOUT).
 
 
 class StalePeers:
@@ -57,7 +57,7 @@ class StalePeers:
                 return
 
     def try_another(self) -> None:
-        """While no block comes for long, connect another named address."""
+        """Connect another named address if no block comes for long."""
         context, now = self._context, self._context.now.monotonic
         if context.chain.tip_hash != self._tip:
             self._tip, self._another_at = context.chain.tip_hash, now + context.options.timeouts.stale_tip_s

@@ -8,12 +8,14 @@ if TYPE_CHECKING:
     from spvfilter.chain import HeaderChain
 
 _MEDIAN_SPAN = 11  # blocks
-TIMESTAMP_WINDOW_S = 7_200  # by which a block's time may be wrong
+TIMESTAMP_WINDOW_S = 7_200  # A block's time may be wrong by this much.
 
 
 class StartHeight:
-    """The first block to be searched: at a height or at a birthday (seconds since 1970), the lower one; else the
-    genesis block.
+    """The first block to be searched.
+
+    It is the block at a height or at a birthday (seconds since 1970). With both, the lower one counts. Without either,
+    it is the genesis block.
     """
 
     def __init__(self, from_height: int | None = None, birthday: int | None = None) -> None:
@@ -22,7 +24,7 @@ class StartHeight:
 
     @property
     def is_given(self) -> bool:
-        """Whether there is a height or a birthday."""
+        """True if there is a height or a birthday."""
         return self._from_height is not None or self._birthday is not None
 
     @property
@@ -31,9 +33,9 @@ class StartHeight:
         return self._from_height, self._birthday
 
     def first(self, chain: HeaderChain) -> int:
-        """The first height to be searched.
+        """Return the first height to be searched.
 
-        At the birthday a block's time may be wrong by two hours, and the median of eleven lags.
+        A block's time at the birthday may be wrong by two hours, and the median of eleven blocks lags.
         """
         if self._birthday is None:
             return self._from_height or 0
@@ -48,9 +50,9 @@ class StartHeight:
         return low if self._from_height is None else min(low, self._from_height)
 
     def lower(self, other: StartHeight) -> None:
-        """Blocks from another start on are to be searched, too.
+        """Search blocks from another start on, too.
 
-        The height of a birthday may not be known before all headers are.
+        The height of a birthday may be unknown until all headers have come.
         """
         if not other.is_given or not self.is_given:
             self._from_height, self._birthday = (0 if self.is_given else None), None

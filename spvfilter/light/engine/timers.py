@@ -1,4 +1,4 @@
-"""When the engine wants to be called."""
+"""Timers: when the engine needs the next tick."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Timers:
     def __init__(self) -> None:
         self.started: Instant = Instant(0.0, 0.0)
         self._wake_at: float | None = None
-        self._ticks = 0  # since anything else happened
+        self._ticks = 0  # since the last other input
         self._expiry_at = 0.0
 
     def rang(self) -> None:
-        """The time that was asked for has come."""
+        """The time of the requested tick has come."""
         self._wake_at = None
         self._ticks += 1
 
     def stirred(self) -> None:
-        """Something else than a tick happens."""
+        """Another input than a tick has come."""
         self._ticks = 0
 
     def is_expiry_due(self, now: float) -> bool:
@@ -40,11 +40,11 @@ class Timers:
         return True
 
     def expire_again(self) -> None:
-        """Look again at the next tick, since one look drops a few transactions only."""
+        """Check again at the next tick, since one check drops only a few transactions."""
         self._expiry_at = 0.0
 
     def set(self, context: Context, also_at: float, *, is_done: bool) -> None:
-        """Ask for a tick when one may be needed; something else wants one `also_at` this time."""
+        """Request the next tick. Another part of the engine needs one at `also_at`."""
         now, timeouts = context.now.monotonic, context.options.timeouts
         at = now + _IDLE_S
         peers = list(context.pool)

@@ -37,7 +37,7 @@ class Outcome(Enum):
 
 @dataclass(slots=True, eq=False)
 class Case:
-    """A block of which a peer commits to another filter than ours."""
+    """A block for which a peer commits to another filter than ours."""
 
     peer: Peer
     height: int
@@ -49,15 +49,15 @@ class Case:
     then: Callable[[Case, Outcome, str], None]
     opened: float
     since: float = -inf
-    """When the last connected peer that keeps such old blocks was there."""
+    """When a peer that has the block was last connected (monotonic seconds)."""
     theirs: bytes | None = None
     ours: bytes | None = None
     raw: bytes | None = None
     allies_asked: set[Peer] = field(default_factory=set)
     is_asked: bool = False
-    """Whether the peer was asked for its filter; not while it owes one of this block from before."""
+    """True if the peer was asked for its filter. It is not asked while it owes one of this block from before."""
     is_read: bool = False
-    """Whether the database was asked for our filter."""
+    """True if the database was asked for our filter."""
     is_judged: bool = False
 
     def take(self, raw: bytes) -> None:
@@ -83,7 +83,7 @@ class Verdicts:
         context.pool.on_gone(self._close)
 
     def has_case(self, peer: Peer) -> bool:
-        """Whether a filter of this peer is being judged."""
+        """True if a filter of this peer is being judged."""
         return peer in self._cases
 
     def lacks_block(self, peer: Peer) -> bool:
@@ -92,7 +92,7 @@ class Verdicts:
         return case is not None and case.raw is None and not self._blocks.is_to_be_had(case.height, at_once=True)
 
     def open(self, case: Case) -> None:
-        """Begin to judge; `case.then` is called with the outcome and the reason why a filter is false."""
+        """Begin to judge. `case.then` is called with the outcome and the reason why a filter is false."""
         self._cases[case.peer] = case
         self._ask_theirs(case)
         self._blocks.want(case.height, case.block_hash, case.take)
@@ -111,9 +111,9 @@ class Verdicts:
             self._blocks.forget(case.block_hash, case.take)
 
     def advance(self) -> None:
-        """Get what the open cases lack."""
+        """Request the missing blocks and filters of the open cases."""
         for case in list(self._cases.values()):
-            if case.is_judged or not self._is_open(case):  # the end of one may close others
+            if case.is_judged or not self._is_open(case):  # the end of one case may close other cases
                 continue
             if not case.is_asked:
                 self._ask_theirs(case)
@@ -220,7 +220,7 @@ class Verdicts:
 
 
 def _kept(store: Store, *, height: int, wanted: bytes) -> bytes | None:
-    """Our filter of a block, if the database has it."""
+    """Return our filter of a block if the database has it."""
     if store.compact_filters.height < height or store.compact_filters.hash_at(height) != wanted:
         return None
     return store.compact_filters.kept(height, height).get(height)

@@ -23,16 +23,17 @@ NewEntries = Sequence[tuple[EntryKind, bytes, str | None]]
 
 
 class WatchChanges:
-    """Carries requests out.
+    """Carries out requests. While entries are being stored, no block is searched.
 
-    While entries are being stored, nothing is searched: no block may count as searched for them too early.
+    Otherwise a block could count as searched for an entry too early.
     """
 
     def __init__(
         self, context: Context, coverage: Coverage, start: StartHeight, changed: Callable[[bool], None]
     ) -> None:
-        """`changed` is called when the watch list has changed or blocks are to be searched again; with True if entries
-        were removed.
+        """`changed` is called when the watch list has changed or blocks are to be searched again.
+
+        Its argument is True if entries were removed.
         """
         self._context = context
         self._coverage = coverage
@@ -43,9 +44,7 @@ class WatchChanges:
         self.done: list[Request] = []  # requests that changed the watch list and are stored
 
     def begin(self) -> None:
-        """A run begins: where its start is below that of the wallet's first search, blocks from there on are searched,
-        too.
-        """
+        """A run begins. If its start is below that of the wallet's first search, search blocks from there on, too."""
         books = self._context.books
         if books.searched >= 0 and self._start.is_given:
             self._search_from(self._start, below=books.blocks.start or 0)
@@ -68,12 +67,12 @@ class WatchChanges:
         return True
 
     def ask(self, token: int, request: Request) -> None:
-        """Carry a request out when it is its turn."""
+        """Carry out a request when its turn comes."""
         self._waiting.append((token, request))
         self._next()
 
     def advance(self) -> None:
-        """Let windows move where a use asks for it."""
+        """Move the keychain windows if an address near their end was used."""
         self._growth.advance()
 
     def _grown(self) -> None:
@@ -113,7 +112,7 @@ class WatchChanges:
                 self._after_commit(token, request, first)
 
     def _after_commit(self, token: int, request: Request, answer: object) -> None:
-        """Answer once it is stored."""
+        """Answer the request once it is stored."""
 
         def stored() -> None:
             self.done.append(request)
@@ -122,7 +121,7 @@ class WatchChanges:
         self._context.out.after_commit(stored)
 
     def _search_from(self, start: StartHeight, below: int | None = None) -> int:
-        """Search blocks from a start on again, if it is `below` a height; the first height that is searched then."""
+        """Search blocks from a start on again, if it is `below` a height. Returns the first height that is searched."""
         books, first = self._context.books, start.first(self._context.chain)
         if below is not None and first >= below:
             return below
@@ -139,7 +138,7 @@ class WatchChanges:
     # Entries
 
     def _numbers(self, entries: Iterable[tuple[EntryKind, bytes]]) -> list[int]:
-        """The numbers of entries. Raises ParameterError if one is not watched."""
+        """Return the numbers of entries. Raises ParameterError if one is not watched."""
         found = [self._context.books.watch.table.find(kind, value) for kind, value in entries]
         if NO_ENTRY in found:
             raise ParameterError("an entry is not watched, so it cannot be changed")
@@ -159,7 +158,7 @@ class WatchChanges:
         self._changed(True)
 
     def _add(self, token: int, request: AddEntries, entries: NewEntries, start: Start) -> None:
-        """Store entries, and that blocks are to be searched for them; then watch for them."""
+        """Store entries and the request to search blocks for them, then watch the entries."""
         books = self._context.books
         check_addition(books.watch, request.ways, self._context.options.mode)
         fresh = [each for each in entries if not self._is_watched(each)]
@@ -191,11 +190,11 @@ class WatchChanges:
         kind, value, label = entry
         table = self._context.books.watch.table
         if kind == EntryKind.OUTPOINT and label is None:
-            return table.coin(value) is not None  # learned through another entry, to which it belongs
+            return table.coin(value) is not None  # the script was learned through another entry, and belongs to it
         return table.find(kind, value) != NO_ENTRY
 
     def _first(self, start: Start) -> int:
-        """The first height to be searched for new entries."""
+        """Return the first height to be searched for new entries."""
         chosen = start.height if start.height.is_given else self._start
         stored = self._context.books.blocks.start
         return stored if not chosen.is_given and stored is not None else chosen.first(self._context.chain)
