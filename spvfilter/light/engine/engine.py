@@ -571,7 +571,7 @@ class Engine:
             self._compact.search_unwitnessed()
         is_agreed = context.rows.height == context.chain.height and not filters.is_hearing
         if is_agreed and self.status.may_say_synced() and self.status.is_synced_due:
-            self.status.say_synced(filters.vouching(context.chain.height), proven=True)
+            self.status.say_synced(filters.supporters(context.chain.height), proven=True)
         self._mempool.advance(is_synced=self.status.synced is not None, by_filter=False)
 
     def _advance_bloom(self) -> None:

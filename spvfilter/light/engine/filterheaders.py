@@ -64,7 +64,7 @@ class _Divergence:
 class _PeerFilterHeaders:
     """Filter headers that a peer has stated."""
 
-    vouched: int = -1
+    agreed: int = -1
     """Height up to which they are equal to ours."""
     divergence: _Divergence | None = None
     is_asked: bool = False
@@ -92,7 +92,7 @@ class FilterHeaders:
         self._headers = headers
         self._questions = questions
         self._coverage = coverage
-        self.verdicts: Verdicts = Verdicts(context, questions, blocks, self.vouching)
+        self.verdicts: Verdicts = Verdicts(context, questions, blocks, self.supporters)
         self._stated: dict[Peer, _PeerFilterHeaders] = {}
         self._leader: Peer | None = None
         self._next = 0  # First height of the next request to the leader.
@@ -114,10 +114,10 @@ class FilterHeaders:
 
     def _gone(self, peer: Peer) -> None:
         stated = self._stated.pop(peer, None)
-        if stated is not None and stated.vouched >= 0:
-            vouched = max(stated.vouched, self._former_supporters.pop(peer.address, -1))
+        if stated is not None and stated.agreed >= 0:
+            agreed = max(stated.agreed, self._former_supporters.pop(peer.address, -1))
             self._former_supporters = dict(
-                [*self._former_supporters.items(), (peer.address, vouched)][-MAX_FILTER_DISPUTES:]
+                [*self._former_supporters.items(), (peer.address, agreed)][-MAX_FILTER_DISPUTES:]
             )
         if stated is not None and stated.divergence is not None and stated.divergence.resumed is not None:
             self._ended[peer.address] = max(stated.divergence.resumed, stated.divergence.compared)
@@ -136,9 +136,9 @@ class FilterHeaders:
         """Connected peers that serve compact filters."""
         return self._context.pool.ready(COMPACT_FILTERS)
 
-    def vouching(self, height: int) -> list[Peer]:
+    def supporters(self, height: int) -> list[Peer]:
         """Connected peers that support our filter header at a height."""
-        return [peer for peer in self.members if self._stated_by(peer).vouched >= height]
+        return [peer for peer in self.members if self._stated_by(peer).agreed >= height]
 
     @property
     def is_hearing(self) -> bool:
@@ -167,7 +167,7 @@ class FilterHeaders:
         }
         self._ended = {address: min(ended, height) for address, ended in self._ended.items()}
         for stated in self._stated.values():
-            stated.vouched, divergence = min(stated.vouched, height), stated.divergence
+            stated.agreed, divergence = min(stated.agreed, height), stated.divergence
             if divergence is not None and divergence.resumed is not None and divergence.first <= height:
                 divergence.resumed = min(divergence.resumed, height)
                 if divergence.compared > height:  # the blocks below were judged, or are in doubt
@@ -195,7 +195,7 @@ class FilterHeaders:
         """Return the height up to which this many network groups support our filter headers."""
         best: dict[str, int] = {}
         for peer in self.members:
-            best[peer.group] = max(best.get(peer.group, -1), self._stated_by(peer).vouched)
+            best[peer.group] = max(best.get(peer.group, -1), self._stated_by(peer).agreed)
         ranked = sorted(best.values(), reverse=True)
         return ranked[number - 1] if len(ranked) >= number else -1
 
@@ -211,30 +211,30 @@ class FilterHeaders:
         }
         first, now, context = min(diverging.values(), default=0), self._context.now.monotonic, self._context
         if is_done := context.rows.height == context.books.cursor == context.chain.height and bool(
-            self.vouching(context.chain.height)
+            self.supporters(context.chain.height)
         ):
             self._switches = 0
-        allies = [peer for peer in self.members if peer not in diverging and self._headers.knows(peer) >= first]
+        remaining = [peer for peer in self.members if peer not in diverging and self._headers.knows(peer) >= first]
         is_stuck = (
             (can_go_on := any(map(self._brings_on, diverging)))
             and not is_done
-            and not any(map(self._brings_on, allies))
+            and not any(map(self._brings_on, remaining))
         )
-        if not diverging or (allies and not is_stuck):
+        if not diverging or (remaining and not is_stuck):
             self._alone_since = None
             return
         self._alone_since = now if self._alone_since is None else self._alone_since
-        supporters = {peer.address: self._stated_by(peer).vouched for peer in allies}
+        heights = {peer.address: self._stated_by(peer).agreed for peer in remaining}
         supported = {
-            address: height for address, height in (self._former_supporters | supporters).items() if height >= first
+            address: height for address, height in (self._former_supporters | heights).items() if height >= first
         }
-        allowed = context.options.timeouts.answer_s * (2.0**self._switches if allies else 1.0 if supported else 0.0)
+        allowed = context.options.timeouts.answer_s * (2.0**self._switches if remaining else 1.0 if supported else 0.0)
         is_asked = any(
             each.is_asked and (peer.state is PeerState.READY or not can_go_on) for peer, each in self._stated.items()
         )
         if is_asked or now - self._alone_since < allowed:
             return
-        self._switches = min(self._switches + bool(allies), 12)
+        self._switches = min(self._switches + bool(remaining), 12)
         last, disputed = self._context.rows.height, self._coverage.disputed.copy()
         self._give_up(first)
         self._coverage.lost_supporters(first, last, supported)
@@ -292,7 +292,7 @@ class FilterHeaders:
         """Return the peer with the most known blocks that is not in dispute and owes no answer, or None."""
 
         def rank(peer: Peer) -> tuple[bool, int, int]:
-            return peer.state is PeerState.READY, self._headers.knows(peer), self._stated_by(peer).vouched
+            return peer.state is PeerState.READY, self._headers.knows(peer), self._stated_by(peer).agreed
 
         knowing = [peer for peer in self.members if self._headers.knows(peer) > self._context.rows.height]
         stated_headers = ((peer, self._stated_by(peer)) for peer in knowing if not self.verdicts.has_case(peer))
@@ -306,7 +306,7 @@ class FilterHeaders:
             self._next = min(self._next, context.rows.height + 1)
             return
         if previous != context.rows.header_at(first - 1):
-            if self._stated_by(peer).vouched >= first - 1:
+            if self._stated_by(peer).agreed >= first - 1:
                 raise LieError(f"filter header before block {first}", cause=Lie.CONTRADICTION)
             self._leader = None
             self._hear(peer)
@@ -316,7 +316,7 @@ class FilterHeaders:
         self._check_checkpoints(first, headers)
         context.rows.append(packed, headers)
         context.books.change_filters(CompactFilterBatch(hashes=hashes))
-        self._stated_by(peer).vouched = end
+        self._stated_by(peer).agreed = end
         self._coverage.agrees(peer.address, end)
 
     def _check_checkpoints(self, first: int, headers: bytes) -> None:
@@ -341,14 +341,14 @@ class FilterHeaders:
                 self._compare(peer, stated.divergence)
             return
         height = min(context.rows.height, self._headers.knows(peer))
-        if height <= stated.vouched:
+        if height <= stated.agreed:
             return
         is_extending = (
             context.rows.height < context.chain.height
             and self._leader is not None
             and height < self._headers.knows(peer)
         )
-        if is_extending and height - stated.vouched < _HEAR_EVERY:
+        if is_extending and height - stated.agreed < _HEAR_EVERY:
             return
         stop = context.chain.hash_at(height)
         stated.is_asked = self._questions.hashes(peer, height, height, stop, partial(self._heard, peer, height, stop))
@@ -367,11 +367,11 @@ class FilterHeaders:
             return
         (header,) = filter_headers(hashes, previous)
         if header == self._context.rows.header_at(height):
-            stated.vouched = max(stated.vouched, height)
+            stated.agreed = max(stated.agreed, height)
             self._coverage.agrees(peer.address, height)
             return
-        self._coverage.add_filter_dispute(peer.address, stated.vouched, height)
-        self._locate(peer, stated.vouched, height, header)
+        self._coverage.add_filter_dispute(peer.address, stated.agreed, height)
+        self._locate(peer, stated.agreed, height, header)
 
     def _locate(self, peer: Peer, below: int, above: int, header: bytes, told: bytes | None = None) -> None:
         """Find the first block for which a peer's filter header is not ours, above height `below` and up to `above`.
@@ -423,14 +423,14 @@ class FilterHeaders:
         rows, theirs = self._context.rows, list(filter_headers(hashes, previous))
         if previous != rows.header_at(below) or theirs[-1] != header:
             is_false = below < 0 or theirs[-1] != header or (told is not None and told != previous)
-            if is_false or self._stated_by(peer).vouched >= below:
+            if is_false or self._stated_by(peer).agreed >= below:
                 raise LieError(f"filter headers from block {below + 1} to {above}", cause=Lie.CONTRADICTION)
             return  # heard again
         at = next((at for at, each in enumerate(theirs) if each != rows.header_at(below + 1 + at)), None)
         if at is None:
             return  # our filter headers have changed meanwhile
         first = below + 1 + at
-        self._stated_by(peer).vouched = max(self._stated_by(peer).vouched, first - 1)
+        self._stated_by(peer).agreed = max(self._stated_by(peer).agreed, first - 1)
         self._coverage.compared(peer.address, first - 1)
         self._judge(peer, first, hashes[at], theirs[at])
 
@@ -543,8 +543,8 @@ class FilterHeaders:
         Our filter headers are taken back, from the first block of any dispute on, since the
         supporters may have lied there too.
         """
-        for ally in self.vouching(height):
-            self._context.pool.drop(ally, lie, self._context.now)
+        for supporter in self.supporters(height):
+            self._context.pool.drop(supporter, lie, self._context.now)
         firsts = [stated.divergence.first for stated in self._stated.values() if stated.divergence is not None]
         self._give_up(min([height, *firsts]))
 
@@ -570,24 +570,24 @@ class FilterHeaders:
             f"commits to other filters than its peers for {blocks}, and no block shows which are true"
         )
         assert stated.divergence is not None
-        stated.divergence.is_ended, stated.divergence.resumed, vouching = True, until, self.vouching(height)
+        stated.divergence.is_ended, stated.divergence.resumed, supporters = True, until, self.supporters(height)
         diverging = {
             other: stated.divergence for other, stated in self._stated.items() if stated.divergence is not None
         }
         balance = len({other.group for other in diverging}) - len(
-            {ally.group for ally in vouching}
+            {supporter.group for supporter in supporters}
         )  # difference in network groups
         first, last = min(each.first for each in diverging.values()), context.rows.height
         if balance > 0:
-            for ally in vouching:
-                context.pool.drop(ally, error, context.now)
+            for supporter in supporters:
+                context.pool.drop(supporter, error, context.now)
             self._give_up(first)
         else:
             self._coverage.remove_filter_dispute(peer.address)
             if balance < 0 and until is None:
                 context.pool.drop(peer, error, context.now)
             elif not balance and context.pool.has_substitute(peer, context.now):
-                context.pool.drop(context.random.choice((peer, context.random.choice(vouching))), error, context.now)
+                context.pool.drop(context.random.choice((peer, context.random.choice(supporters))), error, context.now)
             else:
                 context.out.emit(PeerWarning(peer.address, error, False))
         self._coverage.add_undecided(first, last)  # after `_give_up`, which would remove it

@@ -119,14 +119,14 @@ class FilterSearch:
             coverage.forget_unwitnessed()
             context.changed()
         elif context.rows.height == context.books.cursor == top and not self._headers.is_hearing:
-            vouching = self._headers.vouching(top)
+            supporters = self._headers.supporters(top)
             owed = [
                 span.first
-                for peer in vouching
+                for peer in supporters
                 if (span := coverage.unwitnessed_for(peer.group, peer.address)) is not None
             ]
             if owed:
-                for peer in vouching:
+                for peer in supporters:
                     coverage.witnessed(0, top, peer.group, peer.address)
                 context.books.search_again(min(owed) - 1)
                 context.changed()
@@ -191,7 +191,7 @@ class FilterSearch:
 
     def _ask_for(self, part: _Part, flights: int) -> None:
         """Request a part from a peer that owes fewer than `flights` flights."""
-        able = [peer for peer in self._headers.vouching(part.last) if peer not in part.asked]
+        able = [peer for peer in self._headers.supporters(part.last) if peer not in part.asked]
         able = [peer for peer in able if self._questions.flights(peer) < flights]
         if part.asked:
             able = [peer for peer in able if peer.state is PeerState.READY]

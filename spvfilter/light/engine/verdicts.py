@@ -53,7 +53,7 @@ class Case:
     theirs: bytes | None = None
     ours: bytes | None = None
     raw: bytes | None = None
-    allies_asked: set[Peer] = field(default_factory=set)
+    supporters_asked: set[Peer] = field(default_factory=set)
     is_asked: bool = False
     """True if the peer was asked for its filter. It is not asked while it owes one of this block from before."""
     is_read: bool = False
@@ -66,19 +66,19 @@ class Case:
 
 
 class Verdicts:
-    """Open cases. `allies` returns the peers that support our filter header at a height."""
+    """Open cases. `supporters` returns the peers that support our filter header at a height."""
 
     def __init__(
         self,
         context: Context,
         questions: FilterQuestions,
         blocks: BlockRequests,
-        allies: Callable[[int], Sequence[Peer]],
+        supporters: Callable[[int], Sequence[Peer]],
     ) -> None:
         self._context = context
         self._questions = questions
         self._blocks = blocks
-        self._allies = allies
+        self._supporters = supporters
         self._cases: dict[Peer, Case] = {}
         context.pool.on_gone(self._close)
 
@@ -144,11 +144,11 @@ class Verdicts:
     def _may_come(self, case: Case) -> bool:
         """True if our filter may still come: a peer that supports it answers promptly, or can still be asked."""
 
-        def is_late(ally: Peer) -> bool:
-            is_asked = ally in case.allies_asked or self._questions.owes(ally, case.block_hash)
-            return is_asked and ally.state is not PeerState.READY
+        def is_late(supporter: Peer) -> bool:
+            is_asked = supporter in case.supporters_asked or self._questions.owes(supporter, case.block_hash)
+            return is_asked and supporter.state is not PeerState.READY
 
-        return not case.is_read or not all(map(is_late, self._allies(case.height)))
+        return not case.is_read or not all(map(is_late, self._supporters(case.height)))
 
     def _ask_theirs(self, case: Case) -> None:
         flight = FilterFlight(case.height, [case.block_hash], [case.digest], partial(self._their_filter, case))
@@ -164,16 +164,16 @@ class Verdicts:
         digest = self._context.rows.hash_at(case.height)
         if any(
             self._context.pool.has(peer) and not peer.silent_for(self._context.now.monotonic)
-            for peer in case.allies_asked
+            for peer in case.supporters_asked
         ):
             return
-        for ally in self._allies(case.height):
-            if ally not in case.allies_asked:
+        for supporter in self._supporters(case.height):
+            if supporter not in case.supporters_asked:
                 flight = FilterFlight(
                     case.height, [case.block_hash], [digest], lambda data: self._our_filter(case, data[0])
                 )
-                if self._questions.filters(ally, flight):
-                    case.allies_asked.add(ally)
+                if self._questions.filters(supporter, flight):
+                    case.supporters_asked.add(supporter)
                     return
 
     def _their_filter(self, case: Case, data: list[bytes]) -> None:

@@ -47,7 +47,7 @@ def trusted(world: Stage) -> set[int]:
     assert world.process is not None
     engine = world.process.engine
     assert isinstance(engine, Engine)
-    addresses = {peer.address for peer in engine._filter_headers.vouching(world.truth.height)}
+    addresses = {peer.address for peer in engine._filter_headers.supporters(world.truth.height)}
     return {number for number, node in enumerate(world.nodes) if addresses & set(node.addresses)}
 
 
