@@ -120,10 +120,10 @@ class BlockRequests:
             return self._context.random.choice(able)
         if not any(peer.has_block(depth) for peer in knowing):
             self.name_pruners(knowing, wanted.height)
-            self._let_go(wanted)
+            self._drop_lacking(wanted)
         return None
 
-    def _let_go(self, wanted: _Wanted) -> None:
+    def _drop_lacking(self, wanted: _Wanted) -> None:
         """Drop a peer that said that it lacks a block of its own chain, so that it is asked again after a pause.
 
         No other peer has the block.

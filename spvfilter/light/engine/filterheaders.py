@@ -81,14 +81,14 @@ class FilterHeaders:
         questions: FilterQuestions,
         blocks: BlockRequests,
         coverage: Coverage,
-        given_up: Callable[[int], None],
+        taken_back: Callable[[int], None],
     ) -> None:
         """Compare filter headers.
 
-        `given_up` is called with a height if our filter headers above it were taken back.
+        `taken_back` is called with a height if our filter headers above it were taken back.
         """
         self._context = context
-        self._given_up = given_up
+        self._taken_back = taken_back
         self._headers = headers
         self._questions = questions
         self._coverage = coverage
@@ -236,7 +236,7 @@ class FilterHeaders:
             return
         self._switches = min(self._switches + bool(remaining), 12)
         last, disputed = self._context.rows.height, self._coverage.disputed.copy()
-        self._give_up(first)
+        self._take_back(first)
         self._coverage.lost_supporters(first, last, supported)
         for height, block_hash in disputed.items():  # The other chain is not right just because its peers are the last.
             self._coverage.dispute(height, block_hash)
@@ -247,7 +247,7 @@ class FilterHeaders:
             self._context.rows.height + 1, self._context.chain.height
         )
 
-    def _give_up(self, height: int) -> None:
+    def _take_back(self, height: int) -> None:
         """Take back our filter headers from a height on, and the search by them."""
         context = self._context
         context.rows.cut(height - 1)
@@ -256,7 +256,7 @@ class FilterHeaders:
         self._leader = None
         self._limit(height - 1)
         self._ended.clear()  # otherwise a liar could have each of the blocks since searched whole
-        self._given_up(height - 1)
+        self._taken_back(height - 1)
         context.changed()
 
     # Extending
@@ -546,7 +546,7 @@ class FilterHeaders:
         for supporter in self.supporters(height):
             self._context.pool.drop(supporter, lie, self._context.now)
         firsts = [stated.divergence.first for stated in self._stated.values() if stated.divergence is not None]
-        self._give_up(min([height, *firsts]))
+        self._take_back(min([height, *firsts]))
 
     def _search_whole(self, height: int, block_hash: bytes) -> None:
         books = self._context.books
@@ -581,7 +581,7 @@ class FilterHeaders:
         if balance > 0:
             for supporter in supporters:
                 context.pool.drop(supporter, error, context.now)
-            self._give_up(first)
+            self._take_back(first)
         else:
             self._coverage.remove_filter_dispute(peer.address)
             if balance < 0 and until is None:
@@ -590,5 +590,5 @@ class FilterHeaders:
                 context.pool.drop(context.random.choice((peer, context.random.choice(supporters))), error, context.now)
             else:
                 context.out.emit(PeerWarning(peer.address, error, False))
-        self._coverage.add_undecided(first, last)  # after `_give_up`, which would remove it
+        self._coverage.add_undecided(first, last)  # after `_take_back`, which would remove it
         context.changed()

@@ -47,7 +47,7 @@ class OutboundSlots:
         self._groups: Counter[str] = Counter()
         self._hosts: Counter[str] = Counter()
 
-    def turned_over(self) -> None:
+    def mark_stale(self) -> None:
         """The set of connected peers has changed."""
         self.is_stale = True
 
@@ -114,7 +114,7 @@ class OutboundSlots:
         kept = self._kept()
         return [each for each in self._there if each.address not in kept]
 
-    def given_up(self, useful: Collection[str]) -> OutboundSlot:
+    def excess(self, useful: Collection[str]) -> OutboundSlot:
         """Return the connection to end if one is beyond the limit.
 
         A connection that is of no use yet goes first. Next is a connection to a host with several connections, then to

@@ -212,10 +212,10 @@ class PeerPool:
         peer.state = state
         self._lists.clear()
 
-    def _turned_over(self) -> None:
+    def _peers_changed(self) -> None:
         """The set of peers has changed."""
         self._lists.clear()
-        self._slots.turned_over()
+        self._slots.mark_stale()
 
     @property
     def bans(self) -> dict[str, float]:
@@ -336,7 +336,7 @@ class PeerPool:
         named = [peer for peer in self._peers.values() if peer.purpose is Purpose.NAMED]
         if len(named) > self._slots.most and named[-1].is_ready:
             useful = {peer.address for peer in self.ready(service) if not is_behind(peer)}
-            address = self._named().given_up(useful).address
+            address = self._named().excess(useful).address
             kind = DismissedError if address in useful else IdleError
             self.drop(next(peer for peer in named if peer.address == address), kind("others are connected"), now)
 
@@ -366,7 +366,7 @@ class PeerPool:
     def _begin(self, address: str, purpose: Purpose, now: Instant) -> None:
         number = self.take_number()
         self._peers[number] = Peer(number, address, now.monotonic, purpose=purpose)
-        self._turned_over()
+        self._peers_changed()
         self._out.connect(number, address)
 
     def take_number(self) -> int:
@@ -444,7 +444,7 @@ class PeerPool:
             took_s, peer.since = now.monotonic - peer.since, now.monotonic
             state = self._states[peer.address]
             state.was_tried, state.services, state.twin, state.host = True, profile.services, None, profile.host
-            self._turned_over()
+            self._peers_changed()
             self.spoke(peer, now)
             reason = self._reason_to_leave(peer, profile, took_s, now)
             if reason is not None:
@@ -507,7 +507,7 @@ class PeerPool:
             )
         if peer.address not in self._named_addresses:
             del self._states[peer.address]
-        self._turned_over()
+        self._peers_changed()
         if self._is_told(peer, error):
             self._out.emit(PeerWarning(peer.address, error, lied))
 

@@ -493,12 +493,12 @@ def test_who_comes_back_in_a_moment_is_still_followed(tmp_path: Path) -> None:
         engine = world.process.engine
         assert isinstance(engine, Engine)
         assert engine.coverage.filter_disputes
-        given_up: list[int] = []
-        engine._filter_headers._given_up = given_up.append
+        taken_back: list[int] = []
+        engine._filter_headers._taken_back = taken_back.append
         for _ in range(3):
             world.nodes[0].hang_up()
             world.pass_time(60)
-        assert not given_up
+        assert not taken_back
         world.truth.receive()
         world.truth.mine()
         world.wait_synced(within=60)

@@ -190,7 +190,7 @@ def test_a_dispute_that_was_ended_is_ended_once_where_filter_headers_are_fetched
         engine = world.process.engine
         assert isinstance(engine, Engine)
         number, (first, _) = len(world.warnings), world.synced[-1].disputed[0]
-        engine._filter_headers._give_up(first)  # as where all that stood by them are gone
+        engine._filter_headers._take_back(first)  # as where all that stood by them are gone
         world.truth.receive()
         world.truth.mine()
         world.wait_synced(within=60)
