@@ -35,6 +35,10 @@ class ChainInfo:
     """Hash of the best block, 32 bytes in wire order."""
     prune_height: int
     """Height of the first block that the node stores; 0 if the node does not prune blocks."""
+    headers: int = 0
+    """Height of the best header, at least `height`. Blocks between the two are not downloaded yet."""
+    is_initial_download: bool = False
+    """True if the node is in initial block download, so that its chain may end early."""
     signet_challenge: bytes | None = None
     """The challenge of the node's signet; None on other networks, and if the node does not state it."""
 
@@ -100,12 +104,14 @@ def parsed_info(found: object, endpoint: Endpoint) -> ChainInfo:
         raise NodeAnswerError(f"{endpoint}: its description of the chain does not name the network")
     if type(height) is not int or not 0 <= height < MOST_BLOCKS:
         raise NodeAnswerError(f"{endpoint}: the height of its chain is not a number from 0 to {MOST_BLOCKS - 1:,}")
-    challenge = found.get("signet_challenge")
+    challenge, headers = found.get("signet_challenge"), found.get("headers")
     return ChainInfo(
         name,
         height,
         parsed_hash(best, endpoint),
         first if type(first) is int and 0 <= first <= height + 1 else 0,
+        headers if type(headers) is int and height <= headers < MOST_BLOCKS else height,
+        found.get("initialblockdownload") is True,
         None if challenge is None else parsed_hex(challenge, MAX_SCRIPT_SIZE, endpoint),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -43,6 +43,7 @@ else:
 T = TypeVar("T")
 _MOST_CHANGES = 5  # attempts to list a chain that changes meanwhile (our choice)
 _CHANGE_PAUSE_S = 2.0  # seconds between two attempts
+_BEHIND = 10  # headers above the tip of a node that is busy with new blocks (our choice)
 _AT_ONCE = 20  # transactions of the mempool that are requested together (our choice)
 
 
@@ -57,6 +58,8 @@ class Listing:
     """Hash of the parent of the first listed block, 32 bytes in wire order."""
     hashes: bytes = field(repr=False)
     """Hashes of all listed blocks, concatenated; 32 bytes each, in wire order."""
+    missing: tuple[tuple[int, int], ...] = ()
+    """Ranges of heights (first, last) that were asked for, but whose blocks the node does not have."""
 
     def __len__(self) -> int:
         return len(self.hashes) // HASH_SIZE
@@ -202,13 +205,16 @@ class FullNode:
             found.append(raw)
         return found
 
-    async def listing(self, first: int = 0, last: int | None = None, from_time: int | None = None) -> Listing:
+    async def listing(
+        self, first: int = 0, last: int | None = None, from_time: int | None = None, *, skip_pruned: bool = False
+    ) -> Listing:
         """List the blocks of the best chain.
 
         Args:
             first: Height of the first block.
             last: Height of the last block, by default the tip.
             from_time: Skip blocks before the first block with this time or a later one, in seconds since 1970.
+            skip_pruned: True to begin with the first block that the node stores. The field `missing` has the others.
 
         Raises:
             NodeChainError: The chain changed five times while it was listed.
@@ -217,7 +223,7 @@ class FullNode:
             NodeError: The node gave no valid answer.
         """
         for _ in range(_MOST_CHANGES):
-            if (listing := await self._listed(first, last, from_time)) is not None:
+            if (listing := await self._listed(first, last, from_time, skip_pruned)) is not None:
                 return listing
             self.patience.tell(f"{self.endpoint}: its chain changed while it was listed; listing it again")
             await self.patience.pause(_CHANGE_PAUSE_S)
@@ -252,9 +258,10 @@ class FullNode:
                 f"{self.endpoint}: the list of outputs that block {hash_to_hex(digest)} spends is malformed: {error}"
             ) from None
 
-    async def _listed(self, first: int, last: int | None, from_time: int | None) -> Listing | None:
+    async def _listed(self, first: int, last: int | None, from_time: int | None, skip_pruned: bool) -> Listing | None:
         """Try once to list the blocks; return None if the chain changed during the attempt."""
         info = await self.info()
+        above = _missing_above(info, last)
         last = info.height if last is None else min(last, info.height)
         if first > last:
             raise SourceError(
@@ -278,12 +285,17 @@ class FullNode:
         listing = listed.listing()
         if not len(listing):
             raise SourceError(f"{self.endpoint}: no block up to height {last:,} is of that date or later")
+        if skip_pruned and listing.first < info.prune_height <= listing.last:
+            below = (listing.first, info.prune_height - 1)
+            cut = (info.prune_height - listing.first) * HASH_SIZE
+            hashes = listing.hashes
+            return Listing(info.prune_height, hashes[cut - HASH_SIZE : cut], hashes[cut:], (below, *above))
         if listing.first < info.prune_height:
             raise NodePrunedError(
                 f"{self.endpoint}: the node has pruned the blocks below height {info.prune_height:,}: scan from this"
                 " height on (--from-height), or ask a node that has them"
             )
-        return listing
+        return replace(listing, missing=above)
 
     async def _headers(self, digest: bytes, height: int, count: int) -> tuple[bytes, bytes]:
         async def ask() -> tuple[bytes, bytes]:
@@ -307,6 +319,13 @@ class FullNode:
         except HeaderError as error:
             raise NodeAnswerError(f"{self.endpoint}: its header {height + error.index} is invalid: {error}") from None
         return hashes
+
+
+def _missing_above(info: ChainInfo, last: int | None) -> tuple[tuple[int, int], ...]:
+    """Return the heights above the tip up to `last`, or up to the best header of a node that is far behind it."""
+    if last is None and (info.is_initial_download or info.headers > info.height + _BEHIND):
+        last = info.headers
+    return () if last is None or last <= info.height else ((info.height + 1, last),)
 
 
 class _Listed:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from spvfilter._public import deferred, public
-from spvfilter.errors import NodeAnswerError, ParameterError, SourceError
+from spvfilter.errors import NodeAnswerError, NodePrunedError, ParameterError, SourceError
 from spvfilter.kernel import Place
 from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
+from spvfilter.scan.gaps import HeightLedger, PlacedBlock, ScannedHeights, gaps_between, joined
 from spvfilter.scan.order import BATCH_BLOCKS, BATCH_SIZE, Feed, PendingBlock, ScanReport
 from spvfilter.scan.sources import PREFIX_SIZE, BlockRef, BlockSpan, Problem, Readable, block_ref
 from spvfilter.scan.undo import UndoPlace
@@ -48,6 +49,8 @@ class NodeBlocks:
         span: The range of blocks to scan; by default all.
         ahead: Number of blocks that are fetched before they are scanned, at least 1. A block has at most 4 MB.
         listing: The blocks to scan, instead of a span.
+        allow_gaps: True to scan around blocks that the node does not have, such as pruned ones. The report of the scan
+            lists them. By default they are an error.
         offered: Function from a block hash to the block, if it arrived in another way, or None. The block is checked.
 
     Raises:
@@ -62,6 +65,7 @@ class NodeBlocks:
         span: BlockSpan | None = None,
         ahead: int = _AHEAD,
         listing: fullnode.Listing | None = None,
+        allow_gaps: bool = False,
         offered: Callable[[bytes], bytes | None] | None = None,
     ) -> None:
         if undo not in list(UndoMode):
@@ -80,6 +84,8 @@ class NodeBlocks:
         """Number of blocks that are fetched before they are scanned."""
         self.known = listing
         """The given listing of blocks to scan; None if a span was given instead."""
+        self.allow_gaps = allow_gaps
+        """True if the scan leaves out blocks that the node does not have."""
         self.offered = offered
         """The given function that returns a block which arrived in another way; None if it was not given."""
 
@@ -89,7 +95,9 @@ class NodeBlocks:
         Raises NodeError if the node fails, and SourceError if the span has no block.
         """
         span = self.span
-        return self.known or await self.node.listing(span.from_height or 0, span.to_height, span.from_time)
+        return self.known or await self.node.listing(
+            span.from_height or 0, span.to_height, span.from_time, skip_pruned=self.allow_gaps
+        )
 
 
 class _Record(UndoPlace):
@@ -211,7 +219,11 @@ class NodeFeed(Feed):
         super().__init__(self._reader, network, report)
         self._blocks = blocks
         self._listing = listing
+        self._ledger = HeightLedger()
+        self._run = 0  # number of the run of linked blocks
+        self._run_first = listing.first  # height of its first block
         report.segments = 1
+        report.heights = self._heights()
 
     @classmethod
     async def of(cls, blocks: NodeBlocks, network: Network, report: ScanReport) -> NodeFeed:
@@ -242,12 +254,23 @@ class NodeFeed(Feed):
                     and size < BATCH_SIZE
                     and len(batch) < BATCH_BLOCKS
                 ):
-                    fetched = await fetching[0]
+                    try:
+                        fetched = await fetching[0]
+                    except NodePrunedError:
+                        if not self._blocks.allow_gaps:
+                            raise
+                        fetching.popleft()
+                        height += 1
+                        self._run, self._run_first = self._run + 1, height
+                        continue
                     fetching.popleft()
                     batch.append(self._pending(height, fetched))
                     size += len(fetched.raw) + len(fetched.record or b"")
                     height += 1
-                yield batch
+                self._report.segments = self._run + 1
+                if batch:
+                    yield batch
+            self._report.heights = self._heights()
         finally:
             for task in fetching:
                 task.cancel()
@@ -286,9 +309,22 @@ class NodeFeed(Feed):
 
     def _pending(self, height: int, fetched: _Fetched) -> PendingBlock:
         """The block as the scan needs it."""
-        first = self._listing.first
+        first = self._run_first
         self._reader.put(fetched.ref.hash, fetched.record)
-        return PendingBlock(fetched.ref, height, fetched.raw, segment=0, depth=height - first, rooted=first <= 1)
+        self._ledger.add(PlacedBlock(height, 0, fetched.record is not None, fetched.ref.transactions == 1))
+        return PendingBlock(
+            fetched.ref, height, fetched.raw, segment=self._run, depth=height - first, rooted=first <= 1
+        )
+
+    def _heights(self) -> ScannedHeights:
+        """Return the scanned heights, and the heights that the node does not have."""
+        last, missing = self._listing.last, list(self._listing.missing)
+        found = joined(self._ledger.heights)
+        if found:
+            missing += gaps_between(found, last)
+            if found[0][0] > self._listing.first:
+                missing.append((self._listing.first, found[0][0] - 1))
+        return ScannedHeights(tuple(found), tuple(joined(missing)))
 
 
 def _has_come(fetching: asyncio.Task[_Fetched]) -> bool:

@@ -13,6 +13,7 @@ from spvfilter.chain import link
 from spvfilter.errors import OrderError, SourceError
 from spvfilter.network import Network
 from spvfilter.primitives import Serializable, hash_to_hex
+from spvfilter.scan.gaps import NEWER_S, HeightLedger, PlacedBlock, ScannedHeights
 from spvfilter.scan.pull import pull
 from spvfilter.scan.sources import (
     PREFIX_SIZE,
@@ -58,6 +59,8 @@ class ScanReport:
     """Number of matches found."""
     segments: int = 0
     """Number of runs of linked blocks."""
+    heights: ScannedHeights = field(default_factory=ScannedHeights)
+    """The heights that the scan has and lacks; empty until the blocks are in order."""
     duplicates: list[bytes] = field(default_factory=list)
     """Hashes of blocks that occurred more than once in the source; the scan skips the copies."""
     stale: list[bytes] = field(default_factory=list)
@@ -232,13 +235,36 @@ def in_chain_order(
     for block in blocks.values():
         _prefer_undo(block, source)
     placed = _placed(list(blocks.values()), network, report)
+    whole, stale = placed, _silenced(blocks.values())
     if source.span.is_limited and placed:
         placed = _within(placed, source.span)
+    report.heights = _heights(placed, whole, stale, report.segments, source)
     report.bytes_total = sum(block.ref.size for block in placed)
     report.undo_problems += source.undo_problems()
     if source.mode is UndoMode.REQUIRE:
         _require_undo(placed, source, report)
-    return _silenced(blocks.values()), placed
+    return stale, placed
+
+
+def _heights(
+    placed: list[PendingBlock],
+    whole: list[PendingBlock],
+    stale: list[PendingBlock],
+    segments: int,
+    source: BlockSource | None = None,
+) -> ScannedHeights:
+    """Return the heights that the blocks `placed` have and lack. `whole` has all blocks on the best branches."""
+    ledger, reads_undo = HeightLedger(), source is not None and source.mode is UndoMode.AUTO
+    for block in placed:
+        has_undo = source is not None and reads_undo and source.find_undo(block.ref) is not None
+        ledger.add(PlacedBlock(block.height, block.ref.file, has_undo, block.ref.transactions == 1))
+    last = max((block.ref.time for block in whole), default=0)
+    return ledger.result(
+        to_height=None if source is None else source.span.to_height,
+        segments=segments,
+        is_cut=any(block.ref.time > last + NEWER_S for block in stale),
+        tip=whole[-1].height if whole else None,
+    )
 
 
 def _within(placed: list[PendingBlock], span: BlockSpan) -> list[PendingBlock]:
@@ -365,6 +391,8 @@ class StreamFeed(_OneShotFeed):
         """Return the blocks that were held back: first the stale blocks, then the blocks on the best branches."""
         placed = _placed(list(self._met.values()), self._network, self._report)
         held = [self._met[digest] for digest in self._held]
+        stale = [block for block in self._met.values() if block.segment == STALE]
+        self._report.heights = _heights(placed, placed, stale, self._report.segments)
         return _silenced(held) + [block for block in placed if block.ref.hash in self._held]
 
 

@@ -13,9 +13,10 @@ from spvfilter.errors import SourceError
 from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import HASH_SIZE
+from spvfilter.scan.gaps import NEWER_S, HeightLedger, PlacedBlock, ScannedHeights
 from spvfilter.scan.listing import ListedFiles
 from spvfilter.scan.order import ScanReport
-from spvfilter.scan.rowancestry import RowLinker, RowLinks, Run, order_rows, roots_of
+from spvfilter.scan.rowancestry import RowLinker, RowLinks, RowOrder, Run, order_rows, roots_of
 from spvfilter.scan.rows import FILE_NUMBER, FOLLOWS, HASH_AT, LONE, NOWHERE, ROOTED, ROW_SIZE, UNDO_AT, Rows
 from spvfilter.scan.sources import BlockSpan
 from spvfilter.scan.undo import UndoFile
@@ -68,6 +69,7 @@ class Planning:
                 for depth, row in enumerate(run.rows):
                     rows.set_height(row, run.height + depth)
         runs = _within(order.runs, files.span, rows) if files.span.is_limited and order.runs else order.runs
+        report.heights = self._heights(order, runs, files)
         self.placed: int = sum(len(run.rows) for run in runs)
         report.blocks = self.placed
         report.bytes_total = sum(rows.place(row)[2] for run in runs for row in run.rows)
@@ -77,6 +79,20 @@ class Planning:
         # Hash of the block before, by index in that order, unless that block is at the index before.
         self._previous: dict[int, bytes] = {}
         self._arrange(runs, order.stale, links)
+
+    def _heights(self, order: RowOrder, runs: list[Run], files: ListedFiles) -> ScannedHeights:
+        """Return the heights that some runs have and lack."""
+        rows, ledger, reads_undo = self._rows, HeightLedger(), files.mode is UndoMode.AUTO
+        for row in chain.from_iterable(run.rows for run in runs):
+            has_undo = reads_undo and bool(rows.undo(row)[1])
+            ledger.add(PlacedBlock(rows.height(row), rows.place(row)[0], has_undo, bool(rows.flags(row) & LONE)))
+        last = max((rows.bits_and_time(row)[1] for run in order.runs for row in run.rows), default=0)
+        return ledger.result(
+            to_height=files.span.to_height,
+            segments=len(order.runs),
+            is_cut=any(rows.bits_and_time(row)[1] > last + NEWER_S for row in order.stale),
+            tip=rows.height(order.runs[-1].rows[-1]) if order.runs else None,
+        )
 
     def _read(self, network: Network) -> tuple[RowLinks, Spares]:
         """Read the headers of all files, link them, and collect duplicates."""

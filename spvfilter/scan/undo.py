@@ -173,7 +173,8 @@ def transactions_of(record: Record) -> int | None:
 def pair(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pairing:
     """Return the undo record of each block of one file that spends coins.
 
-    The records are aligned but not verified: call `pair_exactly` if a record turns out to belong to another block.
+    If every block has a record, these are aligned but not verified: call `pair_exactly` if a record turns out to belong
+    to another block.
     Raises OSError and SourceError as `UndoFile.records` does.
     """
     spending = _in_chain_order([block for block in blocks if block.transactions > 1])
@@ -192,7 +193,8 @@ def pair(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pai
             return pair_exactly(file, blocks, network)
         aligned.places[spending[at].hash] = record
         at += 1
-    return aligned
+    # records are missing: only their checksums tell of which blocks
+    return aligned if len(aligned.places) == len(spending) else pair_exactly(file, blocks, network)
 
 
 def pair_exactly(file: UndoFile, blocks: Sequence[LinkedBlock], network: Network) -> Pairing:
@@ -272,7 +274,13 @@ class _Search:
 
 
 def _settle(file: UndoFile, records: list[Record], siblings: list[LinkedBlock], found: Pairing) -> None:
-    """Assign records to siblings, which are blocks with the same parent. A block has at most one record."""
+    """Assign records to siblings, which are blocks with the same parent. A block has at most one record.
+
+    The checksum of a record covers the parent. Only siblings, such as stale blocks, need a comparison.
+    """
+    if len(records) == len(siblings) == 1:
+        found.places[siblings[0].hash] = records[0]
+        return
     contents = [file.read(record) for record in records]
     distinct = [number for number, raw in enumerate(contents) if raw not in contents[:number]]
     raws = {block.hash: block.read() for block in siblings}

@@ -74,14 +74,82 @@ def test_output_goes_to_a_file_and_quiet_says_nothing(core: CoreNode, run: Calla
 
 
 def test_failed_scan_says_how_far_it_came(core: CoreNode, run: Callable[..., Any]) -> None:
-    core.pruned_below = 0
-    del core.known[core.hashes[106]]
+    core.known[core.hashes[106]] = core.blocks[105]
     ran = run("scan", core.url, *WATCHED, "--format", "jsonl")
     assert ran.code == 2
     assert len(ran.out.splitlines()) == 4
     assert "106 block(s)" in ran.err
     assert "up to height 105: 4 matches" in ran.err
-    assert f"does not have block {core.hashes[106][::-1].hex()}" in ran.err
+    assert f"another block than {core.hashes[106][::-1].hex()}" in ran.err
+
+
+@pytest.mark.parametrize("is_rest", [True, False])
+def test_blocks_that_a_node_lacks_are_gaps(
+    core: CoreNode, run: Callable[..., Any], tmp_path: Path, is_rest: bool
+) -> None:
+    core.rest = is_rest
+    core.lacking = {20, 21, 50, 106}
+    options = (*WATCHED, "--format", "jsonl", "--user", f"{USER}:{PASSWORD}", "--report", tmp_path / "report.json")
+    ran = run("scan", core.url, *options, "--quiet")
+    missing = ["heights 20 to 21", "height 50", "height 106"]
+    assert (ran.code, ran.err) == (1, "".join(f"spvfilter: missing: {each}\n" for each in missing))
+    found = json.loads((tmp_path / "report.json").read_text())
+    assert found["missing"] == [[20, 21], [50, 50], [106, 106]]
+    assert found["found"] == [[0, 19], [22, 49], [51, 105], [107, 113]]
+    assert {json.loads(row)["height"] for row in ran.out.splitlines()} <= {*range(106), *range(107, 114)}
+    again = run("scan", core.url, *options, "--allow-gaps", "--quiet")
+    assert (again.code, again.out, again.err) == (0, ran.out, ran.err)
+
+
+@pytest.mark.parametrize(
+    ("span", "missing", "code"),
+    [
+        ((), "heights 0 to 49", 1),
+        (("--from-height", 10), "heights 10 to 49", 1),
+        (("--from-height", 50), None, 0),
+        (("--from-height", 50, "--to-height", 120), "heights 114 to 120", 1),
+    ],
+)
+def test_pruned_blocks_of_the_range_are_a_gap(
+    core: CoreNode, run: Callable[..., Any], span: tuple[object, ...], missing: str | None, code: int
+) -> None:
+    core.pruned_below = 50
+    ran = run("scan", core.url, *WATCHED, "--format", "jsonl", *span)
+    assert ran.code == code
+    assert len(ran.out.splitlines()) == 12
+    assert missing is None or f"missing: {missing}\n" in ran.err
+    assert run("scan", core.url, *WATCHED, "--allow-gaps", *span).code == 0
+
+
+def test_range_that_is_pruned_as_a_whole_is_an_error(core: CoreNode, run: Callable[..., Any]) -> None:
+    core.pruned_below = 50
+    ran = run("scan", core.url, *WATCHED, "--to-height", 49, "--allow-gaps")
+    assert (ran.code, ran.out) == (2, "")
+    assert "has pruned the blocks below height 50" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_initial", "span", "code"),
+    [
+        (963_000, True, (), 1),
+        (963_000, True, ("--to-height", 113), 0),
+        (113, True, (), 0),
+        (124, False, (), 1),
+        (123, False, (), 0),  # a node that is busy with new blocks
+        (123, True, (), 1),
+        (963_000, False, ("--to-height", 113), 0),
+    ],
+)
+def test_headers_without_blocks_are_a_gap(
+    core: CoreNode, run: Callable[..., Any], headers: int, is_initial: bool, span: tuple[object, ...], code: int
+) -> None:
+    core.best_header, core.is_initial_download = headers, is_initial
+    ran = run("scan", core.url, *WATCHED, "--format", "jsonl", *span)
+    assert ran.code == code
+    assert len(ran.out.splitlines()) == 12
+    assert (f"missing: heights 114 to {headers:,}\n" in ran.err) == bool(code)
+    told = f"in initial block download: it has blocks up to height 113, and headers up to {headers:,}\n"
+    assert (told in ran.err) == is_initial
 
 
 def test_password_of_the_command_line_is_never_shown(core: CoreNode, run: Callable[..., Any]) -> None:

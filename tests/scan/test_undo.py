@@ -13,6 +13,7 @@ from spvfilter.kernel import SpentCoin
 from spvfilter.network import REGTEST, TESTNET3
 from spvfilter.primitives import hash_to_hex
 from spvfilter.scan import BlockFiles, Matcher, Problem, block_coins
+from spvfilter.scan.undo import LinkedBlock, UndoFile, pair
 from spvfilter.watch.match import Match
 from spvfilter.watch.watchlist import WatchList
 from support.build import TxIn, TxOut, block_hash, block_of, p2pkh, p2wpkh, push, tx
@@ -405,3 +406,24 @@ async def test_undo_files_that_change_during_the_scan_are_noticed(tmp_path: Path
     assert (matcher.report.by_undo, matcher.report.unseen) == (0, 3)
     said = [problem.message for problem in matcher.report.undo_problems]
     assert f"no undo record of 3 block(s), the first {hash_to_hex(refs[0].hash)}" in said
+
+
+def test_only_contested_records_are_compared(tmp_path: Path) -> None:
+    """A stale block makes the aligned order useless. The checksums then tell everything but its own record."""
+    blocks, records = chain([1, 2, 1, 1, 3, 1, 2, 1])
+    stale, _ = spending(block_hash(blocks[3]), 204, 2, 99)
+    write(tmp_path, [*blocks, stale], records)
+    read: list[bytes] = []
+
+    def linked(raw: bytes, count: int) -> LinkedBlock:
+        def read_block() -> bytes:
+            read.append(raw)
+            return raw
+
+        return LinkedBlock(block_hash(raw), raw[4:36], count, 0, None, read_block)
+
+    of_file = [linked(raw, raw[80]) for raw in (*blocks, stale)]
+    pairing = pair(UndoFile(tmp_path / "rev00000.dat"), of_file, REGTEST)
+    assert pairing.places.keys() == {block_hash(raw) for raw in blocks}
+    assert pairing.problems == []
+    assert set(read) == {blocks[4], stale}

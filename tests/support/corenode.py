@@ -71,6 +71,9 @@ class CoreNode:
     rest: bool = True
     old_headers: bool = False  # before Core 24
     pruned_below: int = 0
+    lacking: set[int] = field(default_factory=set)  # heights of further blocks that are not on disk
+    best_header: int = 0  # height of the best header, if it is above the tip
+    is_initial_download: bool = False
     secret: str = f"{USER}:{PASSWORD}"
     warming_up: str | None = None
     faults: list[Fault] = field(default_factory=list)
@@ -90,6 +93,9 @@ class CoreNode:
         self.blocks = list(blocks)
         self.hashes = [block_hash(raw) for raw in self.blocks]
         self.known = self.stale | dict(zip(self.hashes, self.blocks, strict=True))
+
+    def _is_pruned(self, digest: bytes) -> bool:
+        return digest in self.hashes[: self.pruned_below] or digest in {self.hashes[at] for at in self.lacking}
 
     @property
     def url(self) -> str:
@@ -208,7 +214,7 @@ class CoreNode:
         if kind == "block":
             if digest not in self.known:
                 return response(404, f"{digest[::-1].hex()} not found\r\n".encode())
-            if digest in self.hashes[: self.pruned_below]:
+            if self._is_pruned(digest):
                 return response(404, f"{digest[::-1].hex()} not available (pruned data)\r\n".encode())
             return response(200, self.known[digest], BINARY)
         if kind == "spenttxouts" and self.spent is not None:
@@ -237,10 +243,10 @@ class CoreNode:
         info: dict[str, Any] = {
             "chain": name,
             "blocks": height,
-            "headers": height,
+            "headers": max(height, self.best_header),
             "bestblockhash": self.hashes[-1][::-1].hex(),
         }
-        info |= {"initialblockdownload": False, "pruned": self.pruned_below > 0, "warnings": []}
+        info |= {"initialblockdownload": self.is_initial_download, "pruned": self.pruned_below > 0, "warnings": []}
         if self.network.signet_challenge is not None:
             info |= {"chain": "signet", "signet_challenge": self.network.signet_challenge.hex()}
         return info | ({"pruneheight": self.pruned_below} if self.pruned_below else {})
@@ -264,7 +270,7 @@ class CoreNode:
                 digest = bytes.fromhex(params[0])[::-1]
                 if digest not in self.known:
                     return failed(-5, "Block not found")
-                if call["method"] == "getblock" and digest in self.hashes[: self.pruned_below]:
+                if call["method"] == "getblock" and self._is_pruned(digest):
                     return failed(-1, "Block not available (pruned data)")
                 raw = self.known[digest]
                 result = (raw if call["method"] == "getblock" else raw[:80]).hex()

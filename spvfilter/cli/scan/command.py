@@ -92,6 +92,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from-date", metavar="YYYY-MM-DD", type=day, help="scan from the first block of that day (UTC) on"
     )
+    parser.add_argument(
+        "--allow-gaps",
+        action="store_true",
+        help="exit with 0 although blocks or undo records of the range are missing; they are still listed",
+    )
+    parser.add_argument(
+        "--report",
+        metavar="FILE.json",
+        help="write the scanned and the missing ranges of heights to FILE.json",
+    )
     add_format(parser, "csv", _PARQUET)
     _add_output(parser)
     configure_node(parser)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from spvfilter._public import deferred
 from spvfilter.cli.scan.files import assumed_network, unseen_spends
+from spvfilter.cli.scan.gaps import report_heights
 from spvfilter.cli.term.matches import bitcoin
 from spvfilter.cli.term.page import Align, Page, complain
 from spvfilter.cli.term.progress import megabytes, progress
@@ -140,7 +141,8 @@ async def _scan(args: argparse.Namespace, watch: WatchList, planning: AbstractAs
         await asyncio.to_thread(_draw, scan, Path(args.plot))
     if planned.assumed and not args.quiet:
         complain(assumed_network(planned.assumed, watch.network))
-    return _report(scan, path, planned.lacking, time.monotonic() - begun, quiet=args.quiet)
+    code = _report(scan, path, planned.lacking, time.monotonic() - begun, quiet=args.quiet)
+    return _INCOMPLETE if report_heights(args, plan.report.heights) else code
 
 
 def _draw(scan: PartScan, path: Path) -> None:
@@ -168,8 +170,6 @@ def _report(scan: PartScan, path: Path, lacking: list[str], seconds: float, *, q
             complain(f"{len(planned.duplicates):,} duplicate block(s), not counted")
         if planned.stale:
             complain(f"{len(planned.stale):,} stale block(s), not on the branch with the most work, not counted")
-        if planned.segments > 1:
-            complain(f"{planned.segments:,} runs of blocks, with missing blocks between them")
         if summary.by_undo and summary.by_outpoint:
             complain(f"{summary.by_outpoint:,} block(s) without a usable undo record, matched by outpoints")
         if summary.unseen:

@@ -11,6 +11,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from spvfilter.cli.arguments import format_of, standard_input
+from spvfilter.cli.scan.gaps import report_heights
 from spvfilter.cli.term.matches import Totals, batch_printer, printer
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import ProgressDisplay, megabytes, progress
@@ -39,6 +40,7 @@ class _Scan:
 
     def __init__(self, matcher: Matcher, args: argparse.Namespace, span: BlockSpan, page: Page) -> None:
         self._matcher = matcher
+        self._args = args
         self._paths: list[str] = args.paths
         self._format = format_of(args, page)
         self._undo = args.undo
@@ -81,7 +83,8 @@ class _Scan:
             if self._format == "table" or sys.stderr.isatty():
                 self._totals.show(self._page if self._format == "table" else Page(sys.stderr))
             self._summarise(time.monotonic() - start, discarded)
-        return 0 if complete and not report.undo_problems and not self._bad else _INCOMPLETE
+        lacks = report_heights(self._args, report.heights)
+        return 0 if complete and not lacks and not report.undo_problems and not self._bad else _INCOMPLETE
 
     async def _print_matches(self, shown: ProgressDisplay) -> None:
         show = self._shower()
@@ -147,8 +150,6 @@ class _Scan:
             _list(report.unproven)
         if self._files is not None and (assumed := self._files.assumed):
             complain(assumed_network(assumed, self._matcher.watch.network))
-        if report.segments > 1:
-            complain(f"{report.segments:,} runs of blocks, with missing blocks between them")
         if report.by_undo and report.without_undo:
             complain(f"{len(report.without_undo):,} block(s) without a usable undo record, matched by outpoints:")
             _list(report.without_undo)

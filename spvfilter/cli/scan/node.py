@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from spvfilter._public import deferred
 from spvfilter.cli.arguments import format_of
 from spvfilter.cli.credentials import credentials_of
+from spvfilter.cli.scan.gaps import report_heights
 from spvfilter.cli.term.matches import Totals, printer, printer_of_disconnected
 from spvfilter.cli.term.page import Page, complain
 from spvfilter.cli.term.progress import megabytes
@@ -77,7 +78,8 @@ def run(args: argparse.Namespace, matcher: Matcher, span: BlockSpan, page: Page)
     finally:
         if not args.quiet:
             _summarise(progress, matcher.report, time.monotonic() - begun, format_of(args, page))
-    return _INCOMPLETE if progress.is_incomplete else 0
+    lacks = False if args.follow else report_heights(args, matcher.report.heights)
+    return _INCOMPLETE if lacks or progress.is_incomplete else 0
 
 
 @asynccontextmanager
@@ -98,9 +100,16 @@ async def _scan(
     chosen = format_of(args, progress.page)
     show = printer(progress.page, chosen)
     async with _opened(args, matcher, credentials) as (node, notices):
-        listing = await NodeBlocks(node, span=span).listing()
+        info = await node.info()
+        if info.is_initial_download and not args.follow:
+            complain(
+                f"the node is in initial block download: it has blocks up to height {info.height:,}, and headers up to"
+                f" {info.headers:,}"
+            )
+        skips = not args.follow
+        listing = await NodeBlocks(node, span=span, allow_gaps=skips).listing()
         progress.first = listing.first
-        blocks = NodeBlocks(node, undo=args.undo, listing=listing)
+        blocks = NodeBlocks(node, undo=args.undo, listing=listing, allow_gaps=skips)
         if not args.follow:
             try:
                 async with aclosing(matcher.scan(blocks)) as matches:

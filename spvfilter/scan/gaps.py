@@ -1,0 +1,152 @@
+"""Missing heights of a scan: the gaps between its blocks, and the blocks that it wanted beyond them."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from spvfilter._public import public
+
+Heights = tuple[int, int]
+"""A range of heights: the first one and the last one."""
+
+UNWRITTEN = 10
+"""Number of blocks below the tip whose undo records a running node may not have written (our choice)."""
+NEWER_S = 86_400
+"""Seconds by which a stale block is newer than the best chain before that chain counts as cut off (our choice)."""
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class ScannedHeights:
+    """The heights that a scan had, and the heights that it lacked."""
+
+    found: tuple[Heights, ...] = ()
+    """Ranges of heights with blocks, lowest first."""
+    gaps: tuple[Heights, ...] = ()
+    """Ranges of missing heights above the first block, up to the last block or the last height that was asked for."""
+    without_undo: tuple[Heights, ...] = ()
+    """Ranges of blocks without an undo record, in files in which other blocks have one. The last 10 are not listed."""
+    is_unplaced: bool = False
+    """True if blocks are missing before a run of blocks, and the heights of that run are unknown."""
+    is_cut: bool = False
+    """True if a stale block is more than a day newer than the last block of the best chain."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True if nothing is missing. Blocks before the first one are no gap."""
+        return not (self.gaps or self.without_undo or self.is_unplaced or self.is_cut)
+
+    def sentences(self) -> list[str]:
+        """Return what is missing, as sentences."""
+        told = [f"missing: {in_words(each)}" for each in self.gaps]
+        told += [
+            f"no undo record: {in_words(each)}; spends of older coins may be missing" for each in self.without_undo
+        ]
+        if self.is_unplaced:
+            told.append("missing: blocks between runs of blocks whose heights are unknown")
+        if self.is_cut:
+            told.append(
+                "the best chain ends more than a day before the newest block: are blocks missing after its end?"
+            )
+        return told
+
+
+class PlacedBlock(NamedTuple):
+    """The facts about a block on a best branch that tell what is missing."""
+
+    height: int | None
+    """Height of the block; None if it is unknown."""
+    file: int
+    """Number of the file that contains the block."""
+    has_undo: bool
+    """True if the block has an undo record."""
+    is_lone: bool
+    """True if the coinbase is the only transaction of the block."""
+
+
+@dataclass(slots=True)
+class HeightLedger:
+    """Collects the blocks of a scan in chain order, and tells what is missing."""
+
+    heights: list[Heights] = field(default_factory=list)
+    """Ranges of heights in the order of the blocks."""
+    unknown: int = 0
+    """Number of blocks without a known height."""
+    recorded: set[int] = field(default_factory=set)
+    """Numbers of the files in which a block has an undo record."""
+    lacking: dict[int, array[int]] = field(default_factory=dict)
+    """Heights of the blocks without an undo record, by the number of their file."""
+
+    def add(self, block: PlacedBlock) -> None:
+        """Add the next block in chain order."""
+        if block.has_undo:
+            self.recorded.add(block.file)
+        if block.height is None:
+            self.unknown += 1
+            return
+        if not block.has_undo and not block.is_lone:
+            self.lacking.setdefault(block.file, array("I")).append(block.height)
+        if self.heights and block.height == self.heights[-1][1] + 1:
+            self.heights[-1] = self.heights[-1][0], block.height
+        else:
+            self.heights.append((block.height, block.height))
+
+    def result(self, *, to_height: int | None, segments: int, is_cut: bool, tip: int | None) -> ScannedHeights:
+        """Return what was found and what is missing.
+
+        Args:
+            to_height: The last height that was asked for; None for all.
+            segments: Number of runs of linked blocks.
+            is_cut: True if a stale block is much newer than the best chain.
+            tip: Height of the last block of the best chain, if it is known. The node may not have written the undo
+                records of the last 10 blocks.
+        """
+        found = joined(self.heights)
+        lacking = (height for file in sorted(self.recorded) for height in self.lacking.get(file, ()))
+        return ScannedHeights(
+            tuple(found),
+            tuple(gaps_between(found, to_height)),
+            tuple(ranges_of(sorted(height for height in lacking if tip is None or height <= tip - UNWRITTEN))),
+            segments > 1 and self.unknown > 0,
+            is_cut,
+        )
+
+
+def ranges_of(heights: Iterable[int]) -> list[Heights]:
+    """Return heights as ranges, lowest first, each as long as possible."""
+    ranges: list[Heights] = []
+    for height in heights:
+        if ranges and height == ranges[-1][1] + 1:
+            ranges[-1] = ranges[-1][0], height
+        else:
+            ranges.append((height, height))
+    return joined(ranges)
+
+
+def joined(ranges: Iterable[Heights]) -> list[Heights]:
+    """Return ranges in order, with those joined that overlap or follow one another."""
+    result: list[Heights] = []
+    for first, last in sorted(ranges):
+        if result and first <= result[-1][1] + 1:
+            result[-1] = result[-1][0], max(last, result[-1][1])
+        else:
+            result.append((first, last))
+    return result
+
+
+def gaps_between(found: list[Heights], to_height: int | None = None) -> list[Heights]:
+    """Return the missing heights between joined ranges, and after the last one up to `to_height`."""
+    gaps = [(last + 1, first - 1) for (_, last), (first, _) in pairwise(found)]
+    if found and to_height is not None and to_height > found[-1][1]:
+        gaps.append((found[-1][1] + 1, to_height))
+    return gaps
+
+
+def in_words(heights: Heights) -> str:
+    """Return a range of heights in words."""
+    first, last = heights
+    return f"height {first:,}" if first == last else f"heights {first:,} to {last:,}"
