@@ -43,8 +43,11 @@ else:
 T = TypeVar("T")
 _MOST_CHANGES = 5  # attempts to list a chain that changes meanwhile (our choice)
 _CHANGE_PAUSE_S = 2.0  # seconds between two attempts
-_BEHIND = 10  # headers above the tip of a node that is busy with new blocks (our choice)
 _AT_ONCE = 20  # transactions of the mempool that are requested together (our choice)
+
+
+_BEHIND = 10
+"""Headers above the tip of a node that is busy with new blocks (our choice)."""
 
 
 @public
