@@ -31,9 +31,8 @@ from spvfilter.store.ledger import (
     Ledger,
     StoredMatch,
     StoredTx,
-    place_of,
+    kept_transactions,
     stored_completeness,
-    stored_tx,
 )
 from spvfilter.store.lock import WriterLock
 from spvfilter.store.migrations import migrate
@@ -369,25 +368,9 @@ class Store:
         return self._headers.hashes_down(fork)
 
     def transactions(self, above: int, own_above: int | None = None) -> dict[bytes, StoredTx]:
-        """Return transactions by txid: all without a block, and confirmed ones above a height.
-
-        The result also has the confirmed transactions that conflict with a transaction without a block.
-
-        Args:
-            above: The height.
-            own_above: A lower height that applies to transactions that this wallet broadcast.
-        """
-        lowest = place_of(above + 1, 0)
-        own_lowest = place_of(min(above, above if own_above is None else own_above) + 1, 0)
-        where = (
-            "status != 'confirmed' OR place < 0 OR place >= ? OR (place >= ? AND broadcast_seq IS NOT NULL)"
-            " OR txid IN (SELECT conflicts_with FROM transactions WHERE status != 'confirmed')"
-        )
-        return self._transactions(where, (lowest, own_lowest))
-
-    def _transactions(self, where: str, values: tuple[object, ...]) -> dict[bytes, StoredTx]:
-        query = f"SELECT {MARKED['transactions']} FROM transactions WHERE {where} ORDER BY place, rowid"
-        return {row[0]: stored_tx(row) for row in self._rows_of(query, values)}
+        """Return transactions by txid; see `kept_transactions`."""
+        query = f"SELECT {MARKED['transactions']} FROM transactions WHERE "
+        return kept_transactions(lambda where, values: self._rows_of(query + where, values), above, own_above)
 
     def note(self, name: str) -> bytes | None:
         """Return a named value of the light client, or None."""
@@ -489,7 +472,16 @@ class Store:
             self._identity.check()
         self._rows.check_unchanged()
 
-    def _write(self, batch: Batch) -> None:  # noqa: C901
+    def _write(self, batch: Batch) -> None:
+        self._write_chain(batch)
+        self._write_watch(batch)
+        self._write_ledger(batch)
+        if batch.removed:
+            gone = set(batch.removed)
+            self._ids = [row for at, row in enumerate(self._ids) if at not in gone]
+        self._write_notes(batch)
+
+    def _write_chain(self, batch: Batch) -> None:
         if batch.fork is not None and batch.fork < self.tip:
             self._ledger.cut(batch.fork)
             self._headers.cut(batch.fork)
@@ -498,6 +490,8 @@ class Store:
             self._move_cursor(min(self._cursor, batch.fork))
         if batch.headers or batch.fork is not None:
             self._headers.append(batch.headers)
+
+    def _write_watch(self, batch: Batch) -> None:
         for row, kind, value, label in batch.entries:
             self._rows.insert("watch", (row, int(kind), value, label))
             self._ids.append(row)
@@ -508,6 +502,8 @@ class Store:
         if batch.removed:
             self._ledger.settle()  # changes of earlier batches need the labels of the entries to be removed
         self._remove_entries([self._ids[at] for at in batch.removed])
+
+    def _write_ledger(self, batch: Batch) -> None:
         for identity in batch.withdrawn:
             self._ledger.withdraw(identity)
         for found in batch.matches:
@@ -517,9 +513,8 @@ class Store:
         for txid, tx in batch.transactions.items():
             hits = () if tx is None else tuple(hit._replace(entry=self._ids[hit.entry]) for hit in tx.hits)
             self._ledger.keep(txid, tx and tx._replace(hits=hits))
-        if batch.removed:
-            gone = set(batch.removed)
-            self._ids = [row for at, row in enumerate(self._ids) if at not in gone]
+
+    def _write_notes(self, batch: Batch) -> None:
         for name, note in batch.notes.items():
             self._rows.set_meta(_NOTE + name, note)
         self.addresses.write(batch.addresses)

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple, Self
 
-from spvfilter.protocol import HASH_SIZE
+from spvfilter.protocol import HASH_SIZE, MEMPOOL_EXPIRY_S
 from spvfilter.transaction import NULL_OUTPOINT, Transaction
 from spvfilter.wallet.validity import why_impossible
 
@@ -79,6 +79,8 @@ class TxRecord(NamedTuple):
     """The outpoints that it spends, 36 bytes each, in the order of `raw`. Null outpoints are left out."""
     outputs: int
     """Number of its outputs."""
+    wtxid: bytes
+    """Witness txid of `raw`, 32 bytes in wire order."""
     fault: str | None
     """Why no block may have this transaction after its coinbase, as far as `raw` alone shows; None if one may."""
     anchors: frozenset[Anchor] = frozenset()
@@ -101,7 +103,11 @@ class TxRecord(NamedTuple):
         """The record of a transaction, as long as only its bytes are known. Raises FormatError."""
         tx = Transaction.parse(raw)
         inputs = tuple([outpoint for outpoint in tx.inputs if outpoint != NULL_OUTPOINT])
-        return cls(tx.txid, raw, inputs, len(tx.span.outputs), why_impossible(tx))
+        return cls(tx.txid, raw, inputs, len(tx.span.outputs), tx.wtxid, why_impossible(tx))
+
+    def with_witness(self, raw: bytes) -> Self:
+        """The record of the same transaction with the witness of `raw`."""
+        return self if raw == self.raw else self._replace(raw=raw, wtxid=Transaction.parse(raw).wtxid)
 
     @property
     def is_own(self) -> bool:
@@ -115,6 +121,16 @@ class TxRecord(NamedTuple):
             return None
         is_revived = self.last_seen > self.dropped.number and self.dropped.reason is not DropReason.ABANDONED
         return None if is_revived else self.dropped.reason
+
+    @property
+    def is_renewed(self) -> bool:
+        """True if it was observed again after its first observation, or if a block that contained it is stale."""
+        return self.first_seen is not None and self.expires_at > self.first_seen + MEMPOOL_EXPIRY_S
+
+    def renewed(self, now: int) -> Self:
+        """The record with an expiry that counts from `now`, in seconds since 1970."""
+        first = now if self.first_seen is None else self.first_seen
+        return self._replace(first_seen=first, expires_at=max(now, first + 1) + MEMPOOL_EXPIRY_S)
 
     def is_anchored(self, best_chain: Container[Anchor]) -> bool:
         """True if a block of the best chain contains it."""
@@ -134,18 +150,21 @@ class Component(NamedTuple):
     records: dict[bytes, TxRecord]
     """The records by txid. No block of the best chain is known to contain one of them."""
     border: dict[bytes, bytes]
-    """Outpoints that the records spend or create, each with the txid of the confirmed transaction that spends it."""
+    """Outpoints that the records spend or create, each with the txid of the confirmed transaction that spends it.
+
+    An output that a confirmed transaction does not have counts as spent by that transaction."""
 
 
 def creator(outpoint: bytes, records: Mapping[bytes, TxRecord]) -> bytes | None:
-    """The txid of the record that creates an outpoint. None if no record creates it.
-
-    A transaction may name an output that its parent does not have. Its parent then counts as unknown.
-    """
+    """The txid of the record of the transaction that an outpoint names, or None."""
     record = records.get(outpoint[:HASH_SIZE])
-    if record is None or int.from_bytes(outpoint[HASH_SIZE:], "little") >= record.outputs:
-        return None
-    return record.txid
+    return None if record is None else record.txid
+
+
+def is_missing(outpoint: bytes, records: Mapping[bytes, TxRecord]) -> bool:
+    """True if the transaction that an outpoint names is known and does not have this output."""
+    record = records.get(outpoint[:HASH_SIZE])
+    return record is not None and int.from_bytes(outpoint[HASH_SIZE:], "little") >= record.outputs
 
 
 class TxGraph:
@@ -157,7 +176,7 @@ class TxGraph:
     def __init__(self) -> None:
         self._records: dict[bytes, TxRecord] = {}
         self._spenders: dict[bytes, tuple[bytes, ...]] = {}  # outpoint → txids
-        self._spent: dict[bytes, dict[bytes, None]] = {}  # txid of a record → its outpoints that records spend
+        self._spent: dict[bytes, dict[bytes, None]] = {}  # txid of a transaction → its outpoints that records spend
 
     def __len__(self) -> int:
         return len(self._records)
@@ -176,12 +195,12 @@ class TxGraph:
         """The txids of the transactions that spend an outpoint."""
         return self._spenders.get(outpoint, ())
 
-    def is_spent(self, txid: bytes) -> bool:
-        """True if a record spends an output of this record."""
-        return txid in self._spent
+    def spent_outputs(self, txid: bytes) -> list[bytes]:
+        """The outpoints of a transaction that records spend."""
+        return list(self._spent.get(txid, ()))
 
     def children(self, txid: bytes) -> list[bytes]:
-        """The txids of the records that spend an output of this record."""
+        """The txids of the records that spend from a transaction, even outputs that it does not have."""
         spent = self._spent.get(txid, ())
         return list(dict.fromkeys(child for outpoint in spent for child in self._spenders[outpoint]))
 
@@ -209,10 +228,14 @@ class TxGraph:
         """The txids of the transaction's parents, of its children, and of its conflicts."""
         found = {each for outpoint in record.inputs for each in self.spenders(outpoint)}
         found |= {parent for outpoint in record.inputs if (parent := creator(outpoint, self._records)) is not None}
-        outputs = (record.txid + index.to_bytes(4, "little") for index in range(record.outputs))
-        found |= {each for outpoint in outputs for each in self.spenders(outpoint)}
+        found.update(self.children(record.txid))
         found.discard(record.txid)
         return found
+
+    def is_missing(self, outpoint: bytes, best_chain: Container[Anchor]) -> bool:
+        """True if the transaction that an outpoint names is confirmed and does not have this output."""
+        parent = self._records.get(outpoint[:HASH_SIZE])
+        return parent is not None and is_missing(outpoint, self._records) and parent.is_anchored(best_chain)
 
     def put(self, record: TxRecord) -> None:
         """Add a record, in place of an earlier record of the same transaction."""
@@ -222,27 +245,22 @@ class TxGraph:
             return
         for outpoint in dict.fromkeys(record.inputs):
             self._spenders[outpoint] = (*self.spenders(outpoint), record.txid)
-            if (parent := creator(outpoint, self._records)) is not None:
-                self._spent.setdefault(parent, {})[outpoint] = None
-        made = (record.txid + index.to_bytes(4, "little") for index in range(record.outputs))
-        if spent := [outpoint for outpoint in made if outpoint in self._spenders]:
-            self._spent[record.txid] = dict.fromkeys(spent)
+            self._spent.setdefault(outpoint[:HASH_SIZE], {})[outpoint] = None
 
     def remove(self, txid: bytes) -> None:
         """Remove the record of a transaction, if there is one."""
         if (record := self._records.pop(txid, None)) is None:
             return
-        self._spent.pop(txid, None)
         for outpoint in dict.fromkeys(record.inputs):
             left = tuple([spender for spender in self._spenders[outpoint] if spender != txid])
             if left:
                 self._spenders[outpoint] = left
                 continue
             del self._spenders[outpoint]
-            if (spent := self._spent.get(parent := outpoint[:HASH_SIZE])) is not None:
-                spent.pop(outpoint, None)
-                if not spent:
-                    del self._spent[parent]
+            spent = self._spent[parent := outpoint[:HASH_SIZE]]
+            del spent[outpoint]
+            if not spent:
+                del self._spent[parent]
 
     def component(self, txid: bytes, best_chain: Container[Anchor]) -> Component:
         """The component that contains a transaction. Work is linear in the inputs of the records found.
@@ -265,9 +283,11 @@ class TxGraph:
                     walked.add(outpoint)
                     spenders = self._spenders[outpoint]
                     confirmed = [each for each in spenders if self._records[each].is_anchored(best_chain)]
+                    parent = creator(outpoint, self._records)
                     if confirmed:  # one, except in an invalid chain
                         found.border[outpoint] = min(confirmed)
-                    parent = creator(outpoint, self._records)
+                    elif parent is not None and self.is_missing(outpoint, best_chain):
+                        found.border[outpoint] = parent
                     near = {*spenders} - met if parent is None else {parent, *spenders} - met
                     met |= near
                     waiting += sorted(near)

@@ -51,6 +51,7 @@ class Life(Wallet):
         self.waiting: list[Batch] = []
         super().__init__(limits, scripts=[OURS])
         self.grouped.attach(self.watch_list())
+        self.mined: dict[bytes, bytes] = {}  # of all blocks, even disconnected ones: their outputs stay watched
         self.value = 100_000
         self.raws: dict[bytes, bytes] = {}  # of all that were ever made, by txid
         self.fund()
@@ -78,6 +79,8 @@ class Life(Wallet):
         self.value -= 1
         made = list(self.raws.values())
         places = [coin(1), coin(2), *(out(raw, index) for raw in made[-8:] for index in (0, 1))]
+        if made and self.rng.random() < 0.05:
+            places = [out(self.rng.choice(made[-8:]), 2)]  # its parent does not have this output
         spends = self.rng.sample(places, min(len(places), self.rng.choice((1, 1, 2, 3))))
         value = self.value if self.rng.random() < 0.8 else 1
         raw = pay(value, *spends, to=self.rng.choice((OURS, OURS, THEIRS)))
@@ -106,6 +109,8 @@ class Life(Wallet):
         for raw in self.raws.values():
             inputs = set(Transaction.parse(raw).inputs)
             parents = {each[:32] for each in inputs} & self.raws.keys()
+            if any(each[32] >= len(Transaction.parse(self.raws.get(each[:32], raw)).outputs) for each in inputs):
+                continue  # its parent does not have this output
             if self.rng.random() < 0.4 and txid(raw) not in there and not inputs & spent and parents <= there:
                 chosen.append(raw)
                 there.add(txid(raw))
@@ -161,6 +166,7 @@ class Life(Wallet):
         self.check_verdicts(naive_statuses(facts))
         self.check_matches()
         self.check_bounds()
+        self.check_kept()
         own = {each.txid for each in books.unconfirmed() if each.is_own}
         assert set(books.own_verdicts()) == own
         assert books.take_batches() == []
@@ -179,9 +185,10 @@ class Life(Wallet):
         books = self.books
         raws = {record.txid: record.raw for record in books.unconfirmed()}
         blocks = {txid(raw): raw for block in self.blocks for raw in block}
+        self.mined |= blocks
         ours = {
             out(raw, n)
-            for raw in {**raws, **blocks}.values()
+            for raw in {**raws, **self.mined}.values()
             for n, each in enumerate(Transaction.parse(raw).outputs)
             if each.script_pubkey == OURS
         }
@@ -207,6 +214,19 @@ class Life(Wallet):
         assert books.pool.matches == sum(len(books._hits[each.txid]) for each in foreign)
         assert len(books.pool.quota) == len(foreign) <= limits.number + 100
 
+    def check_kept(self) -> None:
+        """Every foreign transaction matches and has not expired, or decides about one that is kept."""
+        books = self.books
+        left = {each.txid: each for each in books.unconfirmed()}
+        kept = [each for each in left.values() if each.is_own or (books._hits[each.txid] and not each.active_drop)]
+        while kept:
+            spent = {outpoint for each in kept for outpoint in each.inputs}
+            named = {outpoint[:32] for outpoint in spent}
+            for each in kept:
+                left.pop(each.txid, None)
+            kept = [each for each in left.values() if each.txid in named or not spent.isdisjoint(each.inputs)]
+        assert not left
+
     def check_restart(self) -> None:
         """A restart changes nothing: no verdict, no match, no row, no element of the filter."""
         before = self.books
@@ -217,7 +237,8 @@ class Life(Wallet):
         assert self.books.opening == []
         assert {each.txid: self.books.verdict(each.txid) for each in self.books._graph} == verdicts
         assert {_identity(event.match): event.match for event in self.books.matches()} == matches
-        assert set(self.books.bloom_elements()) == elements == set(stored_elements(self.store.views._checked, REGTEST))
+        assert set(self.books.bloom_elements()) == elements
+        assert set(stored_elements(self.store.views._checked, REGTEST, self.store.tip)) == elements
         self.tell(())
         assert rows(self.store) == stored
 
