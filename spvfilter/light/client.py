@@ -12,6 +12,7 @@ from spvfilter._public import deferred, public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
+from spvfilter.kernel import NO_ENTRY, EntryKind
 from spvfilter.light.checks import check_most, check_options, check_start, named_peers, timeouts_of
 from spvfilter.light.engine.expressible import check_expressible, ways_of
 from spvfilter.light.engine.fees import check_input_values, fee_floor
@@ -26,6 +27,8 @@ from spvfilter.network import Network
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import OutPoint, Serializable, to_bytes
+from spvfilter.store.batch import Batch
+from spvfilter.store.labels import script_of
 from spvfilter.store.place import MEMORY
 from spvfilter.store.searched import BlockRange
 from spvfilter.store.views import DEFAULT_LIMIT, Balance, Coin, HistoryEntry, Snapshot
@@ -33,6 +36,7 @@ from spvfilter.store.windowviews import KeychainStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
 from spvfilter.wallet.pendinglimits import PendingLimits
+from spvfilter.watch.labels import Label, read_labels, write_labels
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -722,7 +726,67 @@ class LightClient:
             NotRunningError: The client is not running.
             StoreError: The database cannot be written. The client ends.
         """
-        await self._checked().ask(RelabelEntries(named([entry], self.network), label))
+        await self._relabel((kind, value, label) for kind, value in named([entry], self.network))
+
+    async def _relabel(self, entries: Iterable[tuple[EntryKind, bytes, str | None]]) -> None:
+        await self._checked().ask(RelabelEntries(tuple(entries)))
+
+    # Labels that travel between wallets
+
+    async def labels(self) -> list[Label]:
+        """Return all labels of the wallet as records of BIP-329. See `Views.labels`.
+
+        Raises:
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
+        """
+        return await self._checked().read(lambda views: views.labels())
+
+    async def import_labels(self, source: str | os.PathLike[str] | Iterable[Label]) -> None:
+        """Store labels of transactions, addresses, outputs and other things (BIP-329).
+
+        The label of a watched address becomes the label of its entry. The label of another address waits until the
+        client next starts with an entry for the address. A label of an output with `spendable` false freezes the
+        output. Records of unknown types are kept, and `export_labels` writes them again.
+
+        Args:
+            source: Path of a file in JSON Lines, or labels.
+
+        Raises:
+            FormatError: Lines of the file are malformed, and nothing was stored. The message names their numbers.
+            OSError: The file cannot be read.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be written.
+        """
+        running = self._checked()
+        if isinstance(source, (str, os.PathLike)):
+            labels = await asyncio.to_thread(read_labels, source)
+        else:
+            labels = list(source)
+        await running.in_store(lambda store: store.commit(Batch(bip329=labels)))
+        entries = {script_of(each, self.network): each.label for each in labels if each.label is not None}
+        table = self.watch.table
+        watched = [  # the database has their labels, and the engine does not know them yet
+            (EntryKind.SCRIPT, script, label or None)
+            for script, label in entries.items()
+            if script is not None and table.find(EntryKind.SCRIPT, script) != NO_ENTRY
+        ]
+        if watched:
+            await self._relabel(watched)
+
+    async def export_labels(self, path: str | os.PathLike[str]) -> None:
+        """Write all labels of the wallet to a file in JSON Lines (BIP-329), which replaces an existing file.
+
+        Args:
+            path: Path of the file.
+
+        Raises:
+            OSError: The file cannot be written.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
+        """
+        labels = await self.labels()
+        await asyncio.to_thread(write_labels, path, labels)
 
     async def rescan(self, *, from_height: int | None = None, birthday: int | None = None) -> int:
         """Search blocks again for all entries, for example after a start with a wrong birthday.

@@ -19,6 +19,7 @@ from spvfilter.primitives import OutPoint, hash_to_hex
 from spvfilter.protocol import COINBASE_MATURITY, HEADER_SIZE
 from spvfilter.store.events import EventLog
 from spvfilter.store.headers import PER_ROW
+from spvfilter.store.labels import label_of, stored_labels
 from spvfilter.store.ledger import Totals, TxStatus, stored_completeness
 from spvfilter.store.schema import MARKED, check_row
 from spvfilter.store.searched import BlockRange, Searched, common, gaps
@@ -32,6 +33,7 @@ from spvfilter.store.windowviews import (
     narrowed,
     next_address_of,
 )
+from spvfilter.watch.labels import Label
 from spvfilter.watch.match import Completeness
 
 if TYPE_CHECKING:
@@ -134,6 +136,8 @@ class Coin:
 
     Nobody checked the signatures of a foreign one. An own transaction that spends the coin replaces it.
     """
+    output_label: str | None = None
+    """Label of the output itself, as `LightClient.import_labels` stores it; None if it has none."""
 
 
 @public
@@ -176,6 +180,8 @@ class HistoryEntry:
     """Position in the list. Pass it as `before` to get the next page."""
     completeness: Completeness | None = None
     """How certain it is that no match in its block is missing; None unless it is confirmed."""
+    label: str | None = None
+    """Label of the transaction itself, as `LightClient.import_labels` stores it; None if it has none."""
 
 
 @public
@@ -452,6 +458,18 @@ class Views:
         with self._moment():
             return next(self._entries("FROM transactions WHERE txid = ? AND place >= 0", (txid,)), None)
 
+    def labels(self) -> list[Label]:
+        """Return all labels of the wallet as records of BIP-329, sorted by type and `ref`.
+
+        Labels of watched addresses, frozen outputs, and imported records are among them. Labels of keychains, and of
+        entries without an address, are not.
+
+        Raises:
+            StoreCorruptError: The database is damaged.
+        """
+        with self._moment():
+            return list(stored_labels(self._checked, self._network))
+
     # Rows
 
     @contextmanager
@@ -542,6 +560,7 @@ class Views:
             keychain=(owner := places.find(entry))[0],
             keychain_index=owner[1],
             is_spender_own=None if spender is None else self._is_own(spender),
+            output_label=label_of(self._checked, "output", str(OutPoint.parse(outpoint))),
         )
 
     def _is_own(self, txid: bytes) -> bool:
@@ -572,6 +591,7 @@ class Views:
                 raw=raw,
                 cursor=_cursor(place, txid),
                 completeness=self._completeness_of(txid) if is_confirmed else None,
+                label=label_of(self._checked, "tx", hash_to_hex(txid)),
             )
 
     def _found_in(self, outpoint: bytes, height: int) -> tuple[int, Completeness]:

@@ -203,7 +203,7 @@ def write_labels(path: str | os.PathLike[str], labels: Iterable[Label]) -> None:
 
     Args:
         path: Path of the file.
-        labels: The labels, such as `LightClient.labels` returns.
+        labels: The labels, in the order of the lines.
 
     Raises:
         OSError: The file cannot be written.
