@@ -12,7 +12,6 @@ from spvfilter._public import deferred, public
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import NotRunningError, ParameterError
 from spvfilter.filters.fprate import DEFAULT_FP_RATE
-from spvfilter.kernel import NO_ENTRY, EntryKind
 from spvfilter.light.checks import check_most, check_options, check_start, named_peers, timeouts_of
 from spvfilter.light.engine.expressible import check_expressible, ways_of
 from spvfilter.light.engine.fees import check_input_values, fee_floor
@@ -27,8 +26,6 @@ from spvfilter.network import Network
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.limits import Limits
 from spvfilter.primitives import OutPoint, Serializable, to_bytes
-from spvfilter.store.batch import Batch
-from spvfilter.store.labels import script_of
 from spvfilter.store.place import MEMORY
 from spvfilter.store.searched import BlockRange
 from spvfilter.store.views import DEFAULT_LIMIT, Balance, Coin, HistoryEntry, Snapshot
@@ -726,10 +723,8 @@ class LightClient:
             NotRunningError: The client is not running.
             StoreError: The database cannot be written. The client ends.
         """
-        await self._relabel((kind, value, label) for kind, value in named([entry], self.network))
-
-    async def _relabel(self, entries: Iterable[tuple[EntryKind, bytes, str | None]]) -> None:
-        await self._checked().ask(RelabelEntries(tuple(entries)))
+        entries = tuple((kind, value, label) for kind, value in named([entry], self.network))
+        await self._checked().ask(RelabelEntries(entries))
 
     # Labels that travel between wallets
 
@@ -763,16 +758,7 @@ class LightClient:
             labels = await asyncio.to_thread(read_labels, source)
         else:
             labels = list(source)
-        await running.in_store(lambda store: store.commit(Batch(bip329=labels)))
-        entries = {script_of(each, self.network): each.label for each in labels if each.label is not None}
-        table = self.watch.table
-        watched = [  # the database has their labels, and the engine does not know them yet
-            (EntryKind.SCRIPT, script, label or None)
-            for script, label in entries.items()
-            if script is not None and table.find(EntryKind.SCRIPT, script) != NO_ENTRY
-        ]
-        if watched:
-            await self._relabel(watched)
+        await running.import_labels(labels)
 
     async def export_labels(self, path: str | os.PathLike[str]) -> None:
         """Write all labels of the wallet to a file in JSON Lines (BIP-329), which replaces an existing file.

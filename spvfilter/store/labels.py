@@ -6,7 +6,6 @@ table `labels`. A label for an address that is not watched waits there until a c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
 
@@ -21,8 +20,10 @@ from spvfilter.store.windowviews import Checked, EntryPlaces
 from spvfilter.watch.labels import Label
 
 if TYPE_CHECKING:
+    import json
     import sqlite3
 else:
+    json = deferred("json")
     sqlite3 = deferred("sqlite3")
 
 _KNOWN = ("tx", "addr", "pubkey", "input", "output", "xpub")

@@ -19,7 +19,6 @@ from spvfilter.primitives import OutPoint, hash_to_hex
 from spvfilter.protocol import COINBASE_MATURITY, HEADER_SIZE
 from spvfilter.store.events import EventLog
 from spvfilter.store.headers import PER_ROW
-from spvfilter.store.labels import label_of, stored_labels
 from spvfilter.store.ledger import Totals, TxStatus, stored_completeness
 from spvfilter.store.schema import MARKED, check_row
 from spvfilter.store.searched import BlockRange, Searched, common, gaps
@@ -39,7 +38,10 @@ from spvfilter.watch.match import Completeness
 if TYPE_CHECKING:
     import pathlib
     import sqlite3
+
+    from spvfilter.store import labels as labelrows
 else:
+    labelrows = deferred("spvfilter.store.labels")
     pathlib = deferred("pathlib")
     sqlite3 = deferred("sqlite3")
 
@@ -468,7 +470,7 @@ class Views:
             StoreCorruptError: The database is damaged.
         """
         with self._moment():
-            return list(stored_labels(self._checked, self._network))
+            return list(labelrows.stored_labels(self._checked, self._network))
 
     # Rows
 
@@ -560,7 +562,7 @@ class Views:
             keychain=(owner := places.find(entry))[0],
             keychain_index=owner[1],
             is_spender_own=None if spender is None else self._is_own(spender),
-            output_label=label_of(self._checked, "output", str(OutPoint.parse(outpoint))),
+            output_label=labelrows.label_of(self._checked, "output", str(OutPoint.parse(outpoint))),
         )
 
     def _is_own(self, txid: bytes) -> bool:
@@ -591,7 +593,7 @@ class Views:
                 raw=raw,
                 cursor=_cursor(place, txid),
                 completeness=self._completeness_of(txid) if is_confirmed else None,
-                label=label_of(self._checked, "tx", hash_to_hex(txid)),
+                label=labelrows.label_of(self._checked, "tx", hash_to_hex(txid)),
             )
 
     def _found_in(self, outpoint: bytes, height: int) -> tuple[int, Completeness]:

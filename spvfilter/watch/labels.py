@@ -9,8 +9,6 @@ of other types, are kept unchanged:
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -24,8 +22,12 @@ from spvfilter.primitives import OutPoint, hash_from_hex, hash_to_hex
 from spvfilter.watch.arguments import checked_label
 
 if TYPE_CHECKING:
+    import io
+    import json
     import pathlib
 else:
+    io = deferred("io")
+    json = deferred("json")
     pathlib = deferred("pathlib")
 
 MAX_LINE = 100_000

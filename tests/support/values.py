@@ -112,7 +112,7 @@ from spvfilter.wallet import (
     RunStarted,
     TxReplaced,
 )
-from spvfilter.watch import Completeness, Match, MatchKind, WatchList
+from spvfilter.watch import Completeness, Label, Match, MatchKind, WatchList
 from spvfilter.wire import Disconnected, Fenced, Frame, Misbehaved, Ready, Received, ReceivedFilters, Settings
 from spvfilter.wire.messages import MerkleBlock, Unknown, Version
 from support.samples import BLOCK, H1, H2, ITEMS, PLACES, SAMPLES, WITNESS
@@ -351,7 +351,11 @@ VALUES: dict[str, list[object]] = {
         RunStarted(bytes(16)),
     ],
     "transaction": [Transaction.parse(WITNESS)],
-    "watch": [MATCH, WatchList.from_addresses([("1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2", "one")])],
+    "watch": [
+        Label("tx", "ab" * 32, "rent"),
+        MATCH,
+        WatchList.from_addresses([("1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2", "one")]),
+    ],
     "wire": [
         Frame("verack", b""),
         Settings(REGTEST),
