@@ -258,6 +258,7 @@ class SyncLightClient:
     add_pubkey: Final = _awaits(LightClient.add_pubkey)
     add_outpoint: Final = _awaits(LightClient.add_outpoint)
     remove: Final = _awaits(LightClient.remove)
+    psbt: Final = _awaits(LightClient.psbt)
     relabel: Final = _awaits(LightClient.relabel)
     labels: Final = _awaits(LightClient.labels)
     import_labels: Final = _awaits(LightClient.import_labels)

@@ -540,6 +540,21 @@ class LightClient:
         check_input_values(tx, values)
         return await running.broadcast(tx, values, is_private=private)
 
+    async def psbt(self, unsigned_tx: bytes | Serializable) -> bytes:
+        """Return a PSBT (BIP-174) of a transaction that spends coins of the wallet. See `Views.psbt`.
+
+        Args:
+            unsigned_tx: The transaction without signatures, as bytes or as an object that serializes to them.
+
+        Raises:
+            FormatError: The bytes are not a transaction.
+            ParameterError: The transaction has signatures, or spends no output of the wallet.
+            DescriptorError: A descriptor has musig(), or the extra `descriptors` is not installed.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
+        """
+        return await self._checked().read(lambda views: views.psbt(unsigned_tx))
+
     async def abandon(self, txid: bytes) -> None:
         """Stop broadcasting an own unconfirmed transaction, so that its coins can be spent again.
 

@@ -15,7 +15,7 @@ from spvfilter.errors import FormatError, ParameterError, StoreCorruptError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
-from spvfilter.primitives import OutPoint, hash_to_hex
+from spvfilter.primitives import OutPoint, Serializable, hash_to_hex, to_bytes
 from spvfilter.protocol import COINBASE_MATURITY, HEADER_SIZE
 from spvfilter.store.events import EventLog
 from spvfilter.store.headers import PER_ROW
@@ -32,6 +32,7 @@ from spvfilter.store.windowviews import (
     narrowed,
     next_address_of,
 )
+from spvfilter.transaction import Transaction
 from spvfilter.watch.labels import Label
 from spvfilter.watch.match import Completeness
 
@@ -39,10 +40,11 @@ if TYPE_CHECKING:
     import pathlib
     import sqlite3
 
-    from spvfilter.store import labels as labelrows
+    from spvfilter.store import labels as labelrows, psbt as psbts
 else:
     labelrows = deferred("spvfilter.store.labels")
     pathlib = deferred("pathlib")
+    psbts = deferred("spvfilter.store.psbt")
     sqlite3 = deferred("sqlite3")
 
 T = TypeVar("T")
@@ -459,6 +461,32 @@ class Views:
             raise ParameterError(f"a txid must have 32 bytes, not be {reprlib.repr(txid)}")
         with self._moment():
             return next(self._entries("FROM transactions WHERE txid = ? AND place >= 0", (txid,)), None)
+
+    def psbt(self, unsigned_tx: bytes | Serializable) -> bytes:
+        """Return a PSBT (BIP-174) of a transaction: what a signing program needs to sign it.
+
+        Each input of the wallet gets the transaction that it spends, its scripts, and the origin of each key, as far as
+        a descriptor states them. Outputs of the wallet get scripts and keys, so that the signing program recognizes
+        change. An input of another wallet stays empty.
+
+        Args:
+            unsigned_tx: The transaction without signatures, as bytes or as an object that serializes to them.
+
+        Returns:
+            The PSBT, version 0, as bytes. Most programs take its base64 text.
+
+        Raises:
+            FormatError: The bytes are not a transaction.
+            ParameterError: The transaction has signatures, or spends no output of the wallet.
+            DescriptorError: A descriptor has musig(), or the extra `descriptors` is not installed.
+            StoreCorruptError: The database is damaged.
+        """
+        tx = Transaction.parse(to_bytes(unsigned_tx))
+        with self._moment():
+            found = {txid: self.transaction(txid) for txid in {outpoint[:32] for outpoint in tx.inputs}}
+            previous = {txid: entry.raw for txid, entry in found.items() if entry is not None}
+            scripts = psbts.scripts_of(tx, previous)
+            return psbts.psbt_of(tx, previous, psbts.spendings_of(self._checked, self._network, scripts))
 
     def labels(self) -> list[Label]:
         """Return all labels of the wallet as records of BIP-329, sorted by type and `ref`.

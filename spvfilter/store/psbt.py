@@ -1,0 +1,161 @@
+"""PSBT: a partially signed transaction (BIP-174 and 371) with what the wallet knows of its inputs and outputs.
+
+A PSBT is its magic and a list of maps, each of which ends with a zero byte: one for the transaction, one for each input
+and one for each output. A map is a list of keys and values, each with its length before it. The first byte of a key is
+its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from spvfilter.errors import ParameterError
+from spvfilter.kernel import EntryKind
+from spvfilter.network import Network
+from spvfilter.primitives import TxOut, compact_size
+from spvfilter.store.windowviews import Checked, EntryPlaces
+from spvfilter.transaction import Transaction
+from spvfilter.watch.descriptor.descriptor import parse_descriptor
+from spvfilter.watch.descriptor.spending import Spending
+
+_MAGIC = b"psbt\xff"
+_LEAF_VERSION = b"\xc0"
+Pair = tuple[int, bytes, bytes]
+"""Type of a key, the rest of the key, and the value."""
+
+
+def encode(tx: Transaction, inputs: Iterable[Iterable[Pair]], outputs: Iterable[Iterable[Pair]]) -> bytes:
+    """Return the bytes of a PSBT, version 0."""
+    parts = [_MAGIC]
+    for pairs in ([(0x00, b"", tx.raw)], *inputs, *outputs):
+        parts += (_sized(bytes((kind,)) + key) + _sized(value) for kind, key, value in pairs)
+        parts.append(b"\0")
+    return b"".join(parts)
+
+
+def _sized(data: bytes) -> bytes:
+    return compact_size(len(data)) + data
+
+
+def input_pairs(output: TxOut, previous: bytes, found: Spending | None) -> Iterator[Pair]:
+    """Yield the pairs of an input.
+
+    Args:
+        output: The output that it spends.
+        previous: The transaction of this output.
+        found: Scripts and keys of the output; None if the wallet has no descriptor for it.
+    """
+    program = output.script_pubkey if found is None else found.redeem_script or output.script_pubkey
+    version = _witness_version(program)
+    if version != 1:  # a signature of taproot commits to all amounts
+        yield 0x00, b"", previous
+    if version is not None:
+        yield 0x01, b"", bytes(output)
+    if found is None:
+        return
+    yield from _scripts(found, redeem=0x04, witness=0x05, origin=0x06, tap_origin=0x16)
+    for leaf in found.leaves:
+        yield 0x15, leaf.control_block, leaf.script + _LEAF_VERSION
+    if found.internal_key is not None:
+        yield 0x17, b"", found.internal_key
+    if found.merkle_root is not None:
+        yield 0x18, b"", found.merkle_root
+
+
+def output_pairs(found: Spending | None) -> Iterator[Pair]:
+    """Yield the pairs of an output, by which a signing device recognizes change."""
+    if found is None:
+        return
+    yield from _scripts(found, redeem=0x00, witness=0x01, origin=0x02, tap_origin=0x07)
+    if found.internal_key is not None:
+        yield 0x05, b"", found.internal_key
+    if found.leaves:
+        yield 0x06, b"", b"".join(bytes((leaf.depth,)) + _LEAF_VERSION + _sized(leaf.script) for leaf in found.leaves)
+
+
+def _scripts(found: Spending, *, redeem: int, witness: int, origin: int, tap_origin: int) -> Iterator[Pair]:
+    """Yield scripts and keys, with the types of an input or of an output."""
+    if found.redeem_script is not None:
+        yield redeem, b"", found.redeem_script
+    if found.witness_script is not None:
+        yield witness, b"", found.witness_script
+    for key in found.keys:
+        place = key.fingerprint + b"".join(step.to_bytes(4, "little") for step in key.path)
+        if len(key.public_key) == 32:
+            yield tap_origin, key.public_key, compact_size(len(key.leaf_hashes)) + b"".join(key.leaf_hashes) + place
+        else:
+            yield origin, key.public_key, place
+
+
+def _witness_version(script: bytes) -> int | None:
+    """Return the version of a witness program (BIP-141); None if the script is none."""
+    if not 4 <= len(script) <= 42 or script[1] != len(script) - 2 or not (script[0] == 0 or 0x51 <= script[0] <= 0x60):
+        return None
+    return script[0] and script[0] - 0x50
+
+
+def psbt_of(tx: Transaction, previous: Mapping[bytes, bytes], spendings: Mapping[bytes, Spending]) -> bytes:
+    """Return a PSBT.
+
+    Args:
+        tx: The unsigned transaction.
+        previous: Transactions of the wallet by txid.
+        spendings: Scripts and keys by scriptPubKey.
+
+    Raises:
+        ParameterError: The transaction is signed, spends an output that does not exist, or spends none of the wallet.
+    """
+    if tx.span.witness or any(start != end for _, start, end in tx.span.inputs):
+        raise ParameterError("the transaction has signatures: give it without them")
+    inputs: list[list[Pair]] = []
+    for number, outpoint in enumerate(tx.inputs):
+        raw = previous.get(outpoint[:32])
+        if raw is None:
+            inputs.append([])
+            continue
+        made, index = Transaction.parse(raw).outputs, int.from_bytes(outpoint[32:], "little")
+        if index >= len(made):
+            raise ParameterError(f"input {number} spends output {index} of a transaction that has {len(made)} outputs")
+        inputs.append(list(input_pairs(made[index], raw, spendings.get(made[index].script_pubkey))))
+    if not any(inputs):
+        raise ParameterError("the wallet knows none of the outputs that the transaction spends")
+    return encode(tx, inputs, (output_pairs(spendings.get(each.script_pubkey)) for each in tx.outputs))
+
+
+def scripts_of(tx: Transaction, previous: Mapping[bytes, bytes]) -> set[bytes]:
+    """Return the scripts that a transaction spends and pays, as far as the previous transactions are known."""
+    found = {output.script_pubkey for output in tx.outputs}
+    for raw in previous.values():
+        found.update(output.script_pubkey for output in Transaction.parse(raw).outputs)
+    return found
+
+
+def spendings_of(checked: Checked, network: Network, scripts: set[bytes]) -> dict[bytes, Spending]:
+    """Return scripts and keys of watched scripts whose keychain has a descriptor, by scriptPubKey.
+
+    Raises DescriptorError if a descriptor has musig(), or if the extra `descriptors` is missing.
+    """
+    places, derive = EntryPlaces(checked), dict[str, Callable[[int], tuple[Spending, ...]] | None]()
+    found: dict[bytes, Spending] = {}
+    # the table has no index of scripts: one pass finds all of them
+    for row, _, script, _ in checked("watch", "FROM watch WHERE kind = ?", (int(EntryKind.SCRIPT),)):
+        if script not in scripts:
+            continue
+        name, index = places.find(row)
+        if name is None or index is None:
+            continue
+        if name not in derive:
+            derive[name] = _deriving(checked, network, name)
+        spending = derive[name]
+        if spending is not None:
+            found |= {each.script_pubkey: each for each in spending(index)}
+    return found
+
+
+def _deriving(checked: Checked, network: Network, name: str) -> Callable[[int], tuple[Spending, ...]] | None:
+    """Return the function that derives the scripts and keys of a keychain; None if it has no descriptor."""
+    for *_, descriptor, _, _, _ in checked("keychains", "FROM keychains WHERE name = ?", (name,)):
+        if descriptor is not None:
+            found = parse_descriptor(descriptor, network, is_stored=True)
+            return next((each.spending for each in found if each.text == name), None)
+    return None
