@@ -1,8 +1,7 @@
-"""PSBT: a partially signed transaction (BIP-174 and 371) with what the wallet knows of its inputs and outputs.
+"""PSBTs, partially signed transactions (BIP-174 and 371), with the wallet's facts about their inputs and outputs.
 
-A PSBT is its magic and a list of maps, each of which ends with a zero byte: one for the transaction, one for each input
-and one for each output. A map is a list of keys and values, each with its length before it. The first byte of a key is
-its type.
+A PSBT is its magic and a list of maps: one for the transaction, one for each input and one for each output. A map is a
+list of keys and values, each with its length before it. A zero byte ends it. The first byte of a key is its type.
 """
 
 from __future__ import annotations

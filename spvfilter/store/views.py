@@ -463,7 +463,7 @@ class Views:
             return next(self._entries("FROM transactions WHERE txid = ? AND place >= 0", (txid,)), None)
 
     def psbt(self, unsigned_tx: bytes | Serializable) -> bytes:
-        """Return a PSBT (BIP-174) of a transaction: what a signing program needs to sign it.
+        """Return a PSBT (BIP-174) of a transaction, which a signing program can sign.
 
         Each input of the wallet gets the transaction that it spends, its scripts, and the origin of each key, as far as
         a descriptor states them. Outputs of the wallet get scripts and keys, so that the signing program recognizes

@@ -9,12 +9,13 @@ hash tweaks the internal key.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from typing import Any  # wallycore ships no types
 
+from spvfilter.errors import DescriptorError
 from spvfilter.hashes import hash160
 from spvfilter.primitives import compact_size
 from spvfilter.watch.descriptor.expression import TREE, Expression, fault
@@ -28,6 +29,7 @@ from spvfilter.watch.descriptor.miniscript import (
     read_miniscript,
     read_multi,
 )
+from spvfilter.watch.descriptor.spending import KeyOrigin, Spending, TapLeaf
 from spvfilter.watch.descriptor.template import (
     Bind,
     Derive,
@@ -46,6 +48,8 @@ _MAX_DEPTH = 128
 """Largest depth of a leaf in a taproot tree (BIP-341)."""
 _MAX_BARE_KEYS = 3
 """Largest number of keys of a bare multisig. Core does not relay larger scripts, and rejects their descriptors."""
+_LEAF_VERSION = 0xC0
+"""Version of a leaf of a taproot tree (BIP-342)."""
 _MAX_P2SH = 520
 """Largest size of a script in sh(), in bytes (Core script.h MAX_SCRIPT_ELEMENT_SIZE)."""
 _IN_SH = ("pk", "pkh", "wpkh", "wsh", "multi", "sortedmulti")
@@ -279,10 +283,10 @@ def _taproot(expression: Expression, reading: Reading) -> Output:
         raise fault(expression.at, f"tr() has {len(arguments)} arguments, expected a key and one tree: tr(KEY,{{A,B}})")
     key = read_key(arguments[0], Purpose.TAPROOT, reading)
     tree = _tree(arguments[1], 0, reading) if len(arguments) == 2 else None
-    return Output(lambda path: _output_script(tweaked(key, tree, path)), (key,), internal=key, tree=tree)
+    return Output(lambda path: _output_script(_tweaked(key, tree, path)), (key,), internal=key, tree=tree)
 
 
-def tweaked(key: Key, tree: Tree | None, path: int) -> Derive:
+def _tweaked(key: Key, tree: Tree | None, path: int) -> Derive:
     """Return the function that derives the output key of tr(), with a first byte 2 or 3 for its parity."""
     internal, root = key.bind(path), None if tree is None else _root(tree, path)
     tweak: Any = wally().ec_public_key_bip341_tweak
@@ -309,19 +313,19 @@ def _root(tree: Tree, path: int) -> Derive:
     """Return the function that derives the hash of a taproot tree."""
     if isinstance(tree, Leaf):
         derive = assemble(tree.script, path)
-        return lambda index: leaf_hash(derive(index))
+        return lambda index: _leaf_hash(derive(index))
     one, other = _root(tree.left, path), _root(tree.right, path)
-    return lambda index: branch_hash(one(index), other(index))
+    return lambda index: _branch_hash(one(index), other(index))
 
 
-def branch_hash(one: bytes, other: bytes) -> bytes:
+def _branch_hash(one: bytes, other: bytes) -> bytes:
     """Return the hash of a branch of a taproot tree."""
     return _tagged("TapBranch", b"".join(sorted((one, other))))
 
 
-def leaf_hash(script: bytes) -> bytes:
+def _leaf_hash(script: bytes) -> bytes:
     """Return the hash of a leaf of a taproot tree."""
-    return _tagged("TapLeaf", b"\xc0" + compact_size(len(script)) + script)
+    return _tagged("TapLeaf", bytes((_LEAF_VERSION,)) + compact_size(len(script)) + script)
 
 
 def _leaf(expression: Expression, reading: Reading) -> Script:
@@ -349,3 +353,62 @@ def _tag(name: str) -> bytes:
 def _tagged(name: str, data: bytes) -> bytes:
     """Return the tagged hash of BIP-340 § Design."""
     return sha256(_tag(name) + data).digest()
+
+
+# Spending
+
+
+def spending_of(output: Output, path: int, index: int) -> Spending:
+    """Return the scripts and keys of an output, for a path of the multipath and an index.
+
+    Raises DescriptorError for musig().
+    """
+    script, redeem, witness = (
+        None if bind is None else bind(path)(index) for bind in (output.bind, output.redeem, output.witness)
+    )
+    assert script is not None
+    if output.internal is None:
+        return Spending(script, tuple(_origin(key, path, index) for key in output.keys), redeem, witness)
+    origins = [_origin(output.internal, path, index)]
+    internal = origins[0].public_key
+    root, leaves = (None, []) if output.tree is None else _walked(output.tree, path, index)
+    parity = _tweaked(output.internal, output.tree, path)(index)[0] & 1
+    head = bytes((_LEAF_VERSION | parity,)) + internal
+    hashes: dict[bytes, list[bytes]] = {}
+    for leaf, hashed, _, _ in leaves:
+        for key in keys_of(leaf.script):
+            origin = _origin(key, path, index)
+            if origin.public_key not in hashes:
+                origins.append(origin)
+            hashes.setdefault(origin.public_key, []).append(hashed)
+    keys = {each.public_key: each for each in reversed(origins)}  # the internal key may be in a leaf as well
+    found = (
+        KeyOrigin(key, each.fingerprint, each.path, tuple(dict.fromkeys(hashes.get(key, ()))))
+        for key, each in reversed(keys.items())
+    )
+    proven = tuple(TapLeaf(each, head + proof) for _, _, each, proof in leaves)
+    return Spending(script, tuple(found), internal_key=internal, merkle_root=root, leaves=proven)
+
+
+def _origin(key: Key, path: int, index: int) -> KeyOrigin:
+    if not key.fingerprint:
+        raise DescriptorError("the keys of musig() cannot be stated in a PSBT yet: sign with a program that knows them")
+    return KeyOrigin(key.bind(path)(index), key.fingerprint, key.path(path, index))
+
+
+_Walked = tuple[Leaf, bytes, bytes, bytes]
+"""A leaf, its hash, its script, and the hashes of its path to the root."""
+
+
+def _walked(tree: Tree, path: int, index: int) -> tuple[bytes, list[_Walked]]:
+    """Return the hash of a tree and its leaves."""
+    if isinstance(tree, Leaf):
+        script = assemble(tree.script, path)(index)
+        hashed = _leaf_hash(script)
+        return hashed, [(tree, hashed, script, b"")]
+    (one, left), (other, right) = _walked(tree.left, path, index), _walked(tree.right, path, index)
+    return _branch_hash(one, other), [*_under(left, other), *_under(right, one)]
+
+
+def _under(leaves: list[_Walked], sibling: bytes) -> Iterator[_Walked]:
+    return ((leaf, hashed, script, proof + sibling) for leaf, hashed, script, proof in leaves)

@@ -15,16 +15,15 @@ from spvfilter.network import Network
 from spvfilter.watch.descriptor import keys
 from spvfilter.watch.descriptor.checksum import checksum, without_checksum
 from spvfilter.watch.descriptor.expression import fault, parse_expression
+from spvfilter.watch.descriptor.spending import Spending
 from spvfilter.watch.keychain import MAX_INDEXES
 
 if TYPE_CHECKING:
-    from spvfilter.watch.descriptor import derivation, keyexpression, spending
+    from spvfilter.watch.descriptor import derivation, keyexpression
     from spvfilter.watch.descriptor.derivation import Outputs
-    from spvfilter.watch.descriptor.spending import Spending
 else:
     derivation = deferred("spvfilter.watch.descriptor.derivation")
     keyexpression = deferred("spvfilter.watch.descriptor.keyexpression")
-    spending = deferred("spvfilter.watch.descriptor.spending")
 
 T = TypeVar("T")
 
@@ -193,7 +192,7 @@ def _ranged(body: str, network: Network, *, is_stored: bool) -> list[Descriptor]
     size = MAX_INDEXES if reading.is_ranged else 1
 
     def spends(path: int) -> Callable[[int], tuple[Spending, ...]]:
-        return lambda index: tuple(spending.spending_of(each, path, index) for each in outputs.each)
+        return lambda index: tuple(derivation.spending_of(each, path, index) for each in outputs.each)
 
     return [
         _checked(Descriptor(full, network, _kind(body), size, lacks_wildcard, tuple(problems), derive, spends(path)))
@@ -238,9 +237,7 @@ def _constant(name: str, inner: str, body: str, network: Network) -> Descriptor:
         raise DescriptorError(f"{name}(…) is incomplete or has text after it: expected ')' and perhaps #CHECKSUM")
     script = address_to_script(inner[:-1], network) if name == "addr" else _raw(inner[:-1])
     full = f"{body}#{checksum(body)}"
-    return Descriptor(
-        full, network, name, 1, False, (), lambda index: (script,), lambda index: (spending.Spending(script),)
-    )
+    return Descriptor(full, network, name, 1, False, (), lambda index: (script,), lambda index: (Spending(script),))
 
 
 def _raw(text: str) -> bytes:

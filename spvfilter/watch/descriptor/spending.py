@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from spvfilter._public import public
-from spvfilter.errors import DescriptorError
-from spvfilter.watch.descriptor.derivation import Leaf, Output, Tree, branch_hash, leaf_hash, tweaked
-from spvfilter.watch.descriptor.template import Key, assemble, keys_of
-
-_LEAF_VERSION = 0xC0
-"""Version of a leaf of a taproot tree (BIP-342)."""
 
 
 @public
@@ -64,59 +57,3 @@ class Spending:
     """Hash of the tree of scripts of a taproot output, 32 bytes."""
     leaves: tuple[TapLeaf, ...] = ()
     """Scripts of a taproot output, in the order of the tree."""
-
-
-def spending_of(output: Output, path: int, index: int) -> Spending:
-    """Return the scripts and keys of an output, for a path of the multipath and an index.
-
-    Raises DescriptorError for musig().
-    """
-    script, redeem, witness = (
-        None if bind is None else bind(path)(index) for bind in (output.bind, output.redeem, output.witness)
-    )
-    assert script is not None
-    if output.internal is None:
-        return Spending(script, tuple(_origin(key, path, index) for key in output.keys), redeem, witness)
-    origins = [_origin(output.internal, path, index)]
-    internal = origins[0].public_key
-    root, leaves = (None, []) if output.tree is None else _walked(output.tree, path, index)
-    parity = tweaked(output.internal, output.tree, path)(index)[0] & 1
-    head = bytes((_LEAF_VERSION | parity,)) + internal
-    hashes: dict[bytes, list[bytes]] = {}
-    for leaf, hashed, _, _ in leaves:
-        for key in keys_of(leaf.script):
-            origin = _origin(key, path, index)
-            if origin.public_key not in hashes:
-                origins.append(origin)
-            hashes.setdefault(origin.public_key, []).append(hashed)
-    keys = {each.public_key: each for each in reversed(origins)}  # the internal key may be in a leaf as well
-    found = (
-        KeyOrigin(key, each.fingerprint, each.path, tuple(dict.fromkeys(hashes.get(key, ()))))
-        for key, each in reversed(keys.items())
-    )
-    proven = tuple(TapLeaf(each, head + proof) for _, _, each, proof in leaves)
-    return Spending(script, tuple(found), internal_key=internal, merkle_root=root, leaves=proven)
-
-
-def _origin(key: Key, path: int, index: int) -> KeyOrigin:
-    if not key.fingerprint:
-        raise DescriptorError("the keys of musig() cannot be stated in a PSBT yet: sign with a program that knows them")
-    return KeyOrigin(key.bind(path)(index), key.fingerprint, key.path(path, index))
-
-
-_Walked = tuple[Leaf, bytes, bytes, bytes]
-"""A leaf, its hash, its script, and the hashes of its path to the root."""
-
-
-def _walked(tree: Tree, path: int, index: int) -> tuple[bytes, list[_Walked]]:
-    """Return the hash of a tree and its leaves."""
-    if isinstance(tree, Leaf):
-        script = assemble(tree.script, path)(index)
-        hashed = leaf_hash(script)
-        return hashed, [(tree, hashed, script, b"")]
-    (one, left), (other, right) = _walked(tree.left, path, index), _walked(tree.right, path, index)
-    return branch_hash(one, other), [*_under(left, other), *_under(right, one)]
-
-
-def _under(leaves: list[_Walked], sibling: bytes) -> Iterator[_Walked]:
-    return ((leaf, hashed, script, proof + sibling) for leaf, hashed, script, proof in leaves)
