@@ -18,7 +18,7 @@ from spvfilter.light.engine.fees import check_input_values, fee_floor
 from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveEntries, Rescan
 from spvfilter.light.entries import EntryName, apply_changes, named
-from spvfilter.light.events import Broadcast, FeeFloor, Mode, Synced
+from spvfilter.light.events import Broadcast, FeeFloor, FeeRates, Mode, Synced
 from spvfilter.light.status import ClientStatus
 from spvfilter.light.stream import EventStream
 from spvfilter.light.waiting import wait_confirmed, wait_synced
@@ -501,6 +501,14 @@ class LightClient:
         Raises NotRunningError if the client is not running.
         """
         return fee_floor(self._checked().engine.pool.connected())
+
+    def fee_rates(self) -> FeeRates:
+        """Return the average fee rates of recent blocks that the client fetched whole, and the largest peer's limit.
+
+        In compact mode these are blocks with a match of the wallet, and a few blocks by false positives. In bip37 mode
+        there are hardly any. Raises NotRunningError if the client is not running.
+        """
+        return self._checked().engine.fee_rates()
 
     async def broadcast(
         self, raw_tx: bytes | Serializable, *, input_values: Iterable[int] | None = None, private: bool = False

@@ -31,12 +31,14 @@ from spvfilter.filters import (
 )
 from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, Place, ProvedTx, SpentCoin, TxMatch, TxSpan
 from spvfilter.light import (
+    BlockFeeRate,
     Broadcast,
     BroadcastChanged,
     BroadcastProgress,
     BroadcastStep,
     ClientStatus,
     FeeFloor,
+    FeeRates,
     FeeWarning,
     Mode,
     PeerChanged,
@@ -261,7 +263,12 @@ VALUES: dict[str, list[object]] = {
             PeerChanged(None),
             PeerWarning("peer:1", of_class(errors.LieError), True),
         ),
-        *(FeeFloor(1_000, 3), FeeWarning(H1, 500, FeeFloor(1_000, 3))),
+        *(
+            BlockFeeRate(7, H1, 1_000, 900),
+            FeeRates((), None, 0),
+            FeeFloor(1_000, 3),
+            FeeWarning(H1, 500, FeeFloor(1_000, 3)),
+        ),
         *(
             BroadcastProgress(H1, "peer:1", BroadcastStep.REFUSED, "dust (0x41)"),
             BroadcastChanged(H1, TxStatus.REPLACED, H2),
