@@ -1,4 +1,4 @@
-"""Fee rates of whole blocks and of peers: what counts, and how much is kept."""
+"""Fee rates of whole blocks and of peers, and the bound on the number of rates."""
 
 from __future__ import annotations
 
