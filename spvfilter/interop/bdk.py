@@ -22,7 +22,7 @@ _NETWORKS = {
     "signet": "SIGNET",
     "regtest": "REGTEST",
 }
-"""Names of networks in BDK."""
+"""Names of networks in BDK. Custom signets are signets."""
 
 
 @public
@@ -43,7 +43,7 @@ async def bdk_wallet(client: LightClient, keychain: str | None = None) -> bdk.Wa
         StoreError: The database cannot be read.
     """
     try:
-        network = getattr(bdk.Network, _NETWORKS[client.network.name])
+        network = getattr(bdk.Network, _NETWORKS.get(client.network.name, "SIGNET"))
     except ImportError:
         raise ParameterError("a BDK wallet needs bdkpython: pip install 'spvfilter[bdk]'") from None
     entries = [each for each in await client.history(limit=None) if each.status in LIVE]
