@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
-from spvfilter.primitives import TxOut, compact_size
+from spvfilter.primitives import OutPoint, TxOut, compact_size
 from spvfilter.store.windowviews import Checked, EntryPlaces
 from spvfilter.transaction import Transaction
 from spvfilter.watch.descriptor.descriptor import parse_descriptor
@@ -19,6 +19,8 @@ from spvfilter.watch.descriptor.spending import Spending
 
 _MAGIC = b"psbt\xff"
 _LEAF_VERSION = b"\xc0"
+_PER_QUERY = 900
+"""Number of scripts in one query (our choice: every SQLite allows 999 values)."""
 Pair = tuple[int, bytes, bytes]
 """Type of a key, the rest of the key, and the value."""
 
@@ -93,61 +95,60 @@ def _witness_version(script: bytes) -> int | None:
     return script[0] and script[0] - 0x50
 
 
-def psbt_of(tx: Transaction, previous: Mapping[bytes, bytes], spendings: Mapping[bytes, Spending]) -> bytes:
+def psbt_of(checked: Checked, network: Network, tx: Transaction, previous: Mapping[bytes, Transaction]) -> bytes:
     """Return a PSBT.
 
     Args:
+        checked: Function that reads rows of the database.
+        network: Network of the wallet.
         tx: The unsigned transaction.
         previous: Transactions of the wallet by txid.
-        spendings: Scripts and keys by scriptPubKey.
 
     Raises:
         ParameterError: The transaction is signed, spends an output that does not exist, or spends none of the wallet.
+        DescriptorError: A descriptor has musig(), or the extra `descriptors` is missing.
     """
     if tx.span.witness or any(start != end for _, start, end in tx.span.inputs):
         raise ParameterError("the transaction has signatures: give it without them")
-    inputs: list[list[Pair]] = []
-    for number, outpoint in enumerate(tx.inputs):
-        raw = previous.get(outpoint[:32])
-        if raw is None:
-            inputs.append([])
-            continue
-        made, index = Transaction.parse(raw).outputs, int.from_bytes(outpoint[32:], "little")
-        if index >= len(made):
-            raise ParameterError(f"input {number} spends output {index} of a transaction that has {len(made)} outputs")
-        inputs.append(list(input_pairs(made[index], raw, spendings.get(made[index].script_pubkey))))
-    if not any(inputs):
+    spent = [_spent(outpoint, previous) for outpoint in tx.inputs]
+    if not any(spent):
         raise ParameterError("the wallet knows none of the outputs that the transaction spends")
-    return encode(tx, inputs, (output_pairs(spendings.get(each.script_pubkey)) for each in tx.outputs))
+    scripts = {output.script_pubkey for output in (*tx.outputs, *filter(None, spent))}
+    found = _spendings(checked, network, scripts)
+    inputs = (
+        () if output is None else input_pairs(output, previous[outpoint[:32]].raw, found.get(output.script_pubkey))
+        for outpoint, output in zip(tx.inputs, spent, strict=True)
+    )
+    return encode(tx, inputs, (output_pairs(found.get(output.script_pubkey)) for output in tx.outputs))
 
 
-def scripts_of(tx: Transaction, previous: Mapping[bytes, bytes]) -> set[bytes]:
-    """Return the scripts that a transaction spends and pays, as far as the previous transactions are known."""
-    found = {output.script_pubkey for output in tx.outputs}
-    for raw in previous.values():
-        found.update(output.script_pubkey for output in Transaction.parse(raw).outputs)
-    return found
+def _spent(outpoint: bytes, previous: Mapping[bytes, Transaction]) -> TxOut | None:
+    """Return the output that an input spends; None if the wallet does not know its transaction."""
+    tx, index = previous.get(outpoint[:32]), int.from_bytes(outpoint[32:], "little")
+    if tx is None:
+        return None
+    if index >= (number := len(tx.span.outputs)):
+        raise ParameterError(f"{OutPoint.parse(outpoint)} does not exist: that transaction has {number} outputs")
+    return tx.output(index)
 
 
-def spendings_of(checked: Checked, network: Network, scripts: set[bytes]) -> dict[bytes, Spending]:
-    """Return scripts and keys of watched scripts whose keychain has a descriptor, by scriptPubKey.
-
-    Raises DescriptorError if a descriptor has musig(), or if the extra `descriptors` is missing.
-    """
+def _spendings(checked: Checked, network: Network, scripts: set[bytes]) -> dict[bytes, Spending]:
+    """Return scripts and keys of watched scripts whose keychain has a descriptor, by scriptPubKey."""
     places, derive = EntryPlaces(checked), dict[str, Callable[[int], tuple[Spending, ...]] | None]()
     found: dict[bytes, Spending] = {}
-    # the table has no index of scripts: one pass finds all of them
-    for row, _, script, _ in checked("watch", "FROM watch WHERE kind = ?", (int(EntryKind.SCRIPT),)):
-        if script not in scripts:
-            continue
-        name, index = places.find(row)
-        if name is None or index is None:
-            continue
-        if name not in derive:
-            derive[name] = _deriving(checked, network, name)
-        spending = derive[name]
-        if spending is not None:
-            found |= {each.script_pubkey: each for each in spending(index)}
+    wanted = sorted(scripts)
+    for at in range(0, len(wanted), _PER_QUERY):  # each query reads the whole table, which has no index of scripts
+        part = wanted[at : at + _PER_QUERY]
+        where = f"FROM watch WHERE kind = ? AND value IN ({', '.join('?' * len(part))})"
+        for row, *_ in checked("watch", where, (int(EntryKind.SCRIPT), *part)):
+            name, index = places.find(row)
+            if name is None or index is None:
+                continue
+            if name not in derive:
+                derive[name] = _deriving(checked, network, name)
+            spending = derive[name]
+            if spending is not None:
+                found |= {each.script_pubkey: each for each in spending(index)}
     return found
 
 

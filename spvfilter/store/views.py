@@ -484,9 +484,8 @@ class Views:
         tx = Transaction.parse(to_bytes(unsigned_tx))
         with self._moment():
             found = {txid: self.transaction(txid) for txid in {outpoint[:32] for outpoint in tx.inputs}}
-            previous = {txid: entry.raw for txid, entry in found.items() if entry is not None}
-            scripts = psbts.scripts_of(tx, previous)
-            return psbts.psbt_of(tx, previous, psbts.spendings_of(self._checked, self._network, scripts))
+            previous = {txid: Transaction.parse(entry.raw) for txid, entry in found.items() if entry is not None}
+            return psbts.psbt_of(self._checked, self._network, tx, previous)
 
     def labels(self) -> list[Label]:
         """Return all labels of the wallet as records of BIP-329, sorted by type and `ref`.

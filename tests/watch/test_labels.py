@@ -68,6 +68,25 @@ def test_labels_survive_writing_and_reading(labels: list[Label]) -> None:
     assert parse_labels(b"".join(bytes(label) + b"\n" for label in labels)) == labels
 
 
+anything = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(["tx", "addr", "output", "xpub", "x"]) | values,
+        "ref": refs.map(lambda ref: ref[1]) | values,
+    },
+    optional={"label": values, "origin": values, "spendable": values, "note": values},
+)
+
+
+@given(st.binary(max_size=50) | st.one_of(values, anything).map(lambda value: json.dumps(value).encode()))
+def test_any_line_is_a_label_or_a_fault(line: bytes) -> None:
+    try:
+        (label,) = parse_labels(line.replace(b"\n", b"")) or [None]
+    except FormatError as error:
+        assert "line 1: " in str(error)
+    else:
+        assert label is None or Label.parse(bytes(label)) == label
+
+
 @pytest.mark.parametrize("record", EXAMPLES, ids=lambda record: str(record["type"]))
 def test_records_of_the_bip_are_written_as_they_were(record: dict[str, object]) -> None:
     assert json.loads(bytes(Label.parse(json.dumps(record).encode()))) == record
