@@ -160,6 +160,7 @@ NEW_IN_8 = ("labels", "frozen")
 
 def _from_7(db: sqlite3.Connection, path: pathlib.Path) -> None:
     """Create the empty tables of labels and of frozen outputs."""
+    MarkedRows(db, path, {name: columns for name, columns in MARKED.items() if name not in NEW_IN_8}).verify()
     for table in NEW_IN_8:
         db.execute(TABLES[table].sql(table))
     rows = MarkedRows(db, path, MARKED)

@@ -39,7 +39,7 @@ MAX_LABEL_FILE = 100_000_000
 _NAMED = 20
 """Number of malformed lines that an error lists (our choice)."""
 _PRIVATE = re.compile(
-    r"(?<![0-9A-Za-z])(?:[xyzYZtuvUV]prv|(?:[59][0-9A-Za-z]{50}|[KLc][0-9A-Za-z]{51})(?![0-9A-Za-z]))"
+    rb"(?<![0-9A-Za-z])(?:[xyzYZtuvUV]prv|(?:[59][0-9A-Za-z]{50}|[KLc][0-9A-Za-z]{51})(?![0-9A-Za-z]))"
 )
 _KEY = re.compile(r"[0-9a-fA-F]{64}|0[23][0-9a-fA-F]{64}|0[467][0-9a-fA-F]{128}")
 
@@ -94,8 +94,6 @@ class Label:
                 continue
             if not isinstance(value, str) or not value or not value.isprintable():
                 raise ParameterError(f"the field {name!r} must be printable text")
-            if _PRIVATE.search(value):
-                raise ParameterError(f"the field {name!r} has a private key, which was not kept: remove it")
         if self.label is not None:
             object.__setattr__(self, "label", checked_label(self.label) or "")
         if self.spendable is not None and (self.type != "output" or not isinstance(self.spendable, bool)):
@@ -104,8 +102,11 @@ class Label:
         taken = {"type", "ref", "label", "origin", *(["spendable"] if self.type == "output" else [])}
         if found := self.other.keys() & taken:
             raise ParameterError(f"a further field cannot have the name {min(found)!r}")
-        if (size := len(bytes(self))) > MAX_LINE:
-            raise ParameterError(f"the record has {size:,} bytes, expected at most {MAX_LINE:,}")
+        line = bytes(self)
+        if len(line) > MAX_LINE:
+            raise ParameterError(f"the record has {len(line):,} bytes, expected at most {MAX_LINE:,}")
+        if _PRIVATE.search(line):
+            raise ParameterError("the record looks like it has a private key, and was not kept: remove the key")
 
     @classmethod
     def parse(cls, line: bytes) -> Self:

@@ -152,6 +152,20 @@ def test_wallycore_reads_every_field() -> None:
     assert wally.psbt_get_output_keypaths_size(psbt, 1) == 1
 
 
+@pytest.mark.embit
+@pytest.mark.parametrize("descriptor", ["pkh(A/0/*)", "wpkh(A/0/*)", "sh(wpkh(A/0/*))", "tr(A/0/*)"])
+def test_embit_signs_and_finalizes(descriptor: str) -> None:
+    from embit import bip32, bip39, finalizer
+    from embit.psbt import PSBT
+
+    wallet = Wallet(descriptor.replace("A", ACCOUNT))
+    unsigned = wallet.spend()
+    psbt = PSBT.parse(wallet.store.views.psbt(unsigned))
+    assert psbt.sign_with(bip32.HDKey.from_seed(bip39.mnemonic_to_seed(WORDS["A"]))) == 1
+    final = finalizer.finalize_psbt(psbt)
+    assert Transaction.parse(final.serialize()).outputs == Transaction.parse(unsigned).outputs
+
+
 def test_inputs_and_change_have_origins() -> None:
     wallet = Wallet(f"wpkh({ACCOUNT}/<0;1>/*)")
     _, spent, payment, change = parsed(wallet.store.views.psbt(wallet.spend()))

@@ -16,6 +16,7 @@ from spvfilter.watch.labels import MAX_LINE, Label, parse_labels, read_labels, w
 TXID = "f91d0a8a78462bc59398f2c5d7a84fcff491c26ba54c4833478b202796c8aafd"
 ADDRESS = "bc1q34aq5drpuwy3wgl9lhup9892qp6svr8ldzyy7c"
 XPRV = "xprv9s21ZrQH143K3QTDL4LXw2F7HEK3wJUD2nW2nRk4stbPy6cq3jPPqjiChkVvvNKmPGJxWUtg6LnF5kejMRNNU3TGtRBeJgk33yuGBxrMPHi"
+WIF = "KwdMAjGmerYanjeui5SHS7JkmpZvVipYvB2LJGU1ZxJwYvP98617"
 EXAMPLES = [  # the records of BIP-329 § Test Vectors
     {"type": "tx", "ref": TXID, "label": "Transaction", "origin": "wpkh([d34db33f/84'/0'/0'])"},
     {"type": "addr", "ref": ADDRESS, "label": "Address"},
@@ -80,11 +81,11 @@ anything = st.fixed_dictionaries(
 @given(st.binary(max_size=50) | st.one_of(values, anything).map(lambda value: json.dumps(value).encode()))
 def test_any_line_is_a_label_or_a_fault(line: bytes) -> None:
     try:
-        (label,) = parse_labels(line.replace(b"\n", b"")) or [None]
+        found = parse_labels(line.replace(b"\n", b""))
     except FormatError as error:
         assert "line 1: " in str(error)
     else:
-        assert label is None or Label.parse(bytes(label)) == label
+        assert [Label.parse(bytes(label)) for label in found] == found
 
 
 @pytest.mark.parametrize("record", EXAMPLES, ids=lambda record: str(record["type"]))
@@ -133,6 +134,8 @@ FAULTS = [
     (b'{"type":"x","ref":"x","note":"\\udfff"}', "further field"),
     (b'{"type":"x","ref":"x","label":"%b"}' % (b"a" * MAX_LINE), "expected at most 100,000"),
     (b'{"type":"xpub","ref":"%b"}' % XPRV.encode(), "private key"),
+    (b'{"type":"tx","ref":"%b","label":"my key: %b"}' % (TXID.encode(), XPRV.encode()), "private key"),
+    (b'{"type":"tx","ref":"%b","note":["%b"]}' % (TXID.encode(), WIF.encode()), "private key"),
 ]
 
 
