@@ -16,7 +16,20 @@ if TYPE_CHECKING:
 
 MODULES = ("address", "bloom.sizing", "errors", "hashes", "network", "primitives", "transaction", "testing")
 ROOMS = (
-    *("bloom", "bloom.exchange", "bloom.redis", "chain", "filters", "light", "node", "p2p", "rpc", "scan", "store"),
+    *(
+        "bloom",
+        "bloom.exchange",
+        "bloom.redis",
+        "chain",
+        "filters",
+        "interop",
+        "light",
+        "node",
+        "p2p",
+        "rpc",
+        "scan",
+        "store",
+    ),
     *("wallet", "watch", "watch.descriptor", "wire", "wire.messages"),
 )
 

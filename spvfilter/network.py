@@ -72,6 +72,8 @@ class Network:
     """True if a block more than 20 minutes after its parent may have the highest target."""
     bip94: bool = False
     """True if BIP-94 holds: retargets use the bits of a period's first block; timewarps are at most 600 seconds."""
+    halving_interval: int = 210_000
+    """Number of blocks after which the subsidy halves."""
     min_chain_work: int = 0
     """Least work of a chain that is stored, in expected hashes."""
     checkpoints: tuple[tuple[int, bytes], ...] = field(default=(), repr=False)
@@ -288,6 +290,7 @@ REGTEST = Network(
     pow_limit_bits=0x207FFFFF,
     retargets=False,
     min_difficulty_blocks=True,
+    halving_interval=150,
 )
 
 NETWORKS = (MAINNET, TESTNET3, TESTNET4, SIGNET, REGTEST)

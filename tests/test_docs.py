@@ -26,7 +26,12 @@ PROGRAMS = [
     for page in PAGES
     for number, (code, shown) in enumerate(PROGRAM.findall(page.read_text(encoding="utf-8")))
 ]
-MARKS = {"add_descriptor": pytest.mark.descriptors, "pyarrow": pytest.mark.columns, "polars": pytest.mark.columns}
+MARKS = {
+    "add_descriptor": pytest.mark.descriptors,
+    "bdkpython": pytest.mark.kyoto,
+    "pyarrow": pytest.mark.columns,
+    "polars": pytest.mark.columns,
+}
 REDIS_URL = "redis://localhost:6379/0"
 FOUND = "'found/matches.parquet'"  # the file of the recipes, which tests/scan/test_recipes.py runs
 FOREIGN = {"cd", "dask", "mkdir", "pip", "python3", "sqlite3"}  # commands of other programs
@@ -144,7 +149,9 @@ def test_tutorials_and_recipes_have_programs() -> None:
         "descriptor",
         "events",
         "follow",
+        "labels",
         "match",
+        "psbt",
         "rescan",
         "scan",
         "send",

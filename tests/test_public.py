@@ -39,6 +39,7 @@ HIDDEN = {  # classes in signatures that users never create, and the code that d
 }
 ABSENT = {  # names in annotations that only type checkers import, with a stand-in
     **dict.fromkeys(["Buffer", "Client", "Keys", "Mask", "Nulls", "Redis"], object),
+    "bdk": SimpleNamespace(Wallet=object),
     **dict.fromkeys(["pa", "pd"], SimpleNamespace(Table=object, DataFrame=object)),
 }
 FIRST = range(30, 41)  # allowed number of names in spvfilter itself

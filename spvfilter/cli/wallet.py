@@ -192,6 +192,7 @@ _COIN_COLUMNS = (
     "spent_by",
     "time",
     "completeness",
+    "output_label",
 )
 _ENTRY_COLUMNS = (
     "txid",
@@ -209,6 +210,7 @@ _ENTRY_COLUMNS = (
     "labels",
     "raw",
     "completeness",
+    "label",
 )
 
 
@@ -221,6 +223,7 @@ def _coin_fields(coin: Coin) -> Fields:
         _hex(coin.spent_by),
         coin.time,
         _certainty(coin.completeness),
+        coin.output_label,
     )
     row = (str(coin.outpoint), coin.value, *named, *state)
     return dict(zip(_COIN_COLUMNS, row, strict=True))
@@ -235,6 +238,7 @@ def _entry_fields(entry: HistoryEntry) -> dict[str, object]:
         list(entry.labels),
         entry.raw.hex(),
         _certainty(entry.completeness),
+        entry.label,
     )
     return dict(
         zip(_ENTRY_COLUMNS, (_hex(entry.txid), entry.net, entry.fee, entry.status.value, *place, *kind), strict=True)
@@ -289,7 +293,7 @@ def _coin_table(page: Page, coins: list[Coin]) -> None:
             bitcoin(coin.value),
             str(coin.outpoint),
             _state(coin),
-            _short(coin.label or ""),
+            _short(coin.output_label or coin.label or ""),
         ]
         for coin in coins
     ]
@@ -321,11 +325,15 @@ def _history_table(page: Page, entries: list[HistoryEntry]) -> None:
             str(entry.height) if entry.height is not None else entry.status.value,
             _signed(entry.net),
             hash_to_hex(entry.txid),
-            _short(", ".join(entry.labels)),
+            _short(_labels(entry)),
         ]
         for entry in entries
     ]
     page.table(columns, rows, shrink="txid")
+
+
+def _labels(entry: HistoryEntry) -> str:
+    return ", ".join(filter(None, (entry.label, *entry.labels)))
 
 
 def _short(label: str) -> str:
@@ -349,7 +357,7 @@ def _show_tx(page: Page, entry: HistoryEntry, chosen: str) -> None:
         ("first seen", f"{_when(entry.first_seen)} UTC" if entry.first_seen is not None else None),
         ("net", f"{_signed(entry.net)} BTC"),
         ("fee", None if entry.fee is None else f"{bitcoin(entry.fee)} BTC"),
-        ("label", ", ".join(entry.labels) or None),
+        ("label", _labels(entry) or None),
         ("broadcast here", "yes" if entry.is_own else None),
         ("raw", entry.raw.hex()),
     ]

@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from spvfilter.light.blocking import EventIterator as EventIterator, SyncLightClient as SyncLightClient
     from spvfilter.light.client import LightClient as LightClient
     from spvfilter.light.events import (
+        BlockFeeRate as BlockFeeRate,
         Broadcast as Broadcast,
         BroadcastChanged as BroadcastChanged,
         BroadcastProgress as BroadcastProgress,
         BroadcastStep as BroadcastStep,
         Event as Event,
         FeeFloor as FeeFloor,
+        FeeRates as FeeRates,
         FeeWarning as FeeWarning,
         Mode as Mode,
         PeerChanged as PeerChanged,
@@ -34,8 +36,8 @@ else:
         __name__,
         client="LightClient",
         events=(
-            "Broadcast BroadcastChanged BroadcastProgress BroadcastStep Event FeeFloor FeeWarning Mode PeerChanged"
-            " PeerWarning PendingWarning Phase Progress Refusal Synced"
+            "BlockFeeRate Broadcast BroadcastChanged BroadcastProgress BroadcastStep Event FeeFloor FeeRates FeeWarning"
+            " Mode PeerChanged PeerWarning PendingWarning Phase Progress Refusal Synced"
         ),
         lies="Lie",
         status="ClientStatus PeerStatus",

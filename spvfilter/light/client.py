@@ -18,7 +18,7 @@ from spvfilter.light.engine.fees import check_input_values, fee_floor
 from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveEntries, Rescan
 from spvfilter.light.entries import EntryName, apply_changes, named
-from spvfilter.light.events import Broadcast, FeeFloor, Mode, Synced
+from spvfilter.light.events import Broadcast, FeeFloor, FeeRates, Mode, Synced
 from spvfilter.light.status import ClientStatus
 from spvfilter.light.stream import EventStream
 from spvfilter.light.waiting import wait_confirmed, wait_synced
@@ -33,6 +33,7 @@ from spvfilter.store.windowviews import KeychainStatus
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound
 from spvfilter.wallet.pendinglimits import PendingLimits
+from spvfilter.watch.labels import Label, read_labels, write_labels
 from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
@@ -501,6 +502,14 @@ class LightClient:
         """
         return fee_floor(self._checked().engine.pool.connected())
 
+    def fee_rates(self) -> FeeRates:
+        """Return the average fee rates of recent blocks that the client fetched whole, and the largest peer's limit.
+
+        In compact mode these are blocks with a match of the wallet, and a few blocks by false positives. In bip37 mode
+        there are hardly any. Raises NotRunningError if the client is not running.
+        """
+        return self._checked().engine.fee_rates()
+
     async def broadcast(
         self, raw_tx: bytes | Serializable, *, input_values: Iterable[int] | None = None, private: bool = False
     ) -> Broadcast:
@@ -538,6 +547,21 @@ class LightClient:
         values = None if input_values is None else tuple(input_values)
         check_input_values(tx, values)
         return await running.broadcast(tx, values, is_private=private)
+
+    async def psbt(self, unsigned_tx: bytes | Serializable) -> bytes:
+        """Return a PSBT (BIP-174) of a transaction that spends coins of the wallet. See `Views.psbt`.
+
+        Args:
+            unsigned_tx: The transaction without signatures, as bytes or as an object that serializes to them.
+
+        Raises:
+            FormatError: The bytes are not a transaction.
+            ParameterError: The transaction has signatures, or spends no output of the wallet.
+            DescriptorError: A descriptor has musig(), or the extra `descriptors` is not installed.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
+        """
+        return await self._checked().read(lambda views: views.psbt(unsigned_tx))
 
     async def abandon(self, txid: bytes) -> None:
         """Stop broadcasting an own unconfirmed transaction, so that its coins can be spent again.
@@ -722,7 +746,56 @@ class LightClient:
             NotRunningError: The client is not running.
             StoreError: The database cannot be written. The client ends.
         """
-        await self._checked().ask(RelabelEntries(named([entry], self.network), label))
+        entries = tuple((kind, value, label) for kind, value in named([entry], self.network))
+        await self._checked().ask(RelabelEntries(entries))
+
+    # Labels that travel between wallets
+
+    async def labels(self) -> list[Label]:
+        """Return all labels of the wallet as records of BIP-329. See `Views.labels`.
+
+        Raises:
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
+        """
+        return await self._checked().read(lambda views: views.labels())
+
+    async def import_labels(self, source: str | os.PathLike[str] | Iterable[Label]) -> None:
+        """Store labels of transactions, addresses, outputs and other things (BIP-329).
+
+        The label of a watched address becomes the label of its entry. The label of another address waits until the
+        client next starts with an entry for the address. A label of an output with `spendable` false freezes the
+        output. Records of unknown types are kept, and `export_labels` writes them again.
+
+        Args:
+            source: Path of a file in JSON Lines, or labels.
+
+        Raises:
+            FormatError: Lines of the file are malformed, and nothing was stored. The message names their numbers.
+            OSError: The file cannot be read.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be written.
+        """
+        running = self._checked()
+        if isinstance(source, (str, os.PathLike)):
+            labels = await asyncio.to_thread(read_labels, source)
+        else:
+            labels = list(source)
+        await running.import_labels(labels)
+
+    async def export_labels(self, path: str | os.PathLike[str]) -> None:
+        """Write all labels of the wallet to a file in JSON Lines (BIP-329), which replaces an existing file.
+
+        Args:
+            path: Path of the file.
+
+        Raises:
+            OSError: The file cannot be written.
+            NotRunningError: The client is not running.
+            StoreError: The database cannot be read.
+        """
+        labels = await self.labels()
+        await asyncio.to_thread(write_labels, path, labels)
 
     async def rescan(self, *, from_height: int | None = None, birthday: int | None = None) -> int:
         """Search blocks again for all entries, for example after a start with a wrong birthday.

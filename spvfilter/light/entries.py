@@ -64,8 +64,8 @@ def apply_changes(watch: WatchList, done: Iterable[Request], source: WatchList) 
                 for key in removed:
                     added.pop(key, None)
                     labels.pop(key, None)
-            case RelabelEntries(labelled, label):
-                labels.update((key, label) for key in labelled if key not in gone)
+            case RelabelEntries(labelled):
+                labels.update(((kind, value), label) for kind, value, label in labelled if (kind, value) not in gone)
             case _:
                 pass
     for at, key in enumerate(added, 1):

@@ -131,6 +131,40 @@ class FeeFloor:
 
 @public
 @dataclass(frozen=True, slots=True)
+class BlockFeeRate:
+    """The average fee rate of a block: (outputs of the coinbase - subsidy) / virtual size of its other transactions."""
+
+    height: int
+    """Height of the block."""
+    block_hash: bytes
+    """Block hash, 32 bytes in wire order."""
+    rate: int
+    """Average fee rate in satoshi per 1,000 virtual bytes, rounded down."""
+    virtual_size: int
+    """Virtual size of all transactions but the coinbase, in virtual bytes. A full block has about 1,000,000."""
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class FeeRates:
+    """Fee rates that the client knows by itself. They are facts about the past, and no estimate."""
+
+    block_averages: tuple[BlockFeeRate, ...]
+    """Averages of blocks that the client fetched whole in this run, by ascending height, at most the latest 144 blocks.
+
+    A block with no transaction but its coinbase is not among them.
+    """
+    largest_fee_filter: int | None
+    """Largest rate below which a connected peer takes no transaction (BIP-133), in satoshi per 1,000 virtual bytes.
+
+    None if no peer has stated one. A peer in its initial download does not count.
+    """
+    fee_filters: int
+    """Number of connected peers that have stated a rate."""
+
+
+@public
+@dataclass(frozen=True, slots=True)
 class FeeWarning:
     """A broadcast transaction pays less than the fee floor. At least half of the peers will not relay it."""
 

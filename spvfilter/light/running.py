@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar  # Any: results of any type
 from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import EventGapError, NotRunningError, ParameterError
+from spvfilter.kernel import NO_ENTRY, EntryKind
 from spvfilter.light.database import Database
 from spvfilter.light.engine.effects import (
     Answer,
@@ -41,7 +42,7 @@ from spvfilter.light.engine.inputs import (
     Worked,
 )
 from spvfilter.light.engine.options import Options, Reach
-from spvfilter.light.engine.requests import Request
+from spvfilter.light.engine.requests import RelabelEntries, Request
 from spvfilter.light.engine.saved import Saved
 from spvfilter.light.engine.start import StartHeight
 from spvfilter.light.engine.windowgrowth import extend
@@ -56,12 +57,14 @@ from spvfilter.p2p.proxy import Proxy
 from spvfilter.primitives import Header
 from spvfilter.store.batch import Batch
 from spvfilter.store.events import check_number
+from spvfilter.store.labels import script_of
 from spvfilter.store.sqlite import reading
 from spvfilter.store.store import Store
 from spvfilter.store.views import SearchedEntries, Snapshot, Views
 from spvfilter.transaction import Transaction
 from spvfilter.wallet.events import MatchFound, WalletEvent
 from spvfilter.wallet.reader import decoded, run_id_of
+from spvfilter.watch.labels import Label
 from spvfilter.watch.watchlist import WatchList
 from spvfilter.wire.events import Settings
 
@@ -356,6 +359,19 @@ class Running:
             store.commit(Batch(notes={name: b"%d" % sequence}))
 
         await self.in_store(keep)
+
+    async def import_labels(self, labels: Sequence[Label]) -> None:
+        """Store labels (BIP-329), and give the labels of watched addresses to the engine. Raises StoreError."""
+        await self.in_store(lambda store: store.commit(Batch(bip329=labels)))
+        watch = self.engine.books.watch
+        scripts = {script_of(each, watch.network): each.label for each in labels if each.label is not None}
+        watched = [
+            (EntryKind.SCRIPT, script, label or None)
+            for script, label in scripts.items()
+            if script is not None and watch.table.find(EntryKind.SCRIPT, script) != NO_ENTRY
+        ]
+        if watched:
+            await self.ask(RelabelEntries(tuple(watched)))
 
     async def ask(self, request: Request) -> object:
         """Pass a request to the engine, wait until it is stored and return its answer.

@@ -16,6 +16,7 @@ from spvfilter.store.filters import CompactFilterBatch
 from spvfilter.store.keychains import KeychainChange
 from spvfilter.store.ledger import StoredMatch, StoredTx
 from spvfilter.store.sqlite import number, numbers
+from spvfilter.watch.labels import Label
 
 
 @public
@@ -100,6 +101,8 @@ class Batch:
     """Changes to keychains of the attached watch list."""
     labels: dict[int, str | None] = field(default_factory=dict)
     """New labels by the number of the entry; None removes a label."""
+    bip329: Sequence[Label] = ()
+    """Labels to write, as `Store.commit` joins them with the watch list."""
     removed: Sequence[int] = ()
     """Numbers of entries to remove. From the next batch on, the remaining entries have new numbers."""
     searched: bytes | None = None
@@ -131,4 +134,4 @@ class Batch:
             self.addresses,
             self.events,
         )
-        return not any((*parts, self.keychains, self.labels, self.removed, self.searched))
+        return not any((*parts, self.keychains, self.labels, self.bip329, self.removed, self.searched))

@@ -49,11 +49,12 @@ def migrate(db: sqlite3.Connection, path: pathlib.Path, version: int) -> None:
         StoreCorruptError: A row is damaged, or has a value that the new schema does not allow. The file is unchanged.
         sqlite3.Error: SQLite cannot write the file. The step that failed has changed nothing.
     """
-    for step in range(version, SCHEMA_VERSION):
+    while version < SCHEMA_VERSION:
+        step, version = STEPS[version]
         db.execute("BEGIN IMMEDIATE")
         try:
-            STEPS[step](db, path)
-            db.execute(f"PRAGMA user_version = {step + 1}")
+            step(db, path)
+            db.execute(f"PRAGMA user_version = {version}")
             db.execute("COMMIT")
         except BaseException:
             if db.in_transaction:
@@ -61,15 +62,16 @@ def migrate(db: sqlite3.Connection, path: pathlib.Path, version: int) -> None:
             raise
 
 
-# Version 6 to 7: STRICT tables with CHECK constraints
+# Version 6 to the current one: STRICT tables with CHECK constraints
 
 
-def _to_7(db: sqlite3.Connection, path: pathlib.Path) -> None:
-    """Copy every table of version 6 into a STRICT one, apart from addresses and compact filters."""
+def _from_6(db: sqlite3.Connection, path: pathlib.Path) -> None:
+    """Copy every table of version 6 into a STRICT one of the current schema, apart from addresses and filters."""
+    copied = {**COLUMNS_6, **_UNMARKED_6}
     MarkedRows(db, path, COLUMNS_6).verify()
     for (index,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL").fetchall():
         db.execute(f"DROP INDEX {index}")
-    for table in TABLES:
+    for table in copied:
         db.execute(f"ALTER TABLE {table} RENAME TO old_{table}")
     for statement in STRICT_STATEMENTS:
         db.execute(statement)
@@ -78,7 +80,7 @@ def _to_7(db: sqlite3.Connection, path: pathlib.Path) -> None:
         old = (
             dict(zip(columns.split(", "), row, strict=True)) for row in db.execute(f"SELECT {columns} FROM old_{table}")
         )
-        for row in CONVERSIONS_7.get(table, _unchanged)(old):
+        for row in CONVERSIONS.get(table, _unchanged)(old):
             values = tuple(row[column] for column in TABLES[table].columns)
             check_row(path, table, values)
             try:
@@ -89,7 +91,7 @@ def _to_7(db: sqlite3.Connection, path: pathlib.Path) -> None:
         for values in db.execute(f"SELECT {columns} FROM old_{table}"):
             check_row(path, table, values)
             db.execute(f"INSERT INTO {table} VALUES (?, ?)", values)
-    for table in TABLES:
+    for table in copied:
         db.execute(f"DROP TABLE old_{table}")
     rows.write_sums()
 
@@ -144,9 +146,27 @@ def _facts_of(rows: Iterable[Row]) -> Iterator[Row]:
         }
 
 
-# Tables whose columns differ: each function gets all rows of version 6 and yields the rows of version 7. To rename a
-# column, change `TABLES` in schema.py and yield `{**row, "new": row["old"]}` here; further keys are ignored.
-CONVERSIONS_7: Mapping[str, Callable[[Iterable[Row]], Iterable[Row]]] = {"transactions": _facts_of}
+# Tables whose columns differ: each function gets all rows of version 6 and yields the rows of the current version. To
+# rename a column, change `TABLES` in schema.py and yield `{**row, "new": row["old"]}` here; further keys are ignored.
+CONVERSIONS: Mapping[str, Callable[[Iterable[Row]], Iterable[Row]]] = {"transactions": _facts_of}
 
-STEPS: Mapping[int, Callable[[sqlite3.Connection, pathlib.Path], None]] = {6: _to_7}
-"""The step that starts from each version. A step for version 7 must first copy what `_to_7` uses from schema.py."""
+
+# Version 7 to 8: new tables
+
+
+NEW_IN_8 = ("labels", "frozen")
+"""Tables that version 7 lacks."""
+
+
+def _from_7(db: sqlite3.Connection, path: pathlib.Path) -> None:
+    """Create the empty tables of labels and of frozen outputs."""
+    MarkedRows(db, path, {name: columns for name, columns in MARKED.items() if name not in NEW_IN_8}).verify()
+    for table in NEW_IN_8:
+        db.execute(TABLES[table].sql(table))
+    rows = MarkedRows(db, path, MARKED)
+    rows.count()
+    rows.write_sums()
+
+
+STEPS: Mapping[int, tuple[Callable[[sqlite3.Connection, pathlib.Path], None], int]] = {6: (_from_6, 8), 7: (_from_7, 8)}
+"""The step that starts from each version, and the version that it ends with."""

@@ -26,6 +26,7 @@ from spvfilter.store.batch import Bip37Parameters
 from spvfilter.store.events import EventLog
 from spvfilter.store.joining import add_keychains, labels_of
 from spvfilter.store.keychains import salvaged
+from spvfilter.store.labels import is_sound
 from spvfilter.store.ledger import StoredTx, stored_tx
 from spvfilter.store.networkrows import check_network, network_of
 from spvfilter.store.schema import APPLICATION_ID, EVENTS_SINCE, MARKED, SECRET_SIZE, check_row, is_row
@@ -54,6 +55,10 @@ class Salvage(NamedTuple):
     """Number of the last event, or a number above every possible one if it cannot be read."""
     own: dict[bytes, StoredTx]
     """Own transactions without a block, by txid."""
+    labels: list[tuple[Any, ...]]
+    """Rows of labels that no entry of the watch list has."""
+    frozen: list[tuple[Any, ...]]
+    """Rows of frozen outputs."""
 
 
 def salvage(file: Path, network: Network) -> Salvage:
@@ -79,7 +84,8 @@ def salvage(file: Path, network: Network) -> Salvage:
         last = _last_event(file, meta)
     except (FormatError, TypeError):
         last = _UNKNOWN_LAST
-    return Salvage(meta, watch, last, _own_transactions(file))
+    labels = [row for row in _rows(file, "labels") if is_sound(row)]
+    return Salvage(meta, watch, last, _own_transactions(file), labels, _rows(file, "frozen"))
 
 
 def _own_transactions(file: Path) -> dict[bytes, StoredTx]:

@@ -16,7 +16,7 @@ else:
     sqlite3 = deferred("sqlite3")
 
 APPLICATION_ID = 0x53505646  # "SPVF", in the header of the file (SQLite § Application ID)
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 SECRET_SIZE = 32  # bytes of the wallet's secret
 OLDEST_MIGRATED = 6  # oldest version that `migrations` can migrate; an older one needs a rebuild
 EVENTS_SINCE = 5  # first version of the schema with a table of events
@@ -195,6 +195,13 @@ TABLES: Mapping[str, Table] = {
         },
         has_rowid=False,
     ),
+    # labels of BIP-329; the label of a watched address is in `watch`. `other` has further fields as a JSON object
+    "labels": Table(
+        {"type": _TEXT, "ref": _TEXT, "origin": _TEXT, "label": _TEXT_OR_NULL, "other": _TEXT},
+        "PRIMARY KEY (type, ref, origin)",
+        has_rowid=False,
+    ),
+    "frozen": Table({"outpoint": _OUTPOINT._replace(constraint=_KEY)}, has_rowid=False),
     "events": Table({"sequence": _ROW._replace(constraint=_KEY), "time": _COUNT, "kind": _TEXT, "data": _BYTES}),
     "filter_hashes": Table(
         {"first": _COUNT._replace(constraint=_KEY), "hashes": Column(bytes, 32, 64_000)}, is_marked=False

@@ -188,11 +188,15 @@ class MarkedRows:
         self._sums = dict.fromkeys(sorted(columns.keys() - {"meta"}), 0)
         self.is_committed: bool = False  # whether the last transaction was committed
 
-    def verify(self) -> None:
-        """Raises StoreCorruptError if a row is damaged or missing."""
+    def count(self) -> None:
+        """Compute the sums of all tables. Raises StoreCorruptError if a row is damaged."""
         sums = {table: self._sum(table) for table in self._columns}
         del sums["meta"]
         self._sums = dict(sorted(sums.items()))
+
+    def verify(self) -> None:
+        """Raises StoreCorruptError if a row is damaged or missing."""
+        self.count()
         if self.numbers("sums") != list(self._sums.values()):
             raise StoreCorruptError(f"{self._path}: rows are missing")
 

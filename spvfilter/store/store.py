@@ -27,6 +27,7 @@ from spvfilter.store.filters import CompactFilterRows
 from spvfilter.store.headers import HeaderRows
 from spvfilter.store.joining import keep_keychains, labels_of, take_keychains
 from spvfilter.store.keychains import KeychainRows
+from spvfilter.store.labels import LabelRows
 from spvfilter.store.ledger import (
     Ledger,
     StoredMatch,
@@ -87,6 +88,7 @@ class Store:
         self._rows = MarkedRows(connection, path, MARKED, check_row)
         self._headers = HeaderRows(connection, self._rows, path)
         self._ledger = Ledger(connection, self._rows, path)
+        self._labels = LabelRows(connection, self._rows, network)
         self.keychains: KeychainRows = KeychainRows(connection, self._rows, path)
         """Keychains of the wallet."""
         self.events: EventRows = EventRows(connection, self._rows, path)
@@ -228,7 +230,7 @@ class Store:
 
     @classmethod
     def _replace(cls, file: Path, network: Network) -> None:
-        meta, watch, last_event, own = salvage(file, network)
+        meta, watch, last_event, own, labels, frozen = salvage(file, network)
         made = beside(file)
         with cls._open(made, network) as store:
             with translated(made), store._rows.transaction():
@@ -236,6 +238,9 @@ class Store:
                 for key in meta:
                     if key in ("secret", "filter") or key.startswith(_BOOKMARK):
                         store._rows.set_meta(key, meta[key])
+                for table, rows in (("labels", labels), ("frozen", frozen)):
+                    for row in rows:
+                        store._rows.insert(table, row)
             store.attach(watch)
             store.commit(Batch(transactions=dict(own)))
             with translated(made):
@@ -417,6 +422,7 @@ class Store:
             self._ids = []
             with self._rows.transaction():
                 self._check_unchanged()
+                self._join_labels(watch)
                 searched = self.searched_blocks
                 self._write_entries(watch, known, searched.add_entries(len(watch) - len(known)))
                 for outpoint, coin in watch.table.coins():
@@ -434,6 +440,14 @@ class Store:
                     searched.again(first - 1, self._cursor)
                     self._rows.set_meta("searched", searched.encode())
                     self._move_cursor(min(self._cursor, first - 1))
+
+    def _join_labels(self, watch: WatchList) -> None:
+        """Give watched addresses the labels that were imported before the addresses were watched."""
+        for script, label in self._labels.waiting().items():
+            if (at := watch.table.find(EntryKind.SCRIPT, script)) != NO_ENTRY:
+                if watch.own_label(at) is None:
+                    watch.relabel(at, label)
+                self._labels.joined(script)
 
     def commit(self, *batches: Batch) -> None:
         """Apply batches in one transaction and flush them to the disk.
@@ -499,6 +513,8 @@ class Store:
             self.keychains.change(change)
         for at, label in batch.labels.items():
             self._relabel(self._ids[at], label)
+        for row, text in self._labels.write(batch.bip329).items():
+            self._relabel(row, text or labels_of(self.keychains.load()).get(row))
         if batch.removed:
             self._ledger.settle()  # changes of earlier batches need the labels of the entries to be removed
         self._remove_entries([self._ids[at] for at in batch.removed])

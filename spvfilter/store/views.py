@@ -15,7 +15,7 @@ from spvfilter.errors import FormatError, ParameterError, StoreCorruptError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import EntryKind
 from spvfilter.network import Network
-from spvfilter.primitives import OutPoint, hash_to_hex
+from spvfilter.primitives import OutPoint, Serializable, hash_to_hex, to_bytes
 from spvfilter.protocol import COINBASE_MATURITY, HEADER_SIZE
 from spvfilter.store.events import EventLog
 from spvfilter.store.headers import PER_ROW
@@ -32,13 +32,19 @@ from spvfilter.store.windowviews import (
     narrowed,
     next_address_of,
 )
+from spvfilter.transaction import Transaction
+from spvfilter.watch.labels import Label
 from spvfilter.watch.match import Completeness
 
 if TYPE_CHECKING:
     import pathlib
     import sqlite3
+
+    from spvfilter.store import labels as labelrows, psbt as psbts
 else:
+    labelrows = deferred("spvfilter.store.labels")
     pathlib = deferred("pathlib")
+    psbts = deferred("spvfilter.store.psbt")
     sqlite3 = deferred("sqlite3")
 
 T = TypeVar("T")
@@ -134,6 +140,8 @@ class Coin:
 
     Nobody checked the signatures of a foreign one. An own transaction that spends the coin replaces it.
     """
+    output_label: str | None = None
+    """Label of the output itself, as `LightClient.import_labels` stores it; None if it has none."""
 
 
 @public
@@ -176,6 +184,8 @@ class HistoryEntry:
     """Position in the list. Pass it as `before` to get the next page."""
     completeness: Completeness | None = None
     """How certain it is that no match in its block is missing; None unless it is confirmed."""
+    label: str | None = None
+    """Label of the transaction itself, as `LightClient.import_labels` stores it; None if it has none."""
 
 
 @public
@@ -452,6 +462,43 @@ class Views:
         with self._moment():
             return next(self._entries("FROM transactions WHERE txid = ? AND place >= 0", (txid,)), None)
 
+    def psbt(self, unsigned_tx: bytes | Serializable) -> bytes:
+        """Return a PSBT (BIP-174) of a transaction, which a signing program can sign.
+
+        Each input of the wallet gets the transaction that it spends, its scripts, and the origin of each key, as far as
+        a descriptor states them. Outputs of the wallet get scripts and keys, so that the signing program recognizes
+        change. An input of another wallet stays empty.
+
+        Args:
+            unsigned_tx: The transaction without signatures, as bytes or as an object that serializes to them.
+
+        Returns:
+            The PSBT, version 0, as bytes. Most programs take its base64 text.
+
+        Raises:
+            FormatError: The bytes are not a transaction.
+            ParameterError: The transaction has signatures, or spends no output of the wallet.
+            DescriptorError: A descriptor has musig(), or the extra `descriptors` is not installed.
+            StoreCorruptError: The database is damaged.
+        """
+        tx = Transaction.parse(to_bytes(unsigned_tx))
+        with self._moment():
+            found = {txid: self.transaction(txid) for txid in {outpoint[:32] for outpoint in tx.inputs}}
+            previous = {txid: Transaction.parse(entry.raw) for txid, entry in found.items() if entry is not None}
+            return psbts.psbt_of(self._checked, self._network, tx, previous)
+
+    def labels(self) -> list[Label]:
+        """Return all labels of the wallet as records of BIP-329, sorted by type and `ref`.
+
+        Labels of watched addresses, frozen outputs, and imported records are among them. Labels of keychains, and of
+        entries without an address, are not.
+
+        Raises:
+            StoreCorruptError: The database is damaged.
+        """
+        with self._moment():
+            return list(labelrows.stored_labels(self._checked, self._network))
+
     # Rows
 
     @contextmanager
@@ -542,6 +589,7 @@ class Views:
             keychain=(owner := places.find(entry))[0],
             keychain_index=owner[1],
             is_spender_own=None if spender is None else self._is_own(spender),
+            output_label=labelrows.label_of(self._checked, "output", str(OutPoint.parse(outpoint))),
         )
 
     def _is_own(self, txid: bytes) -> bool:
@@ -572,6 +620,7 @@ class Views:
                 raw=raw,
                 cursor=_cursor(place, txid),
                 completeness=self._completeness_of(txid) if is_confirmed else None,
+                label=labelrows.label_of(self._checked, "tx", hash_to_hex(txid)),
             )
 
     def _found_in(self, outpoint: bytes, height: int) -> tuple[int, Completeness]:

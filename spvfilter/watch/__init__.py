@@ -8,6 +8,12 @@ from spvfilter._public import lazy
 
 if TYPE_CHECKING:
     from spvfilter.watch.keychain import Keychain as Keychain
+    from spvfilter.watch.labels import (
+        Label as Label,
+        parse_labels as parse_labels,
+        read_labels as read_labels,
+        write_labels as write_labels,
+    )
     from spvfilter.watch.match import Completeness as Completeness, Match as Match, MatchKind as MatchKind
     from spvfilter.watch.watchlist import WatchList as WatchList
     from spvfilter.watch.windows import Windows as Windows
@@ -15,6 +21,7 @@ else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         keychain="Keychain",
+        labels="Label parse_labels read_labels write_labels",
         match="Completeness Match MatchKind",
         watchlist="WatchList",
         windows="Windows",

@@ -101,7 +101,7 @@ def test_coins_tell_what_can_be_spent(run: Any, path: Path) -> None:
     ]
     assert rows[2]["spent_by"] == rows[0]["outpoint"].split(":")[0]
     assert [(row["time"], row["completeness"]) for row in rows] == [(None, None), (1_004, "proven"), (1_003, "proven")]
-    assert list(rows[0])[-3:] == ["spent_by", "time", "completeness"]
+    assert list(rows[0])[-3:] == ["time", "completeness", "output_label"]
     table = run("wallet", "coins", "--db", path, "--format", "table", "--label", "daily").out
     assert "pending" in table
     assert "being spent" in table
@@ -117,7 +117,7 @@ def test_a_history_in_every_format(run: Any, path: Path) -> None:
     ]
     assert rows[0]["fee"] == 1_000
     assert [row["completeness"] for row in rows] == [None, "proven", "proven"]
-    assert list(rows[0])[-2:] == ["raw", "completeness"]
+    assert list(rows[0])[-2:] == ["completeness", "label"]
     table = list(
         csv.DictReader(io.StringIO(run("wallet", "history", "--db", path, "--format", "csv", "--limit", 2).out))
     )

@@ -190,6 +190,10 @@ def entries(indexes: Iterable[int]) -> tuple[tuple[EntryKind, bytes], ...]:
     return tuple((EntryKind.SCRIPT, script_at(index)) for index in indexes)
 
 
+def relabelled(indexes: Iterable[int], label: str | None) -> RelabelEntries:
+    return RelabelEntries(tuple((*each, label) for each in entries(indexes)))
+
+
 def added(indexes: Iterable[int], label: str | None = None) -> AddEntries:
     return AddEntries(tuple((*each, label) for each in entries(indexes)), Start())
 
@@ -201,12 +205,12 @@ def test_changes_of_a_run_are_applied_in_their_order() -> None:
     applied(
         watch,
         added([4, 5], "new"),
-        RelabelEntries(entries([0, 4]), "changed"),
+        relabelled([0, 4], "changed"),
         RemoveEntries(entries([1, 2, 5])),
-        RelabelEntries(entries([2]), "never"),
+        relabelled([2], "never"),
         added([2]),  # an entry that is added again has lost its label
         added([3]),  # an entry that is watched keeps its label
-        RelabelEntries(entries([3]), None),
+        relabelled([3], None),
     )
     found = {value: label for _, value, label in watch.entries()}
     assert found == {script_at(0): "changed", script_at(2): None, script_at(3): None, script_at(4): "changed"}

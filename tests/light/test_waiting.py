@@ -208,8 +208,9 @@ async def test_a_client_that_ended_by_itself_raises_why_at_every_call_and_when_i
                 for name in ("tip_height", "searched_height", "chain", "observed_fp_rate"):
                     with pytest.raises(StoreFullError):
                         getattr(client, name)
-                with pytest.raises(StoreFullError):
-                    client.fee_floor()
+                for method in (client.fee_floor, client.fee_rates):
+                    with pytest.raises(StoreFullError):
+                        method()
         assert client is not None
         with pytest.raises(NotRunningError):
             await client.balance()

@@ -51,7 +51,7 @@ class Wishes:
 
     def relabel(self, script: bytes, label: str | None) -> tuple[int, Request]:
         """Give a script another label."""
-        return self._put(RelabelEntries(((EntryKind.SCRIPT, script),), label))
+        return self._put(RelabelEntries(((EntryKind.SCRIPT, script, label),)))
 
     def rescan(self, first: int) -> tuple[int, Request]:
         """Search from a height on again."""
@@ -78,7 +78,7 @@ class Wishes:
                 for _, script in removed:
                     self.watched.pop(script, None)
                     self.labels.pop(script, None)
-            case RelabelEntries(((_, script),), label) if not is_gone:
+            case RelabelEntries(((_, script, label),)) if not is_gone:
                 self.labels[script] = label
             case Rescan(start):
                 first = start.from_height or 0

@@ -23,10 +23,16 @@ from spvfilter.store.schema import MARKED, TABLES
 from spvfilter.store.sqlite import mark
 from spvfilter.store.store import Store
 from spvfilter.wallet.reader import WalletStore
+from spvfilter.watch.labels import Label
 from spvfilter.watch.watchlist import WatchList
 from support.forgery import remark, unchecked
 from support.vectors import effort
 
+LABELS = [
+    Label("addr", "bcrt1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqdku202", "later"),
+    Label("tx", "ab" * 32, "rent", "wpkh([d34db33f])", other={"height": 7}),
+    Label("output", f"{'ab' * 32}:1", spendable=False),
+]
 FIXTURE = Path(__file__).parent / "fixtures" / "1c908b7.db.xz"
 
 
@@ -36,6 +42,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("sound") / "w.db"
     path.write_bytes(lzma.decompress(FIXTURE.read_bytes()))
     opened(path, WatchList(REGTEST), Options(), rebuild=False)[0].close()
+    with Store.open(path, REGTEST) as store:
+        store.commit(Batch(bip329=LABELS))
     return path.read_bytes()
 
 
@@ -116,7 +124,7 @@ def use_views(path: Path) -> None:
         wallet.history(limit=None)
         with suppress(InexpressibleError):  # a sound entry, though one without elements
             wallet.bip37_elements()
-        wallet.searched_height(), wallet.tip()
+        wallet.searched_height(), wallet.tip(), wallet.labels()
         with suppress(EventGapError):
             wallet.events(since=0, limit=10_000)
         wallet.is_used("bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080")
@@ -148,7 +156,7 @@ def test_forged_cell_gives_an_error_of_the_store_or_works(seed: int, sound: byte
 def test_forged_old_database_is_migrated_or_refused(seed: int, tmp_path: Path) -> None:
     rng, path = random.Random(seed), tmp_path / "w.db"
     path.write_bytes(lzma.decompress(FIXTURE.read_bytes()))
-    what = forged(path, COLUMNS_6, rng, [*TABLES, *OFTEN])
+    what = forged(path, COLUMNS_6, rng, [*COLUMNS_6, "headers", "filter_hashes", *OFTEN])
     try:
         use_client(path)
     except StoreError:

@@ -22,7 +22,8 @@ from spvfilter.light.running import opened
 from spvfilter.network import MAINNET, REGTEST
 from spvfilter.store import migrations
 from spvfilter.store.lock import WriterLock
-from spvfilter.store.schema import SCHEMA_VERSION
+from spvfilter.store.schema import MARKED, SCHEMA_VERSION
+from spvfilter.store.sqlite import MarkedRows
 from spvfilter.store.store import Store
 from spvfilter.wallet.reader import WalletStore
 from spvfilter.watch.watchlist import WatchList
@@ -110,6 +111,27 @@ def test_client_starts_with_a_migrated_database(version: str, tmp_path: Path) ->
     path = unpacked(version, tmp_path)
     opened(path, WatchList(REGTEST), Options(), rebuild=False)[0].close()
     assert version_of(path) == SCHEMA_VERSION
+
+
+def test_database_of_version_7_gets_the_new_tables(tmp_path: Path) -> None:
+    path = unpacked(VERSIONS[0], tmp_path)
+    Store.open(path, REGTEST).close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        for table in migrations.NEW_IN_8:
+            db.execute(f"DROP TABLE {table}")
+        rows = MarkedRows(
+            db, path, {name: columns for name, columns in MARKED.items() if name not in migrations.NEW_IN_8}
+        )
+        rows.count()
+        rows.write_sums()
+        db.execute("PRAGMA user_version = 7")
+    with closing(sqlite3.connect(path)) as db:
+        before = db.execute("SELECT * FROM transactions").fetchall()
+    Store.open(path, REGTEST).close()
+    assert version_of(path) == SCHEMA_VERSION
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT * FROM transactions").fetchall() == before != []
+    Store.open(path, REGTEST).close()
 
 
 # A failure leaves the database as it was

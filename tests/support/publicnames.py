@@ -18,6 +18,7 @@ ROOMS = [
         "bloom.redis",
         "chain",
         "filters",
+        "interop",
         "light",
         "node",
         "p2p",

@@ -31,12 +31,14 @@ from spvfilter.filters import (
 )
 from spvfilter.kernel import Coin, Encoding, EntryKind, Family, Hit, Place, ProvedTx, SpentCoin, TxMatch, TxSpan
 from spvfilter.light import (
+    BlockFeeRate,
     Broadcast,
     BroadcastChanged,
     BroadcastProgress,
     BroadcastStep,
     ClientStatus,
     FeeFloor,
+    FeeRates,
     FeeWarning,
     Mode,
     PeerChanged,
@@ -113,7 +115,7 @@ from spvfilter.wallet import (
     RunStarted,
     TxReplaced,
 )
-from spvfilter.watch import Completeness, Match, MatchKind, WatchList
+from spvfilter.watch import Completeness, Label, Match, MatchKind, WatchList
 from spvfilter.wire import Disconnected, Fenced, Frame, Misbehaved, Ready, Received, ReceivedFilters, Settings
 from spvfilter.wire.messages import MerkleBlock, Unknown, Version
 from support.samples import BLOCK, H1, H2, ITEMS, PLACES, SAMPLES, WITNESS
@@ -262,7 +264,12 @@ VALUES: dict[str, list[object]] = {
             PeerChanged(None),
             PeerWarning("peer:1", of_class(errors.LieError), True),
         ),
-        *(FeeFloor(1_000, 3), FeeWarning(H1, 500, FeeFloor(1_000, 3))),
+        *(
+            BlockFeeRate(7, H1, 1_000, 900),
+            FeeRates((), None, 0),
+            FeeFloor(1_000, 3),
+            FeeWarning(H1, 500, FeeFloor(1_000, 3)),
+        ),
         PendingWarning(2, 10_000, 500),
         *(
             BroadcastProgress(H1, "peer:1", BroadcastStep.REFUSED, "dust (0x41)"),
@@ -354,7 +361,11 @@ VALUES: dict[str, list[object]] = {
         RunStarted(bytes(16)),
     ],
     "transaction": [Transaction.parse(WITNESS)],
-    "watch": [MATCH, WatchList.from_addresses([("1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2", "one")])],
+    "watch": [
+        Label("tx", "ab" * 32, "rent"),
+        MATCH,
+        WatchList.from_addresses([("1BvBMSEYstWetqTFn5Au4m4GFg7xJaNVN2", "one")]),
+    ],
     "wire": [
         Frame("verack", b""),
         Settings(REGTEST),

@@ -10,10 +10,12 @@ from spvfilter.errors import FormatError, LieError, UselessPeerError
 from spvfilter.hashes import sha256d
 from spvfilter.kernel import check_block, txid, walk_block
 from spvfilter.light.engine.context import Context
+from spvfilter.light.engine.feerates import RecentRates, block_fee_rate
 from spvfilter.light.engine.headers import Headers
 from spvfilter.light.engine.peers import Peer, PeerState
-from spvfilter.light.events import PeerWarning
+from spvfilter.light.events import BlockFeeRate, PeerWarning
 from spvfilter.light.lies import Lie
+from spvfilter.network import Network
 from spvfilter.primitives import hash_to_hex
 from spvfilter.protocol import COMMITMENT_PREFIX, HEADER_SIZE
 from spvfilter.transaction import Transaction
@@ -45,6 +47,7 @@ class BlockRequests:
         self._headers = headers
         self._wanted: dict[bytes, _Wanted] = {}
         self._asked: dict[Peer, set[bytes]] = {}  # blocks that may still come from a peer
+        self.fee_rates: RecentRates = RecentRates(context.chain)
         self._pruners: dict[str, None] = {}  # reported addresses of pruned peers, the latest last
         context.pool.on_gone(self._gone)
 
@@ -160,22 +163,25 @@ class BlockRequests:
         if wanted.is_checked:
             return
         wanted.is_checked = True
-        check = partial(_flaw, raw, wanted.height >= self._context.chain.network.segwit_height)
+        network = self._context.chain.network
+        height = wanted.height if self.fee_rates.wants(wanted.height) else None
+        check = partial(_examined, raw, network, height, must_have_witness=wanted.height >= network.segwit_height)
         if len(raw) <= self._context.options.timeouts.small_block:
             self._checked(peer, block_hash, raw, check())
         else:
             self._context.out.work(check, partial(self._checked, peer, block_hash, raw))
 
-    def _checked(self, peer: Peer, block_hash: bytes, raw: bytes, flaw: object) -> None:
+    def _checked(self, peer: Peer, block_hash: bytes, raw: bytes, found: object) -> None:
         wanted = self._wanted.get(block_hash)
         self._context.changed()
-        if flaw is not None:
+        if isinstance(found, BlockFeeRate):
+            self.fee_rates.add(found)
+        if isinstance(found, Exception):
             if wanted is not None:
                 wanted.is_checked = False
                 wanted.asked.discard(peer)
                 wanted.lacking.add(peer)
-            assert isinstance(flaw, Exception)
-            self._context.pool.drop(peer, flaw, self._context.now)
+            self._context.pool.drop(peer, found, self._context.now)
         elif wanted is not None:
             del self._wanted[block_hash]
             for then in wanted.then:
@@ -198,6 +204,14 @@ class BlockRequests:
         for wanted in self._wanted.values():
             wanted.asked.discard(peer)
             wanted.lacking.discard(peer)
+
+
+def _examined(
+    raw: bytes, network: Network, height: int | None, *, must_have_witness: bool
+) -> Exception | BlockFeeRate | None:
+    """Return what is wrong with a block, or else its average fee rate if its height is given."""
+    flaw = _flaw(raw, must_have_witness)
+    return flaw if flaw is not None or height is None else block_fee_rate(raw, network, height)
 
 
 def _flaw(raw: bytes, must_have_witness: bool) -> Exception | None:

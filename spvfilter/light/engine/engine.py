@@ -52,7 +52,7 @@ from spvfilter.light.engine.start import StartHeight
 from spvfilter.light.engine.status import Status
 from spvfilter.light.engine.timers import Timers
 from spvfilter.light.engine.watchchanges import WatchChanges
-from spvfilter.light.events import Mode, Phase
+from spvfilter.light.events import FeeRates, Mode, Phase
 from spvfilter.light.lies import Lie
 from spvfilter.light.status import ClientStatus, PeerStatus
 from spvfilter.store.views import SearchedEntries
@@ -201,6 +201,10 @@ class Engine:
     def check_abandon(self, txid: bytes) -> None:
         """Raise ParameterError if a transaction is not unconfirmed or was not broadcast by this wallet."""
         self._own_books.check_abandon(txid)
+
+    def fee_rates(self) -> FeeRates:
+        """Return the fee rates that blocks and peers show."""
+        return self._blocks.fee_rates.rates(self.pool.connected())
 
     def status_at(
         self, now: Instant, tip: int, tip_time: int, height: int, searched: tuple[SearchedEntries, ...]

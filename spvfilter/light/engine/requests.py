@@ -45,8 +45,8 @@ class RemoveEntries:
 class RelabelEntries:
     """Give entries another label, or none. The answer is None."""
 
-    entries: tuple[tuple[EntryKind, bytes], ...]
-    label: str | None
+    entries: tuple[tuple[EntryKind, bytes, str | None], ...]
+    """Kind, value and new label of each entry. None removes the label."""
 
 
 @dataclass(frozen=True, slots=True)

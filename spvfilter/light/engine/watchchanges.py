@@ -101,10 +101,12 @@ class WatchChanges:
             case RemoveEntries(entries):
                 self._remove(entries)
                 self._after_commit(token, request, None)
-            case RelabelEntries(entries, label):
-                for number in self._numbers(entries):
-                    self._context.books.watch.relabel(number, label)
-                    self._context.books.relabel({number: self._context.books.watch.label(number)})
+            case RelabelEntries(entries):
+                watch = self._context.books.watch
+                numbers = self._numbers((kind, value) for kind, value, _ in entries)
+                for number, (_, _, label) in zip(numbers, entries, strict=True):
+                    watch.relabel(number, label)
+                self._context.books.relabel({number: watch.label(number) for number in numbers})
                 self._after_commit(token, request, None)
             case Rescan(start):
                 first = self._search_from(start.height)

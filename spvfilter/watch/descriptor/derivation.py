@@ -9,11 +9,13 @@ hash tweaks the internal key.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from typing import Any  # wallycore ships no types
 
+from spvfilter.errors import DescriptorError
 from spvfilter.hashes import hash160
 from spvfilter.primitives import compact_size
 from spvfilter.watch.descriptor.expression import TREE, Expression, fault
@@ -27,32 +29,84 @@ from spvfilter.watch.descriptor.miniscript import (
     read_miniscript,
     read_multi,
 )
+from spvfilter.watch.descriptor.spending import KeyOrigin, Spending, TapLeaf
 from spvfilter.watch.descriptor.template import (
     Bind,
     Derive,
     Key,
     Script,
     assemble,
+    keys_of,
     pushed_key,
     pushed_key_hash,
     size_of,
 )
 
-Outputs = Callable[[int], Callable[[int], tuple[bytes, ...]]]
-"""A function that takes the number of a path. It returns the function that derives the scriptPubKeys of an index."""
 _NEVER_INNER = ("addr", "combo", "raw", "rawtr", "sh", "tr", "wpkh", "wsh")
 """Functions that are allowed neither in wsh() nor in a leaf of tr()."""
 _MAX_DEPTH = 128
 """Largest depth of a leaf in a taproot tree (BIP-341)."""
 _MAX_BARE_KEYS = 3
 """Largest number of keys of a bare multisig. Core does not relay larger scripts, and rejects their descriptors."""
+_LEAF_VERSION = 0xC0
+"""Version of a leaf of a taproot tree (BIP-342)."""
 _MAX_P2SH = 520
 """Largest size of a script in sh(), in bytes (Core script.h MAX_SCRIPT_ELEMENT_SIZE)."""
 _IN_SH = ("pk", "pkh", "wpkh", "wsh", "multi", "sortedmulti")
 
 
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A leaf of a taproot tree."""
+
+    script: Script
+    """Template of its script."""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A branch of a taproot tree."""
+
+    left: Tree
+    """The first subtree in the descriptor."""
+    right: Tree
+    """The second subtree."""
+
+
+Tree = Leaf | Branch
+"""A taproot tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output of a descriptor, and the scripts and keys that a spend of it needs."""
+
+    bind: Bind
+    """Derives the scriptPubKey."""
+    keys: tuple[Key, ...]
+    """Keys of its script, without those of a taproot tree."""
+    redeem: Bind | None = None
+    """Derives the redeem script of a P2SH output."""
+    witness: Bind | None = None
+    """Derives the witness script of a P2WSH output, also within P2SH."""
+    internal: Key | None = None
+    """Internal key of tr(), which is also in `keys`."""
+    tree: Tree | None = None
+    """Scripts of tr()."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """The outputs of a descriptor."""
+
+    scripts: Callable[[int], Callable[[int], tuple[bytes, ...]]]
+    """Takes the number of a path, and returns the function that derives the scriptPubKeys of an index."""
+    each: tuple[Output, ...]
+    """The outputs of an index, in the order of `scripts`."""
+
+
 def read_outputs(expression: Expression, reading: Reading) -> Outputs:
-    """Return the function that derives the scripts of a descriptor, which is neither addr() nor raw().
+    """Return the outputs of a descriptor, which is neither addr() nor raw().
 
     Raises DescriptorError if the descriptor is invalid, and WrongNetworkError for a key of another network.
     """
@@ -61,16 +115,16 @@ def read_outputs(expression: Expression, reading: Reading) -> Outputs:
         raise fault(expression.end, "text after the last bracket: expected #CHECKSUM or nothing")
     if name == "combo":
         return _combo(expression, reading)
-    script = _output(expression, reading)
-    return lambda path: _single(script(path))
+    output = _output(expression, reading)
+    return Outputs(lambda path: _single(output.bind(path)), (output,))
 
 
 def _single(derive: Derive) -> Callable[[int], tuple[bytes, ...]]:
     return lambda index: (derive(index),)
 
 
-def _output(expression: Expression, reading: Reading) -> Bind:
-    """Return the function that derives the scriptPubKey of a descriptor with one script for each index."""
+def _output(expression: Expression, reading: Reading) -> Output:
+    """Return the output of a descriptor with one script for each index."""
     match expression.text:
         case "sh":
             return _sh(expression, reading)
@@ -80,9 +134,9 @@ def _output(expression: Expression, reading: Reading) -> Bind:
             return _taproot(expression, reading)
         case "rawtr":
             (key,) = _arguments(expression, 1, "rawtr(KEY)")
-            return _bound((b"\x51", pushed_key(read_key(key, Purpose.TAPROOT, reading))))
+            return _bare((b"\x51", pushed_key(read_key(key, Purpose.TAPROOT, reading))))
         case _:
-            return _bound(_plain(expression, Purpose.LEGACY, reading, _MAX_BARE_KEYS))
+            return _bare(_plain(expression, Purpose.LEGACY, reading, _MAX_BARE_KEYS))
 
 
 def _arguments(expression: Expression, count: int, expected: str) -> tuple[Expression, ...]:
@@ -94,6 +148,11 @@ def _arguments(expression: Expression, count: int, expected: str) -> tuple[Expre
 
 def _bound(script: Script) -> Bind:
     return lambda path: assemble(script, path)
+
+
+def _bare(script: Script) -> Output:
+    """Return the output with this scriptPubKey."""
+    return Output(_bound(script), tuple(keys_of(script)))
 
 
 def _after(bind: Bind, change: Callable[[bytes], bytes]) -> Bind:
@@ -138,11 +197,11 @@ def _script_argument(expression: Expression, where: str) -> Expression:
 # P2SH and segwit
 
 
-def _sh(expression: Expression, reading: Reading) -> Bind:
+def _sh(expression: Expression, reading: Reading) -> Output:
     inner = _script_argument(expression, "sh")
     name = inner.text
     if name in ("wpkh", "wsh"):
-        return _after(_witness(inner, reading), _p2sh)
+        return _in_sh(_witness(inner, reading))
     if name in _IN_SH:
         script = _plain(inner, Purpose.LEGACY, reading, MAX_MULTI_KEYS)
     elif is_miniscript(name):
@@ -154,20 +213,25 @@ def _sh(expression: Expression, reading: Reading) -> Bind:
         raise fault(
             inner.at, f"the script in sh() has {size} bytes, more than {_MAX_P2SH}: use at most 15 keys, or wsh()"
         )
-    return _after(_bound(script), _p2sh)
+    return _in_sh(_bare(script))
+
+
+def _in_sh(inner: Output) -> Output:
+    """Return the P2SH output of another output."""
+    return replace(inner, bind=_after(inner.bind, _p2sh), redeem=inner.bind)
 
 
 def _p2sh(script: bytes) -> bytes:
     return b"\xa9\x14" + hash160(script) + b"\x87"
 
 
-def _witness(expression: Expression, reading: Reading) -> Bind:
-    """Return the function that derives the script of wpkh() or wsh()."""
+def _witness(expression: Expression, reading: Reading) -> Output:
+    """Return the output of wpkh() or wsh()."""
     if expression.suffix:
         raise fault(expression.end, "text after a closing bracket: expected a bracket")
     if expression.text == "wpkh":
         (argument,) = _arguments(expression, 1, "wpkh(KEY)")
-        return _bound((b"\x00", pushed_key_hash(read_key(argument, Purpose.SEGWIT, reading))))
+        return _bare((b"\x00", pushed_key_hash(read_key(argument, Purpose.SEGWIT, reading))))
     inner = _script_argument(expression, "wsh")
     name = inner.text
     if name in ("pk", "pkh", "multi", "sortedmulti"):
@@ -176,13 +240,15 @@ def _witness(expression: Expression, reading: Reading) -> Bind:
         raise fault(inner.at, f"{name}() in wsh(), expected pk(), pkh(), multi(), sortedmulti() or miniscript")
     else:
         script = read_miniscript(inner, reading, is_tapscript=False)
-    return _after(_bound(script), lambda program: b"\x00\x20" + sha256(program).digest())
+    bare = _bare(script)
+    bind = _after(bare.bind, lambda program: b"\x00\x20" + sha256(program).digest())
+    return replace(bare, bind=bind, witness=bare.bind)
 
 
 def _combo(expression: Expression, reading: Reading) -> Outputs:
-    """Return the function that derives the scripts of combo() (BIP-384).
+    """Return the outputs of combo() (BIP-384).
 
-    They are P2PK and P2PKH, and for a compressed key also P2WPKH and P2SH-P2WPKH.
+    Their scripts are P2PK and P2PKH, and for a compressed key also P2WPKH and P2SH-P2WPKH.
     """
     (argument,) = _arguments(expression, 1, "combo(KEY)")
     key = read_key(argument, Purpose.LEGACY, reading)
@@ -202,52 +268,64 @@ def _combo(expression: Expression, reading: Reading) -> Outputs:
 
         return scripts
 
-    return bind
+    segwit = _bare((b"\x00", pushed_key_hash(key)))
+    outputs = _bare(_pk_script(key)), _bare(_pkh_script(key)), segwit, _in_sh(segwit)
+    return Outputs(bind, outputs[: 2 if key.size != 33 else 4])
 
 
 # Taproot
 
 
-def _taproot(expression: Expression, reading: Reading) -> Bind:
-    """Return the function that derives the output script of tr()."""
+def _taproot(expression: Expression, reading: Reading) -> Output:
+    """Return the output of tr()."""
     arguments = expression.arguments or ()
     if not 1 <= len(arguments) <= 2:
         raise fault(expression.at, f"tr() has {len(arguments)} arguments, expected a key and one tree: tr(KEY,{{A,B}})")
     key = read_key(arguments[0], Purpose.TAPROOT, reading)
     tree = _tree(arguments[1], 0, reading) if len(arguments) == 2 else None
+    return Output(lambda path: _output_script(_tweaked(key, tree, path)), (key,), internal=key, tree=tree)
+
+
+def _tweaked(key: Key, tree: Tree | None, path: int) -> Derive:
+    """Return the function that derives the output key of tr(), with a first byte 2 or 3 for its parity."""
+    internal, root = key.bind(path), None if tree is None else _root(tree, path)
     tweak: Any = wally().ec_public_key_bip341_tweak
-
-    def bind(path: int) -> Derive:
-        internal, root = key.bind(path), tree and tree(path)
-
-        def derive(index: int) -> bytes:
-            output = bytes(tweak(b"\x02" + internal(index), root(index) if root else None, 0))
-            return b"\x51\x20" + output[1:]
-
-        return derive
-
-    return bind
+    return lambda index: bytes(tweak(b"\x02" + internal(index), root(index) if root else None, 0))
 
 
-def _tree(expression: Expression, depth: int, reading: Reading) -> Bind:
-    """Return the function that derives the hash of a taproot tree or of a leaf. `depth` is its depth in the tree."""
+def _output_script(output_key: Derive) -> Derive:
+    return lambda index: b"\x51\x20" + output_key(index)[1:]
+
+
+def _tree(expression: Expression, depth: int, reading: Reading) -> Tree:
+    """Return a taproot tree. `depth` is the depth of its top in the whole tree."""
     if depth > _MAX_DEPTH:
         raise fault(expression.at, f"the tree of scripts has more than {_MAX_DEPTH} levels")
     if expression.text != TREE:
-        return _after(_bound(_leaf(expression, reading)), _leaf_hash)
+        return Leaf(_leaf(expression, reading))
     if len(expression.arguments or ()) != 2 or expression.suffix:
         raise fault(expression.at, "expected a tree of scripts: SCRIPT or {TREE,TREE}")
     left, right = (_tree(each, depth + 1, reading) for each in expression.arguments or ())
+    return Branch(left, right)
 
-    def bind(path: int) -> Derive:
-        one, other = left(path), right(path)
-        return lambda index: _tagged("TapBranch", b"".join(sorted((one(index), other(index)))))
 
-    return bind
+def _root(tree: Tree, path: int) -> Derive:
+    """Return the function that derives the hash of a taproot tree."""
+    if isinstance(tree, Leaf):
+        derive = assemble(tree.script, path)
+        return lambda index: _leaf_hash(derive(index))
+    one, other = _root(tree.left, path), _root(tree.right, path)
+    return lambda index: _branch_hash(one(index), other(index))
+
+
+def _branch_hash(one: bytes, other: bytes) -> bytes:
+    """Return the hash of a branch of a taproot tree."""
+    return _tagged("TapBranch", b"".join(sorted((one, other))))
 
 
 def _leaf_hash(script: bytes) -> bytes:
-    return _tagged("TapLeaf", b"\xc0" + compact_size(len(script)) + script)
+    """Return the hash of a leaf of a taproot tree."""
+    return _tagged("TapLeaf", bytes((_LEAF_VERSION,)) + compact_size(len(script)) + script)
 
 
 def _leaf(expression: Expression, reading: Reading) -> Script:
@@ -275,3 +353,62 @@ def _tag(name: str) -> bytes:
 def _tagged(name: str, data: bytes) -> bytes:
     """Return the tagged hash of BIP-340 § Design."""
     return sha256(_tag(name) + data).digest()
+
+
+# Spending
+
+
+def spending_of(output: Output, path: int, index: int) -> Spending:
+    """Return the scripts and keys of an output, for a path of the multipath and an index.
+
+    Raises DescriptorError for musig().
+    """
+    script, redeem, witness = (
+        None if bind is None else bind(path)(index) for bind in (output.bind, output.redeem, output.witness)
+    )
+    assert script is not None
+    if output.internal is None:
+        return Spending(script, tuple(_origin(key, path, index) for key in output.keys), redeem, witness)
+    origins = [_origin(output.internal, path, index)]
+    internal = origins[0].public_key
+    root, leaves = (None, []) if output.tree is None else _walked(output.tree, path, index)
+    parity = _tweaked(output.internal, output.tree, path)(index)[0] & 1
+    head = bytes((_LEAF_VERSION | parity,)) + internal
+    hashes: dict[bytes, list[bytes]] = {}
+    for leaf, hashed, _, _ in leaves:
+        for key in keys_of(leaf.script):
+            origin = _origin(key, path, index)
+            if origin.public_key not in hashes:
+                origins.append(origin)
+            hashes.setdefault(origin.public_key, []).append(hashed)
+    keys = {each.public_key: each for each in reversed(origins)}  # the internal key may be in a leaf as well
+    found = (
+        KeyOrigin(key, each.fingerprint, each.path, tuple(dict.fromkeys(hashes.get(key, ()))))
+        for key, each in reversed(keys.items())
+    )
+    proven = tuple(TapLeaf(each, head + proof) for _, _, each, proof in leaves)
+    return Spending(script, tuple(found), internal_key=internal, merkle_root=root, leaves=proven)
+
+
+def _origin(key: Key, path: int, index: int) -> KeyOrigin:
+    if not key.fingerprint:
+        raise DescriptorError("the keys of musig() cannot be stated in a PSBT yet: sign with a program that knows them")
+    return KeyOrigin(key.bind(path)(index), key.fingerprint, key.path(path, index))
+
+
+_Walked = tuple[Leaf, bytes, bytes, bytes]
+"""A leaf, its hash, its script, and the hashes of its path to the root."""
+
+
+def _walked(tree: Tree, path: int, index: int) -> tuple[bytes, list[_Walked]]:
+    """Return the hash of a tree and its leaves."""
+    if isinstance(tree, Leaf):
+        script = assemble(tree.script, path)(index)
+        hashed = _leaf_hash(script)
+        return hashed, [(tree, hashed, script, b"")]
+    (one, left), (other, right) = _walked(tree.left, path, index), _walked(tree.right, path, index)
+    return _branch_hash(one, other), [*_under(left, other), *_under(right, one)]
+
+
+def _under(leaves: list[_Walked], sibling: bytes) -> Iterator[_Walked]:
+    return ((leaf, hashed, script, proof + sibling) for leaf, hashed, script, proof in leaves)

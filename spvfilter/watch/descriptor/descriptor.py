@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from spvfilter._public import deferred, public
 from spvfilter.address import address_to_script
@@ -15,6 +15,7 @@ from spvfilter.network import Network
 from spvfilter.watch.descriptor import keys
 from spvfilter.watch.descriptor.checksum import checksum, without_checksum
 from spvfilter.watch.descriptor.expression import fault, parse_expression
+from spvfilter.watch.descriptor.spending import Spending
 from spvfilter.watch.keychain import MAX_INDEXES
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 else:
     derivation = deferred("spvfilter.watch.descriptor.derivation")
     keyexpression = deferred("spvfilter.watch.descriptor.keyexpression")
+
+T = TypeVar("T")
 
 TOP_FUNCTIONS = ("addr", "combo", "multi", "pk", "pkh", "raw", "rawtr", "sh", "sortedmulti", "tr", "wpkh", "wsh")
 """The names of the functions with which a descriptor may start (BIP-381 ff.)."""
@@ -53,6 +56,7 @@ class Descriptor:
     problems: tuple[str, ...]
     """Rules that the descriptor breaks, as messages. Only a stored descriptor can have any."""
     _derive: Callable[[int], tuple[bytes, ...]] = field(repr=False, compare=False)
+    _spend: Callable[[int], tuple[Spending, ...]] = field(repr=False, compare=False)
 
     def scripts(self, index: int) -> tuple[bytes, ...]:
         """Return the scriptPubKeys of an index: one script, or up to four scripts for combo().
@@ -63,8 +67,22 @@ class Descriptor:
         Raises:
             DescriptorError: The index cannot be derived.
         """
+        return self._of(self._derive, index)
+
+    def spending(self, index: int) -> tuple[Spending, ...]:
+        """Return what a spend of each output of an index needs, in the order of `scripts`.
+
+        Args:
+            index: Index of the outputs, from 0. A descriptor without a '*' ignores it.
+
+        Raises:
+            DescriptorError: The index cannot be derived, or the descriptor has musig().
+        """
+        return self._of(self._spend, index)
+
+    def _of(self, derive: Callable[[int], T], index: int) -> T:
         try:
-            return self._derive(index)
+            return derive(index)
         except DescriptorError:
             raise
         except (ValueError, RuntimeError):
@@ -172,16 +190,20 @@ def _ranged(body: str, network: Network, *, is_stored: bool) -> list[Descriptor]
     texts = _single_paths(body, reading.paths)
     lacks_wildcard = reading.has_extended and not reading.is_ranged
     size = MAX_INDEXES if reading.is_ranged else 1
+
+    def spends(path: int) -> Callable[[int], tuple[Spending, ...]]:
+        return lambda index: tuple(derivation.spending_of(each, path, index) for each in outputs.each)
+
     return [
-        _checked(Descriptor(full, network, _kind(body), size, lacks_wildcard, tuple(problems), derive))
-        for full, derive in _derived(texts, outputs)
+        _checked(Descriptor(full, network, _kind(body), size, lacks_wildcard, tuple(problems), derive, spends(path)))
+        for path, (full, derive) in enumerate(_derived(texts, outputs))
     ]
 
 
 def _derived(texts: list[str], outputs: Outputs) -> list[tuple[str, Callable[[int], tuple[bytes, ...]]]]:
     """Return the text with checksum and the deriving function of each path."""
     try:
-        return [(f"{text}#{checksum(text)}", outputs(path)) for path, text in enumerate(texts)]
+        return [(f"{text}#{checksum(text)}", outputs.scripts(path)) for path, text in enumerate(texts)]
     except DescriptorError:
         raise
     except (ValueError, RuntimeError):
@@ -214,7 +236,8 @@ def _constant(name: str, inner: str, body: str, network: Network) -> Descriptor:
     if not inner.endswith(")"):
         raise DescriptorError(f"{name}(…) is incomplete or has text after it: expected ')' and perhaps #CHECKSUM")
     script = address_to_script(inner[:-1], network) if name == "addr" else _raw(inner[:-1])
-    return Descriptor(f"{body}#{checksum(body)}", network, name, 1, False, (), lambda index: (script,))
+    full = f"{body}#{checksum(body)}"
+    return Descriptor(full, network, name, 1, False, (), lambda index: (script,), lambda index: (Spending(script),))
 
 
 def _raw(text: str) -> bytes:

@@ -8,16 +8,17 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
 from typing import Any  # wallycore ships no types
 
 from spvfilter.errors import DescriptorError
+from spvfilter.hashes import hash160
 from spvfilter.network import Network
 from spvfilter.watch.descriptor import keys
 from spvfilter.watch.descriptor.expression import Expression, fault
-from spvfilter.watch.descriptor.template import Bind, Derive, Key
+from spvfilter.watch.descriptor.template import Bind, Derive, Key, Step
 
 _HARDENED = 1 << 31
 _MAX_KEY_DEPTH = 255
@@ -28,9 +29,6 @@ _MUSIG_CHAIN_CODE = bytes.fromhex("868087ca02a6f974c4598924c36b57762d32cb4571716
 """Chain code of the extended key that is made from an aggregate key (BIP-328)."""
 _HEX = re.compile(r"[0-9a-fA-F]+")
 _STEP = re.compile(r"(\d{1,10})([hH']?)")
-
-Step = int | tuple[int, ...]
-"""A step of a path: a number, or the numbers of a multipath."""
 
 
 class Purpose(Enum):
@@ -83,8 +81,10 @@ def read_key(expression: Expression, purpose: Purpose, reading: Reading) -> Key:
             raise fault(expression.at, f"{expression.shown} where a key is expected")
         made = _musig(expression, purpose, reading)
     else:
-        at, text = _without_origin(expression)
+        at, text, origin = _without_origin(expression)
         made = _plain(at, text, purpose, reading)
+        if origin is not None:
+            made = replace(made, fingerprint=origin[0], steps=(*origin[1], *made.steps))
     if made.paths > 1:
         if reading.paths not in (1, made.paths):
             raise fault(
@@ -99,14 +99,18 @@ def read_key(expression: Expression, purpose: Purpose, reading: Reading) -> Key:
 # Origins
 
 
-def _without_origin(expression: Expression) -> tuple[int, str]:
-    """Return the offset and the text of a key after its origin […]. The origin is checked."""
-    at, text = expression.at, expression.text
+Origin = tuple[bytes, tuple[int, ...]]
+"""Fingerprint of the master key, and the path from it."""
+
+
+def _without_origin(expression: Expression) -> tuple[int, str, Origin | None]:
+    """Return the offset and the text of a key after its origin […], and the origin if there is one."""
+    at, text, origin = expression.at, expression.text, None
     if text.startswith("["):
         content, bracket, rest = text[1:].partition("]")
         if not bracket:
             raise fault(at, "the key origin is not closed: expected [FINGERPRINT/PATH] and the key after it")
-        _check_origin(content, at + 1)
+        origin = _origin(content, at + 1)
         at, text = at + len(content) + 2, rest
         if not text:
             raise fault(at, "no key after the key origin […]")
@@ -114,21 +118,23 @@ def _without_origin(expression: Expression) -> tuple[int, str]:
             raise fault(at, "a second key origin […]: a key has one at most")
     if "]" in text:
         raise fault(at, "']' without '[' before it: a key origin is [FINGERPRINT/PATH]")
-    return at, text
+    return at, text, origin
 
 
-def _check_origin(content: str, at: int) -> None:
+def _origin(content: str, at: int) -> Origin:
     fingerprint, *steps = content.split("/")
     if not re.fullmatch(r"[0-9a-fA-F]{8}", fingerprint):
         raise fault(at, f"{_origin_fault(fingerprint)}: expected the master key's 8 hex digits, [FINGERPRINT/PATH]")
     at += len(fingerprint) + 1
+    numbers: list[int] = []
     for step in steps:
         if step in ("m", "M"):
             raise fault(at, "m/ in a key origin: the fingerprint replaces it, so remove m/")
         if step.startswith(("*", "<")):
             raise fault(at, "a key origin has no wildcard and no multipath: they follow the key")
-        _number_of_step(step, at)
+        numbers.append(_number_of_step(step, at))
         at += len(step) + 1
+    return bytes.fromhex(fingerprint), tuple(numbers)
 
 
 def _origin_fault(fingerprint: str) -> str:
@@ -181,7 +187,8 @@ def _plain(at: int, text: str, purpose: Purpose, reading: Reading) -> Key:
     if (depth := raw[4] + len(steps) + is_ranged) > _MAX_KEY_DEPTH:
         raise fault(at, f"a path that leads to depth {depth}, expected at most {_MAX_KEY_DEPTH} (BIP-32)")
     size = 32 if purpose is Purpose.TAPROOT else 33
-    return Key(at, size, _paths_of(steps), is_ranged, _children(lambda path: parent, steps, size, is_ranged=is_ranged))
+    derive = _children(lambda path: parent, steps, size, is_ranged=is_ranged)
+    return Key(at, size, _paths_of(steps), is_ranged, derive, hash160(raw[-33:])[:4], steps)
 
 
 def _not_a_key(name: str) -> str:
@@ -216,7 +223,7 @@ def _hex_key(at: int, raw: bytes, digits: int, purpose: Purpose, reading: Readin
     if not _is_point(raw):
         raise fault(at, "the public key is not a point of the curve secp256k1: copy it from the wallet again")
     used = raw[1:] if in_taproot else raw
-    return Key(at, len(used), 1, False, lambda path: lambda index: used)
+    return Key(at, len(used), 1, False, lambda path: lambda index: used, hash160(raw)[:4])
 
 
 def _is_point(raw: bytes) -> bool:

@@ -11,6 +11,8 @@ Derive = Callable[[int], bytes]
 """A function that returns the public key or the script of an index."""
 Bind = Callable[[int], Derive]
 """A function that takes the number of a path of the multipath, and returns the function of this path."""
+Step = int | tuple[int, ...]
+"""A step of a path: a number, or the numbers of a multipath. The number of a hardened step is 2^31 or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,15 @@ class Key:
     """True if the key has a wildcard, so that each index has another public key."""
     bind: Bind
     """Function that takes the number of a path and returns the function that derives the public key of an index."""
+    fingerprint: bytes = b""
+    """First 4 bytes of the HASH160 of the master key. Empty for musig(), which has several keys."""
+    steps: tuple[Step, ...] = ()
+    """Steps from the master key to the key, without the wildcard."""
+
+    def path(self, path: int, index: int) -> tuple[int, ...]:
+        """Return the numbers of all steps from the master key, for a path of the multipath and an index."""
+        numbers = (step if isinstance(step, int) else step[path] for step in self.steps)
+        return (*numbers, *([index] if self.is_ranged else []))
 
 
 @dataclass(frozen=True, slots=True)

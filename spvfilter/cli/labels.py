@@ -1,0 +1,65 @@
+"""`spvfilter labels`: labels of a wallet's database, to and from files of other wallets (BIP-329)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from spvfilter.cli.arguments import Parser, standard_input
+from spvfilter.cli.nodes import in_use
+from spvfilter.cli.term.page import complain
+from spvfilter.errors import StoreLockedError
+from spvfilter.store.batch import Batch
+from spvfilter.store.store import Store
+from spvfilter.wallet.reader import WalletStore
+from spvfilter.watch.labels import read_labels, write_labels
+
+
+def configure(parser: Parser) -> None:
+    parser.description = (
+        "Exchange labels of transactions, addresses, keys, inputs and outputs with other wallets, in JSON Lines"
+        " (BIP-329). An output with `spendable` false is frozen."
+    )
+    taking = parser.add_action(
+        "import",
+        "store the labels of a file",
+        "Store the labels of a file in the wallet's database. If a line is malformed, nothing is stored, and the error"
+        " names the line. No client may use the database meanwhile.",
+    )
+    giving = parser.add_action(
+        "export",
+        "write all labels to a file",
+        "Write all labels of the wallet to a file, which replaces an existing file. `watch` may run at the same time.",
+    )
+    for action, what, run in ((taking, "input", _import), (giving, "output", _export)):
+        action.add_argument("file", metavar="FILE", help=f"the file of labels, or - for standard {what}")
+        action.add_argument("--db", metavar="DB", required=True, help="the wallet's database")
+        action.set_defaults(act=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    args.act(args)
+    return 0
+
+
+def _import(args: argparse.Namespace) -> None:
+    labels = read_labels(standard_input() if args.file == "-" else args.file)
+    with WalletStore.open(args.db) as wallet:
+        network = wallet.network
+    try:
+        with Store.open(args.db, network) as store:
+            store.commit(Batch(bip329=labels))
+    except StoreLockedError as error:
+        raise in_use(error, args.db, "stop it, then import the labels") from None
+    complain(f"{len(labels):,} labels imported")
+
+
+def _export(args: argparse.Namespace) -> None:
+    with WalletStore.open(args.db) as wallet:
+        labels = wallet.labels()
+    if args.file != "-":
+        write_labels(args.file, labels)
+        return
+    for label in labels:
+        sys.stdout.buffer.write(bytes(label) + b"\n")
+    sys.stdout.flush()

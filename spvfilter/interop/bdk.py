@@ -1,0 +1,116 @@
+"""A wallet of the Bitcoin Dev Kit with spvfilter's history: it builds transactions and fee bumps for a signer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from spvfilter._public import deferred, public
+from spvfilter.errors import ParameterError
+from spvfilter.light.client import LightClient
+from spvfilter.store.ledger import LIVE
+from spvfilter.store.views import HistoryEntry
+
+if TYPE_CHECKING:
+    import bdkpython as bdk
+else:
+    bdk = deferred("bdkpython")
+
+_NETWORKS = {
+    "mainnet": "BITCOIN",
+    "testnet3": "TESTNET",
+    "testnet4": "TESTNET4",
+    "signet": "SIGNET",
+    "regtest": "REGTEST",
+}
+"""Names of networks in BDK. Custom signets are signets."""
+
+
+@public
+async def bdk_wallet(client: LightClient, keychain: str | None = None) -> bdk.Wallet:
+    """Return a BDK wallet that has the history of a client's keychains, for TxBuilder and BumpFeeTxBuilder.
+
+    The wallet is a copy of this moment, without a database and without private keys. Sign the PSBTs that it builds with
+    another program, and give the result to `LightClient.broadcast`. Then make a new wallet.
+
+    Args:
+        client: A running client.
+        keychain: Name or label of the keychains: one, or two for receiving and for change, in this order. By default
+            all keychains of the client.
+
+    Raises:
+        ParameterError: There are not one or two such keychains, they have no descriptor, or bdkpython is missing.
+        NotRunningError: The client is not running.
+        StoreError: The database cannot be read.
+    """
+    try:
+        network = getattr(bdk.Network, _NETWORKS.get(client.network.name, "SIGNET"))
+    except ImportError:
+        raise ParameterError("a BDK wallet needs bdkpython: pip install 'spvfilter[bdk]'") from None
+    entries = [each for each in await client.history(limit=None) if each.status in LIVE]
+    keychains = await client.keychains(keychain)  # read later, so that their used indexes include the history
+    if not 1 <= len(keychains) <= 2 or any(each.descriptor is None for each in keychains):
+        raise ParameterError(
+            "a BDK wallet has one keychain or two, each with a descriptor, and these are"
+            f" {len(keychains)}: name them by a label"
+        )
+    frozen = [each.ref for each in await client.labels() if each.spendable is False]
+    kind = bdk.NetworkKind.MAIN if client.network.name == "mainnet" else bdk.NetworkKind.TEST
+    descriptors = [bdk.Descriptor(each.name, kind) for each in keychains]
+    facts = bdk.ChangeSet.from_aggregate(
+        descriptors[0],
+        descriptors[1] if len(descriptors) > 1 else None,
+        network,
+        _chain(client, entries),
+        _graph(entries),
+        bdk.IndexerChangeSet(
+            last_revealed={
+                descriptor.descriptor_id(): max(each.used)
+                for descriptor, each in zip(descriptors, keychains, strict=True)
+                if each.used
+            }
+        ),
+    )
+    wallet = _loaded(descriptors, facts)
+    for ref in frozen:
+        txid, _, index = ref.partition(":")
+        wallet.lock_outpoint(bdk.OutPoint(txid=bdk.Txid.from_string(txid), vout=int(index)))
+    return wallet
+
+
+def _chain(client: LightClient, entries: list[HistoryEntry]) -> Any:
+    """Return the blocks that contain the transactions, with the genesis block and the tip."""
+    blocks = {0: client.network.genesis_hash, client.chain.height: client.chain.tip_hash}
+    blocks |= {each.height: each.block_hash for each in entries if each.height is not None and each.block_hash}
+    changes = [bdk.ChainChange(height=at, hash=bdk.BlockHash.from_bytes(blocks[at])) for at in sorted(blocks)]
+    return bdk.LocalChainChangeSet(changes=changes)
+
+
+def _graph(entries: list[HistoryEntry]) -> Any:
+    """Return the transactions, with the blocks that contain them or the times at which they were first seen."""
+    anchors, seen = [], {}
+    for each in entries:
+        txid = bdk.Txid.from_bytes(each.txid)
+        if each.height is None:
+            seen[txid] = each.first_seen or 1
+        else:
+            block = bdk.BlockId(height=each.height, hash=bdk.BlockHash.from_bytes(each.block_hash))
+            time = bdk.ConfirmationBlockTime(block_id=block, confirmation_time=each.time)
+            anchors.append(bdk.Anchor(confirmation_block_time=time, txid=txid))
+    txs = [bdk.Transaction(each.raw) for each in entries]
+    return bdk.TxGraphChangeSet(txs=txs, txouts={}, anchors=anchors, last_seen=seen, first_seen={}, last_evicted={})
+
+
+def _loaded(descriptors: list[Any], facts: Any) -> Any:
+    """Return the wallet of a set of facts."""
+
+    class Facts(bdk.Persistence):  # type: ignore[misc]  # without types
+        def initialize(self) -> Any:
+            return facts
+
+        def persist(self, changeset: Any) -> None:
+            """Drop changes: the wallet has no database."""
+
+    persister = bdk.Persister.custom(Facts())
+    if len(descriptors) == 1:
+        return bdk.Wallet.load_single(descriptors[0], persister)
+    return bdk.Wallet.load(*descriptors, persister)

@@ -1,0 +1,188 @@
+"""Labels of the wallet's database (BIP-329), and the outputs that are frozen.
+
+The label of a watched address is on its entry of the watch list, and nowhere else. All other labels are rows of the
+table `labels`. A label for an address that is not watched waits there until a client starts that watches the address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple  # rows are as SQLite gives them
+
+from spvfilter._public import deferred
+from spvfilter.address import address_to_script, script_to_address
+from spvfilter.errors import AddressError, ParameterError
+from spvfilter.kernel import EntryKind
+from spvfilter.network import Network
+from spvfilter.primitives import OutPoint
+from spvfilter.store.sqlite import MarkedRows
+from spvfilter.store.windowviews import Checked, EntryPlaces
+from spvfilter.watch.labels import Label
+
+if TYPE_CHECKING:
+    import json
+    import sqlite3
+else:
+    json = deferred("json")
+    sqlite3 = deferred("sqlite3")
+
+_KNOWN = ("tx", "addr", "pubkey", "input", "output", "xpub")
+
+
+class _Row(NamedTuple):
+    """A row of the table `labels`."""
+
+    type: str
+    ref: str
+    origin: str
+    label: str | None
+    other: str
+
+    def read(self) -> dict[str, Any]:
+        """Return the further fields. Raises ValueError for a damaged row."""
+        found = json.loads(self.other)
+        if not isinstance(found, dict):
+            raise ValueError("the further fields of a label are not a JSON object")
+        return found
+
+
+def _made(*fields: Any) -> Label:
+    """Return a label from values of a row. Raises ValueError for a damaged row."""
+    try:
+        return Label(*fields)
+    except ParameterError as error:
+        raise ValueError(str(error)) from None
+
+
+def script_of(label: Label, network: Network) -> bytes | None:
+    """Return the script of an address whose label belongs to its entry of the watch list, if there is one.
+
+    None for another type, for a record with an origin, and for an address of another network.
+    """
+    if label.type != "addr" or label.origin is not None:
+        return None
+    try:
+        return address_to_script(label.ref, network)
+    except AddressError:
+        return None
+
+
+def is_sound(row: Sequence[Any]) -> bool:
+    """Return True if a row of the table `labels` has the fields of a valid label."""
+    try:
+        found = _Row(*row)
+        _made(found.type, found.ref, found.label, found.origin or None, None, found.read())
+    except ValueError:
+        return False
+    return True
+
+
+class LabelRows:
+    """Writes labels within a commit."""
+
+    def __init__(self, db: sqlite3.Connection, rows: MarkedRows, network: Network) -> None:
+        self._db = db
+        self._rows = rows
+        self._network = network
+
+    def write(self, labels: Iterable[Label]) -> dict[int, str]:
+        """Write labels, and return the labels of entries of the watch list, by the ids of their rows.
+
+        A later label replaces an earlier one of the same record. An empty text removes the label.
+        """
+        labels = list(labels)
+        entries = self._entries({script for each in labels if (script := script_of(each, self._network)) is not None})
+        joined: dict[int, str] = {}
+        for each in labels:
+            script = script_of(each, self._network)
+            ref = each.ref if script is None else script_to_address(script, self._network) or each.ref
+            label, entry = each.label, None if script is None else entries.get(script)
+            if entry is not None and label is not None:
+                joined[entry], label = label, ""
+            self._merge(each, ref, label)
+        return joined
+
+    def _entries(self, scripts: set[bytes]) -> dict[bytes, int]:
+        """Return the row ids of the entries with these scripts."""
+        if not scripts:
+            return {}
+        query = "SELECT value, id FROM watch WHERE kind = ?"
+        rows = self._db.execute(query, (int(EntryKind.SCRIPT),))
+        return {script: row for script, row in rows if script in scripts}
+
+    def _merge(self, new: Label, ref: str, label: str | None) -> None:
+        """Write a record. Fields that it lacks keep their values."""
+        key = new.type, ref, new.origin or ""
+        query = "SELECT type, ref, origin, label, other FROM labels WHERE type = ? AND ref = ? AND origin = ?"
+        found = self._db.execute(query, key).fetchone()
+        old = _Row(*key, None, "{}") if found is None else _Row(*found)
+        other = old.read() | dict(new.other)
+        if new.spendable is not None:
+            self._freeze(ref, is_frozen=not new.spendable)
+            other.pop("spendable", None)
+            if new.spendable:
+                other["spendable"] = True
+        kept = (old.label if label is None else label) or None
+        self._rows.remove("labels", "type = ? AND ref = ? AND origin = ?", key)
+        if kept is not None or other or key[2] or key[0] not in _KNOWN:
+            text = json.dumps(other, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            self._rows.insert("labels", (*key, kept, text))
+
+    def _freeze(self, ref: str, *, is_frozen: bool) -> None:
+        outpoint = bytes(OutPoint.from_text(ref))
+        self._rows.remove("frozen", "outpoint = ?", (outpoint,))
+        if is_frozen:
+            self._rows.insert("frozen", (outpoint,))
+
+    def waiting(self) -> dict[bytes, str]:
+        """Return the labels of addresses that were not watched when the labels were imported, by script."""
+        query = "SELECT type, ref, origin, label, other FROM labels WHERE type = 'addr' AND origin = ''"
+        found: dict[bytes, str] = {}
+        for row in map(_Row._make, self._db.execute(query)):
+            script = None if row.label is None else script_of(_made(row.type, row.ref), self._network)
+            if script is not None:
+                found[script] = row.label or ""
+        return found
+
+    def joined(self, script: bytes) -> None:
+        """Remove a label that `waiting` returned, as its address is watched now."""
+        address = script_to_address(script, self._network)
+        assert address is not None
+        self._merge(Label("addr", address), address, "")
+
+
+def stored_labels(checked: Checked, network: Network) -> Iterator[Label]:
+    """Yield all labels of the database, sorted by type, ref and origin. Raises ValueError for a damaged row."""
+    entries = dict(_entry_labels(checked, network))
+    frozen = {str(OutPoint.parse(outpoint)) for (outpoint,) in checked("frozen", "FROM frozen", ())}
+    rows = [_Row(*row) for row in checked("labels", "FROM labels", ())]
+    addresses = {row.ref for row in rows if row.type == "addr" and not row.origin}
+    outputs = {row.ref for row in rows if row.type == "output"}
+    rows += (_Row("addr", address, "", None, "{}") for address in entries.keys() - addresses)
+    rows += (_Row("output", ref, "", None, "{}") for ref in frozen - outputs)
+    for row in sorted(rows):
+        other, label, spendable = row.read(), row.label, None
+        if row.type == "addr" and not row.origin:
+            label = entries.get(row.ref, label)
+        if row.type == "output":
+            spendable = other.pop("spendable", None)
+            spendable = False if row.ref in frozen else spendable
+        yield _made(row.type, row.ref, label, row.origin or None, spendable, other)
+
+
+def _entry_labels(checked: Checked, network: Network) -> Iterator[tuple[str, str]]:
+    """Yield the address and the label of each entry that has a label of its own, not only that of its keychain."""
+    places = EntryPlaces(checked)
+    keychains = {name: label for _, name, label, *_ in checked("keychains", "FROM keychains", ())}
+    where = "FROM watch WHERE kind = ? AND label IS NOT NULL"
+    for row, _, script, label in checked("watch", where, (int(EntryKind.SCRIPT),)):
+        keychain = places.find(row)[0]
+        address = script_to_address(script, network)
+        if address is not None and (keychain is None or keychains.get(keychain) != label):
+            yield address, label
+
+
+def label_of(checked: Checked, kind: str, ref: str) -> str | None:
+    """Return the label of a transaction or an output. A record without origin precedes records with one."""
+    where = "FROM labels WHERE type = ? AND ref = ? AND label IS NOT NULL ORDER BY origin LIMIT 1"
+    return next((row[3] for row in checked("labels", where, (kind, ref))), None)

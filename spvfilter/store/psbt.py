@@ -1,0 +1,161 @@
+"""PSBTs, partially signed transactions (BIP-174 and 371), with the wallet's facts about their inputs and outputs.
+
+A PSBT is its magic and a list of maps: one for the transaction, one for each input and one for each output. A map is a
+list of keys and values, each with its length before it. A zero byte ends it. The first byte of a key is its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from spvfilter.errors import ParameterError
+from spvfilter.kernel import EntryKind
+from spvfilter.network import Network
+from spvfilter.primitives import OutPoint, TxOut, compact_size
+from spvfilter.store.windowviews import Checked, EntryPlaces
+from spvfilter.transaction import Transaction
+from spvfilter.watch.descriptor.descriptor import parse_descriptor
+from spvfilter.watch.descriptor.spending import Spending
+
+_MAGIC = b"psbt\xff"
+_LEAF_VERSION = b"\xc0"
+_PER_QUERY = 900
+"""Number of scripts in one query (our choice: every SQLite allows 999 values)."""
+Pair = tuple[int, bytes, bytes]
+"""Type of a key, the rest of the key, and the value."""
+
+
+def encode(tx: Transaction, inputs: Iterable[Iterable[Pair]], outputs: Iterable[Iterable[Pair]]) -> bytes:
+    """Return the bytes of a PSBT, version 0."""
+    parts = [_MAGIC]
+    for pairs in ([(0x00, b"", tx.raw)], *inputs, *outputs):
+        parts += (_sized(bytes((kind,)) + key) + _sized(value) for kind, key, value in pairs)
+        parts.append(b"\0")
+    return b"".join(parts)
+
+
+def _sized(data: bytes) -> bytes:
+    return compact_size(len(data)) + data
+
+
+def input_pairs(output: TxOut, previous: bytes, found: Spending | None) -> Iterator[Pair]:
+    """Yield the pairs of an input.
+
+    Args:
+        output: The output that it spends.
+        previous: The transaction of this output.
+        found: Scripts and keys of the output; None if the wallet has no descriptor for it.
+    """
+    program = output.script_pubkey if found is None else found.redeem_script or output.script_pubkey
+    version = _witness_version(program)
+    if version != 1:  # a signature of taproot commits to all amounts
+        yield 0x00, b"", previous
+    if version is not None:
+        yield 0x01, b"", bytes(output)
+    if found is None:
+        return
+    yield from _scripts(found, redeem=0x04, witness=0x05, origin=0x06, tap_origin=0x16)
+    for leaf in found.leaves:
+        yield 0x15, leaf.control_block, leaf.script + _LEAF_VERSION
+    if found.internal_key is not None:
+        yield 0x17, b"", found.internal_key
+    if found.merkle_root is not None:
+        yield 0x18, b"", found.merkle_root
+
+
+def output_pairs(found: Spending | None) -> Iterator[Pair]:
+    """Yield the pairs of an output, by which a signing device recognizes change."""
+    if found is None:
+        return
+    yield from _scripts(found, redeem=0x00, witness=0x01, origin=0x02, tap_origin=0x07)
+    if found.internal_key is not None:
+        yield 0x05, b"", found.internal_key
+    if found.leaves:
+        yield 0x06, b"", b"".join(bytes((leaf.depth,)) + _LEAF_VERSION + _sized(leaf.script) for leaf in found.leaves)
+
+
+def _scripts(found: Spending, *, redeem: int, witness: int, origin: int, tap_origin: int) -> Iterator[Pair]:
+    """Yield scripts and keys, with the types of an input or of an output."""
+    if found.redeem_script is not None:
+        yield redeem, b"", found.redeem_script
+    if found.witness_script is not None:
+        yield witness, b"", found.witness_script
+    for key in found.keys:
+        place = key.fingerprint + b"".join(step.to_bytes(4, "little") for step in key.path)
+        if len(key.public_key) == 32:
+            yield tap_origin, key.public_key, compact_size(len(key.leaf_hashes)) + b"".join(key.leaf_hashes) + place
+        else:
+            yield origin, key.public_key, place
+
+
+def _witness_version(script: bytes) -> int | None:
+    """Return the version of a witness program (BIP-141); None if the script is none."""
+    if not 4 <= len(script) <= 42 or script[1] != len(script) - 2 or not (script[0] == 0 or 0x51 <= script[0] <= 0x60):
+        return None
+    return script[0] and script[0] - 0x50
+
+
+def psbt_of(checked: Checked, network: Network, tx: Transaction, previous: Mapping[bytes, Transaction]) -> bytes:
+    """Return a PSBT.
+
+    Args:
+        checked: Function that reads rows of the database.
+        network: Network of the wallet.
+        tx: The unsigned transaction.
+        previous: Transactions of the wallet by txid.
+
+    Raises:
+        ParameterError: The transaction is signed, spends an output that does not exist, or spends none of the wallet.
+        DescriptorError: A descriptor has musig(), or the extra `descriptors` is missing.
+    """
+    if tx.span.witness or any(start != end for _, start, end in tx.span.inputs):
+        raise ParameterError("the transaction has signatures: give it without them")
+    spent = [_spent(outpoint, previous) for outpoint in tx.inputs]
+    if not any(spent):
+        raise ParameterError("the wallet knows none of the outputs that the transaction spends")
+    scripts = {output.script_pubkey for output in (*tx.outputs, *filter(None, spent))}
+    found = _spendings(checked, network, scripts)
+    inputs = (
+        () if output is None else input_pairs(output, previous[outpoint[:32]].raw, found.get(output.script_pubkey))
+        for outpoint, output in zip(tx.inputs, spent, strict=True)
+    )
+    return encode(tx, inputs, (output_pairs(found.get(output.script_pubkey)) for output in tx.outputs))
+
+
+def _spent(outpoint: bytes, previous: Mapping[bytes, Transaction]) -> TxOut | None:
+    """Return the output that an input spends; None if the wallet does not know its transaction."""
+    tx, index = previous.get(outpoint[:32]), int.from_bytes(outpoint[32:], "little")
+    if tx is None:
+        return None
+    if index >= (number := len(tx.span.outputs)):
+        raise ParameterError(f"{OutPoint.parse(outpoint)} does not exist: that transaction has {number} outputs")
+    return tx.output(index)
+
+
+def _spendings(checked: Checked, network: Network, scripts: set[bytes]) -> dict[bytes, Spending]:
+    """Return scripts and keys of watched scripts whose keychain has a descriptor, by scriptPubKey."""
+    places, derive = EntryPlaces(checked), dict[str, Callable[[int], tuple[Spending, ...]] | None]()
+    found: dict[bytes, Spending] = {}
+    wanted = sorted(scripts)
+    for at in range(0, len(wanted), _PER_QUERY):  # each query reads the whole table, which has no index of scripts
+        part = wanted[at : at + _PER_QUERY]
+        where = f"FROM watch WHERE kind = ? AND value IN ({', '.join('?' * len(part))})"
+        for row, *_ in checked("watch", where, (int(EntryKind.SCRIPT), *part)):
+            name, index = places.find(row)
+            if name is None or index is None:
+                continue
+            if name not in derive:
+                derive[name] = _deriving(checked, network, name)
+            spending = derive[name]
+            if spending is not None:
+                found |= {each.script_pubkey: each for each in spending(index)}
+    return found
+
+
+def _deriving(checked: Checked, network: Network, name: str) -> Callable[[int], tuple[Spending, ...]] | None:
+    """Return the function that derives the scripts and keys of a keychain; None if it has no descriptor."""
+    for *_, descriptor, _, _, _ in checked("keychains", "FROM keychains WHERE name = ?", (name,)):
+        if descriptor is not None:
+            found = parse_descriptor(descriptor, network, is_stored=True)
+            return next((each.spending for each in found if each.text == name), None)
+    return None

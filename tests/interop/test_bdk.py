@@ -1,0 +1,137 @@
+"""A BDK wallet from a client's history: it builds payments and fee bumps, which the client broadcasts."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from spvfilter._public import deferred
+from spvfilter.address import address_to_script
+from spvfilter.errors import ParameterError
+from spvfilter.interop import bdk_wallet
+from spvfilter.light.client import LightClient
+from spvfilter.network import REGTEST
+from spvfilter.node.regtest import Regtest
+from spvfilter.node.server import Node
+from spvfilter.primitives import TxOut
+from spvfilter.store.ledger import TxStatus
+from spvfilter.transaction import Transaction
+from spvfilter.watch.labels import Label
+from spvfilter.watch.watchlist import WatchList
+
+pytestmark = [pytest.mark.kyoto, pytest.mark.descriptors]
+if TYPE_CHECKING:
+    bdk: Any
+else:
+    bdk = deferred("bdkpython")
+
+WORDS = "abandon " * 11 + "about"
+PAYEE = "bcrt1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqdku202"
+
+
+def descriptors() -> tuple[list[Any], str]:
+    """The private descriptors of a signer, and the public descriptor of both keychains."""
+    secret = bdk.DescriptorSecretKey(bdk.NetworkKind.TEST, bdk.Mnemonic.from_string(WORDS), None)
+    kinds = bdk.KeychainKind.EXTERNAL, bdk.KeychainKind.INTERNAL
+    private = [bdk.Descriptor.new_bip84(secret, kind, bdk.NetworkKind.TEST) for kind in kinds]
+    return private, str(private[0]).partition("#")[0].replace("/0/*", "/<0;1>/*")
+
+
+def signed(psbt: Any) -> bytes:
+    """The final transaction of a PSBT, signed by a wallet that has the keys and no history."""
+    private, _ = descriptors()
+    signer = bdk.Wallet(*private, bdk.Network.REGTEST, bdk.Persister.new_in_memory())
+    assert signer.sign(psbt)
+    raw: bytes = psbt.extract_tx().serialize()
+    return raw
+
+
+def watching() -> WatchList:
+    watch = WatchList(REGTEST)
+    watch.add_descriptor(descriptors()[1], "savings")
+    return watch
+
+
+async def funded(node: Node, client: LightClient, *values: int) -> None:
+    """Payments of these values to the next addresses of the wallet, in blocks of their own."""
+    for value in values:
+        address = await client.next_address()
+        txid = node.regtest.pay(TxOut(value, address_to_script(address, REGTEST)))
+        node.regtest.mine()
+        await client.wait_confirmed(txid)
+
+
+async def test_payment_is_built_bumped_and_confirmed() -> None:
+    async with Node(Regtest()) as node:
+        node.regtest.mine(101)
+        async with LightClient(watching(), peers=[f"{node.host}:{node.port}"]) as client:
+            await client.wait_synced()
+            await funded(node, client, 60_000, 50_000)
+            wallet = await bdk_wallet(client)
+            assert wallet.balance().confirmed.to_sat() == (await client.balance()).confirmed == 110_000
+            assert wallet.latest_checkpoint().height == client.tip_height
+            payee = bdk.Script(address_to_script(PAYEE, REGTEST))
+            builder = bdk.TxBuilder().add_recipient(payee, bdk.Amount.from_sat(30_000))
+            psbt = builder.fee_rate(bdk.FeeRate.from_sat_per_vb(2)).finish(wallet)
+            first = await client.broadcast(signed(psbt))
+            (entry,) = [each for each in await client.history() if each.txid == first.txid]
+            assert (entry.status, entry.fee) == (TxStatus.PENDING, psbt.fee())
+            wallet = await bdk_wallet(client, "savings")
+            assert wallet.balance().total.to_sat() == (await client.balance()).total
+            bump = bdk.BumpFeeTxBuilder(bdk.Txid.from_bytes(first.txid), bdk.FeeRate.from_sat_per_vb(9)).finish(wallet)
+            assert bump.fee() > psbt.fee()
+            raw = signed(bump)
+            node.regtest.mempool.remove_for([Transaction.parse(raw)])  # the node replaces by fee
+            second = await client.broadcast(raw)
+            node.regtest.mine()
+            await client.wait_confirmed(second.txid)
+            assert (await client.balance()).confirmed == 80_000 - bump.fee()
+            wallet = await bdk_wallet(client)
+            assert wallet.balance().confirmed.to_sat() == 80_000 - bump.fee()
+            assert {each.outpoint.txid.serialize() for each in wallet.list_unspent()} == {
+                coin.outpoint.txid for coin in await client.coins()
+            }
+
+
+async def test_addresses_far_away_count() -> None:
+    async with Node(Regtest()) as node:
+        node.regtest.mine(101)
+        watch = watching()
+        script = watch.keychains[0].scripts_at(400)[0]
+        async with LightClient(watch, peers=[f"{node.host}:{node.port}"]) as client:
+            txid = node.regtest.pay(TxOut(7_000, script))
+            node.regtest.mine()
+            await client.wait_confirmed(txid)
+            assert (await bdk_wallet(client)).balance().confirmed.to_sat() == 7_000
+
+
+async def test_frozen_coins_are_not_spent() -> None:
+    async with Node(Regtest()) as node:
+        node.regtest.mine(101)
+        async with LightClient(watching(), peers=[f"{node.host}:{node.port}"]) as client:
+            await client.wait_synced()
+            await funded(node, client, 60_000, 50_000)
+            frozen = next(coin for coin in await client.coins() if coin.value == 60_000)
+            await client.import_labels([Label("output", str(frozen.outpoint), spendable=False)])
+            builder = bdk.TxBuilder().add_recipient(
+                bdk.Script(address_to_script(PAYEE, REGTEST)), bdk.Amount.from_sat(55_000)
+            )
+            with pytest.raises(bdk.CreateTxError.CoinSelection):
+                builder.finish(await bdk_wallet(client))
+
+
+async def test_keychains_that_bdk_cannot_have_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Node(Regtest()) as node:
+        watch = watching()
+        watch.add_keychain("own", lambda index: b"\x00\x14" + index.to_bytes(20, "little"))
+        async with LightClient(watch, peers=[f"{node.host}:{node.port}"]) as client:
+            with pytest.raises(ParameterError, match="these are 3: name them by a label"):
+                await bdk_wallet(client)
+            with pytest.raises(ParameterError, match="each with a descriptor"):
+                await bdk_wallet(client, "own")
+            assert (await bdk_wallet(client, "savings")).balance().total.to_sat() == 0
+            monkeypatch.setitem(sys.modules, "bdkpython", None)
+            with pytest.raises(ParameterError, match=r"pip install 'spvfilter\[bdk\]'"):
+                await bdk_wallet(client, "savings")

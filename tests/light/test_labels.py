@@ -1,0 +1,46 @@
+"""Labels of a running client: events, coins and the next run have them at once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from spvfilter.address import script_to_address
+from spvfilter.errors import FormatError
+from spvfilter.network import REGTEST
+from spvfilter.node.server import Node
+from spvfilter.wallet.events import MatchFound
+from spvfilter.watch.labels import Label, read_labels
+from support.lightworld import LOCKS, World, running
+
+ADDRESS = script_to_address(LOCKS[0].script_pubkey, REGTEST) or ""
+FOREIGN = "bcrt1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqdku202"
+
+
+async def test_imported_label_is_on_the_next_match(tmp_path: Path) -> None:
+    world, path = World(), tmp_path / "labels.jsonl"
+    path.write_bytes(b"\n".join(map(bytes, [Label("addr", ADDRESS, "rent"), Label("addr", FOREIGN, "later")])))
+    async with Node(world.regtest) as node, running(world, node, store=tmp_path / "w.db") as run:
+        await run.synced(world)
+        await run.client.import_labels(path)
+        world.receive(LOCKS[0], 50_000)
+        world.regtest.mine()
+        await run.until(lambda books: any(isinstance(each, MatchFound) for each in books.events))
+        (coin,) = await run.client.coins()
+        assert coin.label == "rent"
+        assert {each.match.label for each in await run.client.matches()} == {"rent"}
+        await run.client.import_labels([Label("addr", ADDRESS, ""), Label("output", str(coin.outpoint), "deposit")])
+        (coin,) = await run.client.coins()
+        assert (coin.label, coin.output_label) == (None, "deposit")
+        await run.client.export_labels(path)
+        assert await asyncio.to_thread(read_labels, path) == await run.client.labels()
+        await run.client.add_address(FOREIGN)
+        path.write_bytes(b"no")
+        with pytest.raises(FormatError, match="line 1: "):
+            await run.client.import_labels(path)
+    async with Node(world.regtest) as node, running(world, node, store=tmp_path / "w.db") as run:
+        labels = {each.ref: each.label for each in await run.client.labels()}
+        assert labels[FOREIGN] == "later"
+        assert run.client.watch.label(len(run.client.watch) - 1) == "later"
