@@ -11,7 +11,8 @@
 | `wpkh(xpub…/<0;1>/*)#CHECKSUM,LABEL` | an output descriptor; the label follows the comma after the descriptor |
 | `zpub…,LABEL` | an extended public key whose prefix names a script type: ypub, zpub, upub, vpub |
 | `keychain:END:LOOKAHEAD:DESCRIPTOR` | a descriptor whose window ended at index END when the file was written |
-| `bitcoin:ADDRESS?label=TEXT` | the address of a URI (BIP-21); a label after a comma replaces the URI's label |
+| `bitcoin:ADDRESS,LABEL` | the address of a URI (BIP-21, BIP-321) |
+| `bitcoin:ADDRESS?label=a,b&bc=ADDRESS` | a URI with parameters: a comma belongs to the URI, here to the label "a,b" |
 | `outpoint:TXID:INDEX,LABEL` | an outpoint, with the txid in display order |
 | `outpoint:TXID:INDEX:VALUE:SCRIPT` | an outpoint with its value (satoshi) and scriptPubKey; both may be empty |
 
@@ -179,6 +180,8 @@ def _text(line: bytes, number: int) -> str:
 
 def _split(text: str) -> tuple[str, str | None]:
     """Return the entry and the label of a line. The label is None if the line has none."""
+    if entries.is_uri(text) and "?" in text:
+        return text.partition(" #")[0].strip(), None
     at = _end_of_descriptor(text)
     entry, comma, label = text[at:].partition(",")
     entry = text[:at] + entry
