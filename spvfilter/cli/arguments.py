@@ -35,6 +35,7 @@ else:  # not needed to show --help
 
 _DAY_S = 86_400  # seconds
 _MAX_AHEAD_S = 7_200  # the block time that nodes accept ahead of their clock; LightClient allows it for a birthday
+_MAX_DERIVATIONS = 10_000_000  # the default of WatchList.load
 _PLAIN_OPTION = re.compile(r"--[a-z][a-z-]{0,30}")
 """Pattern of unknown options that a message may repeat, because no key and no number matches it."""
 _NUMBER = re.compile(r"[0-9][0-9.,:/_e+-]{0,19}|-[0-9][0-9.]{0,18}")
@@ -265,6 +266,16 @@ def add_watch_file(parser: argparse.ArgumentParser) -> None:
         " or outpoint:TXID:N, and optionally ,LABEL. # starts a comment. - is standard input",
     )
     add_strict(parser)
+    parser.add_argument(
+        "--max-derivations",
+        metavar="N",
+        type=whole(0, 10**12),
+        default=_MAX_DERIVATIONS,
+        help=(
+            "refuse a --watch file whose descriptors derive more than N keys; default %(default)s. They are counted"
+            " before they are derived"
+        ),
+    )
 
 
 def add_strict(parser: argparse.ArgumentParser) -> None:
@@ -282,6 +293,7 @@ def watch_list(
     others: Iterable[str] = (),
     *,
     strict: bool,
+    max_derivations: int,
 ) -> WatchList:
     """Return the watch list with the entries of a file and of arguments.
 
@@ -291,6 +303,7 @@ def watch_list(
         addresses: Addresses, descriptors, extended public keys and URIs.
         others: Paths that the command itself reads. Only one of all paths may be standard input.
         strict: True if descriptors without a wildcard are refused.
+        max_derivations: Largest number of keys that the descriptors of the file may derive.
 
     Raises:
         ParameterError: `path` and one of `others` are standard input, or an entry is invalid.
@@ -301,12 +314,12 @@ def watch_list(
         if "-" in others:
             raise ParameterError("'-' is standard input: --watch and the input to search cannot both be '-'")
         watch = watchlist.WatchList(network, require_ranged=strict)
-        textfile.read_into(watch, standard_input(), "standard input")
+        textfile.read_into(watch, standard_input(), "standard input", max_derivations)
     else:
         watch = (
             watchlist.WatchList(network, require_ranged=strict)
             if path is None
-            else watchlist.WatchList.load(path, network, require_ranged=strict)
+            else watchlist.WatchList.load(path, network, require_ranged=strict, max_derivations=max_derivations)
         )
     for address in addresses:
         entry.add_entry(watch, address)

@@ -12,7 +12,7 @@
 | `zpub…,LABEL` | an extended public key whose prefix names a script type: ypub, zpub, upub, vpub |
 | `keychain:END:LOOKAHEAD:DESCRIPTOR` | a descriptor whose window ended at index END when the file was written |
 | `bitcoin:ADDRESS,LABEL` | the address of a URI (BIP-21, BIP-321) |
-| `bitcoin:ADDRESS?label=a,b&bc=ADDRESS` | a URI with parameters: a comma belongs to the URI, here to the label "a,b" |
+| `bitcoin:ADDRESS?label=a,b&bc=ADDRESS` | a URI with parameters: a comma belongs to the URI |
 | `outpoint:TXID:INDEX,LABEL` | an outpoint, with the txid in display order |
 | `outpoint:TXID:INDEX:VALUE:SCRIPT` | an outpoint with its value (satoshi) and scriptPubKey; both may be empty |
 
@@ -23,7 +23,8 @@ mark, and its lines end in LF or CRLF. In a line without a label, ` #` starts a 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from spvfilter._public import deferred
@@ -35,7 +36,9 @@ from spvfilter.network import Network
 from spvfilter.primitives import OutPoint
 from spvfilter.watch import entry as entries
 from spvfilter.watch.descriptor.descriptor import is_descriptor
-from spvfilter.watch.keychain import Keychain
+from spvfilter.watch.descriptor.keys import is_extended_key
+from spvfilter.watch.keychain import MAX_DERIVATIONS, Budget, Keychain
+from spvfilter.watch.windows import Windows
 
 if TYPE_CHECKING:
     import pathlib
@@ -68,7 +71,11 @@ class Sink(entries.Sink, Protocol):
         script_pubkey: bytes | None = None,
     ) -> None: ...
     def add_address_lines(self, chunk: bytes, at: int) -> tuple[int, int]: ...
-    def add_saved_keychain(self, text: str, label: str | None, end: int, lookahead: int) -> None: ...
+    def keychains_in(self, text: str, label: str | None = None) -> list[Keychain]: ...
+    def saved_keychains_in(self, text: str, label: str | None, end: int, lookahead: int) -> list[Keychain]: ...
+    def watch_keychains(self, keychains: Iterable[Keychain], budget: Budget) -> None: ...
+    @property
+    def windows(self) -> Windows: ...
 
 
 class Source(Protocol):
@@ -86,44 +93,91 @@ class Source(Protocol):
     def __contains__(self, script_pubkey: bytes) -> bool: ...
 
 
-def load(watch: Sink, path: str | os.PathLike[str]) -> None:
+def load(watch: Sink, path: str | os.PathLike[str], max_derivations: int = MAX_DERIVATIONS) -> None:
     """Add the entries of the file at `path` to `watch`.
 
-    Raises WatchFileError if lines are invalid, and OSError if the file cannot be read.
+    Raises WatchFileError if lines are invalid or the file needs more than `max_derivations` key derivations, and
+    OSError if the file cannot be read.
     """
     path = pathlib.Path(path)
     with path.open("rb") as file:
-        read_into(watch, file, str(path))
+        read_into(watch, file, str(path), max_derivations)
 
 
-def read_into(watch: Sink, file: BinaryIO, name: str) -> None:
+def read_into(watch: Sink, file: BinaryIO, name: str, max_derivations: int = MAX_DERIVATIONS) -> None:
     """Add the entry of every line of a file to `watch`. `name` is the file's name for error messages.
 
-    Raises WatchFileError, which lists all invalid lines, and OSError if the file cannot be read.
+    Raises WatchFileError, which lists all invalid lines, or the first line that exceeds `max_derivations`. Raises
+    OSError if the file cannot be read.
     """
-    problems: list[tuple[int, str]] = []
-    late: list[tuple[int, str, str | None]] = []  # outpoints: their lines may precede those of their scripts
+    reading = _Reading(watch, name, Budget(max_derivations), max_derivations)
     for number, line in _other_lines(watch, file, name):
+        reading.take(number, line)
+    reading.end()
+
+
+_Late = tuple[int, str, str | None]  # number of a line, its entry and its label
+
+
+class _Reading:
+    """The reading of one file: its invalid lines, and lines whose entries are added at the end of the file."""
+
+    def __init__(self, watch: Sink, name: str, budget: Budget, max_derivations: int) -> None:
+        self._watch = watch
+        self._name = name
+        self._budget = budget
+        self._max_derivations = max_derivations
+        self._problems: list[tuple[int, str]] = []
+        self._descriptors: list[_Late] = []  # the key derivations of all of them are counted first
+        self._outpoints: list[_Late] = []  # their lines may precede those of their scripts
+
+    def take(self, number: int, line: bytes) -> None:
+        """Read one line. `number` is its number, from 1."""
         try:
             if len(line) > _MAX_LINE:
                 raise ParameterError(f"the line has more than {_MAX_LINE:,} bytes")
             text = _text(line, number)
             if not text:
-                continue
+                return
             entry, label = _split(text)
             if entry.startswith("outpoint:"):
-                late.append((number, entry, label))
+                self._outpoints.append((number, entry, label))
+            elif _has_keys(entry):
+                self._descriptors.append((number, entry, label))
             else:
-                _add(watch, entry, label)
+                _add(self._watch, entry, label)
         except ParameterError as error:
-            problems.append((number, str(error)))
-    for number, entry, label in late:
+            self._problems.append((number, str(error)))
+
+    def end(self) -> None:
+        """Add the descriptors and the outpoints. Raises WatchFileError if the file has invalid lines."""
+        count = Budget(self._max_derivations)
+        found: list[tuple[int, list[Keychain]]] = []
+        for number, entry, label in self._descriptors:
+            try:
+                keychains = _keychains(self._watch, entry, label)
+            except ParameterError as error:
+                self._problems.append((number, str(error)))
+                continue
+            try:
+                count.charge(sum(each.derivations() for each in keychains))
+            except ParameterError as error:
+                raise WatchFileError(self._name, ((number, str(error)),)) from None
+            found.append((number, keychains))
+        if not self._problems:  # else the list is of no use, and nothing needs to be derived
+            for number, keychains in found:
+                self._try(number, partial(self._watch.watch_keychains, keychains, self._budget))
+        with self._watch.windows.limited_by(self._budget):
+            for number, entry, label in self._outpoints:
+                self._try(number, partial(_add_outpoint, self._watch, entry, label))
+        if self._problems:
+            raise WatchFileError(self._name, tuple(sorted(self._problems)))
+
+    def _try(self, number: int, add: Callable[[], None]) -> None:
         try:
-            _add_outpoint(watch, entry, label)
+            add()
         except ParameterError as error:
-            problems.append((number, str(error)))
-    if problems:
-        raise WatchFileError(name, tuple(sorted(problems)))
+            self._problems.append((number, str(error)))
 
 
 def _other_lines(watch: Sink, file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
@@ -210,16 +264,31 @@ def add(watch: Sink, entry: str, label: str | None = None) -> None:
     """
     if entry.startswith("outpoint:"):
         _add_outpoint(watch, entry, label)
+    elif _has_keys(entry):
+        watch.watch_keychains(_keychains(watch, entry, label), Budget(MAX_DERIVATIONS))
     else:
         _add(watch, entry, label)
 
 
+def _has_keys(entry: str) -> bool:
+    """Return True if an entry is a descriptor or an extended key, also of a saved keychain."""
+    return entry.startswith("keychain:") or is_descriptor(entry) or is_extended_key(entry)
+
+
+def _keychains(watch: Sink, entry: str, label: str | None) -> list[Keychain]:
+    """Return the keychains of an entry with keys. They are not watched yet."""
+    if not entry.startswith("keychain:"):
+        return watch.keychains_in(entry, label)
+    _, end, lookahead, text = (*entry.split(":", 3), "", "")[:4]
+    if not all(number.isascii() and number.isdigit() and len(number) < 10 for number in (end, lookahead)):
+        raise ParameterError("expected keychain:END:LOOKAHEAD:DESCRIPTOR with two whole numbers")
+    return watch.saved_keychains_in(text, label, int(end), int(lookahead))
+
+
 def _add(watch: Sink, entry: str, label: str | None) -> None:
     kind, colon, rest = entry.partition(":")
-    if not colon or is_descriptor(entry) or kind.lower() == "bitcoin":
+    if not colon or entries.is_uri(entry):
         entries.add_entry(watch, entry, label)
-    elif kind == "keychain":
-        _add_keychain(watch, rest, label)
     elif kind == "script":
         watch.add_script(_hex(rest), label)
     elif kind == "pubkey":
@@ -232,14 +301,6 @@ def _add(watch: Sink, entry: str, label: str | None) -> None:
             or "unknown kind of entry before the colon: expected script, pubkey, data, outpoint or keychain, or an "
             "address or a descriptor"
         )
-
-
-def _add_keychain(watch: Sink, rest: str, label: str | None) -> None:
-    end, _, more = rest.partition(":")
-    lookahead, _, text = more.partition(":")
-    if not all(number.isascii() and number.isdigit() and len(number) < 10 for number in (end, lookahead)):
-        raise ParameterError("expected keychain:END:LOOKAHEAD:DESCRIPTOR with two whole numbers")
-    watch.add_saved_keychain(text, label, int(end), int(lookahead))
 
 
 def _add_outpoint(watch: Sink, entry: str, label: str | None) -> None:

@@ -48,6 +48,8 @@ class Descriptor:
     """The descriptor's functions without their arguments, such as "sh(wpkh)"."""
     size: int
     """Number of indexes of the descriptor: 2^31 if it contains a '*', else 1."""
+    keys: int
+    """Number of keys in the descriptor. Each index derives as many keys."""
     lacks_wildcard: bool
     """True if the descriptor has an extended key, but no key with a wildcard. It then has only one script."""
     problems: tuple[str, ...]
@@ -173,7 +175,7 @@ def _ranged(body: str, network: Network, *, is_stored: bool) -> list[Descriptor]
     lacks_wildcard = reading.has_extended and not reading.is_ranged
     size = MAX_INDEXES if reading.is_ranged else 1
     return [
-        _checked(Descriptor(full, network, _kind(body), size, lacks_wildcard, tuple(problems), derive))
+        _checked(Descriptor(full, network, _kind(body), size, reading.keys, lacks_wildcard, tuple(problems), derive))
         for full, derive in _derived(texts, outputs)
     ]
 
@@ -214,7 +216,7 @@ def _constant(name: str, inner: str, body: str, network: Network) -> Descriptor:
     if not inner.endswith(")"):
         raise DescriptorError(f"{name}(…) is incomplete or has text after it: expected ')' and perhaps #CHECKSUM")
     script = address_to_script(inner[:-1], network) if name == "addr" else _raw(inner[:-1])
-    return Descriptor(f"{body}#{checksum(body)}", network, name, 1, False, (), lambda index: (script,))
+    return Descriptor(f"{body}#{checksum(body)}", network, name, 1, 0, False, (), lambda index: (script,))
 
 
 def _raw(text: str) -> bytes:
