@@ -7,6 +7,7 @@ from unicodedata import category
 
 from spvfilter.errors import ParameterError
 from spvfilter.hashes import hash160
+from spvfilter.watch.descriptor.keys import private_key_in
 
 
 def checked_label(label: str | None) -> str | None:
@@ -21,6 +22,12 @@ def checked_label(label: str | None) -> str | None:
     if label and not label.isprintable() and any(category(char) in ("Cc", "Cs", "Zl", "Zp") for char in label):
         raise ParameterError(f"a label cannot contain control characters, line ends or surrogates: {label[:80]!r}")
     return label or None
+
+
+def check_not_private(label: str | None) -> None:
+    """Raise ParameterError if a label may be a private key, as in a table of exported keys."""
+    if label and (what := private_key_in(label)) is not None:
+        raise ParameterError(f"the label has {what}: remove it, and keep such a file in a safe place")
 
 
 def script_of(script: object) -> bytes:

@@ -35,6 +35,7 @@ from spvfilter.kernel import NO_VALUE, EntryKind, WatchTable
 from spvfilter.network import Network
 from spvfilter.primitives import OutPoint
 from spvfilter.watch import entry as entries
+from spvfilter.watch.arguments import check_not_private
 from spvfilter.watch.descriptor.descriptor import is_descriptor
 from spvfilter.watch.descriptor.keys import is_extended_key
 from spvfilter.watch.keychain import MAX_DERIVATIONS, Budget, Keychain
@@ -140,6 +141,7 @@ class _Reading:
             if not text:
                 return
             entry, label = _split(text)
+            check_not_private(label)
             if entry.startswith("outpoint:"):
                 self._outpoints.append((number, entry, label))
             elif _has_keys(entry):
@@ -187,8 +189,14 @@ def _other_lines(watch: Sink, file: BinaryIO, name: str) -> Iterator[tuple[int, 
     WatchFileError if the file is not text.
     """
     chunk, at, number = b"", 0, 1
+    is_fast = True
     while True:
-        taken, lines = watch.add_address_lines(chunk, at)
+        taken = lines = 0
+        if is_fast:
+            try:
+                taken, lines = watch.add_address_lines(chunk, at)
+            except ParameterError:  # of a label: the reader of single lines finds it again and names its line
+                is_fast = False
         at += taken
         number += lines
         end = chunk.find(b"\n", at) + 1

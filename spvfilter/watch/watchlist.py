@@ -20,7 +20,7 @@ from spvfilter.primitives import OutPoint, Serializable, to_bytes
 from spvfilter.protocol import HEADER_SIZE, MAX_ELEMENT_SIZE
 from spvfilter.transaction import Transaction
 from spvfilter.watch import textfile
-from spvfilter.watch.arguments import checked_label, pubkey_scripts, single_script
+from spvfilter.watch.arguments import check_not_private, checked_label, pubkey_scripts, single_script
 from spvfilter.watch.descriptor.descriptor import Descriptor, check_wildcard, parse_descriptor, warn_of_problems
 from spvfilter.watch.elements import bloom_elements, gcs_elements
 from spvfilter.watch.keychain import LOOKAHEAD, MAX_DERIVATIONS, Budget, Keychain
@@ -490,7 +490,7 @@ class WatchList:
             The number of bytes and the number of lines that were read.
 
         Raises:
-            ParameterError: A label is invalid.
+            ParameterError: A label is invalid or may be a private key.
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
@@ -499,7 +499,9 @@ class WatchList:
             chunk, at, network.p2pkh_version, network.p2sh_version, network.hrp
         )
         for entry, label in labels:
-            self._label(entry, label.decode())
+            text = label.decode()
+            check_not_private(text)
+            self._label(entry, text)
         return taken, lines
 
     def _label(self, entry: int, label: str | None) -> None:

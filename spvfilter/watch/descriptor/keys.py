@@ -63,16 +63,21 @@ def is_extended_key(text: str) -> bool:
     return bool(re.match(r"(?:\[[^\]]*\])?[xyzYZtuvUV](?:pub|prv)[0-9A-Za-z]{8}", text))
 
 
-def refuse_private_keys(text: str) -> None:
-    """Raise DescriptorError if a text may contain a private key. The error does not repeat the text."""
+def private_key_in(text: str) -> str | None:
+    """Return which kind of private key a text may contain, without repeating it. None if it contains none."""
     for pattern, what in (
         (_PRIVATE_EXTENDED, "an extended private key (…prv…)"),
         (_WIF, "a word that looks like a private key (WIF)"),
     ):
         if pattern.search(text):
-            raise DescriptorError(
-                f"the text has {what}, which was not kept: give the wallet's descriptor with public keys"
-            )
+            return what
+    return None
+
+
+def refuse_private_keys(text: str) -> None:
+    """Raise DescriptorError if a text may contain a private key. The error does not repeat the text."""
+    if (what := private_key_in(text)) is not None:
+        raise DescriptorError(f"the text has {what}, which was not kept: give the wallet's descriptor with public keys")
 
 
 def extended_keys(text: str) -> list[tuple[str, str]]:
