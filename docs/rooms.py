@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MODULES = ("address", "bloom.sizing", "errors", "hashes", "network", "primitives", "transaction", "testing")
 ROOMS = (
     *("bloom", "bloom.exchange", "bloom.redis", "chain", "filters", "light", "node", "p2p", "rpc", "scan", "store"),
-    *("wallet", "watch", "watch.descriptor", "wire", "wire.messages"),
+    *("wallet", "watch", "watch.descriptor", "watch.imports", "wire", "wire.messages"),
 )
 
 

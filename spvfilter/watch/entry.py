@@ -53,6 +53,11 @@ def is_uri(text: str) -> bool:
     return _URI.match(text) is not None
 
 
+def is_kind(text: str) -> bool:
+    """Return True if a text starts with a kind of entry and a colon, such as `script:`."""
+    return _KIND.match(text) is not None
+
+
 def add_entry(watch: Sink, text: str, label: str | None = None) -> None:
     """Add the entry that a text contains to the watch list `watch`.
 

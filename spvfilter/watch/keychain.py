@@ -290,17 +290,18 @@ class Budget:
         self._spent = 0
 
     def charge(self, count: int) -> None:
-        """Take `count` derivations out of the budget.
+        """Take `count` derivations out of the budget. Raises ParameterError if the budget has fewer."""
+        self.check(count)
+        self._spent += count
 
-        Raises ParameterError if the budget has fewer. The message has the sum of all derivations.
-        """
+    def check(self, count: int) -> None:
+        """Raise ParameterError if the budget has fewer than `count` derivations. The message has the sum."""
         total = self._spent + count
         if total > self._most:
             raise ParameterError(
                 f"the file needs {total:,} key derivations up to here (keys × indexes × paths), expected at most"
                 f" {self._most:,}: watch fewer indexes, or allow more with max_derivations or --max-derivations"
             )
-        self._spent = total
 
 
 def all_used(name: str) -> str:

@@ -23,6 +23,7 @@ mark, and its lines end in LF or CRLF. In a line without a label, ` #` starts a 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Protocol
@@ -43,13 +44,21 @@ from spvfilter.watch.windows import Windows
 
 if TYPE_CHECKING:
     import pathlib
+
+    from spvfilter.watch.imports import adding, binary, policy, recognition
+    from spvfilter.watch.imports.walletfile import WalletFile
 else:
+    binary = deferred("spvfilter.watch.imports.binary")
+    policy = deferred("spvfilter.watch.imports.policy")
+    adding = deferred("spvfilter.watch.imports.adding")
+    recognition = deferred("spvfilter.watch.imports.recognition")
     pathlib = deferred("pathlib")
 
 _CHUNK = 1 << 20
 """Number of bytes that one read of the file requests."""
-_TEXT = bytes({*b"\t\n\r", *range(32, 256)})
-"""The bytes that occur in text files, in UTF-8 or another character set."""
+_FOREIGN_LINES = 1_000
+"""Number of lines that are read of a file in which no line looks like an entry (our choice)."""
+_ADDRESS_LIKE = re.compile(r"[A-Za-z0-9]{20}")
 _MAX_LINE = 8_100_000
 """Largest length of a line in bytes. It fits a scriptPubKey of 4,000,000 bytes, the size of a block, in hex."""
 
@@ -77,6 +86,8 @@ class Sink(entries.Sink, Protocol):
     def watch_keychains(self, keychains: Iterable[Keychain], budget: Budget) -> None: ...
     @property
     def windows(self) -> Windows: ...
+    def __contains__(self, script_pubkey: bytes) -> bool: ...
+    def __len__(self) -> int: ...
 
 
 class Source(Protocol):
@@ -94,27 +105,44 @@ class Source(Protocol):
     def __contains__(self, script_pubkey: bytes) -> bool: ...
 
 
-def load(watch: Sink, path: str | os.PathLike[str], max_derivations: int = MAX_DERIVATIONS) -> None:
-    """Add the entries of the file at `path` to `watch`.
+def load(watch: Sink, path: str | os.PathLike[str], max_derivations: int = MAX_DERIVATIONS) -> WalletFile | None:
+    """Add the entries of the file at `path` to `watch`. Return the contents of a wallet file, None for a watch list.
 
     Raises WatchFileError if lines are invalid or the file needs more than `max_derivations` key derivations, and
     OSError if the file cannot be read.
     """
     path = pathlib.Path(path)
     with path.open("rb") as file:
-        read_into(watch, file, str(path), max_derivations)
+        return read_into(watch, file, str(path), max_derivations)
 
 
-def read_into(watch: Sink, file: BinaryIO, name: str, max_derivations: int = MAX_DERIVATIONS) -> None:
-    """Add the entry of every line of a file to `watch`. `name` is the file's name for error messages.
+def read_into(watch: Sink, file: BinaryIO, name: str, max_derivations: int = MAX_DERIVATIONS) -> WalletFile | None:
+    """Add the entry of every line of a file to `watch`, or the contents of a file that a wallet exported.
 
+    `name` is the file's name for error messages. Returns the contents of a wallet file, and None for a watch list.
     Raises WatchFileError, which lists all invalid lines, or the first line that exceeds `max_derivations`. Raises
     OSError if the file cannot be read.
     """
-    reading = _Reading(watch, name, Budget(max_derivations), max_derivations)
-    for number, line in _other_lines(watch, file, name):
+    budget = Budget(max_derivations)
+    start = file.read(_CHUNK)
+    if (why := binary.refusal_of(start)) is not None:
+        raise WatchFileError(name, ((0, why),))
+    if recognition.is_candidate(start):
+        start += file.read(recognition.MAX_FILE + 1 - len(start))
+        try:
+            wallet = recognition.parse_wallet(start)
+        except ParameterError as error:
+            raise WatchFileError(name, ((0, str(error)),)) from None
+        if wallet is not None:
+            adding.add_wallet(watch, wallet, name, budget)
+            return wallet
+    reading = _Reading(watch, name, budget)
+    for number, line in _other_lines(watch, file, start):
         reading.take(number, line)
+        if reading.is_foreign:
+            break
     reading.end()
+    return None
 
 
 _Late = tuple[int, str, str | None]  # number of a line, its entry and its label
@@ -123,12 +151,14 @@ _Late = tuple[int, str, str | None]  # number of a line, its entry and its label
 class _Reading:
     """The reading of one file: its invalid lines, and lines whose entries are added at the end of the file."""
 
-    def __init__(self, watch: Sink, name: str, budget: Budget, max_derivations: int) -> None:
+    def __init__(self, watch: Sink, name: str, budget: Budget) -> None:
         self._watch = watch
         self._name = name
         self._budget = budget
-        self._max_derivations = max_derivations
         self._problems: list[tuple[int, str]] = []
+        self._lines = 0  # number of lines that were read, without comments
+        self._has_entry = False
+        """True if a line is an entry, or looks like one."""
         self._descriptors: list[_Late] = []  # the key derivations of all of them are counted first
         self._outpoints: list[_Late] = []  # their lines may precede those of their scripts
 
@@ -140,7 +170,9 @@ class _Reading:
             text = _text(line, number)
             if not text:
                 return
+            self._lines += 1
             entry, label = _split(text)
+            self._has_entry = self._has_entry or _looks_like_entry(entry)
             check_not_private(label)
             if entry.startswith("outpoint:"):
                 self._outpoints.append((number, entry, label))
@@ -151,9 +183,16 @@ class _Reading:
         except ParameterError as error:
             self._problems.append((number, str(error)))
 
+    @property
+    def is_foreign(self) -> bool:
+        """True if no line of the file looks like an entry, so that it is no watch list."""
+        return not self._has_entry and len(self._problems) == self._lines >= _FOREIGN_LINES
+
     def end(self) -> None:
         """Add the descriptors and the outpoints. Raises WatchFileError if the file has invalid lines."""
-        count = Budget(self._max_derivations)
+        if not self._has_entry and not len(self._watch) and len(self._problems) == self._lines > 1:
+            raise WatchFileError(self._name, ((0, _foreign(self._problems[0][1])),))
+        count = 0
         found: list[tuple[int, list[Keychain]]] = []
         for number, entry, label in self._descriptors:
             try:
@@ -161,8 +200,9 @@ class _Reading:
             except ParameterError as error:
                 self._problems.append((number, str(error)))
                 continue
+            count += sum(each.derivations() for each in keychains)
             try:
-                count.charge(sum(each.derivations() for each in keychains))
+                self._budget.check(count)
             except ParameterError as error:
                 raise WatchFileError(self._name, ((number, str(error)),)) from None
             found.append((number, keychains))
@@ -182,13 +222,25 @@ class _Reading:
             self._problems.append((number, str(error)))
 
 
-def _other_lines(watch: Sink, file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
+def _looks_like_entry(entry: str) -> bool:
+    return _has_keys(entry) or entries.is_uri(entry) or entries.is_kind(entry) or bool(_ADDRESS_LIKE.match(entry))
+
+
+def _foreign(first: str) -> str:
+    """Return the error message for a file without any entry. `first` is the message for its first line."""
+    return (
+        "no line of this file is an entry of a watch list. Expected one address or descriptor on each line, or a file"
+        f" of {recognition.KINDS}. Its first line: {first}"
+    )
+
+
+def _other_lines(watch: Sink, file: BinaryIO, start: bytes) -> Iterator[tuple[int, bytes]]:
     """Add the addresses that the kernel's fast path can read, and yield all other lines with their numbers, from 1.
 
-    A line of more than _MAX_LINE bytes may be cut, but its first _MAX_LINE + 1 bytes are always yielded. Raises
-    WatchFileError if the file is not text.
+    `start` has the bytes that were already read. A line of more than _MAX_LINE bytes may be cut, but its first
+    _MAX_LINE + 1 bytes are always yielded.
     """
-    chunk, at, number = b"", 0, 1
+    chunk, at, number = start, 0, 1
     is_fast = True
     while True:
         taken = lines = 0
@@ -202,8 +254,6 @@ def _other_lines(watch: Sink, file: BinaryIO, name: str) -> Iterator[tuple[int, 
         end = chunk.find(b"\n", at) + 1
         if not end:
             more = file.read(_CHUNK)
-            if not chunk and number == 1 and (why := _no_text(more)) is not None:
-                raise WatchFileError(name, ((1, why),))
             if more:
                 chunk, at = chunk[at : at + _MAX_LINE + 1] + more, 0
                 continue
@@ -213,18 +263,6 @@ def _other_lines(watch: Sink, file: BinaryIO, name: str) -> Iterator[tuple[int, 
         yield number, chunk[at:end]
         at = end
         number += 1
-
-
-def _no_text(start: bytes) -> str | None:
-    """Return an error message if the start of a file shows that it is not UTF-8 text. None if it may be text."""
-    head = start[:4096]
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or (len(head) >= 8 and (any(head[::2]) != any(head[1::2]))):
-        return "this file is UTF-16: save it as UTF-8"
-    if start.startswith(b"SQLite format 3\0"):
-        return "this is an SQLite database, not a watch list: give a wallet's database with --db"
-    if len(head.translate(None, _TEXT)) > max(8, len(head) // 10):
-        return "this is a binary file, not a watch list: expected text with one entry per line"
-    return None
 
 
 def _text(line: bytes, number: int) -> str:
@@ -286,7 +324,7 @@ def _has_keys(entry: str) -> bool:
 def _keychains(watch: Sink, entry: str, label: str | None) -> list[Keychain]:
     """Return the keychains of an entry with keys. They are not watched yet."""
     if not entry.startswith("keychain:"):
-        return watch.keychains_in(entry, label)
+        return watch.keychains_in(policy.without_template(entry) if "/**" in entry else entry, label)
     _, end, lookahead, text = (*entry.split(":", 3), "", "")[:4]
     if not all(number.isascii() and number.isdigit() and len(number) < 10 for number in (end, lookahead)):
         raise ParameterError("expected keychain:END:LOOKAHEAD:DESCRIPTOR with two whole numbers")
