@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from spvfilter.address import address_to_script
 from spvfilter.errors import AddressError, ParameterError, WrongNetworkError
 from spvfilter.network import NETWORKS, Network
+from spvfilter.watch.arguments import check_not_private
 from spvfilter.watch.descriptor import keys
 from spvfilter.watch.descriptor.descriptor import is_descriptor
 
@@ -66,6 +67,7 @@ def add_entry(watch: Sink, text: str, label: str | None = None) -> None:
     """
     if is_uri(text):
         uri = parse_uri(text)
+        check_not_private(uri.label)
         for address in addresses_of(uri, watch.network):
             watch.add_address(address, label or uri.label)
     elif is_descriptor(text) or keys.is_extended_key(text):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from spvfilter.watch.descriptor.keys import private_key_in
+from spvfilter.watch.descriptor.keys import private_key_in, secret_in
 
 _PRIVATE_NAMES = frozenset(
     [
@@ -39,7 +39,6 @@ _PRIVATE_NAMES = frozenset(
 )
 """Names of fields, in lower case, that wallets use for private keys, also for encrypted ones."""
 _SHOWN = re.compile(r"[A-Za-z][A-Za-z0-9_/]{0,30}")
-_PHRASE = re.compile(r"\s*(?:[a-z]{3,8}\s+){11,23}[a-z]{3,8}\s*", re.IGNORECASE)
 _MOST_NAMED = 5
 """Number of fields that a warning names (our choice)."""
 
@@ -67,7 +66,7 @@ def private_fields(data: object) -> list[str]:
 
 def is_private(text: str) -> bool:
     """Return True if a text may be or contain a private key or a seed phrase."""
-    return private_key_in(text) is not None or _PHRASE.fullmatch(text) is not None
+    return secret_in(text) is not None
 
 
 def warning_of(names: list[str], what: str = "field") -> str:

@@ -69,6 +69,11 @@ class WalletFile:
     warnings: tuple[str, ...] = ()
     """Sentences about parts of the file that are left out, such as private keys."""
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The descriptors and the addresses to watch, as texts."""
+        return (*(each.text for each in self.descriptors), *(each.address for each in self.addresses))
+
     def with_warning(self, text: str) -> WalletFile:
         """Return the same contents with one more warning."""
         return replace(self, warnings=(*self.warnings, text))
