@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import re
 import time
 import warnings
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from support.walletfiles import ADDRESS, FILES, KEY, PHRASE, SECOND, SINGLE, TPU
 
 SLOW_S = 1.0
 """Processor time that one input may take (issue 38)."""
+_KEYS = re.compile(rf"(?<![0-9A-Za-z])(?:{XPRV}|{WIF})(?![0-9A-Za-z])")  # not glued to another word by the damage
 _URI = f"bitcoin:{ADDRESS}?label=caf%C3%A9,x&amount=1&bc={SECOND}&tb=tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx"
 _LIST = (
     f"# a list\n{ADDRESS},rent\n{_URI}\nscript:51\npubkey:02{'ab' * 32}\ndata:00ff\noutpoint:{'ab' * 32}:1:5:51\n"
@@ -175,5 +177,5 @@ def _read(data: bytes, max_derivations: int, outcome: Outcome) -> None:
         outcome.faults.append((f"{spent:.1f} s", data))
     told = "\n".join([told, *(str(each.message) for each in caught)])
     kept = "\n".join(label for _, _, label in watch.entries() if label)
-    if any(key in told + kept for key in (XPRV, WIF)) or PHRASE[:40] in told:
+    if _KEYS.search(f"{told}\n{kept}") or PHRASE[:40] in told:
         outcome.faults.append(("a message or a label with a private key", data))
