@@ -33,7 +33,7 @@ def write(path: Path, value: object) -> Path:
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_every_wallet_file_is_read_from_a_file_and_a_pipe(kind: str, run: Any, tmp_path: Path) -> None:
+def test_every_wallet_file_makes_a_filter(kind: str, run: Any, tmp_path: Path) -> None:
     path = write(tmp_path, FILES[kind]())
     from_file = run("filterload", "--watch", path, "--tweak", 0)
     assert (from_file.code, len(from_file.out) > 100) == (0, True)
@@ -42,7 +42,7 @@ def test_every_wallet_file_is_read_from_a_file_and_a_pipe(kind: str, run: Any, t
         assert piped.stdout.decode() == from_file.out
 
 
-def test_private_keys_of_a_wallet_file_are_named_on_standard_error(run: Any, tmp_path: Path) -> None:
+def test_private_keys_of_a_wallet_file_are_named(run: Any, tmp_path: Path) -> None:
     file = {**electrum(), "keystore": {**electrum()["keystore"], "xprv": XPRV, "seed": PHRASE}, "imported": [WIF]}
     ran = run("filterload", "--watch", write(tmp_path, file), "--tweak", 0)
     assert ran.code == 0

@@ -134,7 +134,7 @@ class Damage:
 
 @dataclass
 class Outcome:
-    """What a run of damaged texts has found."""
+    """Counts and broken rules of a run of damaged texts."""
 
     read: int = 0
     """Number of texts that became a watch list."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
+from operator import itemgetter
 from typing import Protocol
 
 from spvfilter.address import address_to_script, script_to_address
@@ -39,17 +40,22 @@ def add_wallet(watch: Sink, wallet: WalletFile, name: str, budget: Budget) -> No
     found: list[Keychain] = []
     if not _tried(problems, 0, partial(check_network, wallet, watch.network)):
         raise WatchFileError(name, tuple(problems))
+    count = 0
     for number, each in enumerate(wallet.descriptors, 1):
         try:
-            found += _keychains(watch, each)
+            keychains = _keychains(watch, each)
+            found += keychains
+            count += sum(keychain.derivations() for keychain in keychains)
+            if not _tried(problems, 0, partial(budget.check, count)):
+                break
         except ParameterError as error:
             problems.append((0, f"descriptor {number}: {error}" if len(wallet.descriptors) > 1 else str(error)))
     for address in wallet.addresses:
         _tried(problems, address.line, partial(_add_address, watch, address))
     if not problems:
-        _tried(problems, 0, partial(_watch, watch, found, budget))
+        _tried(problems, 0, partial(watch.watch_keychains, found, budget))
     if problems:
-        raise WatchFileError(name, tuple(sorted(problems)))
+        raise WatchFileError(name, tuple(sorted(problems, key=itemgetter(0))))
     for text in (*wallet.warnings, *filter(None, [_add_labels(watch, wallet.labels)])):
         warnings.warn(f"{name}: {text}", WalletFileWarning, stacklevel=2)
 
@@ -62,11 +68,6 @@ def _tried(problems: _Problems, line: int, add: Callable[[], object]) -> bool:
         problems.append((line, str(error)))
         return False
     return True
-
-
-def _watch(watch: Sink, found: list[Keychain], budget: Budget) -> None:
-    budget.check(sum(each.derivations() for each in found))
-    watch.watch_keychains(found, budget)
 
 
 def _keychains(watch: Sink, wanted: ImportedDescriptor) -> list[Keychain]:

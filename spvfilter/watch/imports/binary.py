@@ -6,7 +6,7 @@ _TEXT = bytes({*b"\t\n\r", *range(32, 256)})
 """The bytes that occur in text files, in UTF-8 or another character set."""
 _CORE_EXPORT = "export its descriptors with `bitcoin-cli listdescriptors > FILE`"
 _ELECTRUM_EXPORT = (
-    "in Electrum choose File > Save backup of a watch-only wallet without a password, or copy the descriptor from"
+    "remove the encryption of the file with Wallet > Password, or copy the descriptor or the master public key from"
     " Wallet > Information"
 )
 _BDB_MAGIC = (b"\x62\x31\x05\x00", b"\x00\x05\x31\x62")

@@ -59,7 +59,7 @@ def read_coldcard(data: object) -> WalletFile | None:
     if "xfp" in data and any(name in data for name in _SIGNER):
         raise ParameterError(
             "the keys of one signer of a multisig wallet (Coldcard): export the wallet instead, Settings > Multisig"
-            " Wallets > the wallet > Descriptors"
+            " Wallets > the wallet > Coldcard Export"
         )
     if "xfp" not in data or not any(name in data for name in (*_SECTIONS, *_MULTISIG_SECTIONS)):
         return None

@@ -38,7 +38,7 @@ def read_labels(text: str) -> WalletFile | None:
             others += 1
     if not found:
         raise ParameterError(
-            "a file of labels (BIP-329) without addresses: watch the wallet's descriptor, and add the labels to it"
+            "a file of labels (BIP-329) without addresses: watch the wallet's descriptor, and import the labels"
         )
     wallet = WalletFile("BIP-329", addresses=tuple(found))
     if has_private:
