@@ -137,7 +137,10 @@ class WatchList:
         require_ranged: bool = False,
         max_derivations: int = MAX_DERIVATIONS,
     ) -> WatchList:
-        """Read a watch list from a text file with one entry per line. The formats page describes the file.
+        """Read a watch list from a text file with one entry per line, or from a file that a wallet exported.
+
+        The formats page describes the text file, and the page "Watch a file that a wallet exported" the others. Private
+        keys in such a file are never kept. A WalletFileWarning names the parts that are left out.
 
         Args:
             path: Path of the file.

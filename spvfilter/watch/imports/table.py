@@ -20,6 +20,8 @@ _ADDRESS = re.compile(r"(?:[^,;|\t]*\b)?(?:address(?:es)?|addr)(?:\b[^,;|\t]*)?"
 """Name of a column of addresses."""
 _LABELS = ("label", "name", "comment", "description", "memo", "note", "notes", "message")
 """Names of a column of labels, the likeliest first."""
+SAVED_LIST = "# spvfilter watch list"
+"""Start of a file that `WatchList.save` has written."""
 _LONG_WORD = re.compile(r"[A-Za-z0-9]{20}")
 _MOST_COLUMNS = 1_000
 _LONGEST_ADDRESS = 90
@@ -33,7 +35,7 @@ def read_table(text: str) -> WalletFile | None:
     """
     head = _first_line(text)
     delimiter = _delimiter(head)
-    if _is_watch_list(head) or delimiter is None:
+    if delimiter is None or _is_watch_list(text, head):
         return None
     rows = _rows(text, delimiter)
     first = next(rows)
@@ -50,8 +52,7 @@ def read_table(text: str) -> WalletFile | None:
         secret.update((at, None) for at, cell in enumerate(cells) if is_private(cell))
         if column >= len(cells) or not cells[column].strip():
             raise ParameterError(f"line {number} of the table has no address in column {column + 1}")
-        text_of_label = cells[label] if label is not None and label < len(cells) and label not in secret else None
-        found.append(ImportedAddress(cells[column].strip(), name_in(text_of_label), number))
+        found.append(ImportedAddress(cells[column].strip(), _label(cells, label, titles, delimiter), number))
     wallet = WalletFile("CSV", addresses=tuple(found))
     return wallet.with_warning(warning_of([f"{at + 1}" for at in sorted(secret)], "column")) if secret else wallet
 
@@ -74,12 +75,22 @@ def _first_line(text: str) -> str:
     return next((line for line in text.split("\n", 40) if line.strip() and not line.startswith("#")), "")[:10_000]
 
 
-def _is_watch_list(head: str) -> bool:
-    """Return True if the first line of a text is a line of a watch list."""
-    text = head.strip()
-    if is_uri(text) or is_descriptor(text) or is_extended_key(text) or is_kind(text):
+def _is_watch_list(text: str, head: str) -> bool:
+    """Return True if a text is a watch list. `head` is its first line that is not a comment.
+
+    In a watch list the label is the rest of the line. If the first label has quotes, the text may be a table, but not
+    if other lines have entries that a table cannot have.
+    """
+    if _is_entry(head) or text.startswith(SAVED_LIST):
         return True
-    return '"' not in text and is_address(text.partition(",")[0])
+    return is_address(head.partition(",")[0]) and (
+        '"' not in head or any(_is_entry(line.strip()) for line in text.splitlines())
+    )
+
+
+def _is_entry(line: str) -> bool:
+    """Return True if a line is an entry of a watch list, but not an address."""
+    return is_uri(line) or is_descriptor(line) or is_extended_key(line) or is_kind(line)
 
 
 def _delimiter(head: str) -> str | None:
@@ -142,6 +153,13 @@ def _address_column(titles: list[str], cells: list[str]) -> int:
             shown = " and ".join(str(at + 1) for at in choice[:3])
             raise ParameterError(f"the columns {shown} of the table have addresses: keep the column to watch")
     raise ParameterError("no column of the table has addresses: expected a column with the title address")
+
+
+def _label(cells: list[str], column: int | None, titles: list[str], delimiter: str) -> str | None:
+    """Return the label of a row. Without titles it is the rest of the row, as in a watch list."""
+    if column is None or column >= len(cells):
+        return None
+    return name_in(cells[column] if titles or not column else delimiter.join(cells[column:]))
 
 
 def _label_column(titles: list[str], cells: list[str], column: int) -> int | None:

@@ -15,8 +15,8 @@ TEST_NETWORKS = tuple(each for each in NETWORKS if each is not MAINNET)
 PUBLIC_TEST_NETWORKS = tuple(each for each in TEST_NETWORKS if each is not REGTEST)
 """The networks that wallets call "testnet": testnet3, testnet4 and signet."""
 _MAX_CHECKED = 10_000
-MAX_NAME = 200
-"""Largest length of a wallet's name in characters (our choice). A longer name is cut."""
+MAX_NAME = 1_000
+"""Largest length of a name or label in characters (our choice). A longer name is cut."""
 
 
 @public

@@ -428,6 +428,18 @@ def test_address_may_be_in_any_column(text: str, names: list[str | None], tmp_pa
     assert [label for _, _, label in watch.entries()] == names
 
 
+def test_quoted_labels_lose_their_quotes_in_tables_only(tmp_path: Path) -> None:
+    lines = f'{ADDRESS},"rent, flat"\n{SECOND},a, b\n'
+    assert [label for _, _, label in load(tmp_path, lines).entries()] == ["rent, flat", "a, b"]
+    watch = load(tmp_path, f"{lines}script:51\n")
+    assert [label for _, _, label in watch.entries()] == ['"rent, flat"', "a, b", None]
+    watch.save(tmp_path / "saved")
+    assert WatchList.load(tmp_path / "saved") == watch
+    (quoted := WatchList()).add_address(ADDRESS, '"x" y')
+    quoted.save(tmp_path / "saved")
+    assert WatchList.load(tmp_path / "saved") == quoted
+
+
 def test_wallet_file_obeys_the_options_of_load(tmp_path: Path) -> None:
     path = write(tmp_path, core())
     with pytest.raises(WatchFileError, match="3,000 key derivations"):
