@@ -6,6 +6,7 @@ import io
 import json
 import random
 import re
+import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ _LIST = (
     f"# a list\n{ADDRESS},rent\n{_URI}\nscript:51\npubkey:02{'ab' * 32}\ndata:00ff\noutpoint:{'ab' * 32}:1:5:51\n"
     f"keychain:5:20:{checked(f'{SINGLE}/0/*)')},cold\n{SECOND}\nwpkh({KEY}/**)\n"
 )
-_TOKENS = [
+_TOKENS: list[str] = [
     *"{}[]()<>\",;:|\t\n\r\0#@*/\\'=&?%-+.",
     *("\ufeff", "\u2028", "\ud7ff", "é", "💰", "null", "true", "1e999", "NaN", "-1", "0", "18446744073709551616"),
     *("9" * 400, "/**", "<0;1>", "<0;1;2>/*", "/0/*", "@0", "@9999", "#qqqqqqqq", "%00", "%ff", "%", "req-x=1", "bc="),
@@ -179,3 +180,18 @@ def _read(data: bytes, max_derivations: int, outcome: Outcome) -> None:
     kept = "\n".join(label for _, _, label in watch.entries() if label)
     if _KEYS.search(f"{told}\n{kept}") or PHRASE[:40] in told:
         outcome.faults.append(("a message or a label with a private key", data))
+
+
+def main() -> None:
+    """Run as many damaged texts as the first argument says, and print counts and broken rules."""
+    count, number = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    found = run(count, number)
+    print(
+        f"{found.read:,} read, {found.refused:,} refused, slowest {found.slowest_s:.2f} s, {len(found.faults)} faults"
+    )
+    for message, data in found.faults[:20]:
+        print(message, data[:2_000])
+
+
+if __name__ == "__main__":
+    main()
