@@ -30,7 +30,7 @@ ROOMS = (
         "scan",
         "store",
     ),
-    *("wallet", "watch", "watch.descriptor", "wire", "wire.messages"),
+    *("wallet", "watch", "watch.descriptor", "watch.imports", "wire", "wire.messages"),
 )
 
 

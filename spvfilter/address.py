@@ -73,7 +73,9 @@ def script_to_address(script_pubkey: bytes, network: Network) -> str | None:
 def _shown(text: str) -> str:
     """Return the part of `text` that an error message may show: a short piece, and nothing that may be a secret."""
     is_short = len(text) <= _MAX_BASE58_SHOWN and _ADDRESS_LIKE.search(text) is not None
-    if is_short or (text.lower().startswith(_SEGWIT_PREFIXES) and text.isalnum()):
+    # bech32 is in one case, and a private key behind it is not
+    has_one_case = text in (text.lower(), text.upper())
+    if is_short or (text.lower().startswith(_SEGWIT_PREFIXES) and text.isalnum() and has_one_case):
         return repr(text[:MAX_ADDRESS_LENGTH]) + ("…" if len(text) > MAX_ADDRESS_LENGTH else "")
     return f"{len(text)} characters, not shown because they may be a secret"
 

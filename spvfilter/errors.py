@@ -85,6 +85,7 @@ __all__ = [
     "UndoError",
     "UselessPeerError",
     "VersionError",
+    "WalletFileWarning",
     "WatchFileError",
     "WatchListInUseError",
     "WrongNetworkError",
@@ -293,12 +294,13 @@ class WatchFileError(SpvFilterError, ValueError):
     path: str
     """Path of the watch list file."""
     problems: tuple[tuple[int, str], ...]
-    """All invalid lines of the file, each as (line number from 1, message)."""
+    """All invalid lines of the file, each as (line number from 1, message). The line 0 means the whole file."""
 
     def __init__(self, path: str, problems: tuple[tuple[int, str], ...]) -> None:
-        shown = "; ".join(f"line {line}: {message}" for line, message in problems[:20])
+        shown = "; ".join(f"line {line}: {message}" if line else message for line, message in problems[:20])
         more = f"; and {len(problems) - 20} more" if len(problems) > 20 else ""
-        super().__init__(f"{path}: {len(problems)} bad line(s): {shown}{more}")
+        bad = f"{len(problems)} bad line(s): " if problems[0][0] else ""
+        super().__init__(f"{path}: {bad}{shown}{more}")
         self.path = path
         self.problems = problems
 
@@ -826,6 +828,13 @@ class DescriptorWarning(SpvFilterWarning):
 
 class FpRateWarning(SpvFilterWarning):
     """The real false-positive rate of a filter differs from the requested rate."""
+
+
+class WalletFileWarning(SpvFilterWarning):
+    """A part of a wallet file is left out, such as private keys.
+
+    Private keys are never kept. A reader of the file can spend the coins: keep it in a safe place.
+    """
 
 
 class LostSpendsWarning(SpvFilterWarning):

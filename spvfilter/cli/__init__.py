@@ -62,7 +62,7 @@ def _guarded(argv: list[str]) -> int:
         return BROKEN_PIPE
     except WatchFileError as error:
         for line, message in error.problems:
-            complain(f"{error.path}: line {line}: {message}")
+            complain(f"{error.path}: line {line}: {message}" if line else f"{error.path}: {message}")
     except StoreCorruptError as error:
         advice = "restore a backup, or run spvfilter watch with --rebuild, which keeps the watch list"
         complain(str(error) if "--rebuild" in argv else f"{error}; {advice}")

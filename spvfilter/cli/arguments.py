@@ -20,14 +20,17 @@ if TYPE_CHECKING:
     import difflib
     import pathlib
 
+    from spvfilter.cli.term import page
     from spvfilter.cli.term.page import Page
     from spvfilter.wallet import reader
     from spvfilter.watch import entry, textfile, watchlist
+    from spvfilter.watch.imports.walletfile import WalletFile
     from spvfilter.watch.watchlist import WatchList
 else:  # not needed to show --help
     datetime = deferred("datetime")
     difflib = deferred("difflib")
     pathlib = deferred("pathlib")
+    page = deferred("spvfilter.cli.term.page")
     reader = deferred("spvfilter.wallet.reader")
     entry = deferred("spvfilter.watch.entry")
     textfile = deferred("spvfilter.watch.textfile")
@@ -35,6 +38,7 @@ else:  # not needed to show --help
 
 _DAY_S = 86_400  # seconds
 _MAX_AHEAD_S = 7_200  # the block time that nodes accept ahead of their clock; LightClient allows it for a birthday
+_MAX_DERIVATIONS = 10_000_000  # the default of WatchList.load
 _PLAIN_OPTION = re.compile(r"--[a-z][a-z-]{0,30}")
 """Pattern of unknown options that a message may repeat, because no key and no number matches it."""
 _NUMBER = re.compile(r"[0-9][0-9.,:/_e+-]{0,19}|-[0-9][0-9.]{0,18}")
@@ -262,9 +266,20 @@ def add_watch_file(parser: argparse.ArgumentParser) -> None:
         "--watch",
         metavar="FILE",
         help="a watch list, which is only read. Each line is an ADDRESS, a descriptor, script:HEX, pubkey:HEX, data:HEX"
-        " or outpoint:TXID:N, and optionally ,LABEL. # starts a comment. - is standard input",
+        " or outpoint:TXID:N, and optionally ,LABEL. # starts a comment. - is standard input. FILE may also be a file"
+        " that a wallet exported, such as Bitcoin Core, Sparrow or Electrum",
     )
     add_strict(parser)
+    parser.add_argument(
+        "--max-derivations",
+        metavar="N",
+        type=whole(0, 10**12),
+        default=_MAX_DERIVATIONS,
+        help=(
+            "refuse a --watch file whose descriptors derive more than N keys; default %(default)s. They are counted"
+            " before they are derived"
+        ),
+    )
 
 
 def add_strict(parser: argparse.ArgumentParser) -> None:
@@ -282,6 +297,8 @@ def watch_list(
     others: Iterable[str] = (),
     *,
     strict: bool,
+    max_derivations: int,
+    birthday_option: str | None = None,
 ) -> WatchList:
     """Return the watch list with the entries of a file and of arguments.
 
@@ -291,26 +308,36 @@ def watch_list(
         addresses: Addresses, descriptors, extended public keys and URIs.
         others: Paths that the command itself reads. Only one of all paths may be standard input.
         strict: True if descriptors without a wildcard are refused.
+        max_derivations: Largest number of keys that the descriptors of the file may derive.
+        birthday_option: Option for the birthday that a wallet file states. The user gets a message that names it.
 
     Raises:
         ParameterError: `path` and one of `others` are standard input, or an entry is invalid.
         WatchFileError: The file has invalid lines.
         OSError: The file cannot be read.
     """
+    watch, wallet = watchlist.WatchList(network, require_ranged=strict), None
     if path == "-":
         if "-" in others:
             raise ParameterError("'-' is standard input: --watch and the input to search cannot both be '-'")
-        watch = watchlist.WatchList(network, require_ranged=strict)
-        textfile.read_into(watch, standard_input(), "standard input")
-    else:
-        watch = (
-            watchlist.WatchList(network, require_ranged=strict)
-            if path is None
-            else watchlist.WatchList.load(path, network, require_ranged=strict)
-        )
+        wallet = textfile.read_into(watch, standard_input(), "standard input", max_derivations)
+    elif path is not None:
+        wallet = textfile.load(watch, path, max_derivations)
     for address in addresses:
         entry.add_entry(watch, address)
+    if birthday_option is not None and wallet is not None:
+        _name_birthday(wallet, birthday_option)
     return watch
+
+
+def _name_birthday(wallet: WalletFile, option: str) -> None:
+    """Print the birthday that a wallet file states, and the option that uses it. The file may be wrong."""
+    if wallet.birthday is not None:
+        # the clocks of wallets and of miners differ, so the day before is safe
+        begins = datetime.datetime.fromtimestamp(max(0, wallet.birthday - _DAY_S), datetime.UTC).date()
+        page.complain(f"the wallet file states a birthday: {option} {begins} skips older blocks")
+    elif wallet.birth_height is not None:
+        page.complain(f"the wallet file states a birthday: --from-height {wallet.birth_height} skips older blocks")
 
 
 def standard_input() -> BinaryIO:

@@ -212,7 +212,7 @@ def _watched(args: argparse.Namespace, network: Network) -> BloomSource | None:
     """Return the watch list of the arguments; None if they watch nothing."""
     if not (args.addresses or args.watch is not None or args.data or args.outpoint):
         return None
-    watch = watch_list(network, args.watch, args.addresses, strict=args.strict)
+    watch = watch_list(network, args.watch, args.addresses, strict=args.strict, max_derivations=args.max_derivations)
     for element in args.data:
         watch.add_data(element)
     for outpoint in args.outpoint:

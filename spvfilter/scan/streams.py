@@ -17,6 +17,7 @@ from spvfilter.scan.wrongnetwork import A_TRANSACTION, contradiction, is_mined, 
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 TEXT = frozenset((*range(0x20, 0x7F), 0x09, 0x0A, 0x0D))  # Printable ASCII, tab and line ends.
+_HEX = frozenset(b"0123456789abcdefABCDEF \t")
 _BUFFER = 1 << 20  # Bytes that are read at once (our choice).
 _DEEPEST = 2  # Layers of compression that are removed (our choice).
 
@@ -151,12 +152,19 @@ def hex_blocks(
             bad(f"line {number}: {message}")
 
 
+def hex_fault(text: bytes) -> str:
+    """Return what is wrong with a text that is not hex. The text may be a secret, so the message omits it."""
+    wrong = next((at for at, char in enumerate(text, 1) if char not in _HEX), None)
+    digits = sum(char not in b" \t" for char in text)
+    return f"an odd number of hex digits: {digits:,}" if wrong is None else f"character {wrong:,} is not a hex digit"
+
+
 def _block_of(text: bytes, network: Network | None) -> tuple[bytes, str | None]:
     """Return the block in a line, and a sentence that says what is wrong with the line, if anything is."""
     try:
         raw = bytes.fromhex(text.decode("ascii"))
     except ValueError:
-        return b"", f"not hex: {text[:40]!r}"
+        return b"", f"not hex: {hex_fault(text)}"
     if network is None:
         return raw, None
     return raw, A_TRANSACTION if not is_mined(raw) and is_tx(raw) else contradiction(raw, network)

@@ -12,7 +12,7 @@ from spvfilter.kernel import spent_outpoints
 from spvfilter.network import Network
 from spvfilter.protocol import HASH_SIZE, MAX_BLOCK_SIZE
 from spvfilter.scan.pull import pull_ahead
-from spvfilter.scan.streams import TEXT, begun, damage, unpacked
+from spvfilter.scan.streams import TEXT, begun, damage, hex_fault, unpacked
 from spvfilter.scan.wrongnetwork import is_block
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ _FIELDS = ("hex", "rawtx")
 """Fields of a JSON object that may have the transaction: `hex` is that of Bitcoin Core's RPC."""
 _BOM = b"\xef\xbb\xbf"
 """The mark with which some editors begin a text file."""
-_HEX = frozenset(b"0123456789abcdefABCDEF \t")
 _PSBT, _PSBT_BASE64 = b"psbt\xff", b"cHNidP"
 """How a partially signed transaction begins: as bytes (BIP-174), and as base64."""
 _OF_PSBT = "a partially signed transaction (PSBT): finalize it first, and take its hex"
@@ -138,9 +137,7 @@ def _tx_of(text: bytes) -> tuple[bytes, str | None]:
 def _not_hex(text: bytes) -> str:
     if text.startswith(_PSBT_BASE64):
         return _OF_PSBT
-    wrong = next((at for at, char in enumerate(text, 1) if char not in _HEX), None)
-    digits = sum(char not in b" \t" for char in text)
-    return f"an odd number of hex digits: {digits:,}" if wrong is None else f"character {wrong:,} is not a hex digit"
+    return hex_fault(text)
 
 
 def problem_of(raw: bytes) -> str | None:

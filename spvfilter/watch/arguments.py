@@ -7,6 +7,7 @@ from unicodedata import category
 
 from spvfilter.errors import ParameterError
 from spvfilter.hashes import hash160
+from spvfilter.watch.descriptor.keys import secret_in
 
 
 def checked_label(label: str | None) -> str | None:
@@ -18,9 +19,19 @@ def checked_label(label: str | None) -> str | None:
         raise ParameterError(f"a label is text, not {type(label).__name__}")
     label = label.strip() if label else None
     # UTF-8 cannot encode surrogates (category Cs)
-    if label and not label.isprintable() and any(category(char) in ("Cc", "Cs", "Zl", "Zp") for char in label):
-        raise ParameterError(f"a label cannot contain control characters, line ends or surrogates: {label[:80]!r}")
+    if label and not label.isprintable():
+        for at, char in enumerate(label, 1):
+            if category(char) in ("Cc", "Cs", "Zl", "Zp"):
+                raise ParameterError(
+                    f"a label cannot contain control characters, line ends or surrogates, as at character {at}"
+                )
     return label or None
+
+
+def check_not_private(label: str | None) -> None:
+    """Raise ParameterError if a label may be a private key or a seed phrase, as in a table of exported keys."""
+    if label and (what := secret_in(label)) is not None:
+        raise ParameterError(f"the label has {what}: remove it, and keep such a file in a safe place")
 
 
 def script_of(script: object) -> bytes:

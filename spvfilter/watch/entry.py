@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from spvfilter.errors import AddressError, ParameterError
+from spvfilter.address import address_to_script
+from spvfilter.errors import AddressError, ParameterError, WrongNetworkError
+from spvfilter.network import NETWORKS, Network
+from spvfilter.watch.arguments import check_not_private
 from spvfilter.watch.descriptor import keys
 from spvfilter.watch.descriptor.descriptor import is_descriptor
 
 _URI = re.compile(r"bitcoin:", re.IGNORECASE)
-# BIP-21: a program must refuse a URI with any other parameter whose name starts with "req-"
-_URI_PARAMETERS = ("amount", "label", "message")
+_HRPS = frozenset(each.hrp for each in NETWORKS)
+"""Names of the parameters that contain a further address (BIP-321): the prefixes of segwit addresses."""
 _LONGEST_URI = 4_000  # characters (our choice)
 _HEX_KEY = re.compile(r"0[23][0-9a-fA-F]{64}|0[467][0-9a-fA-F]{128}")
 _HEX_32 = re.compile(r"[0-9a-fA-F]{64}")
@@ -23,14 +26,37 @@ _KIND = re.compile(r"(script|pubkey|data|outpoint|keychain):")
 _SEPARATED = re.compile(r"[;\t|]")
 
 
+class Uri(NamedTuple):
+    """The contents of a `bitcoin:` URI (BIP-21, BIP-321) that concern a watch list."""
+
+    address: str | None
+    """Address after `bitcoin:`. None if there is none."""
+    others: tuple[tuple[str, str], ...]
+    """Addresses in parameters such as `bc=` and `tb=`, as pairs (name of the parameter, address)."""
+    label: str | None
+    """The label. None if the URI has none."""
+
+
 class Sink(Protocol):
     """An object to which entries can be added, such as a WatchList.
 
     Its methods raise ParameterError for an invalid entry.
     """
 
+    network: Network
+
     def add_address(self, address: str, label: str | None = None) -> None: ...
     def add_descriptor(self, text: str, label: str | None = None) -> object: ...
+
+
+def is_uri(text: str) -> bool:
+    """Return True if a text starts like a `bitcoin:` URI."""
+    return _URI.match(text) is not None
+
+
+def is_kind(text: str) -> bool:
+    """Return True if a text starts with a kind of entry and a colon, such as `script:`."""
+    return _KIND.match(text) is not None
 
 
 def add_entry(watch: Sink, text: str, label: str | None = None) -> None:
@@ -39,9 +65,11 @@ def add_entry(watch: Sink, text: str, label: str | None = None) -> None:
     Raises AddressError for an invalid address, DescriptorError for an invalid descriptor or extended key, and
     ParameterError for an invalid URI or label. The message says what was found and what to do.
     """
-    if _URI.match(text):
-        address, named = parse_uri(text)
-        watch.add_address(address, label or named)
+    if is_uri(text):
+        uri = parse_uri(text)
+        check_not_private(uri.label)
+        for address in addresses_of(uri, watch.network):
+            watch.add_address(address, label or uri.label)
     elif is_descriptor(text) or keys.is_extended_key(text):
         watch.add_descriptor(text, label)
     elif (why := explained(text)) is not None:
@@ -50,25 +78,58 @@ def add_entry(watch: Sink, text: str, label: str | None = None) -> None:
         watch.add_address(text, label)
 
 
-def parse_uri(text: str) -> tuple[str, str | None]:
-    """Return the address and the label of a `bitcoin:` URI (BIP-21).
+def parse_uri(text: str) -> Uri:
+    """Return the contents of a `bitcoin:` URI (BIP-21, BIP-321).
 
-    The label is None if the URI has none. Raises ParameterError for a URI that is too long, requires an unknown
-    parameter, or has a label that is not UTF-8. Raises AddressError for a URI without an address.
+    Raises ParameterError for a URI that is too long, requires an unknown parameter, or has two labels. Raises
+    AddressError for a URI without an address.
     """
     if len(text) > _LONGEST_URI:
         raise ParameterError(f"a bitcoin: URI of {len(text):,} characters, expected at most {_LONGEST_URI:,}")
     address, _, query = text[len("bitcoin:") :].removeprefix("//").partition("?")
-    if not address:
-        raise AddressError("a bitcoin: URI without an address: only addresses can be watched")
-    label: str | None = None
+    others: list[tuple[str, str]] = []
+    labels: list[str] = []
     for part in filter(None, query.split("&")):
         name, _, value = part.partition("=")
-        if name.lower().startswith("req-") and name.lower() not in _URI_PARAMETERS:
+        name = name.lower()
+        if name.startswith("req-"):
             raise ParameterError("a bitcoin: URI requires an unknown parameter, req-…: give only its address")
-        if name.lower() == "label":
-            label = _percent_decoded(value) or None
-    return address, label
+        if name == "label":
+            labels.append(_percent_decoded(value))
+        elif name in _HRPS:
+            others.append((name, _percent_decoded(value)))
+    if len(labels) > 1:
+        raise ParameterError("a bitcoin: URI with more than one label: remove all but one")
+    if not (address or others):
+        raise AddressError("a bitcoin: URI without an address: only addresses can be watched")
+    return Uri(_percent_decoded(address) or None, tuple(others), labels[0] or None if labels else None)
+
+
+def addresses_of(uri: Uri, network: Network) -> list[str]:
+    """Return the addresses of a URI that belong to a network, each once.
+
+    Raises AddressError if one of the addresses is invalid, and WrongNetworkError if none belongs to the network.
+    """
+    found: dict[str, None] = {}
+    wrong: WrongNetworkError | None = None
+    for address in (uri.address, *(address for name, address in uri.others if name == network.hrp)):
+        if address is None:
+            continue
+        if (why := explained(address)) is not None:
+            raise AddressError(why)
+        try:
+            address_to_script(address, network)
+            found[address] = None
+        except WrongNetworkError as error:
+            wrong = error
+    if found:
+        return list(found)
+    if wrong is not None:
+        raise wrong
+    owners = tuple(each.name for each in NETWORKS if each.hrp in dict(uri.others))
+    raise WrongNetworkError(
+        f"a bitcoin: URI with addresses of {' or '.join(owners)}, not of {network}: choose its network", owners
+    )
 
 
 def _percent_decoded(value: str) -> str:
@@ -78,7 +139,7 @@ def _percent_decoded(value: str) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
-        raise ParameterError("a bitcoin: URI whose label is not UTF-8") from None
+        raise ParameterError("a bitcoin: URI with a label or an address that is not UTF-8") from None
 
 
 def explained(text: str) -> str | None:

@@ -17,6 +17,8 @@ MAX_WINDOW = 2 * MAX_LOOKAHEAD
 """Largest keychain window that a watch list's file may state, in indexes (our choice)."""
 MAX_INDEXES = 1 << 31
 """Number of indexes of a ranged descriptor: all indexes that are not hardened (BIP-32 § Extended keys)."""
+MAX_DERIVATIONS = 10_000_000
+"""Default largest number of key derivations for the descriptors of one file: a few minutes of work (our choice)."""
 _MAX_SCRIPT = 4_000_000
 """Largest size of a script in bytes: the largest size of a block."""
 _MAX_NAME = 200_000
@@ -43,6 +45,7 @@ class Keychain:
         lookahead: int = LOOKAHEAD,
         size: int = MAX_INDEXES,
         descriptor: str | None = None,
+        keys: int = 1,
     ) -> None:
         """Make a keychain with an empty window.
 
@@ -55,6 +58,7 @@ class Keychain:
             size: Number of indexes that the keychain has.
             descriptor: Descriptor from which a file or a database can restore the keychain. None if there is no
                 descriptor.
+            keys: Number of keys that each index derives.
 
         Raises:
             ParameterError: The name or the lookahead is out of range.
@@ -77,6 +81,8 @@ class Keychain:
         """Number of indexes that the keychain has."""
         self.descriptor = descriptor
         """The keychain's output descriptor. None if a function derives the scripts."""
+        self.keys = keys
+        """Number of keys that each index derives."""
         self.scripts_at = scripts_at
         """Function that returns the scriptPubKeys of an index."""
         self.is_dormant = False
@@ -119,9 +125,18 @@ class Keychain:
         return self._next if self._next < self.size else None
 
     @property
+    def floor(self) -> int:
+        """The least end of the window, from an earlier run."""
+        return self._floor
+
+    @property
     def required(self) -> int:
         """The required end of the window: the first index after `lookahead` indexes that follow the last used index."""
         return min(self.size, max(self._floor, self._last_used + 1 + self.lookahead))
+
+    def derivations(self, margin: int = 0) -> int:
+        """Return the number of keys that `grow` would derive to extend the window."""
+        return self.keys * max(0, min(self.size, self.required + margin) - self._end)
 
     def see(self, index: int) -> None:
         """Note that an unconfirmed transaction pays an index. `next_index` skips it. The window does not move."""
@@ -260,6 +275,33 @@ class Keychain:
         if not 0 <= end <= MAX_WINDOW:
             raise ParameterError(f"the end of a window must be from 0 to {MAX_WINDOW:,}, not {end}")
         self._floor = max(self._floor, min(end, self.size))
+
+
+class Budget:
+    """A number of key derivations, of which each keychain takes its share before it derives keys.
+
+    Raises ParameterError if `most` is negative.
+    """
+
+    def __init__(self, most: int) -> None:
+        if most < 0:
+            raise ParameterError(f"the largest number of key derivations must not be negative, not {most}")
+        self._most = most
+        self._spent = 0
+
+    def charge(self, count: int) -> None:
+        """Take `count` derivations out of the budget. Raises ParameterError if the budget has fewer."""
+        self.check(count)
+        self._spent += count
+
+    def check(self, count: int) -> None:
+        """Raise ParameterError if the budget has fewer than `count` derivations. The message has the sum."""
+        total = self._spent + count
+        if total > self._most:
+            raise ParameterError(
+                f"the file needs {total:,} key derivations up to here (keys × indexes × paths), expected at most"
+                f" {self._most:,}: watch fewer indexes, or allow more with max_derivations or --max-derivations"
+            )
 
 
 def all_used(name: str) -> str:

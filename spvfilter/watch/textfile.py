@@ -11,7 +11,8 @@
 | `wpkh(xpub…/<0;1>/*)#CHECKSUM,LABEL` | an output descriptor; the label follows the comma after the descriptor |
 | `zpub…,LABEL` | an extended public key whose prefix names a script type: ypub, zpub, upub, vpub |
 | `keychain:END:LOOKAHEAD:DESCRIPTOR` | a descriptor whose window ended at index END when the file was written |
-| `bitcoin:ADDRESS?label=TEXT` | the address of a URI (BIP-21); a label after a comma replaces the URI's label |
+| `bitcoin:ADDRESS,LABEL` | the address of a URI (BIP-21, BIP-321) |
+| `bitcoin:ADDRESS?label=a,b&bc=ADDRESS` | a URI with parameters: a comma belongs to the URI |
 | `outpoint:TXID:INDEX,LABEL` | an outpoint, with the txid in display order |
 | `outpoint:TXID:INDEX:VALUE:SCRIPT` | an outpoint with its value (satoshi) and scriptPubKey; both may be empty |
 
@@ -22,7 +23,9 @@ mark, and its lines end in LF or CRLF. In a line without a label, ` #` starts a 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from spvfilter._public import deferred
@@ -33,18 +36,29 @@ from spvfilter.kernel import NO_VALUE, EntryKind, WatchTable
 from spvfilter.network import Network
 from spvfilter.primitives import OutPoint
 from spvfilter.watch import entry as entries
+from spvfilter.watch.arguments import check_not_private
 from spvfilter.watch.descriptor.descriptor import is_descriptor
-from spvfilter.watch.keychain import Keychain
+from spvfilter.watch.descriptor.keys import is_extended_key
+from spvfilter.watch.keychain import MAX_DERIVATIONS, Budget, Keychain
+from spvfilter.watch.windows import Windows
 
 if TYPE_CHECKING:
     import pathlib
+
+    from spvfilter.watch.imports import adding, binary, policy, recognition
+    from spvfilter.watch.imports.walletfile import WalletFile
 else:
+    binary = deferred("spvfilter.watch.imports.binary")
+    policy = deferred("spvfilter.watch.imports.policy")
+    adding = deferred("spvfilter.watch.imports.adding")
+    recognition = deferred("spvfilter.watch.imports.recognition")
     pathlib = deferred("pathlib")
 
 _CHUNK = 1 << 20
 """Number of bytes that one read of the file requests."""
-_TEXT = bytes({*b"\t\n\r", *range(32, 256)})
-"""The bytes that occur in text files, in UTF-8 or another character set."""
+_FOREIGN_LINES = 1_000
+"""Number of lines that are read of a file in which no line looks like an entry (our choice)."""
+_ADDRESS_LIKE = re.compile(r"[A-Za-z0-9]{20}")
 _MAX_LINE = 8_100_000
 """Largest length of a line in bytes. It fits a scriptPubKey of 4,000,000 bytes, the size of a block, in hex."""
 
@@ -67,7 +81,13 @@ class Sink(entries.Sink, Protocol):
         script_pubkey: bytes | None = None,
     ) -> None: ...
     def add_address_lines(self, chunk: bytes, at: int) -> tuple[int, int]: ...
-    def add_saved_keychain(self, text: str, label: str | None, end: int, lookahead: int) -> None: ...
+    def keychains_in(self, text: str, label: str | None = None) -> list[Keychain]: ...
+    def saved_keychains_in(self, text: str, label: str | None, end: int, lookahead: int) -> list[Keychain]: ...
+    def watch_keychains(self, keychains: Iterable[Keychain], budget: Budget) -> None: ...
+    @property
+    def windows(self) -> Windows: ...
+    def __contains__(self, script_pubkey: bytes) -> bool: ...
+    def __len__(self) -> int: ...
 
 
 class Source(Protocol):
@@ -85,62 +105,155 @@ class Source(Protocol):
     def __contains__(self, script_pubkey: bytes) -> bool: ...
 
 
-def load(watch: Sink, path: str | os.PathLike[str]) -> None:
-    """Add the entries of the file at `path` to `watch`.
+def load(watch: Sink, path: str | os.PathLike[str], max_derivations: int = MAX_DERIVATIONS) -> WalletFile | None:
+    """Add the entries of the file at `path` to `watch`. Return the contents of a wallet file, None for a watch list.
 
-    Raises WatchFileError if lines are invalid, and OSError if the file cannot be read.
+    Raises WatchFileError if lines are invalid or the file needs more than `max_derivations` key derivations, and
+    OSError if the file cannot be read.
     """
     path = pathlib.Path(path)
     with path.open("rb") as file:
-        read_into(watch, file, str(path))
+        return read_into(watch, file, str(path), max_derivations)
 
 
-def read_into(watch: Sink, file: BinaryIO, name: str) -> None:
-    """Add the entry of every line of a file to `watch`. `name` is the file's name for error messages.
+def read_into(watch: Sink, file: BinaryIO, name: str, max_derivations: int = MAX_DERIVATIONS) -> WalletFile | None:
+    """Add the entry of every line of a file to `watch`, or the contents of a file that a wallet exported.
 
-    Raises WatchFileError, which lists all invalid lines, and OSError if the file cannot be read.
+    `name` is the file's name for error messages. Returns the contents of a wallet file, and None for a watch list.
+    Raises WatchFileError, which lists all invalid lines, or the first line that exceeds `max_derivations`. Raises
+    OSError if the file cannot be read.
     """
-    problems: list[tuple[int, str]] = []
-    late: list[tuple[int, str, str | None]] = []  # outpoints: their lines may precede those of their scripts
-    for number, line in _other_lines(watch, file, name):
+    budget = Budget(max_derivations)
+    start = file.read(_CHUNK)
+    if (why := binary.refusal_of(start)) is not None:
+        raise WatchFileError(name, ((0, why),))
+    if recognition.is_candidate(start):
+        start += file.read(recognition.MAX_FILE + 1 - len(start))
+        try:
+            wallet = recognition.parse_wallet(start)
+        except ParameterError as error:
+            raise WatchFileError(name, ((0, str(error)),)) from None
+        if wallet is not None:
+            adding.add_wallet(watch, wallet, name, budget)
+            return wallet
+    reading = _Reading(watch, name, budget)
+    for number, line in _other_lines(watch, file, start):
+        reading.take(number, line)
+        if reading.is_foreign:
+            break
+    reading.end()
+    return None
+
+
+_Late = tuple[int, str, str | None]  # number of a line, its entry and its label
+
+
+class _Reading:
+    """The reading of one file: its invalid lines, and lines whose entries are added at the end of the file."""
+
+    def __init__(self, watch: Sink, name: str, budget: Budget) -> None:
+        self._watch = watch
+        self._name = name
+        self._budget = budget
+        self._problems: list[tuple[int, str]] = []
+        self._lines = 0  # number of lines that were read, without comments
+        self._has_entry = False
+        """True if a line is an entry, or looks like one."""
+        self._descriptors: list[_Late] = []  # the key derivations of all of them are counted first
+        self._outpoints: list[_Late] = []  # their lines may precede those of their scripts
+
+    def take(self, number: int, line: bytes) -> None:
+        """Read one line. `number` is its number, from 1."""
         try:
             if len(line) > _MAX_LINE:
                 raise ParameterError(f"the line has more than {_MAX_LINE:,} bytes")
             text = _text(line, number)
             if not text:
-                continue
+                return
+            self._lines += 1
             entry, label = _split(text)
+            self._has_entry = self._has_entry or _looks_like_entry(entry)
+            check_not_private(label)
             if entry.startswith("outpoint:"):
-                late.append((number, entry, label))
+                self._outpoints.append((number, entry, label))
+            elif _has_keys(entry):
+                self._descriptors.append((number, entry, label))
             else:
-                _add(watch, entry, label)
+                _add(self._watch, entry, label)
         except ParameterError as error:
-            problems.append((number, str(error)))
-    for number, entry, label in late:
+            self._problems.append((number, str(error)))
+
+    @property
+    def is_foreign(self) -> bool:
+        """True if no line of the file looks like an entry, so that it is no watch list."""
+        return not self._has_entry and len(self._problems) == self._lines >= _FOREIGN_LINES
+
+    def end(self) -> None:
+        """Add the descriptors and the outpoints. Raises WatchFileError if the file has invalid lines."""
+        if not self._has_entry and not len(self._watch) and len(self._problems) == self._lines > 1:
+            raise WatchFileError(self._name, ((0, _foreign(self._problems[0][1])),))
+        count = 0
+        found: list[tuple[int, list[Keychain]]] = []
+        for number, entry, label in self._descriptors:
+            try:
+                keychains = _keychains(self._watch, entry, label)
+            except ParameterError as error:
+                self._problems.append((number, str(error)))
+                continue
+            count += sum(each.derivations() for each in keychains)
+            try:
+                self._budget.check(count)
+            except ParameterError as error:
+                raise WatchFileError(self._name, ((number, str(error)),)) from None
+            found.append((number, keychains))
+        if not self._problems:  # else the list is of no use, and nothing needs to be derived
+            for number, keychains in found:
+                self._try(number, partial(self._watch.watch_keychains, keychains, self._budget))
+        with self._watch.windows.limited_by(self._budget):
+            for number, entry, label in self._outpoints:
+                self._try(number, partial(_add_outpoint, self._watch, entry, label))
+        if self._problems:
+            raise WatchFileError(self._name, tuple(sorted(self._problems)))
+
+    def _try(self, number: int, add: Callable[[], None]) -> None:
         try:
-            _add_outpoint(watch, entry, label)
+            add()
         except ParameterError as error:
-            problems.append((number, str(error)))
-    if problems:
-        raise WatchFileError(name, tuple(sorted(problems)))
+            self._problems.append((number, str(error)))
 
 
-def _other_lines(watch: Sink, file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
+def _looks_like_entry(entry: str) -> bool:
+    return _has_keys(entry) or entries.is_uri(entry) or entries.is_kind(entry) or bool(_ADDRESS_LIKE.match(entry))
+
+
+def _foreign(first: str) -> str:
+    """Return the error message for a file without any entry. `first` is the message for its first line."""
+    return (
+        "no line of this file is an entry of a watch list. Expected one address or descriptor on each line, or a file"
+        f" of {recognition.KINDS}. Its first line: {first}"
+    )
+
+
+def _other_lines(watch: Sink, file: BinaryIO, start: bytes) -> Iterator[tuple[int, bytes]]:
     """Add the addresses that the kernel's fast path can read, and yield all other lines with their numbers, from 1.
 
-    A line of more than _MAX_LINE bytes may be cut, but its first _MAX_LINE + 1 bytes are always yielded. Raises
-    WatchFileError if the file is not text.
+    `start` has the bytes that were already read. A line of more than _MAX_LINE bytes may be cut, but its first
+    _MAX_LINE + 1 bytes are always yielded.
     """
-    chunk, at, number = b"", 0, 1
+    chunk, at, number = start, 0, 1
+    is_fast = True
     while True:
-        taken, lines = watch.add_address_lines(chunk, at)
+        taken = lines = 0
+        if is_fast:
+            try:
+                taken, lines = watch.add_address_lines(chunk, at)
+            except ParameterError:  # of a label: the reader of single lines finds it again and names its line
+                is_fast = False
         at += taken
         number += lines
         end = chunk.find(b"\n", at) + 1
         if not end:
             more = file.read(_CHUNK)
-            if not chunk and number == 1 and (why := _no_text(more)) is not None:
-                raise WatchFileError(name, ((1, why),))
             if more:
                 chunk, at = chunk[at : at + _MAX_LINE + 1] + more, 0
                 continue
@@ -150,18 +263,6 @@ def _other_lines(watch: Sink, file: BinaryIO, name: str) -> Iterator[tuple[int, 
         yield number, chunk[at:end]
         at = end
         number += 1
-
-
-def _no_text(start: bytes) -> str | None:
-    """Return an error message if the start of a file shows that it is not UTF-8 text. None if it may be text."""
-    head = start[:4096]
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or (len(head) >= 8 and (any(head[::2]) != any(head[1::2]))):
-        return "this file is UTF-16: save it as UTF-8"
-    if start.startswith(b"SQLite format 3\0"):
-        return "this is an SQLite database, not a watch list: give a wallet's database with --db"
-    if len(head.translate(None, _TEXT)) > max(8, len(head) // 10):
-        return "this is a binary file, not a watch list: expected text with one entry per line"
-    return None
 
 
 def _text(line: bytes, number: int) -> str:
@@ -179,6 +280,8 @@ def _text(line: bytes, number: int) -> str:
 
 def _split(text: str) -> tuple[str, str | None]:
     """Return the entry and the label of a line. The label is None if the line has none."""
+    if entries.is_uri(text) and "?" in text:
+        return text.partition(" #")[0].strip(), None
     at = _end_of_descriptor(text)
     entry, comma, label = text[at:].partition(",")
     entry = text[:at] + entry
@@ -207,16 +310,31 @@ def add(watch: Sink, entry: str, label: str | None = None) -> None:
     """
     if entry.startswith("outpoint:"):
         _add_outpoint(watch, entry, label)
+    elif _has_keys(entry):
+        watch.watch_keychains(_keychains(watch, entry, label), Budget(MAX_DERIVATIONS))
     else:
         _add(watch, entry, label)
 
 
+def _has_keys(entry: str) -> bool:
+    """Return True if an entry is a descriptor or an extended key, also of a saved keychain."""
+    return entry.startswith("keychain:") or is_descriptor(entry) or is_extended_key(entry)
+
+
+def _keychains(watch: Sink, entry: str, label: str | None) -> list[Keychain]:
+    """Return the keychains of an entry with keys. They are not watched yet."""
+    if not entry.startswith("keychain:"):
+        return watch.keychains_in(policy.without_template(entry) if "/**" in entry else entry, label)
+    _, end, lookahead, text = (*entry.split(":", 3), "", "")[:4]
+    if not all(number.isascii() and number.isdigit() and len(number) < 10 for number in (end, lookahead)):
+        raise ParameterError("expected keychain:END:LOOKAHEAD:DESCRIPTOR with two whole numbers")
+    return watch.saved_keychains_in(text, label, int(end), int(lookahead))
+
+
 def _add(watch: Sink, entry: str, label: str | None) -> None:
     kind, colon, rest = entry.partition(":")
-    if not colon or is_descriptor(entry) or kind.lower() == "bitcoin":
+    if not colon or entries.is_uri(entry):
         entries.add_entry(watch, entry, label)
-    elif kind == "keychain":
-        _add_keychain(watch, rest, label)
     elif kind == "script":
         watch.add_script(_hex(rest), label)
     elif kind == "pubkey":
@@ -229,14 +347,6 @@ def _add(watch: Sink, entry: str, label: str | None) -> None:
             or "unknown kind of entry before the colon: expected script, pubkey, data, outpoint or keychain, or an "
             "address or a descriptor"
         )
-
-
-def _add_keychain(watch: Sink, rest: str, label: str | None) -> None:
-    end, _, more = rest.partition(":")
-    lookahead, _, text = more.partition(":")
-    if not all(number.isascii() and number.isdigit() and len(number) < 10 for number in (end, lookahead)):
-        raise ParameterError("expected keychain:END:LOOKAHEAD:DESCRIPTOR with two whole numbers")
-    watch.add_saved_keychain(text, label, int(end), int(lookahead))
 
 
 def _add_outpoint(watch: Sink, entry: str, label: str | None) -> None:

@@ -20,10 +20,10 @@ from spvfilter.primitives import OutPoint, Serializable, to_bytes
 from spvfilter.protocol import HEADER_SIZE, MAX_ELEMENT_SIZE
 from spvfilter.transaction import Transaction
 from spvfilter.watch import textfile
-from spvfilter.watch.arguments import checked_label, pubkey_scripts, single_script
-from spvfilter.watch.descriptor.descriptor import check_wildcard, parse_descriptor, warn_of_problems
+from spvfilter.watch.arguments import check_not_private, checked_label, pubkey_scripts, single_script
+from spvfilter.watch.descriptor.descriptor import Descriptor, check_wildcard, parse_descriptor, warn_of_problems
 from spvfilter.watch.elements import bloom_elements, gcs_elements
-from spvfilter.watch.keychain import LOOKAHEAD, Keychain
+from spvfilter.watch.keychain import LOOKAHEAD, MAX_DERIVATIONS, Budget, Keychain
 from spvfilter.watch.match import Completeness, Match, MatchKind
 from spvfilter.watch.pickling import State, restored, state_of
 from spvfilter.watch.windows import Windows
@@ -46,6 +46,18 @@ def _address_and_label(item: object, at: int) -> tuple[str, str | None]:
     else:
         return item[0], item[1]
     raise TypeError(f"addresses[{at}]: expected an address or a pair (address, label), not {found}")
+
+
+def _keychain(descriptor: Descriptor, label: str | None, lookahead: int) -> Keychain:
+    return Keychain(
+        descriptor.text,
+        descriptor.scripts,
+        label=checked_label(label),
+        lookahead=lookahead,
+        size=descriptor.size,
+        descriptor=descriptor.text,
+        keys=descriptor.keys,
+    )
 
 
 @public
@@ -118,22 +130,33 @@ class WatchList:
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], network: Network | str = MAINNET, *, require_ranged: bool = False
+        cls,
+        path: str | os.PathLike[str],
+        network: Network | str = MAINNET,
+        *,
+        require_ranged: bool = False,
+        max_derivations: int = MAX_DERIVATIONS,
     ) -> WatchList:
-        """Read a watch list from a text file with one entry per line. The formats page describes the file.
+        """Read a watch list from a text file with one entry per line, or from a file that a wallet exported.
+
+        The formats page describes the text file, and the page "Watch a file that a wallet exported" the others. Private
+        keys in such a file are never kept. A WalletFileWarning names the parts that are left out.
 
         Args:
             path: Path of the file.
             network: Network of the entries, or its name.
             require_ranged: True if the list refuses descriptors that have extended keys, but no wildcard `*`.
+            max_derivations: Largest number of keys that the descriptors of the file may derive: the product of keys,
+                indexes and paths, added up over all descriptors. They are counted before they are derived.
 
         Raises:
-            WatchFileError: Lines are invalid. The error lists every invalid line with its number and cause.
-            ParameterError: The name of the network is unknown.
+            WatchFileError: Lines are invalid. The error lists every invalid line with its number and cause. Or the
+                file needs more than `max_derivations` key derivations.
+            ParameterError: The name of the network is unknown, or `max_derivations` is negative.
             OSError: The file cannot be read.
         """
         watch = cls(network, require_ranged=require_ranged)
-        textfile.load(watch, path)
+        textfile.load(watch, path, max_derivations)
         return watch
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -269,13 +292,21 @@ class WatchList:
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
+        return [self._add_keychain(each) for each in self.keychains_in(text, label, lookahead=lookahead)]
+
+    def keychains_in(self, text: str, label: str | None = None, *, lookahead: int = LOOKAHEAD) -> list[Keychain]:
+        """Return the keychains of an output descriptor, and do not watch them yet.
+
+        See `add_descriptor` for the arguments.
+
+        Raises:
+            DescriptorError: The text is not a valid descriptor, has a private key, or needs the missing extra.
+            WrongNetworkError: A key or address belongs to another network.
+            ParameterError: The label or the lookahead is invalid.
+        """
         descriptors = parse_descriptor(text, self.network)
         check_wildcard(descriptors, require_ranged=self._require_ranged)
-        found = [
-            Keychain(each.text, each.scripts, label=label, lookahead=lookahead, size=each.size, descriptor=each.text)
-            for each in descriptors
-        ]
-        return [self._add_keychain(keychain) for keychain in found]
+        return [_keychain(each, label, lookahead) for each in descriptors]
 
     def add_keychain(
         self, name: str, script_at: Callable[[int], bytes], label: str | None = None, *, lookahead: int = LOOKAHEAD
@@ -302,26 +333,42 @@ class WatchList:
             raise ParameterError(f"the watch list already has a keychain {name[:80]!r}")
         return self._add_keychain(Keychain(name, partial(single_script, script_at), label=label, lookahead=lookahead))
 
-    def _add_keychain(self, keychain: Keychain, end: int = 0) -> Keychain:
-        """Watch the scripts of a keychain, at least those of the indexes below `end`, and return the keychain.
+    def watch_keychains(self, keychains: Iterable[Keychain], budget: Budget) -> None:
+        """Watch the keychains that `keychains_in` or `saved_keychains_in` returned.
+
+        Args:
+            keychains: The keychains.
+            budget: The key derivations that are allowed. They are taken out of the budget before keys are derived.
+
+        Raises:
+            KeychainError: Scripts cannot be derived.
+            ParameterError: The label is invalid, the budget is spent, or there are more than 10,000 keychains.
+            WatchListInUseError: A running client uses the list.
+        """
+        self._check_free()
+        with self._windows.limited_by(budget):
+            for each in keychains:
+                self._add_keychain(each)
+
+    def _add_keychain(self, keychain: Keychain) -> Keychain:
+        """Watch the scripts of a keychain, and return the keychain.
 
         If the list already has a keychain with this name, the method updates and returns that keychain. A new label
         replaces its label, and its lookahead may only grow.
         """
         keychain.label = checked_label(keychain.label)
-        keychain.reach(end)
         known = self._windows.get(keychain.name)
         if known is None:
             self._windows.add(keychain)
             return keychain
         known.label = keychain.label or known.label
         known.lookahead = max(keychain.lookahead, known.lookahead)
-        known.reach(end)
+        known.reach(keychain.floor)
         self._windows.grow()
         return known
 
-    def add_saved_keychain(self, text: str, label: str | None, end: int, lookahead: int) -> None:
-        """Watch a descriptor that was read from a saved watch list.
+    def saved_keychains_in(self, text: str, label: str | None, end: int, lookahead: int) -> list[Keychain]:
+        """Return the keychains of a descriptor that was read from a saved watch list, and do not watch them yet.
 
         Args:
             text: The descriptor.
@@ -332,15 +379,13 @@ class WatchList:
         Raises:
             DescriptorError: The text is not a valid descriptor, or the extra `descriptors` is missing.
             ParameterError: `label`, `end` or `lookahead` is invalid.
-            WatchListInUseError: A running client uses the list.
         """
-        self._check_free()
+        found = []
         for each in parse_descriptor(text, self.network, is_stored=True):
             warn_of_problems(each)
-            keychain = Keychain(
-                each.text, each.scripts, label=label, lookahead=lookahead, size=each.size, descriptor=each.text
-            )
-            self._add_keychain(keychain, end)
+            found.append(_keychain(each, label, lookahead))
+            found[-1].reach(end)
+        return found
 
     def keychain_of(self, entry: int) -> tuple[Keychain, int] | None:
         """Return the keychain and the index of the entry with this number. None if the entry is in no keychain."""
@@ -448,7 +493,7 @@ class WatchList:
             The number of bytes and the number of lines that were read.
 
         Raises:
-            ParameterError: A label is invalid.
+            ParameterError: A label is invalid or may be a private key.
             WatchListInUseError: A running client uses the list.
         """
         self._check_free()
@@ -457,7 +502,9 @@ class WatchList:
             chunk, at, network.p2pkh_version, network.p2sh_version, network.hrp
         )
         for entry, label in labels:
-            self._label(entry, label.decode())
+            text = label.decode()
+            check_not_private(text)
+            self._label(entry, text)
         return taken, lines
 
     def _label(self, entry: int, label: str | None) -> None:

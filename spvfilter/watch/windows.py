@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain as joined, groupby
 from operator import itemgetter
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from spvfilter.address import script_to_address
 from spvfilter.errors import ParameterError
 from spvfilter.kernel import NO_ENTRY, EntryKind, Hit, WatchTable
 from spvfilter.network import Network
-from spvfilter.watch.keychain import GAP_LIMIT, MAX_INDEXES, Keychain, all_used
+from spvfilter.watch.keychain import GAP_LIMIT, MAX_INDEXES, Budget, Keychain, all_used
 
 _NOBODY = 0  # number for "no keychain"; the keychains are numbered from 1
 _MAX_KEYCHAINS = 10_000
@@ -51,10 +52,11 @@ class Windows:
     the windows of both. This object needs 6 bytes of memory for each entry.
     """
 
-    __slots__ = ("_chains", "_fresh", "_indexes", "_names", "_owners", "_shared", "_table")
+    __slots__ = ("_budget", "_chains", "_fresh", "_indexes", "_names", "_owners", "_shared", "_table")
 
     def __init__(self, table: WatchTable) -> None:
         self._table = table
+        self._budget: Budget | None = None  # only while a file is read
         self._chains: list[Keychain] = []
         self._names: dict[str, int] = {}
         self._owners = array("H")  # entry → number of its keychain
@@ -102,15 +104,29 @@ class Windows:
 
         Raises:
             KeychainError: The keychain's scripts cannot be derived.
-            ParameterError: The list already has 10,000 keychains.
+            ParameterError: The list already has 10,000 keychains, or the budget of `limited_by` is spent.
         """
         if len(self._chains) >= _MAX_KEYCHAINS:
             raise ParameterError(f"a watch list has at most {_MAX_KEYCHAINS:,} keychains")
+        self._charge(keychain, 0)
         new = keychain.grow()
         self._chains.append(keychain)
         number = self._names[keychain.name] = len(self._chains)
         if self._claim(number, 0, new):
             self.take_coins()  # known outpoints may have used scripts that were watched before
+
+    @contextmanager
+    def limited_by(self, budget: Budget) -> Iterator[None]:
+        """Context manager: a window grows only if the budget has the key derivations. Else it raises ParameterError."""
+        self._budget = budget
+        try:
+            yield
+        finally:
+            self._budget = None
+
+    def _charge(self, keychain: Keychain, margin: int) -> None:
+        if self._budget is not None:
+            self._budget.charge(keychain.derivations(margin))
 
     def at(self, entry: int) -> tuple[Keychain, int] | None:
         """Return the keychain and the index of an entry. None if the entry is in no keychain."""
@@ -226,6 +242,7 @@ class Windows:
 
         The window ends `margin` indexes after its required end. The newly watched scripts are appended to `new`.
         """
+        self._charge(keychain, margin)
         first, before = keychain.end, len(self._table)
         was_watched = self._claim(number, first, keychain.grow(margin))
         new += (self._table.entry(entry)[1] for entry in range(before, len(self._table)))

@@ -83,9 +83,11 @@ def test_line_without_hex_is_named_and_skipped(chain: Sequence[bytes]) -> None:
         stdin=b"".join([*lines[:2], b"\nzz\n", *lines[2:]]),
     )
     assert ran.returncode == 1
-    assert b"standard input: line 4: not hex: b'zz'\n" in ran.stderr
+    assert b"standard input: line 4: not hex: character 1 is not a hex digit\n" in ran.stderr
     assert re.search(rf"{P2PKH} +0\.50000000 +0\.50000000 +2\n", ran.stdout.decode())
-    ran = process("scan", "-", "--address", P2PKH, "--network", "regtest", stdin=b"zz\n")
+    ran = process("scan", "-", "--address", P2PKH, "--network", "regtest", stdin=b"zz\nzebra yellow\n")
+    assert b"zz" not in ran.stderr
+    assert b"zebra" not in ran.stderr
     assert (ran.returncode, ran.stdout) == (2, b"")
     assert ran.stderr.endswith(b"nothing could be read\n")
 

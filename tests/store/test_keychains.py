@@ -30,6 +30,7 @@ from spvfilter.network import MAINNET, REGTEST
 from spvfilter.store.batch import Batch, NewEntry
 from spvfilter.store.keychains import KeychainChange, Run, runs_of
 from spvfilter.store.store import Store
+from spvfilter.watch import textfile
 from spvfilter.watch.descriptor.checksum import checksum
 from spvfilter.watch.keychain import GAP_LIMIT, Keychain
 from spvfilter.watch.watchlist import WatchList
@@ -222,7 +223,7 @@ def test_stored_descriptor_that_breaks_a_rule_stays_readable(tmp_path: Path) -> 
     text = f"{body}#{checksum(body)}"
     path, watch = tmp_path / "w.db", WatchList(REGTEST)
     with pytest.warns(DescriptorWarning):
-        watch.add_saved_keychain(text, "old", 0, GAP_LIMIT)
+        textfile.add(watch, f"keychain:0:{GAP_LIMIT}:{text}", "old")
     joined(path, used(watch, 3))
     with pytest.warns(DescriptorWarning, match=f"the stored descriptor #{checksum(body)} .* is twice in one script"):
         again = joined(path, WatchList(REGTEST))

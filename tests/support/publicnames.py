@@ -27,7 +27,7 @@ ROOMS = [
         "store",
         "wallet",
     ),
-    *("watch", "watch.descriptor", "wire", "wire.messages"),
+    *("watch", "watch.descriptor", "watch.imports", "wire", "wire.messages"),
 ]
 CONSTRUCTORS = ("__init__", "__new__", "__post_init__", "__enter__", "__aenter__")
 

@@ -12,6 +12,9 @@ from spvfilter.watch.entry import add_entry, parse_uri
 from spvfilter.watch.watchlist import WatchList
 
 ADDRESS = "bc1qw508d6qejxtdg4y5r3zarvary0c5xw7kv8f3t4"
+TESTNET = "tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx"
+TAPROOT = "bc1p0xlxvlhemja6c4dqv22uapctqupfhlxm9h8z3k2e72q4k9hcz7vqzk5jj0"
+OLD = "1BgGZ9tcN4rm9KBzDn7KprQz87SZ26SAMH"
 KEY = "0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798"
 WIF = "L4rK1yDtCWekvXuE6oXD9jCYfFNV2cWRpVuPLBcCU2z8TrisoyY1"
 PHRASE = "abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about"
@@ -33,10 +36,17 @@ def added(text: str, label: str | None = None) -> list[str | None]:
         (f"bitcoin:{ADDRESS}?amount=20.3&label=Luke-Jr", "Luke-Jr"),
         (f"bitcoin:{ADDRESS}?label=caf%C3%A9%20%26%20bar&message=Donation%20for%20project%20xyz", "café & bar"),
         (f"bitcoin:{ADDRESS}?somethingyoudontunderstand=50&label=", None),
+        (f"bitcoin:{ADDRESS}?label=a,b", "a,b"),
+        (f"BITCOIN:{ADDRESS.upper()}?AMOUNT=1&LABEL=SHOP", "SHOP"),
+        (f"bitcoin:{ADDRESS[:5]}%{ord(ADDRESS[5]):X}{ADDRESS[6:]}?label=%2C%zz", ",%zz"),
+        (f"bitcoin:?bc={ADDRESS}&label=only%20bc", "only bc"),
+        (f"bitcoin:?bc={ADDRESS}&bc={ADDRESS}&tb={TESTNET}&lightning=LNBC1&label=x", "x"),
+        (f"bitcoin:{TESTNET}?bc={ADDRESS.upper()}", None),
+        (f"bitcoin:{ADDRESS}?tb={TESTNET}", None),
     ],
 )
 def test_the_address_and_the_label_of_a_uri_are_taken(uri: str, label: str | None) -> None:
-    assert parse_uri(uri)[1] == label
+    assert parse_uri(uri).label == label
     assert added(uri) == [label]
     assert added(uri, "mine") == ["mine"]
 
@@ -47,7 +57,16 @@ def test_the_address_and_the_label_of_a_uri_are_taken(uri: str, label: str | Non
         ("bitcoin:", "without an address"),
         ("bitcoin:?sp=sp1q", "without an address"),
         (f"bitcoin:{ADDRESS}?req-somethingelse=50", "unknown parameter, req-"),
+        (f"bitcoin:{ADDRESS}?REQ-pop=x", "unknown parameter, req-"),
         (f"bitcoin:{ADDRESS}?label=%FF", "not UTF-8"),
+        (f"bitcoin:{ADDRESS}?label=a&label=b", "more than one label"),
+        (f"bitcoin:?tb={TESTNET}", "with addresses of testnet3 or testnet4 or signet, not of mainnet"),
+        (f"bitcoin:?bc={TESTNET}", "an address of testnet3"),
+        (f"bitcoin:{ADDRESS}?bc={ADDRESS[:-1]}", "checksum"),
+        (f"bitcoin:?bc={WIF}", "private key"),
+        (f"bitcoin:{ADDRESS}?label={WIF}", "the label has a word that looks like a private key"),
+        (f"bitcoin:{ADDRESS}?label={PHRASE}", "the label has a text that looks like a seed phrase"),
+        (f"bitcoin:?bc={KEY}", "a public key where an address is expected"),
         (f"bitcoin:{ADDRESS}?label=a%0Ab", "control characters"),
         (f"bitcoin:{ADDRESS}?x={'0' * 5_000}", "at most 4,000"),
         ("bitcoin:tb1qw508d6qejxtdg4y5r3zarvary0c5xw7kxpjzsx", "an address of testnet3"),
@@ -57,6 +76,30 @@ def test_the_address_and_the_label_of_a_uri_are_taken(uri: str, label: str | Non
 def test_an_unusable_uri_is_refused(uri: str, cause: str) -> None:
     with pytest.raises(ParameterError, match=cause):
         add_entry(WatchList(), uri)
+
+
+def test_every_address_of_a_uri_for_the_network_is_watched() -> None:
+    uri = f"bitcoin:{ADDRESS}?bc={TAPROOT}&bc={ADDRESS}&tb={TESTNET}&label=shop"
+    mainnet, testnet = WatchList(), WatchList("testnet4")
+    add_entry(mainnet, uri)
+    add_entry(testnet, uri)
+    assert mainnet == WatchList.from_addresses([(ADDRESS, "shop"), (TAPROOT, "shop")])
+    assert testnet == WatchList.from_addresses([(TESTNET, "shop")], "testnet4")
+
+
+def test_a_uri_with_one_bad_address_adds_nothing() -> None:
+    watch = WatchList()
+    with pytest.raises(AddressError):
+        add_entry(watch, f"bitcoin:{ADDRESS}?bc={TAPROOT[:-1]}")
+    assert not len(watch)
+
+
+def test_comma_in_the_parameters_of_a_uri_belongs_to_it(tmp_path: Path) -> None:
+    (tmp_path / "watch").write_text(
+        f"bitcoin:{ADDRESS}?label=a,b # comment\nbitcoin:{TAPROOT},own, label\nbitcoin:{OLD}?label=a,b#c\n"
+    )
+    watch = WatchList.load(tmp_path / "watch")
+    assert [label for _, _, label in watch.entries()] == ["a,b", "own, label", "a,b#c"]
 
 
 WORDS = [
@@ -112,7 +155,7 @@ def test_a_file_that_is_no_text_is_named_once(content: bytes, words: str, tmp_pa
     with pytest.raises(WatchFileError) as caught:
         WatchList.load(tmp_path / "watch", MAINNET)
     ((line, message),) = caught.value.problems
-    assert line == 1
+    assert line == 0
     assert words in message
 
 

@@ -119,6 +119,8 @@ BAD = [
     ("Script:51", "unknown kind"),
     (f"{ADDRESS},a\x00b", "control"),
     (f"{ADDRESS} {OTHER}", "whitespace"),
+    (f"{ADDRESS},KwDiBf89QgGbjEhKnhXJuH7LrciVrZi3qYjgd9M7rFU73sVHnoWn", "the label has a word that looks like a pri"),
+    ("script:51,my xprv9s21ZrQH143K3QTDL4LXw2F7HEK3wJUD2nW2nRk4stbPy6cq3jPPqjiChkVvvNKmPG", "extended private key"),
 ]
 
 
@@ -137,7 +139,7 @@ def test_all_bad_lines_are_reported_in_their_order(tmp_path: Path) -> None:
 
 def test_the_error_keeps_all_bad_lines_and_shows_some(tmp_path: Path) -> None:
     with pytest.raises(WatchFileError, match=r"100 bad line\(s\): line 1: .*; line 20: .*; and 80 more$") as caught:
-        load(tmp_path, "bad\n" * 100)
+        load(tmp_path, "bad\n" * 100 + ADDRESS)
     assert len(caught.value.problems) == 100
 
 
@@ -145,7 +147,7 @@ def test_invalid_utf_8_is_reported(tmp_path: Path) -> None:
     found = problems(tmp_path, ADDRESS.encode() + b",caf\xe9\n" + OTHER.encode() + b"\nbad\n")
     assert list(found) == [1, 3]
     assert "not UTF-8" in found[1]
-    assert 1 in problems(tmp_path, f"{ADDRESS}\n".encode("utf-16"))
+    assert "UTF-16" in problems(tmp_path, f"{ADDRESS}\n".encode("utf-16"))[0]
 
 
 @pytest.mark.parametrize("extra", [0, 1, 2, 100, 1_000])

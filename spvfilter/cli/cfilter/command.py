@@ -253,7 +253,9 @@ class _Shown:
 
 
 def _match(args: argparse.Namespace, page: Page) -> int:
-    watch = watch_list(args.network, args.watch, args.address, args.filters, strict=args.strict)
+    watch = watch_list(
+        args.network, args.watch, args.address, args.filters, strict=args.strict, max_derivations=args.max_derivations
+    )
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to look for: give --watch FILE or --address ADDRESS")
     scripts = watch.gcs_elements()

@@ -104,7 +104,9 @@ def run(args: argparse.Namespace) -> int:
     if args.filter is not None:
         bloom = filterfile.read(args.filter, given.files)
         return asyncio.run(interrupts.terminable(_Run(args, given, page).relevant(bloom)))
-    watch = watch_list(args.network, args.watch, args.address, args.sources, strict=args.strict)
+    watch = watch_list(
+        args.network, args.watch, args.address, args.sources, strict=args.strict, max_derivations=args.max_derivations
+    )
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to match against: give --watch FILE, --address ADDRESS or --filter FILTER")
     return asyncio.run(interrupts.terminable(_Run(args, given, page).matches(matchers.Matcher(watch))))

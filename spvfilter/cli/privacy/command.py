@@ -139,7 +139,9 @@ def _report(args: argparse.Namespace) -> PrivacyReport:
     drawn = random.Random(args.seed)  # the filter is never sent, so its secret need not be random
     tweak, key = drawn.getrandbits(32), drawn.randbytes(32)
     if args.db is None:
-        watch = watch_list(network_of(args), args.watch, args.addresses, strict=args.strict)
+        watch = watch_list(
+            network_of(args), args.watch, args.addresses, strict=args.strict, max_derivations=args.max_derivations
+        )
         return privacy_report(watch, args.fp_rate or DEFAULT_FP_RATE, tweak, key, **counts)
     network_of(args)  # raises if --network contradicts the database
     with WalletStore.open(args.db) as wallet, wallet.moment():

@@ -158,7 +158,15 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     is_node = _check_paths(args)
     _check_outputs(args, is_node=is_node)
-    watch = watch_list(args.network, args.watch, args.address, args.paths, strict=args.strict)
+    watch = watch_list(
+        args.network,
+        args.watch,
+        args.address,
+        args.paths,
+        strict=args.strict,
+        max_derivations=args.max_derivations,
+        birthday_option=None if args.from_date is not None or args.from_height is not None else "--from-date",
+    )
     if not len(watch) and args.watch is None:
         raise ParameterError("nothing to watch for: give --watch FILE or --address ADDRESS")
     span = sources.BlockSpan(args.from_height, args.to_height, args.from_date)

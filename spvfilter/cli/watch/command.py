@@ -168,7 +168,15 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    watch = watch_list(network_of(args), args.watch, args.addresses, strict=args.strict)
+    is_since_known = args.from_height is not None or args.birthday is not None
+    watch = watch_list(
+        network_of(args),
+        args.watch,
+        args.addresses,
+        strict=args.strict,
+        max_derivations=args.max_derivations,
+        birthday_option=None if is_since_known else "--birthday",
+    )
     if not len(watch) and args.db is None:
         raise ParameterError("nothing to watch for: give addresses, --watch FILE or a --db of an earlier run")
     if not len(watch) and not Path(args.db).exists():  # else the client makes it, for the wrong network perhaps

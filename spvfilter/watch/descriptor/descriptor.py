@@ -51,6 +51,8 @@ class Descriptor:
     """The descriptor's functions without their arguments, such as "sh(wpkh)"."""
     size: int
     """Number of indexes of the descriptor: 2^31 if it contains a '*', else 1."""
+    keys: int
+    """Number of keys in the descriptor. Each index derives as many keys."""
     lacks_wildcard: bool
     """True if the descriptor has an extended key, but no key with a wildcard. It then has only one script."""
     problems: tuple[str, ...]
@@ -195,7 +197,11 @@ def _ranged(body: str, network: Network, *, is_stored: bool) -> list[Descriptor]
         return lambda index: tuple(derivation.spending_of(each, path, index) for each in outputs.each)
 
     return [
-        _checked(Descriptor(full, network, _kind(body), size, lacks_wildcard, tuple(problems), derive, spends(path)))
+        _checked(
+            Descriptor(
+                full, network, _kind(body), size, reading.keys, lacks_wildcard, tuple(problems), derive, spends(path)
+            )
+        )
         for path, (full, derive) in enumerate(_derived(texts, outputs))
     ]
 
@@ -237,7 +243,7 @@ def _constant(name: str, inner: str, body: str, network: Network) -> Descriptor:
         raise DescriptorError(f"{name}(…) is incomplete or has text after it: expected ')' and perhaps #CHECKSUM")
     script = address_to_script(inner[:-1], network) if name == "addr" else _raw(inner[:-1])
     full = f"{body}#{checksum(body)}"
-    return Descriptor(full, network, name, 1, False, (), lambda index: (script,), lambda index: (Spending(script),))
+    return Descriptor(full, network, name, 1, 0, False, (), lambda index: (script,), lambda index: (Spending(script),))
 
 
 def _raw(text: str) -> bytes:

@@ -58,6 +58,8 @@ class Reading:
     """True if a key with a wildcard was read."""
     has_extended: bool = False
     """True if an extended key was read."""
+    keys: int = 0
+    """Number of keys that were read."""
 
 
 @cache
@@ -93,6 +95,7 @@ def read_key(expression: Expression, purpose: Purpose, reading: Reading) -> Key:
             )
         reading.paths = made.paths
     reading.is_ranged |= made.is_ranged
+    reading.keys += 1
     return made
 
 

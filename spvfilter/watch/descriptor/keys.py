@@ -55,6 +55,7 @@ _ORIGIN = re.compile(r"\[[0-9a-fA-F]{8}(?:/\d{1,10}[hH']?)*\]")
 # at the start of a word only, because a public key may contain "prv"
 _PRIVATE_EXTENDED = re.compile(r"(?<![0-9A-Za-z])[xyzYZtuvUV]prv")
 # only the shape counts, so that a mistyped key is refused too
+_PHRASE = re.compile(r"\s*(?:[a-z]{3,8}\s+){11,23}[a-z]{3,8}\s*", re.IGNORECASE)
 _WIF = re.compile(r"(?<![0-9A-Za-z])(?:[59][0-9A-Za-z]{50}|[KLc][0-9A-Za-z]{51})(?![0-9A-Za-z])")
 
 
@@ -63,16 +64,27 @@ def is_extended_key(text: str) -> bool:
     return bool(re.match(r"(?:\[[^\]]*\])?[xyzYZtuvUV](?:pub|prv)[0-9A-Za-z]{8}", text))
 
 
-def refuse_private_keys(text: str) -> None:
-    """Raise DescriptorError if a text may contain a private key. The error does not repeat the text."""
+def private_key_in(text: str) -> str | None:
+    """Return which kind of private key a text may contain, without repeating it. None if it contains none."""
     for pattern, what in (
         (_PRIVATE_EXTENDED, "an extended private key (…prv…)"),
         (_WIF, "a word that looks like a private key (WIF)"),
     ):
         if pattern.search(text):
-            raise DescriptorError(
-                f"the text has {what}, which was not kept: give the wallet's descriptor with public keys"
-            )
+            return what
+    return None
+
+
+def secret_in(text: str) -> str | None:
+    """Return which kind of secret a label or another free text may be or contain. None if it contains none."""
+    is_phrase = _PHRASE.fullmatch(text) is not None and len(text.split()) % 3 == 0
+    return "a text that looks like a seed phrase" if is_phrase else private_key_in(text)
+
+
+def refuse_private_keys(text: str) -> None:
+    """Raise DescriptorError if a text may contain a private key. The error does not repeat the text."""
+    if (what := private_key_in(text)) is not None:
+        raise DescriptorError(f"the text has {what}, which was not kept: give the wallet's descriptor with public keys")
 
 
 def extended_keys(text: str) -> list[tuple[str, str]]:

@@ -1,0 +1,108 @@
+"""Adding the contents of a wallet file to a watch list."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from functools import partial
+from operator import itemgetter
+from typing import Protocol
+
+from spvfilter.address import address_to_script, script_to_address
+from spvfilter.errors import ParameterError, WalletFileWarning, WatchFileError
+from spvfilter.network import Network
+from spvfilter.watch.entry import explained
+from spvfilter.watch.imports.policy import without_template
+from spvfilter.watch.imports.walletfile import ImportedAddress, ImportedDescriptor, WalletFile, check_network
+from spvfilter.watch.keychain import Budget, Keychain
+
+_Problems = list[tuple[int, str]]  # number of a line, 0 for the whole file, and a message
+
+
+class Sink(Protocol):
+    """An object to which the contents of a wallet file can be added, such as a WatchList."""
+
+    network: Network
+
+    def add_address(self, address: str, label: str | None = None) -> None: ...
+    def keychains_in(self, text: str, label: str | None = None) -> list[Keychain]: ...
+    def watch_keychains(self, keychains: Iterable[Keychain], budget: Budget) -> None: ...
+    def __contains__(self, script_pubkey: bytes) -> bool: ...
+
+
+def add_wallet(watch: Sink, wallet: WalletFile, name: str, budget: Budget) -> None:
+    """Add the descriptors, addresses and labels of a wallet file to `watch`. `name` is the file's name.
+
+    All key derivations are counted before keys are derived. Warns with WalletFileWarning about parts that are left out.
+    Raises WatchFileError if the wallet belongs to another network, an entry is invalid, or the budget is too small.
+    """
+    problems: _Problems = []
+    found: list[Keychain] = []
+    if not _tried(problems, 0, partial(check_network, wallet, watch.network)):
+        raise WatchFileError(name, tuple(problems))
+    count = 0
+    for number, each in enumerate(wallet.descriptors, 1):
+        try:
+            keychains = _keychains(watch, each)
+            found += keychains
+            count += sum(keychain.derivations() for keychain in keychains)
+            if not _tried(problems, 0, partial(budget.check, count)):
+                break
+        except ParameterError as error:
+            problems.append((0, f"descriptor {number}: {error}" if len(wallet.descriptors) > 1 else str(error)))
+    for address in wallet.addresses:
+        _tried(problems, address.line, partial(_add_address, watch, address))
+    if not problems:
+        _tried(problems, 0, partial(watch.watch_keychains, found, budget))
+    if problems:
+        raise WatchFileError(name, tuple(sorted(problems, key=itemgetter(0))))
+    for text in (*wallet.warnings, *filter(None, [_add_labels(watch, wallet.labels)])):
+        warnings.warn(f"{name}: {text}", WalletFileWarning, stacklevel=2)
+
+
+def _tried(problems: _Problems, line: int, add: Callable[[], object]) -> bool:
+    """Call a function, and return True if it raises no ParameterError. The message of an error joins the problems."""
+    try:
+        add()
+    except ParameterError as error:
+        problems.append((line, str(error)))
+        return False
+    return True
+
+
+def _keychains(watch: Sink, wanted: ImportedDescriptor) -> list[Keychain]:
+    """Return the keychains of a descriptor. Their windows include all indexes that the wallet has derived.
+
+    Raises ParameterError if the descriptor's first address is not that of the file.
+    """
+    found = watch.keychains_in(without_template(wanted.text), wanted.label)
+    for each in found:
+        each.reach(wanted.end)
+    if wanted.first_address is not None:
+        derived = script_to_address(found[0].scripts(0)[0], watch.network)
+        if derived != wanted.first_address:
+            raise ParameterError(
+                "the first address in the file is not the first address of its keys: the file is damaged, was changed,"
+                f" or is for another network than {watch.network}; export it again"
+            )
+    return found
+
+
+def _add_address(watch: Sink, wanted: ImportedAddress) -> None:
+    if (why := explained(wanted.address)) is not None:
+        raise ParameterError(why)
+    watch.add_address(wanted.address, wanted.label)
+
+
+def _add_labels(watch: Sink, labels: Iterable[ImportedAddress]) -> str | None:
+    """Label watched addresses, and return a warning about labels that are left out."""
+    unknown = 0
+    for address, label, _ in labels:
+        try:
+            is_watched = address_to_script(address, watch.network) in watch
+        except ParameterError:
+            is_watched = False
+        if is_watched:
+            watch.add_address(address, label)
+        unknown += not is_watched
+    return f"{unknown:,} label(s) of addresses that are not watched were left out" if unknown else None

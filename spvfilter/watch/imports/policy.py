@@ -1,0 +1,77 @@
+"""Wallet policies (BIP-388): a descriptor template with the keys `@0`, `@1`, … and `/**` for `/<0;1>/*`.
+
+```
+{"name": "w", "descriptor_template": "wsh(sortedmulti(2,@0/**,@1/**))", "keys_info": ["[0f056943/48h/…]xpub…", …]}
+```
+"""
+
+from __future__ import annotations
+
+import re
+
+from spvfilter.errors import ParameterError
+from spvfilter.watch.descriptor.checksum import without_checksum
+from spvfilter.watch.descriptor.keys import private_key_in
+from spvfilter.watch.imports.accountkeys import BRANCHES
+from spvfilter.watch.imports.jsontext import field_of
+from spvfilter.watch.imports.walletfile import ImportedDescriptor, WalletFile, name_in, networks_of_text
+
+_TEMPLATES = (
+    "descriptor_template",
+    "description_template",
+    "descriptorTemplate",
+    "wallet_policy",
+    "template",
+    "policy",
+)
+_KEYS = ("keys_info", "keysInfo", "key_info", "keys")
+_PLACEHOLDER = re.compile(r"@(\d{1,4})")
+_LONGEST = 150_000
+"""Largest length of a template, and of the descriptor, in characters (our choice: that of a descriptor)."""
+
+
+def read_policy(data: object) -> WalletFile | None:
+    """Return the wallet of a JSON value. None if the value has another format.
+
+    Raises ParameterError if the policy names keys that are missing, or has keys that it does not use.
+    """
+    if not isinstance(data, dict):
+        return None
+    template, found = field_of(data, *_TEMPLATES), field_of(data, *_KEYS)
+    if not isinstance(template, str) or "@" not in template or not isinstance(found, list):
+        return None
+    keys = [each for each in found if isinstance(each, str)]
+    if len(keys) < len(found):
+        raise ParameterError("a wallet policy (BIP-388) with a key that is not a text: expected [ORIGIN]xpub…")
+    name = name_in(field_of(data, "name", "wallet_name"))
+    text = _filled(template, keys)
+    return WalletFile(
+        "BIP-388", name, networks_of_text(text), descriptors=(ImportedDescriptor(without_template(text), name),)
+    )
+
+
+def without_template(text: str) -> str:
+    """Return a descriptor with `/**` (BIP-388) as a descriptor with `/<0;1>/*`. Other texts are returned unchanged.
+
+    Raises DescriptorError if the checksum is wrong.
+    """
+    return without_checksum(text.strip()).replace("/**", BRANCHES) if "/**" in text else text
+
+
+def _filled(template: str, keys: list[str]) -> str:
+    """Return the template with the keys in the place of their numbers."""
+    numbers = [int(each) for each in _PLACEHOLDER.findall(template)]
+    if max(numbers, default=0) >= len(keys):
+        raise ParameterError(
+            f"a wallet policy (BIP-388) with the key @{max(numbers)}, but only {len(keys)} keys: export it again"
+        )
+    if len(set(numbers)) < len(keys):
+        raise ParameterError("a wallet policy (BIP-388) does not use one of its keys: export it again")
+    for key in keys:
+        if (what := private_key_in(key)) is not None:
+            raise ParameterError(f"a key of a wallet policy is {what}, which was not kept: give public keys")
+        if any(char in key for char in "(){},*#@"):
+            raise ParameterError("a key of a wallet policy (BIP-388) has a bracket or a path: expected [ORIGIN]xpub…")
+    if len(template) + sum(len(keys[number]) for number in numbers) > _LONGEST:
+        raise ParameterError(f"a wallet policy (BIP-388) of more than {_LONGEST:,} characters")
+    return _PLACEHOLDER.sub(lambda found: keys[int(found[1])], template)

@@ -1,0 +1,125 @@
+"""Recognition of the files that wallets export, by their content."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from spvfilter._public import deferred, public
+from spvfilter.errors import ParameterError, WatchFileError
+from spvfilter.watch.imports.binary import refusal_of
+from spvfilter.watch.imports.bsms import read_bsms
+from spvfilter.watch.imports.coldcard import read_coldcard, read_multisig_text
+from spvfilter.watch.imports.core import read_core
+from spvfilter.watch.imports.electrum import read_electrum, with_changes
+from spvfilter.watch.imports.jsontext import parse_json
+from spvfilter.watch.imports.labelfile import read_labels
+from spvfilter.watch.imports.policy import read_policy
+from spvfilter.watch.imports.privatekeys import private_fields, warning_of
+from spvfilter.watch.imports.sparrow import read_sparrow
+from spvfilter.watch.imports.specter import read_specter
+from spvfilter.watch.imports.table import read_table
+from spvfilter.watch.imports.walletfile import WalletFile
+from spvfilter.watch.imports.wasabi import read_wasabi
+
+if TYPE_CHECKING:
+    import pathlib
+else:
+    pathlib = deferred("pathlib")
+
+MAX_FILE = 64_000_000
+"""Largest size of a wallet file in bytes (our choice). A watch list, one entry on each line, may be larger."""
+_Reader = Callable[[object], WalletFile | None]
+_JSON_READERS: tuple[_Reader, ...] = (
+    read_core,
+    read_policy,
+    read_specter,
+    read_electrum,
+    read_coldcard,
+    read_wasabi,
+)
+_TEXT_READERS: tuple[Callable[[str], WalletFile | None], ...] = (
+    read_labels,
+    read_bsms,
+    read_sparrow,
+    read_multisig_text,
+    read_table,
+)
+KINDS = (
+    "Bitcoin Core listdescriptors, Sparrow, Specter, Electrum, Coldcard, Wasabi, BSMS (BIP-129), a wallet policy"
+    " (BIP-388), labels (BIP-329) or CSV"
+)
+"""The kinds of files, for error messages."""
+
+
+@public
+def read_wallet_file(path: str | os.PathLike[str]) -> WalletFile:
+    """Return the contents of a file that a wallet exported, without private keys.
+
+    `WatchList.load` reads the same files. Use this function for the wallet's name, its birthday and its networks.
+
+    Args:
+        path: Path of the file.
+
+    Raises:
+        WatchFileError: The file is not a wallet file, or it is damaged. The error says which export to use.
+        OSError: The file cannot be read.
+    """
+    path = pathlib.Path(path)
+    with path.open("rb") as file:
+        data = file.read(MAX_FILE + 1)
+    try:
+        if (why := refusal_of(data)) is not None:
+            raise ParameterError(why)
+        wallet = parse_wallet(data)
+    except ParameterError as error:
+        raise WatchFileError(str(path), ((0, str(error)),)) from None
+    if wallet is None:
+        raise WatchFileError(str(path), ((0, f"not a wallet file: expected a file of {KINDS}"),))
+    return wallet
+
+
+def is_candidate(start: bytes) -> bool:
+    """Return True if a file that starts with these bytes may be a wallet file, so that the whole file is needed."""
+    text = start.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+    if text.lstrip()[:1] in ("{", "["):
+        return True
+    try:
+        return any(read(text) is not None for read in _TEXT_READERS)
+    except ParameterError:  # the start of the file may end within a row
+        return True
+
+
+def parse_wallet(data: bytes) -> WalletFile | None:
+    """Return the contents of a wallet file. None if the file may be a watch list.
+
+    Raises ParameterError if the file is damaged or too large, or is JSON of an unknown kind.
+    """
+    if len(data) > MAX_FILE:
+        raise ParameterError(f"a wallet file of more than {MAX_FILE:,} bytes: export only the wallet's descriptors")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ParameterError(f"not UTF-8: {error.reason} at byte {error.start}: save the file as UTF-8") from None
+    for read in _TEXT_READERS:
+        if (wallet := read(text)) is not None:
+            return wallet
+    return _of_json(text) if text.lstrip()[:1] in ("{", "[") else None
+
+
+def _of_json(text: str) -> WalletFile:
+    """Return the contents of a JSON file. Raises ParameterError if no reader knows its fields."""
+    try:
+        data = parse_json(text)
+    except ParameterError:
+        if '"wallet_type"' not in text:
+            raise
+        data = with_changes(text)
+    private = private_fields(data)
+    for read in _JSON_READERS:
+        if (wallet := read(data)) is not None:
+            return wallet.with_warning(warning_of(private)) if private else wallet
+    if private:
+        raise ParameterError(warning_of(private))
+    raise ParameterError(f"JSON of an unknown kind: expected a file of {KINDS}")

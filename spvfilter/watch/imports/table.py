@@ -1,0 +1,170 @@
+"""Tables of addresses: CSV with the address in any column and quoted fields, also with semicolons, tabs or bars."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+
+from spvfilter.address import address_to_script
+from spvfilter.errors import AddressError, ParameterError, WrongNetworkError
+from spvfilter.network import MAINNET
+from spvfilter.watch.descriptor.descriptor import is_descriptor
+from spvfilter.watch.descriptor.keys import is_extended_key
+from spvfilter.watch.entry import is_kind, is_uri
+from spvfilter.watch.imports.privatekeys import is_private, warning_of
+from spvfilter.watch.imports.walletfile import ImportedAddress, WalletFile, name_in
+
+_DELIMITERS = ",;\t|"
+_ADDRESS = re.compile(r"(?:[^,;|\t]*\b)?(?:address(?:es)?|addr)(?:\b[^,;|\t]*)?", re.IGNORECASE)
+"""Name of a column of addresses."""
+_LABELS = ("label", "name", "comment", "description", "memo", "note", "notes", "message")
+"""Names of a column of labels, the likeliest first."""
+SAVED_LIST = "# spvfilter watch list"
+"""Start of a file that `WatchList.save` has written."""
+_LONG_WORD = re.compile(r"[A-Za-z0-9]{20}")
+_MOST_COLUMNS = 1_000
+_LONGEST_ADDRESS = 90
+_Row = tuple[int, list[str]]
+
+
+def read_table(text: str) -> WalletFile | None:
+    """Return the addresses of a table. None if the text is a watch list, or has no address in its first rows.
+
+    Raises ParameterError if the quotes of the table are damaged, two columns have addresses, or a row has none.
+    """
+    head = _first_line(text)
+    delimiter = _delimiter(head)
+    if delimiter is None or _is_watch_list(text, head):
+        return None
+    rows = _rows(text, delimiter)
+    first = next(rows)
+    has_header = not any(map(is_address, first[1]))
+    titles = [cell.strip().lower() for cell in first[1]] if has_header else []
+    start = next(rows, None) if has_header else first
+    if start is None:
+        raise ParameterError("a table with a header, but without rows: export it again")
+    column = _address_column(titles, start[1])
+    label = _label_column(titles, start[1], column)
+    found: list[ImportedAddress] = []
+    secret: dict[int, None] = {}
+    for number, cells in _after(start, rows):
+        secret.update((at, None) for at, cell in enumerate(cells) if is_private(cell))
+        if column >= len(cells) or not cells[column].strip():
+            raise ParameterError(f"line {number} of the table has no address in column {column + 1}")
+        found.append(ImportedAddress(cells[column].strip(), _label(cells, label, titles, delimiter), number))
+    wallet = WalletFile("CSV", addresses=tuple(found))
+    return wallet.with_warning(warning_of([f"{at + 1}" for at in sorted(secret)], "column")) if secret else wallet
+
+
+def is_address(text: str) -> bool:
+    """Return True if a text is an address of any network."""
+    text = text.strip()
+    if not 14 <= len(text) <= _LONGEST_ADDRESS:
+        return False
+    try:
+        address_to_script(text, MAINNET)
+    except WrongNetworkError:
+        return True
+    except AddressError:
+        return False
+    return True
+
+
+def _first_line(text: str) -> str:
+    return next((line for line in text.split("\n", 40) if line.strip() and not line.startswith("#")), "")[:10_000]
+
+
+def _is_watch_list(text: str, head: str) -> bool:
+    """Return True if a text is a watch list. `head` is its first line that is not a comment.
+
+    In a watch list the label is the rest of the line. If the first label has quotes, the text may be a table, but not
+    if other lines have entries that a table cannot have.
+    """
+    if _is_entry(head) or text.startswith(SAVED_LIST):
+        return True
+    return is_address(head.partition(",")[0]) and (
+        '"' not in head or any(_is_entry(line.strip()) for line in text.splitlines())
+    )
+
+
+def _is_entry(line: str) -> bool:
+    """Return True if a line is an entry of a watch list, but not an address."""
+    return is_uri(line) or is_descriptor(line) or is_extended_key(line) or is_kind(line)
+
+
+def _delimiter(head: str) -> str | None:
+    """Return the character between the columns. None if no cell of the first line is an address or names one."""
+    for delimiter in _DELIMITERS:
+        try:
+            cells = next(csv.reader([head], delimiter=delimiter, strict=True), [])
+        except csv.Error:
+            continue
+        if len(cells) <= _MOST_COLUMNS and (any(map(is_address, cells)) or _is_header(cells)):
+            return delimiter
+    return None
+
+
+def _is_header(cells: list[str]) -> bool:
+    """Return True if a row has the titles of columns. A long word may be a mistyped address, which is no title."""
+    return any(map(_is_title, cells)) and not any(_LONG_WORD.search(cell) for cell in cells)
+
+
+def _is_title(cell: str) -> bool:
+    """Return True if a cell is the title of a column of addresses."""
+    return len(cell) <= 40 and _ADDRESS.fullmatch(cell.strip()) is not None
+
+
+def _rows(text: str, delimiter: str) -> Iterator[_Row]:
+    """Yield each row that is not blank or a comment, with the number of its last line.
+
+    Raises ParameterError if the quotes of a row are damaged.
+    """
+    reader = csv.reader(text.splitlines(keepends=True), delimiter=delimiter, strict=True)
+    try:
+        for cells in reader:
+            if len(cells) > _MOST_COLUMNS:
+                raise ParameterError(f"line {reader.line_num} of the table has more than {_MOST_COLUMNS:,} columns")
+            if any(cell.strip() for cell in cells) and not cells[0].startswith("#"):
+                yield reader.line_num, cells
+    except csv.Error:
+        raise ParameterError(
+            f"line {reader.line_num} of the table: a quote is not closed, or a cell is too long: export it again"
+        ) from None
+
+
+def _after(start: _Row, rows: Iterator[_Row]) -> Iterator[_Row]:
+    yield start
+    yield from rows
+
+
+def _address_column(titles: list[str], cells: list[str]) -> int:
+    """Return the number of the column with the addresses, from 0.
+
+    Raises ParameterError if no column or several columns have addresses, and no title tells which one counts.
+    """
+    filled = [at for at, cell in enumerate(cells) if is_address(cell)]
+    titled = [at for at, title in enumerate(titles) if _is_title(title)]
+    both = [at for at in filled if at in titled]
+    for choice in (both, filled, titled):
+        if len(choice) == 1:
+            return choice[0]
+        if choice:
+            shown = " and ".join(str(at + 1) for at in choice[:3])
+            raise ParameterError(f"the columns {shown} of the table have addresses: keep the column to watch")
+    raise ParameterError("no column of the table has addresses: expected a column with the title address")
+
+
+def _label(cells: list[str], column: int | None, titles: list[str], delimiter: str) -> str | None:
+    """Return the label of a row. Without titles it is the rest of the row, as in a watch list."""
+    if column is None or column >= len(cells):
+        return None
+    return name_in(cells[column] if titles or not column else delimiter.join(cells[column:]))
+
+
+def _label_column(titles: list[str], cells: list[str], column: int) -> int | None:
+    """Return the number of the column with the labels, from 0. None if there is none."""
+    for name in _LABELS:
+        if name in titles and titles.index(name) != column:
+            return titles.index(name)
+    return 1 - column if not titles and len(cells) == 2 else None

@@ -1,0 +1,106 @@
+"""WalletFile: the contents of a file that a wallet exported, without private keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from spvfilter._public import public
+from spvfilter.errors import WrongNetworkError
+from spvfilter.network import MAINNET, NETWORKS, REGTEST, Network
+from spvfilter.watch.imports.privatekeys import is_private
+
+TEST_NETWORKS = tuple(each for each in NETWORKS if each is not MAINNET)
+"""The networks whose extended keys are tpubs."""
+PUBLIC_TEST_NETWORKS = tuple(each for each in TEST_NETWORKS if each is not REGTEST)
+"""The networks that wallets call "testnet": testnet3, testnet4 and signet."""
+_MAX_CHECKED = 10_000
+MAX_NAME = 1_000
+"""Largest length of a name or label in characters (our choice). A longer name is cut."""
+
+
+@public
+class ImportedDescriptor(NamedTuple):
+    """A descriptor of a wallet file."""
+
+    text: str
+    """The descriptor, with or without checksum."""
+    label: str | None = None
+    """Label of its keychains. None if the file has none."""
+    end: int = 0
+    """First index that the wallet has not derived. It is 0 if the file does not say it."""
+    first_address: str | None = None
+    """Address of index 0 according to the file. None if the file does not say it."""
+
+
+@public
+class ImportedAddress(NamedTuple):
+    """An address of a wallet file."""
+
+    address: str
+    """The address."""
+    label: str | None = None
+    """Its label. None if the file has none."""
+    line: int = 0
+    """Line of the file, from 1. It is 0 if the file does not consist of lines."""
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class WalletFile:
+    """The contents of a file that a wallet exported. It never contains private keys."""
+
+    kind: str
+    """Program and format of the file, such as "Electrum"."""
+    name: str | None = None
+    """Name of the wallet. None if the file has none."""
+    networks: tuple[Network, ...] = NETWORKS
+    """Networks that the wallet may belong to. These are all networks if the file does not name one."""
+    birthday: int | None = None
+    """Time before which the wallet has no payments, in seconds since 1970. None if the file does not say it."""
+    birth_height: int | None = None
+    """Height before which the wallet has no payments. None if the file does not say it."""
+    descriptors: tuple[ImportedDescriptor, ...] = ()
+    """The descriptors of the wallet."""
+    addresses: tuple[ImportedAddress, ...] = ()
+    """Addresses to watch."""
+    labels: tuple[ImportedAddress, ...] = ()
+    """Labels of addresses. An address that the descriptors do not derive is not watched."""
+    warnings: tuple[str, ...] = ()
+    """Sentences about parts of the file that are left out, such as private keys."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The descriptors and the addresses to watch, as texts."""
+        return (*(each.text for each in self.descriptors), *(each.address for each in self.addresses))
+
+    def with_warning(self, text: str) -> WalletFile:
+        """Return the same contents with one more warning."""
+        return replace(self, warnings=(*self.warnings, text))
+
+
+def name_in(value: object) -> str | None:
+    """Return a JSON value as a name or label. None if it is not a text, an empty one, or may be a private key.
+
+    Control characters become blanks.
+    """
+    if not isinstance(value, str) or is_private(value[:_MAX_CHECKED]):
+        return None
+    text = "".join(char if char.isprintable() else " " for char in value[: 4 * MAX_NAME])
+    return " ".join(text.split())[:MAX_NAME] or None
+
+
+def networks_of_text(text: str) -> tuple[Network, ...]:
+    """Return the networks that a descriptor with extended keys may belong to, by the prefixes of its keys."""
+    if "tpub" in text:
+        return TEST_NETWORKS
+    return (MAINNET,) if "xpub" in text else NETWORKS
+
+
+def check_network(wallet: WalletFile, network: Network) -> None:
+    """Raise WrongNetworkError if a wallet belongs to another network than the watch list."""
+    if not any((each.p2pkh_version, each.hrp) == (network.p2pkh_version, network.hrp) for each in wallet.networks):
+        owners = tuple(each.name for each in wallet.networks)
+        raise WrongNetworkError(
+            f"a wallet of {' or '.join(owners)} ({wallet.kind}), not of {network}: choose its network", owners
+        )

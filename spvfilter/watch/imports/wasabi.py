@@ -1,0 +1,101 @@
+"""Wallet files of Wasabi, and the skeleton of such a file that Coldcard exports.
+
+```
+{"MasterFingerprint": "0f056943", "ExtPubKey": "xpub…", "TaprootExtPubKey": "xpub…", "AccountKeyPath": "84'/0'/0'",
+ "BlockchainState": {"Network": "Main", "BirthHeight": 800000}, "HdPubKeys": [{"PubKey": "02…", "FullKeyPath": …}]}
+```
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from spvfilter.address import script_to_address
+from spvfilter.errors import ParameterError
+from spvfilter.hashes import hash160
+from spvfilter.network import MAINNET, REGTEST, Network
+from spvfilter.watch.imports.accountkeys import origin, plain_key, single_descriptor
+from spvfilter.watch.imports.jsontext import JsonObject, count_of, text_of
+from spvfilter.watch.imports.walletfile import (
+    PUBLIC_TEST_NETWORKS,
+    ImportedAddress,
+    ImportedDescriptor,
+    WalletFile,
+    name_in,
+    networks_of_text,
+)
+
+_NETWORKS: dict[str, tuple[Network, ...]] = {
+    "main": (MAINNET,),
+    "mainnet": (MAINNET,),
+    "testnet": PUBLIC_TEST_NETWORKS,
+    "testnet4": PUBLIC_TEST_NETWORKS,
+    "signet": PUBLIC_TEST_NETWORKS,
+    "regtest": (REGTEST,),
+}
+_PUBLIC_KEY = re.compile(r"0[23][0-9a-fA-F]{64}")
+_PATH = re.compile(r"(?:m/)?(\d+)['hH]/.*/(\d{1,9})")
+
+
+def read_wasabi(data: object) -> WalletFile | None:
+    """Return the wallet of a JSON value. None if the value has another format.
+
+    Raises ParameterError if a key is invalid, or the network is unknown.
+    """
+    if not isinstance(data, dict) or "ExtPubKey" not in data:
+        return None
+    fingerprint, used = data.get("MasterFingerprint"), _used(data)
+    key = plain_key(text_of(data, "ExtPubKey", "the wallet"), "ExtPubKey")
+    found = [_account("wpkh(KEY)", key, origin(fingerprint, data.get("AccountKeyPath")), used, "84")]
+    if data.get("TaprootExtPubKey"):
+        key = plain_key(text_of(data, "TaprootExtPubKey", "the wallet"), "TaprootExtPubKey")
+        found.append(_account("tr(KEY)", key, origin(fingerprint, data.get("TaprootAccountKeyPath")), used, "86"))
+    state = data.get("BlockchainState")
+    state = state if isinstance(state, dict) else {}
+    networks = networks_of_text(found[0].text)
+    if state.get("Network") is not None:
+        named = _NETWORKS.get(text_of(state, "Network", "BlockchainState").lower())
+        if named is None:
+            raise ParameterError("a Wasabi wallet of an unknown network: expected Main, TestNet, Signet or RegTest")
+        networks = named
+    return WalletFile(
+        "Wasabi",
+        name_in(data.get("WalletName")),
+        networks,
+        birth_height=count_of(state.get("BirthHeight")) or None,
+        descriptors=tuple(found),
+        labels=tuple(_labels(data, networks[0])),
+    )
+
+
+def _account(wrapped: str, key: str, where: str, used: dict[str, int], purpose: str) -> ImportedDescriptor:
+    return ImportedDescriptor(single_descriptor(wrapped, where + key), None, used.get(purpose, 0))
+
+
+def _keys(data: JsonObject) -> Iterator[tuple[JsonObject, str, int]]:
+    """Yield each derived key with the purpose in its path, such as "84", and its index."""
+    found = data.get("HdPubKeys")
+    for each in found if isinstance(found, list) else ():
+        path = each.get("FullKeyPath") if isinstance(each, dict) else None
+        parts = _PATH.fullmatch(path) if isinstance(path, str) else None
+        if parts is not None:
+            yield each, parts[1], int(parts[2])
+
+
+def _used(data: JsonObject) -> dict[str, int]:
+    """Return the first index after the derived ones, by the purpose in the path."""
+    ends: dict[str, int] = {}
+    for _, purpose, index in _keys(data):
+        ends[purpose] = max(ends.get(purpose, 0), index + 1)
+    return ends
+
+
+def _labels(data: JsonObject, network: Network) -> Iterator[ImportedAddress]:
+    """Yield the labels of segwit addresses. A label of Wasabi names the people who know the address."""
+    for each, purpose, _ in _keys(data):
+        key, label = each.get("PubKey"), each.get("Label", each.get("Labels"))
+        text = name_in(", ".join(map(str, label)) if isinstance(label, list) else label)
+        if purpose == "84" and text and isinstance(key, str) and _PUBLIC_KEY.fullmatch(key):
+            script = b"\x00\x14" + hash160(bytes.fromhex(key))
+            yield ImportedAddress(script_to_address(script, network) or "", text)
