@@ -37,15 +37,14 @@ from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
     import asyncio
-    from concurrent import futures
 
-    from spvfilter.light import running as runs
+    from spvfilter.light import running as runs, workers
     from spvfilter.light.running import Running
     from spvfilter.p2p import proxy as proxies
 else:
     asyncio = deferred("asyncio")
-    futures = deferred("concurrent.futures")
     runs = deferred("spvfilter.light.running")  # the engine, the wire and the database: half of the package
+    workers = deferred("spvfilter.light.workers")
     proxies = deferred("spvfilter.p2p.proxy")
 
 
@@ -167,22 +166,18 @@ class LightClient:
         """Open the database and start to connect to peers. See the class for the errors."""
         if self._is_entering or (self._running is not None and not self._running.has_ended):
             raise NotRunningError("the client is running already")
-        thread = futures.ThreadPoolExecutor(1, "spvfilter-store")
+        jobs = workers.JobQueue()
         self._watch.hold()
         watch = self._watch.copy()  # it learns outpoints of this run only
         addresses = list(dict.fromkeys(map(str, self._addresses)))
-        opening = thread.submit(
-            lambda: runs.entered(self._path, watch, self._options, addresses, rebuild=self._rebuild)
-        )
+        opening = jobs.submit(lambda: runs.entered(self._path, watch, self._options, addresses, rebuild=self._rebuild))
         self._is_entering = True
         try:
             store, engine = await asyncio.shield(asyncio.wrap_future(opening))
-            self._running = runs.Running(
-                engine, store, thread, proxy=self._proxy, limits=self._limits, clock=self._clock
-            )
+            self._running = runs.Running(engine, store, jobs, proxy=self._proxy, limits=self._limits, clock=self._clock)
         except BaseException:
             self._watch.release()
-            await runs.end_thread(thread, lambda: runs.close_opened(opening))
+            await jobs.end(lambda: runs.close_opened(opening))
             raise
         finally:
             self._is_entering = False

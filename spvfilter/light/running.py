@@ -49,6 +49,7 @@ from spvfilter.light.events import Broadcast, Event, Mode
 from spvfilter.light.sockets import Sockets
 from spvfilter.light.status import ClientStatus
 from spvfilter.light.stream import EventHub
+from spvfilter.light.workers import WORKERS, JobQueue
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.dns import SeedHosts, ask_seeds
 from spvfilter.p2p.limits import Limits
@@ -74,7 +75,6 @@ else:
     asyncio = deferred("asyncio")
     random = deferred("random")
     secrets = deferred("secrets")
-    futures = deferred("concurrent.futures")
 
 T = TypeVar("T")
 _PER_TURN = 500
@@ -90,7 +90,7 @@ class Running:
         self,
         engine: Engine,
         store: Store,
-        thread: futures.ThreadPoolExecutor,
+        jobs: JobQueue,
         *,
         proxy: Proxy | None,
         limits: Limits,
@@ -103,9 +103,9 @@ class Running:
         self._limits = limits
         self._clock = clock
         self._store = store
-        self._thread = thread
+        self._jobs = jobs
         self._loop = asyncio.get_running_loop()
-        self._database = Database(store, thread, self.feed, self._emit, self.fail)
+        self._database = Database(store, jobs, self.feed, self._emit, self.fail)
         self._sockets = Sockets(self._settings(engine.options), self.feed, proxy=proxy, limits=limits, clock=clock)
         self._inputs: deque[Input] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -144,7 +144,7 @@ class Running:
         finally:
             for work in self._works:
                 work.cancel()
-            await end_thread(self._thread, self._store.close)
+            await self._jobs.end(self._store.close)
 
     def _stop(self, error: Exception | None) -> None:
         self._database.close()
@@ -230,7 +230,7 @@ class Running:
                     self._done(token, value)
 
     def _work(self, token: int, function: Callable[[], object]) -> None:
-        future = asyncio.get_running_loop().run_in_executor(None, _caught, function)
+        future = asyncio.wrap_future(WORKERS.run(lambda: _caught(function)))
         self._works.add(future)
 
         def done(finished: asyncio.Future[object]) -> None:
@@ -316,11 +316,11 @@ class Running:
             self.check()
 
     async def in_store(self, function: Callable[[Store], T]) -> T:
-        """Call a function with the database, in its thread. Raises StoreError, NotRunningError."""
+        """Call a function with the database, in another thread. Raises StoreError, NotRunningError."""
         await self._database.drain()  # earlier results are stored first
         if self.is_left:
             raise NotRunningError("the client was left: its `with` block has ended")
-        return await asyncio.wrap_future(self._thread.submit(lambda: function(self._store)))
+        return await asyncio.wrap_future(self._jobs.submit(lambda: function(self._store)))
 
     def check_since(self, since: int) -> None:
         """Check that a stream of events can begin after a number of this run. Reading checks a lower number.
@@ -405,7 +405,7 @@ def _caught(function: Callable[[], object]) -> object:
 def entered(
     path: str | os.PathLike[str], watch: WatchList, options: Options, addresses: list[str], *, rebuild: bool
 ) -> tuple[Store, Engine]:
-    """Open the database and build the engine, in the database's thread: both read every match of the wallet.
+    """Open the database and build the engine, as a job of the database: both read every match of the wallet.
 
     Raises StoreError, ParameterError, InexpressibleError.
     """
@@ -422,7 +422,7 @@ def entered(
 
 
 def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, rebuild: bool) -> tuple[Store, Saved]:
-    """Open the database and join the watch list with it, in the database's thread.
+    """Open the database and join the watch list with it, as a job of the database.
 
     Raises StoreError, ParameterError, InexpressibleError.
     """
@@ -462,20 +462,6 @@ async def in_steps(steps: Iterator[None]) -> None:
     finally:
         for _ in steps:
             pass
-
-
-async def end_thread(thread: futures.ThreadPoolExecutor, last: Callable[[], object]) -> None:
-    """Run a last function in the database's thread, and wait until the thread has ended.
-
-    If the wait is cancelled, the thread ends by itself.
-    """
-    doing = thread.submit(last)
-    thread.shutdown(wait=False)
-    try:
-        await asyncio.shield(asyncio.wrap_future(doing))
-    finally:
-        if doing.done():
-            thread.shutdown()  # takes no time, as nothing is left to do; a later fork then has no such thread
 
 
 def close_opened(opening: futures.Future[tuple[Store, Engine]]) -> None:
