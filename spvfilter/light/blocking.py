@@ -250,6 +250,7 @@ class SyncLightClient:
     searched_height: _Reads[int] = _Reads(LightClient.searched_height)
     observed_fp_rate: _Reads[float] = _Reads(LightClient.observed_fp_rate)
     fee_floor: Final = _calls(LightClient.fee_floor)
+    metrics: Final = _calls(LightClient.metrics)
     broadcast: Final = _awaits(LightClient.broadcast)
     abandon: Final = _awaits(LightClient.abandon)
     add_address: Final = _awaits(LightClient.add_address)

@@ -19,7 +19,7 @@ from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveEntries, Rescan
 from spvfilter.light.entries import EntryName, apply_changes, named
 from spvfilter.light.events import Broadcast, FeeFloor, Mode, Synced
-from spvfilter.light.status import ClientStatus
+from spvfilter.light.status import ClientStatus, Metrics
 from spvfilter.light.stream import EventStream
 from spvfilter.light.waiting import wait_confirmed, wait_synced
 from spvfilter.network import Network
@@ -495,6 +495,13 @@ class LightClient:
         Raises NotRunningError if the client is not running.
         """
         return fee_floor(self._checked().engine.pool.connected())
+
+    def metrics(self) -> Metrics:
+        """Return counters and gauges of this run, for monitoring. This reads no file and takes microseconds.
+
+        Raises NotRunningError if the client is not running.
+        """
+        return self._checked().metrics()
 
     async def broadcast(
         self, raw_tx: bytes | Serializable, *, input_values: Iterable[int] | None = None, private: bool = False

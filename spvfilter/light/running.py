@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar  # Any: results of any type
 from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import EventGapError, NotRunningError, ParameterError
+from spvfilter.light.counters import Counters
 from spvfilter.light.database import Database
 from spvfilter.light.engine.effects import (
     Answer,
@@ -46,8 +47,9 @@ from spvfilter.light.engine.saved import Saved
 from spvfilter.light.engine.start import StartHeight
 from spvfilter.light.engine.windowgrowth import extend
 from spvfilter.light.events import Broadcast, Event, Mode
+from spvfilter.light.runlog import RunLog
 from spvfilter.light.sockets import Sockets
-from spvfilter.light.status import ClientStatus
+from spvfilter.light.status import ClientStatus, Metrics
 from spvfilter.light.stream import EventHub
 from spvfilter.light.workers import WORKERS, JobQueue
 from spvfilter.p2p.clock import Clock
@@ -57,6 +59,7 @@ from spvfilter.p2p.proxy import Proxy
 from spvfilter.primitives import Header
 from spvfilter.store.batch import Batch
 from spvfilter.store.events import check_number
+from spvfilter.store.place import MEMORY
 from spvfilter.store.sqlite import reading
 from spvfilter.store.store import Store
 from spvfilter.store.views import SearchedEntries, Snapshot, Views
@@ -112,6 +115,9 @@ class Running:
         self._calls: dict[bytes, list[asyncio.Future[Broadcast]]] = {}  # calls of `broadcast` that wait, by txid
         self._asked: dict[int, asyncio.Future[Any]] = {}  # calls of `ask` that wait, by token
         self._works: set[asyncio.Future[Any]] = set()
+        self._entered_at = clock.monotonic()
+        self._counters = Counters()
+        self._log = RunLog("memory" if str(store.path) == MEMORY else str(store.path), engine, self.now())
 
     def _settings(self, options: Options) -> Callable[[], Settings]:
         network, relay = self.engine.chain.network, options.mempool and options.mode is not Mode.BIP37
@@ -131,7 +137,10 @@ class Running:
     def start(self) -> None:
         """Start the engine."""
         try:
-            self._carry_out(self.engine.start(self.now()))
+            effects = self.engine.start(now := self.now())
+            self._log.start(effects, now)
+            self._counters.step(Tick(), effects)
+            self._carry_out(effects)
         except Exception as error:
             self.fail(error)
 
@@ -159,6 +168,8 @@ class Running:
                 call.cancel()
         self._calls.clear()
         self._inputs.clear()
+        if not self.hub.has_ended:
+            self._log.end(error)
         self.hub.end(error)
 
     def fail(self, error: Exception) -> None:
@@ -185,7 +196,10 @@ class Running:
             return
         try:
             while self._inputs:
-                self._carry_out(self.engine.step(self._inputs[0], self.now()))
+                effects = self.engine.step(event := self._inputs[0], now := self.now())
+                self._log.step(event, effects, now)
+                self._counters.step(event, effects)
+                self._carry_out(effects)
                 if self._inputs:
                     self._inputs.popleft()
             if self.engine.awaits_commit and not self.has_ended:
@@ -198,6 +212,7 @@ class Running:
         self.feed(Tick())
 
     def _emit(self, events: Sequence[Event]) -> None:
+        self._log.reported(events, self.now())
         self.hub.put(events)
 
     # Effects
@@ -271,6 +286,39 @@ class Running:
             return tip, time, store.views.searched_height(), store.views.searched()
 
         return self.engine.status_at(self.now(), *await self.in_store(read))
+
+    def metrics(self) -> Metrics:
+        """Return counters and gauges."""
+        engine, counters, now = self.engine, self._counters, self.now()
+        chain, pool, last_heard = engine.chain, engine.books.pool, engine.pool.last_heard
+        bytes_received, bytes_sent = self._sockets.traffic
+        return Metrics(
+            uptime_s=now.monotonic - self._entered_at,
+            peers=len(engine.pool.connected()),
+            is_synced=engine.status.is_synced(now),
+            tip_height=chain.height,
+            tip_time=chain.header_at(chain.height).time,
+            searched_height=engine.books.cursor,
+            last_heard=None if last_heard is None else int(last_heard.wall),
+            watched_entries=len(engine.books.watch),
+            pending_transactions=len(pool),
+            pending_bytes=pool.size,
+            pending_matches=pool.matches,
+            last_event=self.hub.sequence,
+            connections=counters.connections,
+            bans=counters.bans,
+            bytes_received=bytes_received,
+            bytes_sent=bytes_sent,
+            messages_received=counters.messages_received,
+            messages_sent=counters.messages_sent,
+            headers_received=counters.headers_received,
+            blocks_received=counters.blocks_received,
+            filters_received=counters.filters_received,
+            transactions_received=counters.transactions_received,
+            transactions_refused=engine.refused_transactions,
+            reorganizations=counters.reorganizations,
+            commits=counters.commits,
+        )
 
     async def broadcast(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_private: bool) -> Broadcast:
         """Record a transaction, then wait for the engine's answer. Cancelling the call stops only the wait.

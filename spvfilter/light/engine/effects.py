@@ -53,6 +53,8 @@ class Drop:
     """End a connection, or the attempt to make it. Later messages of this peer are discarded."""
 
     peer: int
+    error: Exception | None = None
+    """The reason, for the log; None if the connection is not needed any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,6 +189,11 @@ class Engine:
         return range(journal.first, journal.sequence + 1)
 
     @property
+    def refused_transactions(self) -> int:
+        """Number of foreign unconfirmed transactions in this run that found no room or were evicted."""
+        return self._mempool.refused
+
+    @property
     def awaits_commit(self) -> bool:
         """True if an action waits until the commits under way are durable."""
         return self._context.out.awaits_commit

@@ -66,6 +66,8 @@ class MempoolWatch:
         self._heard: dict[bytes, None] = {}  # txids and wtxids of received transactions, the oldest first
         self._later: dict[bytes, None] = {}  # txids of transactions that a peer announced after their replacement
         self._broadcaster = broadcaster
+        self.refused: int = 0
+        """Number of transactions in this run that found no room or were evicted."""
         context.pool.on_gone(lambda peer: self._stands.pop(peer, None))
 
     def _stand(self, peer: Peer) -> _Stand:
@@ -245,7 +247,9 @@ class MempoolWatch:
         while work < _MAX_WORK and (self._later or self._queue or books.is_match_due):
             size, events = self._record_one()
             work += size + _EVENT_WORK * (1 + len(events))
-            for each in books.take_refused():  # it may come again, announced by other groups
+            refused = books.take_refused()
+            self.refused += len(refused) // 2  # txids and wtxids
+            for each in refused:  # it may come again, announced by other groups
                 self._heard.pop(each, None)
             self._context.out.emit(*events)
         self._scripts.refresh()
