@@ -33,7 +33,7 @@ COUNTERS = [
 
 
 class WalletCollector:
-    """Reads the metrics anew for each request. If the client has ended, the request fails, which is an alarm."""
+    """Reads the metrics for each request. If the client has ended, the request fails, which is an alarm."""
 
     def __init__(self, client: SyncLightClient) -> None:
         self.client = client
