@@ -12,7 +12,7 @@ from spvfilter._public import deferred
 from spvfilter.errors import PeerError, StoreError
 from spvfilter.light.engine.addresses import Purpose
 from spvfilter.light.engine.effects import AskSeeds, Commit, Connect, Drop, Effect, Emit, Fence, Send
-from spvfilter.light.engine.engine import Engine, Way
+from spvfilter.light.engine.engine import Engine, SearchMode
 from spvfilter.light.engine.inputs import Connected, Input, Instant, Lost, Tick
 from spvfilter.light.events import Event, PeerChanged, PeerWarning, Progress, Synced
 from spvfilter.p2p.address import cause_of
@@ -30,7 +30,7 @@ _MOST_SAID = 1_000
 """Warnings that are kept in memory, so that none of them is logged again (our choice)."""
 _PROGRESS_S = 60.0
 """Seconds between two lines about the progress of one phase (our choice)."""
-_WAYS = {Way.COMPACT: "compact filters", Way.BLOOM: "BIP-37"}
+_SEARCH_MODES = {SearchMode.COMPACT: "compact filters", SearchMode.BLOOM: "BIP-37"}
 
 
 class _End(NamedTuple):
@@ -75,7 +75,7 @@ class RunLog:
         """When the last peer left, in monotonic seconds."""
         self._said: set[tuple[str, str]] = set()
         """Address and text of each warning that was logged."""
-        self._way = Way.WAIT
+        self._search_mode = SearchMode.WAIT
         self._height = engine.chain.height
         self._synced: Synced | None = None
         """The last Synced event, until it is no longer true."""
@@ -104,10 +104,10 @@ class RunLog:
                 pass
         self._follow(effects, ended)
         self._check_peers(now)
-        if self._engine.way is not self._way:
-            self._way = self._engine.way
-            if self._way in _WAYS:
-                self._info("searches blocks by %s", _WAYS[self._way])
+        if self._engine.search_mode is not self._search_mode:
+            self._search_mode = self._engine.search_mode
+            if self._search_mode in _SEARCH_MODES:
+                self._info("searches blocks by %s", _SEARCH_MODES[self._search_mode])
         self._height = self._engine.chain.height
 
     def _follow(self, effects: Iterable[Effect], ended: Exception | None) -> None:
@@ -226,7 +226,7 @@ class RunLog:
     def _warn(self, warning: PeerWarning, *, is_told: bool) -> None:
         """Log a warning; `is_told` is True if its text was logged as the end of a connection."""
         if warning.banned:
-            self._info("%s: banned for %.0f hours", warning.address, self._engine.options.patience.ban_s / 3_600)
+            self._info("%s: banned for %.0f hours", warning.address, self._engine.options.timeouts.ban_s / 3_600)
         said = warning.address, _escaped(warning.cause)
         if not is_told and said not in self._said:
             if len(self._said) >= _MOST_SAID:
