@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from spvfilter._public import deferred
 from spvfilter.errors import PeerError, StoreError
 from spvfilter.light.engine.addresses import Purpose
-from spvfilter.light.engine.effects import AskSeeds, Commit, Connect, Drop, Effect, Emit, Fence, Send
+from spvfilter.light.engine.effects import AskSeeds, Commit, Connect, Drop, Effect, Emit, Fence, Send, Wake
 from spvfilter.light.engine.engine import Engine, SearchMode
-from spvfilter.light.engine.inputs import Connected, Input, Instant, Lost, Tick
+from spvfilter.light.engine.inputs import Connected, Heard, HeardTogether, Input, Instant, Lost, Tick
 from spvfilter.light.events import Event, PeerChanged, PeerWarning, Progress, Synced
 from spvfilter.p2p.address import cause_of
 from spvfilter.wire.messages import table as wire
@@ -94,6 +94,8 @@ class RunLog:
         """Log an input, and the effects that the engine returned for it."""
         ended: Exception | None = None
         match event:
+            case Heard() | HeardTogether():  # nearly all inputs
+                pass
             case Connected():
                 self._connected(event, now)
             case Lost(number, ended):
@@ -116,6 +118,8 @@ class RunLog:
         is_verbose = self._logger.isEnabledFor(logging.DEBUG)
         for effect in effects:
             match effect:
+                case Send() | Wake():  # nearly all effects
+                    pass
                 case Connect(number, address, is_private):
                     self._addresses[number] = address
                     (self._private if is_private else self._attempts).add(number)
