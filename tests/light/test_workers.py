@@ -227,3 +227,25 @@ def test_200_clients_share_threads_and_open_few_files(loops: int, tmp_path: Path
     assert clients == 200
     assert files <= 5
     assert left == 1
+
+
+BLOCKING = """
+import threading
+from contextlib import ExitStack
+from spvfilter import REGTEST, SyncLightClient, WatchList
+
+watch = WatchList.from_addresses(["bcrt1qw508d6qejxtdg4y5r3zarvary0c5xw7kygt080"], REGTEST)
+with ExitStack() as stack:
+    clients = [stack.enter_context(SyncLightClient(watch.copy(), peers=["127.0.0.1:1"])) for _ in range(30)]
+    assert all(client.balance().confirmed == 0 for client in clients)
+    loops = [thread for thread in threading.enumerate() if thread.name == "spvfilter-client"]
+    print(len(loops), threading.active_count() - len(loops))
+print(threading.active_count())
+"""
+
+
+def test_blocking_clients_share_the_other_threads() -> None:
+    loops, others, left = map(int, program(BLOCKING).split())
+    assert loops == 30
+    assert others <= 1 + MAX_THREADS
+    assert left == 1
