@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import http.server
 import random
 import re
+import signal
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from spvfilter.address import address_to_script, script_to_address
+from spvfilter.light import Metrics, status
 from spvfilter.network import REGTEST
 from spvfilter.node.regtest import Regtest
 from spvfilter.primitives import TxOut, hash_to_hex
@@ -87,8 +91,9 @@ def pay(regtest: Regtest, *payments: tuple[str, int]) -> bytes:
     return regtest.pay(*(TxOut(value, address_to_script(address, REGTEST)) for address, value in payments))
 
 
-def test_six_programs_have_30_to_100_lines() -> None:
-    assert PROGRAMS == ["crawler.py", "deposits.py", "merchant.py", "reuse.py", "test_app.py", "watch_only.py"]
+def test_seven_programs_have_30_to_100_lines() -> None:
+    programs = "crawler.py deposits.py merchant.py monitoring.py reuse.py test_app.py watch_only.py"
+    assert programs.split() == PROGRAMS
     for name in PROGRAMS:
         assert 30 <= len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) <= 100
 
@@ -135,6 +140,40 @@ def test_watch_only_wallet_shows_balance_coins_and_history(tmp_path: Path, node:
     assert shown[2] == f"  +0.00070000 BTC  {hash_to_hex(txid)}  confirmed, 2 confirmations"
     assert shown[3].startswith("next address: bcrt1")
     assert not shown[3].endswith(address)
+
+
+def test_monitoring_serves_every_metric(tmp_path: Path, node: RegtestNode) -> None:
+    pytest.importorskip("prometheus_client", reason="the package prometheus-client is not installed")
+    node.mine(5)
+    arguments = (address_of(1), "--network", "regtest", "--peer", node.address, "--port", 0)
+    process = subprocess.Popen(
+        command("monitoring.py", *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    timer = threading.Timer(PATIENCE_S, process.kill)
+    timer.start()
+    try:
+        assert process.stdout is not None
+        lines = iter(process.stdout)
+        url = next(lines).strip()
+        assert "Synced" in (line.strip() for line in lines)
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
+            page = answer.read().decode()
+        process.send_signal(signal.SIGINT)
+        said, errors = process.communicate()
+    finally:
+        timer.cancel()
+        process.kill()
+    assert (process.returncode, said, errors) == (0, "stopped\n", "")
+    samples = dict(line.split() for line in page.splitlines() if not line.startswith("#"))
+    names = {name.removeprefix("spvfilter_").removesuffix("_total") for name in samples}
+    assert names == {field.name for field in dataclasses.fields(Metrics)}
+    counters = {name.removeprefix("spvfilter_").removesuffix("_total") for name in samples if name.endswith("_total")}
+    hints = Path(status.__file__).read_text(encoding="utf-8")
+    described = re.findall(r"^    (\w+): .*\n    \"\"\"(Counter|Gauge): ", hints, re.MULTILINE)
+    assert counters == {name for name, kind in described if kind == "Counter"}
+    assert float(samples["spvfilter_is_synced"]) == 1
+    assert float(samples["spvfilter_tip_height"]) >= 5
+    assert float(samples["spvfilter_headers_received_total"]) >= 5
 
 
 def test_deposits_up_to_a_height_are_listed_once(tmp_path: Path) -> None:

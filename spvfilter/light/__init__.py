@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Synced as Synced,
     )
     from spvfilter.light.lies import Lie as Lie
-    from spvfilter.light.status import ClientStatus as ClientStatus, PeerStatus as PeerStatus
+    from spvfilter.light.status import ClientStatus as ClientStatus, Metrics as Metrics, PeerStatus as PeerStatus
     from spvfilter.light.stream import EventStream as EventStream
 else:
     __all__, __getattr__, __dir__ = lazy(
@@ -40,7 +40,7 @@ else:
             " Mode PeerChanged PeerWarning PendingWarning Phase Progress Refusal Synced"
         ),
         lies="Lie",
-        status="ClientStatus PeerStatus",
+        status="ClientStatus Metrics PeerStatus",
         stream="EventStream",
         blocking="EventIterator SyncLightClient",
     )

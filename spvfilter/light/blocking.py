@@ -251,6 +251,7 @@ class SyncLightClient:
     observed_fp_rate: _Reads[float] = _Reads(LightClient.observed_fp_rate)
     fee_floor: Final = _calls(LightClient.fee_floor)
     fee_rates: Final = _calls(LightClient.fee_rates)
+    metrics: Final = _calls(LightClient.metrics)
     broadcast: Final = _awaits(LightClient.broadcast)
     abandon: Final = _awaits(LightClient.abandon)
     add_address: Final = _awaits(LightClient.add_address)

@@ -19,7 +19,7 @@ from spvfilter.light.engine.options import Options, Reach
 from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveEntries, Rescan
 from spvfilter.light.entries import EntryName, apply_changes, named
 from spvfilter.light.events import Broadcast, FeeFloor, FeeRates, Mode, Synced
-from spvfilter.light.status import ClientStatus
+from spvfilter.light.status import ClientStatus, Metrics
 from spvfilter.light.stream import EventStream
 from spvfilter.light.waiting import wait_confirmed, wait_synced
 from spvfilter.network import Network
@@ -38,15 +38,14 @@ from spvfilter.watch.watchlist import WatchList
 
 if TYPE_CHECKING:
     import asyncio
-    from concurrent import futures
 
-    from spvfilter.light import running as runs
+    from spvfilter.light import running as runs, workers
     from spvfilter.light.running import Running
     from spvfilter.p2p import proxy as proxies
 else:
     asyncio = deferred("asyncio")
-    futures = deferred("concurrent.futures")
     runs = deferred("spvfilter.light.running")  # the engine, the wire and the database: half of the package
+    workers = deferred("spvfilter.light.workers")
     proxies = deferred("spvfilter.p2p.proxy")
 
 
@@ -168,22 +167,18 @@ class LightClient:
         """Open the database and start to connect to peers. See the class for the errors."""
         if self._is_entering or (self._running is not None and not self._running.has_ended):
             raise NotRunningError("the client is running already")
-        thread = futures.ThreadPoolExecutor(1, "spvfilter-store")
+        jobs = workers.JobQueue()
         self._watch.hold()
         watch = self._watch.copy()  # it learns outpoints of this run only
         addresses = list(dict.fromkeys(map(str, self._addresses)))
-        opening = thread.submit(
-            lambda: runs.entered(self._path, watch, self._options, addresses, rebuild=self._rebuild)
-        )
+        opening = jobs.submit(lambda: runs.entered(self._path, watch, self._options, addresses, rebuild=self._rebuild))
         self._is_entering = True
         try:
             store, engine = await asyncio.shield(asyncio.wrap_future(opening))
-            self._running = runs.Running(
-                engine, store, thread, proxy=self._proxy, limits=self._limits, clock=self._clock
-            )
+            self._running = runs.Running(engine, store, jobs, proxy=self._proxy, limits=self._limits, clock=self._clock)
         except BaseException:
             self._watch.release()
-            await runs.end_thread(thread, lambda: runs.close_opened(opening))
+            await jobs.end(lambda: runs.close_opened(opening))
             raise
         finally:
             self._is_entering = False
@@ -509,6 +504,13 @@ class LightClient:
         there are hardly any. Raises NotRunningError if the client is not running.
         """
         return self._checked().engine.fee_rates()
+
+    def metrics(self) -> Metrics:
+        """Return counters and gauges of this run, for monitoring. This reads no file and takes microseconds.
+
+        Raises NotRunningError if the client is not running.
+        """
+        return self._checked().metrics()
 
     async def broadcast(
         self, raw_tx: bytes | Serializable, *, input_values: Iterable[int] | None = None, private: bool = False

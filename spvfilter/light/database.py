@@ -1,4 +1,4 @@
-"""Database: carries out commits, reads and the events between them, in order, in the store's thread.
+"""Database: carries out commits, reads and the events between them, in order, as jobs of the store.
 
 Each transaction of SQLite costs an fsync. Therefore commits that wait together become one transaction, and the next
 transaction begins some time after the last one, unless something waits for it.
@@ -14,6 +14,7 @@ from spvfilter._public import deferred
 from spvfilter.light.engine.effects import Commit, Emit, End, Read
 from spvfilter.light.engine.inputs import Committed, Input, Worked
 from spvfilter.light.events import Event, Synced
+from spvfilter.light.workers import JobQueue
 from spvfilter.store.store import Store
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from concurrent import futures
 else:
     asyncio = deferred("asyncio")
-    futures = deferred("concurrent.futures")
 
 
 _MAX_TOGETHER = 200
@@ -50,13 +50,13 @@ class Database:
     def __init__(
         self,
         store: Store,
-        thread: futures.ThreadPoolExecutor,
+        jobs: JobQueue,
         report: Callable[[Input], None],
         emit: Callable[[Sequence[Event]], None],
         fail: Callable[[Exception], None],
     ) -> None:
         self._store = store
-        self._thread = thread
+        self._jobs = jobs
         self._report = report
         self._emit = emit
         self._fail = fail
@@ -177,7 +177,7 @@ class Database:
         self._run(lambda: self._store.commit(*batches), done)
 
     def _run(self, function: Callable[[], object], done: Callable[[object], None]) -> None:
-        future = self._busy = self._thread.submit(function)
+        future = self._busy = self._jobs.submit(function)
         future.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._finished, future, done))
 
     def _finished(self, future: futures.Future[object], done: Callable[[object], None]) -> None:

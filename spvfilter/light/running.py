@@ -11,6 +11,7 @@ from spvfilter._public import deferred
 from spvfilter.chain import HeaderChain
 from spvfilter.errors import EventGapError, NotRunningError, ParameterError
 from spvfilter.kernel import NO_ENTRY, EntryKind
+from spvfilter.light.counters import Counters
 from spvfilter.light.database import Database
 from spvfilter.light.engine.effects import (
     Answer,
@@ -47,9 +48,11 @@ from spvfilter.light.engine.saved import Saved
 from spvfilter.light.engine.start import StartHeight
 from spvfilter.light.engine.windowgrowth import extend
 from spvfilter.light.events import Broadcast, Event, Mode
+from spvfilter.light.runlog import RunLog
 from spvfilter.light.sockets import Sockets
-from spvfilter.light.status import ClientStatus
+from spvfilter.light.status import ClientStatus, Metrics
 from spvfilter.light.stream import EventHub
+from spvfilter.light.workers import WORKERS, JobQueue
 from spvfilter.p2p.clock import Clock
 from spvfilter.p2p.dns import SeedHosts, ask_seeds
 from spvfilter.p2p.limits import Limits
@@ -58,6 +61,7 @@ from spvfilter.primitives import Header
 from spvfilter.store.batch import Batch
 from spvfilter.store.events import check_number
 from spvfilter.store.labels import script_of
+from spvfilter.store.place import MEMORY
 from spvfilter.store.sqlite import reading
 from spvfilter.store.store import Store
 from spvfilter.store.views import SearchedEntries, Snapshot, Views
@@ -77,7 +81,6 @@ else:
     asyncio = deferred("asyncio")
     random = deferred("random")
     secrets = deferred("secrets")
-    futures = deferred("concurrent.futures")
 
 T = TypeVar("T")
 _PER_TURN = 500
@@ -93,7 +96,7 @@ class Running:
         self,
         engine: Engine,
         store: Store,
-        thread: futures.ThreadPoolExecutor,
+        jobs: JobQueue,
         *,
         proxy: Proxy | None,
         limits: Limits,
@@ -106,15 +109,18 @@ class Running:
         self._limits = limits
         self._clock = clock
         self._store = store
-        self._thread = thread
+        self._jobs = jobs
         self._loop = asyncio.get_running_loop()
-        self._database = Database(store, thread, self.feed, self._emit, self.fail)
+        self._database = Database(store, jobs, self.feed, self._emit, self.fail)
         self._sockets = Sockets(self._settings(engine.options), self.feed, proxy=proxy, limits=limits, clock=clock)
         self._inputs: deque[Input] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._calls: dict[bytes, list[asyncio.Future[Broadcast]]] = {}  # calls of `broadcast` that wait, by txid
         self._asked: dict[int, asyncio.Future[Any]] = {}  # calls of `ask` that wait, by token
         self._works: set[asyncio.Future[Any]] = set()
+        self._entered_at = clock.monotonic()
+        self._counters = Counters()
+        self._log = RunLog("memory" if str(store.path) == MEMORY else str(store.path), engine, self.now())
 
     def _settings(self, options: Options) -> Callable[[], Settings]:
         network, relay = self.engine.chain.network, options.mempool and options.mode is not Mode.BIP37
@@ -134,7 +140,10 @@ class Running:
     def start(self) -> None:
         """Start the engine."""
         try:
-            self._carry_out(self.engine.start(self.now()))
+            effects = self.engine.start(now := self.now())
+            self._log.start(effects, now)
+            self._counters.step(Tick(), effects)
+            self._carry_out(effects)
         except Exception as error:
             self.fail(error)
 
@@ -147,7 +156,7 @@ class Running:
         finally:
             for work in self._works:
                 work.cancel()
-            await end_thread(self._thread, self._store.close)
+            await self._jobs.end(self._store.close)
 
     def _stop(self, error: Exception | None) -> None:
         self._database.close()
@@ -162,6 +171,8 @@ class Running:
                 call.cancel()
         self._calls.clear()
         self._inputs.clear()
+        if not self.hub.has_ended:
+            self._log.end(error)
         self.hub.end(error)
 
     def fail(self, error: Exception) -> None:
@@ -188,7 +199,10 @@ class Running:
             return
         try:
             while self._inputs:
-                self._carry_out(self.engine.step(self._inputs[0], self.now()))
+                effects = self.engine.step(event := self._inputs[0], now := self.now())
+                self._log.step(event, effects, now)
+                self._counters.step(event, effects)
+                self._carry_out(effects)
                 if self._inputs:
                     self._inputs.popleft()
             if self.engine.awaits_commit and not self.has_ended:
@@ -201,6 +215,7 @@ class Running:
         self.feed(Tick())
 
     def _emit(self, events: Sequence[Event]) -> None:
+        self._log.reported(events, self.now())
         self.hub.put(events)
 
     # Effects
@@ -233,7 +248,7 @@ class Running:
                     self._done(token, value)
 
     def _work(self, token: int, function: Callable[[], object]) -> None:
-        future = asyncio.get_running_loop().run_in_executor(None, _caught, function)
+        future = asyncio.wrap_future(WORKERS.run(lambda: _caught(function)))
         self._works.add(future)
 
         def done(finished: asyncio.Future[object]) -> None:
@@ -274,6 +289,39 @@ class Running:
             return tip, time, store.views.searched_height(), store.views.searched()
 
         return self.engine.status_at(self.now(), *await self.in_store(read))
+
+    def metrics(self) -> Metrics:
+        """Return counters and gauges."""
+        engine, counters, now = self.engine, self._counters, self.now()
+        chain, pool, last_heard = engine.chain, engine.books.pool, engine.pool.last_heard
+        bytes_received, bytes_sent = self._sockets.traffic
+        return Metrics(
+            uptime_s=now.monotonic - self._entered_at,
+            peers=len(engine.pool.connected()),
+            is_synced=engine.status.is_synced(now),
+            tip_height=chain.height,
+            tip_time=chain.header_at(chain.height).time,
+            searched_height=engine.books.cursor,
+            last_heard=None if last_heard is None else int(last_heard.wall),
+            watched_entries=len(engine.books.watch),
+            pending_transactions=len(pool),
+            pending_bytes=pool.size,
+            pending_matches=pool.matches,
+            last_event=self.hub.sequence,
+            connections=counters.connections,
+            bans=counters.bans,
+            bytes_received=bytes_received,
+            bytes_sent=bytes_sent,
+            messages_received=counters.messages_received,
+            messages_sent=counters.messages_sent,
+            headers_received=counters.headers_received,
+            blocks_received=counters.blocks_received,
+            filters_received=counters.filters_received,
+            transactions_received=counters.transactions_received,
+            transactions_turned_away=engine.books.turned_away,
+            reorganizations=counters.reorganizations,
+            commits=counters.commits,
+        )
 
     async def broadcast(self, tx: Transaction, input_values: tuple[int, ...] | None, *, is_private: bool) -> Broadcast:
         """Record a transaction, then wait for the engine's answer. Cancelling the call stops only the wait.
@@ -319,11 +367,11 @@ class Running:
             self.check()
 
     async def in_store(self, function: Callable[[Store], T]) -> T:
-        """Call a function with the database, in its thread. Raises StoreError, NotRunningError."""
+        """Call a function with the database, in another thread. Raises StoreError, NotRunningError."""
         await self._database.drain()  # earlier results are stored first
         if self.is_left:
             raise NotRunningError("the client was left: its `with` block has ended")
-        return await asyncio.wrap_future(self._thread.submit(lambda: function(self._store)))
+        return await asyncio.wrap_future(self._jobs.submit(lambda: function(self._store)))
 
     def check_since(self, since: int) -> None:
         """Check that a stream of events can begin after a number of this run. Reading checks a lower number.
@@ -421,7 +469,7 @@ def _caught(function: Callable[[], object]) -> object:
 def entered(
     path: str | os.PathLike[str], watch: WatchList, options: Options, addresses: list[str], *, rebuild: bool
 ) -> tuple[Store, Engine]:
-    """Open the database and build the engine, in the database's thread: both read every match of the wallet.
+    """Open the database and build the engine, as a job of the database: both read every match of the wallet.
 
     Raises StoreError, ParameterError, InexpressibleError.
     """
@@ -438,7 +486,7 @@ def entered(
 
 
 def opened(path: str | os.PathLike[str], watch: WatchList, options: Options, *, rebuild: bool) -> tuple[Store, Saved]:
-    """Open the database and join the watch list with it, in the database's thread.
+    """Open the database and join the watch list with it, as a job of the database.
 
     Raises StoreError, ParameterError, InexpressibleError.
     """
@@ -478,20 +526,6 @@ async def in_steps(steps: Iterator[None]) -> None:
     finally:
         for _ in steps:
             pass
-
-
-async def end_thread(thread: futures.ThreadPoolExecutor, last: Callable[[], object]) -> None:
-    """Run a last function in the database's thread, and wait until the thread has ended.
-
-    If the wait is cancelled, the thread ends by itself.
-    """
-    doing = thread.submit(last)
-    thread.shutdown(wait=False)
-    try:
-        await asyncio.shield(asyncio.wrap_future(doing))
-    finally:
-        if doing.done():
-            thread.shutdown()  # takes no time, as nothing is left to do; a later fork then has no such thread
 
 
 def close_opened(opening: futures.Future[tuple[Store, Engine]]) -> None:

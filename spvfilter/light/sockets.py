@@ -46,6 +46,9 @@ class Sockets:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._connections: dict[int, Connection] = {}
         self._fences: dict[int, dict[int, int]] = {}  # by peer: token of each fence by the nonce of its ping
+        self._open: dict[int, Connection] = {}  # until its task has ended
+        self._received = 0  # bytes of connections that have ended
+        self._sent = 0
 
     def connect(self, peer: int, address: str, *, is_private: bool = False) -> None:
         """Open a connection.
@@ -91,6 +94,12 @@ class Sockets:
         if task is not None:
             task.cancel()
 
+    @property
+    def traffic(self) -> tuple[int, int]:
+        """Bytes received and bytes sent, of all connections that completed the handshake."""
+        received = sum(connection.received for connection in self._open.values())
+        return self._received + received, self._sent + sum(connection.sent for connection in self._open.values())
+
     async def close(self) -> None:
         """Close all connections."""
         tasks = list(self._tasks.values())
@@ -109,6 +118,7 @@ class Sockets:
             self._report(Lost(peer, _named(error)))
             return
         self._connections[peer], self._fences[peer] = connection, {}
+        self._open[peer] = connection
         try:
             self._report(_connected(peer, connection))
             await self._read(peer, connection)
@@ -120,6 +130,9 @@ class Sockets:
             self._connections.pop(peer, None)
             self._fences.pop(peer, None)
             connection.close()
+            del self._open[peer]
+            self._received += connection.received
+            self._sent += connection.sent
 
     async def _read(self, peer: int, connection: Connection) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""ClientStatus: the state of a light client at one moment."""
+"""ClientStatus and Metrics: the state of a light client at one moment, in detail and in numbers for monitoring."""
 
 from __future__ import annotations
 
@@ -75,3 +75,60 @@ class ClientStatus:
     def skipped(self) -> tuple[BlockRange, ...]:
         """Blocks up to `searched_height` that were not searched for every entry."""
         return join(each for entries in self.searched for each in entries.skipped)
+
+
+@public
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Counters and gauges of a `LightClient` at one moment. Counters begin at 0 when the client is entered."""
+
+    uptime_s: float
+    """Gauge: seconds since the client was entered."""
+    peers: int
+    """Gauge: number of connected peers that have completed the handshake."""
+    is_synced: bool
+    """Gauge: True if the client is synced, as in `ClientStatus.is_synced`."""
+    tip_height: int
+    """Gauge: height of the tip of the best chain."""
+    tip_time: int
+    """Gauge: time in the header of the tip, in seconds since 1970."""
+    searched_height: int
+    """Gauge: height up to which blocks were searched; -1 for none."""
+    last_heard: int | None
+    """Gauge: when a connected peer last sent a message, in seconds since 1970; None if no peer has."""
+    watched_entries: int
+    """Gauge: number of entries of the watch list, with the scripts of keychain windows."""
+    pending_transactions: int
+    """Gauge: number of foreign unconfirmed transactions that are kept in memory."""
+    pending_bytes: int
+    """Gauge: bytes of these transactions."""
+    pending_matches: int
+    """Gauge: number of matches of these transactions."""
+    last_event: int
+    """Gauge: number of the last event of the wallet."""
+    connections: int
+    """Counter: connections that completed the handshake."""
+    bans: int
+    """Counter: peers that were banned for a lie."""
+    bytes_received: int
+    """Counter: bytes received from peers, apart from connections that failed in the handshake."""
+    bytes_sent: int
+    """Counter: bytes sent to peers, apart from connections that failed in the handshake."""
+    messages_received: int
+    """Counter: messages of peers that were processed. A long inv or addr counts as several messages."""
+    messages_sent: int
+    """Counter: messages sent to peers, apart from the handshake and pings."""
+    headers_received: int
+    """Counter: block headers in headers messages."""
+    blocks_received: int
+    """Counter: blocks in block and merkleblock messages."""
+    filters_received: int
+    """Counter: compact filters in cfilter messages."""
+    transactions_received: int
+    """Counter: transactions in tx messages, confirmed and unconfirmed ones."""
+    transactions_turned_away: int
+    """Counter: foreign unconfirmed transactions that found no room or were evicted. They may have come again."""
+    reorganizations: int
+    """Counter: reorganizations, in which blocks of the best chain were disconnected."""
+    commits: int
+    """Counter: commits of the database, apart from bookmarks."""

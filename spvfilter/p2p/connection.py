@@ -62,6 +62,8 @@ class Connection:
     """Number of bytes received from the peer so far."""
     _turn: float = field(default=0.0)
     """Time of the next turn of other tasks, in seconds of `time.perf_counter`."""
+    sent: int = field(default=0)
+    """Number of bytes sent to the peer so far, with those that still wait in a buffer."""
 
     @classmethod
     async def open(
@@ -152,7 +154,7 @@ class Connection:
     def _prompt(self) -> None:
         """Send a line end to a peer that has sent nothing."""
         if not self.received and not self._writer.transport.is_closing():
-            self._writer.write(encode_message(self._session.settings.network.magic, *_PROMPT))
+            self._write(encode_message(self._session.settings.network.magic, *_PROMPT))
 
     def _give_up(self) -> None:
         """End the connection to a peer that has sent nothing."""
@@ -235,7 +237,11 @@ class Connection:
     def _flush(self) -> None:
         data = self._session.data_to_send()
         if data and not self._writer.transport.is_closing():
-            self._writer.write(data)
+            self._write(data)
+
+    def _write(self, data: bytes) -> None:
+        self._writer.write(data)
+        self.sent += len(data)
 
     async def drain(self) -> None:
         """Wait until at most 1 MiB of queued messages is unsent. Raises SessionError after `Limits.send_s` seconds."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +20,9 @@ else:
 
 SEED_S = 10.0  # seconds for the answers of one seed (our choice)
 MAX_HOSTS = 256  # hosts used of one answer (our choice); a DNS answer over TCP may have thousands
+
+MAX_LOOKUPS = 10
+"""Most names that a process resolves at once (our choice): all DNS seeds of a network."""
 
 Resolve = Callable[[str], Awaitable[list[str]]]  # maps a name to its IPv4 and IPv6 addresses; raises OSError
 
@@ -70,8 +75,53 @@ async def _ask(seed: str, services: int, resolve: Resolve, timeout_s: float) -> 
     return SeedHosts(seed, 0, (), error)
 
 
+class Lookups:
+    """Calls of the system's resolver in daemon threads, so that a resolver that hangs delays no exit.
+
+    All clients of the process share the threads. Each thread ends when no call waits.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._threads = 0
+
+    def call(self, look_up: Callable[[], None]) -> None:
+        """Call a function that raises nothing. Raises RuntimeError if no thread runs and none can be started."""
+        with self._lock:
+            self._waiting.append(look_up)
+            if self._threads >= MAX_LOOKUPS:
+                return
+            try:
+                threading.Thread(target=self._run, name="spvfilter-dns", daemon=True).start()
+                self._threads += 1
+            except RuntimeError:
+                if not self._threads:
+                    self._waiting.clear()
+                    raise
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._threads -= 1
+                    return
+                look_up = self._waiting.popleft()
+            look_up()
+
+    def forget(self) -> None:
+        """Begin without threads, in a forked child: the threads exist only in its parent."""
+        self._lock, self._waiting, self._threads = threading.Lock(), deque(), 0
+
+
+# the only state of the module: the limit holds for the process, whatever clients and event loops it has
+LOOKUPS = Lookups()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=LOOKUPS.forget)
+
+
 async def resolved(name: str) -> list[str]:
-    """Resolve a host name with the system's resolver in a daemon thread, so that a resolver that hangs delays no exit.
+    """Resolve a host name with the system's resolver, and return the IPv4 and IPv6 addresses.
 
     Raises OSError if the name cannot be resolved, UnicodeError if it cannot be encoded, and RuntimeError if no thread
     can be started.
@@ -88,6 +138,8 @@ async def resolved(name: str) -> list[str]:
             answer.set_exception(error)
 
     def look_up() -> None:
+        if answer.cancelled():  # nobody waits for the answer any more
+            return
         hosts: list[str] = []
         error: Exception | None = None
         try:
@@ -97,5 +149,5 @@ async def resolved(name: str) -> list[str]:
         with suppress(RuntimeError):  # the event loop is closed, and nothing waits for the answer
             loop.call_soon_threadsafe(tell, hosts, error)
 
-    threading.Thread(target=look_up, name="spvfilter-dns", daemon=True).start()
+    LOOKUPS.call(look_up)
     return await answer

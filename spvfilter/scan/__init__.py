@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         part_filters as part_filters,
     )
     from spvfilter.scan.following import Connected as Connected, Disconnected as Disconnected, follow as follow
+    from spvfilter.scan.gaps import ScannedHeights as ScannedHeights
     from spvfilter.scan.matcher import Matcher as Matcher
     from spvfilter.scan.order import AnyBlock as AnyBlock, RawBlocks as RawBlocks, ScanReport as ScanReport
     from spvfilter.scan.outputs import OutputFormat as OutputFormat, publish as publish, scan_parts as scan_parts
@@ -49,6 +50,7 @@ else:
     __all__, __getattr__, __dir__ = lazy(
         __name__,
         batches="MatchBatch",
+        gaps="ScannedHeights",
         order="AnyBlock RawBlocks ScanReport",
         cluster="DaskWorkers scan_cluster",
         directory="PartScan PartsReport",

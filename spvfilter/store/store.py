@@ -373,7 +373,11 @@ class Store:
         return self._headers.hashes_down(fork)
 
     def transactions(self, above: int, own_above: int | None = None) -> dict[bytes, StoredTx]:
-        """Return transactions by txid; see `kept_transactions`."""
+        """Return by txid all transactions without a block, and confirmed ones above a height.
+
+        It also returns older ones that decide about a transaction without a block. Own ones are returned above the
+        lower height `own_above`.
+        """
         query = f"SELECT {MARKED['transactions']} FROM transactions WHERE "
         return kept_transactions(lambda where, values: self._rows_of(query + where, values), above, own_above)
 

@@ -23,6 +23,7 @@ import pytest
 from spvfilter.errors import NotRunningError, ParameterError, StoreError, StoreLockedError
 from spvfilter.light import Event, EventIterator, EventStream, LightClient, Phase, Progress, Synced, SyncLightClient
 from spvfilter.light.thread import TURN_S
+from spvfilter.light.workers import THREAD_NAME
 from spvfilter.network import REGTEST
 from spvfilter.node.regtest import Regtest
 from spvfilter.node.server import Node
@@ -445,7 +446,7 @@ def test_no_thread_is_left_when_the_client_was_left(
 
     def slowly(thread: threading.Thread) -> None:
         run(thread)
-        if thread.name.startswith("spvfilter-store"):
+        if thread.name.startswith(THREAD_NAME):
             time.sleep(0.2)
 
     monkeypatch.setattr(threading.Thread, "run", slowly)

@@ -1,16 +1,17 @@
-"""The queue of the store's thread: commits, reads and events in order, and waits for a place in it."""
+"""The queue of the database: commits, reads and events in order, and waits for a place in it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import cast
 
 from spvfilter.light.database import Database
 from spvfilter.light.engine.effects import Commit, Emit
 from spvfilter.light.engine.inputs import Committed, Input
 from spvfilter.light.events import Event, PeerChanged
+from spvfilter.light.workers import JobQueue
 from spvfilter.store.batch import Batch
 from spvfilter.store.store import Store
 
@@ -39,7 +40,7 @@ def database(report: Callable[[Input], None], told: list[Event], *, is_stuck: bo
     def fail(error: Exception) -> None:
         raise error
 
-    return Database(cast(Store, Disk()), cast(ThreadPoolExecutor, Thread(is_stuck=is_stuck)), report, told.extend, fail)
+    return Database(cast(Store, Disk()), cast(JobQueue, Thread(is_stuck=is_stuck)), report, told.extend, fail)
 
 
 async def rounds(number: int) -> None:

@@ -1,4 +1,4 @@
-"""The event loop of a client: long work runs in the store's thread, or in steps whose size these tests count."""
+"""The event loop of a client: long work runs in other threads, or in steps whose size these tests count."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from spvfilter.light.engine import engine as engines
 from spvfilter.light.engine.engine import Engine
 from spvfilter.light.engine.requests import AddEntries, RelabelEntries, RemoveEntries, Request, Start
 from spvfilter.light.entries import apply_changes
+from spvfilter.light.workers import THREAD_NAME
 from spvfilter.network import REGTEST
 from spvfilter.node import Node
 from spvfilter.primitives import TxOut
@@ -48,7 +49,7 @@ def fund(node: Node, blocks: int, payments: int) -> None:
         node.regtest.mine()
 
 
-async def test_the_store_thread_builds_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_thread_builds_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     places: list[str] = []
     made = Engine.__init__
 
@@ -58,7 +59,7 @@ async def test_the_store_thread_builds_the_engine(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(Engine, "__init__", noted)
     async with Node() as node, client_of(wallet_of(script_at(0)), node):
-        assert [place.startswith("spvfilter-store") for place in places] == [True]
+        assert [place.startswith(THREAD_NAME) for place in places] == [True]
 
 
 @MODES

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 import time
+from collections import deque
 from typing import Any
 
 import pytest
 
-from spvfilter.p2p.dns import MAX_HOSTS, SeedHosts, ask_seeds
+from spvfilter.p2p import dns
+from spvfilter.p2p.dns import MAX_HOSTS, MAX_LOOKUPS, SeedHosts, ask_seeds, resolved
 
 Script = dict[str, list[str] | Exception | float]  # hosts, an error, or seconds until the answer 9.9.9.9
 
@@ -70,6 +73,52 @@ async def test_of_a_long_answer_the_first_are_looked_at() -> None:
 
 async def test_no_seed_no_answer() -> None:
     assert await ask_seeds([], 0x49) == []
+
+
+async def test_many_names_take_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: set[int] = set()
+    proceed = threading.Event()
+
+    def getaddrinfo(name: str, *args: Any, **named: Any) -> Any:
+        threads.add(threading.get_ident())
+        proceed.wait()
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (name, 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    names = [f"name{number}" for number in range(60)]
+    lookups = [asyncio.ensure_future(resolved(name)) for name in names]
+    while len(threads) < MAX_LOOKUPS:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+    for lookup in lookups[40:]:
+        lookup.cancel()
+    proceed.set()
+    found = await asyncio.gather(*lookups, return_exceptions=True)
+    assert found[:40] == [[name] for name in names[:40]]
+    assert all(isinstance(each, asyncio.CancelledError) for each in found[40:])
+    assert len(threads) == MAX_LOOKUPS
+
+
+async def test_lookup_without_any_thread_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(dns, "LOOKUPS", dns.Lookups())
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        with pytest.raises(RuntimeError, match="can't start"):
+            await resolved("127.0.0.1")
+    assert "127.0.0.1" in await resolved("127.0.0.1")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_has_lookups_of_its_own() -> None:
+    lookups = dns.Lookups()
+    lookups._threads, lookups._waiting = MAX_LOOKUPS, deque([lambda: None])
+    lookups._lock.acquire()
+    lookups.forget()  # as in the child
+    done = threading.Event()
+    lookups.call(done.set)
+    assert done.wait(60)
 
 
 async def test_the_system_is_asked_in_threads_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import blocks
+import clients
 import compact
 import generic
 import growth
@@ -58,6 +59,7 @@ SUITES = {
     "gcs": compact.gcs,
     "ledger": ledger.ledger,
     "loop": loop.loop,
+    "clients": clients.clients,
     "sync": sync.sync,
     "peers": peers.peers,
     "recovery": recovery.recovery,

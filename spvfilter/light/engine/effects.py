@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spvfilter.light.events import Broadcast, Event
 from spvfilter.store.batch import Batch
@@ -53,6 +53,8 @@ class Drop:
     """End a connection, or the attempt to make it. Later messages of this peer are discarded."""
 
     peer: int
+    error: Exception | None = field(default=None, compare=False, repr=False)
+    """The reason, for the log; None if the connection is not needed any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,9 +122,9 @@ class Outbox:
         self._effects.append(Fence(peer, token))
         return token
 
-    def drop(self, peer: int) -> None:
-        """End a connection."""
-        self._effects.append(Drop(peer))
+    def drop(self, peer: int, error: Exception | None = None) -> None:
+        """End a connection. The error is the reason, if there is one."""
+        self._effects.append(Drop(peer, error))
 
     def gone(self, peer: int) -> None:
         """A connection has ended: its pongs will not come."""

@@ -480,7 +480,7 @@ class PeerPool:
     def drop(self, peer: Peer, error: Exception, now: Instant) -> None:
         """End a connection. After a proven lie the peer's address is banned for a day, otherwise there is a pause."""
         if self.has(peer):
-            self._out.drop(peer.number)
+            self._out.drop(peer.number, error)
             self._remove(peer, error, now)
 
     def _remove(self, peer: Peer, error: Exception, now: Instant) -> None:

@@ -1,0 +1,141 @@
+"""Workers: the threads that all clients of the process share, and a queue of jobs for each database.
+
+A client needs a thread only now and then: for a commit, a read, or a long calculation. A thread for each client would
+cost a service with hundreds of wallets hundreds of threads.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from spvfilter._public import deferred
+
+if TYPE_CHECKING:
+    import asyncio
+    from concurrent import futures
+else:
+    asyncio = deferred("asyncio")
+    futures = deferred("concurrent.futures")
+
+T = TypeVar("T")
+
+MAX_THREADS = 8
+"""Most threads of a process (our choice). While one thread waits for the disk, others commit."""
+THREAD_NAME = "spvfilter-worker"
+"""Prefix of the threads' names."""
+
+
+class Workers:
+    """The threads of a process. They exist while a job queue is open or a job runs."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._threads: futures.ThreadPoolExecutor | None = None
+
+    def enter(self) -> futures.ThreadPoolExecutor:
+        """Return the threads, and keep them until `leave`."""
+        with self._lock:
+            if self._threads is None:
+                self._threads = futures.ThreadPoolExecutor(MAX_THREADS, THREAD_NAME)
+            self._users += 1
+            return self._threads
+
+    def leave(self, threads: futures.ThreadPoolExecutor) -> None:
+        """End the threads when their last user leaves."""
+        with self._lock:
+            if threads is not self._threads:  # the threads of the process that was forked
+                return
+            self._users -= 1
+            if self._users:
+                return
+            self._threads = None
+        threads.shutdown(wait=False)
+
+    def join(self, threads: futures.ThreadPoolExecutor) -> None:
+        """Wait until threads without users have ended: a later fork then has no such thread. This takes no time."""
+        if threads is not self._threads:
+            threads.shutdown()
+
+    def run(self, function: Callable[[], T]) -> futures.Future[T]:
+        """Call a function in one of the threads, in any order."""
+        threads = self.enter()
+        try:
+            future = threads.submit(function)
+        except BaseException:
+            self.leave(threads)
+            raise
+        future.add_done_callback(lambda _: self.leave(threads))
+        return future
+
+    def forget(self) -> None:
+        """Begin without threads, in a forked child: the threads exist only in its parent."""
+        self._lock, self._users, self._threads = threading.Lock(), 0, None  # a thread of the parent may have the lock
+
+
+# the only state of the module: the limit holds for the process, whatever clients and event loops it has
+WORKERS = Workers()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=WORKERS.forget)
+
+
+class JobQueue:
+    """Jobs that use one database: they run in order, one at a time, each in any of the shared threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._is_running = False  # whether a thread runs a job, or is about to
+        self._threads = WORKERS.enter()
+
+    def submit(self, function: Callable[[], T]) -> futures.Future[T]:
+        """Call a function after all earlier ones. A future that is cancelled in time skips its call.
+
+        Raises RuntimeError at the end of the interpreter.
+        """
+        future: futures.Future[T] = futures.Future()
+
+        def job() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                result = function()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        with self._lock:
+            self._jobs.append(job)
+            if not self._is_running:
+                self._threads.submit(self._run)
+                self._is_running = True
+        return future
+
+    def _run(self) -> None:
+        """Run one job. The next one waits behind the jobs of other databases."""
+        while True:
+            self._jobs.popleft()()
+            with self._lock:
+                if not self._jobs:
+                    self._is_running = False
+                    return
+                try:
+                    self._threads.submit(self._run)
+                    return
+                except RuntimeError:  # the interpreter ends: this thread finishes what is waiting
+                    pass
+
+    async def end(self, last: Callable[[], object]) -> None:
+        """Call a last function after all others, and wait for it. If the wait is cancelled, the call still happens."""
+        doing = self.submit(last)
+        doing.add_done_callback(lambda _: WORKERS.leave(self._threads))
+        try:
+            await asyncio.shield(asyncio.wrap_future(doing))
+        finally:
+            if doing.done():
+                WORKERS.join(self._threads)
