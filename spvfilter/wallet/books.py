@@ -956,6 +956,8 @@ class Books:
                     confirmed.append(deep)
                 if confirmed:
                     border[outpoint] = min(confirmed)
+                elif self._graph.is_missing(outpoint, self._best):
+                    border[outpoint] = outpoint[:HASH_SIZE]
         return Component(component.records, border)
 
     def _settle(

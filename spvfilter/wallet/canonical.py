@@ -6,7 +6,8 @@ of the transaction itself and its known unconfirmed ancestors.
 1. A transaction that a block of the best chain contains is confirmed. Its known ancestors are confirmed through it.
    Confirmed transactions claim their inputs.
 2. A coinbase that is not confirmed, and a transaction that no block can contain, are conflicted with their descendants.
-   No block can contain a transaction with a fault of its own, or a family that spends an outpoint twice.
+   No block can contain a transaction with a fault of its own, a transaction that spends an output which its known
+   parent does not have, or a family that spends an outpoint twice.
 3. A transaction that spends an input claimed by rule 1, and its descendants, are conflicted.
 4. A dropped transaction and its descendants are inactive. A broadcast of the transaction after the drop revives it.
    A later observation revives it too, unless the user abandoned it. Nothing that happens to a child revives its parent.
@@ -28,7 +29,8 @@ from collections.abc import Container, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from spvfilter.wallet.txgraph import Anchor, Component, DropReason, TxRecord, creator
+from spvfilter.protocol import HASH_SIZE
+from spvfilter.wallet.txgraph import Anchor, Component, DropReason, TxRecord, creator, is_missing
 
 
 class Status(StrEnum):
@@ -58,6 +60,7 @@ class Verdict(NamedTuple):
     conflicts_with: bytes | None = None
     """Txid of the confirmed or canonical transaction that spends an input of it or of one of its ancestors.
 
+    Or of a confirmed parent that does not have an output that one of them spends.
     Among several canonical ones it is the first that rule 5 chose. None if the transaction is confirmed, canonical or
     inactive, or if it is conflicted by rule 2."""
 
@@ -97,6 +100,7 @@ class _Judgement:
         self._parents: dict[bytes, list[bytes]] = {}  # of records, among the records
         self._children: dict[bytes, list[bytes]] = {txid: [] for txid in self._records}
         self._shared: dict[bytes, list[bytes]] = {}  # outpoint that several records spend → their txids
+        self._missing: dict[bytes, bytes] = {}  # outpoint that its creator does not have → txid of the creator
         spender: dict[bytes, bytes] = {}  # outpoint → txid of one record that spends it
         for txid, record in self._records.items():
             parents = dict.fromkeys([creator(outpoint, self._records) for outpoint in record.inputs])
@@ -104,6 +108,8 @@ class _Judgement:
             for parent in self._parents[txid]:
                 self._children[parent].append(txid)
             for outpoint in record.inputs:
+                if is_missing(outpoint, self._records):
+                    self._missing[outpoint] = outpoint[:HASH_SIZE]
                 if (other := spender.setdefault(outpoint, txid)) != txid:
                     txids = self._shared.setdefault(outpoint, [other])
                     if txids[-1] != txid:
@@ -134,6 +140,8 @@ class _Judgement:
                 for outpoint in record.inputs:
                     # in an invalid chain two transactions may claim it: the lesser txid gets it
                     self._claims[outpoint] = min(txid, self._claims.get(outpoint, txid))
+        for outpoint in [each for each, txid in self._missing.items() if txid in self.verdicts]:
+            self._claims.setdefault(outpoint, self._missing.pop(outpoint))
 
     # Rules 2, 3 and 4
 
@@ -181,7 +189,8 @@ class _Judgement:
                 members |= family.get(parent, 0)
                 conflicts |= conflicting.get(parent, 0)
             family[txid], conflicting[txid] = members, conflicts
-            if record.fault is not None or members & conflicts:
+            has_fault = record.fault is not None or not self._missing.keys().isdisjoint(record.inputs)
+            if has_fault or members & conflicts:
                 found.add(txid)
         return found
 

@@ -134,18 +134,21 @@ class Component(NamedTuple):
     records: dict[bytes, TxRecord]
     """The records by txid. No block of the best chain is known to contain one of them."""
     border: dict[bytes, bytes]
-    """Outpoints that the records spend or create, each with the txid of the confirmed transaction that spends it."""
+    """Outpoints that the records spend or create, each with the txid of the confirmed transaction that spends it.
+
+    An output that a confirmed transaction does not have counts as spent by that transaction."""
 
 
 def creator(outpoint: bytes, records: Mapping[bytes, TxRecord]) -> bytes | None:
-    """The txid of the record that creates an outpoint. None if no record creates it.
-
-    A transaction may name an output that its parent does not have. Its parent then counts as unknown.
-    """
+    """The txid of the record of the transaction that an outpoint names, or None."""
     record = records.get(outpoint[:HASH_SIZE])
-    if record is None or int.from_bytes(outpoint[HASH_SIZE:], "little") >= record.outputs:
-        return None
-    return record.txid
+    return None if record is None else record.txid
+
+
+def is_missing(outpoint: bytes, records: Mapping[bytes, TxRecord]) -> bool:
+    """True if the transaction that an outpoint names is known and does not have this output."""
+    record = records.get(outpoint[:HASH_SIZE])
+    return record is not None and int.from_bytes(outpoint[HASH_SIZE:], "little") >= record.outputs
 
 
 class TxGraph:
@@ -157,7 +160,7 @@ class TxGraph:
     def __init__(self) -> None:
         self._records: dict[bytes, TxRecord] = {}
         self._spenders: dict[bytes, tuple[bytes, ...]] = {}  # outpoint → txids
-        self._spent: dict[bytes, dict[bytes, None]] = {}  # txid of a record → its outpoints that records spend
+        self._spent: dict[bytes, dict[bytes, None]] = {}  # txid of a transaction → its outpoints that records spend
 
     def __len__(self) -> int:
         return len(self._records)
@@ -176,12 +179,8 @@ class TxGraph:
         """The txids of the transactions that spend an outpoint."""
         return self._spenders.get(outpoint, ())
 
-    def is_spent(self, txid: bytes) -> bool:
-        """True if a record spends an output of this record."""
-        return txid in self._spent
-
     def children(self, txid: bytes) -> list[bytes]:
-        """The txids of the records that spend an output of this record."""
+        """The txids of the records that spend from a transaction, even outputs that it does not have."""
         spent = self._spent.get(txid, ())
         return list(dict.fromkeys(child for outpoint in spent for child in self._spenders[outpoint]))
 
@@ -209,10 +208,14 @@ class TxGraph:
         """The txids of the transaction's parents, of its children, and of its conflicts."""
         found = {each for outpoint in record.inputs for each in self.spenders(outpoint)}
         found |= {parent for outpoint in record.inputs if (parent := creator(outpoint, self._records)) is not None}
-        outputs = (record.txid + index.to_bytes(4, "little") for index in range(record.outputs))
-        found |= {each for outpoint in outputs for each in self.spenders(outpoint)}
+        found.update(self.children(record.txid))
         found.discard(record.txid)
         return found
+
+    def is_missing(self, outpoint: bytes, best_chain: Container[Anchor]) -> bool:
+        """True if the transaction that an outpoint names is confirmed and does not have this output."""
+        parent = self._records.get(outpoint[:HASH_SIZE])
+        return parent is not None and is_missing(outpoint, self._records) and parent.is_anchored(best_chain)
 
     def put(self, record: TxRecord) -> None:
         """Add a record, in place of an earlier record of the same transaction."""
@@ -222,27 +225,22 @@ class TxGraph:
             return
         for outpoint in dict.fromkeys(record.inputs):
             self._spenders[outpoint] = (*self.spenders(outpoint), record.txid)
-            if (parent := creator(outpoint, self._records)) is not None:
-                self._spent.setdefault(parent, {})[outpoint] = None
-        made = (record.txid + index.to_bytes(4, "little") for index in range(record.outputs))
-        if spent := [outpoint for outpoint in made if outpoint in self._spenders]:
-            self._spent[record.txid] = dict.fromkeys(spent)
+            self._spent.setdefault(outpoint[:HASH_SIZE], {})[outpoint] = None
 
     def remove(self, txid: bytes) -> None:
         """Remove the record of a transaction, if there is one."""
         if (record := self._records.pop(txid, None)) is None:
             return
-        self._spent.pop(txid, None)
         for outpoint in dict.fromkeys(record.inputs):
             left = tuple([spender for spender in self._spenders[outpoint] if spender != txid])
             if left:
                 self._spenders[outpoint] = left
                 continue
             del self._spenders[outpoint]
-            if (spent := self._spent.get(parent := outpoint[:HASH_SIZE])) is not None:
-                spent.pop(outpoint, None)
-                if not spent:
-                    del self._spent[parent]
+            spent = self._spent[parent := outpoint[:HASH_SIZE]]
+            del spent[outpoint]
+            if not spent:
+                del self._spent[parent]
 
     def component(self, txid: bytes, best_chain: Container[Anchor]) -> Component:
         """The component that contains a transaction. Work is linear in the inputs of the records found.
@@ -265,9 +263,11 @@ class TxGraph:
                     walked.add(outpoint)
                     spenders = self._spenders[outpoint]
                     confirmed = [each for each in spenders if self._records[each].is_anchored(best_chain)]
+                    parent = creator(outpoint, self._records)
                     if confirmed:  # one, except in an invalid chain
                         found.border[outpoint] = min(confirmed)
-                    parent = creator(outpoint, self._records)
+                    elif parent is not None and self.is_missing(outpoint, best_chain):
+                        found.border[outpoint] = parent
                     near = {*spenders} - met if parent is None else {parent, *spenders} - met
                     met |= near
                     waiting += sorted(near)

@@ -127,10 +127,10 @@ class Facts:
         """The verdicts if all records are given to `canonical` at once, without a border."""
         return canonical(Component(self.records, {}), self.chain)
 
-    def _outputs(self, digest: bytes) -> int:
-        """The number of outputs of a known transaction."""
-        record = self.graph.get(digest)
-        return 0 if record is None else record.outputs
+    def has_missing_input(self, digest: bytes) -> bool:
+        """True if a transaction spends an output that its known parent does not have."""
+        named = [(self.graph.get(each[:32]), int.from_bytes(each[32:], "little")) for each in self.spends[digest]]
+        return any(parent is not None and index >= parent.outputs for parent, index in named)
 
     def family(self, digest: bytes) -> set[bytes]:
         """A transaction and its known ancestors."""
@@ -139,8 +139,7 @@ class Facts:
         while waiting:
             if (each := waiting.pop()) not in found:
                 found.add(each)
-                parents = ((spent[:32], int.from_bytes(spent[32:], "little")) for spent in self.spends[each])
-                waiting += (parent for parent, index in parents if index < self._outputs(parent))
+                waiting += (spent[:32] for spent in self.spends[each] if spent[:32] in self.spends)
         return found
 
 
@@ -159,7 +158,8 @@ def naive_statuses(facts: Facts) -> dict[bytes, Status | None]:
     for digest in records.keys() - confirmed:
         family = families[digest] - confirmed
         spent = [each for member in family for each in spends[member]]
-        if family & facts.faulty or len(set(spent)) < len(spent) or any(each in claims for each in spent):
+        is_faulty = bool(family & facts.faulty) or any(map(facts.has_missing_input, family))
+        if is_faulty or len(set(spent)) < len(spent) or any(each in claims for each in spent):
             found[digest] = Status.CONFLICTED
         elif any(_is_inactive(records[member]) for member in family):
             found[digest] = None

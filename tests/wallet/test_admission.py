@@ -6,6 +6,7 @@ import pytest
 
 from spvfilter.network import REGTEST
 from spvfilter.wallet.books import KEPT_DEPTH, Books
+from spvfilter.wallet.canonical import Status, Verdict
 from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
 from spvfilter.wallet.netgroupquota import MANY
 from spvfilter.wallet.pendinglimits import PendingLimits
@@ -119,6 +120,20 @@ def test_transaction_that_creates_money_is_turned_away() -> None:
     assert wallet.pending == 50, "the parent shows that the child pays more than it spends"
     assert wallet.observe(child) == []
     assert wallet.observe(pay(1, out(parent, 2))) == [], "its parent has no such output"
+
+
+@pytest.mark.parametrize("is_mined", [True, False])
+def test_spender_of_missing_output_leaves_when_its_parent_arrives(*, is_mined: bool) -> None:
+    wallet = Wallet()
+    parent = pay(50, coin(1))
+    wallet.observe(child := pay(500, out(parent, 2)))
+    wallet.observe(pay(4, out(child)))
+    assert wallet.pending == 4, "an unknown parent may have any output"
+    wallet.mine(parent) if is_mined else wallet.observe(parent)
+    assert wallet.pending == (0 if is_mined else 50)
+    assert wallet.books.verdict(txid(child)) in (None, Verdict(Status.CONFLICTED, txid(parent)))
+    wallet.restart()
+    assert wallet.books.opening == []
 
 
 def test_foreign_transactions_change_neither_filter_nor_watch_table() -> None:

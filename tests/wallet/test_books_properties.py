@@ -78,6 +78,8 @@ class Life(Wallet):
         self.value -= 1
         made = list(self.raws.values())
         places = [coin(1), coin(2), *(out(raw, index) for raw in made[-8:] for index in (0, 1))]
+        if made and self.rng.random() < 0.05:
+            places = [out(self.rng.choice(made[-8:]), 2)]  # its parent does not have this output
         spends = self.rng.sample(places, min(len(places), self.rng.choice((1, 1, 2, 3))))
         value = self.value if self.rng.random() < 0.8 else 1
         raw = pay(value, *spends, to=self.rng.choice((OURS, OURS, THEIRS)))

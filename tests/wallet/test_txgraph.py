@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from spvfilter.wallet.canonical import Status
 from spvfilter.wallet.txgraph import TxGraph, TxRecord
 from support.build import TxIn, TxOut, coinbase, tx
 from support.facts import Facts, coin, out, random_facts
@@ -25,8 +26,8 @@ def naive_component(facts: Facts, digest: bytes) -> set[bytes]:
         before = len(found)
         spent = {outpoint for each in found for outpoint in facts.spends[each]}
         for each in left - found:
-            own, made = set(facts.spends[each]), {out(each), out(each, 1)}
-            if spent & own or spent & made or any({out(other), out(other, 1)} & own for other in found):
+            own, named = set(facts.spends[each]), {outpoint[:32] for outpoint in spent}
+            if spent & own or each in named or {outpoint[:32] for outpoint in own} & found:
                 found.add(each)
     return found
 
@@ -41,22 +42,17 @@ def test_components_agree_with_naive_search(seed: int) -> None:
             facts.graph.remove(digest)
             facts.graph.put(record)
         components = list(facts.graph.components(facts.chain))
+        confirmed = [digest for digest, record in facts.records.items() if record.anchors & facts.chain]
         for component in components:
             for digest in component.records:
                 assert component.records.keys() == naive_component(facts, digest)
                 assert facts.graph.component(digest, facts.chain) == component
             touched = {outpoint for digest in component.records for outpoint in facts.spends[digest]}
             touched |= {out(digest, index) for digest in component.records for index in (0, 1)}
-            border = {
-                outpoint: digest
-                for digest, record in facts.records.items()
-                if record.anchors & facts.chain
-                for outpoint in facts.spends[digest]
-                if outpoint in touched
-            }
+            border = {out(digest, 2): digest for digest in confirmed if out(digest, 2) in touched}  # it has two outputs
+            border |= {each: digest for digest in confirmed for each in facts.spends[digest] if each in touched}
             assert component.border == border
         covered = [digest for component in components for digest in component.records]
-        confirmed = [digest for digest, record in facts.records.items() if record.anchors & facts.chain]
         assert sorted(covered + confirmed) == sorted(facts.spends)
 
 
@@ -71,16 +67,21 @@ def test_component_of_confirmed_transaction_has_all_that_it_touches(facts: Facts
     assert facts.graph.component(bytes(32), facts.chain).records == {}
 
 
-def test_output_that_parent_lacks_connects_nothing(facts: Facts) -> None:
-    parent = facts.make(coin(1))
+@pytest.mark.parametrize("is_confirmed", [True, False])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_spender_of_output_that_parent_lacks_is_conflicted(facts: Facts, *, is_confirmed: bool, is_first: bool) -> None:
+    parent = facts.foreign(coin(1))
     child = facts.foreign(out(parent, 2))
+    grandchild = facts.foreign(out(child))
+    if is_confirmed:
+        facts.anchor(parent, 1)
+    record = facts[parent if is_first else child]  # the order of records changes
+    facts.graph.remove(record.txid)
+    facts.graph.put(record)
+    assert facts.status(child) is facts.status(grandchild) is Status.CONFLICTED
+    assert facts.status(parent) is (Status.CONFIRMED if is_confirmed else Status.CANONICAL)
     facts.graph.remove(parent)
-    for _ in range(2):
-        assert facts.graph.component(child, facts.chain).records.keys() == {child}
-        facts.graph.put(
-            TxRecord.parse(tx([TxIn(coin(1)[:32], 0)], [TxOut(1_001, facts.script), TxOut(1, facts.script)]))
-        )
-    assert facts.graph.component(parent, facts.chain).records.keys() == {parent}
+    assert facts.status(child) is Status.CANONICAL
 
 
 def test_null_outpoint_connects_no_coinbases(facts: Facts) -> None:
