@@ -108,6 +108,8 @@ class Life(Wallet):
         for raw in self.raws.values():
             inputs = set(Transaction.parse(raw).inputs)
             parents = {each[:32] for each in inputs} & self.raws.keys()
+            if any(each[32] >= len(Transaction.parse(self.raws.get(each[:32], raw)).outputs) for each in inputs):
+                continue  # its parent does not have this output
             if self.rng.random() < 0.4 and txid(raw) not in there and not inputs & spent and parents <= there:
                 chosen.append(raw)
                 there.add(txid(raw))
