@@ -321,7 +321,7 @@ class Books:
         learned = [hit.outpoint for hit in hits if not hit.spend]
         touched += self._rematch_spenders(learned) if self._unconfirmed else ()
         for orphan in self.orphans.take_spenders(learned):
-            touched += self._admit(orphan.record, orphan.groups)
+            touched += self._admit(orphan)
         events += self._settle(touched)
         self.connect_empty(block.height)
         self._forget_deep()
@@ -370,17 +370,10 @@ class Books:
             record = self._graph.get(txid)
             if record is None or txid in self._unconfirmed or record.is_own:
                 continue
-            near = self._graph.neighbours(record) & self._unconfirmed.keys()
-            for each in self._graph.ancestors(record) if near else ():
-                near |= self._graph.neighbours(each) & self._unconfirmed.keys()
-            if any(self._verdicts[each].status is not Status.CONFIRMED or self._hits.get(each) for each in near):
+            family = [record, *self._graph.ancestors(record)]
+            if any(self._graph.neighbours(each) & self._unconfirmed.keys() for each in family):
                 heappush(self._deep, (limit + KEPT_DEPTH, txid))  # looked at again later
                 continue
-            for each in self._graph.ancestors(record) if near else ():
-                if each.txid in self.pool and not self._hits.get(each.txid):  # it only decided about this one
-                    self._remove(each.txid)
-                    self._verdicts.pop(each.txid, None)
-                    self.batch.transactions[each.txid] = None
             self._graph.remove(txid)
             self._verdicts.pop(txid, None)
             if not self._confirmed.has_tx(txid):
@@ -486,6 +479,7 @@ class Books:
         for record in _parents_first({txid: self._graph.get(txid) for txid in returned}):  # type: ignore[misc]
             self._unconfirmed[record.txid] = None
             self._enter(record)
+            returned_rows += self._adopt(record)
         before = {identity(found.hit): found for each in lost.values() for found in each}
         events = self._settle([*back, *returned_rows], before)
         moved = {_mark(event): event for event in events if isinstance(event, MatchUnconfirmed)}
@@ -528,7 +522,7 @@ class Books:
         )
         if record.fault is not None or tx.txid in self.orphans:
             return []
-        return self._settle(self._admit(record, groups))
+        return self._settle(self._admit(Orphan(record, tuple(groups))))
 
     def observe_again(self, txid: bytes, now: int) -> list[WalletEvent]:
         """Record a later observation of an unconfirmed transaction: it outranks foreign ones seen before it."""
@@ -605,7 +599,7 @@ class Books:
             for record in self.unconfirmed()
             if record.expires_at <= now
             and record.active_drop is None
-            and self._verdicts[record.txid].status not in _INACTIVE
+            and not (record.is_own and self._verdicts[record.txid].status in _INACTIVE)
             and (record.expires_at - MEMPOOL_EXPIRY_S >= began or record.expires_at <= proven)
             and (record.is_own or not any(map(self.is_announceable, self._graph.descendants(record.txid))))
         ]
@@ -627,26 +621,27 @@ class Books:
 
     # Admission of foreign transactions
 
-    def _admit(self, record: TxRecord, groups: Groups) -> list[bytes]:
+    def _admit(self, orphan: Orphan) -> list[bytes]:
         """Take a foreign unconfirmed transaction into the mempool layer or into the orphanage.
 
         Orphans that touch it follow. Returns the txids whose verdicts may change.
         """
-        touched, waiting, met = list[bytes](), [Orphan(record, tuple(groups))], {record.txid}
+        touched, waiting, met = list[bytes](), [orphan], {orphan.record.txid}
         for orphan in waiting:  # grows while it is walked
-            touched += self._admit_one(orphan.record, orphan.groups)
+            touched += self._admit_one(orphan)
             if orphan.record.txid in self._unconfirmed:
                 near = self.orphans.take_relatives(orphan.record)
                 waiting += (each for each in near if each.record.txid not in met)
                 met |= {each.record.txid for each in near}
         return touched
 
-    def _admit_one(self, record: TxRecord, groups: Groups) -> list[bytes]:
+    def _admit_one(self, orphan: Orphan) -> list[bytes]:
+        record, groups = orphan.record, orphan.groups
         hits = self._match(record)
         if record.txid in self._graph or any(mark in self._confirmed for mark in hits):
             return []  # confirmed in a deep block
-        if not hits and not self._graph.neighbours(record):
-            self.orphans.put(Orphan(record, tuple(groups)))
+        if not hits and not self._decides(record):
+            self.orphans.put(orphan)
             return []
         if len(hits) > self.pool.limits.matches or self._is_invalid(record):
             self._turn_away(record)
@@ -657,10 +652,36 @@ class Books:
         touched = [record.txid, *self._rematch_children(record.txid)]
         return touched + self._make_room(record, groups)
 
+    def _decides(self, record: TxRecord) -> bool:
+        """True if a transaction is a parent of a kept unconfirmed transaction or conflicts with one."""
+        near = self._graph.children(record.txid)
+        near += (each for outpoint in record.inputs for each in self._graph.spenders(outpoint))
+        return any(each in self._unconfirmed for each in near)
+
+    def _unlinked(self, records: Mapping[bytes, TxRecord]) -> list[TxRecord]:
+        """The foreign transactions of a component that the mempool layer need not keep.
+
+        It keeps a transaction that matches and has not expired. It also keeps transactions that decide about a kept
+        one: its ancestors, its conflicts, and so on.
+        """
+        kept = [txid for txid in records if txid not in self.pool or self._is_live(records[txid])]
+        met = set(kept)
+        if len(met) == len(records):
+            return []
+        for txid in kept:  # grows while it is walked
+            for outpoint in records[txid].inputs:
+                near = {outpoint[:HASH_SIZE], *self._graph.spenders(outpoint)} & records.keys() - met
+                met |= near
+                kept += near
+        return [record for txid, record in records.items() if txid not in met]
+
+    def _is_live(self, record: TxRecord) -> bool:
+        return bool(self._hits.get(record.txid)) and record.active_drop is None
+
     def _adopt(self, record: TxRecord) -> list[bytes]:
         """Admit the orphans that touch a kept transaction; the txids whose verdicts may change."""
         orphans = self.orphans.take_relatives(record)
-        return [txid for orphan in orphans for txid in self._admit(orphan.record, orphan.groups)]
+        return [txid for orphan in orphans for txid in self._admit(orphan)]
 
     def _is_invalid(self, record: TxRecord) -> bool:
         """True if a transaction spends an output that its parent lacks, or pays more than its inputs have.
@@ -695,9 +716,9 @@ class Books:
             if len(pooled) <= limits.component and sum(len(each.raw) for each in pooled) <= limits.component_size:
                 return []
             self._turn_away(record)  # own transactions that spend from it do without it
-            children = self._graph.children(record.txid)
+            near, children = self._graph.neighbours(record), self._graph.children(record.txid)
             self._remove(record.txid)
-            return [record.txid, *self._rematch(children)]
+            return [record.txid, *near, *self._rematch(children)]
         for outpoint in record.inputs:
             if len(self._graph.spenders(outpoint)) <= limits.spenders:
                 continue
@@ -710,8 +731,8 @@ class Books:
             if len(near) <= limits.component and size <= limits.component_size:
                 break
             if not self._hits.get(record.txid):  # its children do without it
+                touched += (record.txid, *self._graph.neighbours(record))
                 self._remove(record.txid)
-                touched.append(record.txid)
                 break
             ancestors = {each.txid for each in self._graph.ancestors(record)}
             others = [each for each in near if each.txid not in ancestors]
@@ -764,10 +785,6 @@ class Books:
             self._refused += (each, Transaction.parse(record.raw).wtxid)
             self._remove(each)
             touched += (each, *(other for other in near if other in self._unconfirmed))
-            for other in near:  # kept only for a link to the evicted one
-                linked = self._graph.get(other) if other in self.pool and not self._hits.get(other) else None
-                if linked is not None and not self._graph.neighbours(linked):
-                    self._remove(other)
         return touched
 
     def _remove(self, txid: bytes) -> None:
@@ -896,9 +913,6 @@ class Books:
                 continue
             if txid in self.pool:
                 self.pool.put(record, len(self._hits[txid]))
-                if not self._hits[txid] and not self._graph.neighbours(record):
-                    self._remove(txid)
-                    self.orphans.put(Orphan(record, ()))
         tell(*self._settle(list(rows)))
 
     def entries_added(self) -> None:
@@ -918,7 +932,7 @@ class Books:
             del self._unmatched[txid]
         touched = self._rematch(txids)
         for orphan in self.orphans.take_all() if not self._unmatched else ():
-            touched += self._admit(orphan.record, orphan.groups)
+            touched += self._admit(orphan)
         return self._settle(touched)
 
     def _unconfirmed_records(self) -> dict[bytes, TxRecord]:
@@ -974,7 +988,8 @@ class Books:
         self._own = None
         verdicts = dict[bytes, Verdict]()
         rows = dict.fromkeys(touched)
-        for txid in rows:
+        expired = set[bytes]()
+        for txid in tuple(rows):
             if txid in verdicts or txid not in self._graph:
                 continue
             is_confirmed = txid not in self._unconfirmed
@@ -985,10 +1000,19 @@ class Books:
             component = self._graph.component(txid, self._best)
             if is_confirmed and component.records.keys() <= verdicts.keys():
                 continue
+            for record in self._unlinked(component.records):
+                del component.records[record.txid]
+                rows[record.txid] = None
+                self._remove(record.txid)
+                if record.active_drop is None:
+                    self.orphans.put(Orphan(record, arrived=-1))
+                else:
+                    expired.add(record.txid)
             verdicts |= canonical(self._with_border(component), self._best)
         gone, found, replaced = list[WalletEvent](), list[WalletEvent](), list[WalletEvent]()
         for txid in [each for each in rows if each not in self._graph]:
-            gone += self._report(txid, None, disconnected)
+            removed = Reason.EXPIRED if txid in expired else Reason.SIZELIMIT
+            gone += self._report(txid, None, disconnected, removed)
             self._verdicts.pop(txid, None)
             self.batch.transactions[txid] = None
         for txid in dict.fromkeys((*rows, *verdicts)):
@@ -1007,14 +1031,18 @@ class Books:
         return [*replaced, *gone, *found]
 
     def _report(
-        self, txid: bytes, verdict: Verdict | None, disconnected: Mapping[Identity, StoredMatch] | None
+        self,
+        txid: bytes,
+        verdict: Verdict | None,
+        disconnected: Mapping[Identity, StoredMatch] | None,
+        removed: Reason = Reason.SIZELIMIT,
     ) -> Iterator[WalletEvent]:
         """Yield events for the changes to the unconfirmed matches of a transaction since the last report."""
         counted = self._counted.get(txid, _NO_HITS)
         counts = verdict is not None and txid in self._unconfirmed and _counts(verdict)
         wanted = self._hits.get(txid, _NO_HITS) if counts else _NO_HITS
         if verdict is None:
-            reason, by = Reason.SIZELIMIT, None
+            reason, by = removed, None
         else:
             reason, by = _REASONS.get(verdict.status, Reason.REORG), verdict.conflicts_with
             if verdict.status is Status.CONFLICTED and by is None:

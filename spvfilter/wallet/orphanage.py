@@ -1,4 +1,4 @@
-"""Orphanage: foreign unconfirmed transactions that neither match nor touch a kept transaction, in memory only.
+"""Orphanage: foreign unconfirmed transactions that neither match nor decide about a kept transaction, in memory only.
 
 A parent that arrives later may turn one into a match.
 """
@@ -23,8 +23,10 @@ class Orphan(NamedTuple):
 
     record: TxRecord
     """Its record, with the number of its observation."""
-    groups: tuple[str, ...]
+    groups: tuple[str, ...] = ()
     """Network groups that announced it."""
+    arrived: int | None = None
+    """Number of changes of the chain before it arrived; None if the orphanage is to fill in the present number."""
 
 
 class Orphanage:
@@ -33,7 +35,7 @@ class Orphanage:
     def __init__(self) -> None:
         self._orphans: dict[bytes, Orphan] = {}  # the oldest first
         self._inputs = 0  # of all orphans
-        self._before_block: set[bytes] = set()  # txids of orphans that arrived before the latest block
+        self._blocks = 0  # number of changes of the chain
         self._spenders: dict[bytes, dict[bytes, None]] = {}  # outpoint → txids
 
     def __contains__(self, txid: bytes) -> bool:
@@ -47,7 +49,8 @@ class Orphanage:
         record = orphan.record
         if len(record.raw) > MAX_ORPHAN_SIZE or record.txid in self._orphans:
             return
-        self._orphans[record.txid] = orphan
+        arrived = self._blocks if orphan.arrived is None else orphan.arrived
+        self._orphans[record.txid] = orphan._replace(arrived=arrived)
         for outpoint in record.inputs:
             self._spenders.setdefault(outpoint, {})[record.txid] = None
         self._inputs += len(record.inputs)
@@ -56,10 +59,12 @@ class Orphanage:
 
     def note_block(self) -> None:
         """Note that the chain has another block, which may contain any of the orphans."""
-        self._before_block.update(self._orphans)
+        self._blocks += 1
 
     def take_relatives(self, record: TxRecord) -> list[Orphan]:
         """Remove and return the parents, children and conflicts of a transaction, in the order of their arrival."""
+        if not self._orphans:
+            return []
         outputs = (record.txid + index.to_bytes(4, "little") for index in range(record.outputs))
         txids = {txid for outpoint in (*record.inputs, *outputs) for txid in self._spenders.get(outpoint, ())}
         txids |= {outpoint[:32] for outpoint in record.inputs if outpoint[:32] in self._orphans}
@@ -76,14 +81,13 @@ class Orphanage:
         A new entry is searched from the next block on. The search would miss an earlier block that contains one of the
         older orphans.
         """
-        taken = [orphan for txid, orphan in self._orphans.items() if txid not in self._before_block]
-        self._orphans, self._before_block, self._spenders, self._inputs = {}, set(), {}, 0
+        taken = [orphan for orphan in self._orphans.values() if orphan.arrived == self._blocks]
+        self._orphans, self._spenders, self._inputs = {}, {}, 0
         return taken
 
     def _drop(self, txid: bytes) -> Orphan:
         gone = self._orphans.pop(txid)
         self._inputs -= len(gone.record.inputs)
-        self._before_block.discard(txid)
         for outpoint in dict.fromkeys(gone.record.inputs):
             spenders = self._spenders[outpoint]
             del spenders[txid]

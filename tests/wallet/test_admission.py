@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spvfilter.network import REGTEST
+from spvfilter.protocol import MEMPOOL_EXPIRY_S
 from spvfilter.wallet.books import KEPT_DEPTH, Books
 from spvfilter.wallet.canonical import Status, Verdict
 from spvfilter.wallet.events import MatchFound, MatchWithdrawn, Reason
@@ -205,19 +206,58 @@ def test_unmatched_descendants_that_came_first_hide_no_payment() -> None:
     assert wallet.statuses() == {txid(paid): "pending"}
 
 
-def test_unmatched_parents_leave_with_their_deep_confirmed_children() -> None:
+def test_unmatched_parents_leave_with_their_confirmed_children() -> None:
     wallet = Wallet()
-    for number in range(10):
-        parent = pay(10**6, coin(1 + number), to=THEIRS)
-        child = pay(500, out(parent))
-        wallet.observe(parent, "a")
-        wallet.observe(child, "a")
-        wallet.mine(child)
-    assert len(wallet.books.pool) == 10
+    parent = pay(10**6, coin(1), to=THEIRS)
+    child = pay(500, out(parent))
+    wallet.observe(parent, "a")
+    wallet.observe(child, "a")
+    assert len(wallet.books.pool) == 2
+    wallet.mine(child)
+    assert len(wallet.books.pool) == 0
+    wallet.observe(pay(400, coin(1)), "a")  # double-spends the parent, which is confirmed through its child
+    assert wallet.pending == 0
+    wallet.reorganize()
+    assert wallet.pending == 400, "it was observed last"
+    wallet.mine(child)
+    wallet.tell(wallet.books.expire(wallet.now + MEMPOOL_EXPIRY_S))
     for _ in range(2 * KEPT_DEPTH):
         wallet.mine()
-    assert len(wallet.books.pool) == 0
     assert len(wallet.books._graph) == 0
+
+
+def test_expired_foreign_transaction_leaves_with_its_descendants() -> None:
+    wallet = Wallet()
+    parent = pay(10**6, coin(1))
+    child = pay(500, out(parent))
+    wallet.observe(parent)
+    wallet.observe(child)
+    told = wallet.tell(wallet.books.expire(wallet.now + MEMPOOL_EXPIRY_S - 1))
+    assert len(wallet.books.pool) == 2, "the child is not old enough"
+    told += wallet.tell(wallet.books.expire(wallet.now + MEMPOOL_EXPIRY_S))
+    assert {event.reason for event in told if isinstance(event, MatchWithdrawn)} == {Reason.EXPIRED}
+    assert len(wallet.books.pool) == 0
+    assert wallet.statuses() == {}
+
+
+def test_conflicted_foreign_transaction_leaves_when_it_expires() -> None:
+    wallet = Wallet()
+    paid = pay(500, coin(1))
+    wallet.observe(paid)
+    wallet.mine(pay(400, coin(1), to=THEIRS))
+    assert wallet.statuses() == {txid(paid): "conflicted"}
+    wallet.tell(wallet.books.expire(wallet.now + MEMPOOL_EXPIRY_S))
+    assert wallet.statuses() == {}
+
+
+def test_unmatched_child_of_a_confirmed_payment_stays_in_memory_only() -> None:
+    wallet = Wallet()
+    paid = pay(10**6, coin(1))
+    wallet.mine(paid)
+    child = pay(500, out(paid, 1), to=THEIRS)
+    wallet.observe(child)
+    assert txid(child) in wallet.books.orphans
+    assert len(wallet.books.pool) == 0
 
 
 def test_chain_of_ancestors_of_an_own_transaction_is_bounded() -> None:

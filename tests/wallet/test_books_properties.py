@@ -51,6 +51,7 @@ class Life(Wallet):
         self.waiting: list[Batch] = []
         super().__init__(limits, scripts=[OURS])
         self.grouped.attach(self.watch_list())
+        self.mined: dict[bytes, bytes] = {}  # of all blocks, even disconnected ones: their outputs stay watched
         self.value = 100_000
         self.raws: dict[bytes, bytes] = {}  # of all that were ever made, by txid
         self.fund()
@@ -165,6 +166,7 @@ class Life(Wallet):
         self.check_verdicts(naive_statuses(facts))
         self.check_matches()
         self.check_bounds()
+        self.check_kept()
         own = {each.txid for each in books.unconfirmed() if each.is_own}
         assert set(books.own_verdicts()) == own
         assert books.take_batches() == []
@@ -183,9 +185,10 @@ class Life(Wallet):
         books = self.books
         raws = {record.txid: record.raw for record in books.unconfirmed()}
         blocks = {txid(raw): raw for block in self.blocks for raw in block}
+        self.mined |= blocks
         ours = {
             out(raw, n)
-            for raw in {**raws, **blocks}.values()
+            for raw in {**raws, **self.mined}.values()
             for n, each in enumerate(Transaction.parse(raw).outputs)
             if each.script_pubkey == OURS
         }
@@ -210,6 +213,19 @@ class Life(Wallet):
         assert books.pool.size == sum(len(each.raw) for each in foreign)
         assert books.pool.matches == sum(len(books._hits[each.txid]) for each in foreign)
         assert len(books.pool.quota) == len(foreign) <= limits.number + 100
+
+    def check_kept(self) -> None:
+        """Every foreign transaction matches and has not expired, or decides about one that is kept."""
+        books = self.books
+        left = {each.txid: each for each in books.unconfirmed()}
+        kept = [each for each in left.values() if each.is_own or (books._hits[each.txid] and not each.active_drop)]
+        while kept:
+            spent = {outpoint for each in kept for outpoint in each.inputs}
+            named = {outpoint[:32] for outpoint in spent}
+            for each in kept:
+                left.pop(each.txid, None)
+            kept = [each for each in left.values() if each.txid in named or not spent.isdisjoint(each.inputs)]
+        assert not left
 
     def check_restart(self) -> None:
         """A restart changes nothing: no verdict, no match, no row, no element of the filter."""
